@@ -1,1 +1,31 @@
-//! Placeholder.
+//! Every system call of Thalweg, and every `unsafe` block.
+//!
+//! The centre is [`Driver`]: sockets and files behind one interface that is shaped by completions. Two drivers
+//! live here, [`Uring`] and [`Epoll`]; a third, simulated one is in `reactor`. Around it stand small wrappers
+//! for what a load generator and a file server ask of Linux: the clock, CPU affinity, limits, path resolution
+//! beneath a root, and what `/proc` tells of a process.
+//!
+//! What is deliberately not here: protocols, policies, retries. A call does what its name says, once, and
+//! reports the kernel's answer.
+
+pub mod affinity;
+pub mod clock;
+pub mod driver;
+mod epoll;
+pub mod fault;
+pub mod file;
+pub mod limits;
+pub mod proc;
+pub mod socket;
+pub mod table;
+mod uring;
+pub mod wake;
+
+pub use clock::Instant;
+pub use driver::{AnyDriver, Completion, Connect, Driver, DriverChoice, DriverConfig, DriverKind, FileSpan, SendBuf};
+pub use epoll::Epoll;
+pub use fault::Fault;
+pub use file::{File, Root};
+pub use table::SocketId;
+pub use uring::Uring;
+pub use wake::Waker;

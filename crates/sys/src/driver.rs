@@ -1,0 +1,341 @@
+//! The interface between an event loop and the kernel, shaped by completions.
+//!
+//! An owner submits operations on sockets and takes completions, one at a time:
+//!
+//! ```text
+//! loop {
+//!     driver.wait(deadline)?;                  // hands over what was submitted, sleeps until something happens
+//!     while let Some(completion) = driver.next() {
+//!         …                                    // may submit operations, may close sockets
+//!     }
+//!     …                                        // timers and schedules
+//! }
+//! ```
+//!
+//! io_uring works that way by itself; the epoll driver does it by trying at once and arming only when the kernel says
+//! "not now". Which one runs is chosen once, at start; loops are generic over [`Driver`], so the choice costs nothing per
+//! operation.
+//!
+//! # The contract
+//!
+//! * Every socket belongs to the driver, from `connect` or acceptance to `close`. After `close` no completion names it again.
+//! * Sockets receive from the moment they are connected, without being asked. [`Driver::pause`] stops that: the kernel's buffer
+//!   then fills and the peer is held back. What was already on its way may still be delivered after a pause.
+//! * [`Completion::Received`] is delivered with the bytes in [`Driver::received`], which stay valid until the next call of
+//!   [`Driver::next`] or [`Driver::wait`]. They are never empty.
+//! * A socket has at most one send under way. It ends in [`Completion::Sent`] when the kernel has taken all of it, or in
+//!   [`Completion::Failed`].
+//! * [`Completion::Ended`] says that the peer will send no more; the socket can still send. [`Completion::Failed`] says that the
+//!   socket is of no more use. Each comes at most once, after all bytes that the peer sent before, and neither closes the socket.
+//! * An id that was closed must not be used again; the drivers panic on it, since it is a bug of the owner.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use crate::{Epoll, File, Instant, SocketId, Uring, Waker};
+
+/// See the [module's documentation](self) for the contract.
+pub trait Driver {
+    /// Which driver this is.
+    fn kind(&self) -> DriverKind;
+
+    /// The time, as of the last completion or wake-up: refreshed often enough to stamp completions with, cheap enough
+    /// to be asked for each of them.
+    fn now(&self) -> Instant;
+
+    /// Opens a listener and starts to accept; connections come as [`Completion::Accepted`].
+    ///
+    /// # Errors
+    /// The address is in use, not of this host, or not permitted; no descriptor is left.
+    fn listen(&mut self, at: Listen) -> io::Result<SocketId>;
+
+    /// Goes on accepting after [`Completion::AcceptFailed`] or a [`Driver::pause`] of the listener.
+    fn resume_accept(&mut self, listener: SocketId);
+
+    /// Starts to connect; the outcome comes as [`Completion::Connected`] or [`Completion::Failed`].
+    ///
+    /// # Errors
+    /// Only what prevents the attempt: no descriptor, no room in the socket table, no local address.
+    fn connect(&mut self, to: &Connect) -> io::Result<SocketId>;
+
+    /// Sends all of `bytes`.
+    ///
+    /// # Panics
+    /// A send is under way on this socket already.
+    fn send(&mut self, socket: SocketId, bytes: SendBuf);
+
+    /// Sends all of `head`, then all of `span`, without copying the file's bytes through user space. `head` may be empty.
+    /// If the file turns out to be shorter than the span, the socket fails with `UnexpectedEof`.
+    ///
+    /// # Panics
+    /// A send is under way on this socket already.
+    fn send_file(&mut self, socket: SocketId, head: SendBuf, span: FileSpan);
+
+    /// When the kernel was given the first byte of the socket's latest send. Meaningless before one was handed over, which
+    /// is after the next [`Driver::wait`] at the latest.
+    fn sent_at(&self, socket: SocketId) -> Instant;
+
+    /// Stops receiving (on a listener: accepting) until [`Driver::resume`].
+    fn pause(&mut self, socket: SocketId);
+
+    /// Receives again.
+    fn resume(&mut self, socket: SocketId);
+
+    /// Tells the peer that no more will be sent, once a send under way is through. The other direction stays open.
+    fn finish(&mut self, socket: SocketId);
+
+    /// Closes the socket. What the kernel was not yet given is dropped.
+    fn close(&mut self, socket: SocketId);
+
+    /// The peer's address.
+    ///
+    /// # Errors
+    /// The peer has gone.
+    fn peer_addr(&self, socket: SocketId) -> io::Result<SocketAddr>;
+
+    /// The local address, of a listener for example the port that the kernel chose.
+    ///
+    /// # Errors
+    /// Only for a socket without one.
+    fn local_addr(&self, socket: SocketId) -> io::Result<SocketAddr>;
+
+    /// Hands over what was submitted, and sleeps until there is a completion, the waker is used, or `until` has come. `None`
+    /// waits without end; a time that has passed does not sleep.
+    ///
+    /// # Errors
+    /// Only what makes the driver itself unusable.
+    fn wait(&mut self, until: Option<Instant>) -> io::Result<()>;
+
+    /// The next completion of this wake-up.
+    fn next(&mut self) -> Option<Completion>;
+
+    /// The bytes of the [`Completion::Received`] that `next` returned last.
+    fn received(&self) -> &[u8];
+}
+
+/// What has happened.
+#[derive(Debug)]
+pub enum Completion {
+    /// A connection has come in and is receiving already.
+    Accepted {
+        /// Where it was accepted.
+        listener: SocketId,
+        /// The new connection.
+        socket: SocketId,
+    },
+    /// Accepting has stopped, most often because descriptors or table slots have run out. [`Driver::resume_accept`] goes on.
+    AcceptFailed {
+        /// The listener that has stopped.
+        listener: SocketId,
+        /// Why.
+        error: io::Error,
+    },
+    /// A connection is established.
+    Connected {
+        /// The connection.
+        socket: SocketId,
+    },
+    /// Bytes have come in; see [`Driver::received`].
+    Received {
+        /// The connection.
+        socket: SocketId,
+    },
+    /// The kernel has taken all of the send.
+    Sent {
+        /// The connection.
+        socket: SocketId,
+    },
+    /// The peer will send no more.
+    Ended {
+        /// The connection.
+        socket: SocketId,
+    },
+    /// The connection could not be established or has broken. Close it.
+    Failed {
+        /// The connection.
+        socket: SocketId,
+        /// Why; [`crate::Fault::of`] sorts it.
+        error: io::Error,
+    },
+    /// The waker was used.
+    Woken,
+}
+
+impl Completion {
+    /// The socket that it is about; `None` for [`Completion::Woken`].
+    pub fn subject(&self) -> Option<SocketId> {
+        match self {
+            Self::Accepted { socket, .. }
+            | Self::Connected { socket }
+            | Self::Received { socket }
+            | Self::Sent { socket }
+            | Self::Ended { socket }
+            | Self::Failed { socket, .. } => Some(*socket),
+            Self::AcceptFailed { listener, .. } => Some(*listener),
+            Self::Woken => None,
+        }
+    }
+}
+
+/// Where to listen.
+#[derive(Debug)]
+pub enum Listen {
+    /// A TCP address. The listener shares it with the listeners of other drivers (SO_REUSEPORT); the kernel spreads
+    /// connections over them.
+    Address(SocketAddr),
+    /// A socket that listens already.
+    Socket(OwnedFd),
+}
+
+/// Where and how to connect.
+#[derive(Clone, Debug)]
+pub struct Connect {
+    /// The address of the peer.
+    pub peer: SocketAddr,
+    /// The local address to come from; `None` leaves it to the kernel.
+    pub source: Option<IpAddr>,
+}
+
+/// Bytes to send. The driver keeps them until the kernel has taken them.
+#[derive(Clone, Debug)]
+pub enum SendBuf {
+    /// Bytes that live as long as the program.
+    Static(&'static [u8]),
+    /// Bytes that are sent more than once, on one or many connections.
+    Shared(Rc<Vec<u8>>),
+    /// Bytes for this send only.
+    Owned(Vec<u8>),
+}
+
+impl SendBuf {
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Static(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
+            Self::Owned(bytes) => bytes,
+        }
+    }
+
+    /// How many bytes.
+    pub fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.as_slice().is_empty()
+    }
+
+    /// No bytes.
+    pub const fn empty() -> Self {
+        Self::Static(&[])
+    }
+}
+
+/// A part of a file.
+#[derive(Clone, Debug)]
+pub struct FileSpan {
+    /// The file. It is not closed before the send has ended.
+    pub file: Rc<File>,
+    /// Where the part begins, in bytes.
+    pub offset: u64,
+    /// How long it is, in bytes.
+    pub len: u64,
+}
+
+/// How much a driver sets aside.
+#[derive(Clone, Debug)]
+pub struct DriverConfig {
+    /// Most sockets open at once, listeners included.
+    pub sockets_max: usize,
+    /// Bytes of one receive buffer: the most that one completion delivers.
+    pub receive_buffer_bytes: usize,
+    /// Receive buffers of the whole driver (io_uring; rounded up to a power of two). The epoll driver uses one.
+    pub receive_buffers: u16,
+    /// Wakes this driver from other threads.
+    pub waker: Waker,
+}
+
+impl DriverConfig {
+    /// For many small messages and some large ones: 64 buffers of 64 KiB.
+    pub fn new(sockets_max: usize, waker: Waker) -> Self {
+        Self { sockets_max, receive_buffer_bytes: 64 * 1024, receive_buffers: 64, waker }
+    }
+}
+
+/// The drivers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DriverKind {
+    /// io_uring.
+    Uring,
+    /// epoll.
+    Epoll,
+    /// The simulation in `reactor`.
+    Simulated,
+}
+
+impl DriverKind {
+    /// The name as options and results have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Uring => "uring",
+            Self::Epoll => "epoll",
+            Self::Simulated => "simulated",
+        }
+    }
+}
+
+/// Which driver is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DriverChoice {
+    /// io_uring if the kernel grants it, else epoll.
+    #[default]
+    Auto,
+    /// io_uring or an error.
+    Uring,
+    /// epoll.
+    Epoll,
+}
+
+/// A driver of this machine, before a loop is made generic over it.
+#[expect(clippy::large_enum_variant, reason = "one of them exists per core, for the whole run")]
+pub enum AnyDriver {
+    /// io_uring.
+    Uring(Uring),
+    /// epoll.
+    Epoll(Epoll),
+}
+
+impl AnyDriver {
+    /// Opens the driver that is wanted. [`DriverChoice::Auto`] falls back to epoll when the ring is refused, as containers'
+    /// seccomp profiles and `kernel.io_uring_disabled` do; [`refusal`](AnyDriver::refusal) tells why.
+    ///
+    /// # Errors
+    /// The ring was asked for by name and refused, or no descriptor is left.
+    pub fn open(choice: DriverChoice, config: &DriverConfig) -> io::Result<Self> {
+        match choice {
+            DriverChoice::Uring => Uring::open(config).map(Self::Uring),
+            DriverChoice::Epoll => Epoll::open(config).map(Self::Epoll),
+            DriverChoice::Auto => match Uring::open(config) {
+                Ok(ring) => Ok(Self::Uring(ring)),
+                Err(_) => Epoll::open(config).map(Self::Epoll),
+            },
+        }
+    }
+
+    /// Which driver it is.
+    pub fn kind(&self) -> DriverKind {
+        match self {
+            Self::Uring(_) => DriverKind::Uring,
+            Self::Epoll(_) => DriverKind::Epoll,
+        }
+    }
+
+    /// Why this host has no usable ring; `None` if it has one.
+    pub fn refusal(config: &DriverConfig) -> Option<io::Error> {
+        Uring::open(config).err()
+    }
+}

@@ -1,0 +1,479 @@
+//! The epoll driver: completions made from readiness.
+//!
+//! Every operation is tried at once. Only when the kernel says "not now" does the socket wait for an event, and since
+//! sockets are registered edge-triggered for everything, once, at birth, no further `epoll_ctl` is paid in their life.
+//! The price of edges is bookkeeping: a socket stays on a ready list until the kernel has said "not now" to it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SocketFlags, acceptfrom_with, recv};
+
+use crate::clock::Instant;
+use crate::driver::{Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Listen, SendBuf};
+use crate::socket::{self, Sending, Step};
+use crate::table::{SocketId, Table};
+use crate::wake::Waker;
+
+/// Events taken from the kernel in one wait.
+const EVENTS_PER_WAIT: usize = 512;
+
+/// Receives, sends and accepts tried between two waits, so that sockets that are always ready cannot keep timers waiting.
+const STEPS_PER_WAIT: usize = 1024;
+
+/// The token of the waker; no socket has it, because ids stay below 2^56.
+const WAKER_TOKEN: u64 = u64::MAX;
+
+/// A driver over epoll. See the [module's documentation](self).
+pub struct Epoll {
+    epoll: OwnedFd,
+    sockets: Table<Socket>,
+    waker: Waker,
+    events: Vec<Event>,
+    /// Completions that are ready to be taken.
+    done: VecDeque<Completion>,
+    /// Sockets that may have something to receive or accept.
+    readable: VecDeque<SocketId>,
+    /// Sockets that can take more of a send.
+    writable: VecDeque<SocketId>,
+    steps_left: usize,
+    buffer: Box<[u8]>,
+    received: usize,
+    now: Instant,
+}
+
+struct Socket {
+    fd: OwnedFd,
+    state: State,
+    /// The kernel may have something for us: set by an edge, cleared by "not now".
+    readable: bool,
+    /// On the `readable` list.
+    listed: bool,
+    paused: bool,
+    /// An edge has said that the peer's direction has ended or that the connection is broken.
+    end_seen: bool,
+    /// The peer has ended its direction and the owner was told.
+    ended: bool,
+    /// Why the socket is of no more use; told once the bytes before it are delivered.
+    broken: Option<io::Error>,
+    failed: bool,
+    finish_after_send: bool,
+    sending: Option<Sending>,
+    sent_at: Instant,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Listening,
+    Connecting,
+    Connected,
+}
+
+impl Socket {
+    fn new(fd: OwnedFd, state: State) -> Self {
+        Self {
+            fd,
+            state,
+            readable: false,
+            listed: false,
+            paused: false,
+            end_seen: false,
+            ended: false,
+            broken: None,
+            failed: false,
+            finish_after_send: false,
+            sending: None,
+            sent_at: Instant::default(),
+        }
+    }
+}
+
+impl Epoll {
+    /// Opens the driver.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn open(config: &DriverConfig) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, config.waker.fd(), EventData::new_u64(WAKER_TOKEN), EventFlags::IN)?;
+        Ok(Self {
+            epoll,
+            sockets: Table::new(config.sockets_max),
+            waker: config.waker.clone(),
+            events: Vec::with_capacity(EVENTS_PER_WAIT),
+            done: VecDeque::new(),
+            readable: VecDeque::new(),
+            writable: VecDeque::new(),
+            steps_left: 0,
+            buffer: vec![0; config.receive_buffer_bytes].into_boxed_slice(),
+            received: 0,
+            now: Instant::now(),
+        })
+    }
+
+    fn add(&mut self, fd: OwnedFd, state: State) -> io::Result<SocketId> {
+        let id = self.sockets.insert(Socket::new(fd, state)).map_err(|_| io::Error::from(Errno::NFILE))?;
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let fd = self.live(id).fd.as_fd();
+        if let Err(errno) = epoll::add(&self.epoll, fd, EventData::new_u64(id.to_bits()), flags) {
+            self.sockets.remove(id);
+            return Err(errno.into());
+        }
+        Ok(id)
+    }
+
+    fn live(&self, id: SocketId) -> &Socket {
+        self.sockets.entry(id).expect("the socket is open")
+    }
+
+    fn live_mut(&mut self, id: SocketId) -> &mut Socket {
+        self.sockets.entry_mut(id).expect("the socket is open")
+    }
+
+    /// Notes that there may be something to receive or accept.
+    fn mark_readable(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.entry_mut(id) else { return };
+        socket.readable = true;
+        if !socket.listed && !socket.paused {
+            socket.listed = true;
+            self.readable.push_back(id);
+        }
+    }
+
+    /// Takes the kernel's word about one socket.
+    fn on_event(&mut self, id: SocketId, flags: EventFlags) {
+        // An event for a socket that was closed between the wait and now.
+        let Some(socket) = self.sockets.entry_mut(id) else { return };
+        if socket.state == State::Connecting {
+            if flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP) {
+                self.on_connect(id);
+            }
+            return;
+        }
+        if flags.contains(EventFlags::ERR) && (socket.paused || socket.ended) {
+            // Nobody is going to receive, so nobody would find out otherwise.
+            let error = socket::pending_error(&socket.fd).unwrap_or_else(|| Errno::CONNRESET.into());
+            self.fail(id, error);
+            return;
+        }
+        if flags.contains(EventFlags::OUT) && socket.sending.is_some() {
+            self.writable.push_back(id);
+        }
+        let end = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+        socket.end_seen |= flags.intersects(end);
+        if flags.intersects(EventFlags::IN | end) {
+            self.mark_readable(id);
+        }
+    }
+
+    fn on_connect(&mut self, id: SocketId) {
+        let socket = self.live_mut(id);
+        socket.state = State::Connected;
+        match socket::pending_error(&socket.fd) {
+            Some(error) => self.fail(id, error),
+            None => {
+                self.done.push_back(Completion::Connected { socket: id });
+                self.mark_readable(id);
+            }
+        }
+    }
+
+    /// Tells the owner, once, that the socket is of no more use.
+    fn fail(&mut self, id: SocketId, error: io::Error) {
+        let socket = self.live_mut(id);
+        socket.sending = None;
+        socket.readable = false;
+        if !socket.failed {
+            socket.failed = true;
+            self.done.push_back(Completion::Failed { socket: id, error });
+        }
+    }
+
+    /// Goes on with a send until it is through, the kernel has enough, or a chunk of a file has gone and others should have
+    /// their turn.
+    fn push(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.entry_mut(id) else { return };
+        let Some(sending) = &mut socket.sending else { return };
+        match sending.step(&socket.fd) {
+            Ok(Step::Done) => {
+                socket.sending = None;
+                if socket.finish_after_send {
+                    socket::finish(&socket.fd);
+                }
+                self.done.push_back(Completion::Sent { socket: id });
+            }
+            Ok(Step::Full) => {}
+            Ok(Step::More) => self.writable.push_back(id),
+            Err(error) => self.on_send_error(id, error),
+        }
+    }
+
+    /// A send has failed. What the peer sent before it broke the connection may still be in the socket, an early error
+    /// response for example; it is delivered first.
+    fn on_send_error(&mut self, id: SocketId, error: io::Error) {
+        let socket = self.live_mut(id);
+        socket.sending = None;
+        if socket.paused || socket.ended || error.kind() == io::ErrorKind::UnexpectedEof {
+            self.fail(id, error);
+        } else {
+            socket.broken = Some(error);
+            self.mark_readable(id);
+        }
+    }
+
+    fn receive(&mut self, id: SocketId) -> Option<Completion> {
+        let socket = self.sockets.entry_mut(id)?;
+        socket.listed = false;
+        if socket.paused || !socket.readable || socket.ended || socket.failed {
+            return None;
+        }
+        if socket.state == State::Listening {
+            return self.accept(id);
+        }
+        match recv(&socket.fd, &mut self.buffer[..], RecvFlags::empty()) {
+            Ok((_, 0)) => {
+                socket.ended = true;
+                self.now = Instant::now();
+                match socket.broken.take() {
+                    Some(error) => self.fail(id, error),
+                    None => return Some(Completion::Ended { socket: id }),
+                }
+                None
+            }
+            Ok((_, received)) => {
+                // A short read has emptied the socket, as epoll(7) promises for streams: the next bytes make a new edge. Not
+                // so for an end whose edge came together with the bytes' one: then another try is due.
+                socket.readable = received == self.buffer.len() || socket.end_seen || socket.broken.is_some();
+                if socket.readable {
+                    socket.listed = true;
+                    self.readable.push_back(id);
+                }
+                self.received = received;
+                self.now = Instant::now();
+                Some(Completion::Received { socket: id })
+            }
+            Err(Errno::AGAIN) => {
+                socket.readable = false;
+                if let Some(error) = socket.broken.take() {
+                    self.fail(id, error);
+                }
+                None
+            }
+            Err(Errno::INTR) => {
+                self.mark_readable(id);
+                None
+            }
+            Err(errno) => {
+                let error = socket.broken.take().unwrap_or_else(|| errno.into());
+                self.fail(id, error);
+                None
+            }
+        }
+    }
+
+    fn accept(&mut self, listener: SocketId) -> Option<Completion> {
+        if self.sockets.is_full() {
+            return Some(self.refuse_more(listener, Errno::NFILE.into()));
+        }
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let accepted = acceptfrom_with(&self.live(listener).fd, flags);
+        match accepted {
+            Ok((fd, _)) => {
+                self.mark_readable(listener);
+                self.now = Instant::now();
+                match self.add(fd, State::Connected) {
+                    Ok(socket) => {
+                        // The request is most often there already; looking now saves a wait.
+                        self.mark_readable(socket);
+                        Some(Completion::Accepted { listener, socket })
+                    }
+                    Err(error) => Some(self.refuse_more(listener, error)),
+                }
+            }
+            Err(Errno::AGAIN) => {
+                self.live_mut(listener).readable = false;
+                None
+            }
+            Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                Some(self.refuse_more(listener, errno.into()))
+            }
+            // Everything else is an error of the one connection that was to be accepted (accept(2)), not of the listener.
+            Err(_) => {
+                self.mark_readable(listener);
+                None
+            }
+        }
+    }
+
+    fn refuse_more(&mut self, listener: SocketId, error: io::Error) -> Completion {
+        let socket = self.live_mut(listener);
+        socket.paused = true;
+        socket.readable = true;
+        Completion::AcceptFailed { listener, error }
+    }
+
+    fn names_open_socket(&self, completion: &Completion) -> bool {
+        completion.subject().is_none_or(|id| self.sockets.entry(id).is_some())
+    }
+
+    fn start_send(&mut self, id: SocketId, sending: Sending) {
+        let socket = self.live_mut(id);
+        assert!(socket.sending.is_none(), "one send at a time");
+        assert!(socket.state == State::Connected, "sends start once connected");
+        if socket.failed {
+            return;
+        }
+        socket.sending = Some(sending);
+        socket.sent_at = Instant::now();
+        self.push(id);
+    }
+}
+
+impl Driver for Epoll {
+    fn kind(&self) -> DriverKind {
+        DriverKind::Epoll
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn listen(&mut self, at: Listen) -> io::Result<SocketId> {
+        let id = self.add(socket::listener(at)?, State::Listening)?;
+        self.mark_readable(id);
+        Ok(id)
+    }
+
+    fn resume_accept(&mut self, listener: SocketId) {
+        self.resume(listener);
+    }
+
+    fn connect(&mut self, to: &Connect) -> io::Result<SocketId> {
+        if self.sockets.is_full() {
+            return Err(Errno::NFILE.into());
+        }
+        let connecting = socket::connecting(to)?;
+        let refused = match connecting.connect(&to.peer.into()) {
+            Ok(()) => None,
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => None,
+            Err(error) if socket::prevents_attempt(&error) => return Err(error),
+            Err(error) => Some(error),
+        };
+        let id = self.add(connecting.into(), State::Connecting)?;
+        if let Some(error) = refused {
+            self.fail(id, error);
+        }
+        Ok(id)
+    }
+
+    fn send(&mut self, socket: SocketId, bytes: SendBuf) {
+        self.start_send(socket, Sending::bytes(bytes));
+    }
+
+    fn send_file(&mut self, socket: SocketId, head: SendBuf, span: FileSpan) {
+        self.start_send(socket, Sending::file(head, span));
+    }
+
+    fn sent_at(&self, socket: SocketId) -> Instant {
+        self.live(socket).sent_at
+    }
+
+    fn pause(&mut self, socket: SocketId) {
+        self.live_mut(socket).paused = true;
+    }
+
+    fn resume(&mut self, socket: SocketId) {
+        let entry = self.live_mut(socket);
+        entry.paused = false;
+        if entry.readable {
+            self.mark_readable(socket);
+        }
+    }
+
+    fn finish(&mut self, socket: SocketId) {
+        let socket = self.live_mut(socket);
+        if socket.sending.is_some() {
+            socket.finish_after_send = true;
+        } else {
+            socket::finish(&socket.fd);
+        }
+    }
+
+    fn close(&mut self, socket: SocketId) {
+        // Closing the only descriptor takes it out of the epoll set too.
+        self.sockets.remove(socket).expect("the socket is open");
+    }
+
+    fn peer_addr(&self, socket: SocketId) -> io::Result<SocketAddr> {
+        socket::peer_addr(&self.live(socket).fd)
+    }
+
+    fn local_addr(&self, socket: SocketId) -> io::Result<SocketAddr> {
+        socket::local_addr(&self.live(socket).fd)
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
+        self.received = 0;
+        self.steps_left = STEPS_PER_WAIT;
+        let busy = !(self.done.is_empty() && self.readable.is_empty() && self.writable.is_empty());
+        let timeout = match until {
+            _ if busy => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
+            None => None,
+            Some(until) => {
+                let ns = until.ns_since(Instant::now());
+                Some(Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 })
+            }
+        };
+        let mut events = mem::take(&mut self.events);
+        events.clear();
+        match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        self.now = Instant::now();
+        for event in &events {
+            let token = event.data.u64();
+            if token == WAKER_TOKEN {
+                self.waker.drain();
+                self.done.push_back(Completion::Woken);
+            } else {
+                self.on_event(SocketId::from_bits(token), event.flags);
+            }
+        }
+        self.events = events;
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<Completion> {
+        loop {
+            while let Some(completion) = self.done.pop_front() {
+                if self.names_open_socket(&completion) {
+                    return Some(completion);
+                }
+            }
+            if self.steps_left == 0 {
+                return None;
+            }
+            self.steps_left -= 1;
+            if let Some(id) = self.readable.pop_front() {
+                if let Some(completion) = self.receive(id) {
+                    return Some(completion);
+                }
+            } else {
+                let id = self.writable.pop_front()?;
+                self.push(id);
+            }
+        }
+    }
+
+    fn received(&self) -> &[u8] {
+        &self.buffer[..self.received]
+    }
+}

@@ -1,0 +1,192 @@
+//! Making sockets: the options that the drivers, the load generator and the server agree on.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::fs::sendfile;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, Shutdown, getpeername, getsockname, send};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use crate::driver::{Connect, FileSpan, Listen, SendBuf};
+use crate::fault::Fault;
+
+/// How many connections may wait to be accepted. The kernel lowers it to `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+/// A listening, non-blocking TCP socket at `addr`, which it shares with others that do the same (SO_REUSEPORT).
+///
+/// # Errors
+/// The address is in use, not of this host, or not permitted.
+pub fn listen(addr: SocketAddr) -> io::Result<OwnedFd> {
+    let socket = bound(addr, true)?;
+    // Inherited by the accepted sockets, where it saves a system call each.
+    socket.set_tcp_nodelay(true)?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Whether `addr` can be had at all. Asked once before the listeners of all cores share it, because sharing also hides
+/// that another program of the same user has it already.
+///
+/// # Errors
+/// As for [`listen`].
+pub fn probe(addr: SocketAddr) -> io::Result<()> {
+    bound(addr, false).map(drop)
+}
+
+fn bound(addr: SocketAddr, shared: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if shared {
+        socket.set_reuse_port(true)?;
+    }
+    if addr.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&SockAddr::from(addr))?;
+    Ok(socket)
+}
+
+pub(crate) fn listener(at: Listen) -> io::Result<OwnedFd> {
+    match at {
+        Listen::Address(addr) => listen(addr),
+        Listen::Socket(socket) => {
+            let socket = Socket::from(socket);
+            socket.set_nonblocking(true)?;
+            Ok(socket.into())
+        }
+    }
+}
+
+/// A non-blocking socket that is ready to connect.
+pub(crate) fn connecting(to: &Connect) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(to.peer), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
+    socket.set_tcp_nodelay(true)?;
+    if let Some(source) = to.source {
+        // Without a port being chosen yet, connections to different peers may share one; the kernel picks at connect.
+        bind_address_no_port(&socket)?;
+        socket.bind(&SockAddr::from(SocketAddr::new(source, 0)))?;
+    }
+    Ok(socket)
+}
+
+/// Sets IP_BIND_ADDRESS_NO_PORT (Linux 4.2), which neither rustix nor socket2 offers.
+fn bind_address_no_port(socket: &Socket) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: the pointer and the length describe `on`, which outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Whether a failed connect says that this host lacks something, so that there was no attempt.
+pub(crate) fn prevents_attempt(error: &io::Error) -> bool {
+    matches!(Fault::of(error), Fault::NoDescriptor | Fault::NoAddress)
+}
+
+/// The error that the socket has stored (SO_ERROR), which asking clears.
+pub(crate) fn pending_error(fd: &OwnedFd) -> Option<io::Error> {
+    match rustix::net::sockopt::socket_error(fd) {
+        Ok(Ok(())) => None,
+        Ok(Err(errno)) | Err(errno) => Some(errno.into()),
+    }
+}
+
+/// Ends our direction. An error can only mean that the connection has gone, which the owner hears of otherwise.
+pub(crate) fn finish(fd: &OwnedFd) {
+    let _ = rustix::net::shutdown(fd, Shutdown::Write);
+}
+
+pub(crate) fn peer_addr(fd: &OwnedFd) -> io::Result<SocketAddr> {
+    let addr = getpeername(fd)?.ok_or(Errno::NOTCONN)?;
+    Ok(SocketAddr::try_from(addr)?)
+}
+
+pub(crate) fn local_addr(fd: &OwnedFd) -> io::Result<SocketAddr> {
+    Ok(SocketAddr::try_from(getsockname(fd)?)?)
+}
+
+/// Most bytes of a file that one system call sends, so that a fast reader of a large file takes turns with the others.
+const FILE_CHUNK_BYTES: u64 = 256 * 1024;
+
+/// A send under way.
+pub(crate) struct Sending {
+    head: SendBuf,
+    head_sent: usize,
+    span: Option<FileSpan>,
+}
+
+/// How far a send got.
+pub(crate) enum Step {
+    /// The kernel has all of it.
+    Done,
+    /// The socket's buffer is full.
+    Full,
+    /// A chunk has gone, the socket may take more.
+    More,
+}
+
+impl Sending {
+    pub(crate) fn bytes(head: SendBuf) -> Self {
+        Self { head, head_sent: 0, span: None }
+    }
+
+    pub(crate) fn file(head: SendBuf, span: FileSpan) -> Self {
+        Self { head, head_sent: 0, span: Some(span).filter(|span| span.len > 0) }
+    }
+
+    /// The bytes of the head that are still to be sent.
+    pub(crate) fn head_left(&self) -> &[u8] {
+        &self.head.as_slice()[self.head_sent..]
+    }
+
+    /// Notes that `sent` more bytes of the head have gone.
+    pub(crate) fn advance_head(&mut self, sent: usize) {
+        self.head_sent += sent;
+        debug_assert!(self.head_sent <= self.head.len(), "the kernel took more than it was given");
+    }
+
+    /// Whether a file follows the head.
+    pub(crate) fn has_file(&self) -> bool {
+        self.span.is_some()
+    }
+
+    /// Sends what the kernel takes now.
+    pub(crate) fn step(&mut self, fd: &OwnedFd) -> io::Result<Step> {
+        while !self.head_left().is_empty() {
+            // The file's first bytes should share a segment with the head.
+            let more = if self.has_file() { SendFlags::MORE } else { SendFlags::empty() };
+            match send(fd, self.head_left(), SendFlags::NOSIGNAL | more) {
+                Ok(sent) => self.advance_head(sent),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(Step::Full),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        self.step_file(fd)
+    }
+
+    fn step_file(&mut self, fd: &OwnedFd) -> io::Result<Step> {
+        let Some(span) = &mut self.span else { return Ok(Step::Done) };
+        let chunk = span.len.min(FILE_CHUNK_BYTES) as usize;
+        match sendfile(fd, span.file.fd(), Some(&mut span.offset), chunk) {
+            Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file is shorter than it was")),
+            Ok(sent) => {
+                span.len -= sent as u64;
+                Ok(if span.len == 0 { Step::Done } else { Step::More })
+            }
+            Err(Errno::INTR) => Ok(Step::More),
+            Err(Errno::AGAIN) => Ok(Step::Full),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}

@@ -1,0 +1,726 @@
+//! The io_uring driver.
+//!
+//! One `enter` per wake-up hands over everything that was submitted and takes everything that has completed. Connections are
+//! accepted and received from by multishot operations into shared buffers, so a request that comes in and its answer cost
+//! one submission and two completions, and no system call of their own.
+//!
+//! The ring is used by its own thread alone (SINGLE_ISSUER) and the kernel works for it only inside `enter` (DEFER_TASKRUN,
+//! Linux 6.1), so that completions are never posted behind the loop's back. A kernel without these refuses the set-up, and the
+//! program takes the epoll driver.
+
+mod buffers;
+
+use std::collections::VecDeque;
+use std::mem;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::rc::Rc;
+use std::{io, ops::Range};
+
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use rustix::io::Errno;
+use socket2::SockAddr;
+
+use self::buffers::Buffers;
+use crate::clock::Instant;
+use crate::driver::{Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Listen, SendBuf};
+use crate::socket::{self, Sending, Step};
+use crate::table::{SocketId, Table};
+use crate::wake::Waker;
+
+/// Submissions that fit between two waits; more are handed over early.
+const SUBMISSIONS: u32 = 1024;
+
+/// Completions that the kernel can post before the loop looks. Past that it keeps them aside, slower but not lost.
+const COMPLETIONS: u32 = 8192;
+
+/// Chunks of files sent between two waits, so that large downloads cannot keep timers waiting.
+const FILE_STEPS_PER_WAIT: usize = 256;
+
+/// A driver over io_uring. See the [module's documentation](self).
+pub struct Uring {
+    // The ring is dropped before the buffers that the kernel writes to, and before the sockets' sends that it reads from.
+    ring: IoUring,
+    buffers: Buffers,
+    sockets: Table<Socket>,
+    waker: Waker,
+    /// Completions of the ring that were taken from it and not yet looked at.
+    batch: Vec<cqueue::Entry>,
+    cursor: usize,
+    /// Completions that are ready to be taken.
+    done: VecDeque<Completion>,
+    /// Sockets that can take more of a file.
+    writable: VecDeque<SocketId>,
+    /// Sockets whose receive ended because no buffer was left.
+    starved: Vec<SocketId>,
+    /// Sockets with a send that the kernel has not seen yet.
+    unsent: Vec<SocketId>,
+    /// Connections that were accepted when the table was full, by listener.
+    parked: VecDeque<(SocketId, OwnedFd)>,
+    file_steps_left: usize,
+    received: Range<usize>,
+    spent: Option<u16>,
+    last_peer: Option<(SocketAddr, Rc<SockAddr>)>,
+    now: Instant,
+}
+
+struct Socket {
+    fd: OwnedFd,
+    state: State,
+    /// Operations whose last completion has not come; the kernel may use what belongs to them until then.
+    in_flight: u32,
+    /// A multishot receive or accept is among them.
+    armed: bool,
+    paused: bool,
+    ended: bool,
+    failed: bool,
+    /// Why the socket is of no more use; told once the bytes before it are delivered.
+    broken: Option<io::Error>,
+    finish_after_send: bool,
+    sending: Option<Sending>,
+    sent_at: Instant,
+    /// The address that a connect under way reads.
+    peer: Option<Rc<SockAddr>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Listening,
+    Connecting,
+    Connected,
+    /// Closed by the owner; the entry stays until the kernel has let go of it.
+    Closing,
+}
+
+/// What a completion is of; the top byte of its token.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Operation {
+    Receive = 1,
+    Accept = 2,
+    Connect = 3,
+    Send = 4,
+    PollOut = 5,
+    Wake = 6,
+    /// A cancel or a close; completes only to report that there was nothing to do.
+    Quiet = 7,
+}
+
+impl Operation {
+    fn token(self, id: SocketId) -> u64 {
+        (self as u64) << 56 | id.to_bits()
+    }
+
+    fn of(token: u64) -> Self {
+        match token >> 56 {
+            1 => Self::Receive,
+            2 => Self::Accept,
+            3 => Self::Connect,
+            4 => Self::Send,
+            5 => Self::PollOut,
+            6 => Self::Wake,
+            _ => Self::Quiet,
+        }
+    }
+}
+
+impl Socket {
+    fn new(fd: OwnedFd, state: State) -> Self {
+        Self {
+            fd,
+            state,
+            in_flight: 0,
+            armed: false,
+            paused: false,
+            ended: false,
+            failed: false,
+            broken: None,
+            finish_after_send: false,
+            sending: None,
+            sent_at: Instant::default(),
+            peer: None,
+        }
+    }
+
+    fn raw(&self) -> Fd {
+        Fd(self.fd.as_raw_fd())
+    }
+}
+
+impl Uring {
+    /// Opens the driver.
+    ///
+    /// # Errors
+    /// The ring is forbidden (`EPERM`: a container's seccomp profile, `kernel.io_uring_disabled`), unknown (`ENOSYS`) or too
+    /// old for what is needed (`EINVAL`), or no descriptor or locked memory is left.
+    pub fn open(config: &DriverConfig) -> io::Result<Self> {
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .setup_submit_all()
+            .setup_cqsize(COMPLETIONS)
+            .dontfork()
+            .build(SUBMISSIONS)?;
+        if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_skip_cqe_on_success() {
+            return Err(Errno::NOSYS.into());
+        }
+        let buffers = Buffers::register(&ring.submitter(), config.receive_buffers, config.receive_buffer_bytes)?;
+        let mut driver = Self {
+            ring,
+            buffers,
+            sockets: Table::new(config.sockets_max),
+            waker: config.waker.clone(),
+            batch: Vec::with_capacity(COMPLETIONS as usize),
+            cursor: 0,
+            done: VecDeque::new(),
+            writable: VecDeque::new(),
+            starved: Vec::new(),
+            unsent: Vec::new(),
+            parked: VecDeque::new(),
+            file_steps_left: 0,
+            received: 0..0,
+            spent: None,
+            last_peer: None,
+            now: Instant::now(),
+        };
+        driver.arm_waker();
+        Ok(driver)
+    }
+
+    fn arm_waker(&mut self) {
+        let poll = opcode::PollAdd::new(Fd(self.waker.fd().as_raw_fd()), libc::POLLIN as u32).multi(true);
+        self.push(poll.build().user_data((Operation::Wake as u64) << 56));
+    }
+
+    /// Queues a submission. A full queue is handed over first.
+    fn push(&mut self, entry: squeue::Entry) {
+        // SAFETY: what an entry points at (a send's bytes, a connect's address) is kept in the socket's table entry until the
+        // operation has completed, see `Socket::in_flight`; all else is plain values.
+        while unsafe { self.ring.submission().push(&entry) }.is_err() {
+            self.stamp_unsent();
+            if let Err(error) = self.ring.submit() {
+                let transient = [Errno::INTR, Errno::AGAIN, Errno::BUSY].map(Errno::raw_os_error);
+                let errno = error.raw_os_error().unwrap_or(0);
+                assert!(transient.contains(&errno), "the ring takes submissions: {error}");
+                self.take_completions();
+            }
+        }
+    }
+
+    /// Notes when the sends that are about to be handed over reach the kernel.
+    fn stamp_unsent(&mut self) {
+        if self.unsent.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        for id in self.unsent.drain(..) {
+            if let Some(socket) = self.sockets.entry_mut(id) {
+                socket.sent_at = now;
+            }
+        }
+    }
+
+    fn take_completions(&mut self) {
+        self.batch.extend(self.ring.completion());
+    }
+
+    fn live(&self, id: SocketId) -> &Socket {
+        let socket = self.sockets.entry(id).expect("the socket is open");
+        assert!(socket.state != State::Closing, "the socket is open");
+        socket
+    }
+
+    fn live_mut(&mut self, id: SocketId) -> &mut Socket {
+        let socket = self.sockets.entry_mut(id).expect("the socket is open");
+        assert!(socket.state != State::Closing, "the socket is open");
+        socket
+    }
+
+    fn submit(&mut self, id: SocketId, operation: Operation, entry: squeue::Entry) {
+        self.sockets.entry_mut(id).expect("the socket is open").in_flight += 1;
+        self.push(entry.user_data(operation.token(id)));
+    }
+
+    fn arm_receive(&mut self, id: SocketId) {
+        let socket = self.live_mut(id);
+        if socket.armed || socket.paused || socket.ended || socket.failed {
+            return;
+        }
+        socket.armed = true;
+        let entry = opcode::RecvMulti::new(socket.raw(), buffers::GROUP).build();
+        self.submit(id, Operation::Receive, entry);
+    }
+
+    fn arm_accept(&mut self, id: SocketId) {
+        let socket = self.live_mut(id);
+        if socket.armed || socket.paused {
+            return;
+        }
+        socket.armed = true;
+        let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        let entry = opcode::AcceptMulti::new(socket.raw()).flags(flags).build();
+        self.submit(id, Operation::Accept, entry);
+    }
+
+    /// Hands what is left of the head to the kernel, which goes on by itself until it is through.
+    fn submit_send(&mut self, id: SocketId) {
+        let socket = self.live_mut(id);
+        let left = socket.sending.as_ref().expect("a send is under way").head_left();
+        let (start, len) = (left.as_ptr(), left.len().min(1 << 30) as u32);
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
+        let entry = opcode::Send::new(socket.raw(), start, len).flags(flags).build();
+        self.submit(id, Operation::Send, entry);
+        self.unsent.push(id);
+    }
+
+    /// Goes on with a send that includes a file. There is no operation of the ring for it, so the calls are made here, and the
+    /// ring waits for room.
+    fn push_file(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.entry_mut(id) else { return };
+        if socket.state == State::Closing {
+            return;
+        }
+        let Some(sending) = &mut socket.sending else { return };
+        match sending.step(&socket.fd) {
+            Ok(Step::Done) => self.on_sent(id),
+            Ok(Step::More) => self.writable.push_back(id),
+            Ok(Step::Full) => {
+                let entry = opcode::PollAdd::new(socket.raw(), libc::POLLOUT as u32).build();
+                self.submit(id, Operation::PollOut, entry);
+            }
+            Err(error) => self.on_send_error(id, error),
+        }
+    }
+
+    fn on_sent(&mut self, id: SocketId) {
+        let socket = self.live_mut(id);
+        socket.sending = None;
+        if socket.finish_after_send {
+            socket::finish(&socket.fd);
+        }
+        self.done.push_back(Completion::Sent { socket: id });
+    }
+
+    /// A send has failed. What the peer sent before it broke the connection is delivered first, by the receive that is armed.
+    fn on_send_error(&mut self, id: SocketId, error: io::Error) {
+        let socket = self.live_mut(id);
+        socket.sending = None;
+        if socket.armed && error.kind() != io::ErrorKind::UnexpectedEof {
+            socket.broken = Some(error);
+        } else {
+            self.fail(id, error);
+        }
+    }
+
+    /// Tells the owner, once, that the socket is of no more use.
+    fn fail(&mut self, id: SocketId, error: io::Error) {
+        let socket = self.live_mut(id);
+        if !socket.failed {
+            socket.failed = true;
+            self.done.push_back(Completion::Failed { socket: id, error });
+        }
+    }
+
+    /// Makes sense of one completion of the ring.
+    fn on_completion(&mut self, entry: &cqueue::Entry) -> Option<Completion> {
+        let token = entry.user_data();
+        let id = SocketId::from_bits(token);
+        let operation = Operation::of(token);
+        let filled = self.buffers.filled(entry);
+        self.spent = filled.as_ref().and_then(|filled| filled.spent);
+        match operation {
+            Operation::Quiet => return None,
+            Operation::Wake => {
+                if !cqueue::more(entry.flags()) {
+                    self.arm_waker();
+                }
+                return self.waker.drain().then_some(Completion::Woken);
+            }
+            _ => {}
+        }
+        let socket = self.sockets.entry_mut(id).expect("an entry stays until its operations have completed");
+        if !cqueue::more(entry.flags()) {
+            socket.in_flight -= 1;
+            if matches!(operation, Operation::Receive | Operation::Accept) {
+                socket.armed = false;
+            }
+        }
+        if socket.state == State::Closing {
+            self.discard(id, operation, entry);
+            return None;
+        }
+        match operation {
+            Operation::Receive => {
+                self.received = filled.map_or(0..0, |filled| filled.bytes);
+                self.on_receive(id, entry.result())
+            }
+            Operation::Accept => self.on_accept(id, entry),
+            Operation::Connect => self.on_connect(id, entry.result()),
+            Operation::Send => self.on_send(id, entry.result()),
+            Operation::PollOut => {
+                self.push_file(id);
+                None
+            }
+            Operation::Wake | Operation::Quiet => unreachable!("handled above"),
+        }
+    }
+
+    /// A completion for a socket that its owner has closed.
+    fn discard(&mut self, id: SocketId, operation: Operation, entry: &cqueue::Entry) {
+        if matches!(operation, Operation::Accept) && entry.result() >= 0 {
+            drop(owned(entry.result()));
+        }
+        if self.sockets.entry(id).is_some_and(|socket| socket.in_flight == 0) {
+            self.release(id);
+        }
+    }
+
+    fn on_receive(&mut self, id: SocketId, result: i32) -> Option<Completion> {
+        if result > 0 {
+            // Re-armed at once if the kernel has ended the series; a no-op while it goes on.
+            self.arm_receive(id);
+            return Some(Completion::Received { socket: id });
+        }
+        let socket = self.live_mut(id);
+        let broken = socket.broken.take();
+        match (result, broken) {
+            (0, None) => {
+                socket.ended = true;
+                return Some(Completion::Ended { socket: id });
+            }
+            (0, Some(error)) => self.fail(id, error),
+            (errno, broken) => match Errno::from_raw_os_error(-errno) {
+                // Paused, or paused and resumed before the kernel had heard of it.
+                Errno::CANCELED => {
+                    if let Some(error) = broken {
+                        self.fail(id, error);
+                    }
+                    self.arm_receive(id);
+                }
+                Errno::NOBUFS => {
+                    self.live_mut(id).broken = broken;
+                    self.starved.push(id);
+                }
+                Errno::INTR | Errno::AGAIN => {
+                    self.live_mut(id).broken = broken;
+                    self.arm_receive(id);
+                }
+                errno => self.fail(id, broken.unwrap_or_else(|| errno.into())),
+            },
+        }
+        None
+    }
+
+    fn on_accept(&mut self, listener: SocketId, entry: &cqueue::Entry) -> Option<Completion> {
+        if entry.result() >= 0 {
+            self.parked.push_back((listener, owned(entry.result())));
+            let completion = self.unpark(listener);
+            self.arm_accept(listener);
+            return completion;
+        }
+        match Errno::from_raw_os_error(-entry.result()) {
+            errno @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                self.live_mut(listener).paused = true;
+                Some(Completion::AcceptFailed { listener, error: errno.into() })
+            }
+            // Everything else is an error of the one connection that was to be accepted (accept(2)), or our own cancel.
+            _ => {
+                self.arm_accept(listener);
+                None
+            }
+        }
+    }
+
+    /// Gives the oldest parked connection its place in the table.
+    fn unpark(&mut self, listener: SocketId) -> Option<Completion> {
+        let at = self.parked.iter().position(|(of, _)| *of == listener)?;
+        let (_, fd) = self.parked.remove(at)?;
+        match self.sockets.insert(Socket::new(fd, State::Connected)) {
+            Ok(socket) => {
+                self.arm_receive(socket);
+                Some(Completion::Accepted { listener, socket })
+            }
+            Err(entry) => {
+                self.parked.insert(at, (listener, entry.fd));
+                let first = !mem::replace(&mut self.live_mut(listener).paused, true);
+                if first {
+                    self.cancel(listener, Operation::Accept);
+                }
+                first.then(|| Completion::AcceptFailed { listener, error: Errno::NFILE.into() })
+            }
+        }
+    }
+
+    fn on_connect(&mut self, id: SocketId, result: i32) -> Option<Completion> {
+        let socket = self.live_mut(id);
+        socket.peer = None;
+        socket.state = State::Connected;
+        if result < 0 {
+            self.fail(id, io::Error::from_raw_os_error(-result));
+            return None;
+        }
+        self.arm_receive(id);
+        Some(Completion::Connected { socket: id })
+    }
+
+    fn on_send(&mut self, id: SocketId, result: i32) -> Option<Completion> {
+        let socket = self.live_mut(id);
+        let sending = socket.sending.as_mut().expect("a send is under way");
+        match usize::try_from(result) {
+            Ok(sent) => {
+                sending.advance_head(sent);
+                if sending.head_left().is_empty() {
+                    self.on_sent(id);
+                } else {
+                    self.submit_send(id);
+                }
+            }
+            Err(_) => match Errno::from_raw_os_error(-result) {
+                Errno::INTR | Errno::AGAIN => self.submit_send(id),
+                errno => self.on_send_error(id, errno.into()),
+            },
+        }
+        None
+    }
+
+    fn cancel(&mut self, id: SocketId, operation: Operation) {
+        let entry = opcode::AsyncCancel2::new(CancelBuilder::user_data(operation.token(id))).build();
+        let flags = squeue::Flags::SKIP_SUCCESS;
+        self.push(entry.flags(flags).user_data(Operation::Quiet.token(id)));
+    }
+
+    /// Frees the entry of a socket that the kernel has let go of. Its descriptor is closed with the next submission.
+    fn release(&mut self, id: SocketId) {
+        let socket = self.sockets.remove(id).expect("the entry is there");
+        let entry = opcode::Close::new(Fd(socket.fd.into_raw_fd())).build();
+        self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(Operation::Quiet.token(id)));
+    }
+
+    fn start_send(&mut self, id: SocketId, sending: Sending) -> bool {
+        let socket = self.live_mut(id);
+        assert!(socket.sending.is_none(), "one send at a time");
+        assert!(socket.state == State::Connected, "sends start once connected");
+        if socket.failed || socket.broken.is_some() {
+            return false;
+        }
+        socket.sending = Some(sending);
+        true
+    }
+
+    fn names_open_socket(&self, completion: &Completion) -> bool {
+        completion
+            .subject()
+            .is_none_or(|id| self.sockets.entry(id).is_some_and(|socket| socket.state != State::Closing))
+    }
+
+    fn enter(&mut self, want: usize, until: Option<Instant>) -> io::Result<()> {
+        self.stamp_unsent();
+        let entered = match until.filter(|_| want > 0) {
+            None => self.ring.submitter().submit_and_wait(want),
+            Some(until) => {
+                let ns = until.ns_since(Instant::now());
+                let timeout = Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32);
+                self.ring.submitter().submit_with_args(want, &SubmitArgs::new().timespec(&timeout))
+            }
+        };
+        match entered {
+            Ok(_) => Ok(()),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN) => Ok(()),
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+/// A descriptor that the ring has made for us.
+fn owned(fd: RawFd) -> OwnedFd {
+    // SAFETY: the descriptor comes from an accept that has just completed; nobody else knows it.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+impl Driver for Uring {
+    fn kind(&self) -> DriverKind {
+        DriverKind::Uring
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn listen(&mut self, at: Listen) -> io::Result<SocketId> {
+        let listener = Socket::new(socket::listener(at)?, State::Listening);
+        let id = self.sockets.insert(listener).map_err(|_| io::Error::from(Errno::NFILE))?;
+        self.arm_accept(id);
+        Ok(id)
+    }
+
+    fn resume_accept(&mut self, listener: SocketId) {
+        self.live_mut(listener).paused = false;
+        while let Some(completion) = self.unpark(listener) {
+            let full = matches!(completion, Completion::AcceptFailed { .. });
+            self.done.push_back(completion);
+            if full {
+                return;
+            }
+        }
+        self.arm_accept(listener);
+    }
+
+    fn connect(&mut self, to: &Connect) -> io::Result<SocketId> {
+        if self.sockets.is_full() {
+            return Err(Errno::NFILE.into());
+        }
+        let peer = match &self.last_peer {
+            Some((addr, peer)) if *addr == to.peer => peer.clone(),
+            _ => Rc::new(SockAddr::from(to.peer)),
+        };
+        self.last_peer = Some((to.peer, peer.clone()));
+        let (start, len) = (peer.as_ptr(), peer.len());
+        let mut socket = Socket::new(socket::connecting(to)?.into(), State::Connecting);
+        let entry = opcode::Connect::new(socket.raw(), start.cast(), len).build();
+        socket.peer = Some(peer);
+        let id = self.sockets.insert(socket).map_err(|_| io::Error::from(Errno::NFILE))?;
+        self.submit(id, Operation::Connect, entry);
+        Ok(id)
+    }
+
+    fn send(&mut self, socket: SocketId, bytes: SendBuf) {
+        if self.start_send(socket, Sending::bytes(bytes)) {
+            self.submit_send(socket);
+        }
+    }
+
+    fn send_file(&mut self, socket: SocketId, head: SendBuf, span: FileSpan) {
+        let sending = Sending::file(head, span);
+        if !sending.has_file() {
+            if self.start_send(socket, sending) {
+                self.submit_send(socket);
+            }
+        } else if self.start_send(socket, sending) {
+            self.live_mut(socket).sent_at = Instant::now();
+            self.push_file(socket);
+        }
+    }
+
+    fn sent_at(&self, socket: SocketId) -> Instant {
+        self.live(socket).sent_at
+    }
+
+    fn pause(&mut self, socket: SocketId) {
+        let entry = self.live_mut(socket);
+        entry.paused = true;
+        if entry.armed {
+            let operation = if entry.state == State::Listening { Operation::Accept } else { Operation::Receive };
+            self.cancel(socket, operation);
+        }
+    }
+
+    fn resume(&mut self, socket: SocketId) {
+        let entry = self.live_mut(socket);
+        if entry.state == State::Listening {
+            return self.resume_accept(socket);
+        }
+        entry.paused = false;
+        if entry.state == State::Connected {
+            self.arm_receive(socket);
+        }
+    }
+
+    fn finish(&mut self, socket: SocketId) {
+        let socket = self.live_mut(socket);
+        if socket.sending.is_some() {
+            socket.finish_after_send = true;
+        } else {
+            socket::finish(&socket.fd);
+        }
+    }
+
+    fn close(&mut self, socket: SocketId) {
+        let entry = self.live_mut(socket);
+        entry.state = State::Closing;
+        let (fd, in_flight) = (entry.raw(), entry.in_flight);
+        self.parked.retain(|(listener, _)| *listener != socket);
+        if in_flight == 0 {
+            self.release(socket);
+        } else {
+            let entry = opcode::AsyncCancel2::new(CancelBuilder::fd(fd).all()).build();
+            self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(Operation::Quiet.token(socket)));
+        }
+    }
+
+    fn peer_addr(&self, socket: SocketId) -> io::Result<SocketAddr> {
+        socket::peer_addr(&self.live(socket).fd)
+    }
+
+    fn local_addr(&self, socket: SocketId) -> io::Result<SocketAddr> {
+        socket::local_addr(&self.live(socket).fd)
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
+        if let Some(spent) = self.spent.take() {
+            self.buffers.give_back(spent);
+        }
+        self.received = 0..0;
+        for id in mem::take(&mut self.starved) {
+            if self.sockets.entry(id).is_some_and(|socket| socket.state == State::Connected) {
+                self.arm_receive(id);
+            }
+        }
+        let busy = self.cursor < self.batch.len() || !self.done.is_empty() || !self.writable.is_empty();
+        if !busy {
+            self.batch.clear();
+            self.cursor = 0;
+        }
+        self.file_steps_left = FILE_STEPS_PER_WAIT;
+        let want = if busy || until.is_some_and(|until| until <= Instant::now()) { 0 } else { 1 };
+        self.enter(want, until)?;
+        self.now = Instant::now();
+        self.take_completions();
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<Completion> {
+        if let Some(spent) = self.spent.take() {
+            self.buffers.give_back(spent);
+        }
+        loop {
+            while let Some(completion) = self.done.pop_front() {
+                if self.names_open_socket(&completion) {
+                    return Some(completion);
+                }
+            }
+            if let Some(entry) = self.batch.get(self.cursor).cloned() {
+                self.cursor += 1;
+                let completion = self.on_completion(&entry);
+                if completion.is_some() {
+                    return completion;
+                }
+                if let Some(spent) = self.spent.take() {
+                    self.buffers.give_back(spent);
+                }
+                continue;
+            }
+            if self.file_steps_left == 0 {
+                return None;
+            }
+            self.file_steps_left -= 1;
+            let id = self.writable.pop_front()?;
+            self.push_file(id);
+        }
+    }
+
+    fn received(&self) -> &[u8] {
+        self.buffers.bytes(self.received.clone())
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        // The kernel lets go of everything that it may still read or write before the memory is freed. A failure would mean that
+        // there was nothing to cancel.
+        let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
+    }
+}
