@@ -1,0 +1,224 @@
+//! Running a plan: one pinned thread per CPU, progress while it lasts, figures when it has ended.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+
+use thalweg_reactor::run;
+use thalweg_sys::affinity::pin_to;
+use thalweg_sys::clock::wake_precisely;
+use thalweg_sys::{AnyDriver, Driver, DriverConfig, Waker};
+
+use crate::engine::{Engine, Gate};
+use crate::figures::Figures;
+use crate::plan::Plan;
+
+/// Why a run could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A thread or its driver could not be set up.
+    #[error("cannot set up a load thread on CPU {cpu}: {source}")]
+    Setup {
+        /// The CPU that the thread was for.
+        cpu: usize,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The driver has failed during the run.
+    #[error("the event loop on CPU {cpu} has failed: {source}")]
+    Driver {
+        /// The CPU of the thread.
+        cpu: usize,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A thread has come upon a defect of its own.
+    #[error("the load thread on CPU {cpu} has panicked; this is a defect of thalweg, please report it")]
+    Panicked {
+        /// The CPU of the thread.
+        cpu: usize,
+    },
+}
+
+/// How far a run has come; shared between its threads and whoever watches.
+#[derive(Debug)]
+pub struct Progress {
+    cores: Box<[CoreProgress]>,
+    stop: AtomicBool,
+}
+
+/// One thread's counters, on cache lines of their own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct CoreProgress {
+    offered: AtomicU64,
+    good: AtomicU64,
+    errors: AtomicU64,
+    connections: AtomicU64,
+}
+
+/// Counters of the measured part so far, over all threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Requests offered.
+    pub offered: u64,
+    /// Good responses.
+    pub good: u64,
+    /// Requests that have failed.
+    pub errors: u64,
+    /// Connections open.
+    pub connections: u64,
+}
+
+impl Progress {
+    /// For so many threads.
+    pub fn new(threads: usize) -> Self {
+        Self { cores: (0..threads).map(|_| CoreProgress::default()).collect(), stop: AtomicBool::new(false) }
+    }
+
+    /// Asks all threads to end the run now.
+    pub fn request_stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// The counters as the threads published them last, a few hundredths of a second ago.
+    pub fn snapshot(&self) -> Snapshot {
+        let sum = |field: fn(&CoreProgress) -> &AtomicU64| -> u64 {
+            self.cores.iter().map(|core| field(core).load(Ordering::Relaxed)).sum()
+        };
+        Snapshot {
+            offered: sum(|core| &core.offered),
+            good: sum(|core| &core.good),
+            errors: sum(|core| &core.errors),
+            connections: sum(|core| &core.connections),
+        }
+    }
+
+    pub(crate) fn stop_requested(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn publish(&self, core: usize, offered: u64, good: u64, errors: u64, connections: u64) {
+        let own = &self.cores[core];
+        own.offered.store(offered, Ordering::Relaxed);
+        own.good.store(good, Ordering::Relaxed);
+        own.errors.store(errors, Ordering::Relaxed);
+        own.connections.store(connections, Ordering::Relaxed);
+    }
+}
+
+/// A run under way.
+#[derive(Debug)]
+pub struct Running {
+    progress: Arc<Progress>,
+    wakers: Vec<Waker>,
+    threads: Vec<(usize, JoinHandle<Result<Figures, LoadError>>)>,
+}
+
+/// Sockets beyond the connections' own that a driver's table has room for: those that are being closed while others open.
+const SPARE_SOCKETS: usize = 64;
+
+/// Starts the run.
+///
+/// # Errors
+/// No descriptor is left for the wakers. What fails in a thread is reported by [`Running::join`].
+pub fn start(plan: Plan) -> Result<Running, LoadError> {
+    let plan = Arc::new(plan);
+    let threads = plan.cpus.len();
+    let progress = Arc::new(Progress::new(threads));
+    let gate = Arc::new(Gate::new(threads));
+    let mut running = Running { progress, wakers: Vec::new(), threads: Vec::new() };
+    for (core, &cpu) in plan.cpus.iter().enumerate() {
+        let failed = |source| LoadError::Setup { cpu, source };
+        let waker = Waker::new().map_err(failed)?;
+        running.wakers.push(waker.clone());
+        let (plan, gate, progress) = (plan.clone(), gate.clone(), running.progress.clone());
+        let body = move || {
+            let result = run_core(&plan, core, cpu, waker, &gate, &progress);
+            if result.is_err() {
+                // The others would wait at the gate for ever.
+                progress.request_stop();
+            }
+            result
+        };
+        let thread = thread::Builder::new().name(format!("load-{cpu}")).spawn(body).map_err(failed)?;
+        running.threads.push((cpu, thread));
+    }
+    Ok(running)
+}
+
+fn run_core(
+    plan: &Arc<Plan>,
+    core: usize,
+    cpu: usize,
+    waker: Waker,
+    gate: &Arc<Gate>,
+    progress: &Arc<Progress>,
+) -> Result<Figures, LoadError> {
+    let setup = |source| LoadError::Setup { cpu, source };
+    pin_to(&[cpu]).map_err(setup)?;
+    wake_precisely();
+    let sockets_max = plan.share_of(plan.connections, core).max(1) + SPARE_SOCKETS;
+    let driver = AnyDriver::open(plan.driver, &DriverConfig::new(sockets_max, waker)).map_err(setup)?;
+    let figures = match driver {
+        AnyDriver::Uring(driver) => drive(driver, plan, core, gate, progress),
+        AnyDriver::Epoll(driver) => drive(driver, plan, core, gate, progress),
+    };
+    figures.map_err(|source| LoadError::Driver { cpu, source })
+}
+
+fn drive<D: Driver>(
+    mut driver: D,
+    plan: &Arc<Plan>,
+    core: usize,
+    gate: &Arc<Gate>,
+    progress: &Arc<Progress>,
+) -> io::Result<Figures> {
+    let (kind, now) = (driver.kind(), driver.now());
+    let mut engine = Engine::new(plan.clone(), core, kind, now, gate.clone(), progress.clone());
+    run(&mut driver, &mut engine)?;
+    Ok(engine.into_figures())
+}
+
+impl Running {
+    /// How far it has come.
+    pub fn progress(&self) -> Arc<Progress> {
+        self.progress.clone()
+    }
+
+    /// Whether all threads have ended.
+    pub fn is_finished(&self) -> bool {
+        self.threads.iter().all(|(_, thread)| thread.is_finished())
+    }
+
+    /// Ends the run now. [`Running::join`] gives the figures so far.
+    pub fn stop(&self) {
+        self.progress.request_stop();
+        for waker in &self.wakers {
+            waker.wake();
+        }
+    }
+
+    /// Waits for the end and gives the figures of all threads together.
+    ///
+    /// # Errors
+    /// A thread could not be set up or has failed.
+    pub fn join(self) -> Result<Figures, LoadError> {
+        let mut merged: Option<Figures> = None;
+        let mut failure = None;
+        for (cpu, thread) in self.threads {
+            match thread.join().unwrap_or(Err(LoadError::Panicked { cpu })) {
+                Ok(figures) => match &mut merged {
+                    Some(merged) => merged.merge(&figures),
+                    None => merged = Some(figures),
+                },
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(merged.expect("a plan has at least one CPU")),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Getting hold of a whole head: where it lies when it came whole, else from a buffer that collects its parts.
+
+use crate::fields::{FieldSlots, Fields};
+use crate::scan::{HeadFault, Scanned, Scanner, Section};
+use crate::{Limits, Progress};
+
+/// The part of a head that came so far. Empty, and without memory, as long as heads come whole.
+#[derive(Debug)]
+pub(crate) struct PartialHead {
+    bytes: Vec<u8>,
+    scanner: Scanner,
+    section: Section,
+    complete: bool,
+}
+
+/// Memory a reader keeps between heads. A typical head fits; the memory of a large one is given back, so that many
+/// idle connections cannot each hold what one request needed.
+const RETAINED_BYTES_MAX: usize = 2 << 10;
+
+impl PartialHead {
+    pub(crate) const fn new(section: Section) -> Self {
+        Self { bytes: Vec::new(), scanner: Scanner::new(section), section, complete: false }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.scanner.at_start()
+    }
+
+    pub(crate) const fn retained_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Forgets a head that was read to its end. That cannot happen at that end, since the head was lent out then.
+    #[inline]
+    pub(crate) fn forget_complete(&mut self) {
+        if !self.complete {
+            return;
+        }
+        self.complete = false;
+        self.scanner = Scanner::new(self.section);
+        self.bytes.clear();
+        self.bytes.shrink_to(RETAINED_BYTES_MAX);
+    }
+
+    /// Reads a head with `parse`, which gives the head and its length if the bytes begin with a whole and faultless one.
+    ///
+    /// The event is the head and how many bytes it had.
+    #[inline]
+    pub(crate) fn read<'a, T>(
+        &'a mut self,
+        input: &'a [u8],
+        slots: &'a mut FieldSlots<'a>,
+        limits: &Limits,
+        parse: impl FnOnce(&'a [u8], &'a mut FieldSlots<'a>, &Limits) -> Option<(T, usize)>,
+    ) -> Result<Progress<(T, usize)>, HeadFault> {
+        if self.is_empty() {
+            let window = &input[..input.len().min(limits.head_bytes_max as usize)];
+            if let Some((head, length)) = parse(window, slots, limits) {
+                return Ok(Progress { consumed: length, event: Some((head, length)) });
+            }
+            return match self.extend(input, limits)? {
+                None => Ok(Progress { consumed: input.len(), event: None }),
+                Some(_) => Err(HeadFault::Ambiguous),
+            };
+        }
+        let Some(consumed) = self.extend(input, limits)? else {
+            return Ok(Progress { consumed: input.len(), event: None });
+        };
+        match parse(&self.bytes, slots, limits) {
+            Some((head, length)) if length == self.bytes.len() => {
+                Ok(Progress { consumed, event: Some((head, length)) })
+            }
+            _ => Err(HeadFault::Ambiguous),
+        }
+    }
+
+    /// Takes what belongs to the head; says how much that was once the head is complete.
+    #[cold]
+    fn extend(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, HeadFault> {
+        let (length, complete) = match self.scanner.scan(input, limits)? {
+            Scanned::Partial => (input.len(), None),
+            Scanned::Complete(length) => (length, Some(length)),
+        };
+        self.complete = complete.is_some();
+        self.bytes.extend_from_slice(&input[..length]);
+        Ok(complete)
+    }
+}
+
+/// Whether a head that `httparse` accepted is also within the stricter rules of this crate: each line ends in CRLF, and
+/// the start line is not too long.
+///
+/// A field name begins right behind a line end, so the line ends are found through the names, without a second pass
+/// over the bytes.
+#[inline]
+pub(crate) fn is_strict(head: &[u8], fields: Fields<'_>, limits: &Limits) -> bool {
+    let start_of = |name: &str| name.as_ptr().addr() - head.as_ptr().addr();
+    let start_line_bytes = fields.0.first().map_or(head.len() - 2, |field| start_of(field.name));
+    start_line_bytes <= limits.start_line_bytes_max as usize
+        && head.ends_with(b"\r\n\r\n")
+        && fields.0.iter().all(|field| head[start_of(field.name) - 2] == b'\r')
+}

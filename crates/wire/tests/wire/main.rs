@@ -1,0 +1,8 @@
+//! The readers from outside, as `load` and `serve` use them.
+
+mod cuts;
+mod requests;
+mod responses;
+mod round_trips;
+mod smuggling;
+mod transcript;

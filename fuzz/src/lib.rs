@@ -1,0 +1,37 @@
+//! What must hold for any bytes, one function per fuzz target; a violation is a panic.
+//!
+//! The functions know nothing of the fuzzer, so the corpus is replayed through them on stable Rust (`tests/replay.rs`).
+//! Inputs are text where the format allows: their first line says how to cut the rest, so that a corpus file can be
+//! read, and written, by hand. A new target is a function here, a line in [`TARGETS`], a binary in `fuzz_targets/`, and
+//! a folder in `corpus/`.
+#![forbid(unsafe_code)]
+
+mod conditions;
+mod messages;
+mod paths;
+#[path = "../../crates/wire/tests/wire/transcript.rs"]
+mod transcript;
+
+pub use conditions::conditions;
+pub use messages::{chunked, request_reader, response_reader};
+pub use paths::target;
+
+/// Checks one input; panics if something does not hold.
+pub type Check = fn(&[u8]);
+
+/// All targets by the name of their corpus folder and binary.
+pub const TARGETS: [(&str, Check); 5] = [
+    ("request_reader", request_reader),
+    ("response_reader", response_reader),
+    ("chunked", chunked),
+    ("target", target),
+    ("conditions", conditions),
+];
+
+/// The first line of an input, without its LF, and what is behind it.
+fn split_line(data: &[u8]) -> (&[u8], &[u8]) {
+    match data.iter().position(|&byte| byte == b'\n') {
+        Some(end) => (&data[..end], &data[end + 1..]),
+        None => (data, &[]),
+    }
+}
