@@ -1,3 +1,36 @@
-//! The thalweg command.
+//! The `thalweg` command: arguments become one checked plan, the plan runs, what came of it is printed.
+//!
+//! Only this crate reads arguments, prints and exits. A command is a function from its arguments to an exit code; everything that
+//! can be wrong with what the user wrote is found before a socket opens.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod demo;
+mod exit;
+mod find;
+mod interrupt;
+mod load_options;
+mod options;
+mod output;
+mod progress;
+mod run;
+mod serve;
+mod text;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::exit::Failure;
+use crate::options::{Command, Options};
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let ended = match &options.command {
+        Command::Run(options) => run::run(options),
+        Command::Find(options) => find::find(options),
+        Command::Serve(options) => serve::serve(options),
+        Command::Demo(options) => demo::demo(options),
+        Command::Schema => output::schema(),
+    };
+    ended.unwrap_or_else(Failure::report)
+}

@@ -14,15 +14,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use sha2::{Digest, Sha256};
-use thalweg_measure::Outcome;
+use thalweg_measure::{Counts, Outcome};
 use thalweg_reactor::{App, Turn, Wheel};
-use thalweg_sys::proc::{thread_cpu, thread_run_queue_wait_ns};
 use thalweg_sys::{Completion, Connect, Driver, DriverKind, Fault, Instant, SendBuf, SocketId};
 use thalweg_wire::{FieldSlots, ResponseError, ResponseEvent};
 
 use crate::arrivals::{Arrivals, ClosedLoop, OpenLoop};
 use crate::connection::{Call, Connection, State, outcome_of_fault, outcome_of_response_error};
-use crate::figures::{CoreUse, Figures};
+use crate::figures::{RunFigures, ThreadUse};
 use crate::plan::{Extent, LoopPlan, Pick, Plan};
 use crate::request::Requests;
 use crate::runner::Progress;
@@ -85,7 +84,7 @@ pub struct Engine {
     deadlines: Wheel,
     phase: Phase,
     next_glance: Instant,
-    figures: Figures,
+    figures: RunFigures,
 }
 
 enum Phase {
@@ -107,17 +106,17 @@ struct Schedule {
     /// Measured arrivals: that were taken, and that the series knows of.
     taken: u64,
     recorded: u64,
-    begun: Option<(Instant, CoreUse)>,
+    begun: Option<ThreadUse>,
     ended: bool,
 }
 
 impl Schedule {
     /// Counts a measured arrival that was taken. The series hears of arrivals once per turn; one that is taken before then is
     /// told now, since it may also end before then.
-    fn note_taken(&mut self, figures: &mut Figures) {
+    fn note_taken(&mut self, figures: &mut RunFigures) {
         self.taken += 1;
         if self.taken > self.recorded {
-            figures.series.record_offered_n(1);
+            figures.trial.intervals.record_offered_n(1);
             self.recorded += 1;
         }
     }
@@ -128,7 +127,6 @@ impl Engine {
     pub fn new(plan: Arc<Plan>, core: usize, driver: DriverKind, now: Instant, gate: Arc<Gate>, progress: Arc<Progress>) -> Self {
         let connections_max = plan.share_of(plan.connections, core).max(1);
         let keep_open = plan.calls.is_none();
-        let interval_ns = interval_ns(&plan);
         Self {
             core,
             gate,
@@ -146,15 +144,17 @@ impl Engine {
             deadlines: Wheel::new(now, TICK_NS),
             phase: Phase::Opening { until: None, wanted: if keep_open { connections_max } else { 0 } },
             next_glance: now,
-            figures: Figures::new(driver, interval_ns),
+            figures: RunFigures::new(&plan, driver),
             plan,
         }
     }
 
     /// What came of it. To be asked for when the loop has ended.
-    pub fn into_figures(mut self) -> Figures {
+    pub fn into_figures(mut self) -> RunFigures {
         let conforming = self.connections.iter().filter(|connection| connection.is_open() && connection.conforms());
-        self.figures.connections_conforming += conforming.count() as u64;
+        let figures = &mut self.figures.trial;
+        figures.connections.conforming += conforming.count() as u64;
+        figures.counts = Counts::of(&figures.outcomes, figures.counts.sent);
         self.figures
     }
 
@@ -207,7 +207,7 @@ impl Engine {
             State::Idle { .. } => {}
             State::Closed => unreachable!("a connection is closed once"),
         }
-        self.figures.connections_conforming += u64::from(conforms);
+        self.figures.trial.connections.conforming += u64::from(conforms);
         self.open -= 1;
         driver.close(id);
     }
@@ -252,10 +252,10 @@ impl Engine {
         }
         schedule.note_taken(&mut self.figures);
         let waited_ns = now.ns_since(intended);
-        self.figures.spread.queue.record(waited_ns);
-        self.figures.outcomes.record(outcome);
+        self.figures.trial.queue.record(waited_ns);
+        self.figures.trial.outcomes.record(outcome);
         let response_ns = (outcome == Outcome::Timeout).then_some(waited_ns.max(timeout_ns));
-        self.figures.series.record_end(outcome, response_ns);
+        self.figures.trial.intervals.record_end(outcome, response_ns);
     }
 
     /// Gives every arrival that is due a connection, as long as there are some.
@@ -298,10 +298,10 @@ impl Engine {
         let digest = self.plan.check.sha256.map(|_| Box::new(Sha256::new()));
         let kind = self.requests.kind(index);
         if measured {
-            self.figures.sent += 1;
-            self.figures.in_window.sent += u64::from(in_window);
-            self.figures.bytes_out += bytes.len() as u64;
-            self.figures.series.record_sent();
+            self.figures.trial.counts.sent += 1;
+            self.figures.trial.in_window.sent += u64::from(in_window);
+            self.figures.trial.bytes.sent += bytes.len() as u64;
+            self.figures.trial.intervals.record_sent();
         }
         let connection = &mut self.connections[id.index()];
         connection.calls += 1;
@@ -347,10 +347,10 @@ impl Engine {
         call.first_byte.get_or_insert(now);
         let progress = read_response(&mut connection.reader, call, received);
         if call.measured {
-            self.figures.bytes_in += received.len() as u64;
-            self.figures.body_bytes_in += progress.body_bytes;
+            self.figures.trial.bytes.received += received.len() as u64;
+            self.figures.trial.bytes.body_received += progress.body_bytes;
             for status in progress.statuses.into_iter().flatten() {
-                self.figures.status.record(status);
+                self.figures.trial.status.record(status);
             }
         }
         match progress.end {
@@ -394,10 +394,10 @@ impl Engine {
         }
         let Phase::Running(schedule) = &self.phase else { return };
         let in_window = u64::from(schedule.end.is_none_or(|end| now < end));
-        let figures = &mut self.figures;
+        let figures = &mut self.figures.trial;
         figures.outcomes.record(outcome);
-        figures.spread.queue.record(call.ready.ns_since(call.intended));
-        figures.spread.lag.record(sent_at.ns_since(call.ready));
+        figures.queue.record(call.ready.ns_since(call.intended));
+        figures.lag.record(sent_at.ns_since(call.ready));
         let response_ns = now.ns_since(call.intended);
         let counted = match outcome {
             Outcome::Good => Some(response_ns),
@@ -405,10 +405,10 @@ impl Engine {
             Outcome::Timeout => Some(response_ns.max(self.plan.timeout.as_nanos() as u64)),
             _ => None,
         };
-        figures.series.record_end(outcome, counted);
+        figures.intervals.record_end(outcome, counted);
         if outcome.is_completed() {
-            figures.spread.service.record(now.ns_since(sent_at));
-            figures.spread.first_byte.record(call.first_byte.unwrap_or(now).ns_since(sent_at));
+            figures.service_time.record(now.ns_since(sent_at));
+            figures.first_byte.record(call.first_byte.unwrap_or(now).ns_since(sent_at));
             figures.in_window.completed += in_window;
             figures.in_window.good += if outcome == Outcome::Good { in_window } else { 0 };
         }
@@ -422,12 +422,13 @@ impl Engine {
         };
         self.connecting -= 1;
         self.idle.push_back(id);
-        self.figures.connections_opened += 1;
-        self.figures.connections_peak = self.figures.connections_peak.max(self.open as u64);
-        self.figures.spread.connect.record(now.ns_since(since));
+        let connections = &mut self.figures.trial.connections;
+        connections.opened += 1;
+        connections.peak = connections.peak.max(self.open as u64);
+        self.figures.trial.connect.record(now.ns_since(since));
         if let Phase::Running(schedule) = &self.phase {
             let in_window = now >= schedule.start && schedule.end.is_none_or(|end| now < end);
-            self.figures.in_window.connections += u64::from(in_window);
+            self.figures.trial.in_window.connections += u64::from(in_window);
         }
         self.dispatch(driver, now);
     }
@@ -498,11 +499,8 @@ impl Engine {
         let (core, cores) = (self.core, plan.cpus.len());
         let warmup_ns = plan.warmup.as_nanos() as u64;
         let measured = start.plus_ns(warmup_ns);
-        let end = match (plan.extent, plan.arrivals) {
-            (Extent::Duration(length), _) => Some(measured + length),
-            (Extent::Requests(total), LoopPlan::Open { rate }) => Some(measured.plus_ns((total as f64 * 1e9 / rate) as u64)),
-            (Extent::Requests(_), LoopPlan::Closed { .. }) => None,
-        };
+        let length = plan.schedule_length();
+        let end = (!length.is_zero()).then(|| measured + length);
         let arrivals = match plan.arrivals {
             LoopPlan::Open { rate } => {
                 let total = match plan.extent {
@@ -542,13 +540,10 @@ impl Engine {
         if now < schedule.start {
             return;
         }
-        let cpu = self.plan.cpus[self.core];
-        if schedule.begun.is_none() {
-            schedule.begun = Some((now, CoreUse::so_far(cpu)));
-        }
-        self.figures.series.advance_to(now.ns_since(schedule.start));
+        schedule.begun.get_or_insert_with(ThreadUse::so_far);
+        self.figures.trial.intervals.advance_to(now.ns_since(schedule.start));
         let offered = schedule.arrivals.offered(now);
-        self.figures.series.record_offered_n(offered.saturating_sub(schedule.recorded));
+        self.figures.trial.intervals.record_offered_n(offered.saturating_sub(schedule.recorded));
         schedule.recorded = offered.max(schedule.recorded);
         if schedule.end.is_some_and(|end| now >= end) {
             self.end_window(now);
@@ -561,9 +556,10 @@ impl Engine {
             return;
         }
         schedule.ended = true;
-        self.figures.window = schedule.end.filter(|end| *end <= now).unwrap_or(now) - schedule.start;
-        let used = schedule.begun.map(|(begun, before)| CoreUse::so_far(before.cpu).since(&before, now - begun));
-        self.figures.cores.extend(used);
+        let figures = &mut self.figures.trial;
+        figures.duration = schedule.end.filter(|end| *end <= now).unwrap_or(now) - schedule.start;
+        let cpu = self.plan.cpus[self.core];
+        figures.cores.extend(schedule.begun.map(|begun| ThreadUse::so_far().since(begun, cpu)));
     }
 
     /// Ends the schedule now: nothing more is offered, what is under way is left out.
@@ -572,10 +568,11 @@ impl Engine {
         let Phase::Running(schedule) = &mut self.phase else { return };
         if now > schedule.start {
             schedule.end = Some(schedule.end.map_or(now, |end| end.min(now)));
-            let waiting = schedule.arrivals.offered(now).saturating_sub(self.figures.outcomes.total());
+            let waiting = schedule.arrivals.offered(now).saturating_sub(self.figures.trial.outcomes.total());
             let under_way = self.connections.iter().filter(|connection| connection.carries_measured()).count() as u64;
-            self.figures.sent -= under_way;
-            self.figures.outcomes.record_n(Outcome::NotSent, waiting - under_way);
+            self.figures.trial.counts.sent -= under_way;
+            self.figures.trial.outcomes.record_n(Outcome::NotSent, waiting - under_way);
+            self.figures.trial.held_back += waiting - under_way;
         }
         self.end_window(now);
     }
@@ -584,11 +581,14 @@ impl Engine {
     fn finished(&mut self, now: Instant) -> bool {
         let Phase::Running(schedule) = &mut self.phase else { return false };
         if schedule.drain_end.is_some_and(|end| now >= end) {
+            // Whoever still waits when nobody is idle waits for the target; else the client was too slow to send.
+            let held_back = u64::from(self.idle.is_empty());
             while schedule.arrivals.next().is_some() {
                 schedule.arrivals.take();
                 schedule.note_taken(&mut self.figures);
-                self.figures.outcomes.record(Outcome::NotSent);
-                self.figures.series.record_end(Outcome::NotSent, None);
+                self.figures.trial.outcomes.record(Outcome::NotSent);
+                self.figures.trial.held_back += held_back;
+                self.figures.trial.intervals.record_end(Outcome::NotSent, None);
             }
         }
         let over = schedule.end.is_none_or(|end| now >= end);
@@ -600,7 +600,7 @@ impl Engine {
             Phase::Running(schedule) => schedule.recorded,
             _ => 0,
         };
-        let outcomes = &self.figures.outcomes;
+        let outcomes = &self.figures.trial.outcomes;
         self.progress.publish(self.core, offered, outcomes.count(Outcome::Good), outcomes.errors(), self.open as u64);
     }
 
@@ -715,30 +715,6 @@ fn read_response(reader: &mut thalweg_wire::ResponseReader, call: &mut Call, mut
                 return progress;
             }
         }
-    }
-}
-
-/// The width of the intervals of a run's series: a second, or less for a short run, so that its course can be seen.
-fn interval_ns(plan: &Plan) -> u64 {
-    const SECOND_NS: u64 = 1_000_000_000;
-    const SHORTEST_NS: u64 = 10_000_000;
-    let length_ns = match (plan.extent, plan.arrivals) {
-        (Extent::Duration(length), _) => length.as_nanos() as u64,
-        (Extent::Requests(total), LoopPlan::Open { rate }) => (total as f64 * 1e9 / rate) as u64,
-        (Extent::Requests(_), LoopPlan::Closed { .. }) => SECOND_NS,
-    };
-    (length_ns / 50).clamp(SHORTEST_NS, SECOND_NS)
-}
-
-impl CoreUse {
-    fn so_far(cpu: usize) -> Self {
-        let elapsed = std::time::Duration::ZERO;
-        Self { cpu, time: thread_cpu(), elapsed, run_queue_wait_ns: thread_run_queue_wait_ns() }
-    }
-
-    fn since(self, earlier: &Self, elapsed: std::time::Duration) -> Self {
-        let wait = self.run_queue_wait_ns.zip(earlier.run_queue_wait_ns).map(|(now, then)| now.saturating_sub(then));
-        Self { cpu: self.cpu, time: self.time.since(earlier.time), elapsed, run_queue_wait_ns: wait }
     }
 }
 

@@ -1,164 +1,84 @@
-//! What a run was like: counters and histograms, one set per thread, merged when all have ended.
+//! What a run was like: the figures that `measure` judges, and what is only of interest beside them.
 
 use std::time::Duration;
 
-use thalweg_measure::{Histogram, IntervalSeries, Outcome, Outcomes, StatusClasses};
+use thalweg_measure::trial::{CoreUse, TrialFigures};
+use thalweg_measure::{IntervalSeries, LoopKind};
 use thalweg_sys::DriverKind;
-use thalweg_sys::proc::CpuTime;
+use thalweg_sys::proc::{CpuTime, thread_cpu, thread_run_queue_wait_ns};
+
+use crate::plan::{Extent, LoopPlan, Plan};
 
 /// Intervals kept of a run; a longer run gets wider ones.
 const INTERVALS_MAX: usize = 600;
 
 /// The figures of a run, or of one thread's share.
 #[derive(Clone, Debug)]
-pub struct Figures {
+pub struct RunFigures {
+    /// Everything that is measured.
+    pub trial: TrialFigures,
     /// Which driver carried it.
     pub driver: DriverKind,
-    /// Length of the measured part.
-    pub window: Duration,
     /// The run was ended before its time. Requests that were under way then are in none of the figures.
     pub interrupted: bool,
-    /// How each offered request ended.
-    pub outcomes: Outcomes,
-    /// Requests whose first byte was handed to the kernel.
-    pub sent: u64,
-    /// What happened within the measured part: the basis of rates, free of what came after the end of the schedule.
-    pub in_window: InWindow,
-    /// Responses by class of status.
-    pub status: StatusClasses,
-    /// Bytes received: all, and those of contents.
-    pub bytes_in: u64,
-    /// Bytes received as content.
-    pub body_bytes_in: u64,
-    /// Bytes of requests that were sent.
-    pub bytes_out: u64,
     /// Bytes that came on connections on which no answer was due.
     pub unsolicited_bytes: u64,
-    /// Histograms of the measured requests.
-    pub spread: Spread,
-    /// The course of the run, which also holds the histogram of response times.
-    pub series: IntervalSeries,
-    /// Connections opened, those before the measured part included.
-    pub connections_opened: u64,
-    /// Connections open at once at most, summed over the threads.
-    pub connections_peak: u64,
-    /// Connections that carried at least 320,000 bit/s while a response came in (SPECweb99).
-    pub connections_conforming: u64,
-    /// What the threads used of their CPUs in the measured part.
-    pub cores: Vec<CoreUse>,
 }
 
-/// Events between the start and the end of the schedule.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InWindow {
-    /// Requests handed to the kernel.
-    pub sent: u64,
-    /// Whole responses.
-    pub completed: u64,
-    /// Good responses.
-    pub good: u64,
-    /// Connections opened.
-    pub connections: u64,
-}
-
-/// Distributions of times in nanoseconds.
-#[derive(Clone, Debug, Default)]
-pub struct Spread {
-    /// Last byte minus sent, of whole responses.
-    pub service: Histogram,
-    /// Sent minus the later of intended time and the time at which a connection was free: the client's own lateness.
-    pub lag: Histogram,
-    /// From intended time until a connection was free; 0 for most requests.
-    pub queue: Histogram,
-    /// From the start of connecting until the connection was established.
-    pub connect: Histogram,
-    /// First byte minus sent, of whole responses.
-    pub first_byte: Histogram,
-}
-
-/// What a thread used of its CPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct CoreUse {
-    /// The CPU.
-    pub cpu: usize,
-    /// CPU time of the thread.
-    pub time: CpuTime,
-    /// The length over which that was.
-    pub elapsed: Duration,
-    /// Nanoseconds in which the thread was ready and not run; `None` where the kernel keeps no account.
-    pub run_queue_wait_ns: Option<u64>,
-}
-
-impl CoreUse {
-    /// The share of the CPU that the thread used, 0 to 1.
-    pub fn share(&self) -> f64 {
-        if self.elapsed.is_zero() { 0.0 } else { self.time.total_ns() as f64 / self.elapsed.as_nanos() as f64 }
-    }
-}
-
-impl Figures {
-    pub(crate) fn new(driver: DriverKind, interval_ns: u64) -> Self {
-        Self {
-            driver,
-            window: Duration::ZERO,
-            interrupted: false,
-            outcomes: Outcomes::default(),
-            sent: 0,
-            in_window: InWindow::default(),
-            status: StatusClasses::default(),
-            bytes_in: 0,
-            body_bytes_in: 0,
-            bytes_out: 0,
-            unsolicited_bytes: 0,
-            spread: Spread::default(),
-            series: IntervalSeries::new(interval_ns, INTERVALS_MAX),
-            connections_opened: 0,
-            connections_peak: 0,
-            connections_conforming: 0,
-            cores: Vec::new(),
-        }
+impl RunFigures {
+    pub(crate) fn new(plan: &Plan, driver: DriverKind) -> Self {
+        let (kind, rate) = match plan.arrivals {
+            LoopPlan::Open { rate } => (LoopKind::Open, Some(rate)),
+            LoopPlan::Closed { .. } => (LoopKind::Closed, None),
+        };
+        let series = IntervalSeries::new(interval_ns(plan), INTERVALS_MAX);
+        let trial = TrialFigures::new(kind, rate, Duration::ZERO, series);
+        Self { trial, driver, interrupted: false, unsolicited_bytes: 0 }
     }
 
     /// Adds the figures of another thread of the same run.
     pub fn merge(&mut self, other: &Self) {
-        self.window = self.window.max(other.window);
+        self.trial.duration = self.trial.duration.max(other.trial.duration);
+        self.trial.merge(&other.trial);
         self.interrupted |= other.interrupted;
-        self.outcomes.merge(&other.outcomes);
-        self.sent += other.sent;
-        self.in_window.sent += other.in_window.sent;
-        self.in_window.completed += other.in_window.completed;
-        self.in_window.good += other.in_window.good;
-        self.in_window.connections += other.in_window.connections;
-        self.status.merge(&other.status);
-        self.bytes_in += other.bytes_in;
-        self.body_bytes_in += other.body_bytes_in;
-        self.bytes_out += other.bytes_out;
         self.unsolicited_bytes += other.unsolicited_bytes;
-        self.spread.merge(&other.spread);
-        self.series.merge(&other.series);
-        self.connections_opened += other.connections_opened;
-        self.connections_peak += other.connections_peak;
-        self.connections_conforming += other.connections_conforming;
-        self.cores.extend_from_slice(&other.cores);
-    }
-
-    /// Requests that were offered: the sum over all outcomes.
-    pub fn offered(&self) -> u64 {
-        self.outcomes.total()
-    }
-
-    /// Good responses.
-    pub fn good(&self) -> u64 {
-        self.outcomes.count(Outcome::Good)
     }
 }
 
-impl Spread {
-    fn merge(&mut self, other: &Self) {
-        self.service.merge(&other.service);
-        self.lag.merge(&other.lag);
-        self.queue.merge(&other.queue);
-        self.connect.merge(&other.connect);
-        self.first_byte.merge(&other.first_byte);
+/// The width of the intervals of a run's series: a second, or less for a short run, so that its course can be seen.
+fn interval_ns(plan: &Plan) -> u64 {
+    const LONGEST_NS: u64 = 1_000_000_000;
+    const SHORTEST_NS: u64 = 10_000_000;
+    match (plan.extent, plan.arrivals) {
+        (Extent::Requests(_), LoopPlan::Closed { .. }) => LONGEST_NS,
+        _ => (plan.schedule_length().as_nanos() as u64 / 50).clamp(SHORTEST_NS, LONGEST_NS),
+    }
+}
+
+/// What the calling thread has used so far, to be compared with a later look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThreadUse {
+    time: CpuTime,
+    run_queue_wait_ns: Option<u64>,
+}
+
+impl ThreadUse {
+    pub(crate) fn so_far() -> Self {
+        Self { time: thread_cpu(), run_queue_wait_ns: thread_run_queue_wait_ns() }
+    }
+
+    /// What was used since `earlier` by the thread on `cpu`. The thread sleeps when it has nothing to do, so the time that it used
+    /// is the time that it was busy.
+    pub(crate) fn since(self, earlier: Self, cpu: usize) -> CoreUse {
+        let used = self.time.since(earlier.time);
+        let waits = self.run_queue_wait_ns.zip(earlier.run_queue_wait_ns);
+        CoreUse {
+            core: cpu as u32,
+            cpu_user_ns: used.user_ns,
+            cpu_system_ns: used.system_ns,
+            busy_ns: used.total_ns(),
+            run_queue_wait_ns: waits.map_or(0, |(now, then)| now.saturating_sub(then)),
+            throttled_ns: 0,
+        }
     }
 }

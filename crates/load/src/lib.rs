@@ -1,6 +1,6 @@
 //! The load engine: offers requests to a server on a schedule and accounts for what became of each of them.
 //!
-//! [`Plan`] says what to offer; [`start`] runs it on one thread per CPU and gives [`Figures`]. Each thread runs an
+//! [`Plan`] says what to offer; [`start`] runs it on one thread per CPU and gives [`RunFigures`]. Each thread runs an
 //! [`Engine`], an event loop's application that is generic over the driver, so that the same code offers load over io_uring and
 //! epoll and is tested in a simulation.
 //!
@@ -13,12 +13,12 @@ mod connection;
 mod engine;
 mod figures;
 mod plan;
-mod runner;
 mod request;
+mod runner;
 
 pub use arrivals::{Arrivals, ClosedLoop, OpenLoop};
 pub use engine::{Engine, Gate};
-pub use figures::{CoreUse, Figures, Spread};
+pub use figures::RunFigures;
 pub use plan::{Check, Extent, LoopPlan, Pick, Plan};
 pub use request::{PreparedRequest, RequestError, RequestText, prepare};
-pub use runner::{LoadError, Progress, Running, start};
+pub use runner::{LoadError, Progress, Running, Snapshot, start};

@@ -93,6 +93,15 @@ pub struct Check {
 }
 
 impl Plan {
+    /// How long the measured part is; zero where a closed loop makes a number of requests, which takes as long as it takes.
+    pub fn schedule_length(&self) -> Duration {
+        match (self.extent, self.arrivals) {
+            (Extent::Duration(length), _) => length,
+            (Extent::Requests(total), LoopPlan::Open { rate }) => Duration::from_secs_f64(total as f64 / rate),
+            (Extent::Requests(_), LoopPlan::Closed { .. }) => Duration::ZERO,
+        }
+    }
+
     /// The share of one of the threads: its index of `0..cpus.len()` decides which arrivals and connections are its own.
     pub(crate) fn share_of(&self, total: usize, core: usize) -> usize {
         let cores = self.cpus.len();

@@ -11,7 +11,7 @@ use thalweg_sys::clock::wake_precisely;
 use thalweg_sys::{AnyDriver, Driver, DriverConfig, Waker};
 
 use crate::engine::{Engine, Gate};
-use crate::figures::Figures;
+use crate::figures::RunFigures;
 use crate::plan::Plan;
 
 /// Why a run could not be made.
@@ -113,7 +113,7 @@ impl Progress {
 pub struct Running {
     progress: Arc<Progress>,
     wakers: Vec<Waker>,
-    threads: Vec<(usize, JoinHandle<Result<Figures, LoadError>>)>,
+    threads: Vec<(usize, JoinHandle<Result<RunFigures, LoadError>>)>,
 }
 
 /// Sockets beyond the connections' own that a driver's table has room for: those that are being closed while others open.
@@ -155,7 +155,7 @@ fn run_core(
     waker: Waker,
     gate: &Arc<Gate>,
     progress: &Arc<Progress>,
-) -> Result<Figures, LoadError> {
+) -> Result<RunFigures, LoadError> {
     let setup = |source| LoadError::Setup { cpu, source };
     pin_to(&[cpu]).map_err(setup)?;
     wake_precisely();
@@ -174,7 +174,7 @@ fn drive<D: Driver>(
     core: usize,
     gate: &Arc<Gate>,
     progress: &Arc<Progress>,
-) -> io::Result<Figures> {
+) -> io::Result<RunFigures> {
     let (kind, now) = (driver.kind(), driver.now());
     let mut engine = Engine::new(plan.clone(), core, kind, now, gate.clone(), progress.clone());
     run(&mut driver, &mut engine)?;
@@ -204,8 +204,8 @@ impl Running {
     ///
     /// # Errors
     /// A thread could not be set up or has failed.
-    pub fn join(self) -> Result<Figures, LoadError> {
-        let mut merged: Option<Figures> = None;
+    pub fn join(self) -> Result<RunFigures, LoadError> {
+        let mut merged: Option<RunFigures> = None;
         let mut failure = None;
         for (cpu, thread) in self.threads {
             match thread.join().unwrap_or(Err(LoadError::Panicked { cpu })) {

@@ -1,2 +1,34 @@
-//! Placeholder.
+//! What Thalweg's numbers mean: histograms, interval records, limits, trial verdicts, statistics and the capacity
+//! search.
+//!
+//! Everything here is pure. No clock is read, nothing is printed, no thread is started: time comes in as an argument, so
+//! that every rule can be tested without waiting. What a request *is* on the wire, and who sends it, is not known here.
+//!
+//! | module | owns |
+//! | --- | --- |
+//! | [`units`] | how sizes, times and rates are written by people and for people |
+//! | [`histogram`] | latency distributions, their exact merge and their exchanged form |
+//! | [`outcome`] | how a request can end, and that the ends add up |
+//! | [`interval`] | the course of a trial over time, in bounded memory |
+//! | [`limit`] | what PASS means, as the user wrote it |
+//! | [`trial`] | the figures of one trial and its verdict |
+//! | [`search`] | the capacity search as a state machine |
+//! | [`statistics`] | estimates that hold for correlated and outlier-ridden series |
 #![forbid(unsafe_code)]
+
+pub mod histogram;
+pub mod interval;
+pub mod limit;
+pub mod outcome;
+pub mod search;
+#[cfg(test)]
+mod simulation;
+pub mod statistics;
+pub mod trial;
+pub mod units;
+
+pub use histogram::{Histogram, Summary};
+pub use interval::{IntervalSeries, IntervalSummary};
+pub use limit::Limit;
+pub use outcome::{Counts, Outcome, Outcomes, StatusClasses};
+pub use trial::{LoopKind, Verdict, verdict};

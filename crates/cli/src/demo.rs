@@ -1,0 +1,166 @@
+//! `thalweg demo`: both halves of the tool against each other, on this host, in under two minutes.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_lab::document::Kind;
+use thalweg_lab::search::{self, SearchSettings};
+use thalweg_lab::session::{self, Outcome, Question};
+use thalweg_lab::target::Target;
+use thalweg_lab::trial::Bench;
+use thalweg_load::{Check, Extent, LoopPlan, Pick, Plan, RequestText, prepare};
+use thalweg_sys::affinity::allowed_cpus;
+use thalweg_wire::Version;
+
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::options::DemoOptions;
+use crate::output;
+use crate::progress::Line;
+use crate::text;
+
+/// The tree: as many files of this size as the first test of seeds/004 (Afterburner) had.
+const FILES: usize = 1000;
+const FILE_BYTES: usize = 512;
+
+const CONNECTIONS: usize = 64;
+const LIMIT: &str = "p99<10ms";
+
+/// Runs the command.
+///
+/// # Errors
+/// The tree cannot be written, the server cannot start, or the report has no place.
+pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
+    output::check_report_path(&options.out)?;
+    let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;
+    let tree = tempfile::tempdir().map_err(|error| Failure::unreachable(format!("cannot make a temporary folder: {error}")))?;
+    let paths = write_tree(tree.path())
+        .map_err(|error| Failure::unreachable(format!("cannot write the demo's files to {}: {error}", tree.path().display())))?;
+    let cpus = allowed_cpus().map_err(Failure::unreachable)?;
+    let (server_cpu, load_cpu) = (cpus[0], *cpus.last().unwrap_or(&cpus[0]));
+    let server = ServerProcess::start(tree.path(), server_cpu, options)?;
+    output::print(&format!(
+        "serving {FILES} files of {FILE_BYTES} bytes at {} from CPU {server_cpu}, searching its capacity from CPU {load_cpu}\n\n",
+        server.url
+    ))?;
+
+    let target = Target::resolve(&server.url)?;
+    target.reach(Duration::from_secs(5))?;
+    let settings = SearchSettings {
+        base: plan(&target, &paths, load_cpu, options)?,
+        lowest_rate: 100.0,
+        initial_trial: Duration::from_millis(500),
+        final_trial: Duration::from_secs(3),
+        width: 0.05,
+        budget: Duration::from_secs(75),
+    };
+    let question = Question {
+        kind: Kind::Find,
+        command: std::env::args().collect(),
+        target: server.url.clone(),
+        settings: [("demo".to_owned(), format!("{FILES} files of {FILE_BYTES} bytes"))].into(),
+        started: jiff::Timestamp::now(),
+    };
+    let bench = Bench::new(target, vec![LIMIT.parse().expect("a valid limit")]);
+    let mut line = Line::new(interrupt, true);
+    let found = search::find(&bench, &settings, &mut line);
+    line.clear();
+    let found = found?;
+    let outcome =
+        Outcome { verdict: found.verdict, reasons: found.reasons, trials: found.trials, find: Some(found.find) };
+    let document = session::document(&question, &bench, &settings.base, outcome);
+    output::print(&text::of(&document))?;
+    output::write_report(&document, &options.out)?;
+    output::print(&format!("\nreport: {}\n", absolute(&options.out)))?;
+    Ok(Exit::from(document.verdict).into())
+}
+
+fn absolute(path: &Path) -> String {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned()).display().to_string()
+}
+
+/// Writes the files, whose contents differ, and gives their paths as requests name them.
+fn write_tree(folder: &Path) -> std::io::Result<Vec<String>> {
+    let mut paths = Vec::with_capacity(FILES);
+    for number in 0..FILES {
+        let name = format!("{number:03}.txt");
+        let mut text = format!("file {number} of a demonstration\n").repeat(FILE_BYTES / 16);
+        text.truncate(FILE_BYTES);
+        fs::write(folder.join(&name), text)?;
+        paths.push(format!("/{name}"));
+    }
+    Ok(paths)
+}
+
+fn plan(target: &Target, paths: &[String], cpu: usize, options: &DemoOptions) -> Result<Plan, Failure> {
+    let request = |path: &String| {
+        let (authority, version) = (target.authority.as_str(), Version::Http11);
+        prepare(&RequestText { method: "GET", authority, target: path, version, fields: &[], body: b"" })
+    };
+    let requests: Vec<_> = paths.iter().map(request).collect::<Result<_, _>>().map_err(Failure::unreachable)?;
+    Ok(Plan {
+        peer: target.address,
+        sources: Vec::new(),
+        requests: Arc::from(requests),
+        pick: Pick::Random,
+        arrivals: LoopPlan::Open { rate: 1.0 },
+        extent: Extent::Duration(Duration::from_secs(1)),
+        warmup: Duration::ZERO,
+        timeout: Duration::from_secs(2),
+        drain: Duration::ZERO,
+        connections: CONNECTIONS,
+        calls: None,
+        check: Check { length: Some(FILE_BYTES as u64), ..Check::default() },
+        cpus: vec![cpu],
+        driver: options.driver.into(),
+        seed: 1,
+    })
+}
+
+/// The server, as a process of its own, so that its CPU time is its own too. Ends when dropped.
+struct ServerProcess {
+    child: Child,
+    url: String,
+    /// Kept open: the server's last words must find a reader.
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl ServerProcess {
+    fn start(folder: &Path, cpu: usize, options: &DemoOptions) -> Result<Self, Failure> {
+        let failed = |what: String| Failure::unreachable(format!("cannot start the demo's server: {what}"));
+        let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+        let mut command = Command::new(program);
+        command.arg("serve").arg(folder).args(["--listen", "127.0.0.1:0", "--cores", &cpu.to_string()]);
+        if let Some(name) = clap::ValueEnum::to_possible_value(&options.driver) {
+            command.args(["--driver", name.get_name()]);
+        }
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| failed(error.to_string()))?;
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        let mut line = String::new();
+        while stdout.read_line(&mut line).is_ok_and(|read| read > 0) {
+            if let Some(url) = line.trim_end().strip_prefix("listening on ") {
+                return Ok(Self { child, url: url.to_owned(), _stdout: stdout });
+            }
+            line.clear();
+        }
+        // It has said on stderr why.
+        let _ = child.wait();
+        Err(failed("it ended at once".to_owned()))
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        // Either may fail only if the server has ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,90 @@
+//! How the command ends: the exit codes of the contract, and errors that say what to do next.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use thalweg_lab::search::SearchError;
+use thalweg_lab::target::TargetError;
+use thalweg_load::LoadError;
+use thalweg_measure::Verdict;
+
+/// The exit codes; see `docs/exit-codes.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// It worked, and every limit was met.
+    Met = 0,
+    /// It worked, and a limit was not met.
+    NotMet = 1,
+    /// Wrong usage, configuration or input file.
+    Usage = 2,
+    /// The client, not the target, fell short.
+    Invalid = 3,
+    /// The target could not be reached, or this host lacks something that the run needs.
+    Unreachable = 4,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit as u8)
+    }
+}
+
+impl From<Verdict> for Exit {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Pass => Self::Met,
+            Verdict::Fail => Self::NotMet,
+            Verdict::Invalid => Self::Invalid,
+        }
+    }
+}
+
+/// An end before there was a result.
+#[derive(Debug)]
+pub struct Failure {
+    exit: Exit,
+    message: String,
+}
+
+impl Failure {
+    /// Something that the user wrote is wrong.
+    pub fn usage(message: impl fmt::Display) -> Self {
+        Self { exit: Exit::Usage, message: message.to_string() }
+    }
+
+    /// The target, or something on this host, is not to be had.
+    pub fn unreachable(message: impl fmt::Display) -> Self {
+        Self { exit: Exit::Unreachable, message: message.to_string() }
+    }
+
+    /// Prints the message and gives the exit code.
+    #[expect(clippy::print_stderr, reason = "the one place where errors are printed")]
+    pub fn report(self) -> ExitCode {
+        eprintln!("thalweg: {}", self.message);
+        self.exit.into()
+    }
+}
+
+impl From<TargetError> for Failure {
+    fn from(error: TargetError) -> Self {
+        if error.is_unreachable() { Self::unreachable(error) } else { Self::usage(error) }
+    }
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        Self::unreachable(error)
+    }
+}
+
+impl From<SearchError> for Failure {
+    fn from(error: SearchError) -> Self {
+        match error {
+            SearchError::Plan(_) => Self::usage(error),
+            SearchError::Load(_) | SearchError::Sink(_) | SearchError::NothingGood { .. } | SearchError::Interrupted => {
+                Self::unreachable(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `thalweg find`: the capacity search.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use thalweg_lab::document::Kind;
+use thalweg_lab::search::{self, SearchSettings};
+use thalweg_lab::session::{self, Outcome, Question};
+use thalweg_lab::target::Target;
+use thalweg_lab::trial::Bench;
+use thalweg_load::{Extent, LoopPlan};
+use thalweg_measure::Limit;
+
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::load_options;
+use crate::options::FindOptions;
+use crate::output;
+use crate::progress::Line;
+
+/// What passing means unless the user says otherwise: what people do not yet notice as a wait.
+const LIMIT_DEFAULT: &str = "p99<50ms";
+
+/// The lowest rate that is tried.
+const LOWEST_RATE: f64 = 10.0;
+
+/// Runs the command.
+///
+/// # Errors
+/// There is no result: the options are wrong, or the target or something on this host is not to be had.
+pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
+    output::check(&options.output)?;
+    let probe = options.probe.unwrap_or(options.duration / 5);
+    if probe < Duration::from_millis(100) {
+        return Err(Failure::usage("trials of less than 100ms say nothing; give a longer --duration or --probe"));
+    }
+    let target = Target::resolve(&options.url)?;
+    let arrivals = LoopPlan::Open { rate: LOWEST_RATE };
+    let base = load_options::plan(&options.load, &target, arrivals, Extent::Duration(options.duration))?;
+    let limits = limits_or_default(&options.load.limits);
+    let question = Question {
+        kind: Kind::Find,
+        command: std::env::args().collect(),
+        target: options.url.clone(),
+        settings: settings(options, &base, probe),
+        started: jiff::Timestamp::now(),
+    };
+    target.reach(base.timeout)?;
+
+    let bench = Bench::new(target, limits);
+    let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, true);
+    let settings = SearchSettings {
+        base,
+        lowest_rate: LOWEST_RATE,
+        initial_trial: probe,
+        final_trial: options.duration,
+        width: options.width,
+        budget: options.budget,
+    };
+    let found = search::find(&bench, &settings, &mut line);
+    line.clear();
+    let found = found?;
+    let outcome =
+        Outcome { verdict: found.verdict, reasons: found.reasons, trials: found.trials, find: Some(found.find) };
+    output::give_out(&session::document(&question, &bench, &settings.base, outcome), &options.output)
+}
+
+/// The limits that were asked for. Without one on response time a rate could only be limited by errors.
+fn limits_or_default(asked: &[Limit]) -> Vec<Limit> {
+    if asked.is_empty() { vec![LIMIT_DEFAULT.parse().expect("a valid limit")] } else { asked.to_vec() }
+}
+
+fn settings(options: &FindOptions, plan: &thalweg_load::Plan, probe: Duration) -> BTreeMap<String, String> {
+    let mut settings = load_options::settings(&options.load, plan);
+    settings.insert("duration".to_owned(), format!("{:?}", options.duration));
+    settings.insert("probe".to_owned(), format!("{probe:?}"));
+    settings.insert("width".to_owned(), options.width.to_string());
+    settings.insert("budget".to_owned(), format!("{:?}", options.budget));
+    settings
+}

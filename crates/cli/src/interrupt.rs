@@ -1,0 +1,35 @@
+//! Ctrl-C and TERM: the first asks politely, the second ends the program.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// Whether the user wants an end.
+#[derive(Clone, Debug)]
+pub struct Interrupt {
+    wanted: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    /// Begins to listen for the signals.
+    ///
+    /// # Errors
+    /// The kernel refuses a handler, which it does for no signal used here.
+    pub fn listen() -> io::Result<Self> {
+        const KILLED_BY_SIGNAL: i32 = 130;
+        let wanted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // In this order: a second signal finds the flag set by the first.
+            signal_hook::flag::register_conditional_shutdown(signal, KILLED_BY_SIGNAL, wanted.clone())?;
+            signal_hook::flag::register(signal, wanted.clone())?;
+        }
+        Ok(Self { wanted })
+    }
+
+    /// Whether there was a signal.
+    pub fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+    }
+}

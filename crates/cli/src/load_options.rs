@@ -1,0 +1,219 @@
+//! From options to a checked plan. Everything that can be wrong with them is said here, before a socket opens.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use thalweg_lab::target::{Target, path_of};
+use thalweg_load::{Check, Extent, LoopPlan, Pick, Plan, PreparedRequest, RequestText, prepare};
+use thalweg_measure::units::parse_size;
+use thalweg_sys::affinity::allowed_cpus;
+use thalweg_sys::limits::{descriptors, raise_descriptors};
+use thalweg_wire::Version;
+use url::Url;
+
+use crate::exit::Failure;
+use crate::options::{CpuList, HttpVersion, LoadOptions, PickOption};
+
+/// Connections of an open loop, unless the user says otherwise: enough to keep a server busy at a response time of some
+/// milliseconds, few enough for any listen queue.
+const CONNECTIONS_DEFAULT: usize = 256;
+
+/// Descriptors that a run needs beside its connections: rings, wakers, the report, what the libraries open.
+const DESCRIPTORS_BESIDE: u64 = 64;
+
+/// Makes the plan for a load at one level.
+///
+/// # Errors
+/// Something in the options is wrong or cannot be had on this host.
+pub fn plan(options: &LoadOptions, target: &Target, arrivals: LoopPlan, extent: Extent) -> Result<Plan, Failure> {
+    let cpus = cpus(options.cores.as_ref(), target)?;
+    let connections = match (options.connections, arrivals) {
+        (Some(connections), _) => connections,
+        (None, LoopPlan::Closed { workers, .. }) => workers,
+        (None, LoopPlan::Open { .. }) => CONNECTIONS_DEFAULT,
+    };
+    // Each CPU has at least one connection of its own.
+    let connections = connections.max(cpus.len());
+    ensure_descriptors(connections as u64)?;
+    let sources = options.from.concat();
+    if let Some(source) = sources.iter().find(|source| source.is_ipv4() != target.address.is_ipv4()) {
+        let address = target.address.ip();
+        return Err(Failure::usage(format!("--from {source}: the target's address {address} is of the other family")));
+    }
+    if options.timeout.is_zero() {
+        return Err(Failure::usage("--timeout 0s would end every request before it is sent; the shortest is 1us"));
+    }
+    Ok(Plan {
+        peer: target.address,
+        sources,
+        requests: requests(options, target)?,
+        pick: match options.pick {
+            PickOption::Sequential => Pick::Sequential,
+            PickOption::Random => Pick::Random,
+        },
+        arrivals,
+        extent,
+        warmup: Duration::ZERO,
+        timeout: options.timeout,
+        drain: options.timeout,
+        connections,
+        calls: options.calls,
+        check: options.check.as_deref().map_or(Ok(Check::default()), check)?,
+        cpus,
+        driver: options.driver.into(),
+        seed: options.seed,
+    })
+}
+
+/// The settings that the document discloses, by the names of their options.
+pub fn settings(options: &LoadOptions, plan: &Plan) -> BTreeMap<String, String> {
+    let mut settings = BTreeMap::new();
+    let mut set = |name: &str, value: String| settings.insert(name.to_owned(), value);
+    set("connections", plan.connections.to_string());
+    set("timeout", format!("{:?}", plan.timeout));
+    set("method", options.method.clone());
+    set("http", options.http.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned()));
+    set("cores", plan.cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
+    set("driver", options.driver.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned()));
+    if let Some(calls) = plan.calls {
+        set("calls", calls.to_string());
+    }
+    if let Some(urls) = &options.urls {
+        set("urls", format!("{} ({} URLs)", urls.display(), plan.requests.len()));
+    }
+    if let Some(check) = &options.check {
+        set("check", check.clone());
+    }
+    for (name, value) in &options.headers {
+        set(&format!("header {name}"), value.clone());
+    }
+    settings
+}
+
+/// Finds the CPUs to load from. A target on this host needs some for itself.
+fn cpus(listed: Option<&CpuList>, target: &Target) -> Result<Vec<usize>, Failure> {
+    let allowed = allowed_cpus().map_err(|error| Failure::unreachable(format!("cannot tell this host's CPUs: {error}")))?;
+    let Some(CpuList(listed)) = listed else {
+        let own = if target.is_local() { allowed.len().div_ceil(2).min(allowed.len()) } else { allowed.len() };
+        return Ok(allowed[allowed.len() - own..].to_vec());
+    };
+    match listed.iter().find(|cpu| !allowed.contains(cpu)) {
+        Some(cpu) => Err(Failure::usage(format!("--cores: there is no CPU {cpu} for this process; it may use {allowed:?}"))),
+        None => Ok(listed.clone()),
+    }
+}
+
+fn ensure_descriptors(connections: u64) -> Result<(), Failure> {
+    let wanted = connections + DESCRIPTORS_BESIDE;
+    let held = raise_descriptors(wanted).unwrap_or(descriptors().soft);
+    if held >= wanted {
+        return Ok(());
+    }
+    Err(Failure::unreachable(format!(
+        "{connections} connections need {wanted} file descriptors, and this process may open {held}; \
+         ask for fewer with --connections, or raise the hard limit (ulimit -Hn, LimitNOFILE= in a systemd unit)"
+    )))
+}
+
+fn requests(options: &LoadOptions, target: &Target) -> Result<Arc<[PreparedRequest]>, Failure> {
+    let body = match options.body.as_deref() {
+        None => Vec::new(),
+        Some(text) => match text.strip_prefix('@') {
+            None => text.as_bytes().to_vec(),
+            Some(file) => fs::read(file).map_err(|error| Failure::usage(format!("cannot read the body {file}: {error}")))?,
+        },
+    };
+    let make = |path: &str| {
+        let version = match options.http {
+            HttpVersion::Http10 => Version::Http10,
+            HttpVersion::Http11 => Version::Http11,
+        };
+        let (method, authority) = (options.method.as_str(), target.authority.as_str());
+        prepare(&RequestText { method, authority, target: path, version, fields: &options.headers, body: &body })
+            .map_err(|error| error.to_string())
+    };
+    match &options.urls {
+        None => Ok(Arc::new([make(&target.path).map_err(Failure::usage)?])),
+        Some(file) => url_list(file, target, make),
+    }
+}
+
+/// Reads a list of URLs or paths: one a line; empty lines and lines that begin with `#` are passed over.
+fn url_list(
+    file: &Path,
+    target: &Target,
+    make: impl Fn(&str) -> Result<PreparedRequest, String>,
+) -> Result<Arc<[PreparedRequest]>, Failure> {
+    let text = fs::read_to_string(file)
+        .map_err(|error| Failure::usage(format!("cannot read the URL list {}: {error}", file.display())))?;
+    let mut requests = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let wrong = |what: String| Failure::usage(format!("{}:{}: {what}", file.display(), number + 1));
+        let path = if line.starts_with('/') { line.to_owned() } else { path_on(line, target).map_err(wrong)? };
+        requests.push(make(&path).map_err(wrong)?);
+    }
+    if requests.is_empty() {
+        return Err(Failure::usage(format!("{} holds no URL", file.display())));
+    }
+    Ok(requests.into())
+}
+
+fn path_on(line: &str, target: &Target) -> Result<String, String> {
+    let url = Url::parse(line).map_err(|error| format!("{line:?} is neither a path nor a URL ({error})"))?;
+    let same = url.scheme() == target.url.scheme()
+        && url.host() == target.url.host()
+        && url.port_or_known_default() == target.url.port_or_known_default();
+    if same { Ok(path_of(&url)) } else { Err(format!("{line} is not on the target's host {}", target.authority)) }
+}
+
+/// Reads `status=200,length=512,sha256=HEX`.
+fn check(text: &str) -> Result<Check, Failure> {
+    let mut check = Check::default();
+    for part in text.split(',') {
+        let wrong = |what: &str| Failure::usage(format!("--check {part:?}: {what}"));
+        let (name, value) = part.split_once('=').ok_or_else(|| wrong("write it like status=200,length=512,sha256=HEX"))?;
+        match name.trim() {
+            "status" => {
+                let status = value.parse().ok().filter(|status| (100..1000).contains(status));
+                check.status = Some(status.ok_or_else(|| wrong("a status is a number such as 200"))?);
+            }
+            "length" => check.length = Some(parse_size(value).map_err(|error| wrong(&error.to_string()))?),
+            "sha256" => check.sha256 = Some(digest(value).ok_or_else(|| wrong("a SHA-256 has 64 hexadecimal digits"))?),
+            _ => return Err(wrong("status, length and sha256 can be checked")),
+        }
+    }
+    Ok(check)
+}
+
+fn digest(hex: &str) -> Option<[u8; 32]> {
+    let mut digest = [0; 32];
+    if hex.len() != 64 || !hex.is_ascii() {
+        return None;
+    }
+    for (byte, at) in digest.iter_mut().zip((0..64).step_by(2)) {
+        *byte = u8::from_str_radix(&hex[at..at + 2], 16).ok()?;
+    }
+    Some(digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_are_read_or_refused_with_a_reason() {
+        let whole = check(&format!("status=206,length=14KB,sha256={}", "0f".repeat(32))).unwrap();
+        assert_eq!(whole, Check { status: Some(206), length: Some(14_000), sha256: Some([0x0f; 32]) });
+        for wrong in ["", "status", "status=20", "status=x", "length=-1", "sha256=12", "md5=1", "status=200,"] {
+            assert!(check(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

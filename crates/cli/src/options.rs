@@ -1,0 +1,356 @@
+//! The commands and their options, as clap reads them. What they mean together is checked where a plan is made of them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use thalweg_measure::Limit;
+use thalweg_measure::units::{parse_percent, parse_rate, parse_time};
+use thalweg_sys::DriverChoice;
+
+/// Finds out how much traffic a web server can take, and serves files as fast as the machine can.
+#[derive(Debug, Parser)]
+#[command(name = "thalweg", version, max_term_width = 100)]
+pub struct Options {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// One trial: offer a load, account for every request.
+    Run(RunOptions),
+    /// Search the capacity: the highest rate at which the limits hold, and what stops it there.
+    Find(FindOptions),
+    /// Serve the files of a directory.
+    Serve(ServeOptions),
+    /// See all of it at work: serve a small tree here, search its capacity, write the report.
+    Demo(DemoOptions),
+    /// Print the JSON Schema of the result document.
+    Schema,
+}
+
+/// Options of `thalweg run`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thalweg run http://127.0.0.1:8080/ --rate 5000/s --duration 10s
+  thalweg run http://127.0.0.1:8080/ --workers 64 --duration 10s --json
+  thalweg run http://127.0.0.1:8080/ --rate 200/s --calls 1 --limit 'p99<50ms' --out report.html
+
+Exit codes: 0 limits met, 1 a limit missed, 2 wrong usage, 3 the client fell short, 4 target or host not usable.")]
+pub struct RunOptions {
+    /// What to ask for, such as http://127.0.0.1:8080/index.html
+    pub url: String,
+    /// Open loop: requests per second, whatever the answers do [default: 100/s]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, conflicts_with = "workers")]
+    pub rate: Option<f64>,
+    /// Closed loop: as many workers, each asks when its last answer has come
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub workers: Option<usize>,
+    /// Closed loop: time from an answer to the worker's next request
+    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "workers")]
+    pub think: Option<Duration>,
+    /// Length of the measured part
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10s", conflicts_with = "requests")]
+    pub duration: Duration,
+    /// Number of requests, instead of a length
+    #[arg(long, value_name = "N", value_parser = positive_count)]
+    pub requests: Option<u64>,
+    /// Load at the same level before the measured part, of which nothing is counted
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "0s")]
+    pub warmup: Duration,
+    /// How to load.
+    #[command(flatten)]
+    pub load: LoadOptions,
+    /// What to give out.
+    #[command(flatten)]
+    pub output: OutputOptions,
+}
+
+/// Options of `thalweg find`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thalweg find http://127.0.0.1:8080/ --limit 'p99<50ms'
+  thalweg find http://127.0.0.1:8080/ --limit 'p99<10ms' --limit 'errors<0.1%' --out report.html --json
+
+Without a limit, p99<50ms is searched for. Errors are not allowed unless a limit says how many.")]
+pub struct FindOptions {
+    /// What to ask for, such as http://127.0.0.1:8080/index.html
+    pub url: String,
+    /// Length of the trials that confirm
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10s")]
+    pub duration: Duration,
+    /// Length of the first, short trials [default: a fifth of --duration]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub probe: Option<Duration>,
+    /// How narrow the bracket has to become, relative to the capacity
+    #[arg(long, value_name = "SHARE", value_parser = parse_percent, default_value = "2%")]
+    pub width: f64,
+    /// Time that the trials may take in all
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10m")]
+    pub budget: Duration,
+    /// How to load.
+    #[command(flatten)]
+    pub load: LoadOptions,
+    /// What to give out.
+    #[command(flatten)]
+    pub output: OutputOptions,
+}
+
+/// How to load, for every command that does.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Load")]
+pub struct LoadOptions {
+    /// Most connections open at once [default: 256, in a closed loop one per worker]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub connections: Option<usize>,
+    /// Requests per connection; 1 closes after each [default: as many as the server allows]
+    #[arg(long, value_name = "N", value_parser = positive_calls)]
+    pub calls: Option<u32>,
+    /// How long a request may take, from the time at which it was due
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "5s")]
+    pub timeout: Duration,
+    /// HTTP version
+    #[arg(long, value_name = "VERSION", default_value = "1.1")]
+    pub http: HttpVersion,
+    /// File with one URL or path per line, all on the target's host
+    #[arg(long, value_name = "FILE")]
+    pub urls: Option<PathBuf>,
+    /// Order in which the URLs are taken
+    #[arg(long, value_name = "HOW", default_value = "sequential", requires = "urls")]
+    pub pick: PickOption,
+    /// Method
+    #[arg(long, value_name = "METHOD", default_value = "GET")]
+    pub method: String,
+    /// Field to send, 'Name: value'; repeatable
+    #[arg(long = "header", value_name = "FIELD", value_parser = parse_field)]
+    pub headers: Vec<(String, String)>,
+    /// Body to send: the text itself, or @FILE
+    #[arg(long, value_name = "BODY")]
+    pub body: Option<String>,
+    /// What a good response is: status=200,length=512,sha256=HEX
+    #[arg(long, value_name = "CHECKS")]
+    pub check: Option<String>,
+    /// Local addresses to connect from: one, or first-last; repeatable
+    #[arg(long, value_name = "ADDRS", value_parser = parse_sources)]
+    pub from: Vec<Vec<IpAddr>>,
+    /// CPUs to load from, such as 1 or 0,2-3 [default: all, or half of them if the target is on this host]
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
+    pub cores: Option<CpuList>,
+    /// How to talk to the kernel
+    #[arg(long, value_name = "DRIVER", default_value = "auto")]
+    pub driver: DriverOption,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// What passing means, such as 'p99<50ms' or 'errors<0.1%'; repeatable
+    #[arg(long = "limit", value_name = "LIMIT", value_parser = parse_limit)]
+    pub limits: Vec<Limit>,
+}
+
+/// What to give out.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct OutputOptions {
+    /// Form of the result on stdout
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+    /// Write the report as one HTML file
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// Options of `thalweg serve`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thalweg serve /srv/mirror
+  thalweg serve /srv/mirror --listen 0.0.0.0:80 --listen '[::]:80'")]
+pub struct ServeOptions {
+    /// The directory
+    pub directory: PathBuf,
+    /// Where to listen; repeatable [default: 127.0.0.1:8080 and [::1]:8080]
+    #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
+    pub listen: Vec<SocketAddr>,
+    /// CPUs to serve from, one loop each [default: all]
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
+    pub cores: Option<CpuList>,
+    /// How to talk to the kernel
+    #[arg(long, value_name = "DRIVER", default_value = "auto")]
+    pub driver: DriverOption,
+    /// How long downloads under way may go on after TERM or Ctrl-C
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "30s")]
+    pub drain: Duration,
+}
+
+/// Options of `thalweg demo`.
+#[derive(Debug, Args)]
+pub struct DemoOptions {
+    /// Where to write the report
+    #[arg(long, value_name = "FILE", default_value = "thalweg-demo.html")]
+    pub out: PathBuf,
+    /// How to talk to the kernel
+    #[arg(long, value_name = "DRIVER", default_value = "auto")]
+    pub driver: DriverOption,
+}
+
+/// CPUs as they were listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuList(pub Vec<usize>);
+
+/// The HTTP versions that can be spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HttpVersion {
+    /// HTTP/1.0
+    #[value(name = "1.0")]
+    Http10,
+    /// HTTP/1.1
+    #[value(name = "1.1")]
+    Http11,
+}
+
+/// Orders in which URLs are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PickOption {
+    /// One after the other
+    Sequential,
+    /// Each with the same probability
+    Random,
+}
+
+/// Drivers by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DriverOption {
+    /// io_uring if the kernel grants it, else epoll
+    Auto,
+    /// io_uring or an error
+    Uring,
+    /// epoll
+    Epoll,
+}
+
+impl From<DriverOption> for DriverChoice {
+    fn from(option: DriverOption) -> Self {
+        match option {
+            DriverOption::Auto => Self::Auto,
+            DriverOption::Uring => Self::Uring,
+            DriverOption::Epoll => Self::Epoll,
+        }
+    }
+}
+
+/// Forms of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Text,
+    /// One JSON document
+    Json,
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("a whole number from 1 up is wanted".to_owned()),
+        Ok(number) => Ok(number),
+    }
+}
+
+fn positive_count(text: &str) -> Result<u64, String> {
+    positive(text).map(|number| number as u64)
+}
+
+fn positive_calls(text: &str) -> Result<u32, String> {
+    positive(text)?.try_into().map_err(|_| "at most 4294967295 calls".to_owned())
+}
+
+fn parse_limit(text: &str) -> Result<Limit, String> {
+    text.parse().map_err(|error| format!("{error}"))
+}
+
+fn parse_field(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("write a field as 'Name: value'")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an address with its port, such as 0.0.0.0:80 or [::]:80".to_owned())
+}
+
+/// Most CPUs and addresses that a range may stand for.
+const RANGE_MAX: usize = 65_536;
+
+fn parse_cpus(text: &str) -> Result<CpuList, String> {
+    let wrong = || format!("{text:?} is no list of CPUs; write it like 1 or 0,2-3");
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?);
+        if first > last || last >= RANGE_MAX {
+            return Err(wrong());
+        }
+        cpus.extend(first..=last);
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    Ok(CpuList(cpus))
+}
+
+fn parse_sources(text: &str) -> Result<Vec<IpAddr>, String> {
+    let wrong = || format!("{text:?} is no address; write it like 127.0.0.2 or 127.0.0.2-127.0.0.9");
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?) {
+        (IpAddr::V4(first), IpAddr::V4(last)) if first <= last => {
+            let (first, last) = (u32::from(first), u32::from(last));
+            if (last - first) as usize >= RANGE_MAX {
+                return Err(format!("{text:?} is more than {RANGE_MAX} addresses"));
+            }
+            Ok((first..=last).map(|ip| IpAddr::V4(ip.into())).collect())
+        }
+        (IpAddr::V6(first), IpAddr::V6(last)) if first <= last => {
+            let (first, last) = (u128::from(first), u128::from(last));
+            if last - first >= RANGE_MAX as u128 {
+                return Err(format!("{text:?} is more than {RANGE_MAX} addresses"));
+            }
+            Ok((first..=last).map(|ip| IpAddr::V6(ip.into())).collect())
+        }
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_options_are_consistent() {
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn cpu_lists_are_read_as_taskset_reads_them() {
+        let cpus = |text| parse_cpus(text).map(|list| list.0);
+        assert_eq!(cpus("1"), Ok(vec![1]));
+        assert_eq!(cpus("0,2-4,3"), Ok(vec![0, 2, 3, 4]));
+        for wrong in ["", "a", "3-1", "1,", "-1", "0-99999999"] {
+            assert!(cpus(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn source_addresses_are_ranges() {
+        assert_eq!(parse_sources("127.0.0.2-127.0.0.4").unwrap().len(), 3);
+        assert_eq!(parse_sources("::1").unwrap().len(), 1);
+        for wrong in ["x", "127.0.0.4-127.0.0.2", "127.0.0.1-::1", "0.0.0.0-255.255.255.255"] {
+            assert!(parse_sources(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Giving a result out: stdout as text or JSON, and the report as a file.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use thalweg_lab::document::Document;
+use thalweg_lab::report;
+
+use crate::exit::{Exit, Failure};
+use crate::options::{Format, OutputOptions};
+use crate::text;
+
+/// Finds out, before a run, whether its report will have a place.
+///
+/// # Errors
+/// The folder does not exist or cannot be written to, or the name is that of a folder.
+pub fn check(options: &OutputOptions) -> Result<(), Failure> {
+    options.out.as_deref().map_or(Ok(()), check_report_path)
+}
+
+/// The same for a path.
+///
+/// # Errors
+/// As for [`check`].
+pub fn check_report_path(path: &Path) -> Result<(), Failure> {
+    let folder = folder_of(path);
+    let refuse = |what: String| Failure::usage(format!("cannot write the report {}: {what}", path.display()));
+    if path.is_dir() {
+        return Err(refuse("this is a folder; name a file in it".to_owned()));
+    }
+    if !fs::metadata(folder).is_ok_and(|folder| folder.is_dir()) {
+        return Err(refuse(format!("there is no folder {}", folder.display())));
+    }
+    // Only a trial tells about permissions and read-only file systems. It leaves nothing behind.
+    tempfile::tempfile_in(folder).map(drop).map_err(|error| refuse(error.to_string()))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Gives the result out and says how the command ends.
+///
+/// # Errors
+/// The report or stdout cannot be written to.
+pub fn give_out(document: &Document, options: &OutputOptions) -> Result<ExitCode, Failure> {
+    let json = options.json || options.format == Format::Json;
+    let text = if json { to_json(document)? } else { text::of(document) };
+    print(&text)?;
+    if let Some(path) = &options.out {
+        write_report(document, path)?;
+        if !json {
+            print(&format!("\nreport: {}\n", path.display()))?;
+        }
+    }
+    Ok(Exit::from(document.verdict).into())
+}
+
+/// Writes the report.
+///
+/// # Errors
+/// The disk is full, or the folder has gone. Nothing half-written is left.
+pub fn write_report(document: &Document, path: &Path) -> Result<(), Failure> {
+    report::write_html(document, path).map_err(|error| {
+        Failure::unreachable(format!("cannot write the report {}: {error}; the result itself was printed", path.display()))
+    })
+}
+
+fn to_json(document: &Document) -> Result<String, Failure> {
+    let mut json = serde_json::to_string_pretty(document).map_err(Failure::unreachable)?;
+    json.push('\n');
+    Ok(json)
+}
+
+/// Writes to stdout. A reader that has gone, such as `head`, is no error.
+///
+/// # Errors
+/// stdout cannot be written to, for example because it is a file on a full disk.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::unreachable(format!("cannot write the result to stdout: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `thalweg schema`.
+///
+/// # Errors
+/// stdout cannot be written to.
+pub fn schema() -> Result<ExitCode, Failure> {
+    let schema = schemars::schema_for!(Document);
+    print(&(serde_json::to_string_pretty(&schema).map_err(Failure::unreachable)? + "\n"))?;
+    Ok(Exit::Met.into())
+}

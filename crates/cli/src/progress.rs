@@ -1,0 +1,88 @@
+//! The progress line on a terminal. Where stderr is none, nothing is drawn.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use thalweg_lab::document::Trial;
+use thalweg_lab::trial::{Watcher, describe_load};
+use thalweg_load::{LoopPlan, Snapshot};
+use thalweg_measure::Verdict;
+use thalweg_measure::units::display;
+
+use crate::interrupt::Interrupt;
+
+/// Draws one line that follows the trial under way and, in a search, leaves one line behind for each that has ended.
+#[derive(Debug)]
+pub struct Line {
+    bar: ProgressBar,
+    interrupt: Interrupt,
+    keep_trials: bool,
+    phase: String,
+    load: String,
+    seconds: f64,
+}
+
+impl Line {
+    /// A line for a single trial, or for a search whose trials are worth keeping in view.
+    pub fn new(interrupt: Interrupt, keep_trials: bool) -> Self {
+        let bar = ProgressBar::new_spinner();
+        bar.set_style(ProgressStyle::with_template("{spinner} {wide_msg}").expect("a valid template"));
+        Self { bar, interrupt, keep_trials, phase: String::new(), load: String::new(), seconds: 0.0 }
+    }
+
+    /// Takes the line away.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Watcher for Line {
+    fn on_trial(&mut self, phase: &str, load: &LoopPlan, seconds: f64) {
+        self.phase = phase.to_owned();
+        self.load = describe_load(load);
+        self.seconds = seconds;
+    }
+
+    fn on_progress(&mut self, seen: Snapshot, elapsed: Duration) {
+        let Self { phase, load, seconds, .. } = self;
+        let elapsed = elapsed.as_secs_f64();
+        self.bar.set_message(format!(
+            "{phase}: {load}, {elapsed:.0} of {seconds:.0} s, {} good, {} errors, {} under way on {} connections",
+            display::count(seen.good),
+            display::count(seen.errors),
+            display::count(seen.offered.saturating_sub(seen.good + seen.errors)),
+            display::count(seen.connections),
+        ));
+        self.bar.tick();
+    }
+
+    fn on_judged(&mut self, trial: &Trial) {
+        if self.keep_trials {
+            self.bar.println(trial_line(trial));
+        }
+    }
+
+    fn wants_stop(&self) -> bool {
+        self.interrupt.is_wanted()
+    }
+}
+
+/// One line on a trial of a search.
+pub fn trial_line(trial: &Trial) -> String {
+    let offered = trial.offered_rate.map_or_else(|| "full speed".to_owned(), display::rate);
+    let verdict = match (trial.phase.as_str(), trial.verdict) {
+        // Neither is judged: one measures the client, the other is a hint.
+        ("calibrate" | "probe", _) => "",
+        (_, Verdict::Pass) => "pass",
+        (_, Verdict::Fail) => "fail",
+        (_, Verdict::Invalid) => "invalid",
+    };
+    let line = format!(
+        "{:<10} {offered:>12}  good {:>12}  p99 {:>9}  {verdict:<8} {}",
+        trial.phase,
+        display::rate(trial.rates.good),
+        display::time((trial.response_time_us.p99 * 1e3) as u64),
+        if verdict.is_empty() { "" } else { trial.reasons.first().map_or("", String::as_str) },
+    );
+    line.trim_end().to_owned()
+}

@@ -1,0 +1,126 @@
+//! A result as text for a terminal.
+
+use std::fmt::Write;
+
+use thalweg_lab::document::{Document, Find, LimitedBy, Trial};
+use thalweg_measure::units::display;
+use thalweg_measure::{Summary, Verdict};
+
+use crate::progress::trial_line;
+
+/// The whole text.
+pub fn of(document: &Document) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = match &document.find {
+        Some(find) => search(&mut text, document, find),
+        None => document.trials.iter().try_for_each(|trial| run(&mut text, document, trial)),
+    };
+    text
+}
+
+fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Pass => "PASS",
+        Verdict::Fail => "FAIL",
+        Verdict::Invalid => "INVALID",
+    }
+}
+
+fn us(value: f64) -> String {
+    display::time((value * 1e3).round() as u64)
+}
+
+fn run(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result {
+    let client = &trial.client;
+    writeln!(out, "{}  {}", verdict(trial.verdict), document.plan.target)?;
+    for reason in &trial.reasons {
+        writeln!(out, "  {reason}")?;
+    }
+    let cpus: Vec<String> = client.cores.iter().map(ToString::to_string).collect();
+    let cpus = cpus.join(",");
+    writeln!(out, "  {}, {:.2} s, {} from CPU {cpus}\n", document.plan.load, trial.seconds, client.driver)?;
+
+    let counts = &trial.counts;
+    let row = |out: &mut String, name: &str, count: u64, rate: Option<f64>| {
+        let rate = rate.map_or_else(String::new, |rate| format!("{:>14}", display::rate(rate)));
+        writeln!(out, "  {name:<10}{:>14}{rate}", display::count(count))
+    };
+    row(out, "offered", counts.offered, trial.offered_rate)?;
+    row(out, "sent", counts.sent, Some(trial.rates.sent))?;
+    row(out, "completed", counts.completed, Some(trial.rates.completed))?;
+    row(out, "good", counts.good, Some(trial.rates.good))?;
+    for (outcome, count) in trial.outcomes.iter().filter(|(_, count)| *count > 0).skip(usize::from(counts.good > 0)) {
+        let name = outcome.name().replace('_', " ");
+        let share = count as f64 / counts.offered.max(1) as f64;
+        writeln!(out, "    {name:<16}{:>6}  {}", display::count(count), display::percent(share))?;
+    }
+    times(out, trial)?;
+    transfer(out, document, trial)
+}
+
+fn times(out: &mut String, trial: &Trial) -> std::fmt::Result {
+    writeln!(out, "\n  {:<14}{:>10}{:>10}{:>10}{:>10}{:>10}", "", "p50", "p90", "p99", "p99.9", "max")?;
+    let rows: [(&str, &Summary); 6] = [
+        ("response time", &trial.response_time_us),
+        ("service time", &trial.service_time_us),
+        ("first byte", &trial.first_byte_us),
+        ("lag", &trial.lag_us),
+        ("queue", &trial.queue_us),
+        ("connect", &trial.connect_us),
+    ];
+    for (name, summary) in rows.into_iter().filter(|(_, summary)| summary.count > 0) {
+        let values = [summary.p50, summary.p90, summary.p99, summary.p999, summary.max].map(us);
+        writeln!(out, "  {name:<14}{:>10}{:>10}{:>10}{:>10}{:>10}", values[0], values[1], values[2], values[3], values[4])?;
+    }
+    Ok(())
+}
+
+fn transfer(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result {
+    let seconds = trial.seconds.max(1e-9);
+    let received = display::bytes(trial.bytes.received);
+    let bits = display::link_rate((trial.bytes.received as f64 * 8.0 / seconds) as u64);
+    writeln!(out, "\n  received {received} ({bits}), {} of it content", display::bytes(trial.bytes.body_received))?;
+    let connections = &trial.connections;
+    let (opened, peak) = (display::count(connections.opened), display::count(connections.peak));
+    writeln!(out, "  connections: {opened} opened, {peak} at once at most")?;
+    let client = &trial.client;
+    let per_request = |seconds: f64| us(seconds * 1e6 / trial.counts.sent.max(1) as f64);
+    let (user, system) = (per_request(client.cpu_user_s), per_request(client.cpu_sys_s));
+    let busiest = display::percent(client.busiest_core);
+    writeln!(out, "  client: {busiest} of its busiest CPU, {user} user and {system} system per request")?;
+    if document.host.shared_with_target {
+        writeln!(out, "  client and server shared this host")?;
+    }
+    Ok(())
+}
+
+fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Result {
+    for trial in &document.trials {
+        writeln!(out, "  {}", trial_line(trial))?;
+    }
+    let limits = document.plan.limits.join(", ");
+    writeln!(out)?;
+    match (find.lower_bound, find.upper_bound) {
+        (Some(lower), Some(upper)) => {
+            let (lower, upper) = (display::rate(lower), display::rate(upper));
+            writeln!(out, "{} takes {lower} with {limits}, and not {upper}", document.plan.target)?;
+        }
+        (Some(lower), None) => {
+            let lower = display::rate(lower);
+            writeln!(out, "{} takes at least {lower} with {limits}; the client can offer no more", document.plan.target)?;
+        }
+        (None, _) => writeln!(out, "{} took no rate that was tried with {limits}", document.plan.target)?,
+    }
+    let limit = match find.limit {
+        LimitedBy::Server => "the server",
+        LimitedBy::Client => "the measuring client",
+        LimitedBy::Network => "the network",
+        LimitedBy::Undetermined => "undetermined",
+    };
+    writeln!(out, "the limit: {limit}")?;
+    for line in find.evidence.iter().chain(&find.notes) {
+        writeln!(out, "  {line}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! The result document, `thalweg.result/1`: what every command that measures leaves behind.
+//!
+//! It is a contract with scripts: fields are added, never renamed or removed. Units stand in the names; times are in
+//! microseconds where they describe requests and in seconds where they describe runs, rates are per second, sizes are bytes.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+pub use thalweg_measure::trial::{Bytes, Connections, Rates};
+use thalweg_measure::{Counts, IntervalSummary, LoopKind, Outcomes, StatusClasses, Summary, Verdict};
+
+/// The value of [`Document::schema`].
+pub const SCHEMA: &str = "thalweg.result/1";
+
+/// One result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Document {
+    /// Always [`SCHEMA`].
+    pub schema: String,
+    /// What was done.
+    pub kind: Kind,
+    /// Names this result among all others.
+    pub id: String,
+    /// When it began, RFC 3339, UTC.
+    pub started: String,
+    /// What was asked for, with every default filled in.
+    pub plan: PlanDocument,
+    /// SHA-256 of the plan's canonical JSON, so that two results can be told to answer the same question.
+    pub plan_sha256: String,
+    /// Seed of everything that is random in the run.
+    pub seed: u64,
+    /// Version of Thalweg.
+    pub version: String,
+    /// The machine that measured.
+    pub host: HostDocument,
+    /// The verdict on the whole.
+    pub verdict: Verdict,
+    /// Why the verdict is what it is, one sentence each.
+    pub reasons: Vec<String>,
+    /// Every trial in the order in which it was run, invalid ones too.
+    pub trials: Vec<Trial>,
+    /// What a search found.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub find: Option<Find>,
+}
+
+/// Which command made the document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// One trial.
+    Run,
+    /// A capacity search.
+    Find,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanDocument {
+    /// The command line.
+    pub command: Vec<String>,
+    /// The target as it was given.
+    pub target: String,
+    /// The address that it resolved to.
+    pub address: String,
+    /// The load in one line for people, for example `open loop, 5000/s, 64 connections, keep-alive`.
+    pub load: String,
+    /// The limits that PASS means, for example `p99<50ms`.
+    pub limits: Vec<String>,
+    /// Every other setting by its option's name.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// The machine that measured, as far as somebody who wants to repeat the run asks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostDocument {
+    /// Its name.
+    pub name: String,
+    /// Kernel and release.
+    pub kernel: String,
+    /// Machine architecture.
+    pub machine: String,
+    /// Model of the CPU.
+    pub cpu_model: String,
+    /// CPUs online.
+    pub cpus: usize,
+    /// CPUs that the load ran on.
+    pub load_cpus: Vec<usize>,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// The kernel's clock source.
+    pub clock_source: String,
+    /// Descriptors that the process could open.
+    pub descriptors: u64,
+    /// Kernel settings that bear on the result.
+    pub sysctls: BTreeMap<String, String>,
+    /// Client and server shared this machine.
+    pub shared_with_target: bool,
+}
+
+/// One load at one level for one length.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Trial {
+    /// What it was for: `run`, `calibrate`, `probe`, `bracket`, `narrow` or `confirm`.
+    pub phase: String,
+    /// Seconds from the start of the document to the start of the trial.
+    pub at_s: f64,
+    /// Whether arrivals waited for answers.
+    #[serde(rename = "loop")]
+    pub loop_kind: LoopKind,
+    /// Requests per second that the schedule asked for; `null` in a closed loop.
+    pub offered_rate: Option<f64>,
+    /// Measured length without the warm-up.
+    pub seconds: f64,
+    /// The verdict on this trial alone.
+    pub verdict: Verdict,
+    /// Why, one sentence each.
+    pub reasons: Vec<String>,
+    /// Offered, sent, completed and good requests.
+    pub counts: Counts,
+    /// How each offered request ended.
+    #[schemars(with = "BTreeMap<String, u64>")]
+    pub outcomes: Outcomes,
+    /// Responses by class of status.
+    pub status: StatusClasses,
+    /// Events per second of measured length.
+    pub rates: Rates,
+    /// Bytes on the wire above TCP.
+    pub bytes: Bytes,
+    /// Last byte minus intended time: the headline figure.
+    pub response_time_us: Summary,
+    /// Last byte minus sent.
+    pub service_time_us: Summary,
+    /// Sent minus intended: the lateness of the client and the wait for a connection.
+    pub lag_us: Summary,
+    /// Waiting for a connection to become free.
+    pub queue_us: Summary,
+    /// Establishing a connection.
+    pub connect_us: Summary,
+    /// First byte of the response minus sent.
+    pub first_byte_us: Summary,
+    /// Connections.
+    pub connections: Connections,
+    /// The measuring client itself.
+    pub client: Client,
+    /// The course of the trial.
+    pub intervals: Vec<IntervalSummary>,
+    /// What was seen of the target while it ran, where it runs on this host.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub server: Option<ServerObservation>,
+}
+
+/// The measuring client itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Client {
+    /// `uring` or `epoll`.
+    pub driver: String,
+    /// CPUs that the load ran on.
+    pub cores: Vec<usize>,
+    /// CPU time in user space, seconds, all load threads.
+    pub cpu_user_s: f64,
+    /// CPU time in the kernel, seconds, all load threads.
+    pub cpu_sys_s: f64,
+    /// Share of its CPU that the busiest load thread used, 0 to 1.
+    pub busiest_core: f64,
+    /// Seconds in which a load thread was ready to run and was not run.
+    pub run_queue_wait_s: f64,
+}
+
+/// What was seen of a target on this host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerObservation {
+    /// Name of the processes that listen on the target's port.
+    pub process: String,
+    /// Their CPU time per second of the trial, in cores.
+    pub cpu_cores: f64,
+    /// Use of each CPU that the load did not run on, 0 to 1.
+    pub cpus_busy: BTreeMap<usize, f64>,
+    /// Segments sent again, per segment sent, on the whole host.
+    pub retransmitted: f64,
+    /// Connections dropped because a listener's queue was full, on the whole host.
+    pub listen_overflows: u64,
+}
+
+/// What a search found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Find {
+    /// Highest rate that was confirmed to pass, in requests per second; `null` if none did.
+    pub lower_bound: Option<f64>,
+    /// Lowest rate that was confirmed to fail; `null` if the client's ceiling came first.
+    pub upper_bound: Option<f64>,
+    /// The interval for the capacity, 95 % as far as a single search can tell.
+    pub interval95: Option<[f64; 2]>,
+    /// What stopped the rate from rising.
+    pub limit: LimitedBy,
+    /// What speaks for that.
+    pub evidence: Vec<String>,
+    /// The client's own ceiling against the built-in sink, requests per second.
+    pub client_ceiling: Option<f64>,
+    /// What to know about the answer: a label such as a bracket wider than asked for.
+    pub notes: Vec<String>,
+}
+
+/// What stopped the rate from rising.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LimitedBy {
+    /// The target.
+    Server,
+    /// The measuring client.
+    Client,
+    /// The path between them.
+    Network,
+    /// The evidence does not tell.
+    Undetermined,
+}

@@ -1,0 +1,103 @@
+//! Who was the bottleneck: the server, the client, the path between them, or nobody can tell. Every claim comes with the
+//! figures that it rests on.
+
+use thalweg_measure::Verdict;
+use thalweg_measure::search::Answer;
+use thalweg_measure::units::display;
+
+use crate::document::{LimitedBy, ServerObservation};
+use crate::trial::Made;
+
+/// What a search has seen.
+#[derive(Debug)]
+pub struct Evidence<'a> {
+    /// The search's answer.
+    pub answer: &'a Answer,
+    /// The client's ceiling against the sink, requests per second.
+    pub ceiling: f64,
+    /// Every open-loop trial.
+    pub made: &'a [Made],
+    /// Client and target share this host.
+    pub shared_host: bool,
+}
+
+/// How far the client's ceiling has to lie above the rate for the client to be out of the question.
+const HEADROOM: f64 = 1.5;
+/// A CPU busy for more than this share is taken to be saturated.
+const SATURATED: f64 = 0.9;
+/// A load thread busy for less than this share had time to spare.
+const AT_EASE: f64 = 0.8;
+/// A share of segments sent again that a healthy path does not show.
+const LOSSY: f64 = 0.01;
+
+/// Names the limit and says why.
+pub fn name_limit(seen: &Evidence<'_>) -> (LimitedBy, Vec<String>) {
+    let mut evidence = Vec::new();
+    let reached = seen.answer.lower_bound.or(seen.answer.upper_bound).unwrap_or(0.0);
+    let headroom = if reached > 0.0 { seen.ceiling / reached } else { f64::INFINITY };
+    if headroom.is_finite() {
+        evidence.push(format!(
+            "the client reached {} against the built-in sink, {headroom:.2} times the rate found",
+            display::rate(seen.ceiling)
+        ));
+    }
+    let failing = decisive(seen);
+    let client_busy = failing.map_or(0.0, |made| made.trial.client.busiest_core);
+    if let Some(made) = failing {
+        let lag = display::time((made.trial.lag_us.p99 * 1e3) as u64);
+        evidence.push(format!(
+            "just above the limit the busiest load thread used {} of its CPU and sent with a p99 lag of {lag}",
+            display::percent(client_busy)
+        ));
+    }
+    if seen.answer.limited_by_client {
+        evidence.push("trials above it were invalid: the client did not keep up".to_owned());
+        return (LimitedBy::Client, evidence);
+    }
+    if seen.answer.upper_bound.is_none() {
+        evidence.push("no rate that the client could offer failed".to_owned());
+        return (LimitedBy::Client, evidence);
+    }
+    let server = failing.map(|made| &made.observation.server);
+    let lossy = server.filter(|server| server.retransmitted > LOSSY && !seen.shared_host);
+    if let Some(server) = lossy {
+        evidence.push(format!("{} of the segments were sent again", display::percent(server.retransmitted)));
+        return (LimitedBy::Network, evidence);
+    }
+    let limit = if headroom >= HEADROOM || client_busy < AT_EASE { LimitedBy::Server } else { LimitedBy::Undetermined };
+    match server.filter(|_| seen.shared_host).and_then(saturation) {
+        Some(sentence) => evidence.push(sentence),
+        // By elimination: the client sent in time and the path lost nothing, so the time was spent at the server.
+        None if limit == LimitedBy::Server => {
+            evidence.push("the client sent in time and had room to spare, which leaves the server".to_owned());
+        }
+        None => {}
+    }
+    if limit == LimitedBy::Undetermined {
+        evidence.push(format!("the client had too little room to be ruled out: less than {HEADROOM} times the rate"));
+    }
+    if seen.shared_host {
+        evidence.push("client and server shared this host".to_owned());
+    }
+    (limit, evidence)
+}
+
+/// The trial that tells most: the lowest rate that failed.
+fn decisive<'a>(seen: &Evidence<'a>) -> Option<&'a Made> {
+    let failed = seen.made.iter().filter(|made| made.judgement.verdict == Verdict::Fail);
+    failed.min_by(|a, b| a.trial.offered_rate.unwrap_or(0.0).total_cmp(&b.trial.offered_rate.unwrap_or(0.0)))
+}
+
+/// Says that the server's CPU was used up, if it was.
+fn saturation(server: &ServerObservation) -> Option<String> {
+    let (cpu, busy) = server.cpus_busy.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
+    let name = if server.process.is_empty() { "the server" } else { &server.process };
+    if *busy < SATURATED {
+        return None;
+    }
+    Some(format!(
+        "{name} used {:.2} cores, and CPU {cpu} was busy for {} of the time",
+        server.cpu_cores,
+        display::percent(*busy)
+    ))
+}

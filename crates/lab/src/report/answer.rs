@@ -1,0 +1,123 @@
+//! The answer of a result in one sentence.
+//!
+//! A sentence claims no more than the document does: what passed is named, what was not reached is "at least", and
+//! where the client fell short nothing is said about the target.
+
+use thalweg_measure::Verdict;
+use thalweg_measure::outcome::Outcome;
+use thalweg_measure::units::display;
+
+use super::{headline_trial, words};
+use crate::document::{Document, Find, Kind, LimitedBy, Trial};
+
+/// The answer, for the top of the page.
+pub(super) fn sentence(document: &Document) -> String {
+    match (document.kind, &document.find) {
+        (Kind::Find, Some(find)) => find_sentence(document, find),
+        (Kind::Find, None) => format!("The search of {} ended without an answer.", subject(document)),
+        (Kind::Run, _) => match headline_trial(document) {
+            Some(trial) => run_sentence(document, trial),
+            None => format!("Nothing was run against {}.", subject(document)),
+        },
+    }
+}
+
+/// The answer in a few words, for the title of the window.
+pub(super) fn title(document: &Document) -> String {
+    let target = &document.plan.target;
+    match document.find.as_ref().and_then(|find| find.lower_bound) {
+        Some(rate) => format!("{} – {target} – Thalweg", words::per_second(rate)),
+        None => format!("{} – {target} – Thalweg", words::verdict(document.verdict)),
+    }
+}
+
+/// The process that answers, if it was seen, and where.
+fn subject(document: &Document) -> String {
+    let target = &document.plan.target;
+    let seen = document.trials.iter().rev().find_map(|trial| trial.server.as_ref());
+    match seen {
+        Some(server) if !server.process.is_empty() => format!("{} at {target}", server.process),
+        _ => target.clone(),
+    }
+}
+
+fn find_sentence(document: &Document, find: &Find) -> String {
+    let subject = subject(document);
+    let limits = words::limits(&document.plan.limits);
+    let with_limits = if limits.is_empty() { String::new() } else { format!(" with {limits}") };
+    let requests = |rate: f64| format!("{} requests/s", words::rate(rate));
+    let client_fell_short = document.verdict == Verdict::Invalid;
+    match (find.lower_bound, find.upper_bound) {
+        (Some(lower), Some(_)) if client_fell_short => format!(
+            "No capacity can be named for {subject}: the client fell short. The highest rate that passed was {}.",
+            requests(lower)
+        ),
+        (Some(lower), Some(_)) => {
+            let at_least = if find.limit == LimitedBy::Client { "at least " } else { "" };
+            let limited_by = limited_by(find.limit);
+            format!("{subject} takes {at_least}{}{with_limits}; {limited_by}.", requests(lower))
+        }
+        (Some(lower), None) => {
+            let why = match find.limit {
+                LimitedBy::Client => "the client could offer no more",
+                _ => "no higher rate was confirmed to fail",
+            };
+            format!("{subject} takes at least {}{with_limits}; {why}.", requests(lower))
+        }
+        (None, _) if client_fell_short => {
+            format!("No capacity can be named for {subject}: the client, not the target, fell short.")
+        }
+        (None, Some(upper)) => {
+            let missed = if limits.is_empty() { "passed".to_owned() } else { format!("met {limits}") };
+            format!("{subject} {missed} at no rate that was tried, down to {}.", requests(upper))
+        }
+        (None, None) => format!("No rate was confirmed for {subject}, neither to pass nor to fail."),
+    }
+}
+
+fn limited_by(limit: LimitedBy) -> &'static str {
+    match limit {
+        LimitedBy::Server => "the server was the limit",
+        LimitedBy::Client => "the client was the limit",
+        LimitedBy::Network => "the network was the limit",
+        LimitedBy::Undetermined => "what the limit was, the evidence does not tell",
+    }
+}
+
+fn run_sentence(document: &Document, trial: &Trial) -> String {
+    let length = words::seconds(trial.seconds);
+    let load = match trial.offered_rate {
+        Some(rate) => format!("{} offered for {length}", words::per_second(rate)),
+        None => format!("Closed loop for {length}, {} good", words::per_second(trial.rates.good)),
+    };
+    if document.verdict == Verdict::Invalid {
+        return format!("{load}: the client fell short, so nothing can be said about {}.", subject(document));
+    }
+    if trial.counts.offered == 0 {
+        return format!("{load}: no request was due.");
+    }
+    format!("{load}: {}.", how_it_ended(trial))
+}
+
+/// `all 50,000 requests good, p99 310 µs`.
+fn how_it_ended(trial: &Trial) -> String {
+    let (offered, good) = (trial.counts.offered, trial.counts.good);
+    let requests = words::counted(offered, "request");
+    let others: Vec<String> = others(trial).into_iter().map(|(n, kind)| format!("{n} {kind}")).collect();
+    let others = words::enumerated(&others);
+    let p99 = match trial.response_time_us.count {
+        0 => String::new(),
+        _ => format!(", p99 {}", words::time_us(trial.response_time_us.p99)),
+    };
+    match good {
+        0 => format!("none of {requests} good ({others})"),
+        _ if good == offered => format!("all {requests} good{p99}"),
+        _ => format!("{} of {requests} good ({others}){p99}", display::count(good)),
+    }
+}
+
+/// Each way other than good in which requests of the trial ended: how many, and its name.
+pub(super) fn others(trial: &Trial) -> Vec<(String, String)> {
+    let not_good = |(outcome, n): &(Outcome, u64)| *outcome != Outcome::Good && *n > 0;
+    trial.outcomes.iter().filter(not_good).map(|(outcome, n)| (display::count(n), outcome.to_string())).collect()
+}

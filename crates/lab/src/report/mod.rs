@@ -1,0 +1,184 @@
+//! The report: one HTML file about one result, for a team to read.
+//!
+//! The file is complete: no request leaves it, which its content security policy enforces whatever its scripts do, so
+//! that it can be kept beside the result, mailed, and read on a machine without a network. The same document gives the
+//! same bytes. What a figure means is the measuring method's part; the page only shows what the document says.
+//!
+//! | module | owns |
+//! | --- | --- |
+//! | [`answer`] | the answer in one sentence |
+//! | [`by_rate`], [`course`], [`spread`] | the charts: over the offered rate, over time, over the percentiles |
+//! | [`chart`] | what charts share |
+//! | [`trials`], [`sections`] | tables and text |
+//! | [`words`] | figures as the page writes them |
+
+mod answer;
+mod by_rate;
+mod chart;
+mod course;
+mod sections;
+mod spread;
+mod trials;
+mod words;
+
+#[cfg(test)]
+pub(crate) mod sample;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
+use thalweg_measure::Verdict;
+
+use crate::document::{Document, Kind, Trial};
+
+/// The report on `document` as one HTML file.
+pub fn html(document: &Document) -> String {
+    markup! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(CONTENT_POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="generator" content={ "Thalweg " (document.version) };
+                // A page without an icon is asked for one where it is served.
+                link rel="icon" href="data:,";
+                title { (answer::title(document)) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                main { (page(document)) }
+                script { (PreEscaped(chart_library())) }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    }
+    .into_string()
+}
+
+/// Writes the report to `path`, replacing what is there.
+///
+/// It is written beside `path` and renamed when it is complete, so a full disk or a crash leaves either the old file or
+/// the new one. The error is that of the step that failed; nothing is left behind then.
+pub fn write_html(document: &Document, path: &Path) -> io::Result<()> {
+    let (partial, mut file) = create_beside(path)?;
+    let written = file
+        .write_all(html(document).as_bytes())
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&partial, path));
+    if written.is_err() {
+        // The first error is the one to report; a file that cannot be removed either changes nothing about it.
+        let _ = fs::remove_file(&partial);
+    }
+    written
+}
+
+/// What the page may do: run its own scripts and styles, show images made by them. Nothing may be fetched.
+const CONTENT_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+                              img-src data: blob:; base-uri 'none'; form-action 'none'";
+
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// Plotly's JavaScript, 4.6 MB of it.
+///
+/// It was chosen because the crate brings both the script and a typed interface to it: readers can zoom and ask points
+/// for their trial, and neither building nor reading a report needs Node or a network. Its size is the price.
+fn chart_library() -> String {
+    // The crate hands out two elements, the second one for formulas, which no chart here has.
+    let sources = plotly::Plot::offline_js_sources();
+    let from = sources.find('>').expect("the crate hands out script elements") + 1;
+    let to = sources.find("</script>").expect("the crate hands out script elements");
+    sources[from..to].to_owned()
+}
+
+/// The trial that the page shows in full: the one that the answer rests on.
+///
+/// For a run that is its trial. For a search it is the last confirming trial that passed; failing that, the last trial
+/// of the target that passed, and failing that, the last at all.
+fn headline_trial(document: &Document) -> Option<&Trial> {
+    let trials = || document.trials.iter().rev();
+    if document.kind == Kind::Run {
+        return trials().next();
+    }
+    let of_target = |trial: &&Trial| trial.phase != "calibrate";
+    let passed = |trial: &&Trial| trial.verdict == Verdict::Pass;
+    trials()
+        .find(|trial| trial.phase == "confirm" && passed(trial))
+        .or_else(|| trials().filter(of_target).find(|trial| trial.offered_rate.is_some() && passed(trial)))
+        .or_else(|| trials().find(of_target))
+}
+
+fn page(document: &Document) -> Markup {
+    let notes = document.find.as_ref().map_or(&[][..], |find| &find.notes);
+    markup! {
+        header {
+            p.kind { "Thalweg · " (match document.kind { Kind::Run => "run", Kind::Find => "capacity search" }) }
+            h1 { (words::unbroken(&answer::sentence(document))) }
+            @if !document.reasons.is_empty() { div.why { (trials::sentences(&document.reasons)) } }
+            (sections::facts(document))
+            @if !notes.is_empty() { div.notice { (trials::sentences(notes)) } }
+            noscript { p.notice { "The charts need JavaScript. Every figure in them is in the tables too." } }
+        }
+        @if let (Kind::Find, Some(by_rate)) = (document.kind, by_rate::ByRate::of(document)) {
+            section {
+                h2 { "What came of each offered rate" }
+                (by_rate.throughput().figure())
+                (by_rate.response_time().figure())
+            }
+        }
+        @if let Some(trial) = headline_trial(document) { (trial_in_full(document, trial)) }
+        @if let Some(find) = &document.find { (sections::limit(document, find)) }
+        section {
+            h2 { "Verdict of each trial" }
+            @if document.trials.is_empty() { p { "No trial was run." } } @else { (trials::table(&document.trials)) }
+        }
+        (sections::machine(&document.host))
+        (sections::repeat(document))
+        (sections::glossary())
+    }
+}
+
+fn trial_in_full(document: &Document, trial: &Trial) -> Markup {
+    let title = match (document.kind, trial.phase.as_str(), trial.verdict) {
+        (Kind::Run, ..) => "The trial",
+        (Kind::Find, "confirm", Verdict::Pass) => "The confirming trial",
+        (Kind::Find, ..) => "The trial nearest to an answer",
+    };
+    markup! {
+        section {
+            h2 { (title) }
+            p { (words::unbroken(&sections::shown_trial(document, trial))) }
+            @match course::chart(trial) {
+                Some(chart) => { (chart.figure()) }
+                None => { p { "The course of this trial was not recorded." } }
+            }
+            div.pair { @for chart in spread::charts(trial) { (chart.figure()) } }
+            (spread::table(trial))
+            (sections::both_ends(trial))
+        }
+    }
+}
+
+/// Creates a file in the folder of `path` that nobody else has.
+fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    const ATTEMPTS: u32 = 100;
+    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
+    for attempt in 0..ATTEMPTS {
+        let mut partial_name = std::ffi::OsString::from(".");
+        partial_name.push(name);
+        partial_name.push(format!(".{}-{attempt}.partial", std::process::id()));
+        let partial = path.with_file_name(partial_name);
+        match OpenOptions::new().write(true).create_new(true).open(&partial) {
+            Ok(file) => return Ok((partial, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "too many unfinished reports lie beside the path"))
+}

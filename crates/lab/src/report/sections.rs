@@ -1,0 +1,228 @@
+//! The parts of the page that are text: the limit, the machine, how to repeat it, the words.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+use thalweg_measure::units::display;
+
+use super::{trials, words};
+use crate::document::{Document, Find, HostDocument, LimitedBy, ServerObservation, Trial};
+
+/// The small facts below the answer.
+pub(super) fn facts(document: &Document) -> Markup {
+    let plan = &document.plan;
+    let limits = words::limits(&plan.limits);
+    let interval = document.find.as_ref().and_then(|find| find.interval95);
+    html! {
+        dl.facts {
+            div { dt { "Verdict" } dd { (trials::badge(document.verdict)) } }
+            @if let Some([low, high]) = interval {
+                div { dt { "Capacity, 95 % interval" } dd { (words::rate(low)) " to " (words::per_second(high)) } }
+            }
+            @if !limits.is_empty() { div { dt { "Asked for" } dd { (limits) } } }
+            div { dt { "Target" } dd { (plan.target) @if plan.address != plan.target { " (" (plan.address) ")" } } }
+            div { dt { "Load" } dd { (plan.load) } }
+            div { dt { "Began" } dd { time datetime=(document.started) { (words::date(&document.started)) } } }
+            div { dt { "Measured on" } dd { (document.host.name) } }
+        }
+        @if document.host.shared_with_target {
+            p.notice { strong { "Client and server shared one host." } " They took processor time from each other, so the "
+                "figures are those of this host with both on it." }
+        }
+    }
+}
+
+/// What stopped the rate from rising, and what speaks for it.
+pub(super) fn limit(document: &Document, find: &Find) -> Markup {
+    let (title, lead) = match find.limit {
+        LimitedBy::Server => ("Who was the limit: the server", "The target itself stopped the rate from rising."),
+        LimitedBy::Client => (
+            "Who was the limit: the client",
+            "The measuring client came to its own end first; the target may take more.",
+        ),
+        LimitedBy::Network => ("Who was the limit: the network", "The path between client and target was full."),
+        LimitedBy::Undetermined => ("Who was the limit: undetermined", "The evidence does not name one."),
+    };
+    html! {
+        section {
+            h2 { (title) }
+            p { (lead) }
+            @if !find.evidence.is_empty() { ul.evidence { @for evidence in &find.evidence { li { (evidence) } } } }
+            (headroom(document, find))
+        }
+    }
+}
+
+/// The client's ceiling against what it was asked for, as bars.
+fn headroom(document: &Document, find: &Find) -> Markup {
+    /// Below this, the method does not take the client for idle enough to judge the target.
+    const WANTED: f64 = 1.5;
+    let Some(ceiling) = find.client_ceiling.filter(|ceiling| *ceiling > 0.0) else {
+        return html! {};
+    };
+    let offered_to_target = document.trials.iter().filter(|trial| trial.phase != "calibrate");
+    let offered = offered_to_target.filter_map(|trial| trial.offered_rate).fold(0.0, f64::max);
+    let bars = [
+        ("client's ceiling against the built-in sink", Some(ceiling), "ceiling"),
+        ("highest rate offered", Some(offered).filter(|rate| *rate > 0.0), "offered"),
+        ("highest rate that passed", find.lower_bound, "passed"),
+    ];
+    let longest = bars.iter().filter_map(|(_, rate, _)| *rate).fold(ceiling, f64::max);
+    html! {
+        h3 { "Room that the client had" }
+        dl.bars {
+            @for (name, rate, class) in bars { @if let Some(rate) = rate {
+                dt { (name) }
+                dd {
+                    span class={ "bar " (class) } style=(format!("width:{:.1}%", rate / longest * 100.0)) {}
+                    span.figure { (words::per_second(rate)) }
+                }
+            } }
+        }
+        @if let Some(rate) = find.lower_bound.filter(|rate| *rate > 0.0) {
+            p { "The ceiling is " strong { (format!("{:.1} times", ceiling / rate)) } " the highest rate that passed; "
+                (format!("{WANTED} times")) " or more is wanted for the answer to be the target's." }
+        }
+    }
+}
+
+/// What client and server did with their processors in the trial that the page shows in full.
+pub(super) fn both_ends(trial: &Trial) -> Markup {
+    let client = &trial.client;
+    html! {
+        h3 { "Client and server during this trial" }
+        dl.facts {
+            div { dt { "Client" } dd { (client.driver) " on CPU " (cpus(&client.cores)) } }
+            div { dt { "Client's busiest core" } dd { (share(client.busiest_core)) } }
+            div { dt { "Client's CPU time" } dd {
+                (cpu_seconds(client.cpu_user_s)) " user, " (cpu_seconds(client.cpu_sys_s)) " kernel"
+            } }
+            div { dt { "Ready but not run" } dd { (cpu_seconds(client.run_queue_wait_s)) } }
+            div { dt { "Connections" } dd {
+                (display::count(trial.connections.opened)) " opened, at most " (display::count(trial.connections.peak)) " at once"
+            } }
+            div { dt { "Bytes" } dd {
+                (display::bytes(trial.bytes.received)) " in, " (display::bytes(trial.bytes.sent)) " out"
+            } }
+            @if let Some(server) = &trial.server { (server_facts(server)) }
+        }
+    }
+}
+
+fn server_facts(server: &ServerObservation) -> Markup {
+    let busiest = server.cpus_busy.iter().max_by(|a, b| a.1.total_cmp(b.1));
+    html! {
+        div { dt { "Server" } dd { (server.process) ", " (format!("{:.2}", server.cpu_cores)) " cores" } }
+        @if let Some((cpu, busy)) = busiest {
+            div { dt { "Busiest CPU besides the load's" } dd { "CPU " (cpu) ", " (share(*busy)) } }
+        }
+        div { dt { "Segments sent again" } dd { (display::percent(server.retransmitted)) } }
+        div { dt { "Listen queue overflows" } dd { (display::count(server.listen_overflows)) } }
+    }
+}
+
+/// What the machine was.
+pub(super) fn machine(host: &HostDocument) -> Markup {
+    html! {
+        section {
+            h2 { "What the machine was" }
+            dl.facts {
+                div { dt { "Host" } dd { (host.name) } }
+                div { dt { "Kernel" } dd { (host.kernel) ", " (host.machine) } }
+                div { dt { "CPU" } dd { (host.cpu_model) } }
+                div { dt { "CPUs online" } dd { (host.cpus) } }
+                div { dt { "Load ran on CPU" } dd { (cpus(&host.load_cpus)) } }
+                div { dt { "Memory" } dd { (display::bytes(host.memory_bytes)) } }
+                div { dt { "Clock source" } dd { (host.clock_source) } }
+                div { dt { "Descriptors" } dd { (display::count(host.descriptors)) } }
+            }
+            @if !host.sysctls.is_empty() { (settings("Kernel settings", &host.sysctls)) }
+        }
+    }
+}
+
+/// How to repeat the measurement, with the raw document.
+pub(super) fn repeat(document: &Document) -> Markup {
+    html! {
+        section {
+            h2 { "How to repeat it" }
+            div.command {
+                pre id="command" tabindex="0" { code { (words::shell_command(&document.plan.command)) } }
+            }
+            dl.facts {
+                div { dt { "Version" } dd { (document.version) } }
+                div { dt { "Seed" } dd { (document.seed) } }
+                div { dt { "Result" } dd { (document.id) } }
+                div.wide { dt { "SHA-256 of the plan" } dd { code { (document.plan_sha256) } } }
+            }
+            @if !document.plan.settings.is_empty() { (settings("All other settings", &document.plan.settings)) }
+            p.download hidden { button type="button" id="download" { "Download the result as JSON" } }
+            noscript { p { "The result as JSON is in the source of this page, in the element with the id " code { "result" } "." } }
+            script type="application/json" id="result" { (super::chart::json_for_script(document)) }
+        }
+    }
+}
+
+fn settings(title: &str, settings: &BTreeMap<String, String>) -> Markup {
+    html! {
+        details {
+            summary { (title) }
+            div.scroll tabindex="0" role="region" aria-label=(title) {
+                table { tbody { @for (name, value) in settings { tr { th scope="row" { (name) } td { (value) } } } } }
+            }
+        }
+    }
+}
+
+/// The words of the page. Each is defined as the measuring method has it.
+pub(super) fn glossary() -> Markup {
+    const WORDS: [(&str, &str); 15] = [
+        ("offered", "what the schedule asked for, whether or not it could be sent."),
+        ("sent", "requests whose first byte was handed to the kernel."),
+        ("good", "requests answered completely, validly and within the time limit."),
+        ("response time", "last byte of the response less the intended time: the headline figure."),
+        ("service time", "last byte of the response less the time at which the request was sent."),
+        ("intended time", "when the schedule wanted a request to leave."),
+        ("lag", "sent less intended: what the client was late by itself."),
+        ("queue", "waiting for a connection to become free, where their number is bounded; part of the response time."),
+        ("open loop", "arrivals follow a schedule and do not wait for answers, as with independent users."),
+        ("closed loop", "each worker sends its next request when its last answer has come."),
+        ("p99", "99 % of the requests took at most this long; p50 is the median."),
+        ("in flight", "requests that were offered and have not ended."),
+        ("PASS", "every limit was met, and the good responses kept up with the offered rate."),
+        ("FAIL", "the target did not meet a limit or did not keep up."),
+        ("INVALID", "the client did not do its part, so the trial says nothing about the target."),
+    ];
+    html! {
+        section {
+            details.glossary {
+                summary { h2 { "Words on this page" } }
+                dl { @for (word, meaning) in WORDS { dt { (word) } dd { (meaning) } } }
+            }
+        }
+    }
+}
+
+/// The trial that the page shows in full, in words.
+pub(super) fn shown_trial(document: &Document, trial: &Trial) -> String {
+    let position =
+        document.trials.iter().position(|other| std::ptr::eq(other, trial)).map_or(1, |position| position + 1);
+    let rate = match trial.offered_rate {
+        Some(rate) => format!("{} offered", words::per_second(rate)),
+        None => words::loop_kind(trial.loop_kind).to_owned(),
+    };
+    let length = words::seconds(trial.seconds);
+    format!("Trial {position}, {}: {rate} for {length}, {}.", trial.phase, words::verdict(trial.verdict))
+}
+
+fn cpus(cpus: &[usize]) -> String {
+    words::enumerated(&cpus.iter().map(usize::to_string).collect::<Vec<_>>())
+}
+
+fn share(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+fn cpu_seconds(seconds: f64) -> String {
+    words::time_us(seconds * 1e6)
+}

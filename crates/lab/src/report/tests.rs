@@ -1,0 +1,320 @@
+//! Tests of the whole page and of its sentences.
+
+use std::fs;
+
+use thalweg_measure::outcome::Outcome;
+use thalweg_measure::{Summary, Verdict};
+
+use super::{answer, html, sample, write_html};
+use crate::document::{Document, Kind, LimitedBy, Trial};
+
+/// The page without what the chart library brings: everything that this module writes itself.
+fn own_parts(page: &str) -> String {
+    let library = super::chart_library();
+    assert!(page.contains(&library), "the page carries its chart library");
+    page.replace(&library, "")
+}
+
+fn searched(change: impl FnOnce(&mut Document)) -> Document {
+    let mut document = sample::search();
+    change(&mut document);
+    document
+}
+
+fn bounds(lower: Option<f64>, upper: Option<f64>, limit: LimitedBy) -> impl FnOnce(&mut Document) {
+    move |document| {
+        let find = document.find.as_mut().expect("a search has an answer");
+        (find.lower_bound, find.upper_bound, find.limit) = (lower, upper, limit);
+    }
+}
+
+fn ran(change: impl FnOnce(&mut Document, &mut Trial)) -> Document {
+    let mut document = sample::run();
+    let mut trial = document.trials.pop().expect("a run has a trial");
+    change(&mut document, &mut trial);
+    document.trials.push(trial);
+    document
+}
+
+#[test]
+fn searches_are_answered_in_a_sentence() {
+    use LimitedBy::{Client, Network, Server, Undetermined};
+    let (lower, upper) = (Some(41_237.0), Some(42_070.0));
+    for (document, expected) in [
+        (
+            sample::search(),
+            "nginx at http://127.0.0.1:8080/ takes 41,237 requests/s with p99 < 50 ms; the server was the limit.",
+        ),
+        (
+            searched(bounds(lower, upper, Network)),
+            "nginx at http://127.0.0.1:8080/ takes 41,237 requests/s with p99 < 50 ms; the network was the limit.",
+        ),
+        (
+            searched(bounds(lower, upper, Undetermined)),
+            "nginx at http://127.0.0.1:8080/ takes 41,237 requests/s with p99 < 50 ms; what the limit was, the evidence \
+             does not tell.",
+        ),
+        (
+            searched(bounds(lower, upper, Client)),
+            "nginx at http://127.0.0.1:8080/ takes at least 41,237 requests/s with p99 < 50 ms; the client was the limit.",
+        ),
+        (
+            searched(bounds(lower, None, Client)),
+            "nginx at http://127.0.0.1:8080/ takes at least 41,237 requests/s with p99 < 50 ms; the client could offer \
+             no more.",
+        ),
+        (
+            searched(bounds(lower, None, Undetermined)),
+            "nginx at http://127.0.0.1:8080/ takes at least 41,237 requests/s with p99 < 50 ms; no higher rate was \
+             confirmed to fail.",
+        ),
+        (
+            searched(bounds(None, Some(10.0), Server)),
+            "nginx at http://127.0.0.1:8080/ met p99 < 50 ms at no rate that was tried, down to 10.0 requests/s.",
+        ),
+        (
+            searched(bounds(None, None, Undetermined)),
+            "No rate was confirmed for nginx at http://127.0.0.1:8080/, neither to pass nor to fail.",
+        ),
+        (
+            searched(|document| {
+                bounds(None, None, Client)(document);
+                document.verdict = Verdict::Invalid;
+            }),
+            "No capacity can be named for nginx at http://127.0.0.1:8080/: the client, not the target, fell short.",
+        ),
+        (
+            searched(|document| document.verdict = Verdict::Invalid),
+            "No capacity can be named for nginx at http://127.0.0.1:8080/: the client fell short. The highest rate that \
+             passed was 41,237 requests/s.",
+        ),
+        (
+            searched(|document| {
+                document.plan.limits.clear();
+                document.trials.iter_mut().for_each(|trial| trial.server = None);
+            }),
+            "http://127.0.0.1:8080/ takes 41,237 requests/s; the server was the limit.",
+        ),
+        (
+            searched(|document| {
+                bounds(None, upper, Server)(document);
+                document.plan.limits.clear();
+            }),
+            "nginx at http://127.0.0.1:8080/ passed at no rate that was tried, down to 42,070 requests/s.",
+        ),
+        (
+            searched(|document| document.find = None),
+            "The search of nginx at http://127.0.0.1:8080/ ended without an answer.",
+        ),
+    ] {
+        assert_eq!(answer::sentence(&document), expected);
+    }
+}
+
+#[test]
+fn runs_are_answered_in_a_sentence() {
+    for (document, expected) in [
+        (sample::run(), "5,000/s offered for 10 s: all 50,000 requests good, p99 "),
+        (
+            ran(|_, trial| *trial = sample::trial("run", 0.0, 60_000.0, 10.0)),
+            "60,000/s offered for 10 s: 423,550 of 600,000 requests good (50,999 timeout and 125,451 not sent), p99 ",
+        ),
+        (
+            ran(|_, trial| sample::make_all_end(trial, Outcome::Refused)),
+            "5,000/s offered for 10 s: none of 50,000 requests good (50,000 refused).",
+        ),
+        (
+            ran(|document, trial| {
+                document.verdict = Verdict::Invalid;
+                sample::make_invalid(trial);
+            }),
+            "5,000/s offered for 10 s: the client fell short, so nothing can be said about nginx at \
+             http://127.0.0.1:8080/.",
+        ),
+        (
+            ran(|_, trial| *trial = sample::closed("run", 8000.0, 10.0)),
+            "Closed loop for 10 s, 8,000/s good: all 80,000 requests good, p99 ",
+        ),
+        (
+            ran(|_, trial| *trial = sample::trial("run", 0.0, 0.001, 10.0)),
+            "0.00100/s offered for 10 s: no request was due.",
+        ),
+        (sample::document(Kind::Run, vec![]), "Nothing was run against http://127.0.0.1:8080/."),
+    ] {
+        let sentence = answer::sentence(&document);
+        assert!(sentence.starts_with(expected), "{sentence}\n{expected}");
+        assert!(sentence.ends_with('.') && !sentence.contains(".."), "{sentence}");
+    }
+}
+
+#[test]
+fn the_page_asks_for_nothing() {
+    for document in [sample::search(), sample::run()] {
+        let page = own_parts(&html(&document));
+        for fetching in ["src=", "@import", "<link rel=\"stylesheet", "<img", "<iframe", "fetch(", "XMLHttpRequest"] {
+            assert!(!page.contains(fetching), "{fetching}");
+        }
+        for attribute in ["href=\"", "url("] {
+            for (at, _) in page.match_indices(attribute) {
+                let value = &page[at + attribute.len()..];
+                assert!(value.starts_with("data:") || value.starts_with('#'), "{}", &value[..40]);
+            }
+        }
+        assert!(
+            page.contains("default-src &#39;none&#39;") || page.contains("default-src 'none'"),
+            "a policy holds it to that"
+        );
+    }
+}
+
+#[test]
+fn the_library_comes_without_the_formula_renderer() {
+    let library = super::chart_library();
+    assert!(library.contains("plotly.js v"), "it keeps its licence notice");
+    assert!(!library.contains("</script"), "one script, not two");
+    assert!(library.len() < 5_000_000, "{} bytes", library.len());
+}
+
+#[test]
+fn the_same_document_gives_the_same_bytes() {
+    assert!(html(&sample::search()) == html(&sample::search()));
+}
+
+#[test]
+fn hostile_strings_stay_text() {
+    let hostile = "</script><script>alert(\"1\")</script><img src=x onerror='2'>";
+    let document = searched(|document| {
+        document.plan.target = hostile.into();
+        document.plan.command = vec![hostile.into()];
+        document.plan.load = hostile.into();
+        document.plan.settings.insert(hostile.into(), hostile.into());
+        document.plan.limits = vec![hostile.into()];
+        document.host.name = hostile.into();
+        document.started = hostile.into();
+        document.id = hostile.into();
+        document.version = hostile.into();
+        document.reasons = vec![hostile.into()];
+        for trial in &mut document.trials {
+            trial.phase = hostile.into();
+            trial.reasons = vec![hostile.into()];
+            trial.server.iter_mut().for_each(|server| server.process = hostile.into());
+        }
+        let find = document.find.as_mut().expect("a search has an answer");
+        find.evidence = vec![hostile.into()];
+        find.notes = vec![hostile.into(), hostile.into()];
+    });
+    let page = own_parts(&html(&document));
+    assert!(!page.contains("<script>alert") && !page.contains("<img"), "text became markup");
+    let harmless = own_parts(&html(&sample::search()));
+    assert_eq!(page.matches("<script").count(), harmless.matches("<script").count(), "text opened an element");
+    assert_eq!(page.matches("</script").count(), page.matches("<script").count(), "text closed an element");
+}
+
+#[test]
+fn the_document_is_in_the_page() {
+    let document = sample::search();
+    let page = html(&document);
+    let opening = "<script type=\"application/json\" id=\"result\">";
+    let from = page.find(opening).expect("the document is embedded") + opening.len();
+    let json = page[from..].split("</script>").next().expect("the element is closed");
+    let unescaped = json.replace("\\u003c", "<").replace("\\u003e", ">").replace("\\u0026", "&");
+    assert!(json != unescaped, "the limit has a character to escape");
+    assert!(unescaped == serde_json::to_string(&document).expect("it has nothing that JSON lacks"));
+    let read: Document = serde_json::from_str(json).expect("it is the result document");
+    assert_eq!(read.plan, document.plan);
+}
+
+#[test]
+fn every_chart_has_an_alternative_and_every_id_is_unique() {
+    let page = own_parts(&html(&sample::search()));
+    assert_eq!(page.matches("<figure").count(), 5);
+    assert_eq!(page.matches("role=\"img\" aria-label=\"").count(), 5);
+    assert_eq!(page.matches("<figcaption id=\"").count(), 5);
+    let mut ids: Vec<&str> = page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "{ids:?}");
+}
+
+#[test]
+fn headings_are_in_order() {
+    for document in [sample::search(), sample::run()] {
+        let page = own_parts(&html(&document));
+        let levels: Vec<u32> = page
+            .match_indices("<h")
+            .filter_map(|(at, _)| page[at + 2..].chars().next().and_then(|c| c.to_digit(10)))
+            .collect();
+        assert_eq!(levels.iter().filter(|level| **level == 1).count(), 1);
+        assert!(levels.windows(2).all(|pair| pair[1] <= pair[0] + 1), "{levels:?}");
+    }
+}
+
+#[test]
+fn corner_cases_make_a_page() {
+    let zero = |summary: &mut Summary| {
+        let empty = thalweg_measure::histogram::Histogram::new().summary();
+        *summary = Summary { count: 5, ..empty };
+    };
+    for (name, document) in [
+        ("a run without trials", sample::document(Kind::Run, vec![])),
+        ("a search without trials", searched(|document| document.trials.clear())),
+        ("no intervals", ran(|_, trial| trial.intervals.clear())),
+        ("one interval", ran(|_, trial| trial.intervals.truncate(1))),
+        ("all requests failed", ran(|_, trial| sample::make_all_end(trial, Outcome::Refused))),
+        (
+            "all trials invalid",
+            searched(|document| {
+                document.verdict = Verdict::Invalid;
+                document.trials.iter_mut().for_each(sample::make_invalid);
+                bounds(None, None, LimitedBy::Client)(document);
+            }),
+        ),
+        (
+            "percentiles of zero",
+            searched(|document| {
+                document.trials.iter_mut().for_each(|trial| zero(&mut trial.response_time_us));
+            }),
+        ),
+        ("a histogram that cannot be read", ran(|_, trial| trial.response_time_us.hdr = "%".into())),
+        (
+            "no length",
+            ran(|_, trial| {
+                (trial.seconds, trial.offered_rate) = (0.0, Some(0.0));
+            }),
+        ),
+        (
+            "figures that are no numbers",
+            ran(|_, trial| {
+                (trial.seconds, trial.rates.good, trial.response_time_us.p99) = (f64::NAN, f64::INFINITY, -1.0);
+                trial.offered_rate = Some(f64::NAN);
+            }),
+        ),
+    ] {
+        let page = html(&document);
+        assert!(page.ends_with("</html>"), "{name}");
+    }
+}
+
+#[test]
+fn reports_are_written_whole_or_not_at_all() {
+    let folder = std::env::temp_dir().join(format!("thalweg-report-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("the folder for temporary files takes one more");
+    let path = folder.join("report.html");
+    fs::write(&path, "old").expect("the folder is writable");
+    let document = sample::run();
+    write_html(&document, &path).expect("the folder is writable");
+    assert!(fs::read_to_string(&path).expect("it was written") == html(&document));
+
+    // A folder in the place of the report makes the last step fail.
+    let taken = folder.join("taken.html");
+    fs::create_dir_all(taken.join("inside")).expect("the folder is writable");
+    write_html(&document, &taken).expect_err("a file does not replace a folder");
+    write_html(&document, &folder.join("missing").join("report.html")).expect_err("a folder is not made up");
+    write_html(&document, std::path::Path::new("/")).expect_err("a path without a name is refused");
+    let mut left: Vec<_> =
+        fs::read_dir(&folder).expect("it is there").map(|entry| entry.expect("it is").file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["report.html", "taken.html"], "nothing unfinished is left behind");
+    fs::remove_dir_all(&folder).expect("it is ours");
+}

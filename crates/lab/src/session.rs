@@ -1,0 +1,123 @@
+//! From a command's question to its document: what every result discloses, whatever it measured.
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest, Sha256};
+use thalweg_load::Plan;
+use thalweg_measure::Verdict;
+use thalweg_sys::limits::descriptors;
+use thalweg_sys::proc;
+
+use crate::document::{Document, Find, HostDocument, Kind, PlanDocument, SCHEMA, Trial};
+use crate::trial::{Bench, describe_load};
+
+/// Kernel settings that bear on how much a client or a server on this host can do.
+const SYSCTLS: [&str; 8] = [
+    "net.core.somaxconn",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.tcp_tw_reuse",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+    "net.ipv4.tcp_max_syn_backlog",
+    "fs.nr_open",
+];
+
+/// What was measured.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The verdict on the whole.
+    pub verdict: Verdict,
+    /// Why.
+    pub reasons: Vec<String>,
+    /// Every trial in order.
+    pub trials: Vec<Trial>,
+    /// What a search found.
+    pub find: Option<Find>,
+}
+
+/// What was asked, as far as it does not follow from the plan.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Which command.
+    pub kind: Kind,
+    /// The command line.
+    pub command: Vec<String>,
+    /// The target as it was given.
+    pub target: String,
+    /// Every setting by its option's name.
+    pub settings: BTreeMap<String, String>,
+    /// When it was asked.
+    pub started: jiff::Timestamp,
+}
+
+/// Makes the document.
+pub fn document(question: &Question, bench: &Bench, plan: &Plan, outcome: Outcome) -> Document {
+    let asked = PlanDocument {
+        command: question.command.clone(),
+        target: question.target.clone(),
+        address: bench.target.address.to_string(),
+        load: describe(question.kind, plan),
+        limits: bench.limits.iter().map(ToString::to_string).collect(),
+        settings: question.settings.clone(),
+    };
+    let plan_sha256 = digest(&asked);
+    Document {
+        schema: SCHEMA.to_owned(),
+        kind: question.kind,
+        id: format!("{}-{}", question.started.strftime("%Y%m%dT%H%M%S%3fZ"), &plan_sha256[..8]),
+        started: format!("{:.3}", question.started),
+        plan: asked,
+        plan_sha256,
+        seed: plan.seed,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        host: host(bench, plan),
+        verdict: outcome.verdict,
+        reasons: outcome.reasons,
+        trials: outcome.trials,
+        find: outcome.find,
+    }
+}
+
+fn describe(kind: Kind, plan: &Plan) -> String {
+    let load = match kind {
+        Kind::Run => describe_load(&plan.arrivals),
+        Kind::Find => "open loop, the rate searched".to_owned(),
+    };
+    let reuse = match plan.calls {
+        None => "keep-alive".to_owned(),
+        Some(1) => "one request per connection".to_owned(),
+        Some(calls) => format!("{calls} requests per connection"),
+    };
+    let requests = match plan.requests.len() {
+        1 => String::new(),
+        many => format!(", {many} URLs"),
+    };
+    format!("{load}, {} connections, {reuse}{requests}", plan.connections)
+}
+
+/// The plan's canonical form is its JSON as `serde_json` writes it: fields in the order of the type, maps sorted by key. The command
+/// line is left out, since the same question can be asked in other words.
+fn digest(plan: &PlanDocument) -> String {
+    let asked = PlanDocument { command: Vec::new(), ..plan.clone() };
+    let json = serde_json::to_vec(&asked).expect("a plan is made of strings and maps");
+    Sha256::digest(&json).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn host(bench: &Bench, plan: &Plan) -> HostDocument {
+    let host = proc::host();
+    let settings = SYSCTLS.iter().filter_map(|name| Some(((*name).to_owned(), proc::sysctl(name)?)));
+    HostDocument {
+        name: host.name,
+        kernel: host.kernel,
+        machine: host.machine,
+        cpu_model: host.cpu_model,
+        cpus: host.cpus,
+        load_cpus: plan.cpus.clone(),
+        memory_bytes: host.memory_bytes,
+        clock_source: host.clock_source,
+        descriptors: descriptors().soft,
+        sysctls: settings.collect(),
+        shared_with_target: bench.shared_host,
+    }
+}

@@ -1,0 +1,156 @@
+//! The server under test: from a URL to an address that answers.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use url::{Host, Url};
+
+/// A target that was understood and whose name was resolved.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The URL as it was given.
+    pub url: Url,
+    /// Where to connect.
+    pub address: SocketAddr,
+    /// Host and port for the `Host` field.
+    pub authority: String,
+    /// Path and query.
+    pub path: String,
+}
+
+/// Why a target is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// Not a URL.
+    #[error("{text:?} is not a URL ({reason}); write it like http://host:port/path")]
+    Malformed {
+        /// What was given.
+        text: String,
+        /// What the parser says.
+        reason: url::ParseError,
+    },
+    /// A scheme that cannot be spoken.
+    #[error("{url}: the scheme {scheme:?} is not supported; only http is")]
+    Scheme {
+        /// The URL.
+        url: Url,
+        /// Its scheme.
+        scheme: String,
+    },
+    /// A URL without a host.
+    #[error("{url} names no host")]
+    NoHost {
+        /// The URL.
+        url: Url,
+    },
+    /// The name has no address.
+    #[error("cannot find the address of {host:?}: {reason}; check the name, or give the address itself")]
+    Unresolved {
+        /// The name.
+        host: String,
+        /// What the resolver says.
+        reason: String,
+    },
+    /// Nobody answers there.
+    #[error("cannot connect to {address} ({host}): {source}; is the server running, and is the port right?")]
+    Unreachable {
+        /// The host as it was given.
+        host: String,
+        /// Its address.
+        address: SocketAddr,
+        /// What the kernel says.
+        source: io::Error,
+    },
+}
+
+impl TargetError {
+    /// Whether the target may exist and only cannot be reached, as opposed to a target that was written wrongly.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Unresolved { .. } | Self::Unreachable { .. })
+    }
+}
+
+impl Target {
+    /// Understands `text` as a URL and finds the host's address.
+    ///
+    /// # Errors
+    /// It is not a URL of a supported scheme, or the name has no address.
+    pub fn resolve(text: &str) -> Result<Self, TargetError> {
+        let url = Url::parse(text).map_err(|reason| TargetError::Malformed { text: text.to_owned(), reason })?;
+        if url.scheme() != "http" {
+            return Err(TargetError::Scheme { scheme: url.scheme().to_owned(), url });
+        }
+        let port = url.port_or_known_default().unwrap_or(80);
+        let address = match url.host() {
+            None => return Err(TargetError::NoHost { url }),
+            Some(Host::Ipv4(ip)) => SocketAddr::new(IpAddr::V4(ip), port),
+            Some(Host::Ipv6(ip)) => SocketAddr::new(IpAddr::V6(ip), port),
+            Some(Host::Domain(name)) => look_up(name, port)?,
+        };
+        let host = url.host_str().unwrap_or_default();
+        let authority = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        let path = path_of(&url);
+        Ok(Self { url, address, authority, path })
+    }
+
+    /// Connects once, so that a server that is not there is found out before a run begins.
+    ///
+    /// # Errors
+    /// It does not answer within `timeout`.
+    pub fn reach(&self, timeout: Duration) -> Result<(), TargetError> {
+        TcpStream::connect_timeout(&self.address, timeout).map(drop).map_err(|source| TargetError::Unreachable {
+            host: self.authority.clone(),
+            address: self.address,
+            source,
+        })
+    }
+
+    /// Whether client and server share this machine.
+    pub fn is_local(&self) -> bool {
+        let ip = self.address.ip();
+        // An address that can be bound is one of this host's own.
+        ip.is_loopback() || std::net::UdpSocket::bind((ip, 0)).is_ok()
+    }
+}
+
+/// Path and query of a URL, as they go into the request line.
+pub fn path_of(url: &Url) -> String {
+    match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    }
+}
+
+fn look_up(name: &str, port: u16) -> Result<SocketAddr, TargetError> {
+    let unresolved = |reason: String| TargetError::Unresolved { host: name.to_owned(), reason };
+    let mut addresses = (name, port).to_socket_addrs().map_err(|error| unresolved(error.to_string()))?;
+    addresses.next().ok_or_else(|| unresolved("it has none".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Result<(&str, &str, &str), &str>) {
+        match (Target::resolve(text), expected) {
+            (Ok(target), Ok((address, authority, path))) => {
+                assert_eq!(target.address.to_string(), address, "{text}");
+                assert_eq!((target.authority.as_str(), target.path.as_str()), (authority, path), "{text}");
+            }
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{text}: {error}"),
+            (got, expected) => panic!("{text}: {got:?}, expected {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn urls_become_addresses() {
+        check("http://127.0.0.1", Ok(("127.0.0.1:80", "127.0.0.1", "/")));
+        check("http://127.0.0.1:8080/a%20b?c=d#e", Ok(("127.0.0.1:8080", "127.0.0.1:8080", "/a%20b?c=d")));
+        check("http://[::1]:81/", Ok(("[::1]:81", "[::1]:81", "/")));
+        check("127.0.0.1:8080", Err("write it like"));
+        check("https://127.0.0.1/", Err("not supported"));
+        check("http://", Err("not a URL"));
+        check("http://name.invalid/", Err("cannot find the address of \"name.invalid\""));
+    }
+}

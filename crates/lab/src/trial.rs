@@ -1,0 +1,159 @@
+//! One trial: run a plan, watch it, judge it, put it into the document's form.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use thalweg_load::{LoadError, LoopPlan, Plan, RunFigures, Snapshot, start};
+use thalweg_measure::trial::Judgement;
+use thalweg_measure::{Limit, verdict};
+
+use crate::document::{Client, Trial};
+use crate::observe::{Before, LocalServer, Observation};
+use crate::target::Target;
+
+/// How often a run under way is looked at.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// What all trials of one command share.
+#[derive(Clone, Debug)]
+pub struct Bench {
+    /// The server under test.
+    pub target: Target,
+    /// What PASS means.
+    pub limits: Vec<Limit>,
+    /// The target's processes, if they are on this host.
+    pub server: Option<LocalServer>,
+    /// Client and target share this host.
+    pub shared_host: bool,
+    /// When the command began.
+    pub started: Instant,
+}
+
+/// Whoever looks on while trials run: draws progress and decides whether to go on.
+pub trait Watcher {
+    /// A trial begins.
+    fn on_trial(&mut self, phase: &str, load: &LoopPlan, seconds: f64);
+    /// It goes on.
+    fn on_progress(&mut self, snapshot: Snapshot, elapsed: Duration);
+    /// It has ended so.
+    fn on_judged(&mut self, trial: &Trial);
+    /// Whether to end the run now.
+    fn wants_stop(&self) -> bool;
+}
+
+/// A trial that was made.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// What the engine measured.
+    pub figures: RunFigures,
+    /// What that is worth.
+    pub judgement: Judgement,
+    /// What this host did meanwhile.
+    pub observation: Observation,
+    /// All of it, as it goes into the document.
+    pub trial: Trial,
+}
+
+impl Bench {
+    /// Prepares to measure `target`.
+    pub fn new(target: Target, limits: Vec<Limit>) -> Self {
+        let shared_host = target.is_local();
+        let server = shared_host.then(|| LocalServer::on_port(target.address.port())).flatten();
+        Self { target, limits, server, shared_host, started: Instant::now() }
+    }
+
+    /// Makes one trial.
+    ///
+    /// # Errors
+    /// The load threads could not be set up, or have failed.
+    pub fn trial(&self, phase: &str, plan: Plan, watcher: &mut dyn Watcher) -> Result<Made, LoadError> {
+        let at_s = self.started.elapsed().as_secs_f64();
+        let seconds = plan.schedule_length().as_secs_f64();
+        watcher.on_trial(phase, &plan.arrivals, seconds);
+        let (cpus, loop_plan) = (plan.cpus.clone(), plan.arrivals);
+        let before = Before::now(self.server.as_ref());
+        let begun = Instant::now();
+        let running = start(plan)?;
+        let progress = running.progress();
+        while !running.is_finished() {
+            thread::sleep(GLANCE);
+            watcher.on_progress(progress.snapshot(), begun.elapsed());
+            if watcher.wants_stop() {
+                running.stop();
+            }
+        }
+        let mut figures = running.join()?;
+        let observation = before.since(self.server.as_ref(), &cpus);
+        for core in &mut figures.trial.cores {
+            core.throttled_ns = observation.throttled_ns;
+        }
+        let judgement = verdict(&figures.trial, &self.limits);
+        let mut trial = document_of(phase, at_s, &loop_plan, &figures, &judgement);
+        trial.server = self.shared_host.then(|| observation.server.clone());
+        watcher.on_judged(&trial);
+        Ok(Made { figures, judgement, observation, trial })
+    }
+}
+
+fn document_of(phase: &str, at_s: f64, load: &LoopPlan, run: &RunFigures, judgement: &Judgement) -> Trial {
+    let figures = &run.trial;
+    let seconds = figures.duration.as_secs_f64();
+    let rates = figures.rates();
+    let mut reasons: Vec<String> = judgement.reasons.iter().map(ToString::to_string).collect();
+    reasons.extend(judgement.notes.iter().map(ToString::to_string));
+    if run.interrupted {
+        reasons.push("the run was interrupted; requests under way then are left out".to_owned());
+    }
+    if run.unsolicited_bytes > 0 {
+        reasons.push(format!("{} bytes came on connections that had asked for nothing", run.unsolicited_bytes));
+    }
+    let share = |core: &thalweg_measure::trial::CoreUse| core.busy_ns as f64 / 1e9 / seconds.max(1e-9);
+    let seconds_of = |ns: u64| ns as f64 / 1e9;
+    Trial {
+        phase: phase.to_owned(),
+        at_s,
+        loop_kind: figures.loop_kind,
+        offered_rate: match load {
+            LoopPlan::Open { rate } => Some(*rate),
+            LoopPlan::Closed { .. } => None,
+        },
+        seconds,
+        verdict: judgement.verdict,
+        reasons,
+        counts: figures.counts,
+        outcomes: figures.outcomes,
+        status: figures.status,
+        rates,
+        bytes: figures.bytes,
+        response_time_us: figures.response_time().summary(),
+        service_time_us: figures.service_time.summary(),
+        lag_us: figures.lag.summary(),
+        queue_us: figures.queue.summary(),
+        connect_us: figures.connect.summary(),
+        first_byte_us: figures.first_byte.summary(),
+        connections: figures.connections,
+        client: Client {
+            driver: run.driver.name().to_owned(),
+            cores: figures.cores.iter().map(|core| core.core as usize).collect(),
+            cpu_user_s: figures.cores.iter().map(|core| seconds_of(core.cpu_user_ns)).sum(),
+            cpu_sys_s: figures.cores.iter().map(|core| seconds_of(core.cpu_system_ns)).sum(),
+            busiest_core: figures.cores.iter().map(share).fold(0.0, f64::max),
+            run_queue_wait_s: figures.cores.iter().map(|core| seconds_of(core.run_queue_wait_ns)).sum(),
+        },
+        intervals: figures.intervals.summaries(),
+        server: None,
+    }
+}
+
+/// What one line says of a load.
+pub fn describe_load(load: &LoopPlan) -> String {
+    use thalweg_measure::units::display;
+    match load {
+        LoopPlan::Open { rate } => format!("open loop, {}", display::rate(*rate)),
+        LoopPlan::Closed { workers, think } if think.is_zero() => format!("closed loop, {workers} workers"),
+        LoopPlan::Closed { workers, think } => {
+            format!("closed loop, {workers} workers, {} think time", display::exact_time(*think))
+        }
+    }
+}
+

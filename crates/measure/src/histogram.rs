@@ -1,0 +1,481 @@
+//! Latency distributions: recorded in nanoseconds, merged exactly, exchanged as HDR histograms.
+//!
+//! A percentile of two distributions cannot be computed from their percentiles, so percentiles are never averaged here:
+//! distributions are merged, and percentiles are taken from the merged one.
+//!
+//! Not owned here: which times are recorded (see [`crate::trial`]) and their course over time (see
+//! [`crate::interval`]).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use hdrhistogram::Histogram as Hdr;
+use hdrhistogram::serialization::{Deserializer, Serializer as _, V2DeflateSerializer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The longest time that is told apart, one hour in nanoseconds. Longer ones are recorded as this.
+pub const NS_MAX: u64 = 3_600_000_000_000;
+
+/// Three significant digits: a bucket is at most a thousandth of its value wide.
+const DIGITS: u8 = 3;
+const NS_PER_US: u64 = 1000;
+
+/// A distribution of times in nanoseconds from 1 ns to 1 h with three significant digits.
+///
+/// Memory is fixed at about 270 KB whatever is recorded, and recording never allocates or fails. Smallest and largest
+/// value are kept exactly; everything between is exact to its bucket.
+#[derive(Debug, Clone)]
+pub struct Histogram {
+    counts: Hdr<u64>,
+    /// Smallest recorded value; `u64::MAX` while empty, so that a minimum needs no branch.
+    min: u64,
+    /// Largest recorded value; 0 while empty.
+    max: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Histogram {
+    /// An empty histogram.
+    pub fn new() -> Self {
+        let counts = Hdr::new_with_bounds(1, NS_MAX, DIGITS).expect("the bounds are valid constants");
+        Histogram { counts, min: u64::MAX, max: 0 }
+    }
+
+    /// Records one time. Values above [`NS_MAX`] count as that.
+    pub fn record(&mut self, ns: u64) {
+        self.record_n(ns, 1);
+    }
+
+    /// Records `n` equal times.
+    pub fn record_n(&mut self, ns: u64, n: u64) {
+        if n == 0 {
+            return;
+        }
+        let ns = ns.min(NS_MAX);
+        self.counts.saturating_record_n(ns, n);
+        self.min = self.min.min(ns);
+        self.max = self.max.max(ns);
+    }
+
+    /// Adds all that `other` recorded. Exact: the result is as if every value had been recorded here.
+    pub fn merge(&mut self, other: &Histogram) {
+        self.counts.add(&other.counts).expect("all histograms have the same bounds");
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    /// Forgets everything, keeping the memory.
+    pub fn clear(&mut self) {
+        self.counts.reset();
+        self.min = u64::MAX;
+        self.max = 0;
+    }
+
+    /// How many values were recorded.
+    pub fn count(&self) -> u64 {
+        self.counts.len()
+    }
+
+    /// Whether nothing was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    /// The smallest recorded value in nanoseconds, exactly; 0 if there is none.
+    pub fn min(&self) -> u64 {
+        if self.is_empty() { 0 } else { self.min }
+    }
+
+    /// The largest recorded value in nanoseconds, exactly; 0 if there is none.
+    pub fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// The mean in nanoseconds, each value taken as the middle of its bucket; 0 if there is none.
+    pub fn mean(&self) -> f64 {
+        self.counts.mean()
+    }
+
+    /// The standard deviation of the recorded values in nanoseconds (of the population, not of the mean).
+    pub fn stddev(&self) -> f64 {
+        self.counts.stdev()
+    }
+
+    /// The `q` quantile in nanoseconds: the smallest recorded value `v` such that at least `q * count` of the recorded
+    /// values are at most `v`. No interpolation; 0 if nothing was recorded.
+    ///
+    /// Of the bucket that holds `v` the upper end is returned, at most 0.1 % above `v`, and never more than the exact
+    /// maximum: a quantile never flatters. `q` outside 0..=1 is taken as the nearer end.
+    pub fn quantile(&self, q: f64) -> u64 {
+        let count = self.count();
+        if count == 0 {
+            return 0;
+        }
+        // A product that is whole in decimals may come out a hair above it in binary (0.9999 * 10000), and rounding that
+        // up would name the next value. The allowance is far below one request.
+        let exact = q.clamp(0.0, 1.0) * count as f64;
+        let rank = (exact - exact * 1e-12).ceil().max(1.0);
+        // Aimed at the middle of the rank, the crate's own rounding up cannot miss it.
+        let value = self.counts.value_at_quantile((rank - 0.5) / count as f64);
+        value.clamp(self.min, self.max)
+    }
+
+    /// Each non-empty bucket, ascending: the largest value that falls into it, in nanoseconds, and its count.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.counts.iter_recorded().map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
+    }
+
+    /// The distribution as base64 of an HDR V2 (deflate) histogram in **microseconds**.
+    ///
+    /// This is the exchanged form: common HDR tools read it, and its unit is that of the field names in the result
+    /// document. Each bucket's middle is rounded to the nearest microsecond, so what is below a microsecond is lost;
+    /// counts are kept exactly.
+    pub fn to_hdr_base64_us(&self) -> String {
+        let mut exported = empty_us();
+        for (ns, n) in self.buckets() {
+            let middle = self.counts.median_equivalent(ns).clamp(self.min, self.max);
+            exported.saturating_record_n((middle + NS_PER_US / 2) / NS_PER_US, n);
+        }
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new()
+            .serialize(&exported, &mut bytes)
+            .expect("writing to memory succeeds and 64-bit counts are encodable");
+        BASE64.encode(bytes)
+    }
+
+    /// Reads what [`Histogram::to_hdr_base64_us`] wrote, or any other HDR V2 histogram in microseconds.
+    pub fn from_hdr_base64_us(text: &str) -> Result<Self, HdrError> {
+        let bytes = BASE64.decode(text.trim()).map_err(|error| HdrError::Base64(error.to_string()))?;
+        let imported: Hdr<u64> = Deserializer::new()
+            .deserialize(&mut bytes.as_slice())
+            .map_err(|error| HdrError::Histogram(format!("{error:?}")))?;
+        let mut histogram = Histogram::new();
+        for bucket in imported.iter_recorded() {
+            let us = imported.median_equivalent(bucket.value_iterated_to());
+            histogram.record_n(us.saturating_mul(NS_PER_US), bucket.count_at_value());
+        }
+        Ok(histogram)
+    }
+
+    /// The figures of this distribution as they stand in the result document.
+    pub fn summary(&self) -> Summary {
+        let us = |ns: u64| ns as f64 / NS_PER_US as f64;
+        let quantile = |q| us(self.quantile(q));
+        Summary {
+            min: us(self.min()),
+            mean: self.mean() / NS_PER_US as f64,
+            stddev: self.stddev() / NS_PER_US as f64,
+            p50: quantile(0.5),
+            p75: quantile(0.75),
+            p90: quantile(0.9),
+            p95: quantile(0.95),
+            p99: quantile(0.99),
+            p999: quantile(0.999),
+            p9999: quantile(0.9999),
+            max: us(self.max()),
+            count: self.count(),
+            hdr: self.to_hdr_base64_us(),
+        }
+    }
+}
+
+impl PartialEq for Histogram {
+    /// Equal if the same values were recorded, as far as buckets tell them apart.
+    fn eq(&self, other: &Self) -> bool {
+        self.min == other.min && self.max == other.max && self.counts == other.counts
+    }
+}
+
+/// A distribution of times in **microseconds**, as in the result document.
+///
+/// Two summaries cannot be combined; merge the histograms in `hdr` instead.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Summary {
+    /// Smallest value, exact.
+    pub min: f64,
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation of the values.
+    pub stddev: f64,
+    /// Median.
+    pub p50: f64,
+    /// Upper quartile.
+    pub p75: f64,
+    /// 90 % are at most this.
+    pub p90: f64,
+    /// 95 % are at most this.
+    pub p95: f64,
+    /// 99 % are at most this.
+    pub p99: f64,
+    /// 99.9 % are at most this.
+    pub p999: f64,
+    /// 99.99 % are at most this.
+    pub p9999: f64,
+    /// Largest value, exact.
+    pub max: f64,
+    /// Number of values.
+    pub count: u64,
+    /// The whole distribution, see [`Histogram::to_hdr_base64_us`].
+    pub hdr: String,
+}
+
+/// A text that is not an exchanged histogram.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HdrError {
+    /// Not base64.
+    #[error("the histogram is not base64: {0}")]
+    Base64(String),
+    /// Base64, but not of an HDR V2 histogram.
+    #[error("the bytes are not an HDR V2 histogram: {0}")]
+    Histogram(String),
+}
+
+fn empty_us() -> Hdr<u64> {
+    Hdr::new_with_bounds(1, NS_MAX / NS_PER_US, DIGITS).expect("the bounds are valid constants")
+}
+
+/// The non-empty buckets of a histogram and nothing else: about a hundredth of its memory in practice.
+///
+/// For histograms that are kept but no longer recorded into. A bucket is one word, its index in the upper 16 bits and
+/// its count in the lower 48 bits, so that merging is a walk over two sorted lists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SparseHistogram {
+    buckets: Vec<u64>,
+    min: u64,
+    max: u64,
+}
+
+const COUNT_BITS: u32 = 48;
+const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+
+impl SparseHistogram {
+    /// Keeps what `histogram` recorded.
+    pub(crate) fn of(histogram: &Histogram) -> Self {
+        // Response times span a small part of the range, so only the buckets between the extremes are looked at.
+        let range = if histogram.is_empty() { 0..0 } else { index_of(histogram.min)..index_of(histogram.max) + 1 };
+        let counts = range.map(|index| (index, histogram.counts.count_at(lowest_of(index))));
+        let mut buckets: Vec<u64> = counts.filter(|(_, n)| *n > 0).map(|(index, n)| packed(index, n)).collect();
+        buckets.shrink_to_fit();
+        SparseHistogram { buckets, min: histogram.min, max: histogram.max }
+    }
+
+    /// Adds all that `other` holds, exactly.
+    pub(crate) fn merge(&mut self, other: &SparseHistogram) {
+        let mut merged = Vec::with_capacity(self.buckets.len() + other.buckets.len());
+        let (mut left, mut right) = (self.buckets.iter().peekable(), other.buckets.iter().peekable());
+        while let (Some(&&a), Some(&&b)) = (left.peek(), right.peek()) {
+            let (index_a, index_b) = (a >> COUNT_BITS, b >> COUNT_BITS);
+            if index_a == index_b {
+                merged.push(packed(index_a, (a & COUNT_MASK) + (b & COUNT_MASK)));
+            } else {
+                merged.push(if index_a < index_b { a } else { b });
+            }
+            if index_a <= index_b {
+                left.next();
+            }
+            if index_b <= index_a {
+                right.next();
+            }
+        }
+        merged.extend(left);
+        merged.extend(right);
+        merged.shrink_to_fit();
+        self.buckets = merged;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    /// Records into `histogram` all that is kept here, exactly.
+    pub(crate) fn add_to(&self, histogram: &mut Histogram) {
+        for bucket in &self.buckets {
+            let value = lowest_of(bucket >> COUNT_BITS);
+            histogram.counts.saturating_record_n(value, bucket & COUNT_MASK);
+        }
+        histogram.min = histogram.min.min(self.min);
+        histogram.max = histogram.max.max(self.max);
+    }
+}
+
+fn packed(index: u64, count: u64) -> u64 {
+    assert!(count <= COUNT_MASK, "a bucket of one interval holds fewer than 2^48 requests");
+    index << COUNT_BITS | count
+}
+
+/// Values up to 2^11 have a bucket each; above, every doubling has 2^10 of them. That is the layout of an HDR histogram
+/// with three digits, and the largest index, 33 420, fits 16 bits.
+const SUB_BUCKET_BITS: u32 = 11;
+const HALF: u64 = 1 << (SUB_BUCKET_BITS - 1);
+
+fn index_of(value: u64) -> u64 {
+    let shift = (u64::BITS - value.leading_zeros()).saturating_sub(SUB_BUCKET_BITS);
+    u64::from(shift) * HALF + (value >> shift)
+}
+
+fn lowest_of(index: u64) -> u64 {
+    let shift = (index / HALF).saturating_sub(1);
+    (index - shift * HALF) << shift
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(values: &[u64]) -> Histogram {
+        let mut histogram = Histogram::new();
+        values.iter().for_each(|value| histogram.record(*value));
+        histogram
+    }
+
+    fn assert_near(actual: f64, expected: f64, relative: f64) {
+        assert!((actual - expected).abs() <= relative * expected.abs(), "{actual} is not near {expected}");
+    }
+
+    #[test]
+    fn an_empty_histogram_is_all_zeros() {
+        let summary = Histogram::new().summary();
+        for figure in [summary.min, summary.mean, summary.stddev, summary.p50, summary.p9999, summary.max] {
+            assert_eq!(figure, 0.0);
+        }
+        assert_eq!(summary.count, 0);
+        assert_eq!(Histogram::from_hdr_base64_us(&summary.hdr).unwrap(), Histogram::new());
+    }
+
+    #[test]
+    fn quantiles_are_recorded_values() {
+        let one_to_ten: Vec<u64> = (1..=10).collect();
+        let thousand: Vec<u64> = (1..=1000).collect();
+        for (values, q, expected) in [
+            (&one_to_ten, 0.0, 1),
+            (&one_to_ten, 0.1, 1),
+            (&one_to_ten, 0.11, 2),
+            (&one_to_ten, 0.5, 5),
+            (&one_to_ten, 0.99, 10),
+            (&one_to_ten, 1.0, 10),
+            (&one_to_ten, 7.0, 10),
+            (&thousand, 0.29, 290),
+            (&thousand, 0.57, 570),
+            (&thousand, 0.99, 990),
+            (&thousand, 0.999, 999),
+            (&thousand, 0.9991, 1000),
+        ] {
+            assert_eq!(of(values).quantile(q), expected, "q {q} of {} values", values.len());
+        }
+    }
+
+    #[test]
+    fn extremes_are_exact_and_saturate_at_an_hour() {
+        let histogram = of(&[123_456_789_123, 9_876_543_211, 0]);
+        assert_eq!((histogram.min(), histogram.max()), (0, 123_456_789_123));
+        assert_eq!(histogram.quantile(1.0), 123_456_789_123);
+        let long = of(&[u64::MAX]);
+        assert_eq!((long.min(), long.max(), long.quantile(0.5)), (NS_MAX, NS_MAX, NS_MAX));
+    }
+
+    #[test]
+    fn clearing_leaves_nothing() {
+        let mut histogram = of(&[5, 50_000]);
+        histogram.clear();
+        assert_eq!(histogram, Histogram::new());
+        histogram.record(7);
+        assert_eq!(histogram, of(&[7]));
+    }
+
+    #[test]
+    fn the_exported_form_is_in_microseconds() {
+        let mut histogram = Histogram::new();
+        histogram.record_n(1_500_000, 3);
+        histogram.record_n(62_000_000, 2);
+        let bytes = BASE64.decode(histogram.to_hdr_base64_us()).unwrap();
+        let exported: Hdr<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
+        assert_eq!(exported.len(), 5);
+        assert_near(exported.min() as f64, 1500.0, 0.001);
+        assert_near(exported.max() as f64, 62_000.0, 0.001);
+        let back = Histogram::from_hdr_base64_us(&histogram.to_hdr_base64_us()).unwrap();
+        assert_eq!(back.count(), 5);
+        assert_near(back.max() as f64, 62e6, 0.001);
+    }
+
+    #[test]
+    fn foreign_text_is_refused() {
+        assert!(matches!(Histogram::from_hdr_base64_us("§"), Err(HdrError::Base64(_))));
+        assert!(matches!(Histogram::from_hdr_base64_us("AAAA"), Err(HdrError::Histogram(_))));
+    }
+
+    #[test]
+    fn the_summary_survives_json() {
+        let summary = of(&[1000, 2500, 1_000_000]).summary();
+        let json = serde_json::to_value(&summary).unwrap();
+        assert_eq!(json["max"], 1000.0);
+        assert_eq!(json["p50"], 2.501, "the upper end of the bucket of 2500 ns");
+        assert_eq!(serde_json::from_value::<Summary>(json).unwrap(), summary);
+    }
+
+    /// A server that stalls for 1 s in 10 s at 1000/s makes 1000 requests wait from 1 s down to nothing.
+    #[test]
+    fn a_stall_shows_as_what_it_is() {
+        const MS: u64 = 1_000_000;
+        let mut histogram = Histogram::new();
+        histogram.record_n(MS / 10, 9000);
+        (1..=1000).for_each(|waited| histogram.record(waited * MS));
+        assert!(histogram.quantile(0.90) < MS);
+        assert_near(histogram.quantile(0.95) as f64, 500e6, 0.01);
+        assert_near(histogram.quantile(0.99) as f64, 900e6, 0.01);
+        assert_eq!(histogram.max(), 1000 * MS);
+    }
+
+    #[test]
+    fn bucket_indices_follow_the_layout_of_the_histogram() {
+        let histogram = Histogram::new();
+        let edges = (0..42).flat_map(|power| [(1_u64 << power) - 1, 1 << power, (1 << power) + 1]);
+        for value in edges.chain([NS_MAX]).filter(|value| *value <= NS_MAX) {
+            assert_eq!(lowest_of(index_of(value)), histogram.counts.lowest_equivalent(value), "{value}");
+        }
+        assert_eq!(index_of(NS_MAX), 33_420);
+    }
+
+    fn times() -> impl Strategy<Value = Vec<u64>> {
+        prop::collection::vec(prop_oneof![0_u64..5000, 0_u64..10_000_000_000, Just(NS_MAX), any::<u64>()], 0..200)
+    }
+
+    proptest! {
+        #[test]
+        fn merging_equals_recording_into_one(a in times(), b in times()) {
+            let all = of(&[a.clone(), b.clone()].concat());
+            let mut dense = of(&a);
+            dense.merge(&of(&b));
+            prop_assert_eq!(&dense, &all);
+
+            let mut sparse = SparseHistogram::of(&of(&a));
+            sparse.merge(&SparseHistogram::of(&of(&b)));
+            prop_assert_eq!(&sparse, &SparseHistogram::of(&all));
+            let mut restored = Histogram::new();
+            sparse.add_to(&mut restored);
+            prop_assert_eq!(restored, all);
+        }
+
+        #[test]
+        fn quantiles_are_within_a_thousandth(values in times(), q in 0.0_f64..=1.0) {
+            prop_assume!(!values.is_empty());
+            let mut sorted: Vec<u64> = values.iter().map(|value| (*value).min(NS_MAX)).collect();
+            sorted.sort_unstable();
+            let rank = ((q * sorted.len() as f64) * (1.0 - 1e-12)).ceil().max(1.0) as usize;
+            let (expected, actual) = (sorted[rank - 1], of(&values).quantile(q));
+            prop_assert!(actual >= expected && actual - expected <= expected / 1000, "{} for {}", actual, expected);
+        }
+
+        #[test]
+        fn the_exchanged_form_keeps_counts_and_quantiles(values in times(), q in 0.0_f64..=1.0) {
+            let histogram = of(&values);
+            let back = Histogram::from_hdr_base64_us(&histogram.to_hdr_base64_us()).unwrap();
+            prop_assert_eq!(back.count(), histogram.count());
+            let (there, here) = (histogram.quantile(q) as f64, back.quantile(q) as f64);
+            prop_assert!((there - here).abs() <= 1000.0 + there * 0.002, "{} became {}", there, here);
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Limits: what PASS means, as the user writes it (`p99<50ms`, `errors<0.1%`).
+//!
+//! A limit knows how to be read, written and held against the figures of a trial. The conditions that hold without being
+//! asked for are in [`crate::trial`].
+
+use crate::histogram::Histogram;
+use crate::trial::{Reason, TrialFigures};
+use crate::units::display::exact_time;
+use crate::units::{UnitError, parse_percent, parse_time};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// One bound on one figure of a trial. Reads and writes as on the command line, also in documents.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Limit {
+    /// The response time, measured from the intended time: `p99<50ms`, `p99.9<=100ms`, `mean<5ms`, `max<1s`.
+    ResponseTime {
+        /// Which figure of the distribution.
+        statistic: Statistic,
+        /// Whether the bound itself still meets the limit.
+        inclusive: bool,
+        /// The bound, above zero.
+        bound: Duration,
+    },
+    /// The share of offered requests that ended in an error: `errors<0.1%`. Which outcomes are errors, says
+    /// [`crate::outcome::Outcome::is_error`].
+    Errors {
+        /// Whether the bound itself still meets the limit.
+        inclusive: bool,
+        /// The bound, from 0 to 1.
+        share: f64,
+    },
+    /// The rate at which each connection receives, in kbit/s: `kbit_per_conn>=320`. Met when every connection of the
+    /// peak conforms (see [`crate::trial::Connections`]), since the mean over connections would hide the starved ones.
+    KbitPerConnection {
+        /// Whether the bound itself still meets the limit.
+        inclusive: bool,
+        /// The bound in thousands of bits per second, above zero.
+        kbit: f64,
+    },
+}
+
+/// A figure of a distribution.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Statistic {
+    /// The percentile, between 0 and 100: 99.9 for `p99.9`.
+    Percentile(f64),
+    /// The mean.
+    Mean,
+    /// The largest value.
+    Max,
+}
+
+/// A text that is not a limit: what was read, what is wrong with it, and one that works.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LimitError {
+    /// The form or the name is wrong.
+    #[error("`{text}` is not a limit: {problem}; write for example {example}")]
+    Form {
+        /// The text as it was given.
+        text: String,
+        /// What is wrong, as a clause.
+        problem: String,
+        /// A text that would have been accepted.
+        example: &'static str,
+    },
+    /// The bound is not the quantity that the figure has.
+    #[error("`{text}` is not a limit: {source}")]
+    Bound {
+        /// The text as it was given.
+        text: String,
+        /// What is wrong with the bound.
+        source: UnitError,
+    },
+}
+
+impl Limit {
+    /// The limit that holds when no other is given on errors: none at all.
+    pub const NO_ERRORS: Limit = Limit::Errors { inclusive: true, share: 0.0 };
+
+    /// Holds the limit against a trial. `response_time` is [`TrialFigures::response_time`], which is costly enough to be
+    /// computed once for all limits.
+    ///
+    /// `None` if the limit is met. A response-time limit without any response is not met: nothing shows that it would
+    /// have been.
+    pub fn missed_by(&self, figures: &TrialFigures, response_time: &Histogram) -> Option<Reason> {
+        match *self {
+            Limit::ResponseTime { statistic, inclusive, bound } => {
+                if response_time.is_empty() {
+                    return Some(Reason::NothingMeasured { limit: *self });
+                }
+                let observed = statistic.of(response_time);
+                let bound_ns = bound.as_nanos() as f64;
+                let met = observed < bound_ns || (inclusive && observed == bound_ns);
+                (!met).then_some(Reason::ResponseTime { statistic, observed_ns: observed, bound })
+            }
+            Limit::Errors { inclusive, share } => {
+                let (errors, offered) = (figures.outcomes.errors(), figures.counts.offered);
+                let observed = errors as f64 / offered.max(1) as f64;
+                let met = observed < share || (inclusive && observed == share);
+                (!met).then_some(Reason::Errors { limit: *self, errors, offered })
+            }
+            Limit::KbitPerConnection { .. } => {
+                let connections = figures.connections;
+                let met = connections.peak > 0 && connections.conforming >= connections.peak;
+                (!met).then_some(Reason::Connections {
+                    limit: *self,
+                    conforming: connections.conforming,
+                    peak: connections.peak,
+                })
+            }
+        }
+    }
+
+    /// Whether a connection that received at `kbit` thousand bits per second meets this limit. Limits on other figures
+    /// say nothing about a connection and are met.
+    pub fn connection_conforms(&self, kbit: f64) -> bool {
+        match *self {
+            Limit::KbitPerConnection { inclusive, kbit: bound } => kbit > bound || (inclusive && kbit == bound),
+            Limit::ResponseTime { .. } | Limit::Errors { .. } => true,
+        }
+    }
+}
+
+impl Statistic {
+    /// The figure of `histogram` in nanoseconds.
+    pub fn of(self, histogram: &Histogram) -> f64 {
+        match self {
+            Statistic::Percentile(percent) => histogram.quantile(percent / 100.0) as f64,
+            Statistic::Mean => histogram.mean(),
+            Statistic::Max => histogram.max() as f64,
+        }
+    }
+
+    /// How many samples a verdict on this figure should rest on: a thousand beyond the percentile, 1000/(1 - q). `None`
+    /// where no number would do (the maximum) or any does (the mean).
+    pub fn samples_wanted(self) -> Option<u64> {
+        match self {
+            Statistic::Percentile(percent) => Some((100_000.0 / (100.0 - percent)).round() as u64),
+            Statistic::Mean | Statistic::Max => None,
+        }
+    }
+
+    fn parse(name: &str) -> Result<Self, String> {
+        if name == "mean" {
+            return Ok(Statistic::Mean);
+        }
+        if name == "max" {
+            return Ok(Statistic::Max);
+        }
+        let number = name.strip_prefix('p').filter(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'));
+        match number.and_then(|number| number.parse::<f64>().ok()) {
+            Some(percent) if percent > 0.0 && percent < 100.0 => Ok(Statistic::Percentile(percent)),
+            Some(_) => Err(format!("`{name}` is not between p0 and p100 (99.9 % is p99.9)")),
+            None => Err(format!("`{name}` is none of pNN, mean, max, errors, kbit_per_conn")),
+        }
+    }
+}
+
+impl fmt::Display for Statistic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Statistic::Percentile(percent) => write!(f, "p{percent}"),
+            Statistic::Mean => f.write_str("mean"),
+            Statistic::Max => f.write_str("max"),
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let or_equal = |inclusive: bool| if inclusive { "=" } else { "" };
+        match self {
+            Limit::ResponseTime { statistic, inclusive, bound } => {
+                write!(f, "{statistic}<{}{}", or_equal(*inclusive), exact_time(*bound))
+            }
+            Limit::Errors { inclusive, share } => {
+                write!(f, "errors<{}{}%", or_equal(*inclusive), short_percent(*share))
+            }
+            Limit::KbitPerConnection { inclusive, kbit } => {
+                write!(f, "kbit_per_conn>{}{kbit}", or_equal(*inclusive))
+            }
+        }
+    }
+}
+
+impl FromStr for Limit {
+    type Err = LimitError;
+
+    fn from_str(text: &str) -> Result<Self, LimitError> {
+        let form = |problem: String, example| LimitError::Form { text: text.to_owned(), problem, example };
+        let Some(at) = text.find(['<', '>']) else {
+            return Err(form("it has no `<` or `>`".into(), "p99<50ms"));
+        };
+        let name = text[..at].trim().to_lowercase();
+        let (is_upper, rest) = (text[at..].starts_with('<'), &text[at + 1..]);
+        let (inclusive, bound) = rest.strip_prefix('=').map_or((false, rest), |bound| (true, bound));
+        let within = |source: UnitError| LimitError::Bound { text: text.to_owned(), source };
+        if name == "kbit_per_conn" {
+            if is_upper {
+                return Err(form("a rate per connection is bounded from below".into(), "kbit_per_conn>=320"));
+            }
+            let kbit = bound.trim().parse::<f64>().ok().filter(|kbit| kbit.is_finite() && *kbit > 0.0);
+            let problem = || form(format!("`{bound}` is not a number of kbit/s above zero"), "kbit_per_conn>=320");
+            return Ok(Limit::KbitPerConnection { inclusive, kbit: kbit.ok_or_else(problem)? });
+        }
+        if name == "errors" {
+            if !is_upper {
+                return Err(form("errors are bounded from above".into(), "errors<0.1%"));
+            }
+            let share = parse_percent(bound).map_err(within)?;
+            if share == 0.0 && !inclusive {
+                return Err(form("fewer than no errors cannot be".into(), "errors<=0%"));
+            }
+            return Ok(Limit::Errors { inclusive, share });
+        }
+        let statistic = Statistic::parse(&name).map_err(|problem| form(problem, "p99<50ms"))?;
+        if !is_upper {
+            return Err(form("response times are bounded from above".into(), "p99<50ms"));
+        }
+        let bound = parse_time(bound).map_err(within)?;
+        if bound.is_zero() {
+            return Err(form("no response takes no time".into(), "p99<50ms"));
+        }
+        Ok(Limit::ResponseTime { statistic, inclusive, bound })
+    }
+}
+
+impl TryFrom<String> for Limit {
+    type Error = LimitError;
+
+    fn try_from(text: String) -> Result<Self, LimitError> {
+        text.parse()
+    }
+}
+
+impl From<Limit> for String {
+    fn from(limit: Limit) -> String {
+        limit.to_string()
+    }
+}
+
+/// A share as a percentage with as many decimals as it needs, up to twelve: the thirteenth is rounding of the share.
+pub(crate) fn short_percent(share: f64) -> String {
+    let decimal = format!("{:.12}", share * 100.0);
+    decimal.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn time_limit(statistic: Statistic, inclusive: bool, ms: u64) -> Limit {
+        Limit::ResponseTime { statistic, inclusive, bound: Duration::from_millis(ms) }
+    }
+
+    #[test]
+    fn limits_are_read_and_written() {
+        for (text, limit, written) in [
+            ("p99<50ms", time_limit(Statistic::Percentile(99.0), false, 50), "p99<50ms"),
+            ("P99.9 <= 100 ms", time_limit(Statistic::Percentile(99.9), true, 100), "p99.9<=100ms"),
+            ("mean<5ms", time_limit(Statistic::Mean, false, 5), "mean<5ms"),
+            ("max<=1.5s", time_limit(Statistic::Max, true, 1500), "max<=1.5s"),
+            ("errors<0.1%", Limit::Errors { inclusive: false, share: 0.1 / 100.0 }, "errors<0.1%"),
+            ("errors<=0%", Limit::NO_ERRORS, "errors<=0%"),
+            ("kbit_per_conn>=320", Limit::KbitPerConnection { inclusive: true, kbit: 320.0 }, "kbit_per_conn>=320"),
+            ("kbit_per_conn>33.6", Limit::KbitPerConnection { inclusive: false, kbit: 33.6 }, "kbit_per_conn>33.6"),
+        ] {
+            assert_eq!(text.parse(), Ok(limit), "{text}");
+            assert_eq!(limit.to_string(), written);
+            assert_eq!(written.parse(), Ok(limit), "{written}");
+            let json = serde_json::to_string(&limit).unwrap();
+            assert_eq!(json, format!("\"{written}\""));
+            assert_eq!(serde_json::from_str::<Limit>(&json).unwrap(), limit);
+        }
+    }
+
+    #[test]
+    fn what_is_no_limit_says_why() {
+        for (text, part) in [
+            ("p99", "no `<` or `>`"),
+            ("p99<50", "no unit"),
+            ("p999<50ms", "p99.9"),
+            ("p100<50ms", "between p0 and p100"),
+            ("pinf<50ms", "none of"),
+            ("latency<50ms", "`latency` is none of"),
+            ("p99>50ms", "bounded from above"),
+            ("p99<0ms", "no response takes no time"),
+            ("errors<0%", "errors<=0%"),
+            ("errors>1%", "bounded from above"),
+            ("errors<0.1", "no unit"),
+            ("kbit_per_conn<320", "bounded from below"),
+            ("kbit_per_conn>=fast", "`fast`"),
+            ("kbit_per_conn>=inf", "above zero"),
+        ] {
+            let message = text.parse::<Limit>().expect_err(text).to_string();
+            assert!(message.contains(part), "{text}: {message}");
+            assert!(message.contains(text) && message.contains("for example"), "{message}");
+        }
+    }
+
+    #[test]
+    fn percentiles_want_a_thousand_samples_beyond() {
+        for (percent, wanted) in [(50.0, 2000), (99.0, 100_000), (99.9, 1_000_000), (99.99, 10_000_000)] {
+            assert_eq!(Statistic::Percentile(percent).samples_wanted(), Some(wanted), "p{percent}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn limits_round_trip(hundredths in 1_u32..10_000, us in 1_u64..10_000_000_000, inclusive: bool) {
+            let percent = f64::from(hundredths) / 100.0;
+            for limit in [
+                Limit::ResponseTime {
+                    statistic: Statistic::Percentile(percent),
+                    inclusive,
+                    bound: Duration::from_micros(us),
+                },
+                Limit::Errors { inclusive, share: percent / 100.0 },
+                Limit::KbitPerConnection { inclusive, kbit: percent },
+            ] {
+                prop_assert_eq!(limit.to_string().parse(), Ok(limit));
+            }
+        }
+
+        #[test]
+        fn any_text_is_parsed_or_refused(text in "\\PC{0,20}") {
+            let _ = text.parse::<Limit>();
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Searches against simulated targets whose capacity is known.
+
+use super::*;
+use crate::simulation::Random;
+use proptest::prelude::*;
+
+/// Runs a search to its end; `target` gives the verdict on a rate and a length.
+fn run(plan: SearchPlan, mut target: impl FnMut(f64, Duration) -> Verdict) -> Answer {
+    let (trials_max, ceiling, lowest) = (plan.trials_max, plan.client_ceiling, plan.lowest_rate);
+    let mut search = Search::new(plan).unwrap();
+    for _ in 0..=trials_max {
+        let step = search.step();
+        assert_eq!(step, search.step(), "asking twice changes nothing");
+        match step {
+            Step::Done(answer) => return answer,
+            Step::Trial { rate, duration, .. } => {
+                assert!((lowest..=ceiling).contains(&rate), "{rate} is out of bounds");
+                let verdict = target(rate, duration);
+                search.record(TrialSummary { rate, duration, cost: duration, verdict, goodput: rate });
+            }
+        }
+    }
+    panic!("more than {trials_max} trials");
+}
+
+fn knee(capacity: f64) -> impl FnMut(f64, Duration) -> Verdict {
+    move |rate, _| if rate <= capacity { Verdict::Pass } else { Verdict::Fail }
+}
+
+/// Flips a share of the verdicts of another target.
+fn noisy(
+    mut target: impl FnMut(f64, Duration) -> Verdict,
+    wrong: f64,
+    seed: u64,
+) -> impl FnMut(f64, Duration) -> Verdict {
+    let mut random = Random(seed);
+    move |rate, length| match (target(rate, length), random.uniform() < wrong) {
+        (Verdict::Pass, true) => Verdict::Fail,
+        (Verdict::Fail, true) => Verdict::Pass,
+        (verdict, _) => verdict,
+    }
+}
+
+#[track_caller]
+fn assert_found(answer: &Answer, capacity: f64) {
+    let (lower, upper) = (answer.lower_bound.unwrap(), answer.upper_bound.unwrap());
+    assert!(lower <= capacity && capacity < upper, "{capacity} is not in {lower}..{upper}");
+    assert!(answer.width.unwrap() <= 0.02, "{answer:?}");
+    assert!(answer.lower_confirmed && answer.upper_confirmed && !answer.limited_by_client);
+    assert_eq!((answer.ended, answer.interval95), (Ended::WidthReached, Some([lower, upper])));
+    let goodput = answer.goodput.unwrap();
+    assert!((goodput / lower - 1.0).abs() < 1e-12, "{goodput} at {lower}");
+}
+
+#[test]
+fn a_hard_knee_is_found() {
+    for capacity in [11.0, 100.0, 987.6, 4321.0, 99_999.0] {
+        assert_found(&run(SearchPlan::new(10.0, 1e6), knee(capacity)), capacity);
+    }
+}
+
+#[test]
+fn a_hint_saves_trials_and_may_be_wrong() {
+    let with_hint = |hint| run(SearchPlan { hint, ..SearchPlan::new(10.0, 1e6) }, knee(40_000.0));
+    let (plain, hinted) = (with_hint(None), with_hint(Some(43_000.0)));
+    assert!(hinted.trials.total() < plain.trials.total());
+    for hint in [1.0, 43_000.0, 900_000.0, 1e9, f64::NAN] {
+        assert_found(&with_hint(Some(hint)), 40_000.0);
+    }
+}
+
+#[test]
+fn phases_come_in_order() {
+    let mut search = Search::new(SearchPlan::new(10.0, 1e6)).unwrap();
+    let mut target = knee(700.0);
+    let mut phases = Vec::new();
+    let mut first_rates = Vec::new();
+    while let Step::Trial { rate, duration, phase } = search.step() {
+        phases.push(phase);
+        first_rates.push(rate);
+        let verdict = target(rate, duration);
+        search.record(TrialSummary { rate, duration, cost: duration, verdict, goodput: rate });
+    }
+    assert_eq!(first_rates[..8], [10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1280.0]);
+    phases.dedup();
+    assert_eq!(phases, [Phase::Bracket, Phase::Narrow, Phase::Confirm]);
+}
+
+/// The response time of M/M/1 is exponential, so its p99 is ln(100) / (mu - lambda); the capacity under a limit on p99 is
+/// where the two meet. Trials are simulated request by request and vary as real ones do. The limit puts the capacity at
+/// 77 % use, where ten seconds are long against the memory of the queue; close to 100 % a trial that begins with an empty
+/// queue passes at loads that would fail in the long run.
+#[test]
+fn the_capacity_of_a_queue_is_found() {
+    let (service_rate, limit_s) = (2000.0, 0.01);
+    let capacity = service_rate - 100_f64.ln() / limit_s;
+    let mut random = Random(7);
+    let answer = run(SearchPlan::new(50.0, 1e6), |rate, length| {
+        let (mut wait, mut times) = (0.0_f64, Vec::new());
+        for _ in 0..(rate * length.as_secs_f64()) as u64 {
+            let response = wait + random.exponential(service_rate);
+            times.push(response);
+            wait = (response - random.exponential(rate)).max(0.0);
+        }
+        times.sort_by(f64::total_cmp);
+        let p99 = times[(times.len() * 99).div_ceil(100) - 1];
+        if p99 <= limit_s { Verdict::Pass } else { Verdict::Fail }
+    });
+    let (lower, upper) = (answer.lower_bound.unwrap(), answer.upper_bound.unwrap());
+    // The knee of a queue is soft: next to it a trial passes or fails by chance.
+    assert!(lower <= capacity * 1.01 && capacity * 0.99 <= upper, "{capacity} is not near {lower}..{upper}");
+    assert_eq!(answer.ended, Ended::WidthReached);
+}
+
+/// A server that collapses under overload also fails the trial that follows one, whatever its load.
+#[test]
+fn a_server_that_needs_a_trial_to_recover_is_measured() {
+    let capacity = 3000.0;
+    let mut collapsed = false;
+    let answer = run(SearchPlan::new(10.0, 1e6), |rate, _| {
+        let suffers = std::mem::replace(&mut collapsed, rate > capacity) || rate > capacity;
+        if suffers { Verdict::Fail } else { Verdict::Pass }
+    });
+    assert_found(&answer, capacity);
+}
+
+/// The majority of five trials goes wrong in one load of a hundred, and a search judges three or four loads at the end.
+#[test]
+fn one_wrong_verdict_in_ten_is_outvoted() {
+    let (capacity, searches) = (5000.0, 1000);
+    let mut held = 0;
+    for seed in 0..searches {
+        let answer = run(SearchPlan::new(10.0, 1e6), noisy(knee(capacity), 0.1, seed));
+        let bracket = answer.lower_bound.zip(answer.upper_bound);
+        held += u64::from(bracket.is_some_and(|(lower, upper)| lower <= capacity && capacity < upper));
+    }
+    assert!(held * 100 >= searches * 95, "only {held} of {searches} brackets hold the capacity");
+}
+
+#[test]
+fn a_ceiling_below_the_capacity_is_the_answer() {
+    let answer = run(SearchPlan::new(10.0, 2500.0), knee(1e9));
+    assert_eq!((answer.lower_bound, answer.upper_bound), (Some(2500.0), None));
+    assert_eq!((answer.ended, answer.limited_by_client), (Ended::ClientCeiling, true));
+    assert!(answer.lower_confirmed);
+    assert_eq!((answer.width, answer.interval95), (None, None));
+}
+
+#[test]
+fn rates_that_stay_invalid_are_beyond_the_client() {
+    let beyond = |limit: f64, mut target: Box<dyn FnMut(f64, Duration) -> Verdict>| {
+        run(
+            SearchPlan::new(10.0, 1e6),
+            move |rate, length| {
+                if rate > limit { Verdict::Invalid } else { target(rate, length) }
+            },
+        )
+    };
+    let answer = beyond(2500.0, Box::new(knee(1e9)));
+    let lower = answer.lower_bound.unwrap();
+    assert!(lower <= 2500.0 && lower > 2500.0 * 0.97, "{lower}");
+    assert_eq!((answer.upper_bound, answer.limited_by_client, answer.ended), (None, true, Ended::ClientCeiling));
+    assert!(answer.loads.iter().any(|load| load.class == LoadClass::BeyondClient && load.invalid == 3));
+    // Far above the capacity it does not matter.
+    assert_found(&beyond(50_000.0, Box::new(knee(3000.0))), 3000.0);
+    // At the lowest rate nothing is known.
+    let answer = beyond(1.0, Box::new(knee(3000.0)));
+    assert_eq!((answer.lower_bound, answer.upper_bound), (None, None));
+    assert_eq!((answer.limited_by_client, answer.ended), (true, Ended::LowestRate));
+}
+
+#[test]
+fn a_trial_that_is_invalid_once_is_repeated() {
+    let mut calls = 0;
+    let mut target = knee(3000.0);
+    let answer = run(SearchPlan::new(10.0, 1e6), |rate, length| {
+        calls += 1;
+        if calls % 4 == 0 { Verdict::Invalid } else { target(rate, length) }
+    });
+    assert_found(&answer, 3000.0);
+}
+
+#[test]
+fn a_target_that_fails_at_once_has_no_lower_bound() {
+    let answer = run(SearchPlan::new(10.0, 1e6), knee(1.0));
+    assert_eq!((answer.lower_bound, answer.upper_bound), (None, Some(10.0)));
+    assert_eq!((answer.ended, answer.upper_confirmed), (Ended::LowestRate, true));
+}
+
+/// Between 300 and 400 the target fails, above it passes again up to 5000. Only what lies below the hole counts.
+#[test]
+fn a_load_that_fails_below_one_that_passes_bounds_from_above() {
+    let plan = SearchPlan { hint: Some(700.0), ..SearchPlan::new(10.0, 1e6) };
+    let answer = run(
+        plan,
+        |rate, _| {
+            if (300.0..400.0).contains(&rate) || rate > 5000.0 { Verdict::Fail } else { Verdict::Pass }
+        },
+    );
+    let (lower, upper) = (answer.lower_bound.unwrap(), answer.upper_bound.unwrap());
+    assert!(lower < 300.0 && (300.0..400.0).contains(&upper), "{lower}..{upper}");
+}
+
+#[test]
+fn the_lower_bound_lies_below_every_failed_load() {
+    let mut search = Search::new(SearchPlan::new(10.0, 1e6)).unwrap();
+    for (rate, verdict) in [(100.0, Verdict::Pass), (300.0, Verdict::Fail), (500.0, Verdict::Pass)] {
+        let mut load = Load::new(rate, 2);
+        let duration = Duration::from_secs(10);
+        (0..5).for_each(|_| load.record(&TrialSummary { rate, duration, cost: duration, verdict, goodput: rate }));
+        search.loads.push(load);
+    }
+    let bounds = search.bounds(2);
+    assert_eq!((bounds.lower, bounds.upper, bounds.client), (Some(100.0), Some(300.0), None));
+}
+
+#[test]
+fn a_spent_budget_says_how_far_it_came() {
+    let budget = Duration::from_secs(30);
+    let answer = run(SearchPlan { budget, ..SearchPlan::new(10.0, 1e6) }, knee(3000.0));
+    assert_eq!(answer.ended, Ended::BudgetSpent);
+    let (lower, upper) = (answer.lower_bound.unwrap(), answer.upper_bound.unwrap());
+    assert!(lower <= 3000.0 && 3000.0 < upper);
+    assert!(!answer.lower_confirmed && !answer.upper_confirmed);
+    assert_eq!(answer.width, Some((upper - lower) / upper));
+    assert!(answer.spent_s <= 30.0);
+
+    let nothing = run(SearchPlan { budget: Duration::ZERO, ..SearchPlan::new(10.0, 1e6) }, knee(3000.0));
+    assert_eq!((nothing.lower_bound, nothing.upper_bound, nothing.loads.len()), (None, None, 0));
+}
+
+#[test]
+fn plans_that_cannot_be_searched_are_refused() {
+    let plan = SearchPlan::new(10.0, 1000.0);
+    let check = |wrong: SearchPlan, part: &str| {
+        let message = Search::new(wrong).expect_err(part).to_string();
+        assert!(message.contains(part), "{message}");
+    };
+    check(SearchPlan { lowest_rate: 0.0, ..plan.clone() }, "lowest rate");
+    check(SearchPlan { client_ceiling: 9.0, ..plan.clone() }, "ceiling 9/s is below");
+    check(SearchPlan { client_ceiling: f64::NAN, ..plan.clone() }, "ceiling");
+    check(SearchPlan { width: 0.0, ..plan.clone() }, "width 0");
+    check(SearchPlan { exceed_ratio: 1.0, ..plan.clone() }, "exceed ratio 1");
+    check(SearchPlan { initial_trial: Duration::from_secs(11), ..plan.clone() }, "do not grow");
+    check(SearchPlan { initial_trial: Duration::ZERO, ..plan }, "do not grow");
+}
+
+proptest! {
+    #[test]
+    fn any_capacity_is_found(capacity in 10.0_f64..500_000.0, width in 0.005_f64..0.2) {
+        let plan = SearchPlan { width, budget: Duration::from_secs(7200), ..SearchPlan::new(10.0, 1e6) };
+        let answer = run(plan, knee(capacity));
+        prop_assert!(answer.width.unwrap() <= width);
+        prop_assert!(answer.lower_bound.unwrap() <= capacity && capacity < answer.upper_bound.unwrap());
+    }
+
+    #[test]
+    fn any_target_comes_to_an_end(
+        seed: u64,
+        invalid in 0.0_f64..1.0,
+        passes in 0.0_f64..1.0,
+        trials_max in 0_u32..80,
+        equal_lengths: bool,
+    ) {
+        let mut random = Random(seed);
+        let mut plan = SearchPlan { trials_max, ..SearchPlan::new(10.0, 5000.0) };
+        if equal_lengths {
+            plan.initial_trial = plan.final_trial;
+        }
+        let budget_s = plan.budget.as_secs_f64();
+        let answer = run(plan, |_, _| {
+            if random.uniform() < invalid {
+                Verdict::Invalid
+            } else if random.uniform() < passes {
+                Verdict::Pass
+            } else {
+                Verdict::Fail
+            }
+        });
+        prop_assert!(answer.trials.total() <= trials_max);
+        prop_assert!(answer.spent_s <= budget_s);
+        if let (Some(lower), Some(upper)) = (answer.lower_bound, answer.upper_bound) {
+            prop_assert!(lower < upper);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Estimates for series that are correlated and have outliers, as series of measurements are.
+//!
+//! Formulas for independent samples are left out on purpose: neighbouring seconds of a trial resemble each other, and an
+//! interval that ignores it is too narrow.
+
+use serde::{Deserialize, Serialize};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// A mean with its confidence interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct MeanInterval {
+    /// The mean of the whole series.
+    pub mean: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+    /// How many batches it rests on.
+    pub batches: usize,
+}
+
+/// Number of batches aimed at. More would be shorter and so less independent; fewer would widen the interval through
+/// Student's t without making it more honest.
+const BATCHES: usize = 20;
+/// Below this many batches the variance between them is a guess.
+const BATCHES_MIN: usize = 5;
+
+/// The mean of `series` with its interval at `confidence` (such as 0.95), by batch means.
+///
+/// The series is one figure per second (a rate, a mean, a quantile) in order of time. It is cut into batches of
+/// neighbours, at least two seconds each; the means of batches are nearly independent where the seconds are not, and
+/// Student's t on them gives the interval. Seconds that do not fill a batch are left out at the front, where a trial is
+/// least settled. `None` if the series is too short (under 10 figures) or not finite.
+pub fn batch_means(series: &[f64], confidence: f64) -> Option<MeanInterval> {
+    assert!(0.0 < confidence && confidence < 1.0, "a confidence is a share of 1");
+    let batches = (series.len() / 2).min(BATCHES);
+    if batches < BATCHES_MIN || series.iter().any(|figure| !figure.is_finite()) {
+        return None;
+    }
+    let length = series.len() / batches;
+    let settled = &series[series.len() - batches * length..];
+    let means: Vec<f64> = settled.chunks_exact(length).map(mean).collect();
+    let centre = mean(&means);
+    let variance = means.iter().map(|mean| (mean - centre).powi(2)).sum::<f64>() / (batches - 1) as f64;
+    let student = StudentsT::new(0.0, 1.0, (batches - 1) as f64).expect("the degrees of freedom are positive");
+    let half = student.inverse_cdf(0.5 + confidence / 2.0) * (variance / batches as f64).sqrt();
+    Some(MeanInterval { mean: centre, low: centre - half, high: centre + half, batches })
+}
+
+/// The median; the mean of the middle two for an even number, `None` of nothing.
+pub fn median(values: &[f64]) -> Option<f64> {
+    if values.is_empty() {
+        return None;
+    }
+    let mut sorted = values.to_vec();
+    let middle = sorted.len() / 2;
+    let (below, upper, _) = sorted.select_nth_unstable_by(middle, f64::total_cmp);
+    if values.len() % 2 == 1 {
+        return Some(*upper);
+    }
+    let lower = below.iter().copied().max_by(f64::total_cmp)?;
+    Some(lower + (*upper - lower) / 2.0)
+}
+
+/// The Theil-Sen slope of the points `(x, y)`: the median of the slopes of all pairs, which up to 29 % of wild points
+/// cannot turn. `None` if no two points differ in `x`. Quadratic in the number of points.
+pub fn theil_sen_slope(points: &[(f64, f64)]) -> Option<f64> {
+    let slopes: Vec<f64> =
+        pairs(points).filter(|((x1, _), (x2, _))| x1 != x2).map(|((x1, y1), (x2, y2))| (y2 - y1) / (x2 - x1)).collect();
+    median(&slopes)
+}
+
+/// The Mann-Kendall statistic of a series in order of time, as a standard normal score: how surely it rises (positive)
+/// or falls, whatever the shape of the trend. 0 for fewer than three values or for constant ones.
+///
+/// Corrected for ties and for continuity, but not for correlation: a score alone is no proof that a correlated series
+/// trends, so pair it with a threshold on the size of the rise. Quadratic in the number of values.
+pub fn mann_kendall_score(values: &[f64]) -> f64 {
+    let n = values.len() as f64;
+    if n < 3.0 {
+        return 0.0;
+    }
+    let rises: f64 = pairs(values).map(|(earlier, later)| sign(later - earlier)).sum();
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let spread = |n: f64| n * (n - 1.0) * (2.0 * n + 5.0);
+    let tied: f64 = sorted.chunk_by(|a, b| a == b).map(|group| spread(group.len() as f64)).sum();
+    let variance = (spread(n) - tied) / 18.0;
+    if variance <= 0.0 || rises == 0.0 {
+        return 0.0;
+    }
+    (rises - sign(rises)) / variance.sqrt()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// -1, 0 or 1; `f64::signum` calls zero positive.
+fn sign(value: f64) -> f64 {
+    if value == 0.0 { 0.0 } else { value.signum() }
+}
+
+/// Every pair of `items`, the earlier one first.
+fn pairs<T: Copy>(items: &[T]) -> impl Iterator<Item = (T, T)> {
+    items.iter().enumerate().flat_map(|(position, first)| items[position + 1..].iter().map(|second| (*first, *second)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn assert_near(actual: f64, expected: f64, tolerance: f64) {
+        assert!((actual - expected).abs() <= tolerance, "{actual} is not {expected}");
+    }
+
+    #[test]
+    fn medians() {
+        for (values, expected) in [
+            (&[][..], None),
+            (&[3.0], Some(3.0)),
+            (&[4.0, 1.0], Some(2.5)),
+            (&[9.0, 1.0, 5.0], Some(5.0)),
+            (&[1.0, 2.0, 3.0, 1000.0], Some(2.5)),
+        ] {
+            assert_eq!(median(values), expected, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn slopes_ignore_outliers() {
+        let mut points: Vec<(f64, f64)> = (0..20).map(|x| (f64::from(x), 3.0 * f64::from(x) + 7.0)).collect();
+        assert_near(theil_sen_slope(&points).unwrap(), 3.0, 1e-12);
+        points[4].1 = 1e9;
+        points[11].1 = -1e9;
+        assert_near(theil_sen_slope(&points).unwrap(), 3.0, 0.2);
+        assert_eq!(theil_sen_slope(&[(1.0, 2.0), (1.0, 5.0)]), None);
+        assert_eq!(theil_sen_slope(&[]), None);
+    }
+
+    #[test]
+    fn mann_kendall_matches_a_worked_example() {
+        // Six rising values: S = 15, variance 6*5*17/18, score 14 / sqrt(28.33).
+        assert_near(mann_kendall_score(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), 2.630, 0.001);
+        assert_near(mann_kendall_score(&[6.0, 5.0, 4.0, 3.0, 2.0, 1.0]), -2.630, 0.001);
+        // Ties: S = 5, variance (4*3*13 - 2*1*9) / 18.
+        assert_near(mann_kendall_score(&[1.0, 2.0, 2.0, 3.0]), 4.0 / (138.0_f64 / 18.0).sqrt(), 1e-12);
+        assert_eq!(mann_kendall_score(&[5.0; 10]), 0.0);
+        assert_eq!(mann_kendall_score(&[1.0, 2.0]), 0.0);
+    }
+
+    #[test]
+    fn batch_means_match_a_worked_example() {
+        // Ten seconds, five batches of two: means 2, 4, 6, 8, 10; t(0.975, 4) = 2.776.
+        let series = [1.0, 3.0, 3.0, 5.0, 5.0, 7.0, 7.0, 9.0, 9.0, 11.0];
+        let interval = batch_means(&series, 0.95).unwrap();
+        assert_eq!(interval.batches, 5);
+        assert_near(interval.mean, 6.0, 1e-12);
+        assert_near(interval.high - interval.mean, 2.776 * 2.0_f64.sqrt(), 0.001);
+        assert_eq!(batch_means(&series[..9], 0.95), None);
+        assert_eq!(batch_means(&[f64::NAN; 40], 0.95), None);
+    }
+
+    /// On a strongly correlated series the interval must be wider than the formula for independent values makes it.
+    #[test]
+    fn batch_means_see_correlation() {
+        let slow_wave: Vec<f64> = (0..200).map(|t| (f64::from(t) / 16.0).sin()).collect();
+        let interval = batch_means(&slow_wave, 0.95).unwrap();
+        let naive = 1.96 * (0.5_f64 / 200.0).sqrt();
+        assert!(interval.high - interval.mean > 2.0 * naive, "{interval:?} against {naive}");
+    }
+}

@@ -1,0 +1,216 @@
+//! What one trial gave, and what is to be made of it.
+//!
+//! A trial is one load at one level for one length, after a warm-up that is not in its figures. The load engine fills
+//! one [`TrialFigures`] per core and merges them; [`verdict()`] judges the whole.
+
+mod backlog;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+pub use verdict::{Judgement, Note, Reason, Starvation, Verdict, verdict};
+
+use crate::histogram::Histogram;
+use crate::interval::IntervalSeries;
+use crate::outcome::{Counts, Outcome, Outcomes, StatusClasses};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Whether arrivals wait for answers. Every result says which of the two it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LoopKind {
+    /// Arrivals follow a schedule, whatever the target does.
+    Open,
+    /// Each worker sends when its last answer has come.
+    Closed,
+}
+
+/// All that one trial gave, on one core or merged over all. Times in nanoseconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrialFigures {
+    /// Open or closed.
+    pub loop_kind: LoopKind,
+    /// Requests per second that the schedule asked for, over all cores; `None` in a closed loop.
+    pub offered_rate: Option<f64>,
+    /// Length of the schedule. Requests offered within it may end a little later.
+    pub duration: Duration,
+    /// Offered, sent, completed, good.
+    pub counts: Counts,
+    /// How the offered requests ended.
+    pub outcomes: Outcomes,
+    /// What happened before the schedule ended, which is what rates are made of.
+    pub in_window: InWindow,
+    /// Of the requests that were not sent, those for which every allowed connection was busy until the end. The target
+    /// held them back, not the client; see [`verdict()`].
+    pub held_back: u64,
+    /// Responses by status.
+    pub status: StatusClasses,
+    /// Bytes moved.
+    pub bytes: Bytes,
+    /// Last byte less sent.
+    pub service_time: Histogram,
+    /// Sent less the moment when it could have been sent, which is the intended time, or the end of the wait for a
+    /// connection if there was one. What is left is the client's own lateness.
+    pub lag: Histogram,
+    /// Wait for a connection, part of the response time.
+    pub queue: Histogram,
+    /// Set-up of a connection, from the first attempt to readiness, TLS included.
+    pub connect: Histogram,
+    /// First byte of the response less sent.
+    pub first_byte: Histogram,
+    /// The course of the trial, and with it the response times.
+    pub intervals: IntervalSeries,
+    /// Connections by what became of them.
+    pub connections: Connections,
+    /// What the load cores had of their processors.
+    pub cores: Vec<CoreUse>,
+}
+
+/// Events between the start and the end of the schedule. Requests that wait when it ends may still be carried by the target
+/// afterwards; counted into a rate, they would make an overloaded target look faster than it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct InWindow {
+    /// Requests sent.
+    pub sent: u64,
+    /// Requests completed.
+    pub completed: u64,
+    /// Good requests.
+    pub good: u64,
+    /// Connections opened.
+    pub connections: u64,
+}
+
+/// Bytes moved in a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Bytes {
+    /// Received, heads included.
+    #[serde(rename = "in")]
+    pub received: u64,
+    /// Sent, heads included.
+    #[serde(rename = "out")]
+    pub sent: u64,
+    /// Received in bodies.
+    #[serde(rename = "body_in")]
+    pub body_received: u64,
+}
+
+/// Connections of a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Connections {
+    /// Opened in all.
+    pub opened: u64,
+    /// Open at once, at most. Merged over cores it is the sum of their peaks, which need not have coincided.
+    pub peak: u64,
+    /// Of those held at the peak, the ones whose rate over the trial met the limit on it, or which made progress if there
+    /// is no such limit. A connection that was replaced counts together with its replacement.
+    pub conforming: u64,
+}
+
+/// What one load core had of its processor during a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CoreUse {
+    /// Number of the processor that the load thread was pinned to, or of the thread if it was not.
+    pub core: u32,
+    /// Processor time in user mode.
+    pub cpu_user_ns: u64,
+    /// Processor time in the kernel.
+    pub cpu_system_ns: u64,
+    /// Time spent on work: the trial's length less the time spent waiting for something to do. A busy wait is waiting.
+    pub busy_ns: u64,
+    /// Time spent runnable but not running.
+    pub run_queue_wait_ns: u64,
+    /// Time for which the cgroup's quota stopped the thread.
+    pub throttled_ns: u64,
+}
+
+/// Rates over the length of a trial, per second.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Rates {
+    /// Requests sent.
+    pub sent: f64,
+    /// Requests completed.
+    pub completed: f64,
+    /// Good requests: the goodput.
+    pub good: f64,
+    /// Connections opened.
+    pub connections: f64,
+}
+
+impl TrialFigures {
+    /// Figures of a trial that has not begun.
+    pub fn new(loop_kind: LoopKind, offered_rate: Option<f64>, duration: Duration, intervals: IntervalSeries) -> Self {
+        TrialFigures {
+            loop_kind,
+            offered_rate,
+            duration,
+            counts: Counts::default(),
+            outcomes: Outcomes::default(),
+            in_window: InWindow::default(),
+            held_back: 0,
+            status: StatusClasses::default(),
+            bytes: Bytes::default(),
+            service_time: Histogram::new(),
+            lag: Histogram::new(),
+            queue: Histogram::new(),
+            connect: Histogram::new(),
+            first_byte: Histogram::new(),
+            intervals,
+            connections: Connections::default(),
+            cores: Vec::new(),
+        }
+    }
+
+    /// Adds what another core gave in the same trial. Loop, offered rate and duration are the trial's and stay.
+    pub fn merge(&mut self, other: &TrialFigures) {
+        self.counts.merge(&other.counts);
+        self.outcomes.merge(&other.outcomes);
+        self.in_window.sent += other.in_window.sent;
+        self.in_window.completed += other.in_window.completed;
+        self.in_window.good += other.in_window.good;
+        self.in_window.connections += other.in_window.connections;
+        self.held_back += other.held_back;
+        self.status.merge(&other.status);
+        self.bytes.received += other.bytes.received;
+        self.bytes.sent += other.bytes.sent;
+        self.bytes.body_received += other.bytes.body_received;
+        self.service_time.merge(&other.service_time);
+        self.lag.merge(&other.lag);
+        self.queue.merge(&other.queue);
+        self.connect.merge(&other.connect);
+        self.first_byte.merge(&other.first_byte);
+        self.intervals.merge(&other.intervals);
+        self.connections.opened += other.connections.opened;
+        self.connections.peak += other.connections.peak;
+        self.connections.conforming += other.connections.conforming;
+        self.cores.extend_from_slice(&other.cores);
+    }
+
+    /// Last byte less intended time, of all requests that have a response time: the headline figure.
+    ///
+    /// A timeout is recorded at not less than the timeout's value, so that errors never make latency look better. Summed
+    /// over the intervals at every call; take it once.
+    pub fn response_time(&self) -> Histogram {
+        self.intervals.response_time()
+    }
+
+    /// Rates over the length of the schedule, of what happened within it.
+    pub fn rates(&self) -> Rates {
+        let seconds = self.duration.as_secs_f64();
+        let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        Rates {
+            sent: rate(self.in_window.sent),
+            completed: rate(self.in_window.completed),
+            good: rate(self.in_window.good),
+            connections: rate(self.in_window.connections),
+        }
+    }
+
+    /// Requests that did not leave and the client is to blame for: it had no descriptor or address, or did not get to
+    /// them before the schedule ended.
+    pub fn unsent_by_client(&self) -> u64 {
+        let late = self.outcomes.count(Outcome::NotSent).saturating_sub(self.held_back);
+        late + self.outcomes.count(Outcome::NoDescriptor) + self.outcomes.count(Outcome::NoAddress)
+    }
+}

@@ -1,0 +1,294 @@
+//! Verdicts on trials made up for the purpose, and on simulated queues.
+
+use super::*;
+use crate::limit::Limit;
+use crate::simulation::Random;
+
+const SECOND: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+
+fn empty(loop_kind: LoopKind) -> TrialFigures {
+    let intervals = IntervalSeries::new(SECOND / 2, 600);
+    TrialFigures::new(loop_kind, Some(1000.0), Duration::from_secs(10), intervals)
+}
+
+/// Ten seconds at 1000/s whose requests end as `outcomes` says, each in the half second in which it was offered, and
+/// whose responses take 10 ms.
+fn trial(outcomes: &[(Outcome, u64)]) -> TrialFigures {
+    let mut figures = empty(LoopKind::Open);
+    let ends: Vec<Outcome> = outcomes.iter().flat_map(|(end, n)| std::iter::repeat_n(*end, *n as usize)).collect();
+    for (at, end) in ends.iter().enumerate() {
+        figures.intervals.advance_to(at as u64 * 10 * SECOND / ends.len() as u64);
+        figures.intervals.record_offered();
+        let responds = end.is_completed() || *end == Outcome::Timeout;
+        figures.intervals.record_end(*end, responds.then_some(10 * MS));
+        figures.outcomes.record(*end);
+    }
+    figures.intervals.advance_to(10 * SECOND);
+    figures.counts = Counts::of(&figures.outcomes, figures.outcomes.completed());
+    let Counts { sent, completed, good, .. } = figures.counts;
+    figures.in_window = InWindow { sent, completed, good, connections: 0 };
+    figures.lag.record_n(50_000, sent);
+    figures
+}
+
+fn good_trial() -> TrialFigures {
+    trial(&[(Outcome::Good, 10_000)])
+}
+
+#[track_caller]
+fn check(figures: &TrialFigures, limits: &[&str], expected: Verdict, reasons: &[&str]) {
+    let limits: Vec<Limit> = limits.iter().map(|limit| limit.parse().unwrap()).collect();
+    let judgement = verdict(figures, &limits);
+    let said: Vec<String> = judgement.reasons.iter().map(Reason::to_string).collect();
+    assert_eq!(judgement.verdict, expected, "{said:?}");
+    assert_eq!(said, reasons);
+}
+
+#[test]
+fn limits_decide_between_pass_and_fail() {
+    use Outcome::{BadStatus, FailedCheck, Good, Refused, Timeout};
+    let good = good_trial();
+    check(&good, &[], Verdict::Pass, &[]);
+    check(&good, &["p99<50ms", "max<=11ms"], Verdict::Pass, &[]);
+    let above = "p99 10.0 ms is above the limit of 9 ms";
+    check(&good, &["p99<9ms", "p50<1s"], Verdict::Fail, &[above]);
+    check(&good, &["max<=10ms"], Verdict::Pass, &[]);
+    check(&good, &["max<10ms"], Verdict::Fail, &["max 10.0 ms is not below the limit of 10 ms"]);
+
+    let some_bad = trial(&[(Good, 9990), (BadStatus, 5), (FailedCheck, 5)]);
+    let errors = "errors 0.100 % (10 of 10,000) miss the limit errors<=0%";
+    check(&some_bad, &[], Verdict::Fail, &[errors]);
+    check(&some_bad, &["p99<50ms"], Verdict::Fail, &[errors]);
+    check(&some_bad, &["errors<=0.1%"], Verdict::Pass, &[]);
+    let strict = "errors 0.100 % (10 of 10,000) miss the limit errors<0.1%";
+    check(&some_bad, &["errors<0.1%"], Verdict::Fail, &[strict]);
+
+    // Errors that a limit allows may be missing from the completions too.
+    let slow = trial(&[(Good, 9700), (Timeout, 200), (Refused, 100)]);
+    check(&slow, &["errors<5%"], Verdict::Pass, &[]);
+
+    let none = trial(&[(Refused, 10_000)]);
+    let unmeasured = "no response was measured, so p99<50ms is not shown to hold";
+    let incomplete = "completed 0 of 10,000 offered requests, more than 5 % are missing";
+    let all = "errors 100 % (10,000 of 10,000) miss the limit errors<=5%";
+    check(&none, &["p99<50ms", "errors<=5%"], Verdict::Fail, &[unmeasured, all, incomplete]);
+}
+
+#[test]
+fn connections_must_all_conform() {
+    let mut figures = good_trial();
+    figures.connections = Connections { opened: 500, peak: 400, conforming: 400 };
+    check(&figures, &["kbit_per_conn>=320"], Verdict::Pass, &[]);
+    figures.connections.conforming = 388;
+    let reason = "only 388 of 400 connections meet kbit_per_conn>=320";
+    check(&figures, &["kbit_per_conn>=320"], Verdict::Fail, &[reason]);
+    figures.connections = Connections::default();
+    check(&figures, &["kbit_per_conn>=320"], Verdict::Fail, &["only 0 of 0 connections meet kbit_per_conn>=320"]);
+}
+
+/// The bound on connections is used up by a slow target: 300 requests still wait when the schedule ends.
+#[test]
+fn requests_held_back_by_the_target_fail_but_stay_valid() {
+    let mut figures = trial(&[(Outcome::Good, 9700), (Outcome::NotSent, 300)]);
+    figures.held_back = 300;
+    let reason = "completed 9,700 of 10,000 offered requests, more than 1 % are missing";
+    check(&figures, &[], Verdict::Fail, &[reason]);
+    // The same number without the excuse is the client's failure.
+    figures.held_back = 0;
+    let reason = "the client did not send 300 of 10,000 requests, more than 0.1 %";
+    check(&figures, &[], Verdict::Invalid, &[reason]);
+    // Waiting until the time limit is the target's doing as well.
+    let figures = trial(&[(Outcome::Good, 9700), (Outcome::Timeout, 300)]);
+    assert_eq!(verdict(&figures, &[]).verdict, Verdict::Fail);
+}
+
+#[test]
+fn the_client_is_judged_first() {
+    let spoilt = |spoil: fn(&mut TrialFigures)| {
+        let mut figures = good_trial();
+        spoil(&mut figures);
+        figures
+    };
+    let missed = &["p99<9ms"][..];
+    let late = spoilt(|figures| figures.lag.record_n(MS, 200));
+    check(&late, missed, Verdict::Invalid, &["the client sent late: p99 lag 1.00 ms is above 900 us"]);
+    check(&late, &["p99<50ms"], Verdict::Pass, &[]);
+    let later = spoilt(|figures| figures.lag.record_n(3 * MS, 200));
+    check(&later, &["p99<50ms"], Verdict::Invalid, &["the client sent late: p99 lag 3.00 ms is above 1 ms"]);
+
+    let core = |use_: CoreUse| {
+        let mut figures = good_trial();
+        figures.cores = vec![CoreUse { core: 2, ..CoreUse::default() }, use_];
+        figures
+    };
+    for (use_, reason) in [
+        (
+            CoreUse { busy_ns: 9_600 * MS, ..CoreUse::default() },
+            "load core 3 was busy for 96.0 % of the trial, above 95 %",
+        ),
+        (
+            CoreUse { run_queue_wait_ns: 600 * MS, ..CoreUse::default() },
+            "load core 3 waited for its processor for 6.00 % of the trial, above 5 %",
+        ),
+        (
+            CoreUse { throttled_ns: 200 * MS, busy_ns: 10_000 * MS, ..CoreUse::default() },
+            "load core 3 was throttled by its cgroup for 2.00 % of the trial, above 1 %",
+        ),
+    ] {
+        check(&core(CoreUse { core: 3, ..use_ }), missed, Verdict::Invalid, &[reason]);
+    }
+    let easy = CoreUse {
+        core: 3,
+        busy_ns: 9_000 * MS,
+        run_queue_wait_ns: 400 * MS,
+        throttled_ns: 50 * MS,
+        ..CoreUse::default()
+    };
+    check(&core(easy), &[], Verdict::Pass, &[]);
+
+    let exhausted = trial(&[(Outcome::Good, 9998), (Outcome::NoDescriptor, 1), (Outcome::NoAddress, 1)]);
+    let reasons = ["file descriptors ran out for 1 requests", "local addresses and ports ran out for 1 requests"];
+    check(&exhausted, &[], Verdict::Invalid, &reasons);
+    check(&empty(LoopKind::Open), &[], Verdict::Invalid, &["no request was offered"]);
+    let lost = spoilt(|figures| figures.counts.offered += 1);
+    let reason = "the client miscounted: 10001 requests were offered but 10000 have an outcome";
+    check(&lost, &[], Verdict::Invalid, &[reason]);
+}
+
+#[test]
+fn few_samples_are_labelled_and_change_nothing() {
+    let limits = ["p99<50ms".parse().unwrap(), "p50<50ms".parse().unwrap()];
+    let judgement = verdict(&good_trial(), &limits);
+    assert_eq!(judgement.verdict, Verdict::Pass);
+    let document = serde_json::to_value(&judgement).unwrap();
+    let note = "p99 rests on 10,000 samples, a firm verdict wants 100,000";
+    assert_eq!(document, serde_json::json!({"verdict": "pass", "reasons": [], "notes": [note]}));
+}
+
+/// A trial whose requests in flight are `levels` at the ends of its intervals, with 500 requests offered in each.
+fn with_levels(levels: &[u64]) -> TrialFigures {
+    let width = 10 * SECOND / levels.len() as u64;
+    let mut figures = empty(LoopKind::Open);
+    figures.intervals = IntervalSeries::new(width, 600);
+    for (level, number) in levels.iter().zip(1..) {
+        (0..500).for_each(|_| figures.intervals.record_offered());
+        while figures.intervals.in_flight() > *level {
+            figures.intervals.record_end(Outcome::Good, Some(MS));
+        }
+        while figures.intervals.in_flight() < *level {
+            figures.intervals.record_offered();
+        }
+        figures.intervals.advance_to(number * width);
+    }
+    let offered = figures.intervals.intervals().map(|interval| interval.offered).sum();
+    figures.outcomes.record_n(Outcome::Good, offered);
+    figures.counts = Counts::of(&figures.outcomes, offered);
+    figures
+}
+
+#[test]
+fn a_backlog_that_grows_is_no_pass() {
+    let steady = [4, 7, 3, 9, 5, 5, 8, 2, 6, 4, 7, 3, 9, 5, 5, 8, 2, 6, 4, 7];
+    let with = |change: &dyn Fn(usize, u64) -> u64| {
+        let levels: Vec<u64> = steady.iter().enumerate().map(|(at, level)| change(at, *level)).collect();
+        with_levels(&levels)
+    };
+    check(&with(&|_, level| level), &[], Verdict::Pass, &[]);
+    let rising = with(&|at, level| level + 20 * at as u64);
+    check(&rising, &[], Verdict::Fail, &["requests in flight rose by 380 over 10.0 s"]);
+    let late_collapse = with(&|at, level| level + 100 * at.saturating_sub(10) as u64);
+    assert_eq!(verdict(&late_collapse, &[]).verdict, Verdict::Fail);
+    // A stall of one second that drains, in the middle or just before the end.
+    for stall in [8, 17] {
+        let burst = with(&|at, level| level + [500, 1000, 500].get(at.wrapping_sub(stall)).copied().unwrap_or(0));
+        check(&burst, &[], Verdict::Pass, &[]);
+    }
+    // A rise within the tolerance of completions, and one that ends.
+    check(&with(&|at, level| level + at as u64), &[], Verdict::Pass, &[]);
+    check(&with(&|at, level| level + 100 * (at.min(2) as u64)), &[], Verdict::Pass, &[]);
+    // In a closed loop the workers bound what is in flight.
+    let closed = TrialFigures { loop_kind: LoopKind::Closed, ..rising };
+    check(&closed, &[], Verdict::Pass, &[]);
+}
+
+/// Eight levels whose fitted rise is large but whose order is not rare enough: up, down and up again.
+#[test]
+fn a_large_swing_over_few_intervals_is_no_trend() {
+    check(&with_levels(&[0, 300, 600, 0, 300, 600, 300, 600]), &[], Verdict::Pass, &[]);
+    let trend = with_levels(&[0, 100, 200, 300, 400, 500, 600, 700]);
+    assert_eq!(verdict(&trend, &[]).verdict, Verdict::Fail);
+}
+
+/// 400 more requests in flight are a backlog of 10 000 offered, but within the tolerance of completions of 50 000.
+#[test]
+fn a_rise_is_held_against_what_was_offered() {
+    let levels: Vec<u64> = (0..20).map(|at| 400 * at / 19).collect();
+    let mut figures = with_levels(&levels);
+    figures.counts.offered = 50_000;
+    assert_eq!(backlog::judge(&figures), backlog::Backlog::Steady);
+    figures.counts.offered = 10_000;
+    assert!(matches!(backlog::judge(&figures), backlog::Backlog::Growing { .. }));
+}
+
+#[test]
+fn a_trial_with_few_intervals_says_so() {
+    let judgement = verdict(&with_levels(&[5, 50, 500, 5000]), &[]);
+    assert_eq!(judgement.verdict, Verdict::Pass);
+    assert_eq!(judgement.notes, [Note::BacklogUnjudged { intervals: 4 }]);
+}
+
+/// Queues in simulated time, ten seconds each: busy ones below their capacity must not look like a backlog, overloaded
+/// ones must. At a low rate the memory of a busy queue is longer than the trial, so its walk looks like a trend now and
+/// then, and only few such alarms can be asked for.
+#[test]
+fn the_trend_tells_a_busy_queue_from_an_overloaded_one() {
+    let growing = |services: f64, arrivals: f64, seed: u64| {
+        let mut random = Random(seed);
+        let (mut now, mut level, mut levels) = (0.0, 0_u64, Vec::new());
+        while levels.len() < 40 {
+            let total = arrivals + if level > 0 { services } else { 0.0 };
+            now += random.exponential(total);
+            while levels.len() < 40 && now > 0.25 * (levels.len() + 1) as f64 {
+                levels.push(level);
+            }
+            if random.uniform() * total < arrivals { level += 1 } else { level -= 1 }
+        }
+        let mut figures = with_levels(&levels);
+        figures.counts.offered = (arrivals * 10.0) as u64;
+        matches!(backlog::judge(&figures), backlog::Backlog::Growing { .. })
+    };
+    for (services, use_, fewest, most) in [
+        (1000.0, 0.9, 0, 0),
+        (1000.0, 0.95, 0, 0),
+        (100.0, 0.95, 0, 10),
+        (1000.0, 1.1, 100, 100),
+        (100.0, 1.2, 95, 100),
+    ] {
+        let alarms = (0..100).filter(|seed| growing(services, services * use_, *seed)).count();
+        assert!((fewest..=most).contains(&alarms), "{alarms} alarms of 100 at {services}/s and use {use_}");
+    }
+}
+
+#[test]
+fn cores_merge_into_one_trial() {
+    let mut merged = good_trial();
+    merged.cores.push(CoreUse { core: 0, ..CoreUse::default() });
+    let mut other = trial(&[(Outcome::Good, 4000), (Outcome::Reset, 10)]);
+    other.cores.push(CoreUse { core: 1, ..CoreUse::default() });
+    other.connections = Connections { opened: 20, peak: 10, conforming: 10 };
+    other.in_window.connections = 20;
+    merged.merge(&other);
+    assert_eq!(merged.counts.check(&merged.outcomes), Ok(()));
+    assert_eq!((merged.counts.offered, merged.cores.len()), (14_010, 2));
+    assert_eq!(merged.response_time().count(), 14_000);
+    assert_eq!(merged.rates(), Rates { sent: 1400.0, completed: 1400.0, good: 1400.0, connections: 2.0 });
+}
+
+#[test]
+fn the_result_document_names_its_fields_so() {
+    let bytes = serde_json::to_string(&Bytes { received: 1, sent: 2, body_received: 3 }).unwrap();
+    assert_eq!(bytes, r#"{"in":1,"out":2,"body_in":3}"#);
+    assert_eq!(serde_json::to_string(&LoopKind::Open).unwrap(), r#""open""#);
+    assert_eq!(serde_json::to_string(&Verdict::Invalid).unwrap(), r#""invalid""#);
+}

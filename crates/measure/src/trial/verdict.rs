@@ -1,0 +1,376 @@
+//! The verdict on a trial, exactly by the measuring method: INVALID first, then PASS, else FAIL.
+
+use super::backlog::{self, Backlog};
+use super::{CoreUse, LoopKind, TrialFigures};
+use crate::limit::{Limit, Statistic, short_percent};
+use crate::outcome::{CountsError, Outcome};
+use crate::units::display;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
+use std::fmt;
+use std::time::Duration;
+
+/// What a trial showed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// The target carried the load within all limits.
+    Pass,
+    /// It did not.
+    Fail,
+    /// The client did not do its part, so nothing is known about the target.
+    Invalid,
+}
+
+/// A verdict with all that led to it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Judgement {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Why it is not PASS: every condition that was broken. Empty for PASS. For INVALID only what the client did, since
+    /// what the target did under a load that was not the intended one is no evidence.
+    pub reasons: Vec<Reason>,
+    /// What a reader should know besides; changes no verdict.
+    pub notes: Vec<Note>,
+}
+
+/// Share of the offered requests that the client may fail to send.
+const UNSENT_MAX: f64 = 0.001;
+/// p99 lag that is always too much, and the share of the tightest response-time limit that is.
+const LAG_MAX: Duration = Duration::from_millis(1);
+const LAG_OF_LIMIT: f64 = 0.1;
+/// Share of offered requests that may be missing from the completions.
+const INCOMPLETE_MAX: f64 = 0.01;
+/// A core busy for more than this share of a trial has no room for bursts.
+const BUSY_MAX: f64 = 0.95;
+/// Waits in the run queue are short and scattered; at this share they reach into the upper percentiles.
+const RUN_QUEUE_WAIT_MAX: f64 = 0.05;
+/// Throttling stops a core for tens of milliseconds on end, so this share of the time is the whole p99.
+const THROTTLED_MAX: f64 = 0.01;
+
+/// Judges a trial against `limits`.
+///
+/// If none of the limits is on errors, no errors at all are allowed, so a run without limits passes exactly if it had no
+/// errors and kept up.
+///
+/// **INVALID** if the client fell short:
+/// * More than 0.1 % of the offered requests did not leave through the client's doing. Not every unsent request is: with
+///   a bound on connections, a slow target uses the bound up and further requests wait, some until they time out or the
+///   schedule ends. They waited for the target, so they count against it (as response time, as timeouts, as missing
+///   completions), and the trial fails but stays valid. The same holds for a refused connection. The client is to blame
+///   for requests that lacked a descriptor or an address, and for those that it did not get to although nothing kept it
+///   ([`TrialFigures::unsent_by_client`]).
+/// * p99 lag above 1 ms or above a tenth of the tightest response-time limit. Lag leaves out the wait for a connection.
+/// * Descriptors or addresses ran out, be it once: from then on connections were not what the plan said.
+/// * A load core starved: busy for over 95 % of the time, over 5 % of it runnable without running, or throttled for 1 %.
+/// * Nothing was offered, or the counts contradict each other.
+///
+/// **PASS** if all limits are met, completions are within 1 % of offered in an open loop (or within the share of errors
+/// that a limit allows, if that is more), and requests in flight show no upward trend in an open loop.
+///
+/// **FAIL** otherwise.
+pub fn verdict(figures: &TrialFigures, limits: &[Limit]) -> Judgement {
+    let mut effective = limits.to_vec();
+    if !limits.iter().any(|limit| matches!(limit, Limit::Errors { .. })) {
+        effective.push(Limit::NO_ERRORS);
+    }
+    let response_time = figures.response_time();
+    let mut notes: Vec<Note> = effective.iter().filter_map(|limit| few_samples(limit, response_time.count())).collect();
+
+    let client = client_shortfalls(figures, &effective);
+    if !client.is_empty() {
+        return Judgement { verdict: Verdict::Invalid, reasons: client, notes };
+    }
+    let mut reasons: Vec<Reason> =
+        effective.iter().filter_map(|limit| limit.missed_by(figures, &response_time)).collect();
+    if figures.loop_kind == LoopKind::Open {
+        reasons.extend(missing_completions(figures, &effective));
+        match backlog::judge(figures) {
+            Backlog::Steady => {}
+            Backlog::Growing { rise } => {
+                reasons.push(Reason::BacklogGrew { rise: rise.round() as u64, duration: figures.duration });
+            }
+            Backlog::Unjudged { intervals } => notes.push(Note::BacklogUnjudged { intervals }),
+        }
+    }
+    let verdict = if reasons.is_empty() { Verdict::Pass } else { Verdict::Fail };
+    Judgement { verdict, reasons, notes }
+}
+
+/// Everything in which the client did not do its part.
+fn client_shortfalls(figures: &TrialFigures, limits: &[Limit]) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    let offered = figures.counts.offered;
+    if offered == 0 {
+        reasons.push(Reason::NothingOffered);
+    }
+    if let Err(error) = figures.counts.check(&figures.outcomes) {
+        reasons.push(Reason::Miscounted(error));
+    }
+    let unsent = figures.unsent_by_client();
+    if unsent as f64 > UNSENT_MAX * offered as f64 {
+        reasons.push(Reason::Unsent { unsent, offered });
+    }
+    let (p99, bound) = (figures.lag.quantile(0.99), lag_bound(limits));
+    if p99 as f64 > bound.as_nanos() as f64 {
+        reasons.push(Reason::Lag { p99_ns: p99, bound });
+    }
+    let without_descriptor = figures.outcomes.count(Outcome::NoDescriptor);
+    if without_descriptor > 0 {
+        reasons.push(Reason::DescriptorsRanOut { requests: without_descriptor });
+    }
+    let without_address = figures.outcomes.count(Outcome::NoAddress);
+    if without_address > 0 {
+        reasons.push(Reason::AddressesRanOut { requests: without_address });
+    }
+    reasons.extend(figures.cores.iter().filter_map(|core| starvation(core, figures.duration)));
+    reasons
+}
+
+/// The p99 lag that is still allowed: 1 ms, or a tenth of the tightest response-time limit if that is less.
+fn lag_bound(limits: &[Limit]) -> Duration {
+    let tenths = limits.iter().filter_map(|limit| match limit {
+        Limit::ResponseTime { bound, .. } => Some(bound.mul_f64(LAG_OF_LIMIT)),
+        Limit::Errors { .. } | Limit::KbitPerConnection { .. } => None,
+    });
+    tenths.fold(LAG_MAX, Duration::min)
+}
+
+/// The first sign, in order of how much it explains, that a load core did not have the processor that it needed.
+fn starvation(core: &CoreUse, duration: Duration) -> Option<Reason> {
+    let length = duration.as_nanos().max(1) as f64;
+    let signs = [
+        (Starvation::Throttled, core.throttled_ns, THROTTLED_MAX),
+        (Starvation::RunQueue, core.run_queue_wait_ns, RUN_QUEUE_WAIT_MAX),
+        (Starvation::Busy, core.busy_ns, BUSY_MAX),
+    ];
+    signs.into_iter().map(|(cause, ns, bound)| (cause, ns as f64 / length, bound)).find_map(|(cause, share, bound)| {
+        (share > bound).then_some(Reason::CoreStarved { core: core.core, cause, share, bound })
+    })
+}
+
+fn missing_completions(figures: &TrialFigures, limits: &[Limit]) -> Option<Reason> {
+    let errors_allowed = limits.iter().filter_map(|limit| match limit {
+        Limit::Errors { share, .. } => Some(*share),
+        Limit::ResponseTime { .. } | Limit::KbitPerConnection { .. } => None,
+    });
+    let allowed = errors_allowed.fold(1.0, f64::min).max(INCOMPLETE_MAX);
+    let (completed, offered) = (figures.counts.completed, figures.counts.offered);
+    let missing = offered.saturating_sub(completed);
+    (missing as f64 > allowed * offered as f64).then_some(Reason::Incomplete { completed, offered, allowed })
+}
+
+fn few_samples(limit: &Limit, samples: u64) -> Option<Note> {
+    let Limit::ResponseTime { statistic, .. } = limit else { return None };
+    let wanted = statistic.samples_wanted()?;
+    (samples < wanted).then_some(Note::FewSamples { statistic: *statistic, samples, wanted })
+}
+
+/// What starved a load core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Starvation {
+    /// It had no idle time left.
+    Busy,
+    /// It was runnable while something else ran.
+    RunQueue,
+    /// Its cgroup had used up its quota.
+    Throttled,
+}
+
+/// One condition that a trial broke. Displays, and serialises, as one plain sentence without a full stop.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reason {
+    /// INVALID: there was no request to judge by.
+    NothingOffered,
+    /// INVALID: the client's own books do not balance.
+    Miscounted(CountsError),
+    /// INVALID: the client did not send what the schedule asked for.
+    Unsent {
+        /// Requests that did not leave through the client's doing.
+        unsent: u64,
+        /// Requests offered.
+        offered: u64,
+    },
+    /// INVALID: the client sent late.
+    Lag {
+        /// 99th percentile of the lag.
+        p99_ns: u64,
+        /// What is allowed.
+        bound: Duration,
+    },
+    /// INVALID: no file descriptor was left.
+    DescriptorsRanOut {
+        /// Requests that ended so.
+        requests: u64,
+    },
+    /// INVALID: no local address and port was left.
+    AddressesRanOut {
+        /// Requests that ended so.
+        requests: u64,
+    },
+    /// INVALID: a load core did not have the processor that it needed.
+    CoreStarved {
+        /// Which core.
+        core: u32,
+        /// What kept it.
+        cause: Starvation,
+        /// Share of the trial's length.
+        share: f64,
+        /// Share that is allowed.
+        bound: f64,
+    },
+    /// FAIL: a response-time limit was missed.
+    ResponseTime {
+        /// The figure that the limit is on.
+        statistic: Statistic,
+        /// What it was, in nanoseconds.
+        observed_ns: f64,
+        /// What it may be.
+        bound: Duration,
+    },
+    /// FAIL: there is no response to hold the limit against.
+    NothingMeasured {
+        /// The limit.
+        limit: Limit,
+    },
+    /// FAIL: too many errors.
+    Errors {
+        /// The limit.
+        limit: Limit,
+        /// Requests that ended in an error.
+        errors: u64,
+        /// Requests offered.
+        offered: u64,
+    },
+    /// FAIL: connections were too slow.
+    Connections {
+        /// The limit.
+        limit: Limit,
+        /// Connections that met it.
+        conforming: u64,
+        /// Connections held at once.
+        peak: u64,
+    },
+    /// FAIL: the target did not keep up with the schedule.
+    Incomplete {
+        /// Requests completed.
+        completed: u64,
+        /// Requests offered.
+        offered: u64,
+        /// Share of them that may be missing.
+        allowed: f64,
+    },
+    /// FAIL: requests in flight rose from beginning to end.
+    BacklogGrew {
+        /// The rise in requests.
+        rise: u64,
+        /// The time that it took.
+        duration: Duration,
+    },
+}
+
+/// Something to know about a verdict that does not change it. Displays, and serialises, as one plain sentence.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Note {
+    /// The percentile rests on fewer samples than a firm verdict wants.
+    FewSamples {
+        /// The percentile.
+        statistic: Statistic,
+        /// Samples there are.
+        samples: u64,
+        /// Samples wanted, 1000/(1 - q).
+        wanted: u64,
+    },
+    /// The trial has too few intervals to see a trend.
+    BacklogUnjudged {
+        /// Complete intervals.
+        intervals: usize,
+    },
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = |part: u64, whole: u64| format!("{} of {}", display::count(part), display::count(whole));
+        match self {
+            Reason::NothingOffered => f.write_str("no request was offered"),
+            Reason::Miscounted(error) => write!(f, "the client miscounted: {error}"),
+            Reason::Unsent { unsent, offered } => {
+                let bound = short_percent(UNSENT_MAX);
+                write!(f, "the client did not send {} requests, more than {bound} %", of(*unsent, *offered))
+            }
+            Reason::Lag { p99_ns, bound } => {
+                let (lag, bound) = (display::time(*p99_ns), display::exact_time_spaced(*bound));
+                write!(f, "the client sent late: p99 lag {lag} is above {bound}")
+            }
+            Reason::DescriptorsRanOut { requests } => {
+                write!(f, "file descriptors ran out for {} requests", display::count(*requests))
+            }
+            Reason::AddressesRanOut { requests } => {
+                write!(f, "local addresses and ports ran out for {} requests", display::count(*requests))
+            }
+            Reason::CoreStarved { core, cause, share, bound } => {
+                let (share, bound) = (display::percent(*share), short_percent(*bound));
+                write!(f, "load core {core} {cause} for {share} of the trial, above {bound} %")
+            }
+            Reason::ResponseTime { statistic, observed_ns, bound } => {
+                let relation = if *observed_ns > bound.as_nanos() as f64 { "above" } else { "not below" };
+                let (observed, bound) = (display::time(observed_ns.round() as u64), display::exact_time_spaced(*bound));
+                write!(f, "{statistic} {observed} is {relation} the limit of {bound}")
+            }
+            Reason::NothingMeasured { limit } => {
+                write!(f, "no response was measured, so {limit} is not shown to hold")
+            }
+            Reason::Errors { limit, errors, offered } => {
+                let share = display::percent(*errors as f64 / (*offered).max(1) as f64);
+                write!(f, "errors {share} ({}) miss the limit {limit}", of(*errors, *offered))
+            }
+            Reason::Connections { limit, conforming, peak } => {
+                write!(f, "only {} connections meet {limit}", of(*conforming, *peak))
+            }
+            Reason::Incomplete { completed, offered, allowed } => {
+                let allowed = short_percent(*allowed);
+                write!(f, "completed {} offered requests, more than {allowed} % are missing", of(*completed, *offered))
+            }
+            Reason::BacklogGrew { rise, duration } => {
+                let duration = display::time(duration.as_nanos() as u64);
+                write!(f, "requests in flight rose by {} over {duration}", display::count(*rise))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Starvation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Starvation::Busy => "was busy",
+            Starvation::RunQueue => "waited for its processor",
+            Starvation::Throttled => "was throttled by its cgroup",
+        })
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::FewSamples { statistic, samples, wanted } => {
+                let (samples, wanted) = (display::count(*samples), display::count(*wanted));
+                write!(f, "{statistic} rests on {samples} samples, a firm verdict wants {wanted}")
+            }
+            Note::BacklogUnjudged { intervals } => {
+                write!(f, "{intervals} intervals are too few to see whether requests pile up")
+            }
+        }
+    }
+}
+
+impl Serialize for Reason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Serialize for Note {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
