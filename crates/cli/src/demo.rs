@@ -37,9 +37,11 @@ const LIMIT: &str = "p99<10ms";
 pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
     output::check_report_path(&options.out)?;
     let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;
-    let tree = tempfile::tempdir().map_err(|error| Failure::unreachable(format!("cannot make a temporary folder: {error}")))?;
-    let paths = write_tree(tree.path())
-        .map_err(|error| Failure::unreachable(format!("cannot write the demo's files to {}: {error}", tree.path().display())))?;
+    let tree = tempfile::tempdir()
+        .map_err(|error| Failure::unreachable(format!("cannot make a temporary folder: {error}")))?;
+    let paths = write_tree(tree.path()).map_err(|error| {
+        Failure::unreachable(format!("cannot write the demo's files to {}: {error}", tree.path().display()))
+    })?;
     let cpus = allowed_cpus().map_err(Failure::unreachable)?;
     let (server_cpu, load_cpu) = (cpus[0], *cpus.last().unwrap_or(&cpus[0]));
     let server = ServerProcess::start(tree.path(), server_cpu, options)?;
@@ -138,11 +140,8 @@ impl ServerProcess {
         if let Some(name) = clap::ValueEnum::to_possible_value(&options.driver) {
             command.args(["--driver", name.get_name()]);
         }
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| failed(error.to_string()))?;
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(|error| failed(error.to_string()))?;
         let mut stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
         let mut line = String::new();
         while stdout.read_line(&mut line).is_ok_and(|read| read > 0) {

@@ -82,9 +82,10 @@ impl From<SearchError> for Failure {
     fn from(error: SearchError) -> Self {
         match error {
             SearchError::Plan(_) => Self::usage(error),
-            SearchError::Load(_) | SearchError::Sink(_) | SearchError::NothingGood { .. } | SearchError::Interrupted => {
-                Self::unreachable(error)
-            }
+            SearchError::Load(_)
+            | SearchError::Sink(_)
+            | SearchError::NothingGood { .. }
+            | SearchError::Interrupted => Self::unreachable(error),
         }
     }
 }

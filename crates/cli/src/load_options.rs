@@ -96,13 +96,16 @@ pub fn settings(options: &LoadOptions, plan: &Plan) -> BTreeMap<String, String> 
 
 /// Finds the CPUs to load from. A target on this host needs some for itself.
 fn cpus(listed: Option<&CpuList>, target: &Target) -> Result<Vec<usize>, Failure> {
-    let allowed = allowed_cpus().map_err(|error| Failure::unreachable(format!("cannot tell this host's CPUs: {error}")))?;
+    let allowed =
+        allowed_cpus().map_err(|error| Failure::unreachable(format!("cannot tell this host's CPUs: {error}")))?;
     let Some(CpuList(listed)) = listed else {
         let own = if target.is_local() { allowed.len().div_ceil(2).min(allowed.len()) } else { allowed.len() };
         return Ok(allowed[allowed.len() - own..].to_vec());
     };
     match listed.iter().find(|cpu| !allowed.contains(cpu)) {
-        Some(cpu) => Err(Failure::usage(format!("--cores: there is no CPU {cpu} for this process; it may use {allowed:?}"))),
+        Some(cpu) => {
+            Err(Failure::usage(format!("--cores: there is no CPU {cpu} for this process; it may use {allowed:?}")))
+        }
         None => Ok(listed.clone()),
     }
 }
@@ -124,7 +127,9 @@ fn requests(options: &LoadOptions, target: &Target) -> Result<Arc<[PreparedReque
         None => Vec::new(),
         Some(text) => match text.strip_prefix('@') {
             None => text.as_bytes().to_vec(),
-            Some(file) => fs::read(file).map_err(|error| Failure::usage(format!("cannot read the body {file}: {error}")))?,
+            Some(file) => {
+                fs::read(file).map_err(|error| Failure::usage(format!("cannot read the body {file}: {error}")))?
+            }
         },
     };
     let make = |path: &str| {
@@ -179,7 +184,8 @@ fn check(text: &str) -> Result<Check, Failure> {
     let mut check = Check::default();
     for part in text.split(',') {
         let wrong = |what: &str| Failure::usage(format!("--check {part:?}: {what}"));
-        let (name, value) = part.split_once('=').ok_or_else(|| wrong("write it like status=200,length=512,sha256=HEX"))?;
+        let (name, value) =
+            part.split_once('=').ok_or_else(|| wrong("write it like status=200,length=512,sha256=HEX"))?;
         match name.trim() {
             "status" => {
                 let status = value.parse().ok().filter(|status| (100..1000).contains(status));

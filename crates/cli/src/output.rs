@@ -64,7 +64,10 @@ pub fn give_out(document: &Document, options: &OutputOptions) -> Result<ExitCode
 /// The disk is full, or the folder has gone. Nothing half-written is left.
 pub fn write_report(document: &Document, path: &Path) -> Result<(), Failure> {
     report::write_html(document, path).map_err(|error| {
-        Failure::unreachable(format!("cannot write the report {}: {error}; the result itself was printed", path.display()))
+        Failure::unreachable(format!(
+            "cannot write the report {}: {error}; the result itself was printed",
+            path.display()
+        ))
     })
 }
 

@@ -50,8 +50,7 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     let made = bench.trial("run", plan.clone(), &mut line);
     line.clear();
     let trial = made?.trial;
-    let outcome =
-        Outcome { verdict: trial.verdict, reasons: trial.reasons.clone(), trials: vec![trial], find: None };
+    let outcome = Outcome { verdict: trial.verdict, reasons: trial.reasons.clone(), trials: vec![trial], find: None };
     output::give_out(&session::document(&question, &bench, &plan, outcome), &options.output)
 }
 

@@ -57,7 +57,9 @@ fn refuse(error: StartError) -> Failure {
             let advice = match cause.kind() {
                 ErrorKind::AddrInUse => "another program listens there; choose another port with --listen, or stop it",
                 ErrorKind::AddrNotAvailable => "this host does not have that address; see `ip addr`",
-                ErrorKind::PermissionDenied => "ports below 1024 need CAP_NET_BIND_SERVICE; choose a higher one with --listen",
+                ErrorKind::PermissionDenied => {
+                    "ports below 1024 need CAP_NET_BIND_SERVICE; choose a higher one with --listen"
+                }
                 _ => "choose another address with --listen",
             };
             Failure::unreachable(format!("{error}; {advice}"))

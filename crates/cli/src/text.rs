@@ -71,7 +71,11 @@ fn times(out: &mut String, trial: &Trial) -> std::fmt::Result {
     ];
     for (name, summary) in rows.into_iter().filter(|(_, summary)| summary.count > 0) {
         let values = [summary.p50, summary.p90, summary.p99, summary.p999, summary.max].map(us);
-        writeln!(out, "  {name:<14}{:>10}{:>10}{:>10}{:>10}{:>10}", values[0], values[1], values[2], values[3], values[4])?;
+        writeln!(
+            out,
+            "  {name:<14}{:>10}{:>10}{:>10}{:>10}{:>10}",
+            values[0], values[1], values[2], values[3], values[4]
+        )?;
     }
     Ok(())
 }
@@ -108,7 +112,11 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
         }
         (Some(lower), None) => {
             let lower = display::rate(lower);
-            writeln!(out, "{} takes at least {lower} with {limits}; the client can offer no more", document.plan.target)?;
+            writeln!(
+                out,
+                "{} takes at least {lower} with {limits}; the client can offer no more",
+                document.plan.target
+            )?;
         }
         (None, _) => writeln!(out, "{} took no rate that was tried with {limits}", document.plan.target)?,
     }

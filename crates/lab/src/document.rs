@@ -132,9 +132,10 @@ pub struct Trial {
     pub response_time_us: Summary,
     /// Last byte minus sent.
     pub service_time_us: Summary,
-    /// Sent minus intended: the lateness of the client and the wait for a connection.
+    /// Sent minus the moment at which it could have been sent, which is the intended time or, where the request had to wait
+    /// for a connection, the end of that wait: the client's own lateness.
     pub lag_us: Summary,
-    /// Waiting for a connection to become free.
+    /// From the intended time until a connection was free; intended to sent is queue and lag together.
     pub queue_us: Summary,
     /// Establishing a connection.
     pub connect_us: Summary,

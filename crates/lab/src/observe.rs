@@ -88,7 +88,8 @@ impl Before {
             let again = now.retransmitted.saturating_sub(before.retransmitted);
             (again as f64 / sent as f64, now.listen_overflows.saturating_sub(before.listen_overflows))
         });
-        let throttled_ns = cgroup_throttled_ns().zip(self.throttled_ns).map_or(0, |(now, then)| now.saturating_sub(then));
+        let throttled_ns =
+            cgroup_throttled_ns().zip(self.throttled_ns).map_or(0, |(now, then)| now.saturating_sub(then));
         Observation {
             server: ServerObservation {
                 process: server.map_or_else(String::new, |server| server.name.clone()),

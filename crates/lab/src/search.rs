@@ -160,7 +160,8 @@ fn calibrate(
 ) -> Result<Made, SearchError> {
     let spare = thalweg_sys::affinity::allowed_cpus().unwrap_or_default();
     let spare = spare.into_iter().find(|cpu| !settings.base.cpus.contains(cpu));
-    let sink = Sink::start(body_bytes, spare, settings.base.driver, settings.base.connections).map_err(SearchError::Sink)?;
+    let sink =
+        Sink::start(body_bytes, spare, settings.base.driver, settings.base.connections).map_err(SearchError::Sink)?;
     let text = RequestText {
         method: "GET",
         authority: &bench.target.authority,
@@ -180,13 +181,7 @@ fn calibrate(
     Ok(bench.trial("calibrate", plan, watcher)?)
 }
 
-fn conclude(
-    bench: &Bench,
-    answer: &Answer,
-    ceiling: f64,
-    made: &[Made],
-    trials: Vec<Trial>,
-) -> Found {
+fn conclude(bench: &Bench, answer: &Answer, ceiling: f64, made: &[Made], trials: Vec<Trial>) -> Found {
     let evidence = Evidence { answer, ceiling, made, shared_host: bench.shared_host };
     let (limit, evidence) = name_limit(&evidence);
     let mut notes = vec![format!("the interval is the {INTERVAL_BASIS}")];
@@ -194,9 +189,13 @@ fn conclude(
         Ended::WidthReached => {}
         Ended::ClientCeiling => notes.push("the client's own ceiling came before the target's limit".to_owned()),
         Ended::LowestRate => notes.push("already the lowest rate misses the limits".to_owned()),
-        Ended::BudgetSpent => notes.push("the time budget was spent before the bracket was as narrow as asked".to_owned()),
+        Ended::BudgetSpent => {
+            notes.push("the time budget was spent before the bracket was as narrow as asked".to_owned())
+        }
         Ended::Interrupted => notes.push("the search was interrupted; this is what was known by then".to_owned()),
-        Ended::TrialsSpent => notes.push("all allowed trials were made before the bracket was as narrow as asked".to_owned()),
+        Ended::TrialsSpent => {
+            notes.push("all allowed trials were made before the bracket was as narrow as asked".to_owned())
+        }
     }
     let (verdict, reason) = match answer.lower_bound {
         Some(rate) => (Verdict::Pass, format!("{rate:.0}/s meets all limits")),

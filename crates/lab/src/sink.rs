@@ -33,7 +33,12 @@ impl Sink {
     ///
     /// # Errors
     /// No thread, driver or listener could be had.
-    pub fn start(body_bytes: usize, cpu: Option<usize>, driver: DriverChoice, connections_max: usize) -> io::Result<Self> {
+    pub fn start(
+        body_bytes: usize,
+        cpu: Option<usize>,
+        driver: DriverChoice,
+        connections_max: usize,
+    ) -> io::Result<Self> {
         let waker = Waker::new()?;
         let stop = Arc::new(AtomicBool::new(false));
         let (send, receive) = mpsc::channel();

@@ -156,4 +156,3 @@ pub fn describe_load(load: &LoopPlan) -> String {
         }
     }
 }
-

@@ -124,7 +124,14 @@ impl Schedule {
 
 impl Engine {
     /// The share of thread `core`.
-    pub fn new(plan: Arc<Plan>, core: usize, driver: DriverKind, now: Instant, gate: Arc<Gate>, progress: Arc<Progress>) -> Self {
+    pub fn new(
+        plan: Arc<Plan>,
+        core: usize,
+        driver: DriverKind,
+        now: Instant,
+        gate: Arc<Gate>,
+        progress: Arc<Progress>,
+    ) -> Self {
         let connections_max = plan.share_of(plan.connections, core).max(1);
         let keep_open = plan.calls.is_none();
         Self {
@@ -610,7 +617,8 @@ impl Engine {
             let stuck = at <= now;
             if stuck { at.plus_ns(self.timeout_ns()) } else { at }
         });
-        let window = [Some(schedule.start), schedule.end, schedule.drain_end].into_iter().flatten().find(|&at| at > now);
+        let window =
+            [Some(schedule.start), schedule.end, schedule.drain_end].into_iter().flatten().find(|&at| at > now);
         let times = [arrival, window, self.deadlines.next_due(), Some(self.next_glance)];
         times.into_iter().flatten().min().unwrap_or(now)
     }

@@ -152,10 +152,8 @@ mod tests {
             "GET / HTTP/1.0\r\nHost: host:1\r\nConnection: close\r\n\r\n",
         );
         check_version(Version::Http10, "GET", "/", &[], b"", Ok(usual), Some(last));
-        let (usual, last) = (
-            "GET / HTTP/1.1\r\nHost: host:1\r\n\r\n",
-            "GET / HTTP/1.1\r\nHost: host:1\r\nConnection: close\r\n\r\n",
-        );
+        let (usual, last) =
+            ("GET / HTTP/1.1\r\nHost: host:1\r\n\r\n", "GET / HTTP/1.1\r\nHost: host:1\r\nConnection: close\r\n\r\n");
         check_version(Version::Http11, "GET", "/", &[], b"", Ok(usual), Some(last));
     }
 

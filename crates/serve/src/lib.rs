@@ -1,2 +1,27 @@
-//! Placeholder.
+//! The download server: the files beneath a folder, over HTTP/1.x.
+//!
+//! [`Server::start`] runs one loop per core, each with its own listeners, connections and cache, so that cores share
+//! nothing but the kernel's port. What a request means is decided in `respond`, what becomes of its connection in
+//! `connection`, where files come from in `resolve`, `entity` and `cache`; `service` ties them to the reactor's loop.
+//!
+//! Lacking on purpose: arguments and configuration files, logs, TLS, and protocols newer than HTTP/1.1.
+
 #![forbid(unsafe_code)]
+
+mod cache;
+mod calendar;
+mod config;
+mod connection;
+mod counters;
+mod entity;
+mod head;
+mod resolve;
+mod respond;
+mod server;
+mod service;
+#[cfg(test)]
+mod simulated;
+
+pub use config::{CacheConfig, Limits, ServerConfig};
+pub use counters::Totals;
+pub use server::{Control, RunError, Running, Server, StartError};

@@ -27,6 +27,8 @@
 //!   [`Completion::Failed`].
 //! * [`Completion::Ended`] says that the peer will send no more; the socket can still send. [`Completion::Failed`] says that the
 //!   socket is of no more use. Each comes at most once, after all bytes that the peer sent before, and neither closes the socket.
+//! * A paused socket may hear of a reset only when it is resumed or sends.
+//! * A close reaches the kernel within the next waits: an owner that closes and never waits again leaves the peer hanging.
 //! * An id that was closed must not be used again; the drivers panic on it, since it is a bug of the owner.
 
 use std::io;

@@ -43,6 +43,7 @@ pub struct Epoll {
     readable: VecDeque<SocketId>,
     /// Sockets that can take more of a send.
     writable: VecDeque<SocketId>,
+    writes_first: bool,
     steps_left: usize,
     buffer: Box<[u8]>,
     received: usize,
@@ -111,6 +112,7 @@ impl Epoll {
             done: VecDeque::new(),
             readable: VecDeque::new(),
             writable: VecDeque::new(),
+            writes_first: false,
             steps_left: 0,
             buffer: vec![0; config.receive_buffer_bytes].into_boxed_slice(),
             received: 0,
@@ -280,7 +282,10 @@ impl Epoll {
 
     fn accept(&mut self, listener: SocketId) -> Option<Completion> {
         if self.sockets.is_full() {
-            return Some(self.refuse_more(listener, Errno::NFILE.into()));
+            // Only a connection that really waits is a reason to say that there is no room for it.
+            let waits = socket::is_readable(&self.live(listener).fd);
+            self.live_mut(listener).readable = waits;
+            return waits.then(|| self.refuse_more(listener, Errno::NFILE.into()));
         }
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let accepted = acceptfrom_with(&self.live(listener).fd, flags);
@@ -327,11 +332,13 @@ impl Epoll {
         let socket = self.live_mut(id);
         assert!(socket.sending.is_none(), "one send at a time");
         assert!(socket.state == State::Connected, "sends start once connected");
-        if socket.failed {
+        if socket.failed || socket.broken.is_some() {
             return;
         }
         socket.sending = Some(sending);
-        socket.sent_at = Instant::now();
+        // The completion may come within this wake-up, and must not be stamped earlier than the send.
+        self.now = Instant::now();
+        self.live_mut(id).sent_at = self.now;
         self.push(id);
     }
 }
@@ -462,13 +469,19 @@ impl Driver for Epoll {
                 return None;
             }
             self.steps_left -= 1;
-            if let Some(id) = self.readable.pop_front() {
-                if let Some(completion) = self.receive(id) {
-                    return Some(completion);
-                }
-            } else {
+            // In turn, so that neither endless input nor endless output can starve the other.
+            self.writes_first = !self.writes_first;
+            let sends = if self.writes_first { !self.writable.is_empty() } else { self.readable.is_empty() };
+            if sends {
                 let id = self.writable.pop_front()?;
                 self.push(id);
+            } else if let Some(id) = self.readable.pop_front() {
+                let completion = self.receive(id);
+                if completion.is_some() {
+                    return completion;
+                }
+            } else {
+                return None;
             }
         }
     }

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::sendfile;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, getpeername, getsockname, send};
@@ -99,6 +100,12 @@ pub(crate) fn pending_error(fd: &OwnedFd) -> Option<io::Error> {
         Ok(Ok(())) => None,
         Ok(Err(errno)) | Err(errno) => Some(errno.into()),
     }
+}
+
+/// Whether there is something to receive or accept, without taking it.
+pub(crate) fn is_readable(fd: &OwnedFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
 /// Ends our direction. An error can only mean that the connection has gone, which the owner hears of otherwise.

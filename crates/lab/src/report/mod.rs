@@ -138,7 +138,7 @@ fn page(document: &Document) -> Markup {
             h2 { "Verdict of each trial" }
             @if document.trials.is_empty() { p { "No trial was run." } } @else { (trials::table(&document.trials)) }
         }
-        (sections::machine(&document.host))
+        (sections::machine(&document.host, headline_trial(document)))
         (sections::repeat(document))
         (sections::glossary())
     }

@@ -122,7 +122,7 @@ fn server_facts(server: &ServerObservation) -> Markup {
 }
 
 /// What the machine was.
-pub(super) fn machine(host: &HostDocument) -> Markup {
+pub(super) fn machine(host: &HostDocument, shown: Option<&Trial>) -> Markup {
     html! {
         section {
             h2 { "What the machine was" }
@@ -132,6 +132,7 @@ pub(super) fn machine(host: &HostDocument) -> Markup {
                 div { dt { "CPU" } dd { (host.cpu_model) } }
                 div { dt { "CPUs online" } dd { (host.cpus) } }
                 div { dt { "Load ran on CPU" } dd { (cpus(&host.load_cpus)) } }
+                @if let Some(trial) = shown { div { dt { "Driver" } dd { (trial.client.driver) } } }
                 div { dt { "Memory" } dd { (display::bytes(host.memory_bytes)) } }
                 div { dt { "Clock source" } dd { (host.clock_source) } }
                 div { dt { "Descriptors" } dd { (display::count(host.descriptors)) } }
@@ -183,7 +184,7 @@ pub(super) fn glossary() -> Markup {
         ("response time", "last byte of the response less the intended time: the headline figure."),
         ("service time", "last byte of the response less the time at which the request was sent."),
         ("intended time", "when the schedule wanted a request to leave."),
-        ("lag", "sent less intended: what the client was late by itself."),
+        ("lag", "what the client itself was late in sending; a wait for a connection is told apart, as queue."),
         ("queue", "waiting for a connection to become free, where their number is bounded; part of the response time."),
         ("open loop", "arrivals follow a schedule and do not wait for answers, as with independent users."),
         ("closed loop", "each worker sends its next request when its last answer has come."),

@@ -600,7 +600,9 @@ impl Driver for Uring {
                 self.submit_send(socket);
             }
         } else if self.start_send(socket, sending) {
-            self.live_mut(socket).sent_at = Instant::now();
+            // The completion may come within this wake-up, and must not be stamped earlier than the send.
+            self.now = Instant::now();
+            self.live_mut(socket).sent_at = self.now;
             self.push_file(socket);
         }
     }

@@ -1,0 +1,203 @@
+//! A connection as the network sees it: two ends, and a bounded flow of bytes from each to the other.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+
+use thalweg_sys::driver::{FileSpan, SendBuf};
+use thalweg_sys::{Instant, SocketId};
+
+/// Which end of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Side {
+    /// The one that connected.
+    Connector,
+    /// The one that was connected to.
+    Acceptor,
+}
+
+impl Side {
+    pub(super) const fn other(self) -> Self {
+        match self {
+            Self::Connector => Self::Acceptor,
+            Self::Acceptor => Self::Connector,
+        }
+    }
+}
+
+/// Names one end of one connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct EndId {
+    pub(super) connection: u64,
+    pub(super) side: Side,
+}
+
+impl EndId {
+    pub(super) const fn peer(self) -> Self {
+        Self { connection: self.connection, side: self.side.other() }
+    }
+}
+
+pub(super) struct Connection {
+    ends: [End; 2],
+    /// Nothing comes through any more.
+    pub(super) mute: bool,
+}
+
+impl Connection {
+    pub(super) fn new(connector: SocketAddr, acceptor: SocketAddr, socket: SocketId) -> Self {
+        let connector = End::new(connector, EndState::Connecting(socket));
+        Self { ends: [connector, End::new(acceptor, EndState::Closed)], mute: false }
+    }
+
+    pub(super) fn end(&self, side: Side) -> &End {
+        &self.ends[side as usize]
+    }
+
+    pub(super) fn end_mut(&mut self, side: Side) -> &mut End {
+        &mut self.ends[side as usize]
+    }
+
+    /// Whether nobody holds either end.
+    pub(super) fn is_over(&self) -> bool {
+        self.ends.iter().all(|end| matches!(end.state, EndState::Closed))
+    }
+}
+
+/// One end, with the flow that it *sends* and what its owner wants of the one that it receives.
+pub(super) struct End {
+    pub(super) addr: SocketAddr,
+    pub(super) state: EndState,
+    pub(super) paused: bool,
+    /// A reset has arrived; it is told once what came before it is delivered.
+    pub(super) reset: bool,
+    /// The peer's end has been told.
+    pub(super) ended: bool,
+    pub(super) deliver_scheduled: bool,
+    pub(super) sending: Option<Sending>,
+    pub(super) sent_at: Instant,
+    pub(super) finish: Finish,
+    pub(super) transmit_scheduled: bool,
+    pub(super) flow: Flow,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum EndState {
+    Connecting(SocketId),
+    /// In the backlog of a listener.
+    Waiting,
+    Open(SocketId),
+    /// `Failed` was told or is about to be.
+    Failed(SocketId),
+    /// Closed by its owner, or not there yet.
+    Closed,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Finish {
+    No,
+    /// After the send that is under way.
+    Asked,
+    Done,
+}
+
+impl End {
+    fn new(addr: SocketAddr, state: EndState) -> Self {
+        Self {
+            addr,
+            state,
+            paused: false,
+            reset: false,
+            ended: false,
+            deliver_scheduled: false,
+            sending: None,
+            sent_at: Instant::default(),
+            finish: Finish::No,
+            transmit_scheduled: false,
+            flow: Flow::default(),
+        }
+    }
+
+    /// Whether the kernel has not yet taken all of a send.
+    pub(super) fn is_sending(&self) -> bool {
+        self.sending.as_ref().is_some_and(|sending| !sending.taken)
+    }
+}
+
+/// Bytes from one end to the other: on the way, then arrived, then delivered.
+#[derive(Default)]
+pub(super) struct Flow {
+    /// What is not delivered yet.
+    pub(super) held: VecDeque<u8>,
+    /// How many of them, from the front, have arrived.
+    pub(super) arrived: usize,
+    /// The sender's orderly end has arrived.
+    pub(super) end_arrived: bool,
+    /// What has not arrived is lost.
+    pub(super) cut: bool,
+    /// When the link has put the last byte on its way.
+    pub(super) link_free_at: Instant,
+    /// When the last that was put on its way arrives: nothing overtakes it.
+    pub(super) last_arrival: Instant,
+    pub(super) delivered: u64,
+}
+
+impl Flow {
+    /// Loses what is on its way, now and later.
+    pub(super) fn cut(&mut self) {
+        self.cut = true;
+        self.held.truncate(self.arrived);
+    }
+
+    /// Loses what has arrived as well.
+    pub(super) fn discard(&mut self) {
+        self.arrived = 0;
+        self.cut();
+    }
+}
+
+/// A send, as far as the kernel has not taken it.
+pub(super) struct Sending {
+    head: SendBuf,
+    head_taken: usize,
+    span: Option<FileSpan>,
+    pub(super) started: bool,
+    /// The kernel has it all; the owner does not know yet.
+    pub(super) taken: bool,
+}
+
+impl Sending {
+    pub(super) fn new(head: SendBuf, span: Option<FileSpan>) -> Self {
+        let span = span.filter(|span| span.len > 0);
+        Self { head, head_taken: 0, span, started: false, taken: false }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.head_taken == self.head.len() && self.span.is_none()
+    }
+
+    /// Moves up to `room` bytes into `held`; how many.
+    pub(super) fn take(&mut self, room: usize, held: &mut VecDeque<u8>) -> io::Result<usize> {
+        let head = &self.head.as_slice()[self.head_taken..];
+        if !head.is_empty() {
+            let taken = head.len().min(room);
+            held.extend(&head[..taken]);
+            self.head_taken += taken;
+            return Ok(taken);
+        }
+        let Some(span) = &mut self.span else { return Ok(0) };
+        let wanted = usize::try_from(span.len).map_or(room, |len| len.min(room));
+        let mut bytes = vec![0; wanted];
+        let taken = span.file.read_at(&mut bytes, span.offset)?;
+        if taken == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        held.extend(&bytes[..taken]);
+        span.offset += taken as u64;
+        span.len -= taken as u64;
+        if span.len == 0 {
+            self.span = None;
+        }
+        Ok(taken)
+    }
+}

@@ -1,0 +1,126 @@
+//! What goes wrong is told, once, and leaves the driver usable.
+
+use std::io;
+use std::rc::Rc;
+
+use thalweg_sys::Fault;
+use thalweg_sys::driver::{Connect, Driver, FileSpan};
+
+use crate::flow::file_of;
+use crate::stage::{LOOPBACK_V4, Open, assert_same, pattern};
+
+pub fn a_port_without_listener_refuses<D: Driver>(open: Open<'_, D>) {
+    let mut stage = open(8);
+    // Port 1 (tcpmux) has not been served by anybody for decades, and is not one that the kernel gives out.
+    for addr in ["127.0.0.1:1", "[::1]:1"] {
+        let client = stage.connect(addr.parse().unwrap());
+        stage.until("the connect fails", |stage| stage.socket(client).failed.is_some());
+        let error = stage.socket(client).failed.as_ref().unwrap();
+        assert_eq!(Fault::of(error), Fault::Refused, "{error}");
+        stage.close(client);
+    }
+}
+
+pub fn unread_bytes_at_close_do_not_end_in_silence<D: Driver>(open: Open<'_, D>) {
+    let mut stage = open(8);
+    let (listener, addr) = stage.listen(LOOPBACK_V4);
+    for bytes in [1000, 20_000_000] {
+        let (client, server) = stage.pair(listener, addr);
+        stage.driver.pause(server);
+        stage.send(client, pattern(1, 0, bytes));
+        stage.linger(5_000_000);
+        stage.close(server);
+        stage.until("the peer is told", |stage| stage.socket(client).is_over());
+        if let Some(error) = &stage.socket(client).failed {
+            assert_eq!(Fault::of(error), Fault::Reset, "{error}");
+        }
+        stage.close(client);
+    }
+}
+
+pub fn sending_to_nobody_fails<D: Driver>(open: Open<'_, D>) {
+    let mut stage = open(8);
+    let (listener, addr) = stage.listen(LOOPBACK_V4);
+    let (client, server) = stage.pair(listener, addr);
+    stage.close(server);
+    stage.until("the end", |stage| stage.socket(client).is_over());
+    // The first bytes may find their way to a kernel that answers with a reset; then the next ones fail.
+    for _ in 0..100 {
+        if stage.socket(client).failed.is_some() {
+            break;
+        }
+        stage.send(client, pattern(1, 0, 1000));
+        stage.until("the send is over", |stage| !stage.socket(client).sending);
+        stage.linger(1_000_000);
+    }
+    let error = stage.socket(client).failed.as_ref().expect("sending to nobody fails");
+    assert_eq!(Fault::of(error), Fault::Reset, "{error}");
+    // Sockets that have failed are closed like others.
+    stage.close(client);
+    let (client, server) = stage.pair(listener, addr);
+    stage.send(client, "next");
+    assert_eq!(stage.until_received(server, 4), b"next");
+}
+
+pub fn a_file_that_is_too_short_fails_the_send<D: Driver>(open: Open<'_, D>) {
+    let (_directory, file) = file_of(100_000);
+    let mut stage = open(8);
+    let (listener, addr) = stage.listen(LOOPBACK_V4);
+    for (offset, len, sent) in [(0, 100_001, 100_000), (50_000, 4_000_000, 50_000), (100_000, 1, 0), (200_000, 1, 0)] {
+        let (client, server) = stage.pair(listener, addr);
+        stage.send_file(server, b"head", FileSpan { file: Rc::clone(&file), offset, len });
+        stage.until("the send fails", |stage| stage.socket(server).failed.is_some());
+        let error = stage.socket(server).failed.as_ref().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}");
+        stage.close(server);
+        // What there was arrives; the owner's close is what tells the peer that it is not all.
+        stage.until("the end", |stage| stage.socket(client).ended);
+        let seen = stage.take_received(client);
+        assert_same(&seen[..4], b"head");
+        assert_same(&seen[4..], &pattern(9, offset, sent));
+        stage.close(client);
+    }
+    assert_eq!(Rc::strong_count(&file), 1);
+}
+
+pub fn a_full_table_stops_accepting_until_resumed<D: Driver>(open: Open<'_, D>) {
+    // Room for the listener, one connection from both sides, and one more.
+    let mut stage = open(4);
+    let (listener, addr) = stage.listen(LOOPBACK_V4);
+    let (client, server) = stage.pair(listener, addr);
+    let waiting = stage.connect(addr);
+    stage.until("accepting stops", |stage| stage.stopped(listener) > 0);
+    stage.until("connected", |stage| stage.socket(waiting).connected);
+    stage.linger(5_000_000);
+    assert_eq!(stage.stopped(listener), 1, "a listener that has stopped is silent");
+    assert!(stage.accepted(listener).is_none());
+    // Resumed too early, it stops again.
+    stage.driver.resume_accept(listener);
+    stage.until("accepting stops again", |stage| stage.stopped(listener) == 2);
+    stage.close(client);
+    stage.until("the server is told", |stage| stage.socket(server).ended);
+    stage.close(server);
+    stage.linger(5_000_000);
+    stage.driver.resume_accept(listener);
+    let late = stage.accept(listener);
+    stage.send(waiting, "patience");
+    assert_eq!(stage.until_received(late, 8), b"patience");
+}
+
+pub fn a_full_table_refuses_to_connect<D: Driver>(open: Open<'_, D>) {
+    let mut stage = open(3);
+    let (listener, addr) = stage.listen(LOOPBACK_V4);
+    let (client, server) = stage.pair(listener, addr);
+    let refused = stage.try_connect(&Connect { peer: addr, source: None }).unwrap_err();
+    assert_eq!(Fault::of(&refused), Fault::NoDescriptor, "{refused}");
+    stage.close(client);
+    stage.until("the server is told", |stage| stage.socket(server).ended);
+    stage.close(server);
+    // Entries may be held for as long as the kernel uses what belongs to them.
+    stage.linger(5_000_000);
+    // A driver may stop accepting as soon as its table is full, whether somebody waits or not.
+    stage.driver.resume_accept(listener);
+    let (client, server) = stage.pair(listener, addr);
+    stage.send(client, "room");
+    assert_eq!(stage.until_received(server, 4), b"room");
+}

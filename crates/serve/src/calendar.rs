@@ -1,0 +1,46 @@
+//! The wall clock as a server needs it: whole seconds, and their text in the `Date` field, made once a second.
+
+use thalweg_sys::Instant;
+use thalweg_wire::date::{self, IMF_FIXDATE_BYTES};
+
+/// Where the calendar's seconds come from: seconds since 1970-01-01 UTC at a point of the monotonic clock. The real one
+/// ignores the point and asks the kernel; a simulation derives the seconds from its virtual time.
+pub(crate) type SecondsAt = fn(Instant) -> u64;
+
+/// The present second and its text.
+pub(crate) struct Calendar {
+    seconds_at: SecondsAt,
+    second: i64,
+    text: [u8; IMF_FIXDATE_BYTES],
+}
+
+impl Calendar {
+    /// The calendar at `now`.
+    pub(crate) fn new(seconds_at: SecondsAt, now: Instant) -> Self {
+        let second = to_signed(seconds_at(now));
+        Self { seconds_at, second, text: date::imf_fixdate(second) }
+    }
+
+    /// Moves on to `now`.
+    pub(crate) fn advance(&mut self, now: Instant) {
+        let second = to_signed((self.seconds_at)(now));
+        if second != self.second {
+            self.second = second;
+            self.text = date::imf_fixdate(second);
+        }
+    }
+
+    /// Seconds since 1970-01-01 UTC.
+    pub(crate) fn second(&self) -> i64 {
+        self.second
+    }
+
+    /// The second as the `Date` field has it.
+    pub(crate) fn text(&self) -> &[u8; IMF_FIXDATE_BYTES] {
+        &self.text
+    }
+}
+
+fn to_signed(seconds: u64) -> i64 {
+    i64::try_from(seconds).unwrap_or(i64::MAX)
+}

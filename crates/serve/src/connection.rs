@@ -1,0 +1,411 @@
+//! One connection: reads requests, has them answered in order, sends the responses, and ends well.
+//!
+//! A connection reads until there is something to send; while that is under way, what comes in is kept aside, bounded, and
+//! beyond the bound the client is held back. Requests that came together are answered together as far as their
+//! responses are small. An idle connection holds no buffer.
+//!
+//! A client that is still sending when the last response leaves would get a reset from a plain close, and might never read
+//! that response. Such a connection lingers: our direction is finished, the client's is drained for a while.
+
+use std::mem;
+use std::rc::Rc;
+
+use thalweg_reactor::BufferPool;
+use thalweg_sys::{Driver, FileSpan, Instant, SendBuf, SocketId};
+use thalweg_wire::{BodyFraming, FieldSlots, RequestEvent, RequestHead, RequestReader, Version};
+
+use crate::config::Limits;
+use crate::head::Persistence;
+use crate::respond::{Outbox, Outgoing, Responder};
+
+/// Larger request bodies are not read: the response is sent at once and is the connection's last.
+const BODY_BYTES_MAX: u64 = 64 << 10;
+
+/// A client is held back when it has sent this much ahead of its responses.
+const UNREAD_BYTES_MAX: usize = 16 << 10;
+
+/// A client that sends more than this after its last response does not mean to read it.
+const LINGER_BYTES_MAX: u32 = 1 << 20;
+
+/// How much of a file is handed to the driver at once. When a part has gone, the client has made progress.
+const SPAN_BYTES_MAX: u64 = 512 << 10;
+
+/// One connection.
+pub(crate) struct Connection {
+    pub(crate) socket: SocketId,
+    /// When the client must have done what the phase waits for.
+    pub(crate) deadline: Instant,
+    phase: Phase,
+    /// The client will send no more.
+    ended: bool,
+    paused: bool,
+    requests: u32,
+    reader: RequestReader,
+    /// What came in while a response was under way, and is not read yet.
+    unread: Option<Rc<Vec<u8>>>,
+    /// The buffer that is being sent, if it goes back to the pool.
+    sending: Option<Rc<Vec<u8>>>,
+    /// Bytes that the driver was handed and has not reported as sent.
+    sending_bytes: u64,
+    /// What is to be sent of a file when those have gone.
+    rest: Option<FileSpan>,
+}
+
+/// What a connection is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Waits for a request, or for the rest of one.
+    Reading,
+    /// A response is under way.
+    Sending,
+    /// The last response is under way.
+    SendingLast {
+        /// The client has sent, or may still send, what nobody reads.
+        linger: bool,
+    },
+    /// Drains what the client still sends, until it ends.
+    Lingering {
+        /// How much more it may be.
+        bytes_left: u32,
+    },
+}
+
+/// What becomes of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub(crate) enum Fate {
+    /// It stays.
+    Stays,
+    /// It is to be closed.
+    Over,
+}
+
+/// What all connections of a core share.
+pub(crate) struct Shared {
+    pub(crate) times: Times,
+    pub(crate) responder: Responder,
+    pub(crate) pool: BufferPool,
+    /// No further request is waited for on any connection.
+    pub(crate) draining: bool,
+}
+
+/// [`Limits`] as the loop needs them.
+#[derive(Clone, Copy)]
+pub(crate) struct Times {
+    wire: thalweg_wire::Limits,
+    head_ns: u64,
+    idle_ns: u64,
+    stall_ns: u64,
+    ns_per_byte: u64,
+    linger_ns: u64,
+    requests_max: u32,
+}
+
+impl Times {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let wire = thalweg_wire::Limits::requests();
+        Self {
+            wire: thalweg_wire::Limits {
+                head_bytes_max: limits.head_bytes_max,
+                start_line_bytes_max: wire.start_line_bytes_max.min(limits.head_bytes_max),
+                ..wire
+            },
+            head_ns: ns(limits.head_time),
+            idle_ns: ns(limits.idle_time),
+            stall_ns: ns(limits.stall_time),
+            ns_per_byte: 1_000_000_000 / u64::from(limits.send_rate_min.max(1)),
+            linger_ns: ns(limits.linger_time),
+            requests_max: match limits.requests_per_connection_max {
+                0 => u32::MAX,
+                requests => requests,
+            },
+        }
+    }
+
+    /// The shortest of all times: no deadline is set nearer than that.
+    pub(crate) fn shortest_ns(&self) -> u64 {
+        self.head_ns.min(self.idle_ns).min(self.stall_ns).min(self.linger_ns)
+    }
+}
+
+impl Connection {
+    /// A connection that was just accepted.
+    pub(crate) fn new(socket: SocketId, shared: &Shared, now: Instant) -> Self {
+        Self {
+            socket,
+            deadline: now.plus_ns(shared.times.head_ns),
+            phase: Phase::Reading,
+            ended: false,
+            paused: false,
+            requests: 0,
+            reader: RequestReader::new(shared.times.wire),
+            unread: None,
+            sending: None,
+            sending_bytes: 0,
+            rest: None,
+        }
+    }
+
+    /// Whether nothing is under way, so that it can be closed without a loss.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase == Phase::Reading && self.reader.idle()
+    }
+
+    /// Bytes have come in.
+    #[inline]
+    pub(crate) fn on_received<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+        match self.phase {
+            Phase::Reading => {
+                let input = driver.received();
+                let was_idle = self.reader.idle();
+                let mut outbox = Outbox::new(&mut shared.pool);
+                let now = driver.now();
+                let read = self.read(input, &mut shared.responder, &shared.times, shared.draining, now, &mut outbox);
+                let outgoing = outbox.into_outgoing();
+                if read < input.len() {
+                    keep(&mut self.unread, &input[read..], &mut shared.pool);
+                }
+                self.go_on(driver, shared, outgoing, was_idle)
+            }
+            Phase::Sending => {
+                let kept = keep(&mut self.unread, driver.received(), &mut shared.pool);
+                if kept > UNREAD_BYTES_MAX {
+                    self.pause(driver);
+                }
+                Fate::Stays
+            }
+            Phase::SendingLast { .. } => {
+                // Nobody will read it. Its arrival says that the client has not seen the end of this yet.
+                self.phase = Phase::SendingLast { linger: true };
+                self.pause(driver);
+                Fate::Stays
+            }
+            Phase::Lingering { bytes_left } => {
+                let received = u32::try_from(driver.received().len()).unwrap_or(u32::MAX);
+                match bytes_left.checked_sub(received) {
+                    Some(bytes_left) => {
+                        self.phase = Phase::Lingering { bytes_left };
+                        Fate::Stays
+                    }
+                    None => Fate::Over,
+                }
+            }
+        }
+    }
+
+    /// The driver has sent what it was given.
+    #[inline]
+    pub(crate) fn on_sent<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+        shared.responder.totals.bytes += mem::take(&mut self.sending_bytes);
+        if let Some(buffer) = self.sending.take() {
+            shared.pool.put(buffer);
+        }
+        if let Some(rest) = self.rest.take() {
+            self.send(driver, shared, SendBuf::empty(), Some(rest));
+            return Fate::Stays;
+        }
+        match self.phase {
+            Phase::SendingLast { linger: true } if !self.ended => {
+                driver.finish(self.socket);
+                self.phase = Phase::Lingering { bytes_left: LINGER_BYTES_MAX };
+                self.deadline = driver.now().plus_ns(shared.times.linger_ns);
+                self.resume(driver);
+                Fate::Stays
+            }
+            Phase::Sending => {
+                self.phase = Phase::Reading;
+                self.read_unread(driver, shared)
+            }
+            _ => Fate::Over,
+        }
+    }
+
+    /// The client will send no more. What it has asked for before is still answered.
+    pub(crate) fn on_ended(&mut self) -> Fate {
+        self.ended = true;
+        match self.phase {
+            Phase::Reading | Phase::Lingering { .. } => Fate::Over,
+            Phase::Sending | Phase::SendingLast { .. } => Fate::Stays,
+        }
+    }
+
+    /// The deadline has passed.
+    #[cold]
+    pub(crate) fn on_deadline<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+        if self.phase != Phase::Reading || self.reader.idle() {
+            return Fate::Over;
+        }
+        if self.reader.in_body() {
+            // Its response has gone already.
+            return Fate::Over;
+        }
+        let mut outbox = Outbox::new(&mut shared.pool);
+        shared.responder.refuse(408, &mut outbox);
+        self.phase = Phase::SendingLast { linger: true };
+        let outgoing = outbox.into_outgoing();
+        self.go_on(driver, shared, outgoing, false)
+    }
+
+    /// Reads what was kept aside while a response was under way.
+    #[inline]
+    fn read_unread<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+        let mut unread = self.unread.take();
+        let input = unread.as_ref().map_or(&[][..], |bytes| bytes);
+        let mut outbox = Outbox::new(&mut shared.pool);
+        let now = driver.now();
+        let read = self.read(input, &mut shared.responder, &shared.times, shared.draining, now, &mut outbox);
+        let outgoing = outbox.into_outgoing();
+        if let Some(mut bytes) = unread.take() {
+            if read < bytes.len() {
+                Rc::make_mut(&mut bytes).drain(..read);
+                self.unread = Some(bytes);
+            } else {
+                shared.pool.put(bytes);
+            }
+        }
+        self.go_on(driver, shared, outgoing, true)
+    }
+
+    /// Answers requests until the input or the room for responses is used up. How many bytes were read.
+    #[inline]
+    fn read(
+        &mut self,
+        input: &[u8],
+        responder: &mut Responder,
+        times: &Times,
+        draining: bool,
+        now: Instant,
+        out: &mut Outbox<'_>,
+    ) -> usize {
+        let mut read = 0;
+        loop {
+            let mut slots = FieldSlots::new();
+            let progress = match self.reader.read(&input[read..], &mut slots) {
+                Ok(progress) => progress,
+                Err(error) => {
+                    responder.refuse(error.status(), out);
+                    self.phase = Phase::SendingLast { linger: true };
+                    return input.len();
+                }
+            };
+            read += progress.consumed;
+            match progress.event {
+                Some(RequestEvent::Head(head)) => {
+                    self.requests = self.requests.saturating_add(1);
+                    let skips_body = !is_body_read(&head);
+                    let is_last = draining || skips_body || self.requests >= times.requests_max;
+                    let persistence = persistence(&head, is_last);
+                    responder.respond(&head, persistence, now, out);
+                    if persistence == Persistence::Close {
+                        let has_body = !matches!(head.body, BodyFraming::None | BodyFraming::Length(0));
+                        let linger = has_body || read < input.len();
+                        self.phase = Phase::SendingLast { linger };
+                        return input.len();
+                    }
+                }
+                Some(RequestEvent::Body(_)) => {}
+                Some(RequestEvent::End) if out.is_full() => return read,
+                Some(RequestEvent::End) => {}
+                None => return read,
+            }
+        }
+    }
+
+    /// After reading: sends what was gathered, or waits for more.
+    #[inline]
+    fn go_on<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, outgoing: Outgoing, was_idle: bool) -> Fate {
+        let now = driver.now();
+        if let Some(bytes) = outgoing.bytes {
+            if self.phase == Phase::Reading {
+                self.phase = Phase::Sending;
+            }
+            if !outgoing.is_shared {
+                self.sending = Some(Rc::clone(&bytes));
+            }
+            self.send(driver, shared, SendBuf::Shared(bytes), outgoing.file);
+            return Fate::Stays;
+        }
+        let is_idle = self.reader.idle();
+        if self.ended || (is_idle && shared.draining) {
+            return Fate::Over;
+        }
+        if is_idle {
+            self.deadline = now.plus_ns(shared.times.idle_ns);
+            if self.reader.retained_bytes() > 0 {
+                self.reader = RequestReader::new(shared.times.wire);
+            }
+        } else if was_idle {
+            let in_body = self.reader.in_body();
+            let time_ns = if in_body { shared.times.stall_ns } else { shared.times.head_ns };
+            self.deadline = now.plus_ns(time_ns);
+        }
+        self.resume(driver);
+        Fate::Stays
+    }
+
+    /// Hands bytes and the first part of a file to the driver.
+    #[inline]
+    fn send<D: Driver>(&mut self, driver: &mut D, shared: &Shared, bytes: SendBuf, file: Option<FileSpan>) {
+        self.sending_bytes = bytes.len() as u64;
+        match file {
+            None => driver.send(self.socket, bytes),
+            Some(mut span) => {
+                if span.len > SPAN_BYTES_MAX {
+                    self.rest = Some(FileSpan {
+                        file: Rc::clone(&span.file),
+                        offset: span.offset + SPAN_BYTES_MAX,
+                        len: span.len - SPAN_BYTES_MAX,
+                    });
+                    span.len = SPAN_BYTES_MAX;
+                }
+                self.sending_bytes += span.len;
+                driver.send_file(self.socket, bytes, span);
+            }
+        }
+        let granted_ns = self.sending_bytes.saturating_mul(shared.times.ns_per_byte);
+        self.deadline = driver.now().plus_ns(shared.times.stall_ns.saturating_add(granted_ns));
+    }
+
+    fn pause<D: Driver>(&mut self, driver: &mut D) {
+        if !self.paused {
+            self.paused = true;
+            driver.pause(self.socket);
+        }
+    }
+
+    fn resume<D: Driver>(&mut self, driver: &mut D) {
+        if self.paused {
+            self.paused = false;
+            driver.resume(self.socket);
+        }
+    }
+}
+
+/// Whether the body of a request, whatever it is for, is read to its end. A client that waits for leave to send one gets the
+/// final response instead, and may send the body or not: nobody could tell where the next request begins.
+fn is_body_read(head: &RequestHead<'_>) -> bool {
+    match head.body {
+        BodyFraming::None => true,
+        BodyFraming::Length(bytes) => bytes <= BODY_BYTES_MAX && !head.expects_continue(),
+        BodyFraming::Chunked | BodyFraming::UntilClose => false,
+    }
+}
+
+fn persistence(head: &RequestHead<'_>, is_last: bool) -> Persistence {
+    match head.version {
+        _ if is_last || !head.keep_alive() => Persistence::Close,
+        Version::Http11 => Persistence::Default,
+        Version::Http10 => Persistence::KeepAlive,
+    }
+}
+
+/// Keeps bytes for later. How many are kept now.
+fn keep(unread: &mut Option<Rc<Vec<u8>>>, bytes: &[u8], pool: &mut BufferPool) -> usize {
+    let kept = Rc::make_mut(unread.get_or_insert_with(|| pool.take()));
+    kept.extend_from_slice(bytes);
+    kept.len()
+}
+
+// A hundred thousand idle connections hold this much each, and no buffer.
+const _: () = assert!(size_of::<Connection>() <= 200);

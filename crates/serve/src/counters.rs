@@ -1,0 +1,82 @@
+//! What each core has done, for a status line: written by the core alone, read by anybody.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What has been done so far, of one core or of several together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections open now.
+    pub open: u64,
+    /// Requests whose head was read, or was refused as malformed.
+    pub requests: u64,
+    /// Final responses by class: 2xx, 3xx, 4xx, 5xx.
+    pub responses: [u64; 4],
+    /// Bytes of responses that the kernel has taken, heads included.
+    pub bytes: u64,
+}
+
+impl Totals {
+    /// Adds another core's.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.accepted += other.accepted;
+        self.open += other.open;
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        for (sum, responses) in self.responses.iter_mut().zip(other.responses) {
+            *sum += responses;
+        }
+    }
+
+    /// Counts a response.
+    pub(crate) fn count_response(&mut self, status: u16) {
+        self.responses[usize::from(status / 100).clamp(2, 5) - 2] += 1;
+    }
+}
+
+/// One core's published totals, on cache lines of their own: cores must not slow each other down by counting. The size
+/// is two lines because processors fetch them in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Published([AtomicU64; 8]);
+
+impl Published {
+    /// Replaces what is published. Plain stores: readers may see some fields before others.
+    pub(crate) fn publish(&self, totals: &Totals) {
+        let [ok, moved, refused, failed] = totals.responses;
+        let values = [totals.accepted, totals.open, totals.requests, totals.bytes, ok, moved, refused, failed];
+        for (cell, value) in self.0.iter().zip(values) {
+            cell.store(value, Relaxed);
+        }
+    }
+
+    /// What was published last.
+    pub(crate) fn totals(&self) -> Totals {
+        let [accepted, open, requests, bytes, ok, moved, refused, failed] =
+            self.0.each_ref().map(|cell| cell.load(Relaxed));
+        Totals { accepted, open, requests, responses: [ok, moved, refused, failed], bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_published_is_what_is_read() {
+        let totals = Totals { accepted: 1, open: 2, requests: 3, responses: [4, 5, 6, 7], bytes: 8 };
+        let published = Published::default();
+        published.publish(&totals);
+        assert_eq!(published.totals(), totals);
+    }
+
+    #[test]
+    fn responses_are_counted_by_class() {
+        let mut totals = Totals::default();
+        for status in [200, 206, 304, 404, 503, 501] {
+            totals.count_response(status);
+        }
+        assert_eq!(totals.responses, [2, 1, 1, 2]);
+    }
+}

@@ -1,0 +1,79 @@
+//! Writing response heads.
+//!
+//! All names and values come from this crate, or were checked before (a target's escaped path, a query that the request
+//! reader let pass), so nothing is checked again here.
+
+use std::ops::Range;
+
+use thalweg_wire::date::IMF_FIXDATE_BYTES;
+use thalweg_wire::encode::push_decimal;
+use thalweg_wire::status;
+
+use crate::calendar::Calendar;
+
+/// What becomes of the connection after a response, and how the head says so (RFC 9112, 9.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Persistence {
+    /// It stays open, as HTTP/1.1 has it without a word.
+    Default,
+    /// It stays open, as an HTTP/1.0 client has asked for.
+    KeepAlive,
+    /// This response is the last.
+    Close,
+}
+
+/// Where the date stands in a 200's head, whose Date comes first for this reason.
+pub(crate) const DATE: Range<usize> = {
+    let start = b"HTTP/1.1 200 OK\r\nDate: ".len();
+    start..start + IMF_FIXDATE_BYTES
+};
+
+/// Writes the status line and the fields of all responses. The version is ours, whatever the client's (RFC 9110, 6.2).
+pub(crate) fn begin(out: &mut Vec<u8>, status: u16, calendar: &Calendar) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    push_decimal(out, u64::from(status));
+    out.push(b' ');
+    out.extend_from_slice(status::reason(status).as_bytes());
+    out.extend_from_slice(b"\r\n");
+    field(out, "Date", calendar.text());
+    field(out, "Server", b"thalweg");
+}
+
+/// Writes a field line.
+pub(crate) fn field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    field_with(out, name, |out| out.extend_from_slice(value));
+}
+
+/// Writes a field line whose value is written in place.
+pub(crate) fn field_with(out: &mut Vec<u8>, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    value(out);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes what becomes of the connection, and the empty line.
+pub(crate) fn end(out: &mut Vec<u8>, persistence: Persistence) {
+    out.extend_from_slice(match persistence {
+        Persistence::Default => b"\r\n",
+        Persistence::KeepAlive => b"Connection: keep-alive\r\n\r\n",
+        Persistence::Close => b"Connection: close\r\n\r\n",
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_sys::Instant;
+
+    use super::*;
+
+    #[test]
+    fn the_date_of_a_200_stands_where_it_is_patched() {
+        let calendar = Calendar::new(|_| 784_111_777, Instant::default());
+        let mut out = Vec::new();
+        begin(&mut out, 200, &calendar);
+        end(&mut out, Persistence::Default);
+        assert_eq!(&out[DATE], b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert!(out.ends_with(b"Server: thalweg\r\n\r\n"));
+    }
+}

@@ -1,0 +1,321 @@
+//! From a request to its response (RFC 9110).
+//!
+//! It owns what a request means for a tree of files, and writes the response; sockets, and what becomes of a connection, are
+//! its caller's. Several ranges in one request are answered with the whole, as RFC 9110, 14.2 allows.
+
+use std::rc::Rc;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use thalweg_reactor::BufferPool;
+use thalweg_sys::{FileSpan, Instant};
+use thalweg_wire::encode::push_decimal;
+use thalweg_wire::range::{RangeSet, Unsatisfiable, push_unsatisfied_content_range};
+use thalweg_wire::target::Target;
+use thalweg_wire::validator::{Conditions, Decision, Verdict};
+use thalweg_wire::{Fields, Method, RequestHead, status};
+
+use crate::cache::{FileCache, Lookup};
+use crate::calendar::Calendar;
+use crate::counters::Totals;
+use crate::head::{self, Persistence};
+use crate::resolve::{self, Refusal};
+
+/// Answers requests for files.
+pub(crate) struct Responder {
+    pub(crate) cache: FileCache,
+    pub(crate) calendar: Calendar,
+    pub(crate) totals: Totals,
+    /// Room for a canonical name.
+    name: Vec<u8>,
+}
+
+/// What is to be sent next: the responses to one request or to several that came together, and a part of a file behind
+/// the last of them.
+pub(crate) struct Outbox<'p> {
+    pool: &'p mut BufferPool,
+    bytes: Option<Rc<Vec<u8>>>,
+    /// The bytes are a ready-made response that belongs to others too.
+    is_shared: bool,
+    file: Option<FileSpan>,
+}
+
+/// What an [`Outbox`] has gathered.
+pub(crate) struct Outgoing {
+    /// What goes first; `None` if nothing was answered.
+    pub(crate) bytes: Option<Rc<Vec<u8>>>,
+    /// Those bytes are a ready-made response that belongs to others too.
+    pub(crate) is_shared: bool,
+    /// What goes behind them.
+    pub(crate) file: Option<FileSpan>,
+}
+
+/// Methods that are answered, for the `Allow` field.
+const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
+
+/// When a client is asked to try again that met a lack of descriptors or memory.
+const RETRY_AFTER_S: &[u8] = b"1";
+
+/// Responses that come together are gathered up to about this many bytes.
+const GATHERED_BYTES_USUAL_MAX: usize = 64 << 10;
+
+/// What is escaped in the path of a redirect: all but what RFC 3986, 3.3 allows in a segment, and the slash.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@')
+    .remove(b'/');
+
+impl Responder {
+    /// A responder that has done nothing yet.
+    pub(crate) fn new(cache: FileCache, calendar: Calendar) -> Self {
+        Self { cache, calendar, totals: Totals::default(), name: Vec::new() }
+    }
+
+    /// Answers a request.
+    #[inline]
+    pub(crate) fn respond(
+        &mut self,
+        request: &RequestHead<'_>,
+        persistence: Persistence,
+        now: Instant,
+        out: &mut Outbox<'_>,
+    ) {
+        self.totals.requests += 1;
+        let status = match request.method {
+            Method::Get | Method::Head => self.respond_with_file(request, persistence, now, out),
+            _ => self.respond_otherwise(request, persistence, out),
+        };
+        self.totals.count_response(status);
+    }
+
+    /// Answers what is not, or not any longer, a request that can be understood. The connection cannot go on.
+    #[cold]
+    pub(crate) fn refuse(&mut self, status: u16, out: &mut Outbox<'_>) {
+        self.totals.requests += 1;
+        self.totals.count_response(status);
+        self.write_page(out.buffer(), status, true, Persistence::Close, |_| {});
+    }
+
+    /// GET and HEAD. The status of the response.
+    #[inline]
+    fn respond_with_file(
+        &mut self,
+        request: &RequestHead<'_>,
+        persistence: Persistence,
+        now: Instant,
+        out: &mut Outbox<'_>,
+    ) -> u16 {
+        let Some((path, query)) = file_target(request) else {
+            return self.respond_with_refusal(request, Refusal::Malformed, persistence, out);
+        };
+        if let Err(refusal) = resolve::canonical_name(path, &mut self.name) {
+            return self.respond_with_refusal(request, refusal, persistence, out);
+        }
+        let entity = match self.cache.look_up(&self.name, &self.calendar, now) {
+            Ok(Lookup::File(entity)) => entity,
+            Ok(Lookup::Folder) => return self.redirect_to_folder(request, query, persistence, out),
+            Err(refusal) => return self.respond_with_refusal(request, refusal, persistence, out),
+        };
+        let calendar = &self.calendar;
+        let decision = if may_have_conditions(request.fields) {
+            let conditions = Conditions::of(request.fields);
+            conditions.evaluate(request.method, &entity.validators(), calendar.second())
+        } else {
+            Decision { verdict: Verdict::Proceed, range: None }
+        };
+        let range = match decision.verdict {
+            Verdict::Proceed => decision.range.and_then(RangeSet::parse),
+            Verdict::NotModified => {
+                entity.write_not_modified(out.buffer(), persistence, calendar);
+                return 304;
+            }
+            Verdict::PreconditionFailed => return self.respond_with_page(request, 412, persistence, out, |_| {}),
+        };
+        let range = match range.map(|set| set.resolve(entity.size())).transpose() {
+            Ok(ranges) => ranges.and_then(|ranges| ranges.single()),
+            Err(Unsatisfiable) => {
+                let size = entity.size();
+                return self.respond_with_page(request, 416, persistence, out, |out| {
+                    head::field_with(out, "Content-Range", |out| push_unsatisfied_content_range(out, size));
+                });
+            }
+        };
+        if request.method == Method::Head {
+            entity.write_head_only(out.buffer(), persistence, calendar);
+        } else if range.is_none() && persistence == Persistence::Default {
+            let (ready, rest) = entity.ready(calendar);
+            out.push_ready(ready);
+            out.file = rest;
+        } else {
+            out.file = entity.write_get(out.buffer(), range, persistence, calendar);
+        }
+        if range.is_some() { 206 } else { 200 }
+    }
+
+    /// All other methods.
+    #[cold]
+    fn respond_otherwise(&mut self, request: &RequestHead<'_>, persistence: Persistence, out: &mut Outbox<'_>) -> u16 {
+        let allow = |out: &mut Vec<u8>| head::field(out, "Allow", ALLOW);
+        match request.method {
+            Method::Options if Target::parse(request.method, request.target).is_ok() => {
+                let out = out.buffer();
+                head::begin(out, 204, &self.calendar);
+                allow(out);
+                head::end(out, persistence);
+                204
+            }
+            Method::Options => self.respond_with_page(request, 400, persistence, out, |_| {}),
+            Method::Extension(_) => self.respond_with_page(request, 501, persistence, out, |_| {}),
+            _ => self.respond_with_page(request, 405, persistence, out, allow),
+        }
+    }
+
+    /// 301 to the same path with a slash behind it. The location is written from the canonical name: a path that
+    /// begins with two slashes, sent back as it came, would be the address of another host.
+    #[cold]
+    fn redirect_to_folder(
+        &mut self,
+        request: &RequestHead<'_>,
+        query: Option<&[u8]>,
+        persistence: Persistence,
+        out: &mut Outbox<'_>,
+    ) -> u16 {
+        let name = std::mem::take(&mut self.name);
+        let status = self.respond_with_page(request, 301, persistence, out, |out| {
+            head::field_with(out, "Location", |out| {
+                out.push(b'/');
+                percent_encode(&name, ESCAPED).for_each(|part| out.extend_from_slice(part.as_bytes()));
+                out.push(b'/');
+                if let Some(query) = query {
+                    out.push(b'?');
+                    out.extend_from_slice(query);
+                }
+            });
+        });
+        self.name = name;
+        status
+    }
+
+    #[cold]
+    fn respond_with_refusal(
+        &mut self,
+        request: &RequestHead<'_>,
+        refusal: Refusal,
+        persistence: Persistence,
+        out: &mut Outbox<'_>,
+    ) -> u16 {
+        self.respond_with_page(request, refusal.status(), persistence, out, |out| {
+            if refusal == Refusal::Exhausted {
+                head::field(out, "Retry-After", RETRY_AFTER_S);
+            }
+        })
+    }
+
+    #[cold]
+    fn respond_with_page(
+        &mut self,
+        request: &RequestHead<'_>,
+        status: u16,
+        persistence: Persistence,
+        out: &mut Outbox<'_>,
+        fields: impl FnOnce(&mut Vec<u8>),
+    ) -> u16 {
+        self.write_page(out.buffer(), status, request.method != Method::Head, persistence, fields);
+        status
+    }
+
+    /// Writes a response that says its status in words.
+    fn write_page(
+        &self,
+        out: &mut Vec<u8>,
+        status: u16,
+        with_body: bool,
+        persistence: Persistence,
+        fields: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let reason = status::reason(status);
+        let page = format!("<!doctype html>\n<title>{status} {reason}</title>\n<h1>{status} {reason}</h1>\n");
+        head::begin(out, status, &self.calendar);
+        fields(out);
+        head::field(out, "Content-Type", b"text/html; charset=utf-8");
+        head::field_with(out, "Content-Length", |out| push_decimal(out, page.len() as u64));
+        head::end(out, persistence);
+        if with_body {
+            out.extend_from_slice(page.as_bytes());
+        }
+    }
+}
+
+/// Path and query of a target that can name a file. An absolute target's host is not looked at: there is one tree.
+fn file_target<'a>(request: &RequestHead<'a>) -> Option<(&'a [u8], Option<&'a [u8]>)> {
+    match Target::parse(request.method, request.target).ok()? {
+        Target::Origin { path, query } => Some((path, query)),
+        Target::Absolute { scheme, path, query, .. } => {
+            let is_http = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+            is_http.then_some((path, query))
+        }
+        Target::Authority(_) | Target::Asterisk => None,
+    }
+}
+
+/// Whether there may be a Range or a condition, whose names all begin with `If-`. Most requests have none, and the
+/// validators need not be fetched into the cache for them.
+#[inline]
+fn may_have_conditions(fields: Fields<'_>) -> bool {
+    fields.iter().any(|(name, _)| matches!(name.as_bytes(), [b'i' | b'I' | b'r' | b'R', ..]))
+}
+
+impl<'p> Outbox<'p> {
+    /// Nothing yet; buffers come from `pool`.
+    pub(crate) fn new(pool: &'p mut BufferPool) -> Self {
+        Self { pool, bytes: None, is_shared: false, file: None }
+    }
+
+    /// Whether it should be sent before more is put in.
+    pub(crate) fn is_full(&self) -> bool {
+        self.file.is_some() || self.bytes.as_ref().is_some_and(|bytes| bytes.len() >= GATHERED_BYTES_USUAL_MAX)
+    }
+
+    /// What was gathered.
+    pub(crate) fn into_outgoing(self) -> Outgoing {
+        Outgoing { bytes: self.bytes, is_shared: self.is_shared, file: self.file }
+    }
+
+    /// Adds a ready-made response; without a copy if it is the first.
+    fn push_ready(&mut self, ready: &Rc<Vec<u8>>) {
+        if self.bytes.is_none() {
+            self.bytes = Some(Rc::clone(ready));
+            self.is_shared = true;
+        } else {
+            self.buffer().extend_from_slice(ready);
+        }
+    }
+
+    /// The buffer to write a response into, behind those that were gathered before.
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        if self.bytes.is_none() || self.is_shared {
+            let mut own = self.pool.take();
+            if let Some(shared) = self.bytes.take() {
+                Rc::make_mut(&mut own).extend_from_slice(&shared);
+            }
+            self.is_shared = false;
+            self.bytes = Some(own);
+        }
+        // Nobody else refers to a buffer of the pool's, so that nothing is copied here.
+        Rc::make_mut(self.bytes.get_or_insert_default())
+    }
+}

@@ -1,0 +1,242 @@
+//! The server on one core: its listeners, its connections and their deadlines, as an [`App`] of the reactor's loop.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use thalweg_reactor::{App, BufferPool, Turn, Wheel};
+use thalweg_sys::{Completion, Driver, Fault, Instant, Root, SocketId};
+
+use crate::cache::FileCache;
+use crate::calendar::{Calendar, SecondsAt};
+use crate::config::{CacheConfig, Limits};
+use crate::connection::{Connection, Fate, Shared, Times};
+use crate::counters::Published;
+use crate::respond::Responder;
+
+/// Resolution of deadlines.
+const TICK_NS: u64 = 10_000_000;
+
+/// How long accepting rests after the process or the host ran out of descriptors, unless a connection ends before.
+const ACCEPT_REST_NS: u64 = 100_000_000;
+
+/// Buffers kept for responses that are written anew and for requests that wait, and the largest that is kept.
+const POOL_BUFFERS: usize = 64;
+const POOL_BUFFER_BYTES_MAX: usize = 192 << 10;
+
+/// By when all connections have to be gone, in nanoseconds of the monotonic clock. How a server is told to drain and to
+/// stop, from any thread.
+#[derive(Debug)]
+pub(crate) struct Curfew(AtomicU64);
+
+impl Curfew {
+    /// No end in sight.
+    pub(crate) fn new() -> Self {
+        Self(AtomicU64::new(u64::MAX))
+    }
+
+    /// Sets the end, unless an earlier one is set already.
+    pub(crate) fn set(&self, at: Instant) {
+        self.0.fetch_min(at.as_ns(), Relaxed);
+    }
+
+    fn at(&self) -> Option<Instant> {
+        Some(self.0.load(Relaxed)).filter(|&ns| ns != u64::MAX).map(Instant::from_ns)
+    }
+}
+
+/// The server on one core.
+pub(crate) struct Service {
+    shared: Shared,
+    listeners: Vec<SocketId>,
+    /// Listeners that have stopped for want of descriptors or table slots.
+    resting: Vec<SocketId>,
+    rest_ends: Instant,
+    /// At the index of their socket.
+    slots: Vec<Slot>,
+    open: usize,
+    wheel: Wheel,
+    /// A deadline is looked at this long after the last look at the latest. As no deadline is set nearer than that, one
+    /// entry in the wheel for each slot is enough.
+    look_ns: u64,
+    curfew: Arc<Curfew>,
+    published: Arc<[Published]>,
+    core: usize,
+}
+
+#[derive(Default)]
+struct Slot {
+    connection: Option<Connection>,
+    /// The wheel has an entry for this slot.
+    armed: bool,
+}
+
+impl Service {
+    /// A server of `root`, which has nothing to listen to yet.
+    pub(crate) fn new(
+        root: Root,
+        (limits, cache): (&Limits, &CacheConfig),
+        (seconds_at, now): (SecondsAt, Instant),
+        curfew: Arc<Curfew>,
+        (published, core): (Arc<[Published]>, usize),
+    ) -> Self {
+        let times = Times::new(limits);
+        let responder = Responder::new(FileCache::new(root, cache.clone()), Calendar::new(seconds_at, now));
+        Self {
+            look_ns: times.shortest_ns(),
+            shared: Shared {
+                times,
+                responder,
+                pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
+                draining: false,
+            },
+            listeners: Vec::new(),
+            resting: Vec::new(),
+            rest_ends: now,
+            slots: Vec::new(),
+            open: 0,
+            wheel: Wheel::new(now, TICK_NS),
+            curfew,
+            published,
+            core,
+        }
+    }
+
+    /// Serves the connections that come in at a listener of its driver.
+    pub(crate) fn add_listener(&mut self, listener: SocketId) {
+        self.listeners.push(listener);
+    }
+
+    fn on_accepted<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
+        let index = socket.index();
+        if index >= self.slots.len() {
+            self.slots.resize_with(index + 1, Slot::default);
+        }
+        let now = driver.now();
+        let connection = Connection::new(socket, &self.shared, now);
+        let slot = &mut self.slots[index];
+        if !slot.armed {
+            slot.armed = true;
+            self.wheel.arm(index as u64, now.plus_ns(self.look_ns));
+        }
+        slot.connection = Some(connection);
+        self.open += 1;
+        self.shared.responder.totals.accepted += 1;
+    }
+
+    fn on_accept_failed(&mut self, listener: SocketId, error: &std::io::Error, now: Instant) {
+        if Fault::of(error) == Fault::NoDescriptor {
+            self.shared.responder.cache.release_descriptors();
+        }
+        self.resting.push(listener);
+        self.rest_ends = now.plus_ns(ACCEPT_REST_NS);
+    }
+
+    fn resume_accepting<D: Driver>(&mut self, driver: &mut D) {
+        for listener in self.resting.drain(..) {
+            driver.resume_accept(listener);
+        }
+    }
+
+    /// Lets the connection of a socket react.
+    #[inline]
+    fn react<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        socket: SocketId,
+        react: impl FnOnce(&mut Connection, &mut D, &mut Shared) -> Fate,
+    ) {
+        let connection = self.slots[socket.index()].connection.as_mut().expect("each open socket has a connection");
+        debug_assert_eq!(connection.socket, socket);
+        if react(connection, driver, &mut self.shared) == Fate::Over {
+            self.close(driver, socket);
+        }
+    }
+
+    fn close<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
+        self.slots[socket.index()].connection = None;
+        self.open -= 1;
+        driver.close(socket);
+        if !self.resting.is_empty() {
+            self.resume_accepting(driver);
+        }
+    }
+
+    /// Ends connections whose deadline has passed.
+    fn look_at_deadlines<D: Driver>(&mut self, driver: &mut D, now: Instant) {
+        while let Some(index) = self.wheel.pop_due(now) {
+            let slot = &mut self.slots[index as usize];
+            let Some(connection) = &mut slot.connection else {
+                slot.armed = false;
+                continue;
+            };
+            let socket = connection.socket;
+            if connection.deadline <= now && connection.on_deadline(driver, &mut self.shared) == Fate::Over {
+                slot.armed = false;
+                self.close(driver, socket);
+                continue;
+            }
+            let look = connection.deadline.min(now.plus_ns(self.look_ns));
+            self.wheel.arm(index, look);
+        }
+    }
+
+    /// Stops accepting, and closes all connections that wait for a request.
+    fn begin_to_drain<D: Driver>(&mut self, driver: &mut D) {
+        self.shared.draining = true;
+        self.resting.clear();
+        for listener in self.listeners.drain(..) {
+            driver.close(listener);
+        }
+        self.close_where(driver, Connection::is_idle);
+    }
+
+    fn close_where<D: Driver>(&mut self, driver: &mut D, is_over: impl Fn(&Connection) -> bool) {
+        for index in 0..self.slots.len() {
+            let over = self.slots[index].connection.as_ref().filter(|connection| is_over(connection));
+            if let Some(socket) = over.map(|connection| connection.socket) {
+                self.close(driver, socket);
+            }
+        }
+    }
+
+    /// When the next turn is due though nothing happens.
+    fn next_turn(&self) -> Option<Instant> {
+        let rest_ends = (!self.resting.is_empty()).then_some(self.rest_ends);
+        let curfew = if self.shared.draining { self.curfew.at() } else { None };
+        [self.wheel.next_due(), rest_ends, curfew].into_iter().flatten().min()
+    }
+}
+
+impl<D: Driver> App<D> for Service {
+    #[inline]
+    fn on_completion(&mut self, driver: &mut D, completion: Completion) {
+        match completion {
+            Completion::Received { socket } => self.react(driver, socket, Connection::on_received),
+            Completion::Sent { socket } => self.react(driver, socket, Connection::on_sent),
+            Completion::Accepted { socket, .. } => self.on_accepted(driver, socket),
+            Completion::Ended { socket } => self.react(driver, socket, |connection, _, _| connection.on_ended()),
+            Completion::Failed { socket, .. } => self.close(driver, socket),
+            Completion::AcceptFailed { listener, error } => self.on_accept_failed(listener, &error, driver.now()),
+            Completion::Connected { .. } => unreachable!("a server does not connect"),
+            Completion::Woken => {}
+        }
+    }
+
+    fn on_turn(&mut self, driver: &mut D, now: Instant) -> Turn {
+        self.shared.responder.calendar.advance(now);
+        self.look_at_deadlines(driver, now);
+        if !self.resting.is_empty() && self.rest_ends <= now {
+            self.resume_accepting(driver);
+        }
+        let curfew = self.curfew.at();
+        if curfew.is_some() && !self.shared.draining {
+            self.begin_to_drain(driver);
+        }
+        if curfew.is_some_and(|at| at <= now) {
+            self.close_where(driver, |_| true);
+        }
+        self.shared.responder.totals.open = self.open as u64;
+        self.published[self.core].publish(&self.shared.responder.totals);
+        if self.shared.draining && self.open == 0 { Turn::Stop } else { Turn::Until(self.next_turn()) }
+    }
+}

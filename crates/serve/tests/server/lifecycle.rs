@@ -1,0 +1,236 @@
+//! What happens to connections, files and the server itself over time, over both drivers.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::time::Duration;
+
+use thalweg_serve::{Server, ServerConfig, StartError};
+
+use crate::naive::{take, take_all};
+use crate::served::{Served, connect, each_driver, large, letters, read_to_end};
+
+const GET: &[u8] = b"GET /letters HTTP/1.1\r\nHost: h\r\n\r\n";
+
+/// Reads as many bytes as a response to [`GET`] has, and checks the body.
+fn read_letters(stream: &mut impl Read) {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    while take(&mut bytes.as_slice(), "GET").is_none() {
+        let read = stream.read(&mut buffer).unwrap();
+        assert!(read > 0, "half a response: {}", bytes.escape_ascii());
+        bytes.extend_from_slice(&buffer[..read]);
+    }
+    assert_eq!(take_all(&bytes, &["GET"])[0].body, letters());
+}
+
+#[test]
+fn a_half_closed_client_is_answered_in_full() {
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, |_| {}) else { return };
+        let request = b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n".repeat(4);
+        let responses = take_all(&served.exchange(&request), &["GET"]);
+        assert_eq!(responses.len(), 4);
+        assert!(responses.iter().all(|response| response.body == large()), "{driver:?}");
+        // An end inside a head, or of a client that has said nothing.
+        assert_eq!(served.exchange(b"GET /letters HT"), b"");
+        assert_eq!(served.exchange(b""), b"");
+        served.stop();
+    });
+}
+
+#[test]
+fn a_client_that_reads_late_gets_everything() {
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, |_| {}) else { return };
+        let requests = GET.repeat(20_000);
+        let mut stream = served.connect();
+        let mut writer = stream.try_clone().unwrap();
+        let writing = std::thread::spawn(move || {
+            writer.write_all(&requests).unwrap();
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        let bytes = read_to_end(&mut stream);
+        writing.join().unwrap();
+        let responses = take_all(&bytes, &["GET"]);
+        assert_eq!(responses.len(), 20_000, "{driver:?}");
+        assert!(responses.iter().all(|response| response.body == letters()));
+        served.stop();
+    });
+}
+
+#[test]
+fn a_refused_upload_reads_its_response() {
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, |_| {}) else { return };
+        let mut stream = served.connect();
+        stream.write_all(b"POST /letters HTTP/1.1\r\nHost: h\r\nContent-Length: 500000\r\n\r\n").unwrap();
+        stream.write_all(&vec![0; 500_000]).unwrap();
+        let responses = take_all(&read_to_end(&mut stream), &["POST"]);
+        assert_eq!((responses.len(), responses[0].status), (1, 405), "{driver:?}");
+        served.stop();
+    });
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_known_ends_the_connection() {
+    each_driver(|driver| {
+        let change = |config: &mut ServerConfig| {
+            config.cache.age = Duration::from_secs(3600);
+            // One core, since each has a cache of its own.
+            config.cores.push(thalweg_sys::affinity::allowed_cpus().unwrap()[0]);
+        };
+        let Some(served) = Served::start(driver, change) else { return };
+        let request = b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n";
+        assert_eq!(take_all(&served.exchange(request), &["GET"]).len(), 1);
+        let file = fs::File::options().write(true).open(served.path().join("large.bin")).unwrap();
+        file.set_len(1_000_000).unwrap();
+        let bytes = served.exchange(&request.repeat(2));
+        assert!(take(&mut bytes.as_slice(), "GET").is_none(), "{driver:?}: a whole response");
+        let head_bytes = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+        assert!(bytes[head_bytes..] == large()[..1_000_000], "{driver:?}: {} bytes", bytes.len());
+        served.stop();
+    });
+}
+
+#[test]
+fn a_change_is_seen_at_once_without_an_age() {
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, |config| config.cache.age = Duration::ZERO) else { return };
+        let path = served.path().join("letters");
+        for text in ["one", "two!", "three", "3"] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(take_all(&served.exchange(GET), &["GET"])[0].body, text.as_bytes(), "{driver:?}");
+        }
+        fs::remove_file(&path).unwrap();
+        assert_eq!(take_all(&served.exchange(GET), &["GET"])[0].status, 404);
+        served.stop();
+    });
+}
+
+#[test]
+fn requests_per_connection_are_limited() {
+    each_driver(|driver| {
+        let change = |config: &mut ServerConfig| config.limits.requests_per_connection_max = 3;
+        let Some(served) = Served::start(driver, change) else { return };
+        let responses = take_all(&served.exchange(&GET.repeat(5)), &["GET"]);
+        let closing: Vec<_> = responses.iter().map(|response| response.field("connection")).collect();
+        assert_eq!(closing, [None, None, Some("close")], "{driver:?}");
+        served.stop();
+    });
+}
+
+#[test]
+fn connections_beyond_the_limit_wait() {
+    each_driver(|driver| {
+        let change = |config: &mut ServerConfig| {
+            config.limits.connections_max = 2;
+            config.cores.push(thalweg_sys::affinity::allowed_cpus().unwrap()[0]);
+        };
+        let Some(served) = Served::start(driver, change) else { return };
+        let mut streams: Vec<_> = (0..4).map(|_| served.connect()).collect();
+        for stream in &mut streams {
+            stream.write_all(GET).unwrap();
+        }
+        // Each that ends makes room for one that waits.
+        for mut stream in streams {
+            read_letters(&mut stream);
+        }
+        assert_eq!(served.server.cores(), 1);
+        served.stop();
+    });
+}
+
+#[test]
+fn draining_finishes_downloads_and_closes_the_idle() {
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, |_| {}) else { return };
+        let address = served.address();
+        let mut idle = served.connect();
+        idle.write_all(GET).unwrap();
+        read_letters(&mut idle);
+        let mut halfway = served.connect();
+        halfway.write_all(&GET[..10]).unwrap();
+        let mut downloading = served.connect();
+        // More than the socket buffers of both sides hold, so that it cannot be through before the drain.
+        downloading.write_all(b"GET /sparse HTTP/1.1\r\nHost: h\r\nRange: bytes=0-49999999\r\n\r\n").unwrap();
+        let mut first = [0; 1000];
+        downloading.read_exact(&mut first).unwrap();
+        served.server.drain(Duration::from_secs(15));
+        assert_eq!(idle.read(&mut first).unwrap(), 0, "{driver:?}: the idle connection ends");
+        halfway.write_all(&GET[10..]).unwrap();
+        let responses = take_all(&read_to_end(&mut halfway), &["GET"]);
+        assert_eq!(responses[0].field("connection"), Some("close"), "{driver:?}");
+        let rest = read_to_end(&mut downloading);
+        assert!(rest.len() + first.len() > 50_000_000, "{driver:?}: {} bytes", rest.len());
+        let totals = served.server.join().unwrap();
+        assert_eq!((totals.accepted, totals.open, totals.requests), (3, 0, 3), "{driver:?}");
+        assert_eq!(totals.responses, [3, 0, 0, 0]);
+        assert!(totals.bytes > 50_002_000);
+        TcpListener::bind(address).expect("the port is free again");
+    });
+}
+
+#[test]
+fn stopping_ends_everything_at_once() {
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, |_| {}) else { return };
+        let mut downloading = served.connect();
+        downloading.write_all(b"GET /sparse HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        downloading.read_exact(&mut [0; 1000]).unwrap();
+        served.server.stop();
+        served.server.join().unwrap();
+        // An end or a reset; not the whole.
+        let mut rest = Vec::new();
+        let _ = downloading.read_to_end(&mut rest);
+        assert!(rest.len() < 1 << 30, "{driver:?}");
+    });
+}
+
+#[test]
+fn several_addresses_of_both_families_on_all_cores() {
+    each_driver(|driver| {
+        let listen: Vec<SocketAddr> = vec!["127.0.0.1:0".parse().unwrap(), "[::1]:0".parse().unwrap()];
+        let Some(served) = Served::start(driver, |config| config.listen = listen) else { return };
+        let addresses = served.server.addresses().to_vec();
+        assert!(addresses[0].is_ipv4() && addresses[1].is_ipv6());
+        assert!(addresses.iter().all(|address| address.port() != 0));
+        for round in 0..20 {
+            let mut stream = connect(addresses[round % 2]);
+            stream.write_all(GET).unwrap();
+            read_letters(&mut stream);
+        }
+        served.server.stop();
+        assert_eq!(served.server.join().unwrap().accepted, 20);
+    });
+}
+
+#[test]
+fn what_cannot_start_says_why() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let start = |root: &std::path::Path, listen: Vec<SocketAddr>| {
+        Server::start(ServerConfig::new(root, listen)).expect_err("a server that cannot start")
+    };
+    assert!(matches!(start(folder.path(), vec![]), StartError::NoAddress));
+    let error = start(folder.path(), vec![address]);
+    assert!(matches!(error, StartError::Listen { .. }), "{error}");
+    assert!(error.to_string().starts_with(&format!("cannot listen on {address}: ")), "{error}");
+    let error = start(&folder.path().join("missing"), vec!["127.0.0.1:0".parse().unwrap()]);
+    assert!(matches!(error, StartError::Root { .. }), "{error}");
+    let mut config = ServerConfig::new(folder.path(), vec!["127.0.0.1:0".parse().unwrap()]);
+    config.cores = vec![0, 4000];
+    let error = Server::start(config).expect_err("a CPU that does not exist");
+    assert!(matches!(error, StartError::Pin { cpu: 4000, .. }), "{error}");
+}
+
+#[test]
+fn a_port_is_not_shared_with_another_server() {
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, |_| {}) else { return };
+        let error = Server::start(ServerConfig::new(served.path(), vec![served.address()])).expect_err("shared");
+        assert!(matches!(error, StartError::Listen { .. }), "{driver:?}: {error}");
+        served.stop();
+    });
+}

@@ -1,0 +1,58 @@
+//! Reads responses in the plainest way, on its own: a mistake in `wire` must not be able to vouch for itself.
+
+/// A response.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Response {
+    pub status: u16,
+    pub status_line: String,
+    /// Names in small letters.
+    pub fields: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// The value of the only field of that name.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let mut values = self.fields.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name));
+        let first = values.next();
+        assert!(values.next().is_none(), "{name} is repeated in {self:?}");
+        first.map(|(_, value)| value.as_str())
+    }
+}
+
+/// Takes the first response from `bytes`, to a request of this method. `None` if it is not complete.
+pub fn take(bytes: &mut &[u8], method: &str) -> Option<Response> {
+    let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&bytes[..end]).expect("a head in ASCII");
+    let mut lines = head.split("\r\n");
+    let status_line = lines.next().expect("a status line").to_owned();
+    let status = match status_line.split(' ').collect::<Vec<_>>()[..] {
+        ["HTTP/1.1", status, _, ..] if status.len() == 3 => status.parse().expect("a status"),
+        _ => panic!("not a status line: {status_line:?}"),
+    };
+    let fields: Vec<(String, String)> = lines
+        .map(|line| {
+            let (name, value) = line.split_once(": ").unwrap_or_else(|| panic!("not a field: {line:?}"));
+            (name.to_ascii_lowercase(), value.to_owned())
+        })
+        .collect();
+    let mut response = Response { status, status_line, fields, body: Vec::new() };
+    let has_body = method != "HEAD" && status != 204 && status != 304;
+    let length =
+        if has_body { response.field("content-length").expect("a length").parse().expect("a number") } else { 0 };
+    response.body = bytes[end + 4..].get(..length)?.to_vec();
+    *bytes = &bytes[end + 4 + length..];
+    Some(response)
+}
+
+/// All responses in `bytes`, which has to end with the last of them. Requests were of these methods; when there are more
+/// responses than methods, they were of the last one.
+pub fn take_all(mut bytes: &[u8], methods: &[&str]) -> Vec<Response> {
+    let mut responses = Vec::new();
+    while !bytes.is_empty() {
+        let method = methods[responses.len().min(methods.len() - 1)];
+        let response = take(&mut bytes, method);
+        responses.push(response.unwrap_or_else(|| panic!("half a response: {}", bytes.escape_ascii())));
+    }
+    responses
+}
