@@ -8,7 +8,7 @@ use thalweg_lab::target::TargetError;
 use thalweg_load::LoadError;
 use thalweg_measure::Verdict;
 
-/// The exit codes; see `docs/exit-codes.md`.
+/// The exit codes; the README lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {

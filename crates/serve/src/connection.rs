@@ -233,11 +233,8 @@ impl Connection {
     /// The deadline has passed.
     #[cold]
     pub(crate) fn on_deadline<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
-        if self.phase != Phase::Reading || self.reader.idle() {
-            return Fate::Over;
-        }
-        if self.reader.in_body() {
-            // Its response has gone already.
+        // The response to a request whose body is late has gone already.
+        if self.phase != Phase::Reading || self.reader.idle() || self.reader.in_body() {
             return Fate::Over;
         }
         let mut outbox = Outbox::new(&mut shared.pool);

@@ -4,8 +4,8 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::mpsc;
-use std::sync::{Arc, mpsc::SyncSender};
+use std::sync::Arc;
+use std::sync::mpsc::{self, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Instant, Root, Wa
 
 use crate::config::ServerConfig;
 use crate::counters::{Published, Totals};
-use crate::service::{Curfew, Service};
+use crate::service::{Curfew, Service, Setup};
 
 /// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
 /// core's own cache, because the kernel goes round them.
@@ -213,13 +213,16 @@ impl Task {
                 return Ok(());
             }
         };
-        let mut service = Service::new(
+        let setup = Setup {
             root,
-            (&self.config.limits, &self.config.cache),
-            (|_| clock::unix_seconds(), driver.now()),
-            Arc::clone(&self.control.curfew),
-            (self.published, self.core),
-        );
+            limits: &self.config.limits,
+            cache: &self.config.cache,
+            seconds_at: |_| clock::unix_seconds(),
+            curfew: Arc::clone(&self.control.curfew),
+            published: self.published,
+            core: self.core,
+        };
+        let mut service = Service::new(setup, driver.now());
         for listener in self.listeners {
             match driver.listen(Listen::Socket(listener)) {
                 Ok(listener) => service.add_listener(listener),

@@ -63,6 +63,18 @@ pub(crate) struct Service {
     core: usize,
 }
 
+/// What a server on one core is made of.
+pub(crate) struct Setup<'c> {
+    pub(crate) root: Root,
+    pub(crate) limits: &'c Limits,
+    pub(crate) cache: &'c CacheConfig,
+    pub(crate) seconds_at: SecondsAt,
+    pub(crate) curfew: Arc<Curfew>,
+    /// Where all cores publish what they have done, and which of them this is.
+    pub(crate) published: Arc<[Published]>,
+    pub(crate) core: usize,
+}
+
 #[derive(Default)]
 struct Slot {
     connection: Option<Connection>,
@@ -71,21 +83,15 @@ struct Slot {
 }
 
 impl Service {
-    /// A server of `root`, which has nothing to listen to yet.
-    pub(crate) fn new(
-        root: Root,
-        (limits, cache): (&Limits, &CacheConfig),
-        (seconds_at, now): (SecondsAt, Instant),
-        curfew: Arc<Curfew>,
-        (published, core): (Arc<[Published]>, usize),
-    ) -> Self {
-        let times = Times::new(limits);
-        let responder = Responder::new(FileCache::new(root, cache.clone()), Calendar::new(seconds_at, now));
+    /// A server that has nothing to listen to yet.
+    pub(crate) fn new(setup: Setup<'_>, now: Instant) -> Self {
+        let times = Times::new(setup.limits);
+        let cache = FileCache::new(setup.root, setup.cache.clone());
         Self {
             look_ns: times.shortest_ns(),
             shared: Shared {
                 times,
-                responder,
+                responder: Responder::new(cache, Calendar::new(setup.seconds_at, now)),
                 pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
                 draining: false,
             },
@@ -95,9 +101,9 @@ impl Service {
             slots: Vec::new(),
             open: 0,
             wheel: Wheel::new(now, TICK_NS),
-            curfew,
-            published,
-            core,
+            curfew: setup.curfew,
+            published: setup.published,
+            core: setup.core,
         }
     }
 

@@ -123,7 +123,7 @@ fn page(document: &Document) -> Markup {
             @if !document.reasons.is_empty() { div.why { (trials::sentences(&document.reasons)) } }
             (sections::facts(document))
             @if !notes.is_empty() { div.notice { (trials::sentences(notes)) } }
-            noscript { p.notice { "The charts need JavaScript. Every figure in them is in the tables too." } }
+            noscript { p.notice { "The charts need JavaScript. The tables and the data below do without." } }
         }
         @if let (Kind::Find, Some(by_rate)) = (document.kind, by_rate::ByRate::of(document)) {
             section {
