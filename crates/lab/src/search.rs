@@ -78,13 +78,15 @@ pub enum SearchError {
 /// See [`SearchError`]. A search that was interrupted later gives what was found so far.
 pub fn find(bench: &Bench, settings: &SearchSettings, watcher: &mut dyn Watcher) -> Result<Found, SearchError> {
     let mut trials = Vec::new();
-    let probe = bench.trial("probe", closed_loop(&settings.base), watcher)?;
+    let mut probe = bench.trial("probe", closed_loop(&settings.base), watcher)?;
+    unjudged(&mut probe.trial, "a hint at full speed");
     let good = probe.figures.trial.outcomes.count(Outcome::Good);
     if good == 0 {
         return Err(if watcher.wants_stop() { SearchError::Interrupted } else { nothing_good(&probe) });
     }
     let body_bytes = (probe.figures.trial.bytes.body_received / good).min(SINK_BODY_MAX);
-    let calibration = calibrate(bench, settings, body_bytes as usize, watcher)?;
+    let mut calibration = calibrate(bench, settings, body_bytes as usize, watcher)?;
+    unjudged(&mut calibration.trial, "the client's own ceiling against the built-in sink");
     let (hint, ceiling) = (probe.figures.trial.rates().good, calibration.figures.trial.rates().good);
     trials.push(calibration.trial);
     trials.push(probe.trial);
@@ -119,6 +121,12 @@ pub fn find(bench: &Bench, settings: &SearchSettings, watcher: &mut dyn Watcher)
         made.push(one);
     };
     Ok(conclude(bench, &answer, ceiling, &made, trials))
+}
+
+/// A run at full speed says nothing about which rate the target carries: it is invalid as a trial, and says what it is for.
+fn unjudged(trial: &mut Trial, purpose: &str) {
+    trial.verdict = Verdict::Invalid;
+    trial.reasons = vec![format!("not judged: {purpose}")];
 }
 
 fn nothing_good(probe: &Made) -> SearchError {

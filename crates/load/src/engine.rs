@@ -106,6 +106,8 @@ struct Schedule {
     /// Measured arrivals: that were taken, and that the series knows of.
     taken: u64,
     recorded: u64,
+    /// The last arrival that was looked at found no connection.
+    blocked: bool,
     begun: Option<ThreadUse>,
     ended: bool,
 }
@@ -272,7 +274,10 @@ impl Engine {
             if schedule.drain_end.is_some_and(|end| now >= end) || schedule.arrivals.next().is_none_or(|at| at > now) {
                 return;
             }
-            let Some(id) = self.idle.pop_front() else { break };
+            let id = self.idle.pop_front();
+            // Who waits while no connection is idle waits for the target, not for the client.
+            schedule.blocked = id.is_none();
+            let Some(id) = id else { break };
             let connection = &mut self.connections[id.index()];
             let State::Idle { since } = connection.state else { continue };
             if connection.id != id {
@@ -535,6 +540,7 @@ impl Engine {
             drain_end: end.map(|end| end + plan.drain),
             taken: 0,
             recorded: 0,
+            blocked: false,
             begun: None,
             ended: false,
         }));
@@ -588,13 +594,13 @@ impl Engine {
     fn finished(&mut self, now: Instant) -> bool {
         let Phase::Running(schedule) = &mut self.phase else { return false };
         if schedule.drain_end.is_some_and(|end| now >= end) {
-            // Whoever still waits when nobody is idle waits for the target; else the client was too slow to send.
-            let held_back = u64::from(self.idle.is_empty());
             while schedule.arrivals.next().is_some() {
-                schedule.arrivals.take();
+                if schedule.arrivals.take() < schedule.start {
+                    continue;
+                }
                 schedule.note_taken(&mut self.figures);
                 self.figures.trial.outcomes.record(Outcome::NotSent);
-                self.figures.trial.held_back += held_back;
+                self.figures.trial.held_back += u64::from(schedule.blocked);
                 self.figures.trial.intervals.record_end(Outcome::NotSent, None);
             }
         }

@@ -126,14 +126,19 @@ impl Server {
             running.threads.push(thread);
         }
         drop(started);
-        let mut reports = 0;
         // Ends when each thread has reported, or has gone without a report.
-        for start in starts {
-            running.driver = start?;
-            reports += 1;
-        }
-        if reports < cores.len() {
-            return Err(StartError::Loop(io::Error::other("a core has panicked")));
+        let reports: Vec<_> = starts.into_iter().collect();
+        let complete = reports.len() == cores.len();
+        let kinds: Result<Vec<_>, _> = reports.into_iter().collect();
+        let panicked = || StartError::Loop(io::Error::other("a core has panicked"));
+        match kinds.and_then(|kinds| kinds.last().copied().filter(|_| complete).ok_or_else(panicked)) {
+            Ok(kind) => running.driver = kind,
+            Err(error) => {
+                running.stop();
+                // What went wrong is known already.
+                let _ = running.join();
+                return Err(error);
+            }
         }
         Ok(running)
     }

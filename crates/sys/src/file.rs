@@ -89,6 +89,9 @@ fn stamp(stat: &Stat) -> Stamp {
     }
 }
 
+/// How often an open that the kernel wants to be repeated is tried.
+const OPEN_TRIES: u32 = 16;
+
 /// The directory that a server serves. Paths are resolved beneath it by the kernel (openat2, Linux 5.6), so that neither `..`
 /// nor a symbolic link nor a rename in between can lead out.
 #[derive(Debug)]
@@ -114,10 +117,13 @@ impl Root {
         // NONBLOCK: opening a FIFO must not wait for its writer. It means nothing on a regular file.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let mut tries_left = OPEN_TRIES;
         loop {
+            tries_left -= 1;
             match openat2(&self.directory, path, flags, Mode::empty(), resolve) {
-                // The kernel could not rule out that a rename raced with `..`; it says so and expects another try.
-                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+                // The kernel could not rule out that a rename raced with `..`; it says so and expects another try. A file under
+                // a lease says the same, for as long as its holder takes, so there is an end to trying.
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) if tries_left > 0 => {}
                 Err(errno) => return Err(errno.into()),
                 Ok(fd) => return File::from_fd(fd),
             }

@@ -1,7 +1,7 @@
 //! Time and wake-ups, and what only drivers over a kernel have.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::rc::Rc;
 
 use thalweg_sys::Instant;
@@ -152,4 +152,22 @@ pub fn serves_a_flooding_peer_and_others_alike<D: Driver>(open: Open<'_, D>) {
     }
     assert_same(&reading.join().unwrap().unwrap(), &pattern(1, 0, BYTES));
     assert!(flooding.join().unwrap() > 0);
+}
+
+/// A dropped driver leaves nothing with the kernel: its port can be bound at once, and the peer of a connection that was closed last
+/// sees the end.
+pub fn gives_everything_back_when_dropped<D: Driver>(open: Open<'_, D>) {
+    for _ in 0..20 {
+        let mut stage = open(8);
+        let (listener, addr) = stage.listen(LOOPBACK_V4);
+        let (_, server) = stage.pair(listener, addr);
+        let mut waiting = TcpStream::connect(addr).expect("the listener's queue has room");
+        stage.close(server);
+        drop(stage);
+        TcpListener::bind(addr).expect("the port is free again");
+        let mut rest = Vec::new();
+        // A reset or an orderly end; what matters is that it comes.
+        let _ = waiting.read_to_end(&mut rest);
+        assert_eq!(rest, b"");
+    }
 }

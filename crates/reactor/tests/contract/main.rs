@@ -133,6 +133,7 @@ over_all_drivers! {
 
 mod kernel_only {
     over_the_kernel! {
-        kernel: wakes_from_another_thread adopts_a_listening_socket serves_a_flooding_peer_and_others_alike;
+        kernel: wakes_from_another_thread adopts_a_listening_socket serves_a_flooding_peer_and_others_alike
+            gives_everything_back_when_dropped;
     }
 }

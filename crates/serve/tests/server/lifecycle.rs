@@ -6,6 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use thalweg_serve::{Server, ServerConfig, StartError};
+use thalweg_sys::DriverChoice;
 
 use crate::naive::{take, take_all};
 use crate::served::{Served, connect, each_driver, large, letters, read_to_end};
@@ -144,8 +145,11 @@ fn connections_beyond_the_limit_wait() {
 #[test]
 fn draining_finishes_downloads_and_closes_the_idle() {
     each_driver(|driver| {
-        let Some(served) = Served::start(driver, |_| {}) else { return };
-        let address = served.address();
+        // One core: what a later connection is answered with, an earlier one's bytes were read before.
+        let change = |config: &mut ServerConfig| {
+            config.cores.push(thalweg_sys::affinity::allowed_cpus().unwrap()[0]);
+        };
+        let Some(served) = Served::start(driver, change) else { return };
         let mut idle = served.connect();
         idle.write_all(GET).unwrap();
         read_letters(&mut idle);
@@ -167,7 +171,6 @@ fn draining_finishes_downloads_and_closes_the_idle() {
         assert_eq!((totals.accepted, totals.open, totals.requests), (3, 0, 3), "{driver:?}");
         assert_eq!(totals.responses, [3, 0, 0, 0]);
         assert!(totals.bytes > 50_002_000);
-        TcpListener::bind(address).expect("the port is free again");
     });
 }
 
@@ -220,9 +223,13 @@ fn what_cannot_start_says_why() {
     let error = start(&folder.path().join("missing"), vec!["127.0.0.1:0".parse().unwrap()]);
     assert!(matches!(error, StartError::Root { .. }), "{error}");
     let mut config = ServerConfig::new(folder.path(), vec!["127.0.0.1:0".parse().unwrap()]);
-    config.cores = vec![0, 4000];
+    config.cores = vec![thalweg_sys::affinity::allowed_cpus().unwrap()[0], 4000];
+    config.driver = DriverChoice::Epoll;
+    config.listen = vec![address];
+    drop(taken);
     let error = Server::start(config).expect_err("a CPU that does not exist");
     assert!(matches!(error, StartError::Pin { cpu: 4000, .. }), "{error}");
+    TcpListener::bind(address).expect("nothing is left running");
 }
 
 #[test]

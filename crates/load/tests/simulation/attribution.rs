@@ -1,0 +1,142 @@
+//! No response is credited to another request than its own: the engine's figures against what the server knows.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use thalweg_load::{Extent, LoopPlan, Plan};
+use thalweg_measure::{Histogram, Outcome, Outcomes};
+use thalweg_sys::Instant;
+
+use crate::script::{Answer, random_of, whole_check};
+use crate::server::Record;
+use crate::world::{Run, World, plan};
+use crate::{MS, US};
+
+const RUNS: u64 = 60;
+
+/// From one side to the other of a calm network.
+const LATENCY_NS: u64 = 50 * US;
+
+/// What the figures must be, made from the server's notes: when a request came and when its answer was sent, and with that, over a
+/// network without surprises, to the nanosecond when the client sent and when it had the answer.
+struct Expected {
+    outcomes: Outcomes,
+    service_time: Histogram,
+    first_byte: Histogram,
+    response_time: Histogram,
+}
+
+impl Expected {
+    fn of(records: &[Record], requests: u64, period_ns: f64, timeout_ns: u64) -> Self {
+        let by_number: BTreeMap<u64, &Record> = records.iter().map(|record| (record.number, record)).collect();
+        assert_eq!(by_number.len(), records.len(), "each request is sent once");
+        // There is a connection for the first one, so it leaves at its intended time.
+        let start = by_number[&0].arrived.as_ns() - LATENCY_NS;
+        let mut expected = Self {
+            outcomes: Outcomes::default(),
+            service_time: Histogram::new(),
+            first_byte: Histogram::new(),
+            response_time: Histogram::new(),
+        };
+        for number in 0..requests {
+            let intended = Instant::from_ns(start + (number as f64 * period_ns).round() as u64);
+            expected.add(intended, timeout_ns, by_number.get(&number).copied());
+        }
+        expected
+    }
+
+    fn add(&mut self, intended: Instant, timeout_ns: u64, record: Option<&Record>) {
+        let ended = record.and_then(|record| {
+            let (first, last) = record.answered?;
+            let (first, last) = (first.plus_ns(LATENCY_NS), last.plus_ns(LATENCY_NS));
+            (last.ns_since(intended) < timeout_ns).then_some((record, first, last))
+        });
+        let Some((record, first, last)) = ended else { return self.outcomes.record(Outcome::Timeout) };
+        let outcome = record.answer.outcome();
+        self.outcomes.record(outcome);
+        if outcome.is_completed() {
+            let sent_ns = record.arrived.as_ns() - LATENCY_NS;
+            self.service_time.record(last.as_ns() - sent_ns);
+            self.first_byte.record(first.as_ns() - sent_ns);
+        }
+        if outcome == Outcome::Good {
+            self.response_time.record(last.ns_since(intended));
+        }
+    }
+
+    fn check(&self, run: &Run, timeout_ns: u64) {
+        let trial = &run.figures.trial;
+        assert_eq!(trial.outcomes, self.outcomes);
+        assert_eq!(trial.service_time, self.service_time, "service times");
+        assert_eq!(trial.first_byte, self.first_byte, "first bytes");
+        // Time-outs are noticed up to a tick later, and never less than their value.
+        let (mut in_time, mut late) = (Histogram::new(), 0);
+        for (ns, count) in trial.response_time().buckets() {
+            if ns < timeout_ns { in_time.record_n(ns, count) } else { late += count }
+        }
+        let expected: Vec<_> = self.response_time.buckets().collect();
+        assert_eq!(in_time.buckets().collect::<Vec<_>>(), expected, "response times");
+        assert_eq!(late, self.outcomes.count(Outcome::Timeout), "time-outs among the response times");
+        assert_eq!(run.figures.unsolicited_bytes, 0);
+    }
+}
+
+fn random_run(seed: u64) {
+    let random = &mut Pcg64Mcg::seed_from_u64(seed);
+    let rate = random.random_range(100.0..3000.0_f64).round();
+    let requests = random.random_range(1..400);
+    let timeout_ns = random.random_range(20..200) * MS;
+    let plan = Plan {
+        check: whole_check(),
+        timeout: Duration::from_nanos(timeout_ns),
+        drain: Duration::from_nanos(timeout_ns),
+        connections: if random.random() { random.random_range(1..10) } else { 400 },
+        calls: random.random_bool(0.3).then(|| random.random_range(1..6)),
+        ..plan(LoopPlan::Open { rate }, Extent::Requests(requests), requests)
+    };
+    // The first one shows when the run began.
+    let answer =
+        move |number| if number == 0 { Answer::Good } else { Answer::independent(&mut random_of(seed, number)) };
+    let run = World::calm(plan).run(answer);
+    Expected::of(&run.records, requests, 1e9 / rate, timeout_ns).check(&run, timeout_ns);
+}
+
+#[test]
+fn each_request_ends_as_the_server_has_answered_it() {
+    for seed in 0..RUNS {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| random_run(seed))) {
+            eprintln!("seed {seed}");
+            resume_unwind(panic);
+        }
+    }
+}
+
+#[test]
+fn each_answer_has_its_outcome() {
+    let check = |answer: Answer| {
+        let requests = 20;
+        let extent = Extent::Requests(requests);
+        let timeout = Duration::from_millis(40);
+        let plan = Plan { check: whole_check(), timeout, ..plan(LoopPlan::Open { rate: 1000.0 }, extent, requests) };
+        let run = World::calm(plan).run(move |number| if number == 0 { Answer::Good } else { answer });
+        let outcomes = &run.figures.trial.outcomes;
+        let expected = answer.outcome();
+        let good_first = u64::from(expected != Outcome::Good);
+        assert_eq!(outcomes.count(expected), requests - good_first, "{answer:?}: {outcomes:?}");
+    };
+    for answer in [Answer::Good, Answer::Late(30 * MS), Answer::Dribbled(100 * US), Answer::Chunked, Answer::Interim] {
+        check(answer);
+    }
+    for answer in [Answer::Closing, Answer::UntilClose, Answer::Abandoning, Answer::Status(503), Answer::Status(404)] {
+        check(answer);
+    }
+    for answer in [Answer::WrongContent, Answer::WrongLength, Answer::Truncated, Answer::Garbage, Answer::Surplus] {
+        check(answer);
+    }
+    for answer in [Answer::Reset, Answer::HangUp, Answer::Silence] {
+        check(answer);
+    }
+}

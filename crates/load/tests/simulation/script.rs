@@ -1,0 +1,184 @@
+//! What the server can do with a request.
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use sha2::{Digest, Sha256};
+use thalweg_load::Check;
+use thalweg_measure::Outcome;
+
+use crate::{MS, US};
+
+/// The content that every good answer has.
+pub const CONTENT: &[u8] = b"what was asked for, all of it and nothing else\n";
+
+/// One way to treat a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// At once.
+    Good,
+    /// After so many nanoseconds.
+    Late(u64),
+    /// In so many nanoseconds from one byte to the next.
+    Dribbled(u64),
+    /// In chunks.
+    Chunked,
+    /// Behind interim responses.
+    Interim,
+    /// With an announced end of the connection.
+    Closing,
+    /// Ended by the end of the connection.
+    UntilClose,
+    /// Before the request's body is there.
+    Early,
+    /// Another status.
+    Status(u16),
+    /// Other content than was asked for, of the right length.
+    WrongContent,
+    /// Less content than was asked for, in good form.
+    WrongLength,
+    /// Half of the content and the end of the connection.
+    Truncated,
+    /// No HTTP.
+    Garbage,
+    /// More bytes than it says.
+    Surplus,
+    /// A reset.
+    Reset,
+    /// The end of the connection.
+    HangUp,
+    /// Nothing.
+    Silence,
+    /// Good, and then an end of the connection that nobody was told of.
+    Abandoning,
+    /// Good, and the same once more, so many nanoseconds later.
+    Twice(u64),
+}
+
+/// One thing that the server does for an answer.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Send(Vec<u8>),
+    Close,
+    Reset,
+}
+
+impl Answer {
+    /// What the request must end as, if the answer comes in time over a network that breaks nothing. For answers whose effect
+    /// lies in later requests it is that of their own request.
+    pub fn outcome(self) -> Outcome {
+        match self {
+            Self::Good | Self::Late(_) | Self::Dribbled(_) | Self::Chunked | Self::Interim => Outcome::Good,
+            Self::Closing | Self::UntilClose | Self::Early | Self::Abandoning | Self::Twice(_) => Outcome::Good,
+            Self::Status(_) => Outcome::BadStatus,
+            Self::WrongContent | Self::WrongLength => Outcome::FailedCheck,
+            Self::Truncated => Outcome::Truncated,
+            Self::Garbage | Self::Surplus => Outcome::ProtocolError,
+            Self::Reset | Self::HangUp => Outcome::Reset,
+            Self::Silence => Outcome::Timeout,
+        }
+    }
+
+    /// One of those whose outcome depends on nothing but themselves; mostly good ones.
+    pub fn independent(random: &mut Pcg64Mcg) -> Self {
+        match random.random_range(0..40) {
+            0 => Self::Status(if random.random() { 503 } else { 404 }),
+            1 => Self::WrongContent,
+            2 => Self::WrongLength,
+            3 => Self::Truncated,
+            4 => Self::Garbage,
+            5 => Self::Surplus,
+            6 => Self::Reset,
+            7 => Self::HangUp,
+            8 => Self::Silence,
+            9 | 10 => Self::Dribbled(random.random_range(1..300) * US),
+            11 | 12 => Self::Chunked,
+            13 | 14 => Self::Interim,
+            15 => Self::Closing,
+            16 => Self::UntilClose,
+            17..=24 => Self::Late(random.random_range(0..30 * MS)),
+            25 => Self::Late(random.random_range(0..300 * MS)),
+            _ => Self::Good,
+        }
+    }
+
+    /// Any.
+    pub fn any(random: &mut Pcg64Mcg) -> Self {
+        match random.random_range(0..20) {
+            0 => Self::Abandoning,
+            1 => Self::Twice(if random.random() { 0 } else { random.random_range(0..3 * MS) }),
+            2 => Self::Early,
+            _ => Self::independent(random),
+        }
+    }
+
+    /// The steps of it, each with the nanoseconds from the one before; the first from the request's arrival. `close` says that
+    /// the connection ends behind it, as the request wants it.
+    pub fn steps(self, number: u64, close: bool) -> Vec<(u64, Step)> {
+        let whole = response(200, if close { "Connection: close\r\n" } else { "" }, CONTENT);
+        let mut steps = match self {
+            Self::Good | Self::Early | Self::Abandoning => vec![(0, Step::Send(whole))],
+            Self::Late(ns) => vec![(ns, Step::Send(whole))],
+            Self::Dribbled(ns) => whole.iter().map(|&byte| (ns, Step::Send(vec![byte]))).collect(),
+            Self::Chunked => vec![(0, Step::Send(chunked()))],
+            Self::Interim => {
+                let continued = b"HTTP/1.1 100 Continue\r\n\r\n".to_vec();
+                let hints = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n".to_vec();
+                vec![(0, Step::Send(continued)), (20 * US, Step::Send(hints)), (20 * US, Step::Send(whole))]
+            }
+            Self::Closing => {
+                vec![(0, Step::Send(response(200, "Connection: close\r\n", CONTENT))), (0, Step::Close)]
+            }
+            Self::UntilClose => {
+                let head = b"HTTP/1.1 200 OK\r\n\r\n";
+                vec![(0, Step::Send([head, CONTENT].concat())), (30 * US, Step::Close)]
+            }
+            Self::Status(status) => vec![(0, Step::Send(response(status, "", b"no\n")))],
+            Self::WrongContent => {
+                let content = format!("{number:0width$}", width = CONTENT.len());
+                vec![(0, Step::Send(response(200, "", content.as_bytes())))]
+            }
+            Self::WrongLength => vec![(0, Step::Send(response(200, "", &CONTENT[1..])))],
+            Self::Truncated => {
+                let half = whole[..whole.len() - CONTENT.len() / 2].to_vec();
+                vec![(0, Step::Send(half)), (0, Step::Close)]
+            }
+            Self::Garbage => vec![(0, Step::Send(b"\x16\x03\x01 is no HTTP\r\n\r\n".to_vec()))],
+            Self::Surplus => vec![(0, Step::Send([&whole, &b"surplus"[..]].concat()))],
+            Self::Reset => vec![(0, Step::Reset)],
+            Self::HangUp => vec![(0, Step::Close)],
+            Self::Silence => vec![],
+            Self::Twice(ns) => vec![(0, Step::Send(whole.clone())), (ns, Step::Send(whole))],
+        };
+        let ends = matches!(steps.last(), None | Some((_, Step::Close | Step::Reset)));
+        if !ends && (close || self == Self::Abandoning) {
+            steps.push((0, Step::Close));
+        }
+        steps
+    }
+}
+
+fn response(status: u16, fields: &str, content: &[u8]) -> Vec<u8> {
+    let head = format!("HTTP/1.1 {status} Reason\r\nContent-Length: {}\r\n{fields}\r\n", content.len());
+    [head.as_bytes(), content].concat()
+}
+
+fn chunked() -> Vec<u8> {
+    let mut bytes = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    for chunk in CONTENT.chunks(10) {
+        bytes.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+        bytes.extend_from_slice(chunk);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(b"0\r\n\r\n");
+    bytes
+}
+
+/// The generator of a request's treatment: the same for the same request, whenever it comes.
+pub fn random_of(seed: u64, number: u64) -> Pcg64Mcg {
+    Pcg64Mcg::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number)
+}
+
+/// The check that only [`CONTENT`] passes.
+pub fn whole_check() -> Check {
+    Check { status: Some(200), length: Some(CONTENT.len() as u64), sha256: Some(Sha256::digest(CONTENT).into()) }
+}

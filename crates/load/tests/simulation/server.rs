@@ -1,0 +1,183 @@
+//! The scripted server.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+
+use thalweg_reactor::sim::Sim;
+use thalweg_sys::driver::{Completion, Driver, Listen, SendBuf};
+use thalweg_sys::{Instant, SocketId};
+
+use crate::script::{Answer, Step};
+
+/// Which answer a request gets, by its number.
+pub type Script = Box<dyn Fn(u64) -> Answer>;
+
+/// A server that does with each request what its script says.
+pub struct Server {
+    pub addr: SocketAddr,
+    pub records: Vec<Record>,
+    /// Most requests that were being answered at once.
+    pub busy_max: usize,
+    listener: SocketId,
+    script: Script,
+    conversations: BTreeMap<SocketId, Conversation>,
+    agenda: BTreeSet<(Instant, SocketId)>,
+}
+
+/// A request that arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Record {
+    /// What its target says.
+    pub number: u64,
+    pub answer: Answer,
+    pub arrived: Instant,
+    /// When the first and the last step of the answer are due; none for silence.
+    pub answered: Option<(Instant, Instant)>,
+}
+
+#[derive(Default)]
+struct Conversation {
+    input: Vec<u8>,
+    /// Bytes of a request's body that are still to come and of no interest.
+    skip: usize,
+    steps: VecDeque<(Instant, Step)>,
+    sending: bool,
+}
+
+/// A request as far as this server understands it.
+struct Request {
+    number: u64,
+    close: bool,
+    head_bytes: usize,
+    body_bytes: usize,
+}
+
+impl Server {
+    pub fn open(sim: &mut Sim, addr: SocketAddr, script: Script) -> Self {
+        let listener = sim.listen(Listen::Address(addr)).expect("the address is free");
+        let (records, conversations, agenda) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+        Self { addr, records, busy_max: 0, listener, script, conversations, agenda }
+    }
+
+    /// Whether a completion is for the server.
+    pub fn owns(&self, completion: &Completion) -> bool {
+        match completion {
+            Completion::Accepted { .. } | Completion::AcceptFailed { .. } => true,
+            other => other.subject().is_some_and(|socket| self.conversations.contains_key(&socket)),
+        }
+    }
+
+    pub fn on_completion(&mut self, sim: &mut Sim, completion: Completion) {
+        match completion {
+            Completion::Accepted { socket, .. } => {
+                self.conversations.insert(socket, Conversation::default());
+            }
+            Completion::AcceptFailed { .. } => sim.resume_accept(self.listener),
+            Completion::Received { socket } => {
+                let conversation = self.conversations.get_mut(&socket).expect("received on a conversation");
+                conversation.input.extend_from_slice(sim.received());
+                self.proceed(sim, socket);
+            }
+            Completion::Sent { socket } => {
+                self.conversations.get_mut(&socket).expect("sent on a conversation").sending = false;
+                self.proceed(sim, socket);
+            }
+            Completion::Ended { socket } | Completion::Failed { socket, .. } => self.close(sim, socket),
+            Completion::Connected { .. } | Completion::Woken => unreachable!("the server does not connect"),
+        }
+    }
+
+    /// Does what is due; when it wants to be asked again.
+    pub fn on_turn(&mut self, sim: &mut Sim) -> Option<Instant> {
+        while let Some(&(at, socket)) = self.agenda.first() {
+            if at > sim.now() {
+                return Some(at);
+            }
+            self.agenda.pop_first();
+            self.proceed(sim, socket);
+        }
+        None
+    }
+
+    /// How often the request of that number came.
+    pub fn arrivals_of(&self, number: u64) -> usize {
+        self.records.iter().filter(|record| record.number == number).count()
+    }
+
+    fn close(&mut self, sim: &mut Sim, socket: SocketId) {
+        self.conversations.remove(&socket);
+        sim.close(socket);
+    }
+
+    fn proceed(&mut self, sim: &mut Sim, socket: SocketId) {
+        let now = sim.now();
+        while let Some(conversation) = self.conversations.get_mut(&socket) {
+            if conversation.sending {
+                return;
+            }
+            match conversation.steps.front() {
+                Some(&(at, _)) if at > now => {
+                    self.agenda.insert((at, socket));
+                    return;
+                }
+                Some(_) => {}
+                None if self.take_request(socket, now) => continue,
+                None => return,
+            }
+            match conversation.steps.pop_front() {
+                Some((_, Step::Send(bytes))) => {
+                    conversation.sending = true;
+                    sim.send(socket, SendBuf::Owned(bytes));
+                }
+                Some((_, Step::Close)) => self.close(sim, socket),
+                Some((_, Step::Reset)) => sim.reset(socket),
+                None => unreachable!("there is a step"),
+            }
+        }
+    }
+
+    /// Takes the next request, if it is there, and decides what to do about it.
+    fn take_request(&mut self, socket: SocketId, now: Instant) -> bool {
+        let Some(conversation) = self.conversations.get_mut(&socket) else { return false };
+        let skipped = conversation.skip.min(conversation.input.len());
+        conversation.input.drain(..skipped);
+        conversation.skip -= skipped;
+        let Some(request) = split(&conversation.input) else { return false };
+        let answer = (self.script)(request.number);
+        let bytes = request.head_bytes + request.body_bytes;
+        if conversation.input.len() < bytes && answer != Answer::Early {
+            return false;
+        }
+        let taken = conversation.input.len().min(bytes);
+        conversation.input.drain(..taken);
+        conversation.skip = bytes - taken;
+        let mut at = now;
+        for (ns, step) in answer.steps(request.number, request.close) {
+            at = at.plus_ns(ns);
+            conversation.steps.push_back((at, step));
+        }
+        let first = conversation.steps.front().map(|&(first, _)| first);
+        let answered = first.map(|first| (first, at));
+        self.records.push(Record { number: request.number, answer, arrived: now, answered });
+        let busy = self.conversations.values().filter(|conversation| !conversation.steps.is_empty()).count();
+        self.busy_max = self.busy_max.max(busy);
+        true
+    }
+}
+
+/// Finds the first request in `input`: `GET /17 HTTP/1.1`, fields, an empty line and a body of announced length.
+fn split(input: &[u8]) -> Option<Request> {
+    let head_bytes = input.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+    let head = std::str::from_utf8(&input[..head_bytes]).expect("the engine's heads are ASCII");
+    let mut lines = head.lines();
+    let target = lines.next().and_then(|line| line.split(' ').nth(1)).expect("a request line");
+    let number = target.trim_start_matches('/').parse().expect("targets are numbers");
+    let (mut close, mut body_bytes) = (false, 0);
+    for line in lines {
+        close |= line == "Connection: close";
+        if let Some(length) = line.strip_prefix("Content-Length: ") {
+            body_bytes = length.parse().expect("a length is a number");
+        }
+    }
+    Some(Request { number, close, head_bytes, body_bytes })
+}

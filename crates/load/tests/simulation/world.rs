@@ -1,0 +1,138 @@
+//! An engine and a server on one network.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_load::{
+    Check, Engine, Extent, Gate, LoopPlan, Pick, Plan, PreparedRequest, Progress, RequestText, RunFigures, prepare,
+};
+use thalweg_reactor::sim::{Sim, SimConfig};
+use thalweg_reactor::{App, Turn, run};
+use thalweg_sys::Instant;
+use thalweg_sys::driver::{Completion, Driver, DriverChoice, DriverKind};
+use thalweg_wire::Version;
+
+use crate::script::Answer;
+use crate::server::{Record, Server};
+use crate::{MS, SECOND};
+
+const ADDR: &str = "10.0.0.1:80";
+
+/// A run to be made.
+pub struct World {
+    pub plan: Plan,
+    /// Which of the plan's threads.
+    pub core: usize,
+    pub network: SimConfig,
+    /// Holds up the server from the first until the second, in nanoseconds from the beginning of the simulation.
+    pub stall: Option<(u64, u64)>,
+    /// Interrupts the run so many nanoseconds after the beginning of the simulation.
+    pub interrupt_ns: Option<u64>,
+    /// In the simulation's time, a run that takes longer than this hangs.
+    pub patience_ns: u64,
+}
+
+/// What came of it.
+pub struct Run {
+    pub figures: RunFigures,
+    pub records: Vec<Record>,
+    pub busy_max: usize,
+    /// How long it took, from the beginning of the simulation.
+    pub took_ns: u64,
+}
+
+struct Both {
+    engine: Engine,
+    server: Server,
+    progress: Arc<Progress>,
+    interrupt_at: Option<Instant>,
+    give_up_at: Instant,
+}
+
+impl World {
+    /// A run of that plan over a network without faults.
+    pub fn calm(plan: Plan) -> Self {
+        let patience_ns = patience_ns(&plan);
+        Self { plan, core: 0, network: SimConfig::calm(1), stall: None, interrupt_ns: None, patience_ns }
+    }
+
+    pub fn run(self, script: impl Fn(u64) -> Answer + 'static) -> Run {
+        let mut sim = Sim::new(self.network);
+        let began = sim.now();
+        let server = Server::open(&mut sim, ADDR.parse().expect("an address"), Box::new(script));
+        if let Some((from_ns, until_ns)) = self.stall {
+            sim.stall(server.addr, began.plus_ns(from_ns), began.plus_ns(until_ns));
+        }
+        let progress = Arc::new(Progress::new(self.plan.cpus.len()));
+        // Each thread of a plan is a simulation of its own, so none has to wait for another.
+        let gate = Arc::new(Gate::new(1));
+        let plan = Arc::new(self.plan);
+        let engine = Engine::new(plan, self.core, DriverKind::Simulated, began, gate, progress.clone());
+        let interrupt_at = self.interrupt_ns.map(|ns| began.plus_ns(ns));
+        let mut both = Both { engine, server, progress, interrupt_at, give_up_at: began.plus_ns(self.patience_ns) };
+        run(&mut sim, &mut both).expect("the simulation goes on");
+        let Both { engine, server, .. } = both;
+        let took_ns = sim.now().ns_since(began);
+        Run { figures: engine.into_figures(), records: server.records, busy_max: server.busy_max, took_ns }
+    }
+}
+
+impl App<Sim> for Both {
+    fn on_completion(&mut self, sim: &mut Sim, completion: Completion) {
+        if self.server.owns(&completion) {
+            self.server.on_completion(sim, completion);
+        } else {
+            self.engine.on_completion(sim, completion);
+        }
+    }
+
+    fn on_turn(&mut self, sim: &mut Sim, now: Instant) -> Turn {
+        assert!(now < self.give_up_at, "the run does not end");
+        if self.interrupt_at.is_some_and(|at| at <= now) {
+            self.progress.request_stop();
+        }
+        let Turn::Until(engine) = self.engine.on_turn(sim, now) else { return Turn::Stop };
+        let server = self.server.on_turn(sim);
+        Turn::Until([engine, server, self.interrupt_at].into_iter().flatten().min())
+    }
+}
+
+/// A plan with defaults, to be varied: requests with the numbers from 0 on as their targets, in this order.
+pub fn plan(arrivals: LoopPlan, extent: Extent, targets: u64) -> Plan {
+    Plan {
+        peer: ADDR.parse::<SocketAddr>().expect("an address"),
+        sources: Vec::new(),
+        requests: (0..targets).map(|number| request("GET", number, b"")).collect(),
+        pick: Pick::Sequential,
+        arrivals,
+        extent,
+        warmup: Duration::ZERO,
+        timeout: Duration::from_secs(1),
+        drain: Duration::from_secs(1),
+        connections: 100,
+        calls: None,
+        check: Check::default(),
+        cpus: vec![0],
+        driver: DriverChoice::Auto,
+        seed: 1,
+    }
+}
+
+pub fn request(method: &str, number: u64, body: &[u8]) -> PreparedRequest {
+    let target = format!("/{number}");
+    let text = RequestText { method, authority: "h", target: &target, version: Version::Http11, fields: &[], body };
+    prepare(&text).expect("the request is in order")
+}
+
+/// When a run has to be over: connections are opened ahead for one time-out at most, and each request has one.
+fn patience_ns(plan: &Plan) -> u64 {
+    const MARGIN_NS: u64 = 50 * MS;
+    let ns = |duration: Duration| duration.as_nanos() as u64;
+    let schedule_ns = match (plan.extent, plan.arrivals) {
+        // As long as it takes.
+        (Extent::Requests(total), LoopPlan::Closed { think, .. }) => total * (ns(plan.timeout) + ns(think) + SECOND),
+        _ => ns(plan.schedule_length()),
+    };
+    2 * ns(plan.timeout) + ns(plan.warmup) + schedule_ns + ns(plan.drain) + MARGIN_NS
+}

@@ -1,0 +1,36 @@
+//! Chromium opens a report, without a network.
+
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::find::Found;
+use crate::process::{PATIENCE, Process, program};
+use crate::turn;
+
+#[test]
+fn a_report_is_drawn_without_a_network_and_without_an_error() {
+    let found = Found::once();
+    let _turn = turn::beside_others();
+    let profile = TempDir::new().unwrap();
+    let chromium = program(&["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"], "chromium");
+    let mut command = Command::new(chromium);
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
+    command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
+    // Whatever the page might ask for has no address.
+    command.args(["--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr", "--virtual-time-budget=10000"]);
+    command.arg(format!("--user-data-dir={}", profile.path().display()));
+    let ended =
+        Process::start(command.arg("--dump-dom").arg(format!("file://{}", found.report().display()))).wait(PATIENCE);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+
+    let page = &ended.stdout;
+    let figures = page.matches("class=\"chart\"").count() + page.matches("class=\"chart ").count();
+    let drawn = page.matches("class=\"plot-container").count();
+    assert!(figures >= 4, "the page has {figures} charts");
+    assert_eq!(drawn, figures, "charts that were drawn");
+    assert!(page.contains("class=\"main-svg\""), "there is a drawing in them");
+    // Errors of scripts, and what the content security policy has kept from the network, both come here.
+    let console: Vec<&str> = ended.stderr.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert_eq!(console, Vec::<&str>::new());
+}

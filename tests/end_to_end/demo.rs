@@ -1,0 +1,25 @@
+//! `thalweg demo`, whole.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::process::{Process, thalweg};
+use crate::turn;
+
+#[test]
+fn the_demo_ends_within_two_minutes_and_leaves_a_report() {
+    let _turn = turn::alone();
+    let folder = TempDir::new().unwrap();
+    let begun = Instant::now();
+    let ended = Process::start(thalweg(&["demo"]).current_dir(folder.path())).wait(Duration::from_secs(180));
+    assert!(begun.elapsed() < Duration::from_secs(120), "it took {:?}", begun.elapsed());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let path =
+        ended.stdout.lines().find_map(|line| line.strip_prefix("report: ")).expect("it says where the report is");
+    let html = fs::read_to_string(path).expect("the report is there");
+    assert!(html.starts_with("<!DOCTYPE html>") && html.trim_end().ends_with("</html>"));
+    assert!(ended.stdout.contains("the limit: "), "{ended:?}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing lies beside the report");
+}

@@ -1,0 +1,103 @@
+//! `thalweg find` against nginx, and what its report says.
+
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::document::{self, number};
+use crate::nginx::Nginx;
+use crate::process::{Process, thalweg};
+use crate::turn;
+
+/// A search that was made once, for all tests that look at it.
+pub struct Found {
+    pub document: Value,
+    folder: TempDir,
+}
+
+impl Found {
+    /// The search, made on the first call. The caller must not have taken its turn yet.
+    pub fn once() -> &'static Self {
+        static FOUND: OnceLock<Found> = OnceLock::new();
+        FOUND.get_or_init(|| {
+            let _turn = turn::alone();
+            Self::search()
+        })
+    }
+
+    pub fn report(&self) -> std::path::PathBuf {
+        report_in(self.folder.path())
+    }
+
+    fn search() -> Self {
+        let (nginx, folder) = (Nginx::start(), TempDir::new().expect("a temporary folder can be made"));
+        let (url, report) = (nginx.url("/000.txt"), report_in(folder.path()));
+        let short = ["--duration", "1s", "--width", "20%", "--budget", "40s"];
+        let output = ["--json", "--out", report.to_str().expect("temporary folders have plain names")];
+        let mut command = thalweg(&[&["find", &url, "--limit", "p99<50ms"], &short[..], &output].concat());
+        let ended = Process::start(&mut command).wait(Duration::from_secs(90));
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert_eq!(ended.stderr, "", "no progress is drawn where there is no terminal");
+        Self { document: document::of(&ended), folder }
+    }
+}
+
+fn report_in(folder: &Path) -> std::path::PathBuf {
+    folder.join("report.html")
+}
+
+#[test]
+fn a_search_names_a_capacity_and_its_limit() {
+    let document = &Found::once().document;
+    let find = document::find(document);
+    let lower = number(find, "/lower_bound");
+    assert!(lower > 100.0, "{find:#}");
+    if let Some(upper) = find["upper_bound"].as_f64() {
+        assert!(upper > lower, "{find:#}");
+    }
+    let interval = [number(find, "/interval95/0"), number(find, "/interval95/1")];
+    assert!(interval[0] <= lower && lower <= interval[1], "{find:#}");
+    let limit = find["limit"].as_str().unwrap();
+    assert!(["server", "client", "network", "undetermined"].contains(&limit), "{find:#}");
+    let evidence = find["evidence"].as_array().unwrap();
+    assert!(!evidence.is_empty() && evidence.iter().all(|line| line.as_str().is_some_and(|line| !line.is_empty())));
+    assert_eq!(document["verdict"], "pass");
+}
+
+#[test]
+fn the_rate_that_was_found_was_confirmed_by_trials() {
+    let document = &Found::once().document;
+    let lower = number(document::find(document), "/lower_bound");
+    let trials = document["trials"].as_array().unwrap();
+    let passed = |trial: &&Value| trial["verdict"] == "pass" && trial["offered_rate"].as_f64() == Some(lower);
+    let confirming: Vec<_> = trials.iter().filter(passed).collect();
+    assert!(!confirming.is_empty(), "no trial at {lower}/s has passed");
+    for trial in confirming {
+        assert!(number(trial, "/response_time_us/p99") < 50_000.0, "{trial:#}");
+        assert!((number(trial, "/rates/sent") / lower - 1.0).abs() < 0.01, "{}", trial["rates"]);
+    }
+    assert!(trials.iter().any(|trial| trial["loop"] == "closed"), "the client was calibrated");
+}
+
+#[test]
+fn the_report_says_the_answer_and_needs_nothing_else() {
+    let found = Found::once();
+    let html = fs::read_to_string(found.report()).unwrap();
+    let heading =
+        html.split_once("<h1>").and_then(|(_, rest)| rest.split_once("</h1>")).expect("the page has a heading").0;
+    // The first two digits survive any rounding and grouping.
+    let lower = number(document::find(&found.document), "/lower_bound").to_string();
+    assert!(heading.contains(&lower[..1]), "{heading}");
+    assert!(heading.contains("nginx") || heading.contains("127.0.0.1"), "{heading}");
+    for source in ["src=\"http", "src='http", "href=\"http", "@import", "url(http"] {
+        let elements = html.match_indices(source).map(|(at, _)| &html[at..html.len().min(at + 80)]);
+        assert_eq!(elements.collect::<Vec<_>>(), Vec::<&str>::new(), "the page fetches something");
+    }
+    assert!(html.contains("default-src 'none'"), "the page may fetch nothing");
+    let files = fs::read_dir(found.report().parent().unwrap()).unwrap();
+    assert_eq!(files.count(), 1, "nothing lies beside the report");
+}

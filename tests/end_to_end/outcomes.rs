@@ -1,0 +1,147 @@
+//! Each way in which a request can end, provoked. That the outcomes add up to what was offered is checked of every document.
+//!
+//! The verdict of these runs is not looked at: a busy machine may make any of them invalid. *Not sent* is provoked where a run is
+//! interrupted; there is no TLS to fail yet.
+
+use serde_json::Value;
+
+use crate::document::{self, number, outcome};
+use crate::process::{Ended, run_thalweg};
+use crate::scripted::{Act, GOOD, Scripted};
+use crate::turn;
+
+const REQUESTS: u64 = 30;
+
+fn run(server: &Scripted, options: &[&str]) -> Ended {
+    let load = ["--rate", "200/s", "--requests", "30", "--connections", "4", "--timeout", "10s"];
+    run_thalweg(&[&["run", &server.url(), "--json"], &load[..], options].concat())
+}
+
+/// Every request ends like this.
+fn all_end_as(name: &str, script: fn(usize) -> Act) -> Value {
+    let server = Scripted::start(script);
+    let ended = run(&server, &[]);
+    let trial = document::trial(&ended);
+    assert_eq!(outcome(&trial, name), REQUESTS, "{name}: {trial:#}");
+    assert!(matches!(ended.code, Some(1 | 3)), "{name}: {ended:?}");
+    trial
+}
+
+#[test]
+fn good() {
+    let _turn = turn::beside_others();
+    let server = Scripted::start(|_| Act::Answer(GOOD));
+    let trial = document::trial(&run(&server, &[]));
+    assert_eq!(outcome(&trial, "good"), REQUESTS, "{trial:#}");
+    assert_eq!(server.requests() as u64, REQUESTS);
+}
+
+#[test]
+fn good_after_an_interim_response() {
+    let _turn = turn::beside_others();
+    let server = Scripted::start(|_| {
+        Act::Answer("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    });
+    let trial = document::trial(&run(&server, &[]));
+    assert_eq!(outcome(&trial, "good"), REQUESTS, "{trial:#}");
+    assert_eq!((&trial["status"]["1xx"], &trial["status"]["2xx"]), (&REQUESTS.into(), &REQUESTS.into()));
+}
+
+#[test]
+fn good_to_the_end_of_the_connection() {
+    let _turn = turn::beside_others();
+    let server = Scripted::start(|_| Act::AnswerAndClose("HTTP/1.1 200 OK\r\n\r\nno length"));
+    let trial = document::trial(&run(&server, &["--check", "length=9"]));
+    assert_eq!(outcome(&trial, "good"), REQUESTS, "{trial:#}");
+}
+
+#[test]
+fn good_in_chunks() {
+    let _turn = turn::beside_others();
+    let server = Scripted::start(|_| {
+        Act::Answer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nfour\r\n0\r\nTrailer: here\r\n\r\n")
+    });
+    let trial = document::trial(&run(&server, &["--check", "length=4"]));
+    assert_eq!(outcome(&trial, "good"), REQUESTS, "{trial:#}");
+}
+
+#[test]
+fn bad_status() {
+    let _turn = turn::beside_others();
+    let trial = all_end_as("bad_status", |_| Act::Answer("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"));
+    assert_eq!(trial["status"]["5xx"], REQUESTS);
+}
+
+#[test]
+fn failed_check() {
+    let _turn = turn::beside_others();
+    // Every other response is a byte too long.
+    let server = Scripted::start(|number| match number % 2 {
+        0 => Act::Answer(GOOD),
+        _ => Act::Answer("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok!"),
+    });
+    let trial = document::trial(&run(&server, &["--check", "length=2"]));
+    assert_eq!((outcome(&trial, "good"), outcome(&trial, "failed_check")), (15, 15), "{trial:#}");
+}
+
+#[test]
+fn truncated() {
+    let _turn = turn::beside_others();
+    all_end_as("truncated", |_| Act::AnswerAndClose("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort"));
+    all_end_as("truncated", |_| {
+        Act::AnswerAndClose("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nfour\r\n")
+    });
+}
+
+#[test]
+fn timeout_counts_as_at_least_its_value() {
+    let _turn = turn::beside_others();
+    let server = Scripted::start(|_| Act::KeepSilent);
+    let trial = document::trial(&run(&server, &["--connections", "40", "--timeout", "300ms"]));
+    assert_eq!(outcome(&trial, "timeout"), REQUESTS, "{trial:#}");
+    assert_eq!(trial["response_time_us"]["count"], REQUESTS);
+    assert!(number(&trial, "/response_time_us/min") >= 300_000.0, "{}", trial["response_time_us"]);
+}
+
+#[test]
+fn reset() {
+    let _turn = turn::beside_others();
+    all_end_as("reset", |_| Act::Reset);
+    // A connection that is closed before the response has begun.
+    all_end_as("reset", |_| Act::AnswerAndClose(""));
+}
+
+#[test]
+fn refused_once_the_port_is_closed() {
+    let _turn = turn::beside_others();
+    let server = Scripted::start_for(10, |_| {
+        Act::AnswerAndClose("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
+    });
+    let trial = document::trial(&run(&server, &[]));
+    let [good, refused, reset] = ["good", "refused", "reset"].map(|name| outcome(&trial, name));
+    assert!(good >= 10 && refused > 0, "{trial:#}");
+    // Connections that the kernel had accepted for it are reset with the port.
+    assert_eq!(good + refused + reset, REQUESTS, "{trial:#}");
+}
+
+#[test]
+fn protocol_error() {
+    let _turn = turn::beside_others();
+    all_end_as("protocol_error", |_| Act::Answer("SSH-2.0-OpenSSH_9.2\r\n\r\n"));
+    all_end_as("protocol_error", |_| {
+        Act::Answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok!")
+    });
+    all_end_as("protocol_error", |_| Act::Answer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n"));
+    all_end_as("protocol_error", |_| Act::Answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok and more"));
+}
+
+#[test]
+fn no_address_makes_the_trial_invalid() {
+    let _turn = turn::beside_others();
+    let server = Scripted::start(|_| Act::Answer(GOOD));
+    // Kept for documentation (RFC 5737), so that no host has it.
+    let ended = run(&server, &["--from", "192.0.2.1"]);
+    let trial = document::trial(&ended);
+    assert_eq!((outcome(&trial, "no_address"), ended.code), (REQUESTS, Some(3)), "{trial:#}");
+    assert_eq!(trial["verdict"], "invalid");
+}

@@ -1,0 +1,131 @@
+//! Child processes that cannot outlive their test, and waiting for what they do.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longer than anything takes that a test waits for; whoever waits longer has failed.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running program. Its output goes to files, so that no full pipe can hold it up. It is killed when dropped.
+pub struct Process {
+    child: Child,
+    name: String,
+    stdout: File,
+    stderr: File,
+}
+
+/// What a program has left behind.
+#[derive(Debug)]
+pub struct Ended {
+    /// The exit code; `None` if a signal has killed it.
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// The program under test.
+pub fn thalweg(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+    command.args(arguments);
+    command
+}
+
+/// Runs the program under test to its end.
+pub fn run_thalweg(arguments: &[&str]) -> Ended {
+    Process::start(&mut thalweg(arguments)).wait(PATIENCE)
+}
+
+/// Finds a program that the tests need. A test must not pass because it is missing.
+pub fn program(names: &[&str], package: &str) -> PathBuf {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let candidates = names.iter().flat_map(|name| path.split(':').map(move |folder| PathBuf::from(folder).join(name)));
+    candidates.into_iter().find(|candidate| candidate.is_file()).unwrap_or_else(|| {
+        panic!("this test needs {}, which is not installed; on Debian and Ubuntu: apt-get install {package}", names[0])
+    })
+}
+
+/// Waits until `condition` gives something. It is for things that another process does, of which nothing tells us.
+pub fn until<T>(what: &str, patience: Duration, mut condition: impl FnMut() -> Option<T>) -> T {
+    const GLANCE: Duration = Duration::from_millis(3);
+    let begun = Instant::now();
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(begun.elapsed() < patience, "waited {patience:?} in vain for {what}");
+        thread::sleep(GLANCE);
+    }
+}
+
+/// Sends a signal, by the shell's own `kill`, which every host has.
+pub fn signal(name: &str, pid: u32) {
+    let script = format!("kill -{name} {pid}");
+    let status = Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).status().expect("sh can be run");
+    assert!(status.success(), "{script}: {status}");
+}
+
+impl Process {
+    /// Starts a program, without input unless `command` has some.
+    pub fn start(command: &mut Command) -> Self {
+        let name = format!("{command:?}");
+        let (stdout, stderr) = (output_file(), output_file());
+        let handle = |file: &File| Stdio::from(file.try_clone().expect("a file can be duplicated"));
+        command.stdout(handle(&stdout)).stderr(handle(&stderr));
+        let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {name}: {error}"));
+        Self { child, name, stdout, stderr }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has printed so far.
+    pub fn stdout(&self) -> String {
+        contents(&self.stdout)
+    }
+
+    pub fn stderr(&self) -> String {
+        contents(&self.stderr)
+    }
+
+    pub fn signal(&self, name: &str) {
+        signal(name, self.id());
+    }
+
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child can be waited for")
+    }
+
+    /// Waits for its end.
+    pub fn wait(mut self, patience: Duration) -> Ended {
+        let begun = Instant::now();
+        let status = until(&format!("the end of {}", self.name), patience, || self.ended());
+        let ended = Ended { code: status.code(), stdout: self.stdout(), stderr: self.stderr() };
+        assert!(!ended.stderr.contains("panicked"), "{} panicked after {:?}: {ended:?}", self.name, begun.elapsed());
+        ended
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Either fails only if it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn output_file() -> File {
+    tempfile::tempfile().expect("a temporary file can be made")
+}
+
+/// Reads without moving the position, which the file shares with the process that writes to it.
+fn contents(file: &File) -> String {
+    let length = file.metadata().expect("an open file has metadata").len();
+    let mut bytes = vec![0; length as usize];
+    file.read_exact_at(&mut bytes, 0).expect("what was written can be read");
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,16 @@
+//! Which tests may run side by side: any number that only ask whether something works, and none beside one that measures.
+
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// For tests whose result does not depend on how fast the machine is.
+pub fn beside_others() -> RwLockReadGuard<'static, ()> {
+    // A test that has failed holds nothing up.
+    MACHINE.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// For tests that measure times or rates.
+pub fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
