@@ -13,8 +13,6 @@ pub struct Reply {
     pub status: u16,
     pub fields: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// What its `--write-out` has written.
-    pub written: String,
 }
 
 /// A curl that reads no configuration, uses no proxy, and says why when it fails.
@@ -50,7 +48,6 @@ pub fn fetch(arguments: &[&str], url: &str) -> Reply {
             .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
             .collect(),
         body,
-        written: ended.stdout,
     }
 }
 

@@ -14,7 +14,7 @@ use thalweg_measure::Limit;
 
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
-use crate::load_options;
+use crate::load_options::{self, CONNECTIONS_DEFAULT};
 use crate::options::FindOptions;
 use crate::output;
 use crate::progress::Line;
@@ -37,7 +37,8 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     }
     let target = Target::resolve(&options.url)?;
     let arrivals = LoopPlan::Open { rate: LOWEST_RATE };
-    let base = load_options::plan(&options.load, &target, arrivals, Extent::Duration(options.duration))?;
+    let extent = Extent::Duration(options.duration);
+    let base = load_options::plan(&options.load, &target, arrivals, extent, CONNECTIONS_DEFAULT)?;
     let limits = limits_or_default(&options.load.limits);
     let question = Question {
         kind: Kind::Find,

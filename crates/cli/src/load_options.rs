@@ -18,9 +18,9 @@ use url::Url;
 use crate::exit::Failure;
 use crate::options::{CpuList, HttpVersion, LoadOptions, PickOption};
 
-/// Connections of an open loop, unless the user says otherwise: enough to keep a server busy at a response time of some
+/// Most connections of an open loop, unless the user says otherwise: enough to keep a server busy at a response time of some
 /// milliseconds, few enough for any listen queue.
-const CONNECTIONS_DEFAULT: usize = 256;
+pub const CONNECTIONS_DEFAULT: usize = 256;
 
 /// Descriptors that a run needs beside its connections: rings, wakers, the report, what the libraries open.
 const DESCRIPTORS_BESIDE: u64 = 64;
@@ -29,15 +29,16 @@ const DESCRIPTORS_BESIDE: u64 = 64;
 ///
 /// # Errors
 /// Something in the options is wrong or cannot be had on this host.
-pub fn plan(options: &LoadOptions, target: &Target, arrivals: LoopPlan, extent: Extent) -> Result<Plan, Failure> {
+pub fn plan(
+    options: &LoadOptions,
+    target: &Target,
+    arrivals: LoopPlan,
+    extent: Extent,
+    connections_default: usize,
+) -> Result<Plan, Failure> {
     let cpus = cpus(options.cores.as_ref(), target)?;
-    let connections = match (options.connections, arrivals) {
-        (Some(connections), _) => connections,
-        (None, LoopPlan::Closed { workers, .. }) => workers,
-        (None, LoopPlan::Open { .. }) => CONNECTIONS_DEFAULT,
-    };
     // Each CPU has at least one connection of its own.
-    let connections = connections.max(cpus.len());
+    let connections = options.connections.unwrap_or(connections_default).max(cpus.len());
     ensure_descriptors(connections as u64)?;
     let sources = options.from.concat();
     if let Some(source) = sources.iter().find(|source| source.is_ipv4() != target.address.is_ipv4()) {

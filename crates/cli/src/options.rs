@@ -106,7 +106,7 @@ pub struct FindOptions {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Load")]
 pub struct LoadOptions {
-    /// Most connections open at once [default: 256, in a closed loop one per worker]
+    /// Most connections open at once [default: one per worker; in an open loop one per 20/s, 16 to 256]
     #[arg(long, value_name = "N", value_parser = positive)]
     pub connections: Option<usize>,
     /// Requests per connection; 1 closes after each [default: as many as the server allows]

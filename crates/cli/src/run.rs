@@ -10,7 +10,7 @@ use thalweg_load::{Extent, LoopPlan};
 
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
-use crate::load_options;
+use crate::load_options::{self, CONNECTIONS_DEFAULT};
 use crate::options::RunOptions;
 use crate::output;
 use crate::progress::Line;
@@ -34,7 +34,11 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
         None => Extent::Duration(options.duration),
     };
     let target = Target::resolve(&options.url)?;
-    let mut plan = load_options::plan(&options.load, &target, arrivals, extent)?;
+    let connections = match arrivals {
+        LoopPlan::Closed { workers, .. } => workers,
+        LoopPlan::Open { rate } => connections_for(rate),
+    };
+    let mut plan = load_options::plan(&options.load, &target, arrivals, extent, connections)?;
     plan.warmup = options.warmup;
     let question = Question {
         kind: Kind::Run,
@@ -52,6 +56,12 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     let trial = made?.trial;
     let outcome = Outcome { verdict: trial.verdict, reasons: trial.reasons.clone(), trials: vec![trial], find: None };
     output::give_out(&session::document(&question, &bench, &plan, outcome), &options.output)
+}
+
+/// Connections for an open loop: enough for a response time of 50 ms.
+fn connections_for(rate: f64) -> usize {
+    const CONNECTIONS_MIN: usize = 16;
+    ((rate * 0.05) as usize).clamp(CONNECTIONS_MIN, CONNECTIONS_DEFAULT)
 }
 
 fn settings(options: &RunOptions, plan: &thalweg_load::Plan) -> std::collections::BTreeMap<String, String> {

@@ -45,9 +45,14 @@ pub(crate) struct Call {
 
 impl Connection {
     pub(crate) fn connecting(id: SocketId, since: Instant) -> Self {
+        Self { state: State::Connecting { since }, ..Self::closed(id) }
+    }
+
+    /// The place of a connection that is not there.
+    pub(crate) fn closed(id: SocketId) -> Self {
         Self {
             id,
-            state: State::Connecting { since },
+            state: State::Closed,
             reader: ResponseReader::new(Limits::responses()),
             calls: 0,
             armed: false,

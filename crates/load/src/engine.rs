@@ -184,14 +184,12 @@ impl Engine {
         let id = driver
             .connect(&Connect { peer: self.plan.peer, source })
             .map_err(|error| outcome_of_fault(Fault::of(&error)))?;
-        let connection = Connection::connecting(id, now);
-        match self.connections.get_mut(id.index()) {
-            Some(place) => *place = connection,
-            None => {
-                assert_eq!(id.index(), self.connections.len(), "socket indices are dense");
-                self.connections.push(connection);
-            }
+        let place = id.index();
+        if place >= self.connections.len() {
+            // Dense, unless the driver carries sockets of others as well.
+            self.connections.resize_with(place + 1, || Connection::closed(id));
         }
+        self.connections[place] = Connection::connecting(id, now);
         self.open += 1;
         self.connecting += 1;
         self.arm(id, now.plus_ns(self.timeout_ns()));

@@ -109,29 +109,26 @@ impl Server {
         sim.close(socket);
     }
 
+    /// Goes on with a conversation: the step that is due, or the next request if there is no step left.
     fn proceed(&mut self, sim: &mut Sim, socket: SocketId) {
         let now = sim.now();
-        while let Some(conversation) = self.conversations.get_mut(&socket) {
-            if conversation.sending {
-                return;
-            }
-            match conversation.steps.front() {
-                Some(&(at, _)) if at > now => {
+        while let Some(conversation) = self.conversations.get_mut(&socket)
+            && !conversation.sending
+        {
+            match conversation.steps.pop_front() {
+                Some((at, step)) if at > now => {
+                    conversation.steps.push_front((at, step));
                     self.agenda.insert((at, socket));
                     return;
                 }
-                Some(_) => {}
-                None if self.take_request(socket, now) => continue,
-                None => return,
-            }
-            match conversation.steps.pop_front() {
                 Some((_, Step::Send(bytes))) => {
                     conversation.sending = true;
                     sim.send(socket, SendBuf::Owned(bytes));
                 }
                 Some((_, Step::Close)) => self.close(sim, socket),
                 Some((_, Step::Reset)) => sim.reset(socket),
-                None => unreachable!("there is a step"),
+                None if self.take_request(socket, now) => {}
+                None => return,
             }
         }
     }

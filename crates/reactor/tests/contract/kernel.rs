@@ -104,7 +104,7 @@ pub fn wakes_from_another_thread<D: Driver>(open: Open<'_, D>) {
 
 pub fn adopts_a_listening_socket<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
-    let socket = std::net::TcpListener::bind(LOOPBACK_V4).unwrap();
+    let socket = TcpListener::bind(LOOPBACK_V4).unwrap();
     let addr = socket.local_addr().unwrap();
     let listener = stage.driver.listen(Listen::Socket(socket.into())).unwrap();
     stage.note_listener(listener);
