@@ -9,6 +9,7 @@
 //! program takes the epoll driver.
 
 mod buffers;
+mod socket;
 
 use std::collections::VecDeque;
 use std::mem;
@@ -23,9 +24,10 @@ use rustix::io::Errno;
 use socket2::SockAddr;
 
 use self::buffers::Buffers;
+use self::socket::{Operation, Socket, State};
 use crate::clock::Instant;
 use crate::driver::{Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Listen, SendBuf};
-use crate::socket::{self, Sending, Step};
+use crate::socket::{self as sockets, Sending, Step};
 use crate::table::{SocketId, Table};
 use crate::wake::Waker;
 
@@ -63,89 +65,6 @@ pub struct Uring {
     spent: Option<u16>,
     last_peer: Option<(SocketAddr, Rc<SockAddr>)>,
     now: Instant,
-}
-
-struct Socket {
-    fd: OwnedFd,
-    state: State,
-    /// Operations whose last completion has not come; the kernel may use what belongs to them until then.
-    in_flight: u32,
-    /// A multishot receive or accept is among them.
-    armed: bool,
-    paused: bool,
-    ended: bool,
-    failed: bool,
-    /// Why the socket is of no more use; told once the bytes before it are delivered.
-    broken: Option<io::Error>,
-    finish_after_send: bool,
-    sending: Option<Sending>,
-    sent_at: Instant,
-    /// The address that a connect under way reads.
-    peer: Option<Rc<SockAddr>>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Listening,
-    Connecting,
-    Connected,
-    /// Closed by the owner; the entry stays until the kernel has let go of it.
-    Closing,
-}
-
-/// What a completion is of; the top byte of its token.
-#[derive(Clone, Copy)]
-#[repr(u8)]
-enum Operation {
-    Receive = 1,
-    Accept = 2,
-    Connect = 3,
-    Send = 4,
-    PollOut = 5,
-    Wake = 6,
-    /// A cancel or a close; completes only to report that there was nothing to do.
-    Quiet = 7,
-}
-
-impl Operation {
-    fn token(self, id: SocketId) -> u64 {
-        (self as u64) << 56 | id.to_bits()
-    }
-
-    fn of(token: u64) -> Self {
-        match token >> 56 {
-            1 => Self::Receive,
-            2 => Self::Accept,
-            3 => Self::Connect,
-            4 => Self::Send,
-            5 => Self::PollOut,
-            6 => Self::Wake,
-            _ => Self::Quiet,
-        }
-    }
-}
-
-impl Socket {
-    fn new(fd: OwnedFd, state: State) -> Self {
-        Self {
-            fd,
-            state,
-            in_flight: 0,
-            armed: false,
-            paused: false,
-            ended: false,
-            failed: false,
-            broken: None,
-            finish_after_send: false,
-            sending: None,
-            sent_at: Instant::default(),
-            peer: None,
-        }
-    }
-
-    fn raw(&self) -> Fd {
-        Fd(self.fd.as_raw_fd())
-    }
 }
 
 impl Uring {
@@ -298,7 +217,7 @@ impl Uring {
         let socket = self.live_mut(id);
         socket.sending = None;
         if socket.finish_after_send {
-            socket::finish(&socket.fd);
+            sockets::finish(&socket.fd);
         }
         self.done.push_back(Completion::Sent { socket: id });
     }
@@ -551,7 +470,7 @@ impl Driver for Uring {
     }
 
     fn listen(&mut self, at: Listen) -> io::Result<SocketId> {
-        let listener = Socket::new(socket::listener(at)?, State::Listening);
+        let listener = Socket::new(sockets::listener(at)?, State::Listening);
         let id = self.sockets.insert(listener).map_err(|_| io::Error::from(Errno::NFILE))?;
         self.arm_accept(id);
         Ok(id)
@@ -579,7 +498,7 @@ impl Driver for Uring {
         };
         self.last_peer = Some((to.peer, peer.clone()));
         let (start, len) = (peer.as_ptr(), peer.len());
-        let mut socket = Socket::new(socket::connecting(to)?.into(), State::Connecting);
+        let mut socket = Socket::new(sockets::connecting(to)?.into(), State::Connecting);
         let entry = opcode::Connect::new(socket.raw(), start.cast(), len).build();
         socket.peer = Some(peer);
         let id = self.sockets.insert(socket).map_err(|_| io::Error::from(Errno::NFILE))?;
@@ -636,7 +555,7 @@ impl Driver for Uring {
         if socket.sending.is_some() {
             socket.finish_after_send = true;
         } else {
-            socket::finish(&socket.fd);
+            sockets::finish(&socket.fd);
         }
     }
 
@@ -654,11 +573,11 @@ impl Driver for Uring {
     }
 
     fn peer_addr(&self, socket: SocketId) -> io::Result<SocketAddr> {
-        socket::peer_addr(&self.live(socket).fd)
+        sockets::peer_addr(&self.live(socket).fd)
     }
 
     fn local_addr(&self, socket: SocketId) -> io::Result<SocketAddr> {
-        socket::local_addr(&self.live(socket).fd)
+        sockets::local_addr(&self.live(socket).fd)
     }
 
     fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
