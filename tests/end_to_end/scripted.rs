@@ -5,12 +5,15 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 /// What a connection does when a request has come.
 #[derive(Clone, Copy)]
 pub enum Act {
     /// Sends this, and waits for the next request.
     Answer(&'static str),
+    /// The same, but only after this time.
+    AnswerAfter(Duration, &'static str),
     /// Sends this and closes.
     AnswerAndClose(&'static str),
     /// Resets the connection.
@@ -109,6 +112,10 @@ fn converse(mut stream: TcpStream, shared: &Shared, address: SocketAddr) -> io::
         stream.read_exact(&mut peeked[..end + 4])?;
         match act {
             Act::Answer(text) => stream.write_all(text.as_bytes())?,
+            Act::AnswerAfter(time, text) => {
+                thread::sleep(time);
+                stream.write_all(text.as_bytes())?;
+            }
             Act::AnswerAndClose(text) => return stream.write_all(text.as_bytes()),
             Act::KeepSilent | Act::Reset => {}
         }

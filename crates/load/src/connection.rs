@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 use thalweg_measure::Outcome;
 use thalweg_sys::{Fault, Instant, SocketId};
-use thalweg_wire::{Limits, ResponseError, ResponseReader};
+use thalweg_wire::{FieldSlots, Limits, ResponseError, ResponseEvent, ResponseReader};
 
 use crate::plan::Check;
 
@@ -14,14 +14,15 @@ pub(crate) struct Connection {
     pub(crate) reader: ResponseReader,
     /// Calls begun on it.
     pub(crate) calls: u32,
-    /// There is an entry for it in the timer wheel.
-    pub(crate) armed: bool,
+    /// A send is under way.
+    pub(crate) sending: bool,
+    /// When its earliest entry in the timer wheel comes due, if it has one.
+    pub(crate) armed: Option<Instant>,
     /// Content received and time spent receiving, for its rate.
     pub(crate) body_bytes: u64,
     pub(crate) receiving_ns: u64,
 }
 
-#[expect(clippy::large_enum_variant, reason = "most connections of a loaded run carry a call")]
 pub(crate) enum State {
     Connecting { since: Instant },
     Idle { since: Instant },
@@ -55,10 +56,37 @@ impl Connection {
             state: State::Closed,
             reader: ResponseReader::new(Limits::responses()),
             calls: 0,
-            armed: false,
+            sending: false,
+            armed: None,
             body_bytes: 0,
             receiving_ns: 0,
         }
+    }
+
+    /// When its patience ends: that of the attempt to connect, or of the call that it carries.
+    pub(crate) fn deadline(&self, timeout_ns: u64) -> Option<Instant> {
+        match &self.state {
+            State::Connecting { since } => Some(since.plus_ns(timeout_ns)),
+            State::Busy(call) => Some(call.deadline),
+            State::Idle { .. } | State::Closed => None,
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        !matches!(self.state, State::Closed)
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self.state, State::Busy(_))
+    }
+
+    pub(crate) fn carries_measured(&self) -> bool {
+        matches!(&self.state, State::Busy(call) if call.measured)
+    }
+
+    /// Whether it is the one of that name and was idle before `at`.
+    pub(crate) fn is_idle_before(&self, id: SocketId, at: Instant) -> bool {
+        self.id == id && matches!(self.state, State::Idle { since } if since < at)
     }
 
     /// Whether its responses came at 320,000 bit/s or more, the rate at which SPECweb99 calls a connection conforming.
@@ -83,6 +111,57 @@ impl Call {
             Outcome::FailedCheck
         } else {
             Outcome::Good
+        }
+    }
+}
+
+/// What a received piece of a response came to.
+pub(crate) struct ResponseProgress {
+    pub(crate) end: Option<End>,
+    pub(crate) body_bytes: u64,
+    /// Statuses that came, interim ones first; more than two in one piece are counted as two.
+    pub(crate) statuses: [Option<u16>; 2],
+}
+
+pub(crate) enum End {
+    Whole,
+    Broken(Outcome),
+}
+
+/// Reads on in the response to `call`.
+pub(crate) fn read_response(reader: &mut ResponseReader, call: &mut Call, mut input: &[u8]) -> ResponseProgress {
+    let mut progress = ResponseProgress { end: None, body_bytes: 0, statuses: [None, None] };
+    loop {
+        let mut slots = FieldSlots::new();
+        let step = match reader.read(input, &mut slots) {
+            Ok(step) => step,
+            Err(error) => {
+                progress.end = Some(End::Broken(outcome_of_response_error(error)));
+                return progress;
+            }
+        };
+        input = &input[step.consumed..];
+        match step.event {
+            None => return progress,
+            Some(ResponseEvent::Informational(head)) => progress.statuses[0] = Some(head.status),
+            Some(ResponseEvent::Head(head)) => {
+                progress.statuses[1] = Some(head.status);
+                call.status = head.status;
+                call.keep_alive = head.keep_alive();
+            }
+            Some(ResponseEvent::Body(bytes)) => {
+                call.body_bytes += bytes.len() as u64;
+                progress.body_bytes += bytes.len() as u64;
+                if let Some(digest) = &mut call.digest {
+                    digest.update(bytes);
+                }
+            }
+            Some(ResponseEvent::End(_)) => {
+                let surplus = !input.is_empty();
+                let broken = End::Broken(outcome_of_response_error(ResponseError::Unsolicited));
+                progress.end = Some(if surplus { broken } else { End::Whole });
+                return progress;
+            }
         }
     }
 }

@@ -9,7 +9,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -17,14 +16,15 @@ use sha2::{Digest, Sha256};
 use thalweg_measure::{Counts, Outcome};
 use thalweg_reactor::{App, Turn, Wheel};
 use thalweg_sys::{Completion, Connect, Driver, DriverKind, Fault, Instant, SendBuf, SocketId};
-use thalweg_wire::{FieldSlots, ResponseError, ResponseEvent};
+use thalweg_wire::ResponseError;
 
-use crate::arrivals::{Arrivals, ClosedLoop, OpenLoop};
-use crate::connection::{Call, Connection, State, outcome_of_fault, outcome_of_response_error};
+use crate::connection::{Call, Connection, End, State, outcome_of_fault, outcome_of_response_error, read_response};
 use crate::figures::{RunFigures, ThreadUse};
-use crate::plan::{Extent, LoopPlan, Pick, Plan};
+use crate::gate::Gate;
+use crate::plan::{Pick, Plan};
 use crate::request::Requests;
 use crate::runner::Progress;
+use crate::schedule::Schedule;
 
 /// Connections that may be in the making at once, so that opening thousands does not overrun the server's listen queue.
 const CONNECTING_MAX: usize = 128;
@@ -35,35 +35,6 @@ const TICK_NS: u64 = 1_000_000;
 /// How often the progress is published and the gate is looked at.
 const GLANCE_NS: u64 = 20_000_000;
 const GATE_GLANCE_NS: u64 = 500_000;
-
-/// Lets all threads begin together, once each has opened its connections.
-#[derive(Debug, Default)]
-pub struct Gate {
-    expected: usize,
-    arrived: AtomicUsize,
-    start_ns: AtomicU64,
-}
-
-impl Gate {
-    /// From the last arrival at the gate to the common start.
-    const NOTICE_NS: u64 = 2_000_000;
-
-    /// A gate for so many threads.
-    pub fn new(threads: usize) -> Self {
-        Self { expected: threads, ..Self::default() }
-    }
-
-    fn arrive(&self, now: Instant) {
-        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.expected {
-            self.start_ns.store(now.plus_ns(Self::NOTICE_NS).as_ns(), Ordering::Release);
-        }
-    }
-
-    fn start(&self) -> Option<Instant> {
-        let ns = self.start_ns.load(Ordering::Acquire);
-        (ns != 0).then(|| Instant::from_ns(ns))
-    }
-}
 
 /// One thread's share of a run.
 pub struct Engine {
@@ -88,40 +59,12 @@ pub struct Engine {
 }
 
 enum Phase {
-    /// Opening connections before the start.
-    Opening { until: Option<Instant>, wanted: usize },
+    /// Opening connections before the start, so many more and until then at the latest.
+    Opening { left: usize, until: Instant },
     /// At the gate.
     Waiting,
     /// On the schedule, or finishing what is under way.
     Running(Box<Schedule>),
-}
-
-struct Schedule {
-    arrivals: Arrivals,
-    /// The measured part. A number of requests has no end in time: then it ends with the last of them.
-    start: Instant,
-    end: Option<Instant>,
-    /// After this, what still waits is not sent any more.
-    drain_end: Option<Instant>,
-    /// Measured arrivals: that were taken, and that the series knows of.
-    taken: u64,
-    recorded: u64,
-    /// The last arrival that was looked at found no connection.
-    blocked: bool,
-    begun: Option<ThreadUse>,
-    ended: bool,
-}
-
-impl Schedule {
-    /// Counts a measured arrival that was taken. The series hears of arrivals once per turn; one that is taken before then is
-    /// told now, since it may also end before then.
-    fn note_taken(&mut self, figures: &mut RunFigures) {
-        self.taken += 1;
-        if self.taken > self.recorded {
-            figures.trial.intervals.record_offered_n(1);
-            self.recorded += 1;
-        }
-    }
 }
 
 impl Engine {
@@ -135,7 +78,8 @@ impl Engine {
         progress: Arc<Progress>,
     ) -> Self {
         let connections_max = plan.share_of(plan.connections, core).max(1);
-        let keep_open = plan.calls.is_none();
+        // Connections for a few calls each are opened when they are needed, as what is measured includes it.
+        let ahead = if plan.calls.is_none() { connections_max } else { 0 };
         Self {
             core,
             gate,
@@ -151,7 +95,7 @@ impl Engine {
             connecting: 0,
             busy: 0,
             deadlines: Wheel::new(now, TICK_NS),
-            phase: Phase::Opening { until: None, wanted: if keep_open { connections_max } else { 0 } },
+            phase: Phase::Opening { left: ahead, until: now + plan.timeout },
             next_glance: now,
             figures: RunFigures::new(&plan, driver),
             plan,
@@ -196,10 +140,13 @@ impl Engine {
         Ok(())
     }
 
+    /// Sees to it that the connection is looked at when its deadline comes.
     fn arm(&mut self, id: SocketId, at: Instant) {
         let connection = &mut self.connections[id.index()];
-        if !connection.armed {
-            connection.armed = true;
+        // Deadlines move on from call to call, and the entry for the earlier one serves. Only a connection's first call can be due
+        // earlier than the connection itself was, since it has waited while that was made.
+        if connection.armed.is_none_or(|armed| at < armed) {
+            connection.armed = Some(at);
             self.deadlines.arm(id.to_bits(), at);
         }
     }
@@ -219,15 +166,19 @@ impl Engine {
         driver.close(id);
     }
 
-    /// Opens connections before the start; true when there are as many as there will be.
-    fn open_ahead<D: Driver>(&mut self, driver: &mut D, now: Instant, wanted: usize, until: Instant) -> bool {
-        while self.open < wanted && self.connecting < CONNECTING_MAX && now < until {
-            if self.connect(driver, now).is_err() {
-                // Whatever it is, the requests will meet it again, and then it is counted.
-                return self.connecting == 0;
-            }
+    /// Opens connections before the start. Each is attempted once: what fails now the requests will meet again, and then it is
+    /// counted.
+    fn open_ahead<D: Driver>(&mut self, driver: &mut D, now: Instant) {
+        let Phase::Opening { mut left, until } = self.phase else { return };
+        while left > 0 && self.connecting < CONNECTING_MAX && now < until {
+            left -= 1;
+            let _ = self.connect(driver, now);
         }
-        self.connecting == 0 || now >= until
+        self.phase = Phase::Opening { left, until };
+        if (left == 0 && self.connecting == 0) || now >= until {
+            self.gate.arrive(now);
+            self.phase = Phase::Waiting;
+        }
     }
 
     /// Opens connections for arrivals that wait, one for each as far as the bound allows.
@@ -249,83 +200,82 @@ impl Engine {
     fn give_up(&mut self, outcome: Outcome, now: Instant) {
         let timeout_ns = self.timeout_ns();
         let Phase::Running(schedule) = &mut self.phase else { return };
-        if schedule.arrivals.next().is_none_or(|at| at > now) {
+        if schedule.waiting_since(now).is_none() {
             return;
         }
-        let intended = schedule.arrivals.take();
+        let figures = &mut self.figures.trial;
+        let (intended, measured) = schedule.take(&mut figures.intervals);
         schedule.arrivals.on_end(now);
-        if intended < schedule.start {
+        if !measured {
             return;
         }
-        schedule.note_taken(&mut self.figures);
         let waited_ns = now.ns_since(intended);
-        self.figures.trial.queue.record(waited_ns);
-        self.figures.trial.outcomes.record(outcome);
-        let response_ns = (outcome == Outcome::Timeout).then_some(waited_ns.max(timeout_ns));
-        self.figures.trial.intervals.record_end(outcome, response_ns);
+        let outcome = if waited_ns >= timeout_ns { Outcome::Timeout } else { outcome };
+        figures.queue.record(waited_ns);
+        figures.outcomes.record(outcome);
+        figures.intervals.record_end(outcome, (outcome == Outcome::Timeout).then_some(waited_ns));
     }
 
-    /// Gives every arrival that is due a connection, as long as there are some.
+    /// Gives every arrival that is due a connection, as long as there are some, and ends those whose time is over.
     fn dispatch<D: Driver>(&mut self, driver: &mut D, now: Instant) {
-        loop {
-            let Phase::Running(schedule) = &mut self.phase else { return };
-            if schedule.drain_end.is_some_and(|end| now >= end) || schedule.arrivals.next().is_none_or(|at| at > now) {
+        let timeout_ns = self.timeout_ns();
+        while let Phase::Running(schedule) = &self.phase
+            && let Some(intended) = schedule.waiting_since(now)
+        {
+            if intended.plus_ns(timeout_ns) <= now {
+                self.give_up(Outcome::Timeout, now);
+            } else if schedule.is_drained(now) {
                 return;
+            } else if let Some((id, since)) = self.take_idle() {
+                self.begin(driver, id, since, now);
+            } else {
+                return self.open_for_waiting(driver, now);
             }
-            let id = self.idle.pop_front();
-            // Who waits while no connection is idle waits for the target, not for the client.
-            schedule.blocked = id.is_none();
-            let Some(id) = id else { break };
-            let connection = &mut self.connections[id.index()];
-            let State::Idle { since } = connection.state else { continue };
-            if connection.id != id {
-                continue;
-            }
-            let intended = schedule.arrivals.take();
-            let measured = intended >= schedule.start;
-            let in_window = measured && schedule.end.is_none_or(|end| now < end);
-            if measured {
-                schedule.note_taken(&mut self.figures);
-            }
-            self.begin(driver, id, intended, intended.max(since), measured, in_window);
         }
-        self.open_for_waiting(driver, now);
     }
 
-    fn begin<D: Driver>(
-        &mut self,
-        driver: &mut D,
-        id: SocketId,
-        intended: Instant,
-        ready: Instant,
-        measured: bool,
-        in_window: bool,
-    ) {
-        let index = self.pick();
-        let last = self.plan.calls.is_some_and(|calls| self.connections[id.index()].calls + 1 >= calls);
-        let bytes = self.requests.bytes(index, last).clone();
-        let deadline = intended.plus_ns(self.timeout_ns());
-        let digest = self.plan.check.sha256.map(|_| Box::new(Sha256::new()));
-        let kind = self.requests.kind(index);
-        if measured {
-            self.figures.trial.counts.sent += 1;
-            self.figures.trial.in_window.sent += u64::from(in_window);
-            self.figures.trial.bytes.sent += bytes.len() as u64;
-            self.figures.trial.intervals.record_sent();
+    /// The connection that has been idle for longest, and since when.
+    fn take_idle(&mut self) -> Option<(SocketId, Instant)> {
+        loop {
+            let id = self.idle.pop_front()?;
+            let connection = &self.connections[id.index()];
+            if let (State::Idle { since }, true) = (&connection.state, connection.id == id) {
+                return Some((id, *since));
+            }
         }
+    }
+
+    /// Sends the next arrival's request on a connection that has been idle since `idle_since`.
+    fn begin<D: Driver>(&mut self, driver: &mut D, id: SocketId, idle_since: Instant, now: Instant) {
+        let Phase::Running(schedule) = &mut self.phase else { return };
+        let (intended, measured) = schedule.take(&mut self.figures.trial.intervals);
+        let in_window = schedule.is_in_window(now);
+        let index = self.pick();
         let connection = &mut self.connections[id.index()];
+        let last = self.plan.calls.is_some_and(|calls| connection.calls + 1 >= calls);
+        let bytes = self.requests.bytes(index, last).clone();
+        let deadline = intended + self.plan.timeout;
+        debug_assert!(now < deadline, "a request whose time is over is given up");
+        if measured {
+            let figures = &mut self.figures.trial;
+            figures.counts.sent += 1;
+            figures.in_window.sent += u64::from(in_window);
+            figures.bytes.sent += bytes.len() as u64;
+            figures.intervals.record_sent();
+        }
         connection.calls += 1;
-        connection.reader.expect(kind);
+        connection.sending = true;
+        connection.reader.expect(self.requests.kind(index));
         connection.state = State::Busy(Call {
             intended,
-            ready,
+            ready: intended.max(idle_since),
             deadline,
             measured,
             first_byte: None,
             status: 0,
             keep_alive: false,
             body_bytes: 0,
-            digest,
+            digest: self.plan.check.sha256.map(|_| Box::new(Sha256::new())),
         });
         self.busy += 1;
         driver.send(id, SendBuf::Shared(bytes));
@@ -354,13 +304,21 @@ impl Engine {
             self.figures.unsolicited_bytes += received.len() as u64;
             return self.close(driver, id);
         };
+        if driver.sent_at(id) < call.ready {
+            // The request has not left yet: this cannot be its answer.
+            let outcome = outcome_of_response_error(ResponseError::Unsolicited);
+            self.figures.unsolicited_bytes += received.len() as u64;
+            return self.end_call(driver, id, outcome, now);
+        }
         call.first_byte.get_or_insert(now);
         let progress = read_response(&mut connection.reader, call, received);
         if call.measured {
-            self.figures.trial.bytes.received += received.len() as u64;
-            self.figures.trial.bytes.body_received += progress.body_bytes;
+            let figures = &mut self.figures.trial;
+            figures.bytes.received += received.len() as u64;
+            figures.bytes.body_received += progress.body_bytes;
+            figures.intervals.record_bytes_in(received.len() as u64);
             for status in progress.statuses.into_iter().flatten() {
-                self.figures.trial.status.record(status);
+                figures.status.record(status);
             }
         }
         match progress.end {
@@ -382,10 +340,15 @@ impl Engine {
             unreachable!("a call ends on a busy connection")
         };
         self.busy -= 1;
+        // What comes at the deadline or later is too late, also where the wheel has not yet told of it.
+        let outcome = if now >= call.deadline { Outcome::Timeout } else { outcome };
+        // A request that has not left yet has no time of its own.
+        let sent_at = sent_at.max(call.ready);
         connection.body_bytes += call.body_bytes;
         connection.receiving_ns += now.ns_since(sent_at);
         let spent = self.plan.calls.is_some_and(|calls| connection.calls >= calls);
-        let reusable = outcome.is_completed() && call.keep_alive && !spent;
+        // An answer may come before its request is through; the rest of that would be in the way of the next one.
+        let reusable = outcome.is_completed() && call.keep_alive && !spent && !connection.sending;
         self.account(&call, outcome, sent_at, now);
         if let Phase::Running(schedule) = &mut self.phase {
             schedule.arrivals.on_end(now);
@@ -403,16 +366,16 @@ impl Engine {
             return;
         }
         let Phase::Running(schedule) = &self.phase else { return };
-        let in_window = u64::from(schedule.end.is_none_or(|end| now < end));
+        let in_window = u64::from(schedule.is_in_window(now));
         let figures = &mut self.figures.trial;
         figures.outcomes.record(outcome);
         figures.queue.record(call.ready.ns_since(call.intended));
         figures.lag.record(sent_at.ns_since(call.ready));
         let response_ns = now.ns_since(call.intended);
         let counted = match outcome {
-            Outcome::Good => Some(response_ns),
-            // Never less than the time that the request was given, so that errors do not make the answers look fast.
-            Outcome::Timeout => Some(response_ns.max(self.plan.timeout.as_nanos() as u64)),
+            // A timeout comes at the deadline or after it, so it is never recorded with less than the time that the request was
+            // given: errors do not make the answers look fast.
+            Outcome::Good | Outcome::Timeout => Some(response_ns),
             _ => None,
         };
         figures.intervals.record_end(outcome, counted);
@@ -437,8 +400,7 @@ impl Engine {
         connections.peak = connections.peak.max(self.open as u64);
         self.figures.trial.connect.record(now.ns_since(since));
         if let Phase::Running(schedule) = &self.phase {
-            let in_window = now >= schedule.start && schedule.end.is_none_or(|end| now < end);
-            self.figures.trial.in_window.connections += u64::from(in_window);
+            self.figures.trial.in_window.connections += u64::from(schedule.is_in_window(now));
         }
         self.dispatch(driver, now);
     }
@@ -471,77 +433,24 @@ impl Engine {
         }
     }
 
-    /// Looks after the deadlines that have come.
+    /// Looks after the deadlines of connections that have come.
     fn expire<D: Driver>(&mut self, driver: &mut D, now: Instant) {
+        let timeout_ns = self.timeout_ns();
         while let Some(key) = self.deadlines.pop_due(now) {
             let id = SocketId::from_bits(key);
-            let timeout_ns = self.timeout_ns();
             let connection = &mut self.connections[id.index()];
-            if connection.id != id {
+            // Of a connection that was closed, or made superfluous by an earlier entry.
+            if connection.id != id || connection.armed.is_none_or(|at| at > now) {
                 continue;
             }
-            connection.armed = false;
-            match &connection.state {
-                State::Busy(call) if call.deadline <= now => self.end_call(driver, id, Outcome::Timeout, now),
-                State::Busy(call) => {
-                    let deadline = call.deadline;
-                    self.arm(id, deadline);
-                }
-                State::Connecting { since } if since.plus_ns(timeout_ns) <= now => self.close(driver, id),
-                State::Connecting { since } => {
-                    let deadline = since.plus_ns(timeout_ns);
-                    self.arm(id, deadline);
-                }
-                State::Idle { .. } | State::Closed => {}
+            connection.armed = None;
+            match connection.deadline(timeout_ns) {
+                Some(at) if at > now => self.arm(id, at),
+                Some(_) if connection.is_busy() => self.end_call(driver, id, Outcome::Timeout, now),
+                Some(_) => self.close(driver, id),
+                None => {}
             }
         }
-        let timeout_ns = self.timeout_ns();
-        while let Phase::Running(schedule) = &self.phase {
-            match schedule.arrivals.next() {
-                Some(at) if at.plus_ns(timeout_ns) <= now => self.give_up(Outcome::Timeout, now),
-                _ => break,
-            }
-        }
-    }
-
-    fn begin_schedule(&mut self, start: Instant) {
-        let plan = &self.plan;
-        let (core, cores) = (self.core, plan.cpus.len());
-        let warmup_ns = plan.warmup.as_nanos() as u64;
-        let measured = start.plus_ns(warmup_ns);
-        let length = plan.schedule_length();
-        let end = (!length.is_zero()).then(|| measured + length);
-        let arrivals = match plan.arrivals {
-            LoopPlan::Open { rate } => {
-                let total = match plan.extent {
-                    Extent::Duration(length) => (rate * length.as_secs_f64()).round() as u64,
-                    Extent::Requests(total) => total,
-                };
-                let warmup = (rate * plan.warmup.as_secs_f64()).round() as u64;
-                Arrivals::Open(OpenLoop::new(measured, rate, warmup, total, core, cores))
-            }
-            LoopPlan::Closed { workers, think } => {
-                let total = match plan.extent {
-                    Extent::Duration(_) => u64::MAX,
-                    Extent::Requests(total) => plan.share_of(total as usize, core) as u64,
-                };
-                let workers = plan.share_of(workers, core);
-                let end = end.unwrap_or(Instant::from_ns(u64::MAX));
-                let think_ns = think.as_nanos() as u64;
-                Arrivals::Closed(ClosedLoop::new(start, measured, end, workers, think_ns, total))
-            }
-        };
-        self.phase = Phase::Running(Box::new(Schedule {
-            arrivals,
-            start: measured,
-            end,
-            drain_end: end.map(|end| end + plan.drain),
-            taken: 0,
-            recorded: 0,
-            blocked: false,
-            begun: None,
-            ended: false,
-        }));
     }
 
     /// Keeps the books that depend on time: the series' intervals, and what the thread has used when the measured part begins
@@ -552,10 +461,7 @@ impl Engine {
             return;
         }
         schedule.begun.get_or_insert_with(ThreadUse::so_far);
-        self.figures.trial.intervals.advance_to(now.ns_since(schedule.start));
-        let offered = schedule.arrivals.offered(now);
-        self.figures.trial.intervals.record_offered_n(offered.saturating_sub(schedule.recorded));
-        schedule.recorded = offered.max(schedule.recorded);
+        schedule.record(&mut self.figures.trial.intervals, now);
         if schedule.end.is_some_and(|end| now >= end) {
             self.end_window(now);
         }
@@ -576,14 +482,20 @@ impl Engine {
     /// Ends the schedule now: nothing more is offered, what is under way is left out.
     fn interrupt(&mut self, now: Instant) {
         self.figures.interrupted = true;
+        self.keep_books(now);
         let Phase::Running(schedule) = &mut self.phase else { return };
-        if now > schedule.start {
-            schedule.end = Some(schedule.end.map_or(now, |end| end.min(now)));
-            let waiting = schedule.arrivals.offered(now).saturating_sub(self.figures.trial.outcomes.total());
-            let under_way = self.connections.iter().filter(|connection| connection.carries_measured()).count() as u64;
-            self.figures.trial.counts.sent -= under_way;
-            self.figures.trial.outcomes.record_n(Outcome::NotSent, waiting - under_way);
-            self.figures.trial.held_back += waiting - under_way;
+        if now < schedule.start {
+            return;
+        }
+        schedule.end = Some(schedule.end.map_or(now, |end| end.min(now)));
+        let under_way = self.connections.iter().filter(|connection| connection.carries_measured()).count() as u64;
+        let figures = &mut self.figures.trial;
+        figures.counts.sent -= under_way;
+        let waiting = schedule.recorded - figures.outcomes.total() - under_way;
+        figures.held_back += waiting;
+        for _ in 0..waiting {
+            figures.outcomes.record(Outcome::NotSent);
+            figures.intervals.record_end(Outcome::NotSent, None);
         }
         self.end_window(now);
     }
@@ -591,15 +503,18 @@ impl Engine {
     /// Whether all that was offered has ended. What the drain has left over ends here as not sent.
     fn finished(&mut self, now: Instant) -> bool {
         let Phase::Running(schedule) = &mut self.phase else { return false };
-        if schedule.drain_end.is_some_and(|end| now >= end) {
+        if let Some(drain_end) = schedule.drain_end.filter(|&end| now >= end) {
+            // Whoever still waits when nobody is idle waits for the target; else the client was too slow to send.
+            let idle = |id: &SocketId| self.connections[id.index()].is_idle_before(*id, drain_end);
+            let held_back = u64::from(!self.idle.iter().any(idle));
+            let figures = &mut self.figures.trial;
             while schedule.arrivals.next().is_some() {
-                if schedule.arrivals.take() < schedule.start {
-                    continue;
+                let (_, measured) = schedule.take(&mut figures.intervals);
+                if measured {
+                    figures.outcomes.record(Outcome::NotSent);
+                    figures.held_back += held_back;
+                    figures.intervals.record_end(Outcome::NotSent, None);
                 }
-                schedule.note_taken(&mut self.figures);
-                self.figures.trial.outcomes.record(Outcome::NotSent);
-                self.figures.trial.held_back += u64::from(schedule.blocked);
-                self.figures.trial.intervals.record_end(Outcome::NotSent, None);
             }
         }
         let over = schedule.end.is_none_or(|end| now >= end);
@@ -632,7 +547,7 @@ impl<D: Driver> App<D> for Engine {
     fn on_completion(&mut self, driver: &mut D, completion: Completion) {
         match completion {
             Completion::Received { socket } => self.on_received(driver, socket),
-            Completion::Sent { .. } => {}
+            Completion::Sent { socket } => self.connection(socket).sending = false,
             Completion::Connected { socket } => self.on_connected(driver, socket),
             Completion::Ended { socket } => self.on_ended(driver, socket),
             Completion::Failed { socket, error } => self.on_failed(driver, socket, Fault::of(&error)),
@@ -649,17 +564,10 @@ impl<D: Driver> App<D> for Engine {
         }
         self.expire(driver, now);
         match self.phase {
-            Phase::Opening { until, wanted } => {
-                let until = until.unwrap_or_else(|| now.plus_ns(self.timeout_ns()));
-                self.phase = Phase::Opening { until: Some(until), wanted };
-                if self.open_ahead(driver, now, wanted, until) {
-                    self.gate.arrive(now);
-                    self.phase = Phase::Waiting;
-                }
-            }
+            Phase::Opening { .. } => self.open_ahead(driver, now),
             Phase::Waiting => {
                 if let Some(start) = self.gate.start() {
-                    self.begin_schedule(start);
+                    self.phase = Phase::Running(Box::new(Schedule::new(&self.plan, self.core, start)));
                 }
             }
             Phase::Running(_) => {}
@@ -677,65 +585,5 @@ impl<D: Driver> App<D> for Engine {
             self.publish();
         }
         Turn::Until(Some(self.next_turn(now)))
-    }
-}
-
-/// What a received piece of a response came to.
-struct ResponseProgress {
-    end: Option<End>,
-    body_bytes: u64,
-    /// Statuses that came, interim ones first; more than two in one piece are counted as two.
-    statuses: [Option<u16>; 2],
-}
-
-enum End {
-    Whole,
-    Broken(Outcome),
-}
-
-fn read_response(reader: &mut thalweg_wire::ResponseReader, call: &mut Call, mut input: &[u8]) -> ResponseProgress {
-    let mut progress = ResponseProgress { end: None, body_bytes: 0, statuses: [None, None] };
-    loop {
-        let mut slots = FieldSlots::new();
-        let step = match reader.read(input, &mut slots) {
-            Ok(step) => step,
-            Err(error) => {
-                progress.end = Some(End::Broken(outcome_of_response_error(error)));
-                return progress;
-            }
-        };
-        input = &input[step.consumed..];
-        match step.event {
-            None => return progress,
-            Some(ResponseEvent::Informational(head)) => progress.statuses[0] = Some(head.status),
-            Some(ResponseEvent::Head(head)) => {
-                progress.statuses[1] = Some(head.status);
-                call.status = head.status;
-                call.keep_alive = head.keep_alive();
-            }
-            Some(ResponseEvent::Body(bytes)) => {
-                call.body_bytes += bytes.len() as u64;
-                progress.body_bytes += bytes.len() as u64;
-                if let Some(digest) = &mut call.digest {
-                    digest.update(bytes);
-                }
-            }
-            Some(ResponseEvent::End(_)) => {
-                let surplus = !input.is_empty();
-                let broken = End::Broken(outcome_of_response_error(ResponseError::Unsolicited));
-                progress.end = Some(if surplus { broken } else { End::Whole });
-                return progress;
-            }
-        }
-    }
-}
-
-impl Connection {
-    fn is_open(&self) -> bool {
-        !matches!(self.state, State::Closed)
-    }
-
-    fn carries_measured(&self) -> bool {
-        matches!(&self.state, State::Busy(call) if call.measured)
     }
 }

@@ -19,7 +19,8 @@ pub struct RunFigures {
     pub trial: TrialFigures,
     /// Which driver carried it.
     pub driver: DriverKind,
-    /// The run was ended before its time. Requests that were under way then are in none of the figures.
+    /// The run was ended before its time. Requests that were under way then are in none of the counts; the series has them in
+    /// flight at its end.
     pub interrupted: bool,
     /// Bytes that came on connections on which no answer was due.
     pub unsolicited_bytes: u64,

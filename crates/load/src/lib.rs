@@ -12,13 +12,16 @@ mod arrivals;
 mod connection;
 mod engine;
 mod figures;
+mod gate;
 mod plan;
 mod request;
 mod runner;
+mod schedule;
 
 pub use arrivals::{Arrivals, ClosedLoop, OpenLoop};
-pub use engine::{Engine, Gate};
+pub use engine::Engine;
 pub use figures::RunFigures;
+pub use gate::Gate;
 pub use plan::{Check, Extent, LoopPlan, Pick, Plan};
 pub use request::{PreparedRequest, RequestError, RequestText, prepare};
 pub use runner::{LoadError, Progress, Running, Snapshot, start};

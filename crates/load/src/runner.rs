@@ -10,8 +10,9 @@ use thalweg_sys::affinity::pin_to;
 use thalweg_sys::clock::wake_precisely;
 use thalweg_sys::{AnyDriver, Driver, DriverConfig, Waker};
 
-use crate::engine::{Engine, Gate};
+use crate::engine::Engine;
 use crate::figures::RunFigures;
+use crate::gate::Gate;
 use crate::plan::Plan;
 
 /// Why a run could not be made.

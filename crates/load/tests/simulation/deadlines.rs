@@ -28,7 +28,12 @@ fn requests_that_get_no_answer_time_out_at_the_timeout() {
     assert_eq!((trial.outcomes.count(Outcome::Timeout), trial.counts.sent), (200, 200));
     let response = trial.response_time();
     assert_eq!(response.count(), 200);
-    assert!(response.min() >= TIMEOUT_NS && response.max() <= TIMEOUT_NS + TICK_NS, "{response:?}");
+    assert!(
+        response.min() >= TIMEOUT_NS && response.max() <= TIMEOUT_NS + TICK_NS,
+        "from {} to {} ns",
+        response.min(),
+        response.max()
+    );
 }
 
 #[test]
@@ -38,25 +43,32 @@ fn a_request_that_waits_too_long_for_a_connection_is_never_sent() {
     let trial = &run.figures.trial;
     assert_eq!(trial.outcomes.count(Outcome::Timeout), 50);
     let response = trial.response_time();
-    assert!(response.min() >= TIMEOUT_NS && response.max() <= TIMEOUT_NS + TICK_NS, "{response:?}");
+    assert!(
+        response.min() >= TIMEOUT_NS && response.max() <= TIMEOUT_NS + TICK_NS,
+        "from {} to {} ns",
+        response.min(),
+        response.max()
+    );
     assert_eq!(trial.counts.sent as usize, run.records.len());
     assert!(trial.counts.sent < 50, "{} were sent", trial.counts.sent);
 }
 
 #[test]
 fn a_request_is_not_sent_after_its_deadline_when_the_client_wakes_late() {
-    // The client oversleeps, so that the connection becomes idle in the same wake-up in which the next request's time is over.
+    // The client oversleeps, so that the connection becomes idle in the same wake-up in which the next request's time is over. The
+    // engine itself asserts that it does not begin such a request.
     for seed in 0..50 {
         let network = SimConfig { oversleep_ns: 10 * MS, ..SimConfig::calm(seed) };
-        let run = World { network, ..World::calm(open(1000.0, 300, 1)) }.run(|_| Answer::Late(99 * MS));
+        let run = World { network, ..World::calm(open(1000.0, 300, 1)) }.run(|_| Answer::Late(80 * MS));
         let trial = &run.figures.trial;
-        assert!(trial.response_time().max() < TIMEOUT_NS + 2 * 11 * MS, "seed {seed}");
-        for record in &run.records {
-            let intended_ns = record.number * MS;
-            let first = run.records[0].arrived;
-            let waited_ns = record.arrived.ns_since(first).saturating_sub(intended_ns);
-            assert!(waited_ns < TIMEOUT_NS + 11 * MS, "seed {seed}: request {} was sent too late", record.number);
-        }
+        assert_eq!(
+            trial.counts.good + trial.outcomes.count(Outcome::Timeout),
+            300,
+            "seed {seed}: {:?}",
+            trial.outcomes
+        );
+        let longest_ns = trial.response_time().max();
+        assert!(longest_ns <= TIMEOUT_NS + TICK_NS + 10 * MS, "seed {seed}: the longest took {longest_ns} ns");
     }
 }
 
@@ -93,13 +105,14 @@ fn the_time_to_connect_is_part_of_a_request_s_time() {
 fn what_waits_after_the_drain_is_not_sent_and_held_back() {
     let drain = Duration::from_millis(30);
     let timeout = Duration::from_secs(10);
-    // One answer per 10 ms: by the end of the drain at 80 ms that is 8 requests begun of 50.
-    let run = World::calm(Plan { drain, timeout, ..open(1000.0, 50, 1) }).run(|_| Answer::Late(10 * MS - 100 * US));
+    // One answer per 9.9 ms: by the end of the drain at 80 ms, nine of the requests have begun.
+    let service_ns = 9_900 * US - 100 * US;
+    let run = World::calm(Plan { drain, timeout, ..open(1000.0, 50, 1) }).run(move |_| Answer::Late(service_ns));
     let trial = &run.figures.trial;
-    assert_eq!(trial.counts.good, 8);
-    assert_eq!((trial.outcomes.count(Outcome::NotSent), trial.held_back), (42, 42));
+    assert_eq!(trial.counts.good, 9);
+    assert_eq!((trial.outcomes.count(Outcome::NotSent), trial.held_back), (41, 41));
     assert_eq!(trial.in_window.completed, 5, "rates are those of the schedule's time");
-    assert_eq!(run.records.len(), 8);
+    assert_eq!(run.records.len(), 9);
     assert_eq!(trial.duration, Duration::from_millis(50));
     assert!(run.took_ns < 100 * MS, "the run ends with what is under way");
 }
@@ -108,7 +121,7 @@ fn what_waits_after_the_drain_is_not_sent_and_held_back() {
 fn a_connection_that_is_free_only_after_the_drain_has_held_the_others_back() {
     // The client oversleeps the end of the drain, and finds the answer to the last request there as well.
     for seed in 0..50 {
-        let network = SimConfig { oversleep_ns: 5 * MS, ..SimConfig::calm(seed) };
+        let network = SimConfig { oversleep_ns: 5 * MS, latency_ns: 3 * MS, ..SimConfig::calm(seed) };
         let plan = Plan { drain: Duration::from_millis(30), timeout: Duration::from_secs(10), ..open(1000.0, 50, 1) };
         let run = World { network, ..World::calm(plan) }.run(|_| Answer::Late(10 * MS));
         let trial = &run.figures.trial;

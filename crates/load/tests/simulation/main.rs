@@ -15,6 +15,15 @@ mod server;
 mod stall;
 mod world;
 
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
+
+/// Makes a run with each of the seeds. One that fails is named, so that it can be made again alone.
+fn with_seeds<T>(seeds: Range<u64>, run: impl Fn(u64) -> T) -> Vec<T> {
+    let run_named = |seed| catch_unwind(AssertUnwindSafe(|| run(seed))).unwrap_or_else(|_| panic!("with seed {seed}"));
+    seeds.map(run_named).collect()
+}

@@ -99,11 +99,6 @@ impl Server {
         None
     }
 
-    /// How often the request of that number came.
-    pub fn arrivals_of(&self, number: u64) -> usize {
-        self.records.iter().filter(|record| record.number == number).count()
-    }
-
     fn close(&mut self, sim: &mut Sim, socket: SocketId) {
         self.conversations.remove(&socket);
         sim.close(socket);

@@ -17,6 +17,9 @@ use crate::script::Answer;
 use crate::server::{Record, Server};
 use crate::{MS, SECOND};
 
+/// More turns than this without any time passing are a loop that spins.
+const TURNS_AT_ONCE_MAX: u32 = 10_000;
+
 const ADDR: &str = "10.0.0.1:80";
 
 /// A run to be made.
@@ -48,6 +51,8 @@ struct Both {
     progress: Arc<Progress>,
     interrupt_at: Option<Instant>,
     give_up_at: Instant,
+    /// The latest turn, and how many there were at that time.
+    turn: (Instant, u32),
 }
 
 impl World {
@@ -69,8 +74,9 @@ impl World {
         let gate = Arc::new(Gate::new(1));
         let plan = Arc::new(self.plan);
         let engine = Engine::new(plan, self.core, DriverKind::Simulated, began, gate, progress.clone());
+        let give_up_at = began.plus_ns(self.patience_ns);
         let interrupt_at = self.interrupt_ns.map(|ns| began.plus_ns(ns));
-        let mut both = Both { engine, server, progress, interrupt_at, give_up_at: began.plus_ns(self.patience_ns) };
+        let mut both = Both { engine, server, progress, interrupt_at, give_up_at, turn: (began, 0) };
         run(&mut sim, &mut both).expect("the simulation goes on");
         let Both { engine, server, .. } = both;
         let took_ns = sim.now().ns_since(began);
@@ -89,6 +95,8 @@ impl App<Sim> for Both {
 
     fn on_turn(&mut self, sim: &mut Sim, now: Instant) -> Turn {
         assert!(now < self.give_up_at, "the run does not end");
+        self.turn = if self.turn.0 == now { (now, self.turn.1 + 1) } else { (now, 0) };
+        assert!(self.turn.1 < TURNS_AT_ONCE_MAX, "time does not go on");
         if self.interrupt_at.is_some_and(|at| at <= now) {
             self.progress.request_stop();
         }

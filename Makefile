@@ -1,0 +1,52 @@
+# The two commands of the README, `make demo` and `make test`, and what they are made of.
+
+CARGO ?= cargo
+SETUP := tests/setup
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test setup format lint check replay docs fuzz
+
+help: ## Say what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: ## Build, serve a small tree, search its capacity, and write the report to target/thalweg-demo.html
+	@$(SETUP) build
+	$(CARGO) build --locked --release --package thalweg-cli --bin thalweg
+	@mkdir -p target
+	$(CARGO) run --locked --release --quiet --package thalweg-cli --bin thalweg -- demo --out target/thalweg-demo.html
+
+# One after the other, the quick ones first.
+test: ## Run all checks, as CI does
+	@$(MAKE) --no-print-directory setup
+	@$(MAKE) --no-print-directory format
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory check
+	@$(MAKE) --no-print-directory replay
+	@$(MAKE) --no-print-directory docs
+
+setup: ## Install what the tests need, or say what is missing
+	@$(SETUP) test
+
+format: ## Look whether the code is formatted
+	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --all --check
+
+lint: ## Lint all targets; warnings are errors
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+check: ## Run the tests: unit, property, simulated, driver contract, end to end
+	$(CARGO) test --locked --workspace --no-fail-fast
+
+replay: ## Give the fuzz targets their corpus again
+	$(CARGO) test --locked --manifest-path fuzz/Cargo.toml --no-fail-fast
+
+docs: ## Build the documentation; warnings are errors
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
+
+fuzz: ## Fuzz each target for FUZZ_SECONDS; needs a nightly toolchain and cargo-fuzz
+	@$(CARGO) +nightly fuzz --version >/dev/null 2>&1 || { \
+	    echo "make fuzz: missing: a nightly toolchain or cargo-fuzz (rustup toolchain install nightly; cargo install cargo-fuzz)" >&2; exit 1; }
+	@set -e; for target in $(FUZZ_TARGETS); do \
+	    $(CARGO) +nightly fuzz run --features libfuzzer $$target -- -max_total_time=$(FUZZ_SECONDS); done
