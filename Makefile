@@ -43,10 +43,13 @@ replay: ## Give the fuzz targets their corpus again
 	$(CARGO) test --locked --manifest-path fuzz/Cargo.toml --no-fail-fast
 
 docs: ## Build the documentation; warnings are errors
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 
 fuzz: ## Fuzz each target for FUZZ_SECONDS; needs a nightly toolchain and cargo-fuzz
 	@$(CARGO) +nightly fuzz --version >/dev/null 2>&1 || { \
 	    echo "make fuzz: missing: a nightly toolchain or cargo-fuzz (rustup toolchain install nightly; cargo install cargo-fuzz)" >&2; exit 1; }
+	@# What it finds goes to a scratch corpus first; the one in the repository only grows by hand.
 	@set -e; for target in $(FUZZ_TARGETS); do \
-	    $(CARGO) +nightly fuzz run --features libfuzzer $$target -- -max_total_time=$(FUZZ_SECONDS); done
+	    mkdir -p fuzz/target/corpus/$$target; \
+	    $(CARGO) +nightly fuzz run --features libfuzzer $$target fuzz/target/corpus/$$target fuzz/corpus/$$target \
+	        -- -max_total_time=$(FUZZ_SECONDS); done

@@ -1,7 +1,7 @@
 //! The engine: one thread's share of a run, as an application of the event loop.
 //!
 //! Cost of a request once a connection is open: one send, one completion for it, one for its response; one pass over the response's
-//! head; a handful of counters and histogram slots. Nothing is allocated.
+//! head; a handful of counters and histogram slots. Nothing is allocated, unless digests are checked.
 //!
 //! A request waits for a connection in the schedule itself (see [`Arrivals`]): a connection that becomes idle takes the oldest
 //! arrival that is due. Idle connections are used in the order in which they became idle, so that all of them, and with them all

@@ -75,8 +75,8 @@ pub trait Driver {
     /// A send is under way on this socket already.
     fn send_file(&mut self, socket: SocketId, head: SendBuf, span: FileSpan);
 
-    /// When the kernel was given the first byte of the socket's latest send. Meaningless before one was handed over, which
-    /// is after the next [`Driver::wait`] at the latest.
+    /// When the kernel was given the first byte of the socket's latest send. Until that has been handed over, which is at the
+    /// next [`Driver::wait`] at the latest, it is the time of the send before, or the clock's start.
     fn sent_at(&self, socket: SocketId) -> Instant;
 
     /// Stops receiving (on a listener: accepting) until [`Driver::resume`].

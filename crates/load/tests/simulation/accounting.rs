@@ -201,6 +201,19 @@ fn an_interrupted_run_says_so_and_keeps_what_has_ended() {
 }
 
 #[test]
+fn what_came_due_until_the_interruption_is_offered() {
+    // The client sleeps over several arrivals, and over the interruption.
+    for seed in 0..20 {
+        let open = plan(LoopPlan::Open { rate: 1000.0 }, Extent::Duration(Duration::from_secs(10)), 1);
+        let network = SimConfig { oversleep_ns: 20 * MS, ..SimConfig::calm(seed) };
+        let run = World { network, interrupt_ns: Some(SECOND / 2), ..World::calm(open) }.run(|_| Answer::Good);
+        let trial = &run.figures.trial;
+        let due = trial.duration.as_nanos() as u64 / MS + 1;
+        assert_eq!(trial.counts.offered + trial.intervals.in_flight(), due, "seed {seed}");
+    }
+}
+
+#[test]
 fn interrupted_before_its_start_a_run_has_offered_nothing() {
     let rate = LoopPlan::Open { rate: 1000.0 };
     let warmup = Duration::from_secs(2);
