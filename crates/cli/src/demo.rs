@@ -23,7 +23,7 @@ use crate::output;
 use crate::progress::Line;
 use crate::text;
 
-/// The tree: as many files of this size as the first test of seeds/004 (Afterburner) had.
+/// The tree: as many files of this size as the small-file test of the Afterburner comparison had.
 const FILES: usize = 1000;
 const FILE_BYTES: usize = 512;
 

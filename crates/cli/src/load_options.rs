@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use thalweg_lab::target::{Target, path_of};
-use thalweg_load::{Check, Extent, LoopPlan, Pick, Plan, PreparedRequest, RequestText, prepare};
+use thalweg_load::{Check, Extent, LoopPlan, Pick, Plan, PreparedRequest, RequestError, RequestText, prepare};
 use thalweg_measure::units::parse_size;
+use thalweg_sys::AnyDriver;
 use thalweg_sys::affinity::allowed_cpus;
 use thalweg_sys::limits::{descriptors, raise_descriptors};
 use thalweg_wire::Version;
 use url::Url;
 
 use crate::exit::Failure;
-use crate::options::{CpuList, HttpVersion, LoadOptions, PickOption};
+use crate::options::{CpuList, DriverOption, HttpVersion, LoadOptions, PickOption};
 
 /// Most connections of an open loop, unless the user says otherwise: enough to keep a server busy at a response time of some
 /// milliseconds, few enough for any listen queue.
@@ -36,6 +37,7 @@ pub fn plan(
     extent: Extent,
     connections_default: usize,
 ) -> Result<Plan, Failure> {
+    ensure_driver(options.driver)?;
     let cpus = cpus(options.cores.as_ref(), target)?;
     // Each CPU has at least one connection of its own.
     let connections = options.connections.unwrap_or(connections_default).max(cpus.len());
@@ -111,6 +113,20 @@ fn cpus(listed: Option<&CpuList>, target: &Target) -> Result<Vec<usize>, Failure
     }
 }
 
+/// Finds out whether a ring that was asked for by name can be had.
+///
+/// # Errors
+/// The kernel refuses it.
+pub fn ensure_driver(driver: DriverOption) -> Result<(), Failure> {
+    let refusal = (driver == DriverOption::Uring).then(AnyDriver::refusal).flatten();
+    refusal.map_or(Ok(()), |error| {
+        Err(Failure::unreachable(format!(
+            "--driver uring: this host refuses io_uring ({error}), as container profiles and kernel.io_uring_disabled do; \
+             use --driver epoll, or leave it to --driver auto"
+        )))
+    })
+}
+
 fn ensure_descriptors(connections: u64) -> Result<(), Failure> {
     let wanted = connections + DESCRIPTORS_BESIDE;
     let held = raise_descriptors(wanted).unwrap_or(descriptors().soft);
@@ -140,12 +156,26 @@ fn requests(options: &LoadOptions, target: &Target) -> Result<Arc<[PreparedReque
         };
         let (method, authority) = (options.method.as_str(), target.authority.as_str());
         prepare(&RequestText { method, authority, target: path, version, fields: &options.headers, body: &body })
-            .map_err(|error| error.to_string())
+            .map_err(|error| explain(error, options, path))
     };
     match &options.urls {
         None => Ok(Arc::new([make(&target.path).map_err(Failure::usage)?])),
         Some(file) => url_list(file, target, make),
     }
+}
+
+/// Names the option that a request cannot be made of.
+fn explain(error: RequestError, options: &LoadOptions, path: &str) -> String {
+    let given = match error {
+        RequestError::Method => format!("--method {:?}", options.method),
+        RequestError::FieldName | RequestError::FieldValue => {
+            let fields: Vec<String> =
+                options.headers.iter().map(|(name, value)| format!("{:?}", format!("{name}: {value}"))).collect();
+            format!("--header {}", fields.join(", "))
+        }
+        RequestError::Target | RequestError::Status => format!("{path:?}"),
+    };
+    format!("{given}: {error}")
 }
 
 /// Reads a list of URLs or paths: one a line; empty lines and lines that begin with `#` are passed over.

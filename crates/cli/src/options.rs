@@ -46,7 +46,7 @@ pub struct RunOptions {
     /// What to ask for, such as http://127.0.0.1:8080/index.html
     pub url: String,
     /// Open loop: requests per second, whatever the answers do [default: 100/s]
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, conflicts_with = "workers")]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, conflicts_with = "workers", allow_hyphen_values = true)]
     pub rate: Option<f64>,
     /// Closed loop: as many workers, each asks when its last answer has come
     #[arg(long, value_name = "N", value_parser = positive)]
@@ -177,7 +177,7 @@ Examples:
 pub struct ServeOptions {
     /// The directory
     pub directory: PathBuf,
-    /// Where to listen; repeatable [default: 127.0.0.1:8080 and [::1]:8080]
+    /// Where to listen; repeatable [default: port 8080 of 127.0.0.1 and ::1]
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     pub listen: Vec<SocketAddr>,
     /// CPUs to serve from, one loop each [default: all]
@@ -193,6 +193,10 @@ pub struct ServeOptions {
 
 /// Options of `thalweg demo`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thalweg demo
+  thalweg demo --out /tmp/demo.html --driver epoll")]
 pub struct DemoOptions {
     /// Where to write the report
     #[arg(long, value_name = "FILE", default_value = "thalweg-demo.html")]

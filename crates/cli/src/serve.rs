@@ -13,6 +13,7 @@ use thalweg_sys::limits::{descriptors, raise_descriptors};
 
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
+use crate::load_options::ensure_driver;
 use crate::options::{CpuList, ServeOptions};
 use crate::output::print;
 
@@ -24,6 +25,7 @@ const GLANCE: Duration = Duration::from_millis(100);
 /// # Errors
 /// The folder or an address cannot be had, or the server has failed.
 pub fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
+    ensure_driver(options.driver)?;
     let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;
     // As many connections as the kernel lets us have; the server itself stops accepting before they run out.
     raise_descriptors(descriptors().hard).map_err(Failure::unreachable)?;

@@ -37,7 +37,7 @@ fn run(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result
     for reason in &trial.reasons {
         writeln!(out, "  {reason}")?;
     }
-    let cpus: Vec<String> = client.cores.iter().map(ToString::to_string).collect();
+    let cpus: Vec<String> = client.cpus.iter().map(ToString::to_string).collect();
     let cpus = cpus.join(",");
     writeln!(out, "  {}, {:.2} s, {} from CPU {cpus}\n", document.plan.load, trial.seconds, client.driver)?;
 
@@ -104,7 +104,7 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
         writeln!(out, "  {}", trial_line(trial))?;
     }
     let limits = document.plan.limits.join(", ");
-    writeln!(out)?;
+    writeln!(out, "\n{}", verdict(document.verdict))?;
     match (find.lower_bound, find.upper_bound) {
         (Some(lower), Some(upper)) => {
             let (lower, upper) = (display::rate(lower), display::rate(upper));

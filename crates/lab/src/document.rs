@@ -157,8 +157,10 @@ pub struct Trial {
 pub struct Client {
     /// `uring` or `epoll`.
     pub driver: String,
-    /// CPUs that the load ran on.
-    pub cores: Vec<usize>,
+    /// How many load threads there were, each on a CPU of its own.
+    pub cores: usize,
+    /// Those CPUs.
+    pub cpus: Vec<usize>,
     /// CPU time in user space, seconds, all load threads.
     pub cpu_user_s: f64,
     /// CPU time in the kernel, seconds, all load threads.

@@ -52,7 +52,11 @@ pub fn name_limit(seen: &Evidence<'_>) -> (LimitedBy, Vec<String>) {
     }
     if seen.answer.limited_by_client {
         evidence.push("trials above it were invalid: the client did not keep up".to_owned());
-        return (LimitedBy::Client, evidence);
+        let room = headroom >= HEADROOM;
+        if room {
+            evidence.push("the calibration says that it could have, so something disturbed it".to_owned());
+        }
+        return (if room { LimitedBy::Undetermined } else { LimitedBy::Client }, evidence);
     }
     if seen.answer.upper_bound.is_none() {
         evidence.push("no rate that the client could offer failed".to_owned());

@@ -19,6 +19,12 @@ const PROBE_WARMUP: Duration = Duration::from_millis(250);
 /// Bodies in the sink's responses are bounded; beyond this size a client's work per byte is what counts, not its work per request.
 const SINK_BODY_MAX: u64 = 16 << 20;
 
+/// Below this share of its ceiling the client is known to keep up: a trial that is invalid all the same was disturbed by
+/// something else, and is made again without being held against the rate.
+const CALIBRATED_SHARE: f64 = 0.7;
+/// How often in a row, until the host is given up as too busy.
+const DISTURBED_MAX: u32 = 5;
+
 /// What to search for.
 #[derive(Clone, Debug)]
 pub struct SearchSettings {
@@ -87,7 +93,9 @@ pub fn find(bench: &Bench, settings: &SearchSettings, watcher: &mut dyn Watcher)
     let body_bytes = (probe.figures.trial.bytes.body_received / good).min(SINK_BODY_MAX);
     let mut calibration = calibrate(bench, settings, body_bytes as usize, watcher)?;
     unjudged(&mut calibration.trial, "the client's own ceiling against the built-in sink");
-    let (hint, ceiling) = (probe.figures.trial.rates().good, calibration.figures.trial.rates().good);
+    let hint = probe.figures.trial.rates().good;
+    // What the client reached against the target it can certainly reach.
+    let ceiling = calibration.figures.trial.rates().good.max(hint);
     trials.push(calibration.trial);
     trials.push(probe.trial);
 
@@ -100,6 +108,7 @@ pub fn find(bench: &Bench, settings: &SearchSettings, watcher: &mut dyn Watcher)
     plan.budget = settings.budget;
     let mut search = Search::new(plan)?;
     let mut made: Vec<Made> = Vec::new();
+    let mut disturbed = 0;
     let answer = loop {
         let (rate, duration, phase) = match search.step() {
             Step::Done(answer) => break answer,
@@ -110,6 +119,15 @@ pub fn find(bench: &Bench, settings: &SearchSettings, watcher: &mut dyn Watcher)
         if watcher.wants_stop() {
             break search.interrupt();
         }
+        if one.judgement.verdict == Verdict::Invalid && rate < ceiling * CALIBRATED_SHARE {
+            trials.push(one.trial);
+            disturbed += 1;
+            if disturbed > DISTURBED_MAX {
+                break search.interrupt();
+            }
+            continue;
+        }
+        disturbed = 0;
         search.record(TrialSummary {
             rate,
             duration,
@@ -120,7 +138,7 @@ pub fn find(bench: &Bench, settings: &SearchSettings, watcher: &mut dyn Watcher)
         trials.push(one.trial.clone());
         made.push(one);
     };
-    Ok(conclude(bench, &answer, ceiling, &made, trials))
+    Ok(conclude(bench, &answer, ceiling, &made, trials, disturbed > DISTURBED_MAX))
 }
 
 /// A run at full speed says nothing about which rate the target carries: it is invalid as a trial, and says what it is for.
@@ -189,7 +207,7 @@ fn calibrate(
     Ok(bench.trial("calibrate", plan, watcher)?)
 }
 
-fn conclude(bench: &Bench, answer: &Answer, ceiling: f64, made: &[Made], trials: Vec<Trial>) -> Found {
+fn conclude(bench: &Bench, answer: &Answer, ceiling: f64, made: &[Made], trials: Vec<Trial>, disturbed: bool) -> Found {
     let evidence = Evidence { answer, ceiling, made, shared_host: bench.shared_host };
     let (limit, evidence) = name_limit(&evidence);
     let mut notes = vec![format!("the interval is the {INTERVAL_BASIS}")];
@@ -200,12 +218,18 @@ fn conclude(bench: &Bench, answer: &Answer, ceiling: f64, made: &[Made], trials:
         Ended::BudgetSpent => {
             notes.push("the time budget was spent before the bracket was as narrow as asked".to_owned())
         }
+        Ended::Interrupted if disturbed => notes.push(format!(
+            "the search was given up: {} trials in a row were invalid at a rate that the client reaches with ease, so \
+             something else on this host is using its CPUs",
+            DISTURBED_MAX + 1
+        )),
         Ended::Interrupted => notes.push("the search was interrupted; this is what was known by then".to_owned()),
         Ended::TrialsSpent => {
             notes.push("all allowed trials were made before the bracket was as narrow as asked".to_owned())
         }
     }
     let (verdict, reason) = match answer.lower_bound {
+        _ if disturbed => (Verdict::Invalid, "this host was too busy with other things to measure".to_owned()),
         Some(rate) => (Verdict::Pass, format!("{rate:.0}/s meets all limits")),
         None if limit == LimitedBy::Client => (Verdict::Invalid, "the client fell short at every rate".to_owned()),
         None => (Verdict::Fail, "no rate met all limits".to_owned()),

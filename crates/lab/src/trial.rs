@@ -134,7 +134,8 @@ fn document_of(phase: &str, at_s: f64, load: &LoopPlan, run: &RunFigures, judgem
         connections: figures.connections,
         client: Client {
             driver: run.driver.name().to_owned(),
-            cores: figures.cores.iter().map(|core| core.core as usize).collect(),
+            cores: figures.cores.len(),
+            cpus: figures.cores.iter().map(|core| core.core as usize).collect(),
             cpu_user_s: figures.cores.iter().map(|core| seconds_of(core.cpu_user_ns)).sum(),
             cpu_sys_s: figures.cores.iter().map(|core| seconds_of(core.cpu_system_ns)).sum(),
             busiest_core: figures.cores.iter().map(share).fold(0.0, f64::max),

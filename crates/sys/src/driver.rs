@@ -337,7 +337,8 @@ impl AnyDriver {
     }
 
     /// Why this host has no usable ring; `None` if it has one.
-    pub fn refusal(config: &DriverConfig) -> Option<io::Error> {
-        Uring::open(config).err()
+    pub fn refusal() -> Option<io::Error> {
+        const SOCKETS_MAX: usize = 1;
+        Waker::new().and_then(|waker| Uring::open(&DriverConfig::new(SOCKETS_MAX, waker))).err()
     }
 }

@@ -31,7 +31,7 @@ const STEPS_PER_WAIT: usize = 1024;
 /// The token of the waker; no socket has it, because ids stay below 2^56.
 const WAKER_TOKEN: u64 = u64::MAX;
 
-/// A driver over epoll. See the [module's documentation](self).
+/// A driver over epoll.
 pub struct Epoll {
     epoll: OwnedFd,
     sockets: Table<Socket>,

@@ -6,11 +6,11 @@
 //!
 //! | module | owns |
 //! | --- | --- |
-//! | [`answer`] | the answer in one sentence |
-//! | [`by_rate`], [`course`], [`spread`] | the charts: over the offered rate, over time, over the percentiles |
-//! | [`chart`] | what charts share |
-//! | [`trials`], [`sections`] | tables and text |
-//! | [`words`] | figures as the page writes them |
+//! | `answer` | the answer in one sentence |
+//! | `by_rate`, `course`, `spread` | the charts: over the offered rate, over time, over the percentiles |
+//! | `chart` | what charts share |
+//! | `trials`, `sections` | tables and text |
+//! | `words` | figures as the page writes them |
 
 mod answer;
 mod by_rate;

@@ -158,7 +158,8 @@ pub(crate) fn trial(phase: &str, at_s: f64, rate: f64, seconds: f64) -> Trial {
         connections: Connections { opened: 256, peak: 256, conforming: 256 },
         client: Client {
             driver: "uring".into(),
-            cores: vec![2, 3],
+            cores: 2,
+            cpus: vec![2, 3],
             cpu_user_s: rate.min(CEILING) / CEILING * seconds * 0.6,
             cpu_sys_s: rate.min(CEILING) / CEILING * seconds * 1.1,
             busiest_core: (rate / CEILING * 0.93).min(1.0),

@@ -92,7 +92,7 @@ pub(super) fn both_ends(trial: &Trial) -> Markup {
     html! {
         h3 { "Client and server during this trial" }
         dl.facts {
-            div { dt { "Client" } dd { (client.driver) " on CPU " (cpus(&client.cores)) } }
+            div { dt { "Client" } dd { (client.driver) " on CPU " (cpus(&client.cpus)) } }
             div { dt { "Client's busiest core" } dd { (share(client.busiest_core)) } }
             div { dt { "Client's CPU time" } dd {
                 (cpu_seconds(client.cpu_user_s)) " user, " (cpu_seconds(client.cpu_sys_s)) " kernel"

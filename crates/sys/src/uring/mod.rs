@@ -40,7 +40,7 @@ const COMPLETIONS: u32 = 8192;
 /// Chunks of files sent between two waits, so that large downloads cannot keep timers waiting.
 const FILE_STEPS_PER_WAIT: usize = 256;
 
-/// A driver over io_uring. See the [module's documentation](self).
+/// A driver over io_uring.
 pub struct Uring {
     // The ring is dropped before the buffers that the kernel writes to, and before the sockets' sends that it reads from.
     ring: IoUring,
