@@ -15,7 +15,9 @@ demo: ## Build, serve a small tree, search its capacity, and write the report to
 	@$(SETUP) build
 	$(CARGO) build --locked --release --package thalweg-cli --bin thalweg
 	@mkdir -p target
-	$(CARGO) run --locked --release --quiet --package thalweg-cli --bin thalweg -- demo --out target/thalweg-demo.html
+	@# A limit that was missed (1) and a host too busy to measure (3) are results too, and have a report.
+	$(CARGO) run --locked --release --quiet --package thalweg-cli --bin thalweg -- demo --out target/thalweg-demo.html \
+	    || case $$? in 1 | 3) ;; *) exit 1 ;; esac
 
 # One after the other, the quick ones first.
 test: ## Run all checks, as CI does

@@ -180,6 +180,9 @@ pub struct ServerObservation {
     pub cpu_cores: f64,
     /// Use of each CPU that the load did not run on, 0 to 1.
     pub cpus_busy: BTreeMap<usize, f64>,
+    /// Share of the host's CPU time that its hypervisor gave to other guests, 0 to 1.
+    #[serde(default)]
+    pub stolen: f64,
     /// Segments sent again, per segment sent, on the whole host.
     pub retransmitted: f64,
     /// Connections dropped because a listener's queue was full, on the whole host.

@@ -27,6 +27,8 @@ const HEADROOM: f64 = 1.5;
 const SATURATED: f64 = 0.9;
 /// A load thread busy for less than this share had time to spare.
 const AT_EASE: f64 = 0.8;
+/// A share of stolen CPU time that a reader has to know of.
+const STOLEN: f64 = 0.02;
 /// A share of segments sent again that a healthy path does not show.
 const LOSSY: f64 = 0.01;
 
@@ -49,6 +51,10 @@ pub fn name_limit(seen: &Evidence<'_>) -> (LimitedBy, Vec<String>) {
             "just above the limit the busiest load thread used {} of its CPU and sent with a p99 lag of {lag}",
             display::percent(client_busy)
         ));
+    }
+    if let Some(stolen) = failing.map(|made| made.observation.server.stolen).filter(|stolen| *stolen > STOLEN) {
+        let share = display::percent(stolen);
+        evidence.push(format!("meanwhile the hypervisor gave {share} of this host's CPU time to other guests"));
     }
     if seen.answer.limited_by_client {
         evidence.push("trials above it were invalid: the client did not keep up".to_owned());

@@ -76,12 +76,13 @@ impl Before {
     pub fn since(&self, server: Option<&LocalServer>, load_cpus: &[usize]) -> Observation {
         let elapsed = self.at.elapsed().max(Duration::from_millis(1)).as_nanos() as f64;
         let used = server.map_or_else(CpuTime::default, LocalServer::cpu).since(self.server);
-        let cpus: BTreeMap<usize, f64> = cpus_busy()
-            .into_iter()
-            .zip(&self.cpus)
+        let cpus_now = cpus_busy();
+        let pairs = || cpus_now.iter().zip(&self.cpus);
+        let cpus: BTreeMap<usize, f64> = pairs()
             .filter(|(now, _)| !load_cpus.contains(&now.cpu))
-            .map(|(now, before)| (now.cpu, share(&now, before)))
+            .map(|(now, before)| (now.cpu, share(now, before)))
             .collect();
+        let stolen_ns: u64 = pairs().map(|(now, before)| now.stolen_ns.saturating_sub(before.stolen_ns)).sum();
         let tcp = tcp_counters().zip(self.tcp);
         let (retransmitted, overflows) = tcp.map_or((0.0, 0), |(now, before)| {
             let sent = now.segments_out.saturating_sub(before.segments_out).max(1);
@@ -95,6 +96,7 @@ impl Before {
                 process: server.map_or_else(String::new, |server| server.name.clone()),
                 cpu_cores: used.total_ns() as f64 / elapsed,
                 cpus_busy: cpus,
+                stolen: stolen_ns as f64 / (elapsed * cpus_now.len().max(1) as f64),
                 retransmitted,
                 listen_overflows: overflows,
             },

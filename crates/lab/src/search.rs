@@ -220,7 +220,7 @@ fn conclude(bench: &Bench, answer: &Answer, ceiling: f64, made: &[Made], trials:
         }
         Ended::Interrupted if disturbed => notes.push(format!(
             "the search was given up: {} trials in a row were invalid at a rate that the client reaches with ease, so \
-             something else on this host is using its CPUs",
+             something else is using its CPUs: another program, or another guest of the same hypervisor",
             DISTURBED_MAX + 1
         )),
         Ended::Interrupted => notes.push("the search was interrupted; this is what was known by then".to_owned()),

@@ -170,6 +170,7 @@ pub(crate) fn trial(phase: &str, at_s: f64, rate: f64, seconds: f64) -> Trial {
             process: "nginx".into(),
             cpu_cores: (rate / CAPACITY * 0.98).min(0.98),
             cpus_busy: BTreeMap::from([(0, 0.07), (1, (rate / CAPACITY * 0.99).min(0.99))]),
+            stolen: 0.001,
             retransmitted: 0.0,
             listen_overflows: 0,
         }),

@@ -116,6 +116,7 @@ fn server_facts(server: &ServerObservation) -> Markup {
         @if let Some((cpu, busy)) = busiest {
             div { dt { "Busiest CPU besides the load's" } dd { "CPU " (cpu) ", " (share(*busy)) } }
         }
+        div { dt { "CPU time stolen by the hypervisor" } dd { (display::percent(server.stolen)) } }
         div { dt { "Segments sent again" } dd { (display::percent(server.retransmitted)) } }
         div { dt { "Listen queue overflows" } dd { (display::count(server.listen_overflows)) } }
     }
