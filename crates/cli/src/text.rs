@@ -111,12 +111,10 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
             writeln!(out, "{} takes {lower} with {limits}, and not {upper}", document.plan.target)?;
         }
         (Some(lower), None) => {
+            let client = find.limit == LimitedBy::Client;
+            let above = if client { "the client can offer no more" } else { "no higher rate was judged" };
             let lower = display::rate(lower);
-            writeln!(
-                out,
-                "{} takes at least {lower} with {limits}; the client can offer no more",
-                document.plan.target
-            )?;
+            writeln!(out, "{} takes at least {lower} with {limits}; {above}", document.plan.target)?;
         }
         (None, _) => writeln!(out, "{} took no rate that was tried with {limits}", document.plan.target)?,
     }

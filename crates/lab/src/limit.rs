@@ -19,6 +19,8 @@ pub struct Evidence<'a> {
     pub made: &'a [Made],
     /// Client and target share this host.
     pub shared_host: bool,
+    /// The search was given up because something else used this host.
+    pub disturbed: bool,
 }
 
 /// How far the client's ceiling has to lie above the rate for the client to be out of the question.
@@ -55,6 +57,10 @@ pub fn name_limit(seen: &Evidence<'_>) -> (LimitedBy, Vec<String>) {
     if let Some(stolen) = failing.map(|made| made.observation.server.stolen).filter(|stolen| *stolen > STOLEN) {
         let share = display::percent(stolen);
         evidence.push(format!("meanwhile the hypervisor gave {share} of this host's CPU time to other guests"));
+    }
+    if seen.disturbed {
+        evidence.push("this host was too busy with other things to tell".to_owned());
+        return (LimitedBy::Undetermined, evidence);
     }
     if seen.answer.limited_by_client {
         evidence.push("trials above it were invalid: the client did not keep up".to_owned());

@@ -208,7 +208,7 @@ fn calibrate(
 }
 
 fn conclude(bench: &Bench, answer: &Answer, ceiling: f64, made: &[Made], trials: Vec<Trial>, disturbed: bool) -> Found {
-    let evidence = Evidence { answer, ceiling, made, shared_host: bench.shared_host };
+    let evidence = Evidence { answer, ceiling, made, shared_host: bench.shared_host, disturbed };
     let (limit, evidence) = name_limit(&evidence);
     let mut notes = vec![format!("the interval is the {INTERVAL_BASIS}")];
     match answer.ended {
