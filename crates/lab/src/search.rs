@@ -121,6 +121,7 @@ pub fn find(bench: &Bench, settings: &SearchSettings, watcher: &mut dyn Watcher)
         }
         if one.judgement.verdict == Verdict::Invalid && rate < ceiling * CALIBRATED_SHARE {
             trials.push(one.trial);
+            search.spend(begun.elapsed());
             disturbed += 1;
             if disturbed > DISTURBED_MAX {
                 break search.interrupt();

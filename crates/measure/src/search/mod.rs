@@ -450,6 +450,11 @@ impl Search {
         Bounds { lower, upper, client }
     }
 
+    /// Counts time against the budget that went into a trial which is not recorded.
+    pub fn spend(&mut self, time: Duration) {
+        self.spent = self.spent.saturating_add(time);
+    }
+
     /// Ends the search now, with the answer that is known so far.
     pub fn interrupt(&self) -> Answer {
         self.answer(Some(Ended::Interrupted))
