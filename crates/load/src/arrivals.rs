@@ -4,95 +4,246 @@
 //! what is due and what was taken, so a queue of any length needs no memory.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use thalweg_sys::Instant;
+
+use crate::rate::RateProfile;
 
 /// The arrivals of one thread.
 #[derive(Debug)]
 pub enum Arrivals {
-    /// At a rate.
+    /// On a schedule.
     Open(OpenLoop),
     /// On answers.
     Closed(ClosedLoop),
 }
 
-/// Arrivals at a constant rate: number `n` of the measured part is due at `start + n / rate`, those of the warm-up come before
-/// it in the same rhythm. A thread has every `stride`-th of them.
+/// One arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// When it is due.
+    pub at: Instant,
+    /// What is asked for, if that is part of the schedule.
+    pub request: Option<u32>,
+}
+
+/// How the arrivals of a rate lie in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Spacing {
+    /// Number `n` when the rate, summed from the start, comes to `n`.
+    #[default]
+    Constant,
+    /// Independent of one another: a Poisson process, whose gaps are exponential.
+    Poisson,
+}
+
+/// A request of a recorded schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Nanoseconds after the start.
+    pub offset_ns: u64,
+    /// Which request, as an index.
+    pub request: u32,
+}
+
+/// What a thread needs to know of a schedule to take its share: it has number `core` of every `cores` arrivals of an even or recorded
+/// schedule, and a Poisson process of its own at its part of the rate. Sums of such processes are Poisson processes.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// Which thread, from 0.
+    pub core: usize,
+    /// Of how many.
+    pub cores: usize,
+    /// Seed of the whole schedule.
+    pub seed: u64,
+}
+
+/// Arrivals that do not wait for answers.
 #[derive(Debug)]
 pub struct OpenLoop {
     start: Instant,
-    period_ns: f64,
-    /// Arrivals of the whole run before `start`.
-    warmup: u64,
-    first: u64,
-    stride: u64,
-    /// This thread's arrivals: before `start`, in all, and taken so far.
-    own_warmup: u64,
-    own: u64,
+    /// The next arrival that has not come due, and how many of the measured part have.
+    coming: Timeline,
+    due: u64,
+    due_measured: u64,
+    /// The next arrival that was not taken, and how many were.
+    untaken: Timeline,
     taken: u64,
 }
 
+/// The arrivals of a schedule in their order, from a place on.
+#[derive(Clone, Debug)]
+struct Timeline {
+    start: Instant,
+    next: Option<Arrival>,
+    pattern: Pattern,
+}
+
+#[derive(Clone, Debug)]
+enum Pattern {
+    /// Number `number` of the schedule, where those before the start are negative, until `end`.
+    Even { profile: Arc<RateProfile>, number: i64, stride: i64, end: i64 },
+    Poisson(Poisson),
+    Recorded { entries: Arc<[Recorded]>, index: usize, stride: usize },
+}
+
+/// A Poisson process, made at the rate of one and stretched over the profile.
+#[derive(Clone, Debug)]
+struct Poisson {
+    profile: Arc<RateProfile>,
+    random: Pcg64Mcg,
+    cores: f64,
+    /// Where it is and where it ends, in arrivals of the whole schedule from its start.
+    at: f64,
+    end: f64,
+    /// If the number of arrivals is given, how many are left: then they lie as that many of a Poisson process do over its
+    /// length, which is evenly distributed and in order.
+    left: Option<u64>,
+}
+
 impl OpenLoop {
-    /// The share `core` of `cores` of a schedule with `total` arrivals from `start` on, at `rate` per second, and `warmup` before.
-    pub fn new(start: Instant, rate: f64, warmup: u64, total: u64, core: usize, cores: usize) -> Self {
-        let (first, stride) = (core as u64, cores as u64);
-        let share = |arrivals: u64| arrivals.saturating_sub(first).div_ceil(stride);
-        let (own_warmup, own) = (share(warmup), share(warmup + total));
-        Self { start, period_ns: 1e9 / rate, warmup, first, stride, own_warmup, own, taken: 0 }
+    /// The share of a schedule with `total` arrivals from `start` on, and `warmup` before it in the same rhythm.
+    pub fn even(start: Instant, profile: Arc<RateProfile>, warmup: u64, total: u64, share: Share) -> Self {
+        let (core, stride) = (share.core as i64, share.cores as i64);
+        let number = core - warmup as i64;
+        Self::over(start, Pattern::Even { profile, number, stride, end: total as i64 })
     }
 
-    /// When this thread's arrival number `n` is due.
-    fn at(&self, n: u64) -> Instant {
-        let number = (self.first + n * self.stride) as i64 - self.warmup as i64;
-        // Exact to the nanosecond up to 2^53 ns, 104 days.
-        let offset_ns = (number as f64 * self.period_ns).round() as i64;
-        Instant::from_ns(self.start.as_ns().saturating_add_signed(offset_ns))
+    /// The share of a Poisson process over so many mean arrivals before and after `start`. With `exactly`, there are as many as that
+    /// after the start.
+    pub fn poisson(start: Instant, profile: Arc<RateProfile>, warmup: f64, mean: f64, exactly: Option<u64>, share: Share) -> Self {
+        let Share { core, cores, seed } = share;
+        let left = exactly.map(|total| total / cores as u64 + u64::from((core as u64) < total % cores as u64));
+        let random = Pcg64Mcg::seed_from_u64(seed.rotate_left(32) ^ core as u64);
+        let cores = cores as f64;
+        Self::over(start, Pattern::Poisson(Poisson { profile, random, cores, at: -warmup, end: mean, left }))
     }
 
-    /// How many of this thread's arrivals have been due until `now`.
-    fn due(&self, now: Instant) -> u64 {
-        let elapsed_ns = now.as_ns() as f64 - self.start.as_ns() as f64;
-        let whole = (elapsed_ns / self.period_ns).floor() as i64 + self.warmup as i64 + 1;
-        // The quotient is off by one at most, by rounding; the schedule itself decides.
-        let mut due = u64::try_from(whole).unwrap_or(0).saturating_sub(self.first).div_ceil(self.stride).min(self.own);
-        while due > 0 && self.at(due - 1) > now {
-            due -= 1;
+    /// The share of a recorded schedule, in ascending order, that begins at `start`.
+    pub fn recorded(start: Instant, entries: Arc<[Recorded]>, share: Share) -> Self {
+        Self::over(start, Pattern::Recorded { entries, index: share.core, stride: share.cores })
+    }
+
+    fn over(start: Instant, pattern: Pattern) -> Self {
+        let mut coming = Timeline { start, next: None, pattern };
+        coming.advance();
+        let untaken = coming.clone();
+        Self { start, coming, due: 0, due_measured: 0, untaken, taken: 0 }
+    }
+
+    /// Passes by the arrivals that are due until `now`.
+    fn advance_to(&mut self, now: Instant) {
+        while let Some(arrival) = self.coming.next.filter(|arrival| arrival.at <= now) {
+            self.due += 1;
+            self.due_measured += u64::from(arrival.at >= self.start);
+            self.coming.advance();
         }
-        while due < self.own && self.at(due) <= now {
-            due += 1;
+    }
+}
+
+impl Timeline {
+    fn advance(&mut self) {
+        let from_start = |ns: i64| Instant::from_ns(self.start.as_ns().saturating_add_signed(ns));
+        self.next = match &mut self.pattern {
+            Pattern::Even { profile, number, stride, end } => {
+                let at = (*number < *end).then(|| from_start(profile.due_ns(*number as f64)));
+                *number += *stride;
+                at.map(|at| Arrival { at, request: None })
+            }
+            Pattern::Poisson(poisson) => poisson.step().map(|ns| Arrival { at: from_start(ns), request: None }),
+            Pattern::Recorded { entries, index, stride } => {
+                let entry = entries.get(*index).copied();
+                *index += *stride;
+                entry.map(|entry| Arrival { at: self.start.plus_ns(entry.offset_ns), request: Some(entry.request) })
+            }
+        };
+    }
+}
+
+impl Poisson {
+    /// When the next arrival is due, in nanoseconds from the start.
+    fn step(&mut self) -> Option<i64> {
+        // In (0, 1], so that its logarithm is finite.
+        let uniform = |random: &mut Pcg64Mcg| 1.0 - random.random::<f64>();
+        let begun = self.at >= 0.0;
+        if !begun || self.left.is_none() {
+            self.at -= uniform(&mut self.random).ln() * self.cores;
         }
-        due
+        if let Some(left) = self.left.as_mut().filter(|_| self.at >= 0.0) {
+            let from = if begun { self.at } else { 0.0 };
+            let remaining = (*left > 0).then_some(*left)?;
+            *left -= 1;
+            // The smallest of so many evenly distributed over what is left.
+            self.at = self.end - (self.end - from) * uniform(&mut self.random).powf(1.0 / remaining as f64);
+        }
+        (self.at < self.end).then(|| self.profile.due_ns(self.at))
     }
 }
 
 /// Arrivals that follow answers: each worker's next request is due `think` after its last one has ended.
 #[derive(Debug)]
 pub struct ClosedLoop {
-    /// When the workers that do not wait for an answer will ask, in ascending order, since all think equally long.
+    /// When the workers that have not yet begun will, in ascending order.
+    beginning: VecDeque<Instant>,
+    /// When the others that do not wait for an answer will ask, in ascending order, since all think equally long.
     ready: VecDeque<Instant>,
     think_ns: u64,
     /// The measured part: when it begins, how many requests it still has, and when none begins any more.
     start: Instant,
     left: u64,
     end: Instant,
-    taken: u64,
     taken_measured: u64,
 }
 
 impl ClosedLoop {
-    /// `workers` who all begin at `warmup`. From `start` on they ask at most `total` times together, and not at or after `end`.
-    pub fn new(warmup: Instant, start: Instant, end: Instant, workers: usize, think_ns: u64, total: u64) -> Self {
-        let ready = std::iter::repeat_n(warmup, workers).collect();
-        Self { ready, think_ns, start, left: total, end, taken: 0, taken_measured: 0 }
+    /// `workers` who begin at `warmup`. From `start` on they ask at most `total` times together, and
+    /// not at or after `end`.
+    pub fn new(
+        warmup: Instant,
+        start: Instant,
+        end: Instant,
+        workers: usize,
+        think_ns: u64,
+        total: u64,
+    ) -> Self {
+        let beginning = std::iter::repeat_n(warmup, workers).collect();
+        Self { beginning, ready: VecDeque::new(), think_ns, start, left: total, end, taken_measured: 0 }
+    }
+
+    /// Lets the workers begin at random times within `stagger_ns`.
+    #[must_use]
+    pub fn staggered(mut self, stagger_ns: u64, share: Share) -> Self {
+        if stagger_ns > 0 {
+            let mut random = Pcg64Mcg::seed_from_u64(share.seed.rotate_left(32) ^ share.core as u64);
+            for at in &mut self.beginning {
+                *at = at.plus_ns(random.random_range(0..stagger_ns));
+            }
+            self.beginning.make_contiguous().sort_unstable();
+        }
+        self
     }
 
     fn next(&self) -> Option<Instant> {
         let may_begin = |at: Instant| at < self.end && (at < self.start || self.left > 0);
-        self.ready.front().copied().filter(|&at| may_begin(at))
+        let fronts = [self.beginning.front(), self.ready.front()];
+        fronts.into_iter().flatten().min().copied().filter(|&at| may_begin(at))
+    }
+
+    fn pop(&mut self) {
+        let begins = match (self.beginning.front(), self.ready.front()) {
+            (Some(beginning), Some(ready)) => beginning <= ready,
+            (beginning, _) => beginning.is_some(),
+        };
+        if begins { self.beginning.pop_front() } else { self.ready.pop_front() };
     }
 
     fn waiting(&self, now: Instant) -> impl Iterator<Item = Instant> {
-        self.ready.iter().copied().take_while(move |&at| at <= now && at < self.end)
+        let due = move |queue: &VecDeque<Instant>| queue.partition_point(|&at| at <= now && at < self.end);
+        let (beginning, ready) = (due(&self.beginning), due(&self.ready));
+        self.beginning.iter().take(beginning).chain(self.ready.iter().take(ready)).copied()
     }
 }
 
@@ -101,7 +252,7 @@ impl Arrivals {
     /// one all the same.
     pub fn next(&self) -> Option<Instant> {
         match self {
-            Self::Open(open) => (open.taken < open.own).then(|| open.at(open.taken)),
+            Self::Open(open) => open.untaken.next.map(|arrival| arrival.at),
             Self::Closed(closed) => closed.next(),
         }
     }
@@ -110,20 +261,24 @@ impl Arrivals {
     ///
     /// # Panics
     /// There is none.
-    pub fn take(&mut self) -> Instant {
-        let next = self.next().expect("there is an arrival to take");
+    pub fn take(&mut self) -> Arrival {
         match self {
-            Self::Open(open) => open.taken += 1,
+            Self::Open(open) => {
+                let arrival = open.untaken.next.expect("there is an arrival to take");
+                open.untaken.advance();
+                open.taken += 1;
+                arrival
+            }
             Self::Closed(closed) => {
-                closed.ready.pop_front();
-                closed.taken += 1;
-                if next >= closed.start {
+                let at = closed.next().expect("there is an arrival to take");
+                closed.pop();
+                if at >= closed.start {
                     closed.left -= 1;
                     closed.taken_measured += 1;
                 }
+                Arrival { at, request: None }
             }
         }
-        next
     }
 
     /// Notes that an arrival that was taken has ended.
@@ -134,9 +289,12 @@ impl Arrivals {
     }
 
     /// How many arrivals of the measured part have been due until `now`, taken or not.
-    pub fn offered(&self, now: Instant) -> u64 {
+    pub fn offered(&mut self, now: Instant) -> u64 {
         match self {
-            Self::Open(open) => open.due(now).saturating_sub(open.own_warmup),
+            Self::Open(open) => {
+                open.advance_to(now);
+                open.due_measured
+            }
             Self::Closed(closed) => {
                 let waiting = closed.waiting(now).filter(|&at| at >= closed.start).count() as u64;
                 closed.taken_measured + waiting.min(closed.left)
@@ -145,9 +303,12 @@ impl Arrivals {
     }
 
     /// How many are due and not taken.
-    pub fn waiting(&self, now: Instant) -> u64 {
+    pub fn waiting(&mut self, now: Instant) -> u64 {
         match self {
-            Self::Open(open) => open.due(now).saturating_sub(open.taken),
+            Self::Open(open) => {
+                open.advance_to(now);
+                open.due.saturating_sub(open.taken)
+            }
             Self::Closed(closed) => closed.waiting(now).count() as u64,
         }
     }
@@ -159,41 +320,54 @@ mod tests {
 
     const START: Instant = Instant::from_ns(1_000_000);
 
+    fn share(core: usize, cores: usize) -> Share {
+        Share { core, cores, seed: 7 }
+    }
+
+    fn constant(rate: f64) -> Arc<RateProfile> {
+        Arc::new(RateProfile::constant(rate))
+    }
+
     fn open(rate: f64, total: u64, core: usize, cores: usize) -> Arrivals {
-        Arrivals::Open(OpenLoop::new(START, rate, 0, total, core, cores))
+        Arrivals::Open(OpenLoop::even(START, constant(rate), 0, total, share(core, cores)))
+    }
+
+    /// The times of all arrivals, in nanoseconds from the start.
+    fn all(mut arrivals: Arrivals) -> Vec<i64> {
+        let take = |arrivals: &mut Arrivals| arrivals.next().map(|_| arrivals.take().at);
+        std::iter::from_fn(|| take(&mut arrivals).map(|at| at.as_ns() as i64 - START.as_ns() as i64)).collect()
     }
 
     #[test]
     fn arrivals_keep_to_the_rate_without_drift() {
-        let mut arrivals = open(3.0, 31, 0, 1);
-        let times: Vec<u64> = std::iter::from_fn(|| arrivals.next().map(|_| arrivals.take().ns_since(START))).collect();
+        let times = all(open(3.0, 31, 0, 1));
         assert_eq!(times.len(), 31);
-        assert_eq!(times[1], 333_333_333);
-        assert_eq!(times[3], 1_000_000_000);
-        assert_eq!(times[30], 10_000_000_000);
+        assert_eq!((times[1], times[3], times[30]), (333_333_333, 1_000_000_000, 10_000_000_000));
     }
 
     #[test]
     fn the_shares_of_all_cores_are_the_whole_schedule() {
         for (rate, total, cores) in [(5000.0, 1001, 1), (5000.0, 1001, 3), (0.7, 5, 4), (123_456.7, 2, 8)] {
-            let mut together = Vec::new();
-            for core in 0..cores {
-                let mut share = open(rate, total, core, cores);
-                while share.next().is_some() {
-                    together.push(share.take());
-                }
-            }
+            let mut together: Vec<i64> = (0..cores).flat_map(|core| all(open(rate, total, core, cores))).collect();
             together.sort_unstable();
-            let mut whole = open(rate, total, 0, 1);
-            let expected: Vec<Instant> = std::iter::from_fn(|| whole.next().map(|_| whole.take())).collect();
-            assert_eq!(together, expected, "rate {rate}, {total} arrivals, {cores} cores");
+            assert_eq!(together, all(open(rate, total, 0, 1)), "rate {rate}, {total} arrivals, {cores} cores");
         }
     }
 
     #[test]
     fn what_is_due_is_what_can_be_taken() {
-        for (rate, core, cores) in [(1000.0, 0, 1), (333.3, 1, 3), (7.0, 2, 5), (1e6, 0, 2)] {
-            let mut arrivals = open(rate, 100, core, cores);
+        let poisson = |exactly| OpenLoop::poisson(START, constant(300.0), 0.0, 100.0, exactly, share(0, 1));
+        let entries: Arc<[Recorded]> =
+            (0..100).map(|request| Recorded { offset_ns: u64::from(request) * 1_500_000, request }).collect();
+        for (name, mut arrivals) in [
+            ("1000/s", open(1000.0, 100, 0, 1)),
+            ("a third", open(333.3, 100, 1, 3)),
+            ("slow", open(7.0, 100, 2, 5)),
+            ("fast", open(1e6, 100, 0, 2)),
+            ("Poisson", Arrivals::Open(poisson(None))),
+            ("so many of Poisson", Arrivals::Open(poisson(Some(100)))),
+            ("recorded", Arrivals::Open(OpenLoop::recorded(START, entries, share(1, 2)))),
+        ] {
             let mut taken = 0;
             for step in 0..400u64 {
                 let now = START.plus_ns(step * 777_777);
@@ -203,7 +377,7 @@ mod tests {
                     arrivals.take();
                     taken += 1;
                 }
-                assert_eq!((taken, taken - before), (due, waiting), "rate {rate}, core {core} of {cores}, step {step}");
+                assert_eq!((taken, taken - before), (due, waiting), "{name}, step {step}");
                 assert_eq!(arrivals.waiting(now), 0);
             }
         }
@@ -211,24 +385,73 @@ mod tests {
 
     #[test]
     fn the_warm_up_keeps_the_rhythm_and_is_not_offered() {
-        let start = START.plus_ns(1_000_000_000);
-        let mut arrivals = Arrivals::Open(OpenLoop::new(start, 100.0, 3, 2, 0, 1));
-        let times: Vec<i64> = std::iter::from_fn(|| {
-            arrivals.next()?;
-            Some(arrivals.take().as_ns() as i64 - start.as_ns() as i64)
-        })
-        .collect();
-        assert_eq!(times, [-30_000_000, -20_000_000, -10_000_000, 0, 10_000_000]);
-        assert_eq!(arrivals.offered(start.plus_ns(u64::from(u32::MAX))), 2);
-        assert_eq!(arrivals.offered(Instant::from_ns(start.as_ns() - 1)), 0);
+        let new = || Arrivals::Open(OpenLoop::even(START, constant(1e4), 3, 2, share(0, 1)));
+        assert_eq!(all(new()), [-300_000, -200_000, -100_000, 0, 100_000]);
+        assert_eq!(new().offered(START.plus_ns(u64::from(u32::MAX))), 2);
+        assert_eq!(new().offered(Instant::from_ns(START.as_ns() - 1)), 0);
+    }
+
+    #[test]
+    fn a_schedule_of_the_same_seed_is_the_same() {
+        let times = |seed| all(Arrivals::Open(OpenLoop::poisson(START, constant(1e3), 0.0, 1e3, None, Share { seed, ..share(0, 1) })));
+        assert_eq!(times(1), times(1));
+        assert_ne!(times(1), times(2));
+    }
+
+    #[test]
+    fn the_gaps_of_a_poisson_process_are_exponential() {
+        // Over all cores: 100,000 arrivals at 1000/s. The bounds are five standard errors.
+        for exactly in [None, Some(100_000)] {
+            let mut times: Vec<i64> = (0..3)
+                .flat_map(|core| all(Arrivals::Open(OpenLoop::poisson(START, constant(1e3), 0.0, 1e5, exactly, share(core, 3)))))
+                .collect();
+            times.sort_unstable();
+            let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e6).collect();
+            let count = gaps.len() as f64;
+            assert!((count - 1e5).abs() < 5.0 * 1e5f64.sqrt(), "{count} arrivals");
+            assert!(exactly.is_none_or(|exactly| times.len() as u64 == exactly));
+            let mean = gaps.iter().sum::<f64>() / count;
+            let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / count;
+            assert!((mean - 1.0).abs() < 5.0 / count.sqrt(), "mean {mean}");
+            assert!((variance - 1.0).abs() < 5.0 * (8.0 / count).sqrt(), "variance {variance}");
+            // Kolmogorov-Smirnov against 1 - exp(-x); 1.95 is the bound for one in a thousand.
+            let mut sorted = gaps;
+            sorted.sort_unstable_by(f64::total_cmp);
+            let distance = sorted.iter().enumerate().map(|(rank, gap)| (rank as f64 / count - (1.0 - (-gap).exp())).abs());
+            let distance = distance.fold(0.0, f64::max);
+            assert!(distance < 1.95 / count.sqrt(), "distance {distance}");
+        }
+    }
+
+    #[test]
+    fn a_poisson_process_follows_its_ramp() {
+        let profile = Arc::new("0/s..2000/s".parse::<crate::RateText>().unwrap().over(std::time::Duration::from_secs(10)));
+        let times = all(Arrivals::Open(OpenLoop::poisson(START, profile, 0.0, 1e4, None, share(0, 1))));
+        let first_half = times.iter().filter(|&&at| at < 5_000_000_000).count() as f64;
+        assert!((first_half - 2500.0).abs() < 5.0 * 2500f64.sqrt(), "{first_half} of 2500");
+    }
+
+    #[test]
+    fn a_poisson_warm_up_comes_before_the_start() {
+        for exactly in [None, Some(50)] {
+            let times = all(Arrivals::Open(OpenLoop::poisson(START, constant(1e6), 100.0, 50.0, exactly, share(0, 1))));
+            let warmup = times.iter().filter(|&&at| at < 0).count();
+            assert!((50..150).contains(&warmup), "{warmup} of 100");
+            assert!(times.is_sorted());
+            assert!(exactly.is_none_or(|exactly| times.len() - warmup == exactly as usize));
+        }
+    }
+
+    fn closed(warmup: Instant, start: Instant, end: Instant, think_ns: u64, workers: usize, total: u64) -> Arrivals {
+        Arrivals::Closed(ClosedLoop::new(warmup, start, end, workers, think_ns, total))
     }
 
     #[test]
     fn workers_think_between_an_answer_and_the_next_request() {
         let end = START.plus_ns(1_000);
-        let mut arrivals = Arrivals::Closed(ClosedLoop::new(START, START, end, 2, 100, 3));
+        let mut arrivals = closed(START, START, end, 100, 2, 3);
         assert_eq!(arrivals.waiting(START), 2);
-        assert_eq!((arrivals.take(), arrivals.take()), (START, START));
+        assert_eq!((arrivals.take().at, arrivals.take().at), (START, START));
         assert_eq!(arrivals.next(), None);
         arrivals.on_end(START.plus_ns(50));
         assert_eq!(arrivals.next(), Some(START.plus_ns(150)));
@@ -242,13 +465,13 @@ mod tests {
     #[test]
     fn a_closed_loop_s_warm_up_does_not_use_up_its_requests() {
         let start = START.plus_ns(1_000);
-        let mut arrivals = Arrivals::Closed(ClosedLoop::new(START, start, start.plus_ns(500), 1, 0, 1));
+        let mut arrivals = closed(START, start, start.plus_ns(500), 0, 1, 1);
         for ns in [0, 400, 800] {
-            assert_eq!(arrivals.take(), START.plus_ns(ns));
+            assert_eq!(arrivals.take().at, START.plus_ns(ns));
             arrivals.on_end(START.plus_ns(ns + 400));
         }
         assert_eq!(arrivals.offered(START.plus_ns(1_200)), 1);
-        assert_eq!(arrivals.take(), START.plus_ns(1_200));
+        assert_eq!(arrivals.take().at, START.plus_ns(1_200));
         arrivals.on_end(START.plus_ns(1_210));
         assert_eq!(arrivals.next(), None);
     }
@@ -256,9 +479,24 @@ mod tests {
     #[test]
     fn no_worker_begins_after_the_end() {
         let end = START.plus_ns(100);
-        let mut arrivals = Arrivals::Closed(ClosedLoop::new(START, START, end, 1, 100, u64::MAX));
+        let mut arrivals = closed(START, START, end, 100, 1, u64::MAX);
         arrivals.take();
         arrivals.on_end(START);
         assert_eq!(arrivals.next(), None);
+    }
+
+    #[test]
+    fn staggered_workers_begin_in_order_between_the_others_requests() {
+        let end = START.plus_ns(u64::from(u32::MAX));
+        let workers = ClosedLoop::new(START, START, end, 100, 1, u64::MAX).staggered(1_000, share(0, 1));
+        let mut arrivals = Arrivals::Closed(workers);
+        let mut last = START;
+        for _ in 0..1_000 {
+            let at = arrivals.take().at;
+            assert!(at >= last, "in order");
+            last = at;
+            arrivals.on_end(at.plus_ns(99));
+        }
+        assert!(last > START.plus_ns(1_000));
     }
 }

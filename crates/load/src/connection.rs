@@ -1,11 +1,15 @@
 //! One connection of the load engine: what it is doing and the call that it carries.
 
+use std::collections::VecDeque;
+use std::rc::Rc;
+
 use sha2::{Digest, Sha256};
 use thalweg_measure::Outcome;
 use thalweg_sys::{Fault, Instant, SocketId};
 use thalweg_wire::{FieldSlots, Limits, ResponseError, ResponseEvent, ResponseReader};
 
 use crate::plan::Check;
+use crate::visit::Visiting;
 
 /// A connection, kept at its socket's index.
 pub(crate) struct Connection {
@@ -16,30 +20,66 @@ pub(crate) struct Connection {
     pub(crate) calls: u32,
     /// A send is under way.
     pub(crate) sending: bool,
+    /// On the list of idle connections, on that of busy ones with room.
+    pub(crate) in_idle: bool,
+    pub(crate) in_roomy: bool,
+    /// Since when it has had room for a call.
+    pub(crate) room_since: Instant,
     /// When its earliest entry in the timer wheel comes due, if it has one.
     pub(crate) armed: Option<Instant>,
-    /// Content received and time spent receiving, for its rate.
-    pub(crate) body_bytes: u64,
+    /// When it may read next, if it has a pace, and when it received last.
+    pub(crate) read_at: Instant,
+    pub(crate) received_at: Instant,
+    /// Bytes received and time spent receiving by the calls that have ended, for its rate.
+    pub(crate) bytes: u64,
     pub(crate) receiving_ns: u64,
+    /// What lies behind the call in front, if requests are pipelined.
+    pub(crate) line: Option<Box<Line>>,
+    /// The visit that it carries.
+    pub(crate) visit: Option<Box<Visiting>>,
 }
 
 pub(crate) enum State {
     Connecting { since: Instant },
-    Idle { since: Instant },
+    Idle,
+    /// With the call whose answer comes next.
     Busy(Call),
+    /// Between two bursts of its visit.
+    Thinking { until: Instant },
     Closed,
+}
+
+/// Pipelined calls.
+#[derive(Default)]
+pub(crate) struct Line {
+    /// Those behind the one in front, in order.
+    pub(crate) behind: VecDeque<Call>,
+    /// How many of the last ones, the one in front included, the driver was not yet given.
+    pub(crate) unsent: usize,
+    /// Where requests that leave together are put one after the other; used again.
+    pub(crate) batch: Rc<Vec<u8>>,
 }
 
 /// One request on its way, and what has come back so far.
 pub(crate) struct Call {
     pub(crate) intended: Instant,
-    /// When there was both the request and a connection for it: the later of intended time and the connection's becoming idle.
+    /// When there was both the request and a connection for it: the later of intended time and the connection's having room.
     pub(crate) ready: Instant,
     pub(crate) deadline: Instant,
-    pub(crate) measured: bool,
+    /// When it was sent, if the driver does not know any more because it has sent others since.
+    pub(crate) sent: Option<Instant>,
     pub(crate) first_byte: Option<Instant>,
-    pub(crate) status: u16,
+    /// Which request it is.
+    pub(crate) request: u32,
+    /// The last one on its connection.
+    pub(crate) last: bool,
+    pub(crate) measured: bool,
+    /// The driver was given it.
+    pub(crate) handed_over: bool,
     pub(crate) keep_alive: bool,
+    pub(crate) status: u16,
+    /// Bytes received of the answer, and of its content.
+    pub(crate) bytes: u64,
     pub(crate) body_bytes: u64,
     pub(crate) digest: Option<Box<Sha256>>,
 }
@@ -57,18 +97,26 @@ impl Connection {
             reader: ResponseReader::new(Limits::responses()),
             calls: 0,
             sending: false,
+            in_idle: false,
+            in_roomy: false,
+            room_since: Instant::default(),
             armed: None,
-            body_bytes: 0,
+            read_at: Instant::default(),
+            received_at: Instant::default(),
+            bytes: 0,
             receiving_ns: 0,
+            line: None,
+            visit: None,
         }
     }
 
-    /// When its patience ends: that of the attempt to connect, or of the call that it carries.
+    /// When its patience ends, that of the attempt to connect or of the call in front; or when its visit goes on.
     pub(crate) fn deadline(&self, timeout_ns: u64) -> Option<Instant> {
         match &self.state {
             State::Connecting { since } => Some(since.plus_ns(timeout_ns)),
             State::Busy(call) => Some(call.deadline),
-            State::Idle { .. } | State::Closed => None,
+            State::Thinking { until } => Some(*until),
+            State::Idle | State::Closed => None,
         }
     }
 
@@ -76,28 +124,46 @@ impl Connection {
         !matches!(self.state, State::Closed)
     }
 
-    pub(crate) fn is_busy(&self) -> bool {
-        matches!(self.state, State::Busy(_))
+    /// Calls that have begun and not ended.
+    pub(crate) fn under_way(&self) -> usize {
+        match self.state {
+            State::Busy(_) => 1 + self.line.as_ref().map_or(0, |line| line.behind.len()),
+            _ => 0,
+        }
     }
 
-    pub(crate) fn carries_measured(&self) -> bool {
-        matches!(&self.state, State::Busy(call) if call.measured)
+    /// The calls that have begun and not ended, in order.
+    pub(crate) fn calls_under_way(&self) -> impl Iterator<Item = &Call> {
+        let front = if let State::Busy(call) = &self.state { Some(call) } else { None };
+        front.into_iter().chain(self.line.iter().flat_map(|line| &line.behind))
     }
 
     /// Whether it is the one of that name and was idle before `at`.
     pub(crate) fn is_idle_before(&self, id: SocketId, at: Instant) -> bool {
-        self.id == id && matches!(self.state, State::Idle { since } if since < at)
+        self.id == id && matches!(self.state, State::Idle) && self.room_since < at
     }
 
-    /// Whether its responses came at 320,000 bit/s or more, the rate at which SPECweb99 calls a connection conforming.
-    pub(crate) fn conforms(&self) -> bool {
-        const CONFORMING_BITS_PER_S: u64 = 320_000;
-        let bits = u128::from(self.body_bytes) * 8 * 1_000_000_000;
-        self.body_bytes > 0 && bits >= u128::from(CONFORMING_BITS_PER_S) * u128::from(self.receiving_ns)
+    /// Bits per second at which its answers came, up to `now`; `None` if none has.
+    pub(crate) fn bits_per_s(&self, now: Instant) -> Option<u64> {
+        let (mut bytes, mut receiving_ns) = (self.bytes, self.receiving_ns);
+        if let State::Busy(call) = &self.state {
+            // What was read at a pace was read for the time until the next read.
+            let until = if self.read_at > self.received_at { self.read_at } else { now };
+            bytes += call.bytes;
+            receiving_ns += until.ns_since(call.ready);
+        }
+        let bits = u128::from(bytes) * 8 * 1_000_000_000;
+        (bytes > 0).then(|| u64::try_from(bits / u128::from(receiving_ns.max(1))).unwrap_or(u64::MAX))
     }
 }
 
 impl Call {
+    /// When it was sent: what is noted here, else what the driver knows of the socket's latest send. A request that has not left yet has
+    /// no time of its own.
+    pub(crate) fn sent_or(&self, latest: Instant) -> Instant {
+        self.sent.unwrap_or(latest).max(self.ready)
+    }
+
     /// Judges a whole response.
     pub(crate) fn judge(&mut self, check: &Check) -> Outcome {
         let good_status = match check.status {
@@ -116,8 +182,11 @@ impl Call {
 }
 
 /// What a received piece of a response came to.
+#[derive(Default)]
 pub(crate) struct ResponseProgress {
     pub(crate) end: Option<End>,
+    /// Bytes of the piece that belong to this response, and bytes of content among them.
+    pub(crate) bytes: usize,
     pub(crate) body_bytes: u64,
     /// Statuses that came, interim ones first; more than two in one piece are counted as two.
     pub(crate) statuses: [Option<u16>; 2],
@@ -128,21 +197,22 @@ pub(crate) enum End {
     Broken(Outcome),
 }
 
-/// Reads on in the response to `call`.
-pub(crate) fn read_response(reader: &mut ResponseReader, call: &mut Call, mut input: &[u8]) -> ResponseProgress {
-    let mut progress = ResponseProgress { end: None, body_bytes: 0, statuses: [None, None] };
+/// Reads on in the response to `call`, up to its end.
+pub(crate) fn read_response(reader: &mut ResponseReader, call: &mut Call, input: &[u8]) -> ResponseProgress {
+    let mut progress = ResponseProgress::default();
     loop {
         let mut slots = FieldSlots::new();
-        let step = match reader.read(input, &mut slots) {
+        let step = match reader.read(&input[progress.bytes..], &mut slots) {
             Ok(step) => step,
             Err(error) => {
+                progress.bytes = input.len();
                 progress.end = Some(End::Broken(outcome_of_response_error(error)));
-                return progress;
+                break;
             }
         };
-        input = &input[step.consumed..];
+        progress.bytes += step.consumed;
         match step.event {
-            None => return progress,
+            None => break,
             Some(ResponseEvent::Informational(head)) => progress.statuses[0] = Some(head.status),
             Some(ResponseEvent::Head(head)) => {
                 progress.statuses[1] = Some(head.status);
@@ -150,20 +220,20 @@ pub(crate) fn read_response(reader: &mut ResponseReader, call: &mut Call, mut in
                 call.keep_alive = head.keep_alive();
             }
             Some(ResponseEvent::Body(bytes)) => {
-                call.body_bytes += bytes.len() as u64;
                 progress.body_bytes += bytes.len() as u64;
                 if let Some(digest) = &mut call.digest {
                     digest.update(bytes);
                 }
             }
             Some(ResponseEvent::End(_)) => {
-                let surplus = !input.is_empty();
-                let broken = End::Broken(outcome_of_response_error(ResponseError::Unsolicited));
-                progress.end = Some(if surplus { broken } else { End::Whole });
-                return progress;
+                progress.end = Some(End::Whole);
+                break;
             }
         }
     }
+    call.bytes += progress.bytes as u64;
+    call.body_bytes += progress.body_bytes;
+    progress
 }
 
 /// What a connection's failure is for the request that was to use it.

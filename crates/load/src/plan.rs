@@ -4,9 +4,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_measure::LoopKind;
 use thalweg_sys::DriverChoice;
 
+use crate::arrivals::{Recorded, Spacing};
+use crate::rate::RateProfile;
 use crate::request::PreparedRequest;
+use crate::session::Sessions;
 
 /// One load at one level for one length.
 #[derive(Clone, Debug)]
@@ -17,28 +21,41 @@ pub struct Plan {
     pub sources: Vec<IpAddr>,
     /// What to ask for, ready to be sent; never empty.
     pub requests: Arc<[PreparedRequest]>,
-    /// In which order.
+    /// In which order, where the schedule or the session does not say.
     pub pick: Pick,
     /// When.
     pub arrivals: LoopPlan,
+    /// What arrives: one request each, or visits of several.
+    pub visit: Option<Visit>,
     /// How long or how many.
     pub extent: Extent,
     /// Time before the measured part, at the same level and on the same connections, of which nothing is counted.
     pub warmup: Duration,
     /// How long after its intended time a request may take until it counts as a timeout, wherever it is then: waiting for a
-    /// connection, on its way, or being answered.
+    /// connection, on its way, or being answered. With a pace it is the time that may pass without a byte, since the pace decides how
+    /// long an answer takes.
     pub timeout: Duration,
     /// How long after the end of the schedule requests that still wait for a connection may be sent. Those that are left then end as
     /// *not sent*.
     pub drain: Duration,
     /// Most connections open at once.
     pub connections: usize,
+    /// How many connections are opened per second before the start; `None`: as fast as the server takes them.
+    pub opening_rate: Option<f64>,
     /// Requests per connection; `None`: as many as the server allows.
     pub calls: Option<u32>,
+    /// Most requests under way at once on a connection; 1 waits for each answer.
+    pub pipeline: u32,
+    /// Which connection takes the next request.
+    pub reuse: Reuse,
+    /// How fast answers are taken; `None`: as fast as they come.
+    pub pace: Option<Pace>,
     /// What makes a response good.
     pub check: Check,
-    /// CPUs to run on, one thread each; never empty.
+    /// The CPU of each thread; never empty. Several threads may share one, so that each brings its own file table.
     pub cpus: Vec<usize>,
+    /// Each thread has a file table of its own.
+    pub own_tables: bool,
     /// Which driver.
     pub driver: DriverChoice,
     /// Seed of everything random.
@@ -46,18 +63,63 @@ pub struct Plan {
 }
 
 /// When requests are offered.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum LoopPlan {
-    /// Arrivals do not wait for answers.
+    /// Arrivals do not wait for answers. Each is a request, or a visit where the plan's [`Visit`] says so.
     Open {
-        /// Requests per second.
-        rate: f64,
+        /// Arrivals per second.
+        rate: Arc<RateProfile>,
+        /// How they lie in time.
+        spacing: Spacing,
     },
-    /// Each worker asks when its last answer has come.
+    /// Requests at the times of a record, which arrivals wait for no answers either.
+    Recorded {
+        /// In ascending order; the indices are of [`Plan::requests`].
+        entries: Arc<[Recorded]>,
+    },
+    /// Each worker asks when its last answer has come, or begins a visit when its last one has ended.
     Closed {
         /// How many workers, each with a connection of its own.
         workers: usize,
         /// From an answer to the next request.
+        think: Duration,
+        /// The workers begin at random times within this.
+        stagger: Duration,
+    },
+}
+
+impl LoopPlan {
+    /// An open loop at one rate, evenly spaced.
+    pub fn at_rate(rate: f64) -> Self {
+        Self::Open { rate: Arc::new(RateProfile::constant(rate)), spacing: Spacing::Constant }
+    }
+
+    /// A closed loop whose workers all begin at once.
+    pub fn of_workers(workers: usize, think: Duration) -> Self {
+        Self::Closed { workers, think, stagger: Duration::ZERO }
+    }
+
+    /// Whether arrivals wait for answers.
+    pub fn kind(&self) -> LoopKind {
+        match self {
+            Self::Open { .. } | Self::Recorded { .. } => LoopKind::Open,
+            Self::Closed { .. } => LoopKind::Closed,
+        }
+    }
+}
+
+/// What an arrival is, if it is not one request on whichever connection is free: several calls on a connection of their own, which
+/// is closed after the last of them. A call that follows another waits for its answer, whatever the loop is.
+#[derive(Clone, Debug)]
+pub enum Visit {
+    /// So many calls one after the other, as httperf makes them with `--num-calls`. If the server closes the connection between two of
+    /// them, the visit ends there.
+    Calls(u32),
+    /// The sessions of a file in their order. If the server closes the connection between two calls, the session goes on with another one.
+    Sessions {
+        /// What they do.
+        sessions: Arc<Sessions>,
+        /// Time between two bursts, where the session does not say.
         think: Duration,
     },
 }
@@ -67,8 +129,27 @@ pub enum LoopPlan {
 pub enum Extent {
     /// A length.
     Duration(Duration),
-    /// A number of requests.
+    /// A number of arrivals: requests, or visits.
     Requests(u64),
+}
+
+/// Which of the connections that have room takes the next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Reuse {
+    /// The one that has been idle for longest: all connections, and with them all of a server's workers, get their share.
+    #[default]
+    Oldest,
+    /// The one that was used last: as few connections as the load needs, like the pools of most HTTP clients.
+    Latest,
+}
+
+/// How fast a connection's answers are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Bytes per second, of all that is received; `None`: as they come.
+    pub bytes_per_s: Option<u64>,
+    /// Time before each read on top of that, as a long path would add it.
+    pub delay: Duration,
 }
 
 /// The order in which requests are taken from the list.
@@ -93,13 +174,45 @@ pub struct Check {
 }
 
 impl Plan {
-    /// How long the measured part is; zero where a closed loop makes a number of requests, which takes as long as it takes.
+    /// How long the measured part is; zero where it takes as long as it takes: a closed loop's number of requests, or a number of
+    /// visits.
     pub fn schedule_length(&self) -> Duration {
-        match (self.extent, self.arrivals) {
+        match (self.extent, &self.arrivals) {
             (Extent::Duration(length), _) => length,
-            (Extent::Requests(total), LoopPlan::Open { rate }) => Duration::from_secs_f64(total as f64 / rate),
             (Extent::Requests(_), LoopPlan::Closed { .. }) => Duration::ZERO,
+            (Extent::Requests(_), LoopPlan::Open { .. }) if self.visit.is_some() => Duration::ZERO,
+            (Extent::Requests(total), LoopPlan::Open { rate, .. }) => {
+                Duration::from_nanos(u64::try_from(rate.due_ns(total as f64)).unwrap_or(0))
+            }
+            (Extent::Requests(_), LoopPlan::Recorded { entries }) => {
+                // A mean gap follows the last request as it follows the others.
+                let last_ns = entries.last().map_or(0, |entry| entry.offset_ns);
+                let gaps = (entries.len() as u64).saturating_sub(1).max(1);
+                Duration::from_nanos((last_ns + last_ns / gaps).max(1))
+            }
         }
+    }
+
+    /// Requests per second that the schedule asks for; `None` in a closed loop. Of visits it counts all calls.
+    pub fn offered_rate(&self) -> Option<f64> {
+        let arrivals = match &self.arrivals {
+            LoopPlan::Closed { .. } => return None,
+            LoopPlan::Open { rate, .. } => match rate.as_constant() {
+                Some(rate) => rate,
+                None => rate.mean(self.schedule_length().max(Duration::from_nanos(1))),
+            },
+            LoopPlan::Recorded { entries } => entries.len() as f64 / self.schedule_length().as_secs_f64(),
+        };
+        Some(match &self.visit {
+            None => arrivals,
+            Some(Visit::Calls(calls)) => arrivals * f64::from(*calls),
+            Some(Visit::Sessions { sessions, .. }) => arrivals * sessions.calls_mean(),
+        })
+    }
+
+    /// Whether the run ends with its schedule, whatever is under way then: downloads at a pace may take hours.
+    pub(crate) fn cuts_at_end(&self) -> bool {
+        self.pace.is_some() && matches!(self.extent, Extent::Duration(_))
     }
 
     /// The share of one of the threads: its index of `0..cpus.len()` decides which arrivals and connections are its own.

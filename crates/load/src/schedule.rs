@@ -1,11 +1,14 @@
 //! A thread's schedule once its start is known: its arrivals, the measured part and what is counted of it.
 
+use std::sync::Arc;
+
 use thalweg_measure::IntervalSeries;
 use thalweg_sys::Instant;
 
-use crate::arrivals::{Arrivals, ClosedLoop, OpenLoop};
+use crate::arrivals::{Arrival, Arrivals, ClosedLoop, OpenLoop, Share, Spacing};
 use crate::figures::ThreadUse;
 use crate::plan::{Extent, LoopPlan, Plan};
+use crate::rate::RateProfile;
 
 pub(crate) struct Schedule {
     pub(crate) arrivals: Arrivals,
@@ -14,9 +17,12 @@ pub(crate) struct Schedule {
     pub(crate) end: Option<Instant>,
     /// After this, what still waits is not sent any more.
     pub(crate) drain_end: Option<Instant>,
-    /// Measured arrivals: that were taken, and that the series knows of.
-    taken: u64,
-    pub(crate) recorded: u64,
+    /// Arrivals in all, and measured ones: that were taken, and that the series knows of.
+    pub(crate) taken: u64,
+    taken_measured: u64,
+    recorded: u64,
+    /// Measured calls of visits after their first, which the series knows of.
+    follow_ups: u64,
     pub(crate) begun: Option<ThreadUse>,
     pub(crate) ended: bool,
 }
@@ -27,28 +33,35 @@ impl Schedule {
         let measured = start + plan.warmup;
         let length = plan.schedule_length();
         let end = (!length.is_zero()).then(|| measured + length);
-        let arrivals = match plan.arrivals {
-            LoopPlan::Open { rate } => {
-                let total = match plan.extent {
-                    Extent::Duration(length) => (rate * length.as_secs_f64()).round() as u64,
-                    Extent::Requests(total) => total,
-                };
-                let warmup = (rate * plan.warmup.as_secs_f64()).round() as u64;
-                Arrivals::Open(OpenLoop::new(measured, rate, warmup, total, core, plan.cpus.len()))
-            }
-            LoopPlan::Closed { workers, think } => {
+        let share = Share { core, cores: plan.cpus.len(), seed: plan.seed };
+        let arrivals = match &plan.arrivals {
+            LoopPlan::Open { rate, spacing } => Arrivals::Open(open_loop(plan, measured, rate, *spacing, share)),
+            LoopPlan::Recorded { entries } => Arrivals::Open(OpenLoop::recorded(measured, entries.clone(), share)),
+            LoopPlan::Closed { workers, think, stagger } => {
                 let total = match plan.extent {
                     Extent::Duration(_) => u64::MAX,
                     Extent::Requests(total) => plan.share_of(total as usize, core) as u64,
                 };
-                let workers = plan.share_of(workers, core);
+                let workers = plan.share_of(*workers, core);
                 let end = end.unwrap_or(Instant::from_ns(u64::MAX));
                 let think_ns = think.as_nanos() as u64;
-                Arrivals::Closed(ClosedLoop::new(start, measured, end, workers, think_ns, total))
+                let closed = ClosedLoop::new(start, measured, end, workers, think_ns, total);
+                Arrivals::Closed(closed.staggered(stagger.as_nanos() as u64, share))
             }
         };
         let drain_end = end.map(|end| end + plan.drain);
-        Self { arrivals, start: measured, end, drain_end, taken: 0, recorded: 0, begun: None, ended: false }
+        Self {
+            arrivals,
+            start: measured,
+            end,
+            drain_end,
+            taken: 0,
+            taken_measured: 0,
+            recorded: 0,
+            follow_ups: 0,
+            begun: None,
+            ended: false,
+        }
     }
 
     /// When the oldest arrival that is due and not taken was due.
@@ -56,18 +69,37 @@ impl Schedule {
         self.arrivals.next().filter(|&at| at <= now)
     }
 
-    /// Takes the next arrival: when it was due, and whether it is measured.
+    /// Takes the next arrival, and says whether it is measured.
     ///
     /// The series hears of arrivals once per turn; one that is taken before then is told now, since it may also end before then.
-    pub(crate) fn take(&mut self, series: &mut IntervalSeries) -> (Instant, bool) {
-        let intended = self.arrivals.take();
-        let measured = intended >= self.start;
-        self.taken += u64::from(measured);
-        if self.taken > self.recorded {
+    pub(crate) fn take(&mut self, series: &mut IntervalSeries) -> (Arrival, bool) {
+        let arrival = self.arrivals.take();
+        let measured = arrival.at >= self.start;
+        self.taken += 1;
+        self.taken_measured += u64::from(measured);
+        if self.taken_measured > self.recorded {
             series.record_offered();
             self.recorded += 1;
         }
-        (intended, measured)
+        (arrival, measured)
+    }
+
+    /// Offers a call that follows another one of its visit, and says whether it is measured. `None`: it came due after the end.
+    pub(crate) fn follow_up(&mut self, due: Instant, series: &mut IntervalSeries) -> Option<bool> {
+        if self.end.is_some_and(|end| due >= end) {
+            return None;
+        }
+        let measured = due >= self.start;
+        if measured {
+            series.record_offered();
+            self.follow_ups += 1;
+        }
+        Some(measured)
+    }
+
+    /// Measured requests offered so far.
+    pub(crate) fn offered(&self) -> u64 {
+        self.recorded + self.follow_ups
     }
 
     /// Tells the series of the time and of the arrivals that have come due.
@@ -85,5 +117,20 @@ impl Schedule {
 
     pub(crate) fn is_drained(&self, now: Instant) -> bool {
         self.drain_end.is_some_and(|end| now >= end)
+    }
+}
+
+/// A thread's share of the arrivals at a rate.
+fn open_loop(plan: &Plan, start: Instant, rate: &Arc<RateProfile>, spacing: Spacing, share: Share) -> OpenLoop {
+    let warmup = rate.first() * plan.warmup.as_secs_f64();
+    let (mean, exactly) = match plan.extent {
+        Extent::Duration(length) => (rate.count_until(length.as_secs_f64()), None),
+        Extent::Requests(total) => (total as f64, Some(total)),
+    };
+    match spacing {
+        Spacing::Constant => {
+            OpenLoop::even(start, rate.clone(), warmup.round() as u64, mean.round() as u64, share)
+        }
+        Spacing::Poisson => OpenLoop::poisson(start, rate.clone(), warmup, mean, exactly, share),
     }
 }

@@ -1,0 +1,176 @@
+//! Accounting: what became of each request, and the books that depend on time.
+
+use thalweg_measure::Outcome;
+use thalweg_sys::Instant;
+
+use super::{Engine, Phase};
+use crate::connection::{Call, State};
+use crate::figures::{RunFigures, ThreadUse};
+
+impl Engine {
+    /// What came of it. To be asked for when the loop has ended.
+    pub fn into_figures(mut self) -> RunFigures {
+        for connection in self.connections.iter().filter(|connection| connection.is_open()) {
+            self.figures.record_connection(connection.bits_per_s(self.last_turn));
+        }
+        let figures = &mut self.figures.trial;
+        figures.counts = thalweg_measure::Counts::of(&figures.outcomes, figures.counts.sent);
+        self.figures
+    }
+
+    pub(super) fn is_in_window(&self, now: Instant) -> bool {
+        matches!(&self.phase, Phase::Running(schedule) if schedule.is_in_window(now))
+    }
+
+    /// Accounts for a call that has ended. `latest` is when the driver began its connection's latest send.
+    pub(super) fn account(&mut self, call: &Call, outcome: Outcome, latest: Instant, now: Instant) {
+        if !call.measured {
+            return;
+        }
+        let in_window = u64::from(self.is_in_window(now));
+        if !call.handed_over {
+            return self.record_unsent(call.intended, outcome, now);
+        }
+        let sent_at = call.sent_or(latest);
+        let figures = &mut self.figures.trial;
+        figures.outcomes.record(outcome);
+        figures.queue.record(call.ready.ns_since(call.intended));
+        figures.lag.record(sent_at.ns_since(call.ready));
+        let response_ns = now.ns_since(call.intended);
+        let counted = match outcome {
+            Outcome::Good => Some(response_ns),
+            // A timeout is never recorded with less than the time that the request was given: errors do not make the answers look
+            // fast. One that is lost behind another's timeout may come before its own.
+            Outcome::Timeout => Some(response_ns.max(self.plan.timeout.as_nanos() as u64)),
+            _ => None,
+        };
+        figures.intervals.record_end(outcome, counted);
+        if outcome.is_completed() {
+            let first_byte = call.first_byte.unwrap_or(now);
+            figures.service_time.record(now.ns_since(sent_at));
+            figures.first_byte.record(first_byte.ns_since(sent_at));
+            figures.in_window.completed += in_window;
+            figures.in_window.good += if outcome == Outcome::Good { in_window } else { 0 };
+        }
+    }
+
+    /// Accounts for a measured request that has ended without having been sent.
+    pub(super) fn record_unsent(&mut self, intended: Instant, outcome: Outcome, now: Instant) {
+        let timeout_ns = self.timeout_ns();
+        let waited_ns = now.ns_since(intended);
+        let outcome = if waited_ns >= timeout_ns { Outcome::Timeout } else { outcome };
+        let figures = &mut self.figures.trial;
+        figures.queue.record(waited_ns);
+        figures.outcomes.record(outcome);
+        figures.intervals.record_end(outcome, (outcome == Outcome::Timeout).then_some(waited_ns.max(timeout_ns)));
+    }
+
+    /// Ends the oldest arrival that waits for a connection, if there is one, without its having been sent.
+    pub(super) fn give_up(&mut self, outcome: Outcome, now: Instant) {
+        let Phase::Running(schedule) = &mut self.phase else { return };
+        if schedule.waiting_since(now).is_none() {
+            return;
+        }
+        let (arrival, measured) = schedule.take(&mut self.figures.trial.intervals);
+        schedule.arrivals.on_end(now);
+        if measured {
+            self.record_unsent(arrival.at, outcome, now);
+        }
+    }
+
+    /// Keeps the books that depend on time: the series' intervals, and what the thread has used when the measured part begins
+    /// and ends.
+    pub(super) fn keep_books(&mut self, now: Instant) {
+        self.last_turn = now;
+        let Phase::Running(schedule) = &mut self.phase else { return };
+        if now < schedule.start {
+            return;
+        }
+        schedule.begun.get_or_insert_with(ThreadUse::so_far);
+        schedule.record(&mut self.figures.trial.intervals, now);
+        if schedule.end.is_some_and(|end| now >= end) {
+            self.end_window(now);
+        }
+    }
+
+    pub(super) fn end_window(&mut self, now: Instant) {
+        let Phase::Running(schedule) = &mut self.phase else { return };
+        if schedule.ended {
+            return;
+        }
+        schedule.ended = true;
+        let duration = schedule.end.filter(|end| *end <= now).unwrap_or(now) - schedule.start;
+        let half = schedule.start + duration / 2;
+        let figures = &mut self.figures.trial;
+        figures.duration = duration;
+        let cpu = self.plan.cpus[self.core];
+        figures.cores.extend(schedule.begun.map(|begun| ThreadUse::so_far().since(begun, cpu)));
+        let open = self.connections.iter().filter(|connection| connection.is_open());
+        for connection in open.filter(|connection| !matches!(connection.state, State::Connecting { .. })) {
+            figures.connections.held += 1;
+            figures.connections.progressing += u64::from(connection.received_at >= half);
+        }
+    }
+
+    /// Ends the schedule now: nothing more is offered, what is under way is left out.
+    pub(super) fn cut(&mut self, now: Instant) {
+        let Phase::Running(schedule) = &mut self.phase else { return };
+        if now < schedule.start {
+            return;
+        }
+        schedule.cut = true;
+        schedule.end = Some(schedule.end.map_or(now, |end| end.min(now)));
+        let calls = self.connections.iter().flat_map(|connection| connection.calls_under_way());
+        let measured = calls.filter(|call| call.measured);
+        let (mut under_way, mut sent) = (0, 0);
+        for call in measured {
+            under_way += 1;
+            sent += u64::from(call.handed_over);
+        }
+        let figures = &mut self.figures.trial;
+        figures.counts.sent -= sent;
+        let waiting = schedule.offered() - figures.outcomes.total() - under_way;
+        figures.held_back += waiting;
+        for _ in 0..waiting {
+            figures.outcomes.record(Outcome::NotSent);
+            figures.intervals.record_end(Outcome::NotSent, None);
+        }
+        self.end_window(now);
+    }
+
+    /// Whether all that was offered has ended. What the drain has left over ends here as not sent.
+    pub(super) fn finished(&mut self, now: Instant) -> bool {
+        let Phase::Running(schedule) = &mut self.phase else { return false };
+        let over = schedule.end.is_none_or(|end| now >= end);
+        if over && schedule.end.is_some() && self.plan.cuts_at_end() {
+            self.cut(now);
+            return true;
+        }
+        if let Some(drain_end) = schedule.drain_end.filter(|&end| now >= end) {
+            // Whoever still waits when nobody is idle waits for the target; else the client was too slow to send.
+            let idle = |id: &thalweg_sys::SocketId| self.connections[id.index()].is_idle_before(*id, drain_end);
+            let held_back = u64::from(!self.idle.iter().any(idle));
+            let figures = &mut self.figures.trial;
+            while schedule.arrivals.next().is_some() {
+                let (_, measured) = schedule.take(&mut figures.intervals);
+                if measured {
+                    figures.outcomes.record(Outcome::NotSent);
+                    figures.held_back += held_back;
+                    figures.intervals.record_end(Outcome::NotSent, None);
+                }
+            }
+        }
+        // A schedule that has ended does not wait for the pauses of visits.
+        let visits_over = self.visiting == 0 || schedule.end.is_some();
+        over && self.busy == 0 && visits_over && schedule.arrivals.next().is_none()
+    }
+
+    pub(super) fn publish(&self) {
+        let offered = match &self.phase {
+            Phase::Running(schedule) => schedule.offered(),
+            _ => 0,
+        };
+        let outcomes = &self.figures.trial.outcomes;
+        self.progress.publish(self.core, offered, outcomes.count(Outcome::Good), outcomes.errors(), self.open as u64);
+    }
+}

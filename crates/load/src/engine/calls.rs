@@ -1,0 +1,362 @@
+//! A request's life on a connection: from the schedule to the wire, and its answer back.
+
+use std::rc::Rc;
+
+use rand::RngExt;
+use thalweg_measure::Outcome;
+use thalweg_sys::{Driver, Instant, SendBuf, SocketId};
+use thalweg_wire::ResponseError;
+
+use super::{Engine, Phase};
+use crate::connection::{Call, End, State, outcome_of_response_error, read_response};
+use crate::plan::{Pick, Reuse};
+
+/// A request that is due.
+pub(super) struct Due {
+    pub(super) intended: Instant,
+    pub(super) measured: bool,
+    /// Which one, if the schedule or the visit says.
+    pub(super) request: Option<u32>,
+    /// It is the last one that its connection will carry.
+    pub(super) last: bool,
+}
+
+impl Engine {
+    /// Gives every arrival that is due a connection, as long as there are some, and ends those whose time is over.
+    pub(super) fn dispatch<D: Driver>(&mut self, driver: &mut D, now: Instant) {
+        let timeout_ns = self.timeout_ns();
+        while let Phase::Running(schedule) = &self.phase
+            && let Some(intended) = schedule.waiting_since(now)
+        {
+            if intended.plus_ns(timeout_ns) <= now {
+                self.give_up(Outcome::Timeout, now);
+            } else if schedule.is_drained(now) {
+                return;
+            } else if let Some(id) = self.take_room() {
+                self.serve_arrival(driver, id, now);
+            } else {
+                return self.open_for_waiting(driver, now);
+            }
+        }
+    }
+
+    /// A connection with room for a call: an idle one, or one with fewer calls under way than may be pipelined.
+    fn take_room(&mut self) -> Option<SocketId> {
+        while let Some(id) = match self.plan.reuse {
+            Reuse::Oldest => self.idle.pop_front(),
+            Reuse::Latest => self.idle.pop_back(),
+        } {
+            let connection = &mut self.connections[id.index()];
+            if connection.id == id {
+                connection.in_idle = false;
+                if matches!(connection.state, State::Idle) {
+                    return Some(id);
+                }
+            }
+        }
+        while let Some(id) = self.roomy.pop_front() {
+            if self.connections[id.index()].id == id {
+                self.connections[id.index()].in_roomy = false;
+                if self.has_room(id) {
+                    return Some(id);
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether an open connection can take another call.
+    fn has_room(&self, id: SocketId) -> bool {
+        let connection = &self.connections[id.index()];
+        let calls_left = self.plan.calls.is_none_or(|calls| connection.calls < calls);
+        match connection.state {
+            State::Idle => true,
+            State::Busy(_) => calls_left && connection.under_way() < self.plan.pipeline as usize,
+            State::Connecting { .. } | State::Thinking { .. } | State::Closed => false,
+        }
+    }
+
+    /// Puts a connection with room onto its list.
+    pub(super) fn offer_room(&mut self, id: SocketId) {
+        if !self.has_room(id) {
+            return;
+        }
+        let connection = &mut self.connections[id.index()];
+        let (list, listed) = match connection.state {
+            State::Idle => (&mut self.idle, &mut connection.in_idle),
+            _ => (&mut self.roomy, &mut connection.in_roomy),
+        };
+        if !std::mem::replace(listed, true) {
+            list.push_back(id);
+        }
+    }
+
+    /// Serves the oldest arrival with a connection that has room.
+    fn serve_arrival<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
+        let Phase::Running(schedule) = &mut self.phase else { return };
+        let number = self.core as u64 + schedule.taken * self.plan.cpus.len() as u64;
+        let (arrival, measured) = schedule.take(&mut self.figures.trial.intervals);
+        if let Some(visit) = self.visit.clone() {
+            return self.begin_visit(driver, id, &visit, number, arrival.at, measured, now);
+        }
+        let last = self.plan.calls.is_some_and(|calls| self.connections[id.index()].calls + 1 >= calls);
+        self.begin(driver, id, Due { intended: arrival.at, measured, request: arrival.request, last }, now);
+        if self.plan.pipeline > 1 {
+            self.offer_room(id);
+        }
+    }
+
+    /// Puts a request on a connection that has room.
+    pub(super) fn begin<D: Driver>(&mut self, driver: &mut D, id: SocketId, due: Due, now: Instant) {
+        let request = due.request.unwrap_or_else(|| self.pick());
+        let digest = self.requests.check(request).sha256.map(|_| self.digests.pop().unwrap_or_default());
+        let connection = &mut self.connections[id.index()];
+        let patient_from = if self.pacing.is_some() { now } else { due.intended };
+        let deadline = patient_from + self.plan.timeout;
+        let call = Call {
+            intended: due.intended,
+            ready: due.intended.max(connection.room_since),
+            deadline,
+            sent: None,
+            first_byte: None,
+            request,
+            last: due.last,
+            measured: due.measured,
+            handed_over: false,
+            keep_alive: false,
+            status: 0,
+            bytes: 0,
+            body_bytes: 0,
+            digest,
+        };
+        connection.calls += 1;
+        connection.reader.expect(self.requests.kind(request));
+        if let State::Busy(_) = connection.state {
+            let line = connection.line.get_or_insert_default();
+            line.behind.push_back(call);
+            line.unsent += 1;
+            if !connection.sending {
+                self.hand_over(driver, id, now);
+            }
+        } else {
+            connection.state = State::Busy(call);
+            self.busy += 1;
+            if connection.sending {
+                connection.line.get_or_insert_default().unsent = 1;
+            } else {
+                self.hand_over_one(driver, id, now);
+            }
+            self.arm(id, deadline);
+        }
+    }
+
+    /// Gives the driver the call in front, alone.
+    fn hand_over_one<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
+        let in_window = self.is_in_window(now);
+        let connection = &mut self.connections[id.index()];
+        let State::Busy(call) = &mut connection.state else { unreachable!("the connection has a call") };
+        let request = self.requests.bytes(call.request, call.last);
+        call.handed_over = true;
+        connection.sending = true;
+        if call.measured {
+            self.figures.record_sent(request, in_window);
+        }
+        driver.send(id, SendBuf::Shared(request.bytes.clone()));
+    }
+
+    /// Gives the driver all calls of a line that it was not given, in one send.
+    fn hand_over<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
+        let (in_window, latest) = (self.is_in_window(now), driver.sent_at(id));
+        let connection = &mut self.connections[id.index()];
+        let (State::Busy(front), Some(line)) = (&mut connection.state, &mut connection.line) else { return };
+        let known = 1 + line.behind.len() - std::mem::take(&mut line.unsent);
+        let batch = Rc::get_mut(&mut line.batch).expect("the send before has ended, and with it the driver's share");
+        batch.clear();
+        for (place, call) in std::iter::once(front).chain(&mut line.behind).enumerate() {
+            if place < known {
+                // The driver is about to forget when these were sent.
+                call.sent.get_or_insert(latest);
+                continue;
+            }
+            let request = self.requests.bytes(call.request, call.last);
+            batch.extend_from_slice(&request.bytes);
+            call.handed_over = true;
+            if call.measured {
+                self.figures.record_sent(request, in_window);
+            }
+        }
+        connection.sending = true;
+        driver.send(id, SendBuf::Shared(line.batch.clone()));
+    }
+
+    fn pick(&mut self) -> u32 {
+        let len = self.requests.len();
+        let index = match self.plan.pick {
+            _ if len == 1 => 0,
+            Pick::Sequential => {
+                let index = self.next_request;
+                self.next_request = (index + self.plan.cpus.len()) % len;
+                index
+            }
+            Pick::Random => self.random.random_range(0..len),
+        };
+        index as u32
+    }
+
+    pub(super) fn on_sent<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
+        let connection = self.connection(id);
+        connection.sending = false;
+        if connection.line.as_ref().is_some_and(|line| line.unsent > 0) {
+            self.hand_over(driver, id, driver.now());
+        }
+    }
+
+    pub(super) fn on_received<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
+        let (now, latest) = (driver.now(), driver.sent_at(id));
+        let mut input = driver.received();
+        self.connections[id.index()].received_at = now;
+        self.pace(id, input.len(), now);
+        loop {
+            let connection = &mut self.connections[id.index()];
+            let State::Busy(call) = &mut connection.state else {
+                // Nobody has asked: the connection cannot be trusted any more.
+                self.figures.unsolicited_bytes += input.len() as u64;
+                return self.on_unasked(driver, id, now);
+            };
+            if !call.handed_over || call.sent.unwrap_or(latest) < call.ready {
+                // The request has not left yet: this cannot be its answer.
+                self.figures.unsolicited_bytes += input.len() as u64;
+                let outcome = outcome_of_response_error(ResponseError::Unsolicited);
+                return self.end_call(driver, id, outcome, now);
+            }
+            call.first_byte.get_or_insert(now);
+            if self.pacing.is_some() {
+                call.deadline = now + self.plan.timeout;
+            }
+            let progress = read_response(&mut connection.reader, call, input);
+            if call.measured {
+                self.figures.record_received(&progress);
+            }
+            input = &input[progress.bytes..];
+            let outcome = match progress.end {
+                None => return,
+                Some(End::Broken(outcome)) => return self.end_call(driver, id, outcome, now),
+                Some(End::Whole) => call.judge(self.requests.check(call.request), &mut self.digests),
+            };
+            if input.is_empty() {
+                return self.end_call(driver, id, outcome, now);
+            }
+            let another = connection.line.as_ref().is_some_and(|line| !line.behind.is_empty());
+            if !another {
+                // More than was asked for: then what came before it cannot be trusted either.
+                let outcome = outcome_of_response_error(ResponseError::Unsolicited);
+                return self.end_call(driver, id, outcome, now);
+            }
+            if !call.keep_alive || connection.visit.is_some() {
+                // The rest belongs to calls that the end of this one decides about.
+                self.end_call(driver, id, outcome, now);
+                let connection = &self.connections[id.index()];
+                if connection.id != id || !connection.is_open() {
+                    return;
+                }
+                input = &driver.received()[driver.received().len() - input.len()..];
+                continue;
+            }
+            self.end_front(id, outcome, latest, now);
+        }
+    }
+
+    /// The call in front has ended; the connection goes on with the next one, becomes idle or is closed.
+    pub(super) fn end_call<D: Driver>(&mut self, driver: &mut D, id: SocketId, outcome: Outcome, now: Instant) {
+        let latest = driver.sent_at(id);
+        let (outcome, keep_alive) = self.end_front(id, outcome, latest, now);
+        let connection = &self.connections[id.index()];
+        let left = connection.under_way();
+        let spent = self.plan.calls.is_some_and(|calls| connection.calls >= calls) && left == 0;
+        // An answer may come before its request is through; the rest of that would be in the way of the next one.
+        let stuck = connection.sending && left == 0;
+        let usable = outcome.is_completed() && keep_alive && !spent && !stuck;
+        if !usable {
+            for _ in 0..left {
+                self.end_front(id, lost_behind(outcome), latest, now);
+            }
+        }
+        if self.connections[id.index()].visit.is_some() {
+            let outcome = if usable || left == 0 { outcome } else { lost_behind(outcome) };
+            self.on_visit_answer(driver, id, outcome, usable, now);
+        } else if usable {
+            self.offer_room(id);
+        } else {
+            self.close(driver, id, now);
+        }
+        self.dispatch(driver, now);
+    }
+
+    /// Takes the call in front off its connection, accounts for it and moves the next one up. How it ended, and whether the connection
+    /// can go on.
+    fn end_front(&mut self, id: SocketId, outcome: Outcome, latest: Instant, now: Instant) -> (Outcome, bool) {
+        let connection = &mut self.connections[id.index()];
+        let full = connection.under_way() >= self.plan.pipeline as usize;
+        let next = connection.line.as_mut().and_then(|line| line.behind.pop_front());
+        let state = next.map_or(State::Idle, State::Busy);
+        let State::Busy(call) = std::mem::replace(&mut connection.state, state) else {
+            unreachable!("a call ends on a busy connection")
+        };
+        if !call.handed_over
+            && let Some(line) = &mut connection.line
+        {
+            line.unsent -= 1;
+        }
+        if full || connection.under_way() == 0 {
+            connection.room_since = now;
+        }
+        self.busy -= usize::from(matches!(connection.state, State::Idle));
+        // What comes at the deadline or later is too late, also where the wheel has not yet told of it.
+        let outcome = if now >= call.deadline { Outcome::Timeout } else { outcome };
+        connection.bytes += call.bytes;
+        connection.receiving_ns += now.ns_since(call.sent_or(latest));
+        let keep_alive = call.keep_alive;
+        self.account(call, outcome, latest, now);
+        if self.visit.is_none()
+            && let Phase::Running(schedule) = &mut self.phase
+        {
+            schedule.arrivals.on_end(now);
+        }
+        (outcome, keep_alive)
+    }
+
+    /// The call in front, and with it all behind it, have taken too long.
+    pub(super) fn time_out<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
+        self.end_call(driver, id, Outcome::Timeout, now);
+    }
+
+    /// The server has ended its direction: the end of a response without a length, of an idle connection, or a truncation.
+    pub(super) fn on_ended<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
+        let now = driver.now();
+        let connection = &mut self.connections[id.index()];
+        let State::Busy(call) = &mut connection.state else { return self.on_unasked(driver, id, now) };
+        call.keep_alive = false;
+        let outcome = match connection.reader.finish() {
+            Ok(_) => call.judge(self.requests.check(call.request), &mut self.digests),
+            Err(error) => outcome_of_response_error(error),
+        };
+        self.end_call(driver, id, outcome, now);
+    }
+
+    /// Something has happened on a connection on which no answer is due, so that it is of no more use.
+    fn on_unasked<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
+        match self.connections[id.index()].state {
+            State::Thinking { .. } => self.park_visit(driver, id, now),
+            _ => self.close(driver, id, now),
+        }
+    }
+}
+
+/// What becomes of the calls behind one that has ended so, where the connection ends with it. An answer that would have come behind
+/// one that was waited for in vain was waited for in vain as well.
+fn lost_behind(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Timeout | Outcome::ProtocolError => outcome,
+        _ => Outcome::Reset,
+    }
+}

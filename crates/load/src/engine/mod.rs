@@ -1,0 +1,239 @@
+//! The engine: one thread's share of a run, as an application of the event loop.
+//!
+//! Cost of a request once a connection is open: one send, one completion for it, one for its response; one pass over the response's
+//! head; a handful of counters and histogram slots. Nothing is allocated.
+//!
+//! A request waits for a connection in the schedule itself (see [`crate::Arrivals`]): a connection that gets room takes the oldest
+//! arrival that is due. The parts: [`opening`] makes connections, [`calls`] carries requests over them, [`visits`] plays several calls
+//! on one, [`pacing`] reads slowly, [`books`] accounts for all of it.
+
+mod books;
+mod calls;
+mod opening;
+mod pacing;
+mod visits;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+use thalweg_reactor::{App, Turn, Wheel};
+use thalweg_sys::{Completion, Driver, DriverKind, Fault, Instant, SocketId};
+
+use self::pacing::Pacing;
+use self::visits::Parked;
+use crate::connection::{Connection, State, outcome_of_fault};
+use crate::figures::RunFigures;
+use crate::gate::Gate;
+use crate::plan::{Plan, Visit};
+use crate::request::Requests;
+use crate::runner::Progress;
+use crate::schedule::Schedule;
+
+/// Resolution of time-outs, and of think times within visits.
+const TICK_NS: u64 = 100_000;
+
+/// How often the progress is published and the gate is looked at.
+const GLANCE_NS: u64 = 20_000_000;
+const GATE_GLANCE_NS: u64 = 500_000;
+
+/// One thread's share of a run.
+pub struct Engine {
+    plan: Arc<Plan>,
+    core: usize,
+    gate: Arc<Gate>,
+    progress: Arc<Progress>,
+    requests: Requests,
+    next_request: usize,
+    random: Pcg64Mcg,
+    visit: Option<Arc<Visit>>,
+    source: usize,
+    connections_max: usize,
+    connections: Vec<Connection>,
+    /// Connections that are idle, and those that are busy and have room for another call. An entry may have become stale.
+    idle: VecDeque<SocketId>,
+    roomy: VecDeque<SocketId>,
+    open: usize,
+    connecting: usize,
+    /// Connections with calls under way.
+    busy: usize,
+    /// Visits that are not over, and those of them that are without a connection.
+    visiting: usize,
+    parked: Parked,
+    deadlines: Wheel,
+    pacing: Option<Pacing>,
+    phase: Phase,
+    next_glance: Instant,
+    figures: RunFigures,
+}
+
+enum Phase {
+    /// Opening connections before the start, so many more and until then at the latest.
+    Opening { left: usize, since: Instant, until: Instant },
+    /// At the gate.
+    Waiting,
+    /// On the schedule, or finishing what is under way.
+    Running(Box<Schedule>),
+}
+
+impl Engine {
+    /// The share of thread `core`.
+    pub fn new(
+        plan: Arc<Plan>,
+        core: usize,
+        driver: DriverKind,
+        now: Instant,
+        gate: Arc<Gate>,
+        progress: Arc<Progress>,
+    ) -> Self {
+        let connections_max = plan.share_of(plan.connections, core).max(1);
+        // Connections for a few calls each are opened when they are needed, as what is measured includes it.
+        let ahead = if plan.calls.is_none() && plan.visit.is_none() { connections_max } else { 0 };
+        let opening_s = plan.opening_rate.map_or(0.0, |rate| plan.connections as f64 / rate);
+        let until = now.plus_ns((opening_s * 1e9) as u64) + plan.timeout;
+        Self {
+            core,
+            gate,
+            progress,
+            requests: Requests::new(&plan.requests),
+            next_request: core % plan.requests.len(),
+            random: Pcg64Mcg::seed_from_u64(plan.seed ^ core as u64),
+            visit: plan.visit.clone().map(Arc::new),
+            source: core,
+            connections_max,
+            connections: Vec::new(),
+            idle: VecDeque::new(),
+            roomy: VecDeque::new(),
+            open: 0,
+            connecting: 0,
+            busy: 0,
+            visiting: 0,
+            parked: Parked::default(),
+            deadlines: Wheel::new(now, TICK_NS),
+            pacing: plan.pace.map(|pace| Pacing::new(pace, now)),
+            phase: Phase::Opening { left: ahead, since: now, until },
+            next_glance: now,
+            figures: RunFigures::new(&plan, driver),
+            plan,
+        }
+    }
+
+    fn timeout_ns(&self) -> u64 {
+        self.plan.timeout.as_nanos() as u64
+    }
+
+    fn connection(&mut self, id: SocketId) -> &mut Connection {
+        let connection = &mut self.connections[id.index()];
+        debug_assert!(connection.id == id, "the driver names open sockets only");
+        connection
+    }
+
+    /// Sees to it that the connection is looked at when its deadline comes.
+    fn arm(&mut self, id: SocketId, at: Instant) {
+        let connection = &mut self.connections[id.index()];
+        // Deadlines move on from call to call, and the entry for the earlier one serves. Only a connection's first call, or the end of
+        // a pause, can be due earlier than the entry is.
+        if connection.armed.is_none_or(|armed| at < armed) {
+            connection.armed = Some(at);
+            self.deadlines.arm(id.to_bits(), at);
+        }
+    }
+
+    /// Looks after the deadlines of connections that have come.
+    fn expire<D: Driver>(&mut self, driver: &mut D, now: Instant) {
+        let timeout_ns = self.timeout_ns();
+        while let Some(key) = self.deadlines.pop_due(now) {
+            let id = SocketId::from_bits(key);
+            let connection = &mut self.connections[id.index()];
+            // Of a connection that was closed, or made superfluous by an earlier entry.
+            if connection.id != id || connection.armed.is_none_or(|at| at > now) {
+                continue;
+            }
+            connection.armed = None;
+            let deadline = connection.deadline(timeout_ns);
+            match (&connection.state, deadline) {
+                (_, Some(at)) if at > now => self.arm(id, at),
+                (State::Busy(_), _) => self.time_out(driver, id, now),
+                (State::Thinking { .. }, _) => self.wake_visit(driver, id, now),
+                (State::Connecting { .. }, _) => self.on_connect_failed(driver, id, None, now),
+                (State::Idle | State::Closed, _) => {}
+            }
+        }
+    }
+
+    fn on_failed<D: Driver>(&mut self, driver: &mut D, id: SocketId, fault: Fault) {
+        let now = driver.now();
+        let outcome = outcome_of_fault(fault);
+        match self.connection(id).state {
+            State::Busy(_) => self.end_call(driver, id, outcome, now),
+            State::Connecting { .. } => self.on_connect_failed(driver, id, Some(outcome), now),
+            State::Thinking { .. } => self.park_visit(driver, id),
+            State::Idle => self.close(driver, id, now),
+            State::Closed => unreachable!("the driver names open sockets only"),
+        }
+    }
+
+    fn next_turn(&self, now: Instant) -> Instant {
+        let Phase::Running(schedule) = &self.phase else { return now.plus_ns(GATE_GLANCE_NS) };
+        let arrival = schedule.arrivals.next().map(|at| {
+            let stuck = at <= now;
+            if stuck { at.plus_ns(self.timeout_ns()) } else { at }
+        });
+        let window =
+            [Some(schedule.start), schedule.end, schedule.drain_end].into_iter().flatten().find(|&at| at > now);
+        let reads = self.pacing.as_ref().and_then(Pacing::next_due);
+        let parked = self.parked.next_due().filter(|&at| at > now);
+        let times = [arrival, window, self.deadlines.next_due(), reads, parked, Some(self.next_glance)];
+        times.into_iter().flatten().min().unwrap_or(now)
+    }
+}
+
+impl<D: Driver> App<D> for Engine {
+    fn on_completion(&mut self, driver: &mut D, completion: Completion) {
+        match completion {
+            Completion::Received { socket } => self.on_received(driver, socket),
+            Completion::Sent { socket } => self.on_sent(driver, socket),
+            Completion::Connected { socket } => self.on_connected(driver, socket),
+            Completion::Ended { socket } => self.on_ended(driver, socket),
+            Completion::Failed { socket, error } => self.on_failed(driver, socket, Fault::of(&error)),
+            Completion::Woken => {}
+            Completion::Accepted { .. } | Completion::AcceptFailed { .. } => unreachable!("a client does not listen"),
+        }
+    }
+
+    fn on_turn(&mut self, driver: &mut D, now: Instant) -> Turn {
+        if self.progress.stop_requested() && !self.figures.interrupted {
+            self.figures.interrupted = true;
+            self.keep_books(now);
+            self.cut(now);
+            self.publish();
+            return Turn::Stop;
+        }
+        self.expire(driver, now);
+        self.read_due(driver, now);
+        self.resume_parked(driver, now);
+        match self.phase {
+            Phase::Opening { .. } => self.open_ahead(driver, now),
+            Phase::Waiting => {
+                if let Some(start) = self.gate.start() {
+                    self.phase = Phase::Running(Box::new(Schedule::new(&self.plan, self.core, start)));
+                }
+            }
+            Phase::Running(_) => {}
+        }
+        self.keep_books(now);
+        self.dispatch(driver, now);
+        if self.finished(now) {
+            self.keep_books(now);
+            self.end_window(now);
+            self.publish();
+            return Turn::Stop;
+        }
+        if now >= self.next_glance {
+            self.next_glance = now.plus_ns(GLANCE_NS);
+            self.publish();
+        }
+        Turn::Until(Some(self.next_turn(now)))
+    }
+}

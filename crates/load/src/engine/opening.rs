@@ -1,0 +1,156 @@
+//! Making connections: ahead of the start, for arrivals that wait, and in place of those that a visit has lost.
+
+use thalweg_measure::Outcome;
+use thalweg_sys::{Connect, Driver, Fault, Instant, SocketId};
+
+use super::{Engine, Phase};
+use crate::connection::{Connection, State, outcome_of_fault};
+use crate::visit::Visiting;
+
+/// Connections that may be in the making at once, so that opening thousands does not overrun the server's listen queue.
+const CONNECTING_MAX: usize = 128;
+
+/// Source addresses tried for one connection before the host counts as out of ports.
+const SOURCES_TRIED_MAX: usize = 16;
+
+impl Engine {
+    /// Starts to connect. What prevents even that is given back.
+    pub(super) fn connect<D: Driver>(&mut self, driver: &mut D, now: Instant) -> Result<SocketId, Outcome> {
+        let tries = self.plan.sources.len().clamp(1, SOURCES_TRIED_MAX);
+        let mut result = self.connect_once(driver);
+        for _ in 1..tries {
+            // One address may have no port left while another has.
+            if !matches!(result, Err(Outcome::NoAddress)) {
+                break;
+            }
+            result = self.connect_once(driver);
+        }
+        let id = result?;
+        let place = id.index();
+        if place >= self.connections.len() {
+            // Dense, unless the driver carries sockets of others as well.
+            self.connections.resize_with(place + 1, || Connection::closed(id));
+        }
+        self.connections[place] = Connection::connecting(id, now);
+        self.open += 1;
+        self.connecting += 1;
+        self.arm(id, now.plus_ns(self.timeout_ns()));
+        Ok(id)
+    }
+
+    fn connect_once<D: Driver>(&mut self, driver: &mut D) -> Result<SocketId, Outcome> {
+        let source = (!self.plan.sources.is_empty()).then(|| self.plan.sources[self.source % self.plan.sources.len()]);
+        // Each thread goes through all addresses, beginning at one of its own.
+        self.source += 1;
+        let connect = Connect { peer: self.plan.peer, source };
+        driver.connect(&connect).map_err(|error| outcome_of_fault(Fault::of(&error)))
+    }
+
+    pub(super) fn close<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
+        let connection = self.connection(id);
+        let bits_per_s = connection.bits_per_s(now);
+        connection.visit = None;
+        connection.line = None;
+        match std::mem::replace(&mut connection.state, State::Closed) {
+            State::Connecting { .. } => self.connecting -= 1,
+            State::Busy(_) => self.busy -= 1,
+            // Its place among the idle is recognised as stale when it comes up.
+            State::Idle | State::Thinking { .. } => {}
+            State::Closed => unreachable!("a connection is closed once"),
+        }
+        self.record_connection(bits_per_s);
+        self.open -= 1;
+        driver.close(id);
+    }
+
+    /// Opens connections before the start. Each is attempted once: what fails now the requests will meet again, and then it is
+    /// counted.
+    pub(super) fn open_ahead<D: Driver>(&mut self, driver: &mut D, now: Instant) {
+        let Phase::Opening { mut left, since, until } = self.phase else { return };
+        let total = self.connections_max;
+        let allowed = match self.plan.opening_rate {
+            None => total,
+            Some(rate) => {
+                let own = rate / self.plan.cpus.len() as f64;
+                (now.ns_since(since) as f64 / 1e9 * own) as usize + 1
+            }
+        };
+        while left > 0 && self.connecting < CONNECTING_MAX && now < until && total - left < allowed {
+            left -= 1;
+            let _ = self.connect(driver, now);
+        }
+        self.phase = Phase::Opening { left, since, until };
+        if (left == 0 && self.connecting == 0) || now >= until {
+            self.gate.arrive(now);
+            self.phase = Phase::Waiting;
+        }
+    }
+
+    /// Opens connections for arrivals that wait, one for each as far as the bound allows.
+    pub(super) fn open_for_waiting<D: Driver>(&mut self, driver: &mut D, now: Instant) {
+        let in_use = self.open + self.parked.len();
+        let room = self.connections_max.saturating_sub(in_use).min(CONNECTING_MAX.saturating_sub(self.connecting));
+        let Phase::Running(schedule) = &mut self.phase else { return };
+        if room == 0 {
+            return;
+        }
+        let wanted = (schedule.arrivals.waiting(now) as usize).saturating_sub(self.connecting).min(room);
+        for _ in 0..wanted {
+            if let Err(outcome) = self.connect(driver, now) {
+                self.give_up(outcome, now);
+            }
+        }
+    }
+
+    /// Opens a connection on which a visit goes on.
+    pub(super) fn reopen<D: Driver>(&mut self, driver: &mut D, visit: Box<Visiting>, now: Instant) {
+        match self.connect(driver, now) {
+            Ok(id) => self.connection(id).visit = Some(visit),
+            Err(outcome) => self.fail_next_call(visit, outcome, now),
+        }
+    }
+
+    pub(super) fn on_connected<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
+        let now = driver.now();
+        let connection = self.connection(id);
+        let State::Connecting { since } = std::mem::replace(&mut connection.state, State::Idle) else {
+            unreachable!("a connection is established once")
+        };
+        connection.room_since = now;
+        let visits = connection.visit.is_some();
+        self.connecting -= 1;
+        let connections = &mut self.figures.trial.connections;
+        connections.opened += 1;
+        connections.peak = connections.peak.max(self.open as u64);
+        self.figures.trial.connect.record(now.ns_since(since));
+        if let Phase::Running(schedule) = &self.phase {
+            self.figures.trial.in_window.connections += u64::from(schedule.is_in_window(now));
+        }
+        self.read_now(driver, id);
+        if visits {
+            self.go_on(driver, id, now);
+        } else {
+            self.offer_room(id);
+        }
+        self.dispatch(driver, now);
+    }
+
+    /// A connection could not be established; without a reason, within the time-out.
+    pub(super) fn on_connect_failed<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        id: SocketId,
+        outcome: Option<Outcome>,
+        now: Instant,
+    ) {
+        let visit = self.connection(id).visit.take();
+        self.close(driver, id, now);
+        match (visit, outcome) {
+            (Some(visit), outcome) => self.fail_next_call(visit, outcome.unwrap_or(Outcome::Timeout), now),
+            (None, Some(outcome)) => self.give_up(outcome, now),
+            // The arrival that it was for has its own deadline.
+            (None, None) => {}
+        }
+        self.dispatch(driver, now);
+    }
+}

@@ -1,0 +1,96 @@
+//! Reading slowly, so that the server holds a connection for as long as a slow client would make it.
+//!
+//! A connection at a pace reads a piece, and the next one when the bytes of the first would have come over its line. The receive
+//! window is small, so that what is not read stays with the server.
+
+use std::time::Duration;
+
+use thalweg_reactor::Wheel;
+use thalweg_sys::{Driver, Instant, SocketId};
+
+use super::Engine;
+use crate::plan::Pace;
+
+/// How long the bytes of one read take at the pace: the longer, the fewer reads, and the coarser the stream.
+const CYCLE_NS: u64 = 500_000_000;
+
+/// Reads are due at a common beat, so that many of them share a wake-up.
+const TICK_NS: u64 = 2_000_000;
+
+/// Most bytes of one read.
+const READ_BYTES_MAX: u64 = 64 * 1024;
+
+pub(super) struct Pacing {
+    pace: Pace,
+    read_bytes: u32,
+    wheel: Wheel,
+}
+
+impl Pace {
+    /// Most bytes of one read.
+    fn read_bytes(self) -> u32 {
+        let bytes = self.bytes_per_s.map_or(READ_BYTES_MAX, |rate| {
+            (u128::from(rate) * u128::from(CYCLE_NS) / 1_000_000_000).clamp(1, u128::from(READ_BYTES_MAX)) as u64
+        });
+        bytes as u32
+    }
+
+    /// The receive window for that: enough for the next read to be there, little enough that the server holds the rest.
+    pub(crate) fn window_bytes(self) -> u32 {
+        self.read_bytes() * 2
+    }
+
+    /// How long so many bytes take.
+    fn time_ns(self, bytes: u64) -> u64 {
+        let line_ns = self.bytes_per_s.map_or(0, |rate| (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64);
+        line_ns + self.delay.as_nanos() as u64
+    }
+}
+
+impl Pacing {
+    pub(super) fn new(pace: Pace, now: Instant) -> Self {
+        Self { pace, read_bytes: pace.read_bytes(), wheel: Wheel::new(now, TICK_NS) }
+    }
+
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.wheel.next_due()
+    }
+}
+
+impl Engine {
+    /// Lets a connection at a pace read what comes first.
+    pub(super) fn read_now<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
+        if let Some(pacing) = &self.pacing {
+            driver.receive(id, pacing.read_bytes);
+        }
+    }
+
+    /// Notes that a connection at a pace has read so many bytes and may read again when they would have come.
+    pub(super) fn pace(&mut self, id: SocketId, bytes: usize, now: Instant) {
+        let Some(pacing) = &mut self.pacing else { return };
+        let connection = &mut self.connections[id.index()];
+        // The next read is due that long after this one was, however late it came, unless the line was idle.
+        let since = if now.ns_since(connection.read_at) < CYCLE_NS { connection.read_at } else { now };
+        connection.read_at = since.plus_ns(pacing.pace.time_ns(bytes as u64));
+        pacing.wheel.arm(id.to_bits(), connection.read_at);
+    }
+
+    /// Lets those connections read whose time has come.
+    pub(super) fn read_due<D: Driver>(&mut self, driver: &mut D, now: Instant) {
+        let Some(pacing) = &mut self.pacing else { return };
+        while let Some(key) = pacing.wheel.pop_due(now) {
+            let id = SocketId::from_bits(key);
+            let connection = &self.connections[id.index()];
+            if connection.id == id && connection.is_open() {
+                driver.receive(id, pacing.read_bytes);
+            }
+        }
+    }
+}
+
+impl Pace {
+    /// At so many bits per second, with that delay before each read on top.
+    pub fn new(bits_per_s: Option<u64>, delay: Duration) -> Self {
+        Self { bytes_per_s: bits_per_s.map(|bits| (bits / 8).max(1)), delay }
+    }
+}

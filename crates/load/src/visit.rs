@@ -1,0 +1,215 @@
+//! A visit's progress: which of its calls may be made now, which wait for an answer or for the end of a pause.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_sys::Instant;
+
+use crate::plan::Visit;
+use crate::session::Session;
+
+/// A visit under way. It does not know its connection.
+pub(crate) struct Visiting {
+    /// When it arrived.
+    pub(crate) began: Instant,
+    /// When the calls that may be made now came due.
+    pub(crate) due: Instant,
+    script: Script,
+    /// Calls that are due and have not begun, that have begun and not ended, and that have ended.
+    released: u32,
+    under_way: u32,
+    ended: u32,
+}
+
+enum Script {
+    /// So many more calls after those that were released.
+    Calls { left: u32 },
+    Session { visit: Arc<Visit>, index: usize, burst: usize, next: usize },
+}
+
+/// What comes after an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// Calls are due now, or others are under way.
+    GoOn,
+    /// The next call is due then.
+    Think(Instant),
+    /// That was the last one.
+    Done,
+}
+
+impl Visiting {
+    /// Visit number `number` of the run, which arrived at `began`; its first call is due at once.
+    pub(crate) fn begin(visit: &Arc<Visit>, number: u64, began: Instant) -> Self {
+        let script = match &**visit {
+            Visit::Calls(calls) => Script::Calls { left: calls - 1 },
+            Visit::Sessions { sessions, .. } => {
+                let index = (number % sessions.sessions.len() as u64) as usize;
+                Script::Session { visit: visit.clone(), index, burst: 0, next: 0 }
+            }
+        };
+        Self { began, due: began, script, released: 1, under_way: 0, ended: 0 }
+    }
+
+    /// Takes a call that is due: which request it is, if the visit says.
+    pub(crate) fn take_call(&mut self) -> Option<Option<u32>> {
+        self.released = self.released.checked_sub(1)?;
+        self.under_way += 1;
+        Some(match &mut self.script {
+            Script::Calls { .. } => None,
+            Script::Session { visit, index, burst, next } => {
+                let request = session(visit, *index).bursts[*burst].requests[*next];
+                *next += 1;
+                Some(request)
+            }
+        })
+    }
+
+    /// Notes that a call was answered.
+    pub(crate) fn on_answer(&mut self, now: Instant) -> Next {
+        self.under_way -= 1;
+        self.ended += 1;
+        match &mut self.script {
+            Script::Calls { left: 0 } => Next::Done,
+            Script::Calls { left } => {
+                *left -= 1;
+                self.release(1, now)
+            }
+            Script::Session { visit, index, burst, next } => {
+                let bursts = &session(visit, *index).bursts;
+                let length = bursts[*burst].requests.len();
+                if *next == 1 && length > 1 && self.released == 0 {
+                    return self.release(length as u32 - 1, now);
+                }
+                if *next < length || self.under_way > 0 {
+                    return Next::GoOn;
+                }
+                if *burst + 1 == bursts.len() {
+                    return Next::Done;
+                }
+                let Visit::Sessions { think, .. } = &**visit else { unreachable!("a session's visit has sessions") };
+                let think = bursts[*burst].think.unwrap_or(*think);
+                *burst += 1;
+                *next = 0;
+                let at = now + think;
+                self.release(1, at);
+                if think == Duration::ZERO { Next::GoOn } else { Next::Think(at) }
+            }
+        }
+    }
+
+    fn release(&mut self, calls: u32, due: Instant) -> Next {
+        self.released = calls;
+        self.due = due;
+        Next::GoOn
+    }
+
+    /// Whether the call that was taken last is the last of all.
+    pub(crate) fn is_last_call(&self) -> bool {
+        self.released == 0
+            && match &self.script {
+                Script::Calls { left } => *left == 0,
+                Script::Session { visit, index, burst, next } => {
+                    let bursts = &session(visit, *index).bursts;
+                    *burst + 1 == bursts.len() && *next == bursts[*burst].requests.len()
+                }
+            }
+    }
+
+    /// Whether it goes on with another connection if the server closes this one between two calls.
+    pub(crate) fn reconnects(&self) -> bool {
+        matches!(self.script, Script::Session { .. })
+    }
+
+    /// Whether a call is due that has not begun.
+    pub(crate) fn has_released(&self) -> bool {
+        self.released > 0
+    }
+
+    /// Calls that were answered.
+    pub(crate) fn ended(&self) -> u32 {
+        self.ended
+    }
+
+    /// Calls that have not begun.
+    pub(crate) fn calls_left(&self) -> u64 {
+        match &self.script {
+            Script::Calls { left } => u64::from(*left) + u64::from(self.released),
+            Script::Session { visit, index, burst, next } => {
+                let bursts = &session(visit, *index).bursts;
+                let calls: usize = bursts[*burst..].iter().map(|burst| burst.requests.len()).sum();
+                (calls - next) as u64
+            }
+        }
+    }
+}
+
+fn session(visit: &Visit, index: usize) -> &Session {
+    let Visit::Sessions { sessions, .. } = visit else { unreachable!("a session's visit has sessions") };
+    &sessions.sessions[index]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::{Burst, Sessions};
+
+    const START: Instant = Instant::from_ns(1_000);
+
+    fn at(ns: u64) -> Instant {
+        START.plus_ns(ns)
+    }
+
+    #[test]
+    fn calls_follow_one_another() {
+        let mut visit = Visiting::begin(&Arc::new(Visit::Calls(3)), 0, START);
+        for ns in 0..3 {
+            assert_eq!(visit.calls_left(), 3 - ns);
+            assert_eq!(visit.take_call(), Some(None));
+            assert_eq!(visit.is_last_call(), ns == 2);
+            assert_eq!(visit.take_call(), None, "the next call waits for the answer");
+            let next = visit.on_answer(at(ns));
+            assert_eq!(next, if ns == 2 { Next::Done } else { Next::GoOn });
+        }
+        assert_eq!((visit.due, visit.ended(), visit.calls_left()), (at(1), 3, 0));
+    }
+
+    /// Two bursts: three calls, a pause of a microsecond, and one call.
+    fn session() -> Visiting {
+        let bursts = vec![
+            Burst { requests: [5, 6, 7].into(), think: None },
+            Burst { requests: [8].into(), think: Some(Duration::ZERO) },
+            Burst { requests: [9].into(), think: None },
+        ];
+        let sessions = Arc::new(Sessions { sessions: vec![Session { bursts: bursts.clone() }, Session { bursts }] });
+        Visiting::begin(&Arc::new(Visit::Sessions { sessions, think: Duration::from_micros(1) }), 3, START)
+    }
+
+    #[test]
+    fn a_burst_s_first_answer_releases_the_others() {
+        let mut visit = session();
+        assert_eq!((visit.take_call(), visit.take_call()), (Some(Some(5)), None));
+        assert_eq!(visit.on_answer(at(10)), Next::GoOn);
+        assert_eq!((visit.take_call(), visit.take_call(), visit.take_call()), (Some(Some(6)), Some(Some(7)), None));
+        assert_eq!(visit.due, at(10));
+        assert_eq!(visit.on_answer(at(20)), Next::GoOn, "the burst's last call is under way");
+        assert_eq!(visit.on_answer(at(30)), Next::Think(at(1_030)));
+        assert_eq!((visit.due, visit.calls_left()), (at(1_030), 2));
+        assert_eq!(visit.take_call(), Some(Some(8)));
+        assert!(!visit.is_last_call());
+        assert_eq!(visit.on_answer(at(1_040)), Next::GoOn, "no pause");
+        assert_eq!((visit.take_call(), visit.is_last_call()), (Some(Some(9)), true));
+        assert_eq!((visit.on_answer(at(1_050)), visit.ended()), (Next::Done, 5));
+    }
+
+    #[test]
+    fn calls_of_a_burst_may_come_one_at_a_time() {
+        let mut visit = session();
+        visit.take_call();
+        visit.on_answer(at(10));
+        visit.take_call();
+        assert_eq!(visit.on_answer(at(20)), Next::GoOn);
+        assert_eq!((visit.calls_left(), visit.has_released(), visit.take_call()), (3, true, Some(Some(7))));
+        assert_eq!(visit.on_answer(at(30)), Next::Think(at(1_030)));
+    }
+}
