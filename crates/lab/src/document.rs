@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-pub use thalweg_measure::trial::{Bytes, Connections, Rates};
-use thalweg_measure::{Counts, IntervalSummary, LoopKind, Outcomes, StatusClasses, Summary, Verdict};
+pub use thalweg_measure::trial::{Bytes, Connections, Rates, Sample, SessionsSummary};
+use thalweg_measure::{Causes, Counts, IntervalSummary, LoopKind, Outcomes, StatusClasses, Summary, Verdict};
 
 /// The value of [`Document::schema`].
 pub const SCHEMA: &str = "thalweg.result/1";
@@ -113,6 +113,10 @@ pub struct Trial {
     pub offered_rate: Option<f64>,
     /// Measured length without the warm-up.
     pub seconds: f64,
+    /// From the start of the measured part to the end of the last request offered in it, seconds; at least `seconds`. Counts,
+    /// outcomes and bytes are of this span, `rates` are of the measured part.
+    #[serde(default)]
+    pub span_s: f64,
     /// The verdict on this trial alone.
     pub verdict: Verdict,
     /// Why, one sentence each.
@@ -122,6 +126,9 @@ pub struct Trial {
     /// How each offered request ended.
     #[schemars(with = "BTreeMap<String, u64>")]
     pub outcomes: Outcomes,
+    /// Failures told apart more finely than by their outcome.
+    #[serde(default)]
+    pub causes: Causes,
     /// Responses by class of status.
     pub status: StatusClasses,
     /// Events per second of measured length.
@@ -141,10 +148,25 @@ pub struct Trial {
     pub connect_us: Summary,
     /// First byte of the response minus sent.
     pub first_byte_us: Summary,
+    /// Last byte of the response minus its first.
+    #[serde(default)]
+    pub transfer_us: Summary,
+    /// From the attempt to connect to the close, of connections that carried at least one whole response.
+    #[serde(default)]
+    pub connection_lifetime_us: Summary,
     /// Connections.
     pub connections: Connections,
+    /// Sessions, where the load is made of some.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sessions: Option<SessionsSummary>,
+    /// The first good response, as a sample of what the target answers.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sample: Option<Sample>,
     /// The measuring client itself.
     pub client: Client,
+    /// Width of each interval in seconds; the last one may be filled in part.
+    #[serde(default)]
+    pub interval_s: f64,
     /// The course of the trial.
     pub intervals: Vec<IntervalSummary>,
     /// What was seen of the target while it ran, where it runs on this host.

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use thalweg_load::{LoadError, LoopPlan, Plan, RunFigures, Snapshot, start};
-use thalweg_measure::trial::Judgement;
+use thalweg_measure::trial::{Judgement, Sessions};
 use thalweg_measure::{Limit, verdict};
 
 use crate::document::{Client, Trial};
@@ -118,10 +118,12 @@ fn document_of(phase: &str, at_s: f64, load: &LoopPlan, run: &RunFigures, judgem
             LoopPlan::Closed { .. } => None,
         },
         seconds,
+        span_s: figures.span().as_secs_f64(),
         verdict: judgement.verdict,
         reasons,
         counts: figures.counts,
         outcomes: figures.outcomes,
+        causes: figures.causes,
         status: figures.status,
         rates,
         bytes: figures.bytes,
@@ -131,7 +133,11 @@ fn document_of(phase: &str, at_s: f64, load: &LoopPlan, run: &RunFigures, judgem
         queue_us: figures.queue.summary(),
         connect_us: figures.connect.summary(),
         first_byte_us: figures.first_byte.summary(),
+        transfer_us: figures.transfer.summary(),
+        connection_lifetime_us: figures.connection_lifetime.summary(),
         connections: figures.connections,
+        sessions: figures.sessions.as_ref().map(Sessions::summary),
+        sample: figures.sample.clone(),
         client: Client {
             driver: run.driver.name().to_owned(),
             cores: figures.cores.len(),
@@ -141,6 +147,7 @@ fn document_of(phase: &str, at_s: f64, load: &LoopPlan, run: &RunFigures, judgem
             busiest_core: figures.cores.iter().map(share).fold(0.0, f64::max),
             run_queue_wait_s: figures.cores.iter().map(|core| seconds_of(core.run_queue_wait_ns)).sum(),
         },
+        interval_s: figures.intervals.width_ns() as f64 / 1e9,
         intervals: figures.intervals.summaries(),
         server: None,
     }

@@ -194,7 +194,7 @@ impl PartialEq for Histogram {
 /// A distribution of times in **microseconds**, as in the result document.
 ///
 /// Two summaries cannot be combined; merge the histograms in `hdr` instead.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
     /// Smallest value, exact.
     pub min: f64,

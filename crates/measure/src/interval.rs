@@ -39,8 +39,10 @@ pub struct IntervalSeries {
 struct Tally {
     offered: u64,
     sent: u64,
+    completed: u64,
     good: u64,
     errors: u64,
+    sessions: u64,
     bytes_in: u64,
 }
 
@@ -64,10 +66,14 @@ pub struct Interval {
     pub offered: u64,
     /// Requests whose first byte left in it.
     pub sent: u64,
+    /// Whole responses that ended in it, good or not.
+    pub completed: u64,
     /// Good responses that ended in it.
     pub good: u64,
     /// Errors that happened in it.
     pub errors: u64,
+    /// Sessions that came to their end in it.
+    pub sessions: u64,
     /// Requests offered but not ended at its end, those that wait for a connection included.
     pub in_flight: u64,
     /// Bytes received in it.
@@ -77,7 +83,7 @@ pub struct Interval {
 }
 
 /// One interval as it stands in the result document.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IntervalSummary {
     /// Where it begins, in seconds from the start of the trial.
     pub t: f64,
@@ -93,6 +99,15 @@ pub struct IntervalSummary {
     pub p50_us: f64,
     /// 99th percentile of the response time in microseconds; 0 if nothing ended in it.
     pub p99_us: f64,
+    /// Whole responses that ended in it, good or not.
+    #[serde(default)]
+    pub completed: u64,
+    /// Sessions that came to their end in it.
+    #[serde(default)]
+    pub sessions: u64,
+    /// Response times of the requests that ended in it, see [`Histogram::to_hdr_base64_us`]; empty if there were none.
+    #[serde(default)]
+    pub hdr: String,
 }
 
 impl IntervalSeries {
@@ -141,11 +156,17 @@ impl IntervalSeries {
     pub fn record_end(&mut self, outcome: Outcome, response_ns: Option<u64>) {
         assert!(self.in_flight > 0, "a request ends once, after it was offered");
         self.in_flight -= 1;
+        self.open.completed += u64::from(outcome.is_completed());
         self.open.good += u64::from(outcome == Outcome::Good);
         self.open.errors += u64::from(outcome.is_error());
         if let Some(ns) = response_ns {
             self.open_response_time.record(ns);
         }
+    }
+
+    /// Counts a session that came to its end.
+    pub fn record_session(&mut self) {
+        self.open.sessions += 1;
     }
 
     /// Counts bytes received.
@@ -246,8 +267,10 @@ impl IntervalSeries {
             width_ns: self.width_ns,
             offered: tally.offered,
             sent: tally.sent,
+            completed: tally.completed,
             good: tally.good,
             errors: tally.errors,
+            sessions: tally.sessions,
             in_flight,
             bytes_in: tally.bytes_in,
             response_time,
@@ -316,6 +339,7 @@ impl PartialEq for IntervalSeries {
 impl Interval {
     /// The interval as it stands in the result document.
     pub fn summary(&self) -> IntervalSummary {
+        let none = self.response_time.is_empty();
         IntervalSummary {
             t: self.start_ns as f64 / 1e9,
             offered: self.offered,
@@ -324,6 +348,9 @@ impl Interval {
             in_flight: self.in_flight,
             p50_us: self.response_time.quantile(0.5) as f64 / 1e3,
             p99_us: self.response_time.quantile(0.99) as f64 / 1e3,
+            completed: self.completed,
+            sessions: self.sessions,
+            hdr: if none { String::new() } else { self.response_time.to_hdr_base64_us() },
         }
     }
 }
@@ -358,8 +385,10 @@ impl Tally {
     fn add(&mut self, other: &Tally) {
         self.offered += other.offered;
         self.sent += other.sent;
+        self.completed += other.completed;
         self.good += other.good;
         self.errors += other.errors;
+        self.sessions += other.sessions;
         self.bytes_in += other.bytes_in;
     }
 }
@@ -393,6 +422,9 @@ mod tests {
                 Some(took) => {
                     let outcome = if took.is_multiple_of(7) { Outcome::Timeout } else { Outcome::Good };
                     series.record_end(outcome, Some(took));
+                    if took.is_multiple_of(3) {
+                        series.record_session();
+                    }
                 }
             }
         }
@@ -407,6 +439,8 @@ mod tests {
         assert_eq!(seen, [(0.0, 2, 1, 0, 1), (1.0, 0, 1, 0, 0), (2.0, 1, 0, 1, 0)]);
         let last = series.intervals().last().unwrap();
         assert_eq!((last.sent, last.bytes_in, last.response_time.max()), (1, 100, 700));
+        let ended: Vec<_> = series.summaries().iter().map(|i| (i.completed, i.sessions, i.hdr.is_empty())).collect();
+        assert_eq!(ended, [(1, 0, false), (1, 0, false), (0, 0, false)]);
     }
 
     #[test]
@@ -415,7 +449,7 @@ mod tests {
         let json = serde_json::to_value(series.summaries()).unwrap();
         assert_eq!(json[0]["p99_us"], 2000.0);
         let names: Vec<&str> = json[0].as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(names.len(), 7, "{names:?}");
+        assert_eq!(names.len(), 10, "{names:?}");
     }
 
     #[test]

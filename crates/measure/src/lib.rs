@@ -9,6 +9,7 @@
 //! | [`units`] | how sizes, times and rates are written by people and for people |
 //! | [`histogram`] | latency distributions, their exact merge and their exchanged form |
 //! | [`outcome`] | how a request can end, and that the ends add up |
+//! | [`httperf`] | the same failures by the names that httperf has for them |
 //! | [`interval`] | the course of a trial over time, in bounded memory |
 //! | [`limit`] | what PASS means, as the user wrote it |
 //! | [`trial`] | the figures of one trial and its verdict |
@@ -17,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod histogram;
+pub mod httperf;
 pub mod interval;
 pub mod limit;
 pub mod outcome;
@@ -30,5 +32,5 @@ pub mod units;
 pub use histogram::{Histogram, Summary};
 pub use interval::{IntervalSeries, IntervalSummary};
 pub use limit::Limit;
-pub use outcome::{Counts, Outcome, Outcomes, StatusClasses};
+pub use outcome::{Causes, Counts, Outcome, Outcomes, StatusClasses};
 pub use trial::{LoopKind, Verdict, verdict};

@@ -189,6 +189,24 @@ impl<'de> Deserialize<'de> for Outcomes {
     }
 }
 
+/// Failures that are told apart more finely than by their outcome, for tools that want to know. Each is also counted as the
+/// outcome named here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Causes {
+    /// Of *unreachable*: the kernel gave up waiting for the peer (ETIMEDOUT), before our own time limit.
+    pub socket_timeout: u64,
+    /// Of *no descriptor*: the whole host had none left (ENFILE), not this process (EMFILE).
+    pub file_table_full: u64,
+}
+
+impl Causes {
+    /// Adds the counts of another core or trial.
+    pub fn merge(&mut self, other: &Causes) {
+        self.socket_timeout += other.socket_timeout;
+        self.file_table_full += other.file_table_full;
+    }
+}
+
 /// Responses by the first digit of their status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StatusClasses {

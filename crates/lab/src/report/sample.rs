@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use thalweg_measure::histogram::Histogram;
 use thalweg_measure::outcome::Outcome;
-use thalweg_measure::{Counts, IntervalSummary, LoopKind, Outcomes, StatusClasses, Verdict};
+use thalweg_measure::{Causes, Counts, IntervalSummary, LoopKind, Outcomes, StatusClasses, Summary, Verdict};
 
 use crate::document::{
     Bytes, Client, Connections, Document, Find, HostDocument, Kind, LimitedBy, PlanDocument, Rates, SCHEMA,
@@ -137,10 +137,12 @@ pub(crate) fn trial(phase: &str, at_s: f64, rate: f64, seconds: f64) -> Trial {
         loop_kind: LoopKind::Open,
         offered_rate: Some(rate),
         seconds,
+        span_s: seconds,
         verdict,
         reasons,
         counts,
         outcomes,
+        causes: Causes::default(),
         status: StatusClasses { success: counts.completed, ..StatusClasses::default() },
         rates: Rates {
             sent: counts.sent as f64 / seconds,
@@ -148,14 +150,25 @@ pub(crate) fn trial(phase: &str, at_s: f64, rate: f64, seconds: f64) -> Trial {
             good: counts.good as f64 / seconds,
             connections: 256.0 / seconds,
         },
-        bytes: Bytes { received: counts.good * 850, sent: counts.sent * 78, body_received: counts.good * 612 },
+        bytes: Bytes {
+            received: counts.good * 850,
+            sent: counts.sent * 78,
+            head_received: counts.good * 238,
+            body_received: counts.good * 612,
+            head_sent: counts.sent * 78,
+            ..Bytes::default()
+        },
         response_time_us: response.summary(),
         service_time_us: service.summary(),
         lag_us: times(2.0, 8.0, counts.sent).summary(),
         queue_us: times(0.0, 4.0 * scale, counts.sent).summary(),
         connect_us: times(40.0, 20.0, 256).summary(),
         first_byte_us: service.summary(),
-        connections: Connections { opened: 256, peak: 256, conforming: 256 },
+        transfer_us: times(1.0, 2.0, counts.completed).summary(),
+        connection_lifetime_us: Summary::default(),
+        connections: Connections { opened: 256, peak: 256, conforming: 256, ..Connections::default() },
+        sessions: None,
+        sample: None,
         client: Client {
             driver: "uring".into(),
             cores: 2,
@@ -165,6 +178,7 @@ pub(crate) fn trial(phase: &str, at_s: f64, rate: f64, seconds: f64) -> Trial {
             busiest_core: (rate / CEILING * 0.93).min(1.0),
             run_queue_wait_s: 0.004 * seconds,
         },
+        interval_s: interval_s(seconds),
         intervals: intervals(rate, seconds, &response),
         server: Some(ServerObservation {
             process: "nginx".into(),
@@ -257,9 +271,13 @@ fn times(least: f64, tail: f64, n: u64) -> Histogram {
     histogram
 }
 
+fn interval_s(seconds: f64) -> f64 {
+    if seconds > 20.0 { 0.5 } else { 0.1 }
+}
+
 /// Intervals of a tenth of a second or more, with a ripple.
 fn intervals(rate: f64, seconds: f64, response: &Histogram) -> Vec<IntervalSummary> {
-    let width = if seconds > 20.0 { 0.5 } else { 0.1 };
+    let width = interval_s(seconds);
     let us = |q| response.quantile(q) as f64 / 1000.0;
     let (p50, p99) = (us(0.5), us(0.99));
     let count = (seconds / width).round() as u32;
@@ -277,6 +295,9 @@ fn intervals(rate: f64, seconds: f64, response: &Histogram) -> Vec<IntervalSumma
                 in_flight: (rate * p50 / 1e6 * ripple + behind) as u64 + 1,
                 p50_us: p50 * (0.95 + 0.05 * ripple),
                 p99_us: p99 * ripple,
+                completed: good.min(offered) as u64,
+                sessions: 0,
+                hdr: String::new(),
             }
         })
         .collect()

@@ -4,15 +4,21 @@
 //! one [`TrialFigures`] per core and merges them; [`verdict()`] judges the whole.
 
 mod backlog;
+mod connections;
+mod sample;
+mod sessions;
 #[cfg(test)]
 mod tests;
 mod verdict;
 
+pub use connections::Connections;
+pub use sample::Sample;
+pub use sessions::{Sessions, SessionsSummary};
 pub use verdict::{Judgement, Note, Reason, Starvation, Verdict, verdict};
 
 use crate::histogram::Histogram;
 use crate::interval::IntervalSeries;
-use crate::outcome::{Counts, Outcome, Outcomes, StatusClasses};
+use crate::outcome::{Causes, Counts, Outcome, Outcomes, StatusClasses};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -36,10 +42,14 @@ pub struct TrialFigures {
     pub offered_rate: Option<f64>,
     /// Length of the schedule. Requests offered within it may end a little later.
     pub duration: Duration,
+    /// From the start of the schedule to the end of the last request that was offered in it; see [`TrialFigures::span`].
+    pub last_end: Duration,
     /// Offered, sent, completed, good.
     pub counts: Counts,
     /// How the offered requests ended.
     pub outcomes: Outcomes,
+    /// Failures told apart more finely than by their outcome.
+    pub causes: Causes,
     /// What happened before the schedule ended, which is what rates are made of.
     pub in_window: InWindow,
     /// Of the requests that were not sent, those for which every allowed connection was busy until the end. The target
@@ -60,10 +70,19 @@ pub struct TrialFigures {
     pub connect: Histogram,
     /// First byte of the response less sent.
     pub first_byte: Histogram,
+    /// Last byte less first byte of the response.
+    pub transfer: Histogram,
+    /// From the first attempt to connect to the close, of connections that carried at least one whole response.
+    pub connection_lifetime: Histogram,
     /// The course of the trial, and with it the response times.
     pub intervals: IntervalSeries,
     /// Connections by what became of them.
     pub connections: Connections,
+    /// Sessions, if the load was made of some: several calls each of which the next depends on the last. Connections that
+    /// carry a number of unrelated calls are none.
+    pub sessions: Option<Sessions>,
+    /// The first good response, as a sample of what the target answers.
+    pub sample: Option<Sample>,
     /// What the load cores had of their processors.
     pub cores: Vec<CoreUse>,
 }
@@ -82,30 +101,53 @@ pub struct InWindow {
     pub connections: u64,
 }
 
-/// Bytes moved in a trial.
+impl InWindow {
+    /// Adds the events of another core.
+    pub fn merge(&mut self, other: &InWindow) {
+        self.sent += other.sent;
+        self.completed += other.completed;
+        self.good += other.good;
+        self.connections += other.connections;
+    }
+}
+
+/// Bytes moved in a trial. What belongs to a broken response is only in the total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Bytes {
-    /// Received, heads included.
+    /// Received in all.
     #[serde(rename = "in")]
     pub received: u64,
-    /// Sent, heads included.
+    /// Sent in all.
     #[serde(rename = "out")]
     pub sent: u64,
+    /// Received in heads, those of interim responses included.
+    #[serde(rename = "head_in", default)]
+    pub head_received: u64,
     /// Received in bodies.
     #[serde(rename = "body_in")]
     pub body_received: u64,
+    /// Received in the framing of bodies: chunk lines, line ends behind chunks, trailers.
+    #[serde(rename = "framing_in", default)]
+    pub framing_received: u64,
+    /// Sent in heads.
+    #[serde(rename = "head_out", default)]
+    pub head_sent: u64,
+    /// Sent in bodies.
+    #[serde(rename = "body_out", default)]
+    pub body_sent: u64,
 }
 
-/// Connections of a trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Connections {
-    /// Opened in all.
-    pub opened: u64,
-    /// Open at once, at most. Merged over cores it is the sum of their peaks, which need not have coincided.
-    pub peak: u64,
-    /// Of those held at the peak, the ones whose rate over the trial met the limit on it, or which made progress if there
-    /// is no such limit. A connection that was replaced counts together with its replacement.
-    pub conforming: u64,
+impl Bytes {
+    /// Adds the bytes of another core.
+    pub fn merge(&mut self, other: &Bytes) {
+        self.received += other.received;
+        self.sent += other.sent;
+        self.head_received += other.head_received;
+        self.body_received += other.body_received;
+        self.framing_received += other.framing_received;
+        self.head_sent += other.head_sent;
+        self.body_sent += other.body_sent;
+    }
 }
 
 /// What one load core had of its processor during a trial.
@@ -145,8 +187,10 @@ impl TrialFigures {
             loop_kind,
             offered_rate,
             duration,
+            last_end: Duration::ZERO,
             counts: Counts::default(),
             outcomes: Outcomes::default(),
+            causes: Causes::default(),
             in_window: InWindow::default(),
             held_back: 0,
             status: StatusClasses::default(),
@@ -156,34 +200,41 @@ impl TrialFigures {
             queue: Histogram::new(),
             connect: Histogram::new(),
             first_byte: Histogram::new(),
+            transfer: Histogram::new(),
+            connection_lifetime: Histogram::new(),
             intervals,
             connections: Connections::default(),
+            sessions: None,
+            sample: None,
             cores: Vec::new(),
         }
     }
 
     /// Adds what another core gave in the same trial. Loop, offered rate and duration are the trial's and stay.
     pub fn merge(&mut self, other: &TrialFigures) {
+        self.last_end = self.last_end.max(other.last_end);
         self.counts.merge(&other.counts);
         self.outcomes.merge(&other.outcomes);
-        self.in_window.sent += other.in_window.sent;
-        self.in_window.completed += other.in_window.completed;
-        self.in_window.good += other.in_window.good;
-        self.in_window.connections += other.in_window.connections;
+        self.causes.merge(&other.causes);
+        self.in_window.merge(&other.in_window);
         self.held_back += other.held_back;
         self.status.merge(&other.status);
-        self.bytes.received += other.bytes.received;
-        self.bytes.sent += other.bytes.sent;
-        self.bytes.body_received += other.bytes.body_received;
+        self.bytes.merge(&other.bytes);
         self.service_time.merge(&other.service_time);
         self.lag.merge(&other.lag);
         self.queue.merge(&other.queue);
         self.connect.merge(&other.connect);
         self.first_byte.merge(&other.first_byte);
+        self.transfer.merge(&other.transfer);
+        self.connection_lifetime.merge(&other.connection_lifetime);
         self.intervals.merge(&other.intervals);
-        self.connections.opened += other.connections.opened;
-        self.connections.peak += other.connections.peak;
-        self.connections.conforming += other.connections.conforming;
+        self.connections.merge(&other.connections);
+        if let Some(theirs) = &other.sessions {
+            self.sessions.get_or_insert_default().merge(theirs);
+        }
+        if self.sample.is_none() {
+            self.sample.clone_from(&other.sample);
+        }
         self.cores.extend_from_slice(&other.cores);
     }
 
@@ -193,6 +244,20 @@ impl TrialFigures {
     /// over the intervals at every call; take it once.
     pub fn response_time(&self) -> Histogram {
         self.intervals.response_time()
+    }
+
+    /// How long the trial took until everything that was offered in it had ended: at least the length of the schedule. What
+    /// is counted over all requests, and not within the window, makes a rate only over this.
+    pub fn span(&self) -> Duration {
+        self.last_end.max(self.duration)
+    }
+
+    /// Counts a connection that was open and is not any more; `lifetime_ns` runs from the first attempt to connect.
+    pub fn record_close(&mut self, lifetime_ns: u64, replies: u64, failed: bool) {
+        self.connections.record_close(replies, failed);
+        if replies > 0 {
+            self.connection_lifetime.record(lifetime_ns);
+        }
     }
 
     /// Rates over the length of the schedule, of what happened within it.

@@ -78,7 +78,7 @@ fn limits_decide_between_pass_and_fail() {
 #[test]
 fn connections_must_all_conform() {
     let mut figures = good_trial();
-    figures.connections = Connections { opened: 500, peak: 400, conforming: 400 };
+    figures.connections = Connections { opened: 500, peak: 400, conforming: 400, ..Connections::default() };
     check(&figures, &["kbit_per_conn>=320"], Verdict::Pass, &[]);
     figures.connections.conforming = 388;
     let reason = "only 388 of 400 connections meet kbit_per_conn>=320";
@@ -276,19 +276,45 @@ fn cores_merge_into_one_trial() {
     merged.cores.push(CoreUse { core: 0, ..CoreUse::default() });
     let mut other = trial(&[(Outcome::Good, 4000), (Outcome::Reset, 10)]);
     other.cores.push(CoreUse { core: 1, ..CoreUse::default() });
-    other.connections = Connections { opened: 20, peak: 10, conforming: 10 };
+    other.connections = Connections { opened: 20, peak: 10, conforming: 10, ..Connections::default() };
     other.in_window.connections = 20;
+    other.transfer.record(MS);
+    other.record_close(3 * MS, 5, false);
+    other.record_close(4 * MS, 0, true);
+    other.last_end = Duration::from_secs(11);
+    other.causes = Causes { socket_timeout: 1, file_table_full: 2 };
+    other.sample = Some(Sample::of(Some(b"nginx"), 512));
+    let mut sessions = Sessions::default();
+    sessions.record_completed(MS, 5, 1);
+    other.sessions = Some(sessions.clone());
     merged.merge(&other);
     assert_eq!(merged.counts.check(&merged.outcomes), Ok(()));
     assert_eq!((merged.counts.offered, merged.cores.len()), (14_010, 2));
     assert_eq!(merged.response_time().count(), 14_000);
     assert_eq!(merged.rates(), Rates { sent: 1400.0, completed: 1400.0, good: 1400.0, connections: 2.0 });
+    assert_eq!((merged.transfer.count(), merged.connection_lifetime.max()), (1, 3 * MS));
+    assert_eq!((merged.connections.closed, merged.connections.failed), (2, 1));
+    assert_eq!((merged.span(), merged.causes.file_table_full), (Duration::from_secs(11), 2));
+    // What only one core has is kept, whichever it is.
+    assert_eq!(merged.sessions.as_ref(), Some(&sessions));
+    other.merge(&good_trial());
+    assert_eq!((other.sample.as_ref(), other.sessions), (merged.sample.as_ref(), merged.sessions));
+    assert_eq!(good_trial().span(), Duration::from_secs(10));
 }
 
 #[test]
 fn the_result_document_names_its_fields_so() {
-    let bytes = serde_json::to_string(&Bytes { received: 1, sent: 2, body_received: 3 }).unwrap();
-    assert_eq!(bytes, r#"{"in":1,"out":2,"body_in":3}"#);
+    let bytes = Bytes {
+        received: 21,
+        sent: 9,
+        head_received: 8,
+        body_received: 7,
+        framing_received: 6,
+        head_sent: 5,
+        body_sent: 4,
+    };
+    let json = serde_json::to_string(&bytes).unwrap();
+    assert_eq!(json, r#"{"in":21,"out":9,"head_in":8,"body_in":7,"framing_in":6,"head_out":5,"body_out":4}"#);
     assert_eq!(serde_json::to_string(&LoopKind::Open).unwrap(), r#""open""#);
     assert_eq!(serde_json::to_string(&Verdict::Invalid).unwrap(), r#""invalid""#);
 }
