@@ -126,7 +126,7 @@ impl Engine {
         let source = (!self.plan.sources.is_empty()).then(|| self.plan.sources[self.source % self.plan.sources.len()]);
         self.source += self.plan.cpus.len();
         let id = driver
-            .connect(&Connect { peer: self.plan.peer, source })
+            .connect(&Connect { source, ..Connect::tcp(self.plan.peer) })
             .map_err(|error| outcome_of_fault(Fault::of(&error)))?;
         let place = id.index();
         if place >= self.connections.len() {

@@ -81,7 +81,7 @@ impl<D: Driver> Stage<D> {
     }
 
     pub fn connect(&mut self, peer: SocketAddr) -> SocketId {
-        self.try_connect(&Connect { peer, source: None }).expect("the connect can be attempted")
+        self.try_connect(&Connect::tcp(peer)).expect("the connect can be attempted")
     }
 
     /// A connection from both sides: the connector and the accepted one.
