@@ -22,7 +22,7 @@
 //! * Sockets receive from the moment they are connected, without being asked. [`Driver::pause`] stops that: the kernel's buffer
 //!   then fills and the peer is held back. What was already on its way may still be delivered after a pause.
 //! * Except metered ones ([`Flow::Metered`]): they receive what [`Driver::receive`] asks for, once per call, and are silent
-//!   otherwise. Of an end or a reset they hear when they ask next, or when a send fails.
+//!   otherwise. Of an end or a reset they hear when they ask next, or when a send fails; of a reset after the end, at once.
 //! * [`Completion::Received`] is delivered with the bytes in [`Driver::received`], which stay valid until the next call of
 //!   [`Driver::next`] or [`Driver::wait`]. They are never empty.
 //! * A socket has at most one send under way. It ends in [`Completion::Sent`] when the kernel has taken all of it, or in

@@ -414,10 +414,10 @@ impl Driver for Epoll {
     fn receive(&mut self, socket: SocketId, bytes_max: u32) {
         let entry = self.live_mut(socket);
         assert!(entry.metered && entry.state == State::Connected, "a metered socket asks once it is connected");
-        assert!(entry.bytes_wanted == 0 && bytes_max > 0, "one receive at a time, of something");
         if entry.ended || entry.failed {
             return;
         }
+        assert!(entry.bytes_wanted == 0 && bytes_max > 0, "one receive at a time, of something");
         entry.bytes_wanted = bytes_max;
         if entry.readable {
             self.mark_readable(socket);

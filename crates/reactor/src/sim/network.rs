@@ -298,13 +298,13 @@ impl Sim {
     /// Tells of a reset: after what has arrived before it, if the owner takes that.
     fn tell_reset(&mut self, id: EndId) {
         let end = self.end(id);
-        let (held, metered) = (end.intake.bytes_max() == 0, matches!(end.intake, Intake::Asked { .. }));
+        let (held, will_ask) = (end.intake.bytes_max() == 0, matches!(end.intake, Intake::Asked { .. }) && !end.ended);
         let (unread, sending) = (self.end(id.peer()).flow.arrived > 0, end.is_sending());
         match (unread, held) {
             (true, false) => self.schedule_deliver(id, self.now),
             // An owner that takes nothing hears of it when it does again, unless it waits for a send.
             (true, true) if !sending => {}
-            (false, true) if !sending && metered => {}
+            (false, true) if !sending && will_ask => {}
             _ => self.fail(id, Errno::CONNRESET.into()),
         }
     }
