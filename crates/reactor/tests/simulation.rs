@@ -143,7 +143,7 @@ impl App<Sim> for Chatter {
             self.close(sim, socket);
         }
         while self.conversations.values().filter(|state| state.is_client).count() < self.clients {
-            match sim.connect(&Connect { peer: self.addr, source: None }) {
+            match sim.connect(&Connect::tcp(self.addr)) {
                 Ok(socket) => {
                     let state = Conversation { is_client: true, asked_at: now, ..Conversation::default() };
                     self.conversations.insert(socket, state);
@@ -219,7 +219,7 @@ fn a_stalled_server_answers_when_the_stall_is_over() {
 fn pair(sim: &mut Sim, addr: &str) -> (SocketId, SocketId) {
     let addr: SocketAddr = addr.parse().unwrap();
     sim.listen(Listen::Address(addr)).unwrap();
-    let client = sim.connect(&Connect { peer: addr, source: None }).unwrap();
+    let client = sim.connect(&Connect::tcp(addr)).unwrap();
     let (mut server, mut connected) = (None, false);
     while server.is_none() || !connected {
         sim.wait(None).unwrap();
@@ -322,7 +322,7 @@ fn a_full_backlog_makes_connects_wait_and_then_time_out() {
     let addr: SocketAddr = "10.0.0.1:80".parse().unwrap();
     let listener = sim.listen(Listen::Address(addr)).unwrap();
     sim.pause(listener);
-    let clients = [(); 3].map(|()| sim.connect(&Connect { peer: addr, source: None }).unwrap());
+    let clients = [(); 3].map(|()| sim.connect(&Connect::tcp(addr)).unwrap());
     let (mut connected, mut timed_out) = (Vec::new(), Vec::new());
     while sim.wait(None).is_ok() {
         while let Some(completion) = sim.next() {
@@ -347,7 +347,7 @@ fn addresses_are_matched_as_a_host_does() {
     let in_use = sim.listen(Listen::Address(SocketAddr::new("0.0.0.0".parse().unwrap(), port))).unwrap_err();
     assert_eq!(Fault::of(&in_use), Fault::NoAddress);
     let peer = SocketAddr::new("10.1.2.3".parse().unwrap(), port);
-    let client = sim.connect(&Connect { peer, source: Some("10.9.9.9".parse().unwrap()) }).unwrap();
+    let client = sim.connect(&Connect { source: Some("10.9.9.9".parse().unwrap()), ..Connect::tcp(peer) }).unwrap();
     let mut server = None;
     while server.is_none() {
         sim.wait(None).unwrap();

@@ -190,7 +190,7 @@ fn world<'w>(
     let peer = "127.0.0.1:80".parse().unwrap();
     service.add_listener(driver.listen(Listen::Address(peer)).unwrap());
     let clients = scripts.into_iter().map(|steps| Client {
-        socket: driver.connect(&Connect { peer, source: None }).unwrap(),
+        socket: driver.connect(&Connect::tcp(peer)).unwrap(),
         steps: steps.into(),
         busy_until: None,
         connected: false,

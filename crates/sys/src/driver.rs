@@ -21,6 +21,8 @@
 //! * Every socket belongs to the driver, from `connect` or acceptance to `close`. After `close` no completion names it again.
 //! * Sockets receive from the moment they are connected, without being asked. [`Driver::pause`] stops that: the kernel's buffer
 //!   then fills and the peer is held back. What was already on its way may still be delivered after a pause.
+//! * Except metered ones ([`Flow::Metered`]): they receive what [`Driver::receive`] asks for, once per call, and are silent
+//!   otherwise. Of an end or a reset they hear when they ask next, or when a send fails; of a reset after the end, at once.
 //! * [`Completion::Received`] is delivered with the bytes in [`Driver::received`], which stay valid until the next call of
 //!   [`Driver::next`] or [`Driver::wait`]. They are never empty.
 //! * A socket has at most one send under way. It ends in [`Completion::Sent`] when the kernel has taken all of it, or in
@@ -36,6 +38,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
+use crate::address::{PeerAddr, PortRange, UnixAddr};
 use crate::{Epoll, File, Instant, SocketId, Uring, Waker};
 
 /// See the [module's documentation](self) for the contract.
@@ -79,10 +82,24 @@ pub trait Driver {
     /// next [`Driver::wait`] at the latest, it is the time of the send before, or the clock's start.
     fn sent_at(&self, socket: SocketId) -> Instant;
 
+    /// Asks a metered socket for bytes: as soon as there are any, one [`Completion::Received`] delivers at most `bytes_max` of
+    /// them, or as many as a receive buffer holds. At an end or a failure that is told instead; after those, asking does
+    /// nothing.
+    ///
+    /// # Panics
+    /// The socket is not metered or not yet connected, the last call was not answered yet, or `bytes_max` is 0.
+    fn receive(&mut self, socket: SocketId, bytes_max: u32);
+
     /// Stops receiving (on a listener: accepting) until [`Driver::resume`].
+    ///
+    /// # Panics
+    /// The socket is metered: it is paused by not asking.
     fn pause(&mut self, socket: SocketId);
 
     /// Receives again.
+    ///
+    /// # Panics
+    /// The socket is metered.
     fn resume(&mut self, socket: SocketId);
 
     /// Tells the peer that no more will be sent, once a send under way is through. The other direction stays open.
@@ -94,13 +111,13 @@ pub trait Driver {
     /// The peer's address.
     ///
     /// # Errors
-    /// The peer has gone.
+    /// The peer has gone, or the socket is a Unix one.
     fn peer_addr(&self, socket: SocketId) -> io::Result<SocketAddr>;
 
     /// The local address, of a listener for example the port that the kernel chose.
     ///
     /// # Errors
-    /// Only for a socket without one.
+    /// Only for a socket without one, as Unix ones are.
     fn local_addr(&self, socket: SocketId) -> io::Result<SocketAddr>;
 
     /// Hands over what was submitted, and sleeps until there is a completion, the waker is used, or `until` has come. `None`
@@ -187,6 +204,8 @@ pub enum Listen {
     /// A TCP address. The listener shares it with the listeners of other drivers (SO_REUSEPORT); the kernel spreads
     /// connections over them.
     Address(SocketAddr),
+    /// A Unix stream socket. Its file, if it has one, is made, and stays when the listener is closed.
+    Unix(UnixAddr),
     /// A socket that listens already.
     Socket(OwnedFd),
 }
@@ -195,9 +214,46 @@ pub enum Listen {
 #[derive(Clone, Debug)]
 pub struct Connect {
     /// The address of the peer.
-    pub peer: SocketAddr,
-    /// The local address to come from; `None` leaves it to the kernel.
+    pub peer: PeerAddr,
+    /// The local address to come from; `None` leaves it to the kernel. For TCP.
     pub source: Option<IpAddr>,
+    /// The local ports to come from, one after the other. For TCP.
+    ///
+    /// `None` leaves it to the kernel, which chooses from `net.ipv4.ip_local_port_range`
+    /// ([`ip_local_port_range`](crate::limits::ip_local_port_range)), shares a port between connections to different peers, and uses
+    /// ports again that wait after an end (TIME_WAIT) where `net.ipv4.tcp_tw_reuse` allows it. That is the better choice unless one
+    /// source address has to hold more connections than that range has ports. Ports given here may lie outside of it; each
+    /// carries one connection at a time, and one that this side ended first is free again only when the kernel's 60
+    /// seconds are over.
+    pub ports: Option<PortRange>,
+    /// Who decides when bytes are received.
+    pub flow: Flow,
+}
+
+/// Who decides when bytes are received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Flow {
+    /// The peer: bytes are delivered as they come.
+    #[default]
+    Free,
+    /// The owner: bytes are delivered when it asks ([`Driver::receive`]), and the kernel takes little more than it asked for, so that
+    /// the peer is left with the rest. See [`socket`](crate::socket) for what that means on the wire.
+    Metered {
+        /// How many bytes the peer may send ahead of the owner's asking, roughly.
+        window_bytes: u32,
+    },
+}
+
+impl Connect {
+    /// To a TCP address, with all else left to the kernel.
+    pub const fn tcp(peer: SocketAddr) -> Self {
+        Self { peer: PeerAddr::Tcp(peer), source: None, ports: None, flow: Flow::Free }
+    }
+
+    /// To any address, with all else left to the kernel.
+    pub fn to(peer: impl Into<PeerAddr>) -> Self {
+        Self { peer: peer.into(), source: None, ports: None, flow: Flow::Free }
+    }
 }
 
 /// Bytes to send. The driver keeps them until the kernel has taken them.

@@ -16,8 +16,9 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SocketFlags, acceptfrom_with, recv};
 
+use crate::address::PeerAddr;
 use crate::clock::Instant;
-use crate::driver::{Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Listen, SendBuf};
+use crate::driver::{Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Flow, Listen, SendBuf};
 use crate::socket::{self, Sending, Step};
 use crate::table::{SocketId, Table};
 use crate::wake::Waker;
@@ -45,6 +46,7 @@ pub struct Epoll {
     writable: VecDeque<SocketId>,
     writes_first: bool,
     steps_left: usize,
+    last_port: u16,
     buffer: Box<[u8]>,
     received: usize,
     now: Instant,
@@ -58,6 +60,10 @@ struct Socket {
     /// On the `readable` list.
     listed: bool,
     paused: bool,
+    /// The owner asks for what is received; see `bytes_wanted`.
+    metered: bool,
+    /// Of a metered socket: how much its owner waits for; 0 if it does not.
+    bytes_wanted: u32,
     /// An edge has said that the peer's direction has ended or that the connection is broken.
     end_seen: bool,
     /// The peer has ended its direction and the owner was told.
@@ -85,6 +91,8 @@ impl Socket {
             readable: false,
             listed: false,
             paused: false,
+            metered: false,
+            bytes_wanted: 0,
             end_seen: false,
             ended: false,
             broken: None,
@@ -93,6 +101,11 @@ impl Socket {
             sending: None,
             sent_at: Instant::default(),
         }
+    }
+
+    /// Whether the owner wants nothing at present.
+    fn is_held(&self) -> bool {
+        self.paused || (self.metered && self.bytes_wanted == 0)
     }
 }
 
@@ -114,6 +127,7 @@ impl Epoll {
             writable: VecDeque::new(),
             writes_first: false,
             steps_left: 0,
+            last_port: 0,
             buffer: vec![0; config.receive_buffer_bytes].into_boxed_slice(),
             received: 0,
             now: Instant::now(),
@@ -143,7 +157,7 @@ impl Epoll {
     fn mark_readable(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.entry_mut(id) else { return };
         socket.readable = true;
-        if !socket.listed && !socket.paused {
+        if !socket.listed && !socket.is_held() {
             socket.listed = true;
             self.readable.push_back(id);
         }
@@ -151,8 +165,8 @@ impl Epoll {
 
     /// Takes the kernel's word about one socket.
     fn on_event(&mut self, id: SocketId, flags: EventFlags) {
-        // An event for a socket that was closed between the wait and now.
-        let Some(socket) = self.sockets.entry_mut(id) else { return };
+        // An event for a socket that was closed between the wait and now, or whose connect has failed at once.
+        let Some(socket) = self.sockets.entry_mut(id).filter(|socket| !socket.failed) else { return };
         if socket.state == State::Connecting {
             if flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP) {
                 self.on_connect(id);
@@ -222,7 +236,7 @@ impl Epoll {
     fn on_send_error(&mut self, id: SocketId, error: io::Error) {
         let socket = self.live_mut(id);
         socket.sending = None;
-        if socket.paused || socket.ended || error.kind() == io::ErrorKind::UnexpectedEof {
+        if socket.is_held() || socket.ended || error.kind() == io::ErrorKind::UnexpectedEof {
             self.fail(id, error);
         } else {
             socket.broken = Some(error);
@@ -230,16 +244,17 @@ impl Epoll {
         }
     }
 
-    fn receive(&mut self, id: SocketId) -> Option<Completion> {
+    fn try_receive(&mut self, id: SocketId) -> Option<Completion> {
         let socket = self.sockets.entry_mut(id)?;
         socket.listed = false;
-        if socket.paused || !socket.readable || socket.ended || socket.failed {
+        if socket.is_held() || !socket.readable || socket.ended || socket.failed {
             return None;
         }
         if socket.state == State::Listening {
             return self.accept(id);
         }
-        match recv(&socket.fd, &mut self.buffer[..], RecvFlags::empty()) {
+        let most = if socket.metered { self.buffer.len().min(socket.bytes_wanted as usize) } else { self.buffer.len() };
+        match recv(&socket.fd, &mut self.buffer[..most], RecvFlags::empty()) {
             Ok((_, 0)) => {
                 socket.ended = true;
                 self.now = Instant::now();
@@ -252,8 +267,9 @@ impl Epoll {
             Ok((_, received)) => {
                 // A short read has emptied the socket, as epoll(7) promises for streams: the next bytes make a new edge. Not
                 // so for an end whose edge came together with the bytes' one: then another try is due.
-                socket.readable = received == self.buffer.len() || socket.end_seen || socket.broken.is_some();
-                if socket.readable {
+                socket.readable = received == most || socket.end_seen || socket.broken.is_some();
+                socket.bytes_wanted = 0;
+                if socket.readable && !socket.metered {
                     socket.listed = true;
                     self.readable.push_back(id);
                 }
@@ -366,14 +382,17 @@ impl Driver for Epoll {
         if self.sockets.is_full() {
             return Err(Errno::NFILE.into());
         }
-        let connecting = socket::connecting(to)?;
-        let refused = match connecting.connect(&to.peer.into()) {
-            Ok(()) => None,
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => None,
-            Err(error) if socket::prevents_attempt(&error) => return Err(error),
-            Err(error) => Some(error),
-        };
+        let connecting = socket::connecting(to, &mut self.last_port)?;
+        let is_unix = matches!(to.peer, PeerAddr::Unix(_));
+        let refused =
+            match connecting.connect(&to.peer.encoded()).map_err(|error| socket::connect_error(is_unix, error)) {
+                Ok(()) => None,
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => None,
+                Err(error) if socket::prevents_attempt(&error) => return Err(error),
+                Err(error) => Some(error),
+            };
         let id = self.add(connecting.into(), State::Connecting)?;
+        self.live_mut(id).metered = matches!(to.flow, Flow::Metered { .. });
         if let Some(error) = refused {
             self.fail(id, error);
         }
@@ -392,12 +411,28 @@ impl Driver for Epoll {
         self.live(socket).sent_at
     }
 
+    fn receive(&mut self, socket: SocketId, bytes_max: u32) {
+        let entry = self.live_mut(socket);
+        assert!(entry.metered && entry.state == State::Connected, "a metered socket asks once it is connected");
+        if entry.ended || entry.failed {
+            return;
+        }
+        assert!(entry.bytes_wanted == 0 && bytes_max > 0, "one receive at a time, of something");
+        entry.bytes_wanted = bytes_max;
+        if entry.readable {
+            self.mark_readable(socket);
+        }
+    }
+
     fn pause(&mut self, socket: SocketId) {
-        self.live_mut(socket).paused = true;
+        let entry = self.live_mut(socket);
+        assert!(!entry.metered, "a metered socket is paused by not asking");
+        entry.paused = true;
     }
 
     fn resume(&mut self, socket: SocketId) {
         let entry = self.live_mut(socket);
+        assert!(!entry.metered, "a metered socket is resumed by asking");
         entry.paused = false;
         if entry.readable {
             self.mark_readable(socket);
@@ -476,7 +511,7 @@ impl Driver for Epoll {
                 let id = self.writable.pop_front()?;
                 self.push(id);
             } else if let Some(id) = self.readable.pop_front() {
-                let completion = self.receive(id);
+                let completion = self.try_receive(id);
                 if completion.is_some() {
                     return completion;
                 }

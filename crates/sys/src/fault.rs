@@ -7,7 +7,7 @@ use rustix::io::Errno;
 /// The kinds of failure that METHOD tells apart on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The peer's host answered that nobody listens (ECONNREFUSED).
+    /// The peer's host answered that nobody listens (ECONNREFUSED; for a Unix socket also ENOENT).
     Refused,
     /// The peer ended the connection at once (ECONNRESET, EPIPE).
     Reset,
@@ -25,7 +25,7 @@ impl Fault {
     /// Classifies an error of `connect`, `send` or `recv`.
     pub fn of(error: &io::Error) -> Self {
         match Errno::from_io_error(error) {
-            Some(Errno::CONNREFUSED) => Self::Refused,
+            Some(Errno::CONNREFUSED | Errno::NOENT) => Self::Refused,
             Some(Errno::CONNRESET | Errno::PIPE | Errno::CONNABORTED | Errno::NOTCONN) => Self::Reset,
             Some(
                 Errno::HOSTUNREACH

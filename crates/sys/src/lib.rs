@@ -8,6 +8,7 @@
 //! What is deliberately not here: protocols, policies, retries. A call does what its name says, once, and
 //! reports the kernel's answer.
 
+pub mod address;
 pub mod affinity;
 pub mod clock;
 pub mod driver;
@@ -21,8 +22,11 @@ pub mod table;
 mod uring;
 pub mod wake;
 
+pub use address::{PeerAddr, PortRange, UnixAddr};
 pub use clock::Instant;
-pub use driver::{AnyDriver, Completion, Connect, Driver, DriverChoice, DriverConfig, DriverKind, FileSpan, SendBuf};
+pub use driver::{
+    AnyDriver, Completion, Connect, Driver, DriverChoice, DriverConfig, DriverKind, FileSpan, Flow, SendBuf,
+};
 pub use epoll::Epoll;
 pub use fault::Fault;
 pub use file::{File, Root};

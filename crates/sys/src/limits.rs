@@ -4,6 +4,9 @@ use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::address::PortRange;
+use crate::proc::sysctl;
+
 /// A limit as the kernel keeps it: what holds now, and how far this process may raise it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DescriptorLimit {
@@ -31,4 +34,12 @@ pub fn raise_descriptors(wanted: u64) -> io::Result<u64> {
     let raised = wanted.min(hard);
     setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum: getrlimit(Resource::Nofile).maximum })?;
     Ok(raised)
+}
+
+/// The ports from which the kernel chooses by itself (`net.ipv4.ip_local_port_range`, also for IPv6); `None` where it does not tell.
+/// Their number bounds the connections from one address to one peer, unless [`Connect::ports`](crate::Connect) names others.
+pub fn ip_local_port_range() -> Option<PortRange> {
+    let text = sysctl("net.ipv4.ip_local_port_range")?;
+    let (first, last) = text.split_once(' ')?;
+    PortRange::new(first.parse().ok()?, last.parse().ok()?)
 }

@@ -1,7 +1,7 @@
 //! Making sockets: the options that the drivers, the load generator and the server agree on.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -10,7 +10,8 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, getpeername, getsockname, send};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use crate::driver::{Connect, FileSpan, Listen, SendBuf};
+use crate::address::{PeerAddr, PortRange};
+use crate::driver::{Connect, FileSpan, Flow, Listen, SendBuf};
 use crate::fault::Fault;
 
 /// How many connections may wait to be accepted. The kernel lowers it to `net.core.somaxconn`.
@@ -53,6 +54,12 @@ fn bound(addr: SocketAddr, shared: bool) -> io::Result<Socket> {
 pub(crate) fn listener(at: Listen) -> io::Result<OwnedFd> {
     match at {
         Listen::Address(addr) => listen(addr),
+        Listen::Unix(addr) => {
+            let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
+            socket.bind(&PeerAddr::Unix(addr).encoded())?;
+            socket.listen(BACKLOG)?;
+            Ok(socket.into())
+        }
         Listen::Socket(socket) => {
             let socket = Socket::from(socket);
             socket.set_nonblocking(true)?;
@@ -61,16 +68,47 @@ pub(crate) fn listener(at: Listen) -> io::Result<OwnedFd> {
     }
 }
 
-/// A non-blocking socket that is ready to connect.
-pub(crate) fn connecting(to: &Connect) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(to.peer), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
+/// A non-blocking socket that is ready to connect. `last_port` is the local port that the driver has given out last.
+pub(crate) fn connecting(to: &Connect, last_port: &mut u16) -> io::Result<Socket> {
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let PeerAddr::Tcp(peer) = to.peer else { return Socket::new(Domain::UNIX, kind, None) };
+    let socket = Socket::new(Domain::for_address(peer), kind, Some(Protocol::TCP))?;
     socket.set_tcp_nodelay(true)?;
-    if let Some(source) = to.source {
-        // Without a port being chosen yet, connections to different peers may share one; the kernel picks at connect.
-        bind_address_no_port(&socket)?;
-        socket.bind(&SockAddr::from(SocketAddr::new(source, 0)))?;
+    if let Flow::Metered { window_bytes } = to.flow {
+        meter(&socket, window_bytes)?;
+    }
+    match (to.source, to.ports) {
+        (None, None) => {}
+        (Some(source), None) => {
+            // Without a port being chosen yet, connections to different peers may share one; the kernel picks at connect.
+            bind_address_no_port(&socket)?;
+            socket.bind(&SockAddr::from(SocketAddr::new(source, 0)))?;
+        }
+        (source, Some(ports)) => {
+            let any = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+            bind_within(&socket, source.unwrap_or(any), ports, last_port)?;
+        }
     }
     Ok(socket)
+}
+
+/// Binds to the next port of a range that is free. The kernel would choose within a range by itself (IP_LOCAL_PORT_RANGE, Linux
+/// 6.3), but only within the system's own range, and it is the ports outside of that which are wanted here.
+fn bind_within(socket: &Socket, source: IpAddr, ports: PortRange, last_port: &mut u16) -> io::Result<()> {
+    for _ in 0..ports.count() {
+        let next = last_port.wrapping_add(1);
+        *last_port = if ports.contains(next) { next } else { ports.first() };
+        match socket.bind(&SockAddr::from(SocketAddr::new(source, *last_port))) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::ADDRINUSE) => {}
+            result => return result,
+        }
+    }
+    Err(Errno::ADDRNOTAVAIL.into())
+}
+
+/// Bounds what the kernel takes ahead of its owner.
+fn meter(socket: &Socket, window_bytes: u32) -> io::Result<()> {
+    socket.set_recv_buffer_size(window_bytes as usize)
 }
 
 /// Sets IP_BIND_ADDRESS_NO_PORT (Linux 4.2), which neither rustix nor socket2 offers.
@@ -87,6 +125,15 @@ fn bind_address_no_port(socket: &Socket) -> io::Result<()> {
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What a failed connect means. A Unix socket whose peer's queue is full says EAGAIN (connect(2)), which for TCP would be a want
+/// of local ports; it is the peer's doing, though, and the nearest to a refusal.
+pub(crate) fn connect_error(is_unix: bool, error: io::Error) -> io::Error {
+    match Errno::from_io_error(&error) {
+        Some(Errno::AGAIN) if is_unix => Errno::CONNREFUSED.into(),
+        _ => error,
+    }
 }
 
 /// Whether a failed connect says that this host lacks something, so that there was no attempt.

@@ -68,7 +68,7 @@ impl Connection {
 pub(super) struct End {
     pub(super) addr: SocketAddr,
     pub(super) state: EndState,
-    pub(super) paused: bool,
+    pub(super) intake: Intake,
     /// A reset has arrived; it is told once what came before it is delivered.
     pub(super) reset: bool,
     /// The peer's end has been told.
@@ -93,6 +93,40 @@ pub(super) enum EndState {
     Closed,
 }
 
+/// What the owner of an end wants to be given of what has arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Intake {
+    /// All of it.
+    Open,
+    /// Nothing, for now.
+    Paused,
+    /// What it has asked for, which may be nothing; the end is metered.
+    Asked { bytes: u32 },
+}
+
+impl Intake {
+    /// The most that can be delivered at once; 0 is nothing at all, no end and no reset either.
+    pub(super) fn bytes_max(self) -> usize {
+        match self {
+            Self::Open => usize::MAX,
+            Self::Paused => 0,
+            Self::Asked { bytes } => bytes as usize,
+        }
+    }
+
+    pub(super) fn set_paused(&mut self, paused: bool) {
+        assert!(!matches!(self, Self::Asked { .. }), "a metered socket is paused by not asking");
+        *self = if paused { Self::Paused } else { Self::Open };
+    }
+
+    /// Something was delivered.
+    pub(super) fn satisfy(&mut self) {
+        if let Self::Asked { bytes } = self {
+            *bytes = 0;
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Finish {
     No,
@@ -106,7 +140,7 @@ impl End {
         Self {
             addr,
             state,
-            paused: false,
+            intake: Intake::Open,
             reset: false,
             ended: false,
             deliver_scheduled: false,

@@ -24,13 +24,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use rustix::io::Errno;
-use thalweg_sys::driver::{Completion, Connect, Driver, DriverKind, FileSpan, Listen, SendBuf};
+use thalweg_sys::driver::{Completion, Connect, Driver, DriverKind, FileSpan, Flow, Listen, SendBuf};
 use thalweg_sys::table::Table;
-use thalweg_sys::{Instant, SocketId};
+use thalweg_sys::{Instant, PeerAddr, PortRange, SocketId};
 
 use agenda::{Agenda, Event};
 pub use config::SimConfig;
-use connection::{Connection, End, EndId, EndState, Finish, Sending, Side};
+use connection::{Connection, End, EndId, EndState, Finish, Intake, Sending, Side};
 
 /// The virtual time at which a simulation begins: not zero, so that a time that was never set is seen to be wrong.
 const START: Instant = Instant::from_ns(1_000_000_000);
@@ -48,7 +48,7 @@ pub struct Sim {
     connections: BTreeMap<u64, Connection>,
     connections_made: u64,
     listeners: BTreeMap<SocketAddr, SocketId>,
-    ports_given: u16,
+    ports_given: u64,
     stalls: Vec<Stall>,
     ready: VecDeque<Ready>,
     received: Vec<u8>,
@@ -163,12 +163,11 @@ impl Sim {
         self.sockets.insert(socket).map_err(|_| Errno::NFILE.into())
     }
 
-    /// A port of the range that Linux gives out by itself.
-    fn next_port(&mut self) -> u16 {
-        const FIRST: u16 = 32_768;
-        const COUNT: u16 = 28_232;
-        let port = FIRST + self.ports_given;
-        self.ports_given = (self.ports_given + 1) % COUNT;
+    /// A port of the range, or else of the one that Linux gives out by itself.
+    fn next_port(&mut self, range: Option<PortRange>) -> u16 {
+        let range = range.or(PortRange::new(32_768, 60_999)).expect("a range with ports in it");
+        let port = range.first() + (self.ports_given % range.count() as u64) as u16;
+        self.ports_given += 1;
         port
     }
 
@@ -252,10 +251,13 @@ impl Driver for Sim {
 
     fn listen(&mut self, at: Listen) -> io::Result<SocketId> {
         let Listen::Address(mut addr) = at else {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "a simulation has no sockets of the kernel"));
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "a simulation has neither a kernel's sockets nor files",
+            ));
         };
         if addr.port() == 0 {
-            addr.set_port(self.next_port());
+            addr.set_port(self.next_port(None));
         }
         if self.listeners.contains_key(&addr) {
             return Err(Errno::ADDRINUSE.into());
@@ -277,18 +279,23 @@ impl Driver for Sim {
         if self.chance(self.config.connect_failure_probability) {
             return Err(if self.random.random() { Errno::MFILE } else { Errno::ADDRNOTAVAIL }.into());
         }
-        let source = to.source.unwrap_or(match to.peer {
+        let PeerAddr::Tcp(peer) = to.peer else { return Err(Errno::AFNOSUPPORT.into()) };
+        let source = to.source.unwrap_or(match peer {
             SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
             SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
         });
-        if source.is_ipv4() != to.peer.is_ipv4() {
+        if source.is_ipv4() != peer.is_ipv4() {
             return Err(Errno::AFNOSUPPORT.into());
         }
         let connection = self.connections_made;
         let socket = self.insert(Socket::End(EndId { connection, side: Side::Connector }))?;
-        let local = SocketAddr::new(source, self.next_port());
+        let local = SocketAddr::new(source, self.next_port(to.ports));
         self.connections_made += 1;
-        self.connections.insert(connection, Connection::new(local, to.peer, socket));
+        let mut made = Connection::new(local, peer, socket);
+        if let Flow::Metered { .. } = to.flow {
+            made.end_mut(Side::Connector).intake = Intake::Asked { bytes: 0 };
+        }
+        self.connections.insert(connection, made);
         self.send_syn(connection);
         Ok(socket)
     }
@@ -305,12 +312,25 @@ impl Driver for Sim {
         self.end(self.end_of(socket)).sent_at
     }
 
+    fn receive(&mut self, socket: SocketId, bytes_max: u32) {
+        let id = self.end_of(socket);
+        let end = self.end_mut(id);
+        assert!(!matches!(end.state, EndState::Connecting(_)), "a metered socket asks once it is connected");
+        if matches!(end.state, EndState::Failed(_)) || end.ended {
+            return;
+        }
+        assert!(end.intake == Intake::Asked { bytes: 0 }, "a metered socket asks once at a time");
+        assert!(bytes_max > 0, "a receive is of something");
+        end.intake = Intake::Asked { bytes: bytes_max };
+        self.schedule_deliver(id, self.now);
+    }
+
     fn pause(&mut self, socket: SocketId) {
         match self.sockets.entry_mut(socket).expect("the socket is open") {
             Socket::Listener(listener) => listener.accepting = false,
             Socket::End(end) => {
                 let end = *end;
-                self.end_mut(end).paused = true;
+                self.end_mut(end).intake.set_paused(true);
             }
         }
     }
@@ -319,7 +339,7 @@ impl Driver for Sim {
         match *self.socket(socket) {
             Socket::Listener(_) => self.resume_accept(socket),
             Socket::End(end) => {
-                self.end_mut(end).paused = false;
+                self.end_mut(end).intake.set_paused(false);
                 self.schedule_deliver(end, self.now);
             }
         }

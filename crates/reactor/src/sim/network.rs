@@ -9,7 +9,7 @@ use thalweg_sys::driver::Completion;
 use thalweg_sys::{Instant, SocketId};
 
 use super::agenda::Event;
-use super::connection::{EndId, EndState, Finish, Side};
+use super::connection::{EndId, EndState, Finish, Intake, Side};
 use super::{COMPLETIONS_PER_WAIT, Ready, Sim, Socket};
 
 /// The most that the kernel takes at once.
@@ -283,24 +283,28 @@ impl Sim {
             }
             EndState::Connecting(_) => self.fail(to, Errno::CONNRESET.into()),
             EndState::Open(_) => {
-                connection.end_mut(to.side.other()).flow.cut();
-                if self.chance(self.config.reset_loss_probability) {
-                    self.fail(to, Errno::CONNRESET.into());
+                let loses = self.chance(self.config.reset_loss_probability);
+                let flow = &mut self.end_mut(to.peer()).flow;
+                if loses {
+                    flow.discard()
                 } else {
-                    self.tell_reset(to);
+                    flow.cut()
                 }
+                self.tell_reset(to);
             }
         }
     }
 
     /// Tells of a reset: after what has arrived before it, if the owner takes that.
     fn tell_reset(&mut self, id: EndId) {
-        let paused = self.end(id).paused;
-        let unread = self.end(id.peer()).flow.arrived > 0;
-        match (unread, paused) {
+        let end = self.end(id);
+        let (held, will_ask) = (end.intake.bytes_max() == 0, matches!(end.intake, Intake::Asked { .. }) && !end.ended);
+        let (unread, sending) = (self.end(id.peer()).flow.arrived > 0, end.is_sending());
+        match (unread, held) {
             (true, false) => self.schedule_deliver(id, self.now),
-            // A paused owner hears of it when it receives again, unless it waits for a send.
-            (true, true) if !self.end(id).is_sending() => {}
+            // An owner that takes nothing hears of it when it does again, unless it waits for a send.
+            (true, true) if !sending => {}
+            (false, true) if !sending && will_ask => {}
             _ => self.fail(id, Errno::CONNRESET.into()),
         }
     }
@@ -321,8 +325,8 @@ impl Sim {
         let end = self.end_mut(to);
         end.deliver_scheduled = false;
         let EndState::Open(socket) = end.state else { return };
-        let (paused, reset, ended, addr) = (end.paused, end.reset, end.ended, end.addr);
-        if paused {
+        let (wanted, reset, ended, addr) = (end.intake.bytes_max(), end.reset, end.ended, end.addr);
+        if wanted == 0 {
             return;
         }
         if let Some(until) = self.stalled(addr) {
@@ -334,7 +338,8 @@ impl Sim {
             (flow.arrived, flow.end_arrived)
         };
         if arrived > 0 {
-            let piece = self.piece(arrived);
+            let piece = self.piece(arrived.min(wanted));
+            self.end_mut(to).intake.satisfy();
             let sender = self.end_mut(to.peer());
             let bytes = sender.flow.held.drain(..piece).collect();
             sender.flow.arrived -= piece;

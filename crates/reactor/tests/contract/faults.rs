@@ -111,7 +111,7 @@ pub fn a_full_table_refuses_to_connect<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(3);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     let (client, server) = stage.pair(listener, addr);
-    let refused = stage.try_connect(&Connect { peer: addr, source: None }).unwrap_err();
+    let refused = stage.try_connect(&Connect::tcp(addr)).unwrap_err();
     assert_eq!(Fault::of(&refused), Fault::NoDescriptor, "{refused}");
     stage.close(client);
     stage.until("the server is told", |stage| stage.socket(server).ended);

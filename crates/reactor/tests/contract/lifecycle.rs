@@ -43,7 +43,7 @@ pub fn comes_from_the_source_asked_for<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     let source: IpAddr = "127.0.0.2".parse().unwrap();
-    let client = stage.try_connect(&Connect { peer: addr, source: Some(source) }).unwrap();
+    let client = stage.try_connect(&Connect { source: Some(source), ..Connect::tcp(addr) }).unwrap();
     let server = stage.accept(listener);
     assert_eq!(stage.driver.peer_addr(server).unwrap().ip(), source);
     stage.until("connected", |stage| stage.socket(client).connected);

@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 
-use thalweg_sys::driver::{Completion, Connect, Driver, FileSpan, Listen, SendBuf};
+use thalweg_sys::driver::{Completion, Connect, Driver, FileSpan, Flow, Listen, SendBuf};
 use thalweg_sys::{Instant, SocketId, Waker};
 
 pub const LOOPBACK_V4: &str = "127.0.0.1:0";
 pub const LOOPBACK_V6: &str = "[::1]:0";
+
+/// The window of metered connections: a slow line's.
+pub const METERED_WINDOW_BYTES: u32 = 8192;
 
 /// How a scenario gets drivers: by the size of their socket tables.
 pub type Open<'a, D> = &'a dyn Fn(usize) -> Stage<D>;
@@ -34,6 +37,9 @@ pub struct Socket {
     pub failed: Option<io::Error>,
     pub sending: bool,
     pub finished: bool,
+    pub metered: bool,
+    /// How much a metered socket has asked for and not yet got; 0 if it has not asked.
+    pub asked: u32,
     /// When the latest send was asked for; zero if there was none.
     pub send_begun: Instant,
 }
@@ -75,18 +81,29 @@ impl<D: Driver> Stage<D> {
 
     pub fn try_connect(&mut self, to: &Connect) -> io::Result<SocketId> {
         let socket = self.driver.connect(to)?;
-        let before = self.sockets.insert(socket, Socket::default());
+        let metered = matches!(to.flow, Flow::Metered { .. });
+        let before = self.sockets.insert(socket, Socket { metered, ..Socket::default() });
         assert!(before.is_none(), "{socket:?} was given out twice");
         Ok(socket)
     }
 
     pub fn connect(&mut self, peer: SocketAddr) -> SocketId {
-        self.try_connect(&Connect { peer, source: None }).expect("the connect can be attempted")
+        self.try_connect(&Connect::tcp(peer)).expect("the connect can be attempted")
     }
 
     /// A connection from both sides: the connector and the accepted one.
     pub fn pair(&mut self, listener: SocketId, addr: SocketAddr) -> (SocketId, SocketId) {
-        let client = self.connect(addr);
+        self.pair_to(listener, &Connect::tcp(addr))
+    }
+
+    /// The same, with a connector that is metered.
+    pub fn metered_pair(&mut self, listener: SocketId, addr: SocketAddr) -> (SocketId, SocketId) {
+        let flow = Flow::Metered { window_bytes: METERED_WINDOW_BYTES };
+        self.pair_to(listener, &Connect { flow, ..Connect::tcp(addr) })
+    }
+
+    pub fn pair_to(&mut self, listener: SocketId, to: &Connect) -> (SocketId, SocketId) {
+        let client = self.try_connect(to).expect("the connect can be attempted");
         let server = self.accept(listener);
         self.until("connected", |stage| stage.socket(client).connected);
         (client, server)
@@ -123,6 +140,15 @@ impl<D: Driver> Stage<D> {
         let state = self.socket_mut(socket);
         state.sending = true;
         state.send_begun = now;
+    }
+
+    /// Asks a metered socket for bytes.
+    pub fn ask(&mut self, socket: SocketId, bytes_max: u32) {
+        let state = self.socket_mut(socket);
+        if !state.is_over() {
+            state.asked = bytes_max;
+        }
+        self.driver.receive(socket, bytes_max);
     }
 
     pub fn finish(&mut self, socket: SocketId) {
@@ -240,12 +266,17 @@ impl<D: Driver> Stage<D> {
                 let state = self.unbroken(socket);
                 assert!(state.connected, "{socket:?} ended before it was connected");
                 assert!(!state.ended, "{socket:?} ended twice");
+                assert!(!state.metered || state.asked > 0, "{socket:?} was told an end without asking");
                 state.ended = true;
+                state.asked = 0;
             }
             Completion::Failed { socket, error } => {
                 let state = self.unbroken(socket);
+                let may_be_told = !state.metered || !state.connected || state.asked > 0 || state.sending || state.ended;
+                assert!(may_be_told, "{socket:?} was told a failure without asking: {error}");
                 state.failed = Some(error);
                 state.sending = false;
+                state.asked = 0;
             }
         }
     }
@@ -257,6 +288,10 @@ impl<D: Driver> Stage<D> {
         let state = self.unbroken(socket);
         assert!(state.connected, "{socket:?} received before it was connected");
         assert!(!state.ended, "{socket:?} received after its end");
+        if state.metered {
+            let asked = std::mem::take(&mut state.asked) as usize;
+            assert!(bytes.len() <= asked, "{socket:?} received {} bytes and had asked for {asked}", bytes.len());
+        }
         state.received.extend(bytes);
     }
 

@@ -16,7 +16,7 @@ use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
-use std::{io, ops::Range};
+use std::{io, ops::Range, ptr};
 
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
@@ -25,8 +25,9 @@ use socket2::SockAddr;
 
 use self::buffers::Buffers;
 use self::socket::{Operation, Socket, State};
+use crate::address::PeerAddr;
 use crate::clock::Instant;
-use crate::driver::{Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Listen, SendBuf};
+use crate::driver::{Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Flow, Listen, SendBuf};
 use crate::socket::{self as sockets, Sending, Step};
 use crate::table::{SocketId, Table};
 use crate::wake::Waker;
@@ -63,7 +64,8 @@ pub struct Uring {
     file_steps_left: usize,
     received: Range<usize>,
     spent: Option<u16>,
-    last_peer: Option<(SocketAddr, Rc<SockAddr>)>,
+    last_peer: Option<(PeerAddr, Rc<SockAddr>)>,
+    last_port: u16,
     now: Instant,
 }
 
@@ -102,6 +104,7 @@ impl Uring {
             received: 0..0,
             spent: None,
             last_peer: None,
+            last_port: 0,
             now: Instant::now(),
         };
         driver.arm_waker();
@@ -167,8 +170,19 @@ impl Uring {
         if socket.armed || socket.paused || socket.ended || socket.failed {
             return;
         }
+        if socket.metered && socket.bytes_wanted == 0 {
+            return;
+        }
         socket.armed = true;
-        let entry = opcode::RecvMulti::new(socket.raw(), buffers::GROUP).build();
+        let entry = if socket.metered {
+            // The kernel picks the buffer when bytes come in, so that a hundred thousand who wait hold none. A length is a bound
+            // for it as for any receive.
+            let (nowhere, len) = (ptr::null_mut(), socket.bytes_wanted);
+            let single = opcode::Recv::new(socket.raw(), nowhere, len).buf_group(buffers::GROUP).build();
+            single.flags(squeue::Flags::BUFFER_SELECT)
+        } else {
+            opcode::RecvMulti::new(socket.raw(), buffers::GROUP).build()
+        };
         self.submit(id, Operation::Receive, entry);
     }
 
@@ -298,6 +312,7 @@ impl Uring {
 
     fn on_receive(&mut self, id: SocketId, result: i32) -> Option<Completion> {
         if result > 0 {
+            self.live_mut(id).bytes_wanted = 0;
             // Re-armed at once if the kernel has ended the series; a no-op while it goes on.
             self.arm_receive(id);
             return Some(Completion::Received { socket: id });
@@ -374,10 +389,10 @@ impl Uring {
 
     fn on_connect(&mut self, id: SocketId, result: i32) -> Option<Completion> {
         let socket = self.live_mut(id);
-        socket.peer = None;
+        let is_unix = socket.peer.take().is_some_and(|peer| peer.is_unix());
         socket.state = State::Connected;
         if result < 0 {
-            self.fail(id, io::Error::from_raw_os_error(-result));
+            self.fail(id, sockets::connect_error(is_unix, io::Error::from_raw_os_error(-result)));
             return None;
         }
         self.arm_receive(id);
@@ -494,11 +509,16 @@ impl Driver for Uring {
         }
         let peer = match &self.last_peer {
             Some((addr, peer)) if *addr == to.peer => peer.clone(),
-            _ => Rc::new(SockAddr::from(to.peer)),
+            _ => {
+                let peer = Rc::new(to.peer.encoded());
+                self.last_peer = Some((to.peer.clone(), peer.clone()));
+                peer
+            }
         };
-        self.last_peer = Some((to.peer, peer.clone()));
         let (start, len) = (peer.as_ptr(), peer.len());
-        let mut socket = Socket::new(sockets::connecting(to)?.into(), State::Connecting);
+        let connecting = sockets::connecting(to, &mut self.last_port)?;
+        let mut socket = Socket::new(connecting.into(), State::Connecting);
+        socket.metered = matches!(to.flow, Flow::Metered { .. });
         let entry = opcode::Connect::new(socket.raw(), start.cast(), len).build();
         socket.peer = Some(peer);
         let id = self.sockets.insert(socket).map_err(|_| io::Error::from(Errno::NFILE))?;
@@ -530,8 +550,20 @@ impl Driver for Uring {
         self.live(socket).sent_at
     }
 
+    fn receive(&mut self, socket: SocketId, bytes_max: u32) {
+        let entry = self.live_mut(socket);
+        assert!(entry.metered && entry.state == State::Connected, "a metered socket asks once it is connected");
+        if entry.ended || entry.failed {
+            return;
+        }
+        assert!(entry.bytes_wanted == 0 && bytes_max > 0, "one receive at a time, of something");
+        entry.bytes_wanted = bytes_max;
+        self.arm_receive(socket);
+    }
+
     fn pause(&mut self, socket: SocketId) {
         let entry = self.live_mut(socket);
+        assert!(!entry.metered, "a metered socket is paused by not asking");
         entry.paused = true;
         if entry.armed {
             let operation = if entry.state == State::Listening { Operation::Accept } else { Operation::Receive };
@@ -541,6 +573,7 @@ impl Driver for Uring {
 
     fn resume(&mut self, socket: SocketId) {
         let entry = self.live_mut(socket);
+        assert!(!entry.metered, "a metered socket is resumed by asking");
         if entry.state == State::Listening {
             return self.resume_accept(socket);
         }

@@ -17,9 +17,13 @@ pub(super) struct Socket {
     pub(super) state: State,
     /// Operations whose last completion has not come; the kernel may use what belongs to them until then.
     pub(super) in_flight: u32,
-    /// A multishot receive or accept is among them.
+    /// A receive or accept is among them.
     pub(super) armed: bool,
     pub(super) paused: bool,
+    /// The owner asks for what is received; its receives are single shots.
+    pub(super) metered: bool,
+    /// Of a metered socket: how much its owner waits for; 0 if it does not.
+    pub(super) bytes_wanted: u32,
     pub(super) ended: bool,
     pub(super) failed: bool,
     /// Why the socket is of no more use; told once the bytes before it are delivered.
@@ -81,6 +85,8 @@ impl Socket {
             in_flight: 0,
             armed: false,
             paused: false,
+            metered: false,
+            bytes_wanted: 0,
             ended: false,
             failed: false,
             broken: None,
