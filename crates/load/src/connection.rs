@@ -6,7 +6,7 @@ use std::rc::Rc;
 use sha2::{Digest, Sha256};
 use thalweg_measure::Outcome;
 use thalweg_sys::{Fault, Instant, SocketId};
-use thalweg_wire::{FieldSlots, Limits, ResponseError, ResponseEvent, ResponseReader};
+use thalweg_wire::{FieldSlots, Limits, MessageBytes, ResponseError, ResponseEvent, ResponseReader};
 
 use crate::plan::Check;
 use crate::visit::Visiting;
@@ -27,6 +27,11 @@ pub(crate) struct Connection {
     pub(crate) room_since: Instant,
     /// When its earliest entry in the timer wheel comes due, if it has one.
     pub(crate) armed: Option<Instant>,
+    /// When it was begun to connect, and the whole answers that it has brought.
+    pub(crate) since: Instant,
+    pub(crate) replies: u32,
+    /// A call on it has failed.
+    pub(crate) failed: bool,
     /// When it may read next, if it has a pace, and when it received last.
     pub(crate) read_at: Instant,
     pub(crate) received_at: Instant,
@@ -40,7 +45,7 @@ pub(crate) struct Connection {
 }
 
 pub(crate) enum State {
-    Connecting { since: Instant },
+    Connecting,
     Idle,
     /// With the call whose answer comes next.
     Busy(Call),
@@ -86,7 +91,7 @@ pub(crate) struct Call {
 
 impl Connection {
     pub(crate) fn connecting(id: SocketId, since: Instant) -> Self {
-        Self { state: State::Connecting { since }, ..Self::closed(id) }
+        Self { state: State::Connecting, since, ..Self::closed(id) }
     }
 
     /// The place of a connection that is not there.
@@ -101,6 +106,9 @@ impl Connection {
             in_roomy: false,
             room_since: Instant::default(),
             armed: None,
+            since: Instant::default(),
+            replies: 0,
+            failed: false,
             read_at: Instant::default(),
             received_at: Instant::default(),
             bytes: 0,
@@ -113,7 +121,7 @@ impl Connection {
     /// When its patience ends, that of the attempt to connect or of the call in front; or when its visit goes on.
     pub(crate) fn deadline(&self, timeout_ns: u64) -> Option<Instant> {
         match &self.state {
-            State::Connecting { since } => Some(since.plus_ns(timeout_ns)),
+            State::Connecting => Some(self.since.plus_ns(timeout_ns)),
             State::Busy(call) => Some(call.deadline),
             State::Thinking { until } => Some(*until),
             State::Idle | State::Closed => None,
@@ -165,12 +173,18 @@ impl Call {
     }
 
     /// Judges a whole response.
-    pub(crate) fn judge(&mut self, check: &Check) -> Outcome {
+    ///
+    /// The hasher, if there is one, is put back for the next call.
+    pub(crate) fn judge(&mut self, check: &Check, hashers: &mut Vec<Box<Sha256>>) -> Outcome {
         let good_status = match check.status {
             Some(status) => self.status == status,
             None => (200..400).contains(&self.status),
         };
-        let digest = self.digest.take().map(|digest| <[u8; 32]>::from(digest.finalize()));
+        let digest = self.digest.take().map(|mut hasher| {
+            let digest = <[u8; 32]>::from(hasher.finalize_reset());
+            hashers.push(hasher);
+            digest
+        });
         if !good_status {
             Outcome::BadStatus
         } else if check.length.is_some_and(|length| length != self.body_bytes) || digest != check.sha256 {
@@ -190,15 +204,23 @@ pub(crate) struct ResponseProgress {
     pub(crate) body_bytes: u64,
     /// Statuses that came, interim ones first; more than two in one piece are counted as two.
     pub(crate) statuses: [Option<u16>; 2],
+    /// What the server calls itself, if that was wanted.
+    pub(crate) server: Option<Box<[u8]>>,
 }
 
 pub(crate) enum End {
-    Whole,
+    /// Complete, with so many bytes.
+    Whole(MessageBytes),
     Broken(Outcome),
 }
 
 /// Reads on in the response to `call`, up to its end.
-pub(crate) fn read_response(reader: &mut ResponseReader, call: &mut Call, input: &[u8]) -> ResponseProgress {
+pub(crate) fn read_response(
+    reader: &mut ResponseReader,
+    call: &mut Call,
+    input: &[u8],
+    server_wanted: bool,
+) -> ResponseProgress {
     let mut progress = ResponseProgress::default();
     loop {
         let mut slots = FieldSlots::new();
@@ -218,6 +240,9 @@ pub(crate) fn read_response(reader: &mut ResponseReader, call: &mut Call, input:
                 progress.statuses[1] = Some(head.status);
                 call.status = head.status;
                 call.keep_alive = head.keep_alive();
+                if server_wanted {
+                    progress.server = head.fields.get("Server").map(Box::from);
+                }
             }
             Some(ResponseEvent::Body(bytes)) => {
                 progress.body_bytes += bytes.len() as u64;
@@ -225,8 +250,8 @@ pub(crate) fn read_response(reader: &mut ResponseReader, call: &mut Call, input:
                     digest.update(bytes);
                 }
             }
-            Some(ResponseEvent::End(_)) => {
-                progress.end = Some(End::Whole);
+            Some(ResponseEvent::End(bytes)) => {
+                progress.end = Some(End::Whole(bytes));
                 break;
             }
         }
@@ -240,8 +265,8 @@ pub(crate) fn read_response(reader: &mut ResponseReader, call: &mut Call, input:
 pub(crate) fn outcome_of_fault(fault: Fault) -> Outcome {
     match fault {
         Fault::Refused => Outcome::Refused,
-        Fault::Unreachable => Outcome::Unreachable,
-        Fault::NoDescriptor => Outcome::NoDescriptor,
+        Fault::Unreachable | Fault::TimedOut => Outcome::Unreachable,
+        Fault::NoDescriptor | Fault::FileTableFull => Outcome::NoDescriptor,
         Fault::NoAddress => Outcome::NoAddress,
         Fault::Reset | Fault::Other => Outcome::Reset,
     }

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use thalweg_measure::trial::{CoreUse, TrialFigures};
-use thalweg_measure::{IntervalSeries, LoopKind};
+use thalweg_measure::trial::Sessions;
+use thalweg_measure::{Histogram, IntervalSeries};
 use thalweg_sys::DriverKind;
 use thalweg_sys::proc::{CpuTime, thread_cpu, thread_run_queue_wait_ns};
 
-use crate::plan::{Extent, LoopPlan, Plan};
+use crate::connection::{End, ResponseProgress};
+use crate::plan::{Plan, Visit};
+use crate::request::Encoded;
 
 /// Intervals kept of a run; a longer run gets wider ones.
 const INTERVALS_MAX: usize = 600;
@@ -19,22 +22,69 @@ pub struct RunFigures {
     pub trial: TrialFigures,
     /// Which driver carried it.
     pub driver: DriverKind,
-    /// The run was ended before its time. Requests that were under way then are in none of the counts; the series has them in
-    /// flight at its end.
+    /// The run was ended before its time.
     pub interrupted: bool,
     /// Bytes that came on connections on which no answer was due.
     pub unsolicited_bytes: u64,
+    /// Requests that were under way when the run was cut off, by an interruption or, with a pace, by the end of its schedule. They are in
+    /// none of the counts; the series has them in flight at its end.
+    pub under_way: u64,
+    /// Calls of visits that were never offered, since their visit had failed or its connection was closed before they came due.
+    pub calls_not_offered: u64,
+    /// Bits per second at which the answers of each connection came.
+    pub bits_per_connection: Histogram,
 }
 
 impl RunFigures {
     pub(crate) fn new(plan: &Plan, driver: DriverKind) -> Self {
-        let (kind, rate) = match plan.arrivals {
-            LoopPlan::Open { rate } => (LoopKind::Open, Some(rate)),
-            LoopPlan::Closed { .. } => (LoopKind::Closed, None),
-        };
         let series = IntervalSeries::new(interval_ns(plan), INTERVALS_MAX);
-        let trial = TrialFigures::new(kind, rate, Duration::ZERO, series);
-        Self { trial, driver, interrupted: false, unsolicited_bytes: 0 }
+        let mut trial = TrialFigures::new(plan.arrivals.kind(), plan.offered_rate(), Duration::ZERO, series);
+        trial.sessions = matches!(plan.visit, Some(Visit::Sessions { .. })).then(Sessions::default);
+        Self {
+            trial,
+            driver,
+            interrupted: false,
+            unsolicited_bytes: 0,
+            under_way: 0,
+            calls_not_offered: 0,
+            bits_per_connection: Histogram::new(),
+        }
+    }
+
+    /// Counts a measured request that is handed to the driver.
+    pub(crate) fn record_sent(&mut self, request: &Encoded, in_window: bool) {
+        let trial = &mut self.trial;
+        trial.counts.sent += 1;
+        trial.in_window.sent += u64::from(in_window);
+        trial.bytes.sent += request.bytes.len() as u64;
+        trial.bytes.body_sent += request.body_bytes as u64;
+        trial.bytes.head_sent += (request.bytes.len() - request.body_bytes) as u64;
+        trial.intervals.record_sent();
+    }
+
+    /// Counts a piece of the response to a measured request.
+    pub(crate) fn record_received(&mut self, progress: &ResponseProgress) {
+        let trial = &mut self.trial;
+        trial.bytes.received += progress.bytes as u64;
+        trial.bytes.body_received += progress.body_bytes;
+        trial.intervals.record_bytes_in(progress.bytes as u64);
+        for status in progress.statuses.into_iter().flatten() {
+            trial.status.record(status);
+        }
+        if let Some(End::Whole(bytes)) = &progress.end {
+            trial.bytes.head_received += bytes.header;
+            trial.bytes.framing_received += bytes.framing;
+        }
+    }
+
+    /// Counts a connection by the rate at which its answers came.
+    pub(crate) fn record_pace(&mut self, bits_per_s: Option<u64>) {
+        /// The rate at which SPECweb99 calls a connection conforming.
+        const CONFORMING_BITS_PER_S: u64 = 320_000;
+        if let Some(bits_per_s) = bits_per_s {
+            self.trial.connections.conforming += u64::from(bits_per_s >= CONFORMING_BITS_PER_S);
+            self.bits_per_connection.record(bits_per_s);
+        }
     }
 
     /// Adds the figures of another thread of the same run.
@@ -43,6 +93,9 @@ impl RunFigures {
         self.trial.merge(&other.trial);
         self.interrupted |= other.interrupted;
         self.unsolicited_bytes += other.unsolicited_bytes;
+        self.under_way += other.under_way;
+        self.calls_not_offered += other.calls_not_offered;
+        self.bits_per_connection.merge(&other.bits_per_connection);
     }
 }
 
@@ -50,10 +103,8 @@ impl RunFigures {
 fn interval_ns(plan: &Plan) -> u64 {
     const LONGEST_NS: u64 = 1_000_000_000;
     const SHORTEST_NS: u64 = 10_000_000;
-    match (plan.extent, plan.arrivals) {
-        (Extent::Requests(_), LoopPlan::Closed { .. }) => LONGEST_NS,
-        _ => (plan.schedule_length().as_nanos() as u64 / 50).clamp(SHORTEST_NS, LONGEST_NS),
-    }
+    let length = plan.schedule_length();
+    if length.is_zero() { LONGEST_NS } else { (length.as_nanos() as u64 / 50).clamp(SHORTEST_NS, LONGEST_NS) }
 }
 
 /// What the calling thread has used so far, to be compared with a later look.

@@ -1,11 +1,11 @@
 //! What to offer: a checked value with every default filled in. Nothing here can fail any more.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_measure::LoopKind;
-use thalweg_sys::DriverChoice;
+use thalweg_sys::{DriverChoice, PeerAddr};
 
 use crate::arrivals::{Recorded, Spacing};
 use crate::rate::RateProfile;
@@ -16,7 +16,7 @@ use crate::session::Sessions;
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The server.
-    pub peer: SocketAddr,
+    pub peer: PeerAddr,
     /// Local addresses to come from, used in turn; none leaves the choice to the kernel.
     pub sources: Vec<IpAddr>,
     /// What to ask for, ready to be sent; never empty.

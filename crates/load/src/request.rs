@@ -5,16 +5,22 @@ use std::rc::Rc;
 use thalweg_wire::encode::{EncodeError, HeadWriter};
 use thalweg_wire::{RequestKind, Version};
 
+use crate::plan::Check;
+
 /// A request as it goes out.
 #[derive(Clone, Debug)]
 pub struct PreparedRequest {
     /// Head and body.
     pub bytes: Vec<u8>,
-    /// The same for the last call on a connection: it asks the server to close, so that the server's side keeps the closed
-    /// connection's state (TIME_WAIT) and the client's ports are free again at once.
+    /// The same for the last call on a connection: the server closes after it, so that its side keeps the closed connection's
+    /// state (TIME_WAIT) and the client's ports are free again at once.
     pub last_bytes: Vec<u8>,
+    /// How many of the bytes are the body, in both forms.
+    pub body_bytes: usize,
     /// What its response's length depends on.
     pub kind: RequestKind,
+    /// What makes its response good, if not what the plan says.
+    pub check: Option<Check>,
 }
 
 /// Why a request cannot be made.
@@ -42,12 +48,19 @@ pub struct RequestText<'a> {
 /// # Errors
 /// A method, target or field that could not be read back as what was meant, such as one with a line break.
 pub fn prepare(text: &RequestText<'_>) -> Result<PreparedRequest, RequestError> {
-    let kept = match text.version {
-        Version::Http10 => Some("keep-alive"),
-        _ => None,
+    // HTTP/1.0 closes unless asked not to, HTTP/1.1 the other way round.
+    let (kept, closed) = match text.version {
+        Version::Http10 => (Some("keep-alive"), None),
+        _ => (None, Some("close")),
     };
     let kind = if text.method == "HEAD" { RequestKind::Head } else { RequestKind::Other };
-    Ok(PreparedRequest { bytes: encode(text, kept)?, last_bytes: encode(text, Some("close"))?, kind })
+    Ok(PreparedRequest {
+        bytes: encode(text, kept)?,
+        last_bytes: encode(text, closed)?,
+        body_bytes: text.body.len(),
+        kind,
+        check: None,
+    })
 }
 
 fn encode(text: &RequestText<'_>, connection: Option<&str>) -> Result<Vec<u8>, RequestError> {
@@ -77,35 +90,52 @@ fn encode(text: &RequestText<'_>, connection: Option<&str>) -> Result<Vec<u8>, R
 /// The requests as one thread shares them among its connections.
 pub(crate) struct Requests {
     list: Vec<Shared>,
+    /// What makes a response good where the request does not say.
+    check: Check,
 }
 
 struct Shared {
-    bytes: Rc<Vec<u8>>,
-    last_bytes: Rc<Vec<u8>>,
+    usual: Encoded,
+    last: Encoded,
     kind: RequestKind,
+    check: Option<Check>,
+}
+
+/// A request's bytes.
+pub(crate) struct Encoded {
+    pub(crate) bytes: Rc<Vec<u8>>,
+    pub(crate) body_bytes: usize,
 }
 
 impl Requests {
-    pub(crate) fn new(prepared: &[PreparedRequest]) -> Self {
-        let share = |request: &PreparedRequest| Shared {
-            bytes: Rc::new(request.bytes.clone()),
-            last_bytes: Rc::new(request.last_bytes.clone()),
-            kind: request.kind,
+    pub(crate) fn new(prepared: &[PreparedRequest], check: &Check) -> Self {
+        let share = |request: &PreparedRequest| {
+            let encoded = |bytes: &Vec<u8>| Encoded { bytes: Rc::new(bytes.clone()), body_bytes: request.body_bytes };
+            Shared {
+                usual: encoded(&request.bytes),
+                last: encoded(&request.last_bytes),
+                kind: request.kind,
+                check: request.check.clone(),
+            }
         };
-        Self { list: prepared.iter().map(share).collect() }
+        Self { list: prepared.iter().map(share).collect(), check: check.clone() }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
-    pub(crate) fn bytes(&self, index: usize, last: bool) -> &Rc<Vec<u8>> {
-        let request = &self.list[index];
-        if last { &request.last_bytes } else { &request.bytes }
+    pub(crate) fn bytes(&self, index: u32, last: bool) -> &Encoded {
+        let request = &self.list[index as usize];
+        if last { &request.last } else { &request.usual }
     }
 
-    pub(crate) fn kind(&self, index: usize) -> RequestKind {
-        self.list[index].kind
+    pub(crate) fn kind(&self, index: u32) -> RequestKind {
+        self.list[index as usize].kind
+    }
+
+    pub(crate) fn check(&self, index: u32) -> &Check {
+        self.list[index as usize].check.as_ref().unwrap_or(&self.check)
     }
 }
 
@@ -149,7 +179,7 @@ mod tests {
     fn the_last_call_on_a_connection_says_so() {
         let (usual, last) = (
             "GET / HTTP/1.0\r\nHost: host:1\r\nConnection: keep-alive\r\n\r\n",
-            "GET / HTTP/1.0\r\nHost: host:1\r\nConnection: close\r\n\r\n",
+            "GET / HTTP/1.0\r\nHost: host:1\r\n\r\n",
         );
         check_version(Version::Http10, "GET", "/", &[], b"", Ok(usual), Some(last));
         let (usual, last) =

@@ -24,7 +24,9 @@ pub(crate) struct Schedule {
     /// Measured calls of visits after their first, which the series knows of.
     follow_ups: u64,
     pub(crate) begun: Option<ThreadUse>,
+    /// The measured part has ended; what was under way then was left out.
     pub(crate) ended: bool,
+    pub(crate) cut: bool,
 }
 
 impl Schedule {
@@ -61,6 +63,7 @@ impl Schedule {
             follow_ups: 0,
             begun: None,
             ended: false,
+            cut: false,
         }
     }
 

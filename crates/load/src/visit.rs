@@ -14,6 +14,8 @@ pub(crate) struct Visiting {
     pub(crate) began: Instant,
     /// When the calls that may be made now came due.
     pub(crate) due: Instant,
+    /// How many connections it has had.
+    pub(crate) connections: u32,
     script: Script,
     /// Calls that are due and have not begun, that have begun and not ended, and that have ended.
     released: u32,
@@ -48,7 +50,7 @@ impl Visiting {
                 Script::Session { visit: visit.clone(), index, burst: 0, next: 0 }
             }
         };
-        Self { began, due: began, script, released: 1, under_way: 0, ended: 0 }
+        Self { began, due: began, connections: 1, script, released: 1, under_way: 0, ended: 0 }
     }
 
     /// Takes a call that is due: which request it is, if the visit says.

@@ -135,7 +135,7 @@ impl Epoll {
     }
 
     fn add(&mut self, fd: OwnedFd, state: State) -> io::Result<SocketId> {
-        let id = self.sockets.insert(Socket::new(fd, state)).map_err(|_| io::Error::from(Errno::NFILE))?;
+        let id = self.sockets.insert(Socket::new(fd, state)).map_err(|_| io::Error::from(Errno::MFILE))?;
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let fd = self.live(id).fd.as_fd();
         if let Err(errno) = epoll::add(&self.epoll, fd, EventData::new_u64(id.to_bits()), flags) {
@@ -380,7 +380,7 @@ impl Driver for Epoll {
 
     fn connect(&mut self, to: &Connect) -> io::Result<SocketId> {
         if self.sockets.is_full() {
-            return Err(Errno::NFILE.into());
+            return Err(Errno::MFILE.into());
         }
         let connecting = socket::connecting(to, &mut self.last_port)?;
         let is_unix = matches!(to.peer, PeerAddr::Unix(_));

@@ -11,10 +11,14 @@ pub enum Fault {
     Refused,
     /// The peer ended the connection at once (ECONNRESET, EPIPE).
     Reset,
-    /// No way to the peer, or none in the kernel's patience (EHOSTUNREACH, ENETUNREACH, ETIMEDOUT and the like).
+    /// No way to the peer (EHOSTUNREACH, ENETUNREACH and the like).
     Unreachable,
-    /// This process or host has no descriptor left (EMFILE, ENFILE), or no memory for one.
+    /// The kernel gave up waiting for the peer (ETIMEDOUT).
+    TimedOut,
+    /// This process has no descriptor left (EMFILE), or no memory for one.
     NoDescriptor,
+    /// The whole host has no descriptor left (ENFILE).
+    FileTableFull,
     /// This host has no local address or port left for the connection (EADDRNOTAVAIL, EADDRINUSE).
     NoAddress,
     /// Anything else.
@@ -27,16 +31,17 @@ impl Fault {
         match Errno::from_io_error(error) {
             Some(Errno::CONNREFUSED | Errno::NOENT) => Self::Refused,
             Some(Errno::CONNRESET | Errno::PIPE | Errno::CONNABORTED | Errno::NOTCONN) => Self::Reset,
+            Some(Errno::TIMEDOUT) => Self::TimedOut,
             Some(
                 Errno::HOSTUNREACH
                 | Errno::NETUNREACH
-                | Errno::TIMEDOUT
                 | Errno::NETDOWN
                 | Errno::HOSTDOWN
                 | Errno::PERM
                 | Errno::ACCESS,
             ) => Self::Unreachable,
-            Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Self::NoDescriptor,
+            Some(Errno::MFILE | Errno::NOBUFS | Errno::NOMEM) => Self::NoDescriptor,
+            Some(Errno::NFILE) => Self::FileTableFull,
             Some(Errno::ADDRNOTAVAIL | Errno::ADDRINUSE | Errno::AGAIN) => Self::NoAddress,
             _ => Self::Other,
         }

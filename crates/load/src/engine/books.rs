@@ -1,7 +1,8 @@
 //! Accounting: what became of each request, and the books that depend on time.
 
-use thalweg_measure::Outcome;
-use thalweg_sys::Instant;
+use thalweg_measure::trial::Sample;
+use thalweg_measure::{Counts, Outcome};
+use thalweg_sys::{Fault, Instant, SocketId};
 
 use super::{Engine, Phase};
 use crate::connection::{Call, State};
@@ -11,10 +12,10 @@ impl Engine {
     /// What came of it. To be asked for when the loop has ended.
     pub fn into_figures(mut self) -> RunFigures {
         for connection in self.connections.iter().filter(|connection| connection.is_open()) {
-            self.figures.record_connection(connection.bits_per_s(self.last_turn));
+            self.figures.record_pace(connection.bits_per_s(self.last_turn));
         }
         let figures = &mut self.figures.trial;
-        figures.counts = thalweg_measure::Counts::of(&figures.outcomes, figures.counts.sent);
+        figures.counts = Counts::of(&figures.outcomes, figures.counts.sent);
         self.figures
     }
 
@@ -27,12 +28,14 @@ impl Engine {
         if !call.measured {
             return;
         }
-        let in_window = u64::from(self.is_in_window(now));
         if !call.handed_over {
             return self.record_unsent(call.intended, outcome, now);
         }
+        let Phase::Running(schedule) = &self.phase else { return };
+        let in_window = u64::from(schedule.is_in_window(now));
         let sent_at = call.sent_or(latest);
         let figures = &mut self.figures.trial;
+        figures.last_end = now - schedule.start;
         figures.outcomes.record(outcome);
         figures.queue.record(call.ready.ns_since(call.intended));
         figures.lag.record(sent_at.ns_since(call.ready));
@@ -49,8 +52,22 @@ impl Engine {
             let first_byte = call.first_byte.unwrap_or(now);
             figures.service_time.record(now.ns_since(sent_at));
             figures.first_byte.record(first_byte.ns_since(sent_at));
+            figures.transfer.record(now.ns_since(first_byte));
+            figures.connections.kept += u64::from(call.keep_alive);
             figures.in_window.completed += in_window;
             figures.in_window.good += if outcome == Outcome::Good { in_window } else { 0 };
+        }
+        if outcome == Outcome::Good && figures.sample.is_none() {
+            figures.sample = Some(Sample::of(self.server.as_deref(), call.body_bytes));
+        }
+    }
+
+    /// Counts failures that are told apart more finely than by their outcome.
+    pub(super) fn record_cause(&mut self, fault: Fault) {
+        if matches!(&self.phase, Phase::Running(schedule) if self.last_turn >= schedule.start) {
+            let causes = &mut self.figures.trial.causes;
+            causes.socket_timeout += u64::from(fault == Fault::TimedOut);
+            causes.file_table_full += u64::from(fault == Fault::FileTableFull);
         }
     }
 
@@ -106,7 +123,7 @@ impl Engine {
         let cpu = self.plan.cpus[self.core];
         figures.cores.extend(schedule.begun.map(|begun| ThreadUse::so_far().since(begun, cpu)));
         let open = self.connections.iter().filter(|connection| connection.is_open());
-        for connection in open.filter(|connection| !matches!(connection.state, State::Connecting { .. })) {
+        for connection in open.filter(|connection| !matches!(connection.state, State::Connecting)) {
             figures.connections.held += 1;
             figures.connections.progressing += u64::from(connection.received_at >= half);
         }
@@ -127,8 +144,9 @@ impl Engine {
             under_way += 1;
             sent += u64::from(call.handed_over);
         }
+        self.figures.trial.counts.sent -= sent;
+        self.figures.under_way = under_way;
         let figures = &mut self.figures.trial;
-        figures.counts.sent -= sent;
         let waiting = schedule.offered() - figures.outcomes.total() - under_way;
         figures.held_back += waiting;
         for _ in 0..waiting {
@@ -148,7 +166,7 @@ impl Engine {
         }
         if let Some(drain_end) = schedule.drain_end.filter(|&end| now >= end) {
             // Whoever still waits when nobody is idle waits for the target; else the client was too slow to send.
-            let idle = |id: &thalweg_sys::SocketId| self.connections[id.index()].is_idle_before(*id, drain_end);
+            let idle = |id: &SocketId| self.connections[id.index()].is_idle_before(*id, drain_end);
             let held_back = u64::from(!self.idle.iter().any(idle));
             let figures = &mut self.figures.trial;
             while schedule.arrivals.next().is_some() {

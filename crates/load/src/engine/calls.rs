@@ -10,6 +10,7 @@ use thalweg_wire::ResponseError;
 use super::{Engine, Phase};
 use crate::connection::{Call, End, State, outcome_of_response_error, read_response};
 use crate::plan::{Pick, Reuse};
+use crate::visit::Visiting;
 
 /// A request that is due.
 pub(super) struct Due {
@@ -72,7 +73,7 @@ impl Engine {
         match connection.state {
             State::Idle => true,
             State::Busy(_) => calls_left && connection.under_way() < self.plan.pipeline as usize,
-            State::Connecting { .. } | State::Thinking { .. } | State::Closed => false,
+            State::Connecting | State::Thinking { .. } | State::Closed => false,
         }
     }
 
@@ -97,7 +98,8 @@ impl Engine {
         let number = self.core as u64 + schedule.taken * self.plan.cpus.len() as u64;
         let (arrival, measured) = schedule.take(&mut self.figures.trial.intervals);
         if let Some(visit) = self.visit.clone() {
-            return self.begin_visit(driver, id, &visit, number, arrival.at, measured, now);
+            let visiting = Visiting::begin(&visit, number, arrival.at);
+            return self.begin_visit(driver, id, visiting, measured, now);
         }
         let last = self.plan.calls.is_some_and(|calls| self.connections[id.index()].calls + 1 >= calls);
         self.begin(driver, id, Due { intended: arrival.at, measured, request: arrival.request, last }, now);
@@ -109,7 +111,7 @@ impl Engine {
     /// Puts a request on a connection that has room.
     pub(super) fn begin<D: Driver>(&mut self, driver: &mut D, id: SocketId, due: Due, now: Instant) {
         let request = due.request.unwrap_or_else(|| self.pick());
-        let digest = self.requests.check(request).sha256.map(|_| self.digests.pop().unwrap_or_default());
+        let digest = self.requests.check(request).sha256.map(|_| self.hashers.pop().unwrap_or_default());
         let connection = &mut self.connections[id.index()];
         let patient_from = if self.pacing.is_some() { now } else { due.intended };
         let deadline = patient_from + self.plan.timeout;
@@ -212,7 +214,7 @@ impl Engine {
     }
 
     pub(super) fn on_received<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
-        let (now, latest) = (driver.now(), driver.sent_at(id));
+        let (now, mut latest) = (driver.now(), driver.sent_at(id));
         let mut input = driver.received();
         self.connections[id.index()].received_at = now;
         self.pace(id, input.len(), now);
@@ -233,15 +235,19 @@ impl Engine {
             if self.pacing.is_some() {
                 call.deadline = now + self.plan.timeout;
             }
-            let progress = read_response(&mut connection.reader, call, input);
+            let sampled = self.figures.trial.sample.is_some();
+            let progress = read_response(&mut connection.reader, call, input, !sampled);
             if call.measured {
                 self.figures.record_received(&progress);
+            }
+            if progress.server.is_some() {
+                self.server = progress.server;
             }
             input = &input[progress.bytes..];
             let outcome = match progress.end {
                 None => return,
                 Some(End::Broken(outcome)) => return self.end_call(driver, id, outcome, now),
-                Some(End::Whole) => call.judge(self.requests.check(call.request), &mut self.digests),
+                Some(End::Whole(_)) => call.judge(self.requests.check(call.request), &mut self.hashers),
             };
             if input.is_empty() {
                 return self.end_call(driver, id, outcome, now);
@@ -253,13 +259,16 @@ impl Engine {
                 return self.end_call(driver, id, outcome, now);
             }
             if !call.keep_alive || connection.visit.is_some() {
-                // The rest belongs to calls that the end of this one decides about.
+                // The end of this call decides about those that the rest is for.
+                let rest = input.len();
                 self.end_call(driver, id, outcome, now);
                 let connection = &self.connections[id.index()];
                 if connection.id != id || !connection.is_open() {
                     return;
                 }
-                input = &driver.received()[driver.received().len() - input.len()..];
+                let received = driver.received();
+                input = &received[received.len() - rest..];
+                latest = driver.sent_at(id);
                 continue;
             }
             self.end_front(id, outcome, latest, now);
@@ -316,7 +325,9 @@ impl Engine {
         connection.bytes += call.bytes;
         connection.receiving_ns += now.ns_since(call.sent_or(latest));
         let keep_alive = call.keep_alive;
-        self.account(call, outcome, latest, now);
+        connection.replies += u32::from(outcome.is_completed());
+        connection.failed |= !outcome.is_completed();
+        self.account(&call, outcome, latest, now);
         if self.visit.is_none()
             && let Phase::Running(schedule) = &mut self.phase
         {
@@ -337,7 +348,7 @@ impl Engine {
         let State::Busy(call) = &mut connection.state else { return self.on_unasked(driver, id, now) };
         call.keep_alive = false;
         let outcome = match connection.reader.finish() {
-            Ok(_) => call.judge(self.requests.check(call.request), &mut self.digests),
+            Ok(_) => call.judge(self.requests.check(call.request), &mut self.hashers),
             Err(error) => outcome_of_response_error(error),
         };
         self.end_call(driver, id, outcome, now);

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
+use sha2::Sha256;
 use thalweg_reactor::{App, Turn, Wheel};
 use thalweg_sys::{Completion, Driver, DriverKind, Fault, Instant, SocketId};
 
@@ -64,7 +65,14 @@ pub struct Engine {
     deadlines: Wheel,
     pacing: Option<Pacing>,
     phase: Phase,
+    /// For digests, used again.
+    hashers: Vec<Box<Sha256>>,
     next_glance: Instant,
+    last_turn: Instant,
+    /// Attempts to connect since the last turn.
+    attempts: u64,
+    /// What the server calls itself.
+    server: Option<Box<[u8]>>,
     figures: RunFigures,
 }
 
@@ -96,7 +104,7 @@ impl Engine {
             core,
             gate,
             progress,
-            requests: Requests::new(&plan.requests),
+            requests: Requests::new(&plan.requests, &plan.check),
             next_request: core % plan.requests.len(),
             random: Pcg64Mcg::seed_from_u64(plan.seed ^ core as u64),
             visit: plan.visit.clone().map(Arc::new),
@@ -113,7 +121,11 @@ impl Engine {
             deadlines: Wheel::new(now, TICK_NS),
             pacing: plan.pace.map(|pace| Pacing::new(pace, now)),
             phase: Phase::Opening { left: ahead, since: now, until },
+            hashers: Vec::new(),
             next_glance: now,
+            last_turn: now,
+            attempts: 0,
+            server: None,
             figures: RunFigures::new(&plan, driver),
             plan,
         }
@@ -156,7 +168,7 @@ impl Engine {
                 (_, Some(at)) if at > now => self.arm(id, at),
                 (State::Busy(_), _) => self.time_out(driver, id, now),
                 (State::Thinking { .. }, _) => self.wake_visit(driver, id, now),
-                (State::Connecting { .. }, _) => self.on_connect_failed(driver, id, None, now),
+                (State::Connecting, _) => self.on_connect_failed(driver, id, None, now),
                 (State::Idle | State::Closed, _) => {}
             }
         }
@@ -165,10 +177,11 @@ impl Engine {
     fn on_failed<D: Driver>(&mut self, driver: &mut D, id: SocketId, fault: Fault) {
         let now = driver.now();
         let outcome = outcome_of_fault(fault);
+        self.record_cause(fault);
         match self.connection(id).state {
             State::Busy(_) => self.end_call(driver, id, outcome, now),
-            State::Connecting { .. } => self.on_connect_failed(driver, id, Some(outcome), now),
-            State::Thinking { .. } => self.park_visit(driver, id),
+            State::Connecting => self.on_connect_failed(driver, id, Some(outcome), now),
+            State::Thinking { .. } => self.park_visit(driver, id, now),
             State::Idle => self.close(driver, id, now),
             State::Closed => unreachable!("the driver names open sockets only"),
         }
@@ -210,6 +223,7 @@ impl<D: Driver> App<D> for Engine {
             self.publish();
             return Turn::Stop;
         }
+        self.attempts = 0;
         self.expire(driver, now);
         self.read_due(driver, now);
         self.resume_parked(driver, now);

@@ -1,7 +1,7 @@
 //! Making connections: ahead of the start, for arrivals that wait, and in place of those that a visit has lost.
 
 use thalweg_measure::Outcome;
-use thalweg_sys::{Connect, Driver, Fault, Instant, SocketId};
+use thalweg_sys::{Connect, Driver, Fault, Flow, Instant, SocketId};
 
 use super::{Engine, Phase};
 use crate::connection::{Connection, State, outcome_of_fault};
@@ -39,26 +39,44 @@ impl Engine {
     }
 
     fn connect_once<D: Driver>(&mut self, driver: &mut D) -> Result<SocketId, Outcome> {
+        self.attempts += 1;
+        let connections = &mut self.figures.trial.connections;
+        connections.attempted += 1;
+        connections.burst = connections.burst.max(self.attempts);
         let source = (!self.plan.sources.is_empty()).then(|| self.plan.sources[self.source % self.plan.sources.len()]);
         // Each thread goes through all addresses, beginning at one of its own.
         self.source += 1;
-        let connect = Connect { peer: self.plan.peer, source };
-        driver.connect(&connect).map_err(|error| outcome_of_fault(Fault::of(&error)))
+        let flow = self.plan.pace.map_or(Flow::Free, |pace| Flow::Metered { window_bytes: pace.window_bytes() });
+        let connect = Connect { source, flow, ..Connect::to(self.plan.peer.clone()) };
+        driver.connect(&connect).map_err(|error| {
+            let fault = Fault::of(&error);
+            self.record_cause(fault);
+            outcome_of_fault(fault)
+        })
     }
 
     pub(super) fn close<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         let connection = self.connection(id);
         let bits_per_s = connection.bits_per_s(now);
+        let (lifetime_ns, replies, failed) =
+            (now.ns_since(connection.since), u64::from(connection.replies), connection.failed);
         connection.visit = None;
         connection.line = None;
-        match std::mem::replace(&mut connection.state, State::Closed) {
-            State::Connecting { .. } => self.connecting -= 1,
+        let state = std::mem::replace(&mut connection.state, State::Closed);
+        let figures = &mut self.figures.trial;
+        if matches!(state, State::Connecting) {
+            figures.connections.failed += 1;
+        } else {
+            figures.record_close(lifetime_ns, replies, failed);
+        }
+        match state {
+            State::Connecting => self.connecting -= 1,
             State::Busy(_) => self.busy -= 1,
             // Its place among the idle is recognised as stale when it comes up.
             State::Idle | State::Thinking { .. } => {}
             State::Closed => unreachable!("a connection is closed once"),
         }
-        self.record_connection(bits_per_s);
+        self.figures.record_pace(bits_per_s);
         self.open -= 1;
         driver.close(id);
     }
@@ -103,21 +121,21 @@ impl Engine {
     }
 
     /// Opens a connection on which a visit goes on.
-    pub(super) fn reopen<D: Driver>(&mut self, driver: &mut D, visit: Box<Visiting>, now: Instant) {
+    pub(super) fn reopen<D: Driver>(&mut self, driver: &mut D, mut visit: Box<Visiting>, now: Instant) {
+        visit.connections += 1;
         match self.connect(driver, now) {
             Ok(id) => self.connection(id).visit = Some(visit),
-            Err(outcome) => self.fail_next_call(visit, outcome, now),
+            Err(outcome) => self.fail_next_call(&visit, outcome, now),
         }
     }
 
     pub(super) fn on_connected<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
         let now = driver.now();
         let connection = self.connection(id);
-        let State::Connecting { since } = std::mem::replace(&mut connection.state, State::Idle) else {
-            unreachable!("a connection is established once")
-        };
+        debug_assert!(matches!(connection.state, State::Connecting), "a connection is established once");
+        connection.state = State::Idle;
         connection.room_since = now;
-        let visits = connection.visit.is_some();
+        let (since, visits) = (connection.since, connection.visit.is_some());
         self.connecting -= 1;
         let connections = &mut self.figures.trial.connections;
         connections.opened += 1;
@@ -146,7 +164,7 @@ impl Engine {
         let visit = self.connection(id).visit.take();
         self.close(driver, id, now);
         match (visit, outcome) {
-            (Some(visit), outcome) => self.fail_next_call(visit, outcome.unwrap_or(Outcome::Timeout), now),
+            (Some(visit), outcome) => self.fail_next_call(&visit, outcome.unwrap_or(Outcome::Timeout), now),
             (None, Some(outcome)) => self.give_up(outcome, now),
             // The arrival that it was for has its own deadline.
             (None, None) => {}

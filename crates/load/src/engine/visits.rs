@@ -2,16 +2,13 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 
 use thalweg_measure::Outcome;
 use thalweg_sys::{Driver, Instant, SocketId};
 
 use super::calls::Due;
 use super::{Engine, Phase};
-use crate::arrivals::Arrival;
 use crate::connection::State;
-use crate::plan::Visit;
 use crate::visit::{Next, Visiting};
 
 /// Visits without a connection: the server has closed theirs while they paused.
@@ -87,17 +84,16 @@ impl Engine {
         &mut self,
         driver: &mut D,
         id: SocketId,
-        visit: &Arc<Visit>,
-        number: u64,
-        (arrival, measured): (Arrival, bool),
+        mut visiting: Visiting,
+        measured: bool,
         now: Instant,
     ) {
-        let mut visiting = Visiting::begin(visit, number, arrival.at);
+        let intended = visiting.began;
         let request = visiting.take_call().expect("a visit has a call");
         let last = visiting.is_last_call();
         self.visiting += 1;
         self.connection(id).visit = Some(Box::new(visiting));
-        self.begin(driver, id, Due { intended: arrival.at, measured, request, last }, now);
+        self.begin(driver, id, Due { intended, measured, request, last }, now);
     }
 
     /// Makes the calls that a connection's visit has due, as far as there is room.
@@ -202,10 +198,16 @@ impl Engine {
         if visit.began < schedule.start {
             return;
         }
-        let sessions = &mut self.figures.trial.sessions;
-        let (time_ns, calls) = (now.ns_since(visit.began), visit.ended());
+        if ending != Ending::Cut {
+            self.figures.calls_not_offered += visit.calls_left();
+        }
+        let Some(sessions) = &mut self.figures.trial.sessions else { return };
+        let (time_ns, calls) = (now.ns_since(visit.began), u64::from(visit.ended()));
         match ending {
-            Ending::Completed => sessions.record_completed(time_ns, calls),
+            Ending::Completed => {
+                sessions.record_completed(time_ns, calls, u64::from(visit.connections));
+                self.figures.trial.intervals.record_session();
+            }
             Ending::Failed => sessions.record_failed(time_ns, calls, visit.calls_left()),
             Ending::Cut => {}
         }

@@ -92,10 +92,10 @@ fn random_plan(random: &mut Pcg64Mcg) -> Plan {
         Extent::Duration(millis(random, 1..200))
     };
     let arrivals = if random.random_bool(0.6) {
-        LoopPlan::Open { rate: random.random_range(20.0..4000.0) }
+        LoopPlan::at_rate(random.random_range(20.0..4000.0))
     } else {
         let think = if by_number && random.random() { Duration::ZERO } else { millis(random, 3..30) };
-        LoopPlan::Closed { workers: connections.min(30), think }
+        LoopPlan::of_workers(connections.min(30), think)
     };
     let targets = random.random_range(1..20);
     let post = random.random_bool(0.2);
@@ -122,12 +122,12 @@ fn random_plan(random: &mut Pcg64Mcg) -> Plan {
 }
 
 fn offered(plan: &Plan) -> Offered {
-    match (plan.extent, plan.arrivals) {
+    match (plan.extent, &plan.arrivals) {
         (Extent::Requests(total), _) => Offered::Exactly(total),
-        (Extent::Duration(length), LoopPlan::Open { rate }) => {
-            Offered::Exactly((rate * length.as_secs_f64()).round() as u64)
+        (Extent::Duration(length), LoopPlan::Open { rate, .. }) => {
+            Offered::Exactly(rate.count_until(length.as_secs_f64()).round() as u64)
         }
-        (Extent::Duration(_), LoopPlan::Closed { .. }) => Offered::AsManyAsCome,
+        (Extent::Duration(_), _) => Offered::AsManyAsCome,
     }
 }
 
@@ -187,7 +187,7 @@ fn an_interrupted_run_s_figures_add_up() {
 
 #[test]
 fn an_interrupted_run_says_so_and_keeps_what_has_ended() {
-    let rate = LoopPlan::Open { rate: 1000.0 };
+    let rate = LoopPlan::at_rate(1000.0);
     let plan = plan(rate, Extent::Duration(Duration::from_secs(10)), 1);
     let run = World { interrupt_ns: Some(SECOND), ..World::calm(plan) }.run(|_| Answer::Late(5 * MS));
     check(&run.figures, Offered::AsManyAsCome, 100);
@@ -204,7 +204,7 @@ fn an_interrupted_run_says_so_and_keeps_what_has_ended() {
 fn what_came_due_until_the_interruption_is_offered() {
     // The client sleeps over several arrivals, and over the interruption.
     for seed in 0..20 {
-        let open = plan(LoopPlan::Open { rate: 1000.0 }, Extent::Duration(Duration::from_secs(10)), 1);
+        let open = plan(LoopPlan::at_rate(1000.0), Extent::Duration(Duration::from_secs(10)), 1);
         let network = SimConfig { oversleep_ns: 20 * MS, ..SimConfig::calm(seed) };
         let run = World { network, interrupt_ns: Some(SECOND / 2), ..World::calm(open) }.run(|_| Answer::Good);
         let trial = &run.figures.trial;
@@ -215,7 +215,7 @@ fn what_came_due_until_the_interruption_is_offered() {
 
 #[test]
 fn interrupted_before_its_start_a_run_has_offered_nothing() {
-    let rate = LoopPlan::Open { rate: 1000.0 };
+    let rate = LoopPlan::at_rate(1000.0);
     let warmup = Duration::from_secs(2);
     let plan = Plan { warmup, ..plan(rate, Extent::Duration(Duration::from_secs(10)), 1) };
     for interrupt_ns in [0, MS, SECOND] {

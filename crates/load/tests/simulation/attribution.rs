@@ -108,7 +108,7 @@ fn random_run(seed: u64) {
         drain: Duration::from_nanos(timeout_ns),
         connections: if random.random() { random.random_range(1..10) } else { 400 },
         calls: random.random_bool(0.3).then(|| random.random_range(1..6)),
-        ..plan(LoopPlan::Open { rate }, Extent::Requests(requests), requests)
+        ..plan(LoopPlan::at_rate(rate), Extent::Requests(requests), requests)
     };
     // The first one shows when the run began.
     let answer =
@@ -128,7 +128,7 @@ fn each_answer_has_its_outcome() {
         let requests = 20;
         let extent = Extent::Requests(requests);
         let timeout = Duration::from_millis(40);
-        let plan = Plan { check: whole_check(), timeout, ..plan(LoopPlan::Open { rate: 1000.0 }, extent, requests) };
+        let plan = Plan { check: whole_check(), timeout, ..plan(LoopPlan::at_rate(1000.0), extent, requests) };
         let run = World::calm(plan).run(move |number| if number == 0 { Answer::Good } else { answer });
         let outcomes = &run.figures.trial.outcomes;
         let expected = answer.outcome();

@@ -14,7 +14,7 @@ const SERVICE_NS: u64 = 3 * MS;
 const ROUND_TRIP_NS: u64 = 100 * US;
 
 fn closed(workers: usize, think_ns: u64, extent: Extent) -> Plan {
-    let arrivals = LoopPlan::Closed { workers, think: Duration::from_nanos(think_ns) };
+    let arrivals = LoopPlan::of_workers(workers, Duration::from_nanos(think_ns));
     Plan { connections: workers, ..plan(arrivals, extent, 1) }
 }
 

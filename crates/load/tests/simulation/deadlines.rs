@@ -17,7 +17,7 @@ const TICK_NS: u64 = MS;
 
 fn open(rate: f64, requests: u64, connections: usize) -> Plan {
     let timeout = Duration::from_nanos(TIMEOUT_NS);
-    let plan = plan(LoopPlan::Open { rate }, Extent::Requests(requests), requests);
+    let plan = plan(LoopPlan::at_rate(rate), Extent::Requests(requests), requests);
     Plan { connections, timeout, drain: timeout, ..plan }
 }
 
@@ -39,7 +39,7 @@ fn requests_that_get_no_answer_time_out_at_the_timeout() {
 #[test]
 fn a_request_that_waits_too_long_for_a_connection_is_never_sent() {
     // The only connection is taken by the first request for as long as that may take, then by the oldest that still waits.
-    let run = World::calm(open(1000.0, 50, 1)).run(|_| Answer::Silence);
+    let run = World::calm(open(20_000.0, 50, 1)).run(|_| Answer::Silence);
     let trial = &run.figures.trial;
     assert_eq!(trial.outcomes.count(Outcome::Timeout), 50);
     let response = trial.response_time();

@@ -13,7 +13,7 @@ fn an_answer_before_the_request_is_through_does_not_break_the_next_request() {
     // The answers leave while most of the body still waits for room. A connection that is not done with it cannot be used again.
     let body = vec![b'x'; 1_000_000];
     let requests = (0..20).map(|number| request("POST", number, &body)).collect();
-    let plan = Plan { requests, connections: 2, ..plan(LoopPlan::Open { rate: 500.0 }, Extent::Requests(20), 20) };
+    let plan = Plan { requests, connections: 2, ..plan(LoopPlan::at_rate(500.0), Extent::Requests(20), 20) };
     let network = SimConfig { latency_ns: MS, ..SimConfig::calm(1) };
     let run = World { network, ..World::calm(plan) }.run(|_| Answer::Early);
     let trial = &run.figures.trial;
@@ -27,7 +27,7 @@ fn a_second_answer_is_not_credited_to_a_request_that_has_not_left() {
     // leaves after the wake-up.
     let [(_, Step::Send(answer))] = &Answer::Good.steps(0, false)[..] else { panic!("a good answer is one send") };
     let network = SimConfig { receive_buffer_bytes: answer.len(), ..SimConfig::calm(1) };
-    let open = plan(LoopPlan::Open { rate: 20_000.0 }, Extent::Requests(1000), 1000);
+    let open = plan(LoopPlan::at_rate(20_000.0), Extent::Requests(1000), 1000);
     let run = World { network, ..World::calm(Plan { connections: 1, ..open }) }.run(|_| Answer::Twice(0));
     let trial = &run.figures.trial;
     assert_eq!(trial.counts.good, run.records.len() as u64, "{:?}", trial.outcomes);
@@ -39,7 +39,7 @@ fn a_second_answer_is_not_credited_to_a_request_that_has_not_left() {
 
 #[test]
 fn bytes_on_an_idle_connection_end_it() {
-    let plan = Plan { connections: 1, ..plan(LoopPlan::Open { rate: 100.0 }, Extent::Requests(10), 10) };
+    let plan = Plan { connections: 1, ..plan(LoopPlan::at_rate(100.0), Extent::Requests(10), 10) };
     let run = World::calm(plan).run(|_| Answer::Twice(MS));
     let trial = &run.figures.trial;
     assert_eq!((trial.counts.good, trial.connections.opened), (10, 10));

@@ -17,7 +17,7 @@ fn close_to(actual: u64, expected: u64, what: &str) {
 fn check(connections: usize) {
     let extent = Extent::Duration(Duration::from_secs(10));
     let timeout = Duration::from_secs(5);
-    let plan = Plan { connections, timeout, drain: timeout, ..plan(LoopPlan::Open { rate: 1000.0 }, extent, 1) };
+    let plan = Plan { connections, timeout, drain: timeout, ..plan(LoopPlan::at_rate(1000.0), extent, 1) };
     let run = World { stall: Some((4 * SECOND, 5 * SECOND)), ..World::calm(plan) }.run(|_| Answer::Good);
     let trial = &run.figures.trial;
     assert_eq!((trial.counts.offered, trial.counts.good), (10_000, 10_000), "{connections} connections");

@@ -1,15 +1,14 @@
 //! An engine and a server on one network.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_load::{
-    Check, Engine, Extent, Gate, LoopPlan, Pick, Plan, PreparedRequest, Progress, RequestText, RunFigures, prepare,
+    Check, Engine, Extent, Gate, LoopPlan, Pick, Plan, PreparedRequest, Progress, RequestText, Reuse, RunFigures, prepare,
 };
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, Turn, run};
-use thalweg_sys::Instant;
+use thalweg_sys::{Instant, PeerAddr};
 use thalweg_sys::driver::{Completion, Driver, DriverChoice, DriverKind};
 use thalweg_wire::Version;
 
@@ -109,19 +108,25 @@ impl App<Sim> for Both {
 /// A plan with defaults, to be varied: requests with the numbers from 0 on as their targets, in this order.
 pub fn plan(arrivals: LoopPlan, extent: Extent, targets: u64) -> Plan {
     Plan {
-        peer: ADDR.parse::<SocketAddr>().expect("an address"),
+        peer: PeerAddr::Tcp(ADDR.parse().expect("an address")),
         sources: Vec::new(),
         requests: (0..targets).map(|number| request("GET", number, b"")).collect(),
         pick: Pick::Sequential,
         arrivals,
+        visit: None,
         extent,
         warmup: Duration::ZERO,
         timeout: Duration::from_secs(1),
         drain: Duration::from_secs(1),
         connections: 100,
+        opening_rate: None,
         calls: None,
+        pipeline: 1,
+        reuse: Reuse::Oldest,
+        pace: None,
         check: Check::default(),
         cpus: vec![0],
+        own_tables: false,
         driver: DriverChoice::Auto,
         seed: 1,
     }
@@ -137,9 +142,9 @@ pub fn request(method: &str, number: u64, body: &[u8]) -> PreparedRequest {
 fn patience_ns(plan: &Plan) -> u64 {
     const MARGIN_NS: u64 = 50 * MS;
     let ns = |duration: Duration| duration.as_nanos() as u64;
-    let schedule_ns = match (plan.extent, plan.arrivals) {
+    let schedule_ns = match (plan.extent, &plan.arrivals) {
         // As long as it takes.
-        (Extent::Requests(total), LoopPlan::Closed { think, .. }) => total * (ns(plan.timeout) + ns(think) + SECOND),
+        (Extent::Requests(total), LoopPlan::Closed { think, .. }) => total * (ns(plan.timeout) + ns(*think) + SECOND),
         _ => ns(plan.schedule_length()),
     };
     2 * ns(plan.timeout) + ns(plan.warmup) + schedule_ns + ns(plan.drain) + MARGIN_NS

@@ -486,7 +486,7 @@ impl Driver for Uring {
 
     fn listen(&mut self, at: Listen) -> io::Result<SocketId> {
         let listener = Socket::new(sockets::listener(at)?, State::Listening);
-        let id = self.sockets.insert(listener).map_err(|_| io::Error::from(Errno::NFILE))?;
+        let id = self.sockets.insert(listener).map_err(|_| io::Error::from(Errno::MFILE))?;
         self.arm_accept(id);
         Ok(id)
     }
@@ -505,7 +505,7 @@ impl Driver for Uring {
 
     fn connect(&mut self, to: &Connect) -> io::Result<SocketId> {
         if self.sockets.is_full() {
-            return Err(Errno::NFILE.into());
+            return Err(Errno::MFILE.into());
         }
         let peer = match &self.last_peer {
             Some((addr, peer)) if *addr == to.peer => peer.clone(),
@@ -521,7 +521,7 @@ impl Driver for Uring {
         socket.metered = matches!(to.flow, Flow::Metered { .. });
         let entry = opcode::Connect::new(socket.raw(), start.cast(), len).build();
         socket.peer = Some(peer);
-        let id = self.sockets.insert(socket).map_err(|_| io::Error::from(Errno::NFILE))?;
+        let id = self.sockets.insert(socket).map_err(|_| io::Error::from(Errno::MFILE))?;
         self.submit(id, Operation::Connect, entry);
         Ok(id)
     }
