@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use thalweg_reactor::run;
 use thalweg_sys::affinity::pin_to;
 use thalweg_sys::clock::wake_precisely;
+use thalweg_sys::limits::own_table;
 use thalweg_sys::{AnyDriver, Driver, DriverConfig, Waker};
 
 use crate::engine::Engine;
@@ -159,6 +160,9 @@ fn run_core(
 ) -> Result<RunFigures, LoadError> {
     let setup = |source| LoadError::Setup { cpu, source };
     pin_to(&[cpu]).map_err(setup)?;
+    if plan.own_tables {
+        own_table().map_err(setup)?;
+    }
     wake_precisely();
     let sockets_max = plan.share_of(plan.connections, core).max(1) + SPARE_SOCKETS;
     let driver = AnyDriver::open(plan.driver, &DriverConfig::new(sockets_max, waker)).map_err(setup)?;

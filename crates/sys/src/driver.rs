@@ -239,7 +239,8 @@ pub enum Flow {
     /// The owner: bytes are delivered when it asks ([`Driver::receive`]), and the kernel takes little more than it asked for, so that
     /// the peer is left with the rest. See [`socket`](crate::socket) for what that means on the wire.
     Metered {
-        /// How many bytes the peer may send ahead of the owner's asking, roughly.
+        /// How many bytes the peer may send ahead of the owner's asking; the kernel makes it a little less, but not less than
+        /// about 3000. Of no effect on a Unix socket, where the peer's send buffer is the only one.
         window_bytes: u32,
     },
 }

@@ -69,7 +69,7 @@ struct Socket {
     /// The peer has ended its direction and the owner was told.
     ended: bool,
     /// Why the socket is of no more use; told once the bytes before it are delivered.
-    broken: Option<io::Error>,
+    broken: Option<Errno>,
     failed: bool,
     finish_after_send: bool,
     sending: Option<Sending>,
@@ -236,11 +236,13 @@ impl Epoll {
     fn on_send_error(&mut self, id: SocketId, error: io::Error) {
         let socket = self.live_mut(id);
         socket.sending = None;
-        if socket.is_held() || socket.ended || error.kind() == io::ErrorKind::UnexpectedEof {
-            self.fail(id, error);
-        } else {
-            socket.broken = Some(error);
-            self.mark_readable(id);
+        // An error without a number is not the connection's but the file's, which was too short.
+        match Errno::from_io_error(&error) {
+            Some(errno) if !socket.is_held() && !socket.ended => {
+                socket.broken = Some(errno);
+                self.mark_readable(id);
+            }
+            _ => self.fail(id, error),
         }
     }
 
@@ -259,7 +261,7 @@ impl Epoll {
                 socket.ended = true;
                 self.now = Instant::now();
                 match socket.broken.take() {
-                    Some(error) => self.fail(id, error),
+                    Some(broken) => self.fail(id, broken.into()),
                     None => return Some(Completion::Ended { socket: id }),
                 }
                 None
@@ -279,8 +281,8 @@ impl Epoll {
             }
             Err(Errno::AGAIN) => {
                 socket.readable = false;
-                if let Some(error) = socket.broken.take() {
-                    self.fail(id, error);
+                if let Some(broken) = socket.broken.take() {
+                    self.fail(id, broken.into());
                 }
                 None
             }
@@ -289,8 +291,8 @@ impl Epoll {
                 None
             }
             Err(errno) => {
-                let error = socket.broken.take().unwrap_or_else(|| errno.into());
-                self.fail(id, error);
+                let errno = socket.broken.take().unwrap_or(errno);
+                self.fail(id, errno.into());
                 None
             }
         }
@@ -523,5 +525,16 @@ impl Driver for Epoll {
 
     fn received(&self) -> &[u8] {
         &self.buffer[..self.received]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_socket_takes_little_memory() {
+        let bytes = Table::<Socket>::SLOT_BYTES;
+        assert!(bytes <= 96, "{bytes} bytes");
     }
 }

@@ -11,6 +11,7 @@
 pub mod address;
 pub mod affinity;
 pub mod clock;
+mod diag;
 pub mod driver;
 mod epoll;
 pub mod fault;

@@ -3,6 +3,7 @@
 use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use crate::address::PortRange;
 use crate::proc::sysctl;
@@ -36,10 +37,48 @@ pub fn raise_descriptors(wanted: u64) -> io::Result<u64> {
     Ok(raised)
 }
 
+/// Gives the calling thread a table of descriptors of its own, so that it can hold as many as the limit allows, whatever the
+/// other threads of the process hold. Called once, when a thread begins, before it opens its driver.
+///
+/// The limit on descriptors is one of each table, and threads share a table only because they are started that way. What follows
+/// from having one alone:
+///
+/// * The new table begins as a copy. Everything that is open in the process then is open in it too, under the same number, and
+///   counts against the thread's limit: a thread that wants many descriptors is best started before others have many. Copies
+///   keep what they refer to open: a listener that another thread closes later keeps its port until this thread has ended.
+/// * From then on numbers mean different things in different tables. A descriptor that is opened in this thread must be used and
+///   dropped in it; one that was opened before may be used by all, and is closed for a thread when that thread drops it. A
+///   [`Waker`](crate::Waker) made before works from everywhere; so that it is closed for the rest of the process as well, the last
+///   clone must be dropped there, after the thread has ended.
+/// * A thread that this one starts shares its table.
+/// * When the last thread of a table ends, the kernel closes all that is left in it. `/proc/self/fd` shows the first thread's table,
+///   `/proc/thread-self/fd` the caller's.
+///
+/// # Errors
+/// The kernel has no memory for the copy, or a security policy forbids the call.
+pub fn own_table() -> io::Result<()> {
+    // SAFETY: what the call endangers is the safety of descriptors that cross threads, not of memory. The drivers cannot cross:
+    // they are not `Send`. For the rest the rules above are the caller's to keep, and breaking them ends in EBADF or in
+    // a wrong socket, as it does for a descriptor that is used after its close.
+    unsafe { unshare_unsafe(UnshareFlags::FILES) }?;
+    Ok(())
+}
+
 /// The ports from which the kernel chooses by itself (`net.ipv4.ip_local_port_range`, also for IPv6); `None` where it does not tell.
 /// Their number bounds the connections from one address to one peer, unless [`Connect::ports`](crate::Connect) names others.
 pub fn ip_local_port_range() -> Option<PortRange> {
     let text = sysctl("net.ipv4.ip_local_port_range")?;
     let (first, last) = text.split_once(' ')?;
     PortRange::new(first.parse().ok()?, last.parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_has_ports_to_give() {
+        let ports = ip_local_port_range().expect("Linux has had this setting for ever");
+        assert!(ports.count() > 100, "{ports}");
+    }
 }

@@ -7,6 +7,8 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
+use crate::diag;
+
 /// CPU time of a thread or process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CpuTime {
@@ -147,32 +149,42 @@ fn throttled_ns(stat: &str) -> Option<u64> {
 /// The processes of this host that listen on a TCP port, found by the sockets that they hold. Those of other users stay hidden
 /// from an unprivileged caller.
 pub fn listeners(port: u16) -> Vec<u32> {
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
-    let sockets: HashSet<String> = tables.iter().flat_map(|table| listening_sockets(table, port)).collect();
-    if sockets.is_empty() {
+    let inodes = diag::listening(port).unwrap_or_else(|_| listening_of_tables(port));
+    if inodes.is_empty() {
         return Vec::new();
     }
+    let sockets: HashSet<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.filter(|pid| holds_any(*pid, &sockets)).collect()
 }
 
-/// The names under which descriptors show the listening sockets of a port.
-fn listening_sockets(table: &str, port: u16) -> Vec<String> {
+/// The same for a kernel that has no socket diagnosis or does not let us use it. The tables name every connection of the host, which
+/// takes the kernel tens of milliseconds.
+fn listening_of_tables(port: u16) -> Vec<u32> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
+    tables.iter().flat_map(|table| listening_of_table(table, port)).collect()
+}
+
+/// The inodes of the listening sockets of a port.
+fn listening_of_table(table: &str, port: u16) -> Vec<u32> {
     const LISTEN: &str = "0A";
     let socket = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let (_, local_port) = fields.get(1)?.rsplit_once(':')?;
         let here = u16::from_str_radix(local_port, 16).ok()? == port && *fields.get(3)? == LISTEN;
-        here.then(|| format!("socket:[{}]", fields[9]))
+        if here { fields.get(9)?.parse().ok() } else { None }
     };
     table.lines().skip(1).filter_map(socket).collect()
 }
 
 fn holds_any(pid: u32, sockets: &HashSet<String>) -> bool {
+    // They are listed by number, and a server listens before it has connections.
+    const DESCRIPTORS_MAX: usize = 4096;
     let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     descriptors
         .flatten()
+        .take(DESCRIPTORS_MAX)
         .filter_map(|entry| fs::read_link(entry.path()).ok())
         .any(|target| target.to_str().is_some_and(|target| sockets.contains(target)))
 }
@@ -255,6 +267,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         assert_eq!(listeners(port), vec![std::process::id()]);
+        assert_eq!(listening_of_tables(port), diag::listening(port).unwrap(), "both ways find the same");
     }
 
     #[test]

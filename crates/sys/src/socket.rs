@@ -1,4 +1,24 @@
 //! Making sockets: the options that the drivers, the load generator and the server agree on.
+//!
+//! # Metered sockets on the wire
+//!
+//! A slow client is only a load if the server is left with what the client has not read. Two options see to that, both set before
+//! the connect. What follows was measured on loopback (Linux 6.18, nginx with sendfile and a server that writes from memory, a
+//! file of 5 MB, readers of 4200 bytes a second).
+//!
+//! * *The receive buffer* (SO_RCVBUF) bounds the window. The kernel doubles what it is given and keeps some for its own use, so
+//!   half of the wanted window is asked for; 3/4 of the window to all of it then arrive ahead of the owner. Windows below 4608
+//!   bytes are not to be had. TCP_WINDOW_CLAMP, before or after the connect, changed nothing beside it and is left alone.
+//! * *The segment size* (TCP_MAXSEG) is Ethernet's, as it would be if the client were far away. With loopback's own 65,483 bytes
+//!   the *server's* kernel takes 2.2 to 3.7 MB into its send buffer at once, since it sizes that by segments: a file of a
+//!   megabyte would leave the server's process in an instant, however slow the reader. With Ethernet's it takes 80 to 300 KB at
+//!   first and some more as the reader goes on, as it does for real clients. 536 bytes, a modem's, make it more again.
+//!
+//! Small reads do not stall. A read that makes room for as much as the peer knows of (tcp_cleanup_rbuf) tells it so, and the
+//! refill is there within the same system call on loopback, within a round trip elsewhere. A read finds less than asked for
+//! when it reaches the end of what has been refilled, about once per window; an owner that asks for the missing bytes again, or adds them
+//! to what it asks for next, gets exactly its rate: in 30 s of 4200 bytes a second, and of 1050 each quarter of a second, no
+//! asking had to wait, with windows from 4608 bytes to 64 KiB. One that forgets the missing bytes loses 2 to 8 % of its rate.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -75,7 +95,7 @@ pub(crate) fn connecting(to: &Connect, last_port: &mut u16) -> io::Result<Socket
     let socket = Socket::new(Domain::for_address(peer), kind, Some(Protocol::TCP))?;
     socket.set_tcp_nodelay(true)?;
     if let Flow::Metered { window_bytes } = to.flow {
-        meter(&socket, window_bytes)?;
+        meter(&socket, &peer, window_bytes)?;
     }
     match (to.source, to.ports) {
         (None, None) => {}
@@ -106,9 +126,11 @@ fn bind_within(socket: &Socket, source: IpAddr, ports: PortRange, last_port: &mu
     Err(Errno::ADDRNOTAVAIL.into())
 }
 
-/// Bounds what the kernel takes ahead of its owner.
-fn meter(socket: &Socket, window_bytes: u32) -> io::Result<()> {
-    socket.set_recv_buffer_size(window_bytes as usize)
+/// Bounds what the kernels of both sides take ahead of the owner; see the module's documentation.
+fn meter(socket: &Socket, peer: &SocketAddr, window_bytes: u32) -> io::Result<()> {
+    // What is left of Ethernet's 1500 bytes behind the headers of IP and TCP.
+    socket.set_tcp_mss(if peer.is_ipv4() { 1460 } else { 1440 })?;
+    socket.set_recv_buffer_size(window_bytes as usize / 2)
 }
 
 /// Sets IP_BIND_ADDRESS_NO_PORT (Linux 4.2), which neither rustix nor socket2 offers.

@@ -45,6 +45,10 @@ pub struct Table<T> {
 }
 
 impl<T> Table<T> {
+    /// What an entry takes in memory.
+    #[cfg(test)]
+    pub(crate) const SLOT_BYTES: usize = size_of::<Slot<T>>();
+
     /// An empty table; memory grows with use.
     pub fn new(capacity: usize) -> Self {
         assert!(u32::try_from(capacity).is_ok(), "a socket table holds at most 2^32 entries");

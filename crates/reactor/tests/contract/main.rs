@@ -141,6 +141,7 @@ mod kernel_only {
     over_the_kernel! {
         kernel: wakes_from_another_thread adopts_a_listening_socket serves_a_flooding_peer_and_others_alike
             gives_everything_back_when_dropped;
+        metered: bounds_what_the_kernels_hold;
         peers: echoes_over_a_unix_path echoes_over_an_abstract_name a_unix_connect_that_fails_at_once_is_told_once
             a_full_unix_listener_does_not_hang a_metered_unix_socket_asks comes_from_the_ports_asked_for
             ports_that_are_taken_are_passed_over;

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use thalweg_sys::driver::Driver;
 use thalweg_sys::{Fault, SocketId};
 
-use crate::stage::{LOOPBACK_V4, LOOPBACK_V6, Open, Stage, assert_same, pattern};
+use crate::stage::{LOOPBACK_V4, LOOPBACK_V6, METERED_WINDOW_BYTES, Open, Stage, assert_same, pattern};
 
 pub fn receives_what_it_asks_for_and_no_more<D: Driver>(open: Open<'_, D>) {
     const BYTES: usize = 100_000;
@@ -168,6 +168,27 @@ pub fn asking_wrongly_panics<D: Driver>(open: Open<'_, D>) {
     stage.until("a byte", |stage| !stage.socket(client).received.is_empty());
     receive_all(&mut stage, client, 4);
     assert_eq!(stage.take_received(client), b"fine");
+}
+
+/// On loopback the kernels would take megabytes out of the sender's hands if nobody told them that the receiver is slow.
+pub fn bounds_what_the_kernels_hold<D: Driver>(open: Open<'_, D>) {
+    // Less than a sender's kernel takes at once for a receiver with segments of 64 KiB, more than for one with Ethernet's.
+    const BYTES: usize = 1_500_000;
+    for at in [LOOPBACK_V4, LOOPBACK_V6] {
+        let mut stage = open(8);
+        let (listener, addr) = stage.listen(at);
+        let (client, server) = stage.metered_pair(listener, addr);
+        stage.send(server, pattern(6, 0, BYTES));
+        stage.settle();
+        assert!(stage.socket(server).sending, "the sender's kernel has taken all of it");
+        stage.ask(client, 65_536);
+        stage.until("what was asked for", |stage| stage.socket(client).asked == 0);
+        let held = stage.socket(client).received.len();
+        let window = METERED_WINDOW_BYTES as usize;
+        assert!((window / 2..=window).contains(&held), "the receiver's kernel has taken {held} bytes, of {window}");
+        receive_all(&mut stage, client, BYTES);
+        assert_same(&stage.take_received(client), &pattern(6, 0, BYTES));
+    }
 }
 
 /// Asks until so many bytes were received.

@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use socket2::SockAddr;
 
 use self::buffers::Buffers;
-use self::socket::{Operation, Socket, State};
+use self::socket::{Operation, Outgoing, Socket, State};
 use crate::address::PeerAddr;
 use crate::clock::Instant;
 use crate::driver::{Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Flow, Listen, SendBuf};
@@ -200,7 +200,7 @@ impl Uring {
     /// Hands what is left of the head to the kernel, which goes on by itself until it is through.
     fn submit_send(&mut self, id: SocketId) {
         let socket = self.live_mut(id);
-        let left = socket.sending.as_ref().expect("a send is under way").head_left();
+        let left = socket.sending().expect("a send is under way").head_left();
         let (start, len) = (left.as_ptr(), left.len().min(1 << 30) as u32);
         let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
         let entry = opcode::Send::new(socket.raw(), start, len).flags(flags).build();
@@ -215,7 +215,7 @@ impl Uring {
         if socket.state == State::Closing {
             return;
         }
-        let Some(sending) = &mut socket.sending else { return };
+        let Outgoing::Send(sending) = &mut socket.outgoing else { return };
         match sending.step(&socket.fd) {
             Ok(Step::Done) => self.on_sent(id),
             Ok(Step::More) => self.writable.push_back(id),
@@ -229,7 +229,7 @@ impl Uring {
 
     fn on_sent(&mut self, id: SocketId) {
         let socket = self.live_mut(id);
-        socket.sending = None;
+        socket.outgoing = Outgoing::Nothing;
         if socket.finish_after_send {
             sockets::finish(&socket.fd);
         }
@@ -239,11 +239,11 @@ impl Uring {
     /// A send has failed. What the peer sent before it broke the connection is delivered first, by the receive that is armed.
     fn on_send_error(&mut self, id: SocketId, error: io::Error) {
         let socket = self.live_mut(id);
-        socket.sending = None;
-        if socket.armed && error.kind() != io::ErrorKind::UnexpectedEof {
-            socket.broken = Some(error);
-        } else {
-            self.fail(id, error);
+        socket.outgoing = Outgoing::Nothing;
+        // An error without a number is not the connection's but the file's, which was too short.
+        match Errno::from_io_error(&error) {
+            Some(errno) if socket.armed => socket.broken = Some(errno),
+            _ => self.fail(id, error),
         }
     }
 
@@ -324,12 +324,12 @@ impl Uring {
                 socket.ended = true;
                 return Some(Completion::Ended { socket: id });
             }
-            (0, Some(error)) => self.fail(id, error),
+            (0, Some(broken)) => self.fail(id, broken.into()),
             (errno, broken) => match Errno::from_raw_os_error(-errno) {
                 // Paused, or paused and resumed before the kernel had heard of it.
                 Errno::CANCELED => {
-                    if let Some(error) = broken {
-                        self.fail(id, error);
+                    if let Some(broken) = broken {
+                        self.fail(id, broken.into());
                     }
                     self.arm_receive(id);
                 }
@@ -341,7 +341,7 @@ impl Uring {
                     self.live_mut(id).broken = broken;
                     self.arm_receive(id);
                 }
-                errno => self.fail(id, broken.unwrap_or_else(|| errno.into())),
+                errno => self.fail(id, broken.unwrap_or(errno).into()),
             },
         }
         None
@@ -389,7 +389,8 @@ impl Uring {
 
     fn on_connect(&mut self, id: SocketId, result: i32) -> Option<Completion> {
         let socket = self.live_mut(id);
-        let is_unix = socket.peer.take().is_some_and(|peer| peer.is_unix());
+        let outgoing = mem::replace(&mut socket.outgoing, Outgoing::Nothing);
+        let is_unix = matches!(outgoing, Outgoing::Connect(peer) if peer.is_unix());
         socket.state = State::Connected;
         if result < 0 {
             self.fail(id, sockets::connect_error(is_unix, io::Error::from_raw_os_error(-result)));
@@ -401,7 +402,7 @@ impl Uring {
 
     fn on_send(&mut self, id: SocketId, result: i32) -> Option<Completion> {
         let socket = self.live_mut(id);
-        let sending = socket.sending.as_mut().expect("a send is under way");
+        let sending = socket.sending().expect("a send is under way");
         match usize::try_from(result) {
             Ok(sent) => {
                 sending.advance_head(sent);
@@ -434,12 +435,12 @@ impl Uring {
 
     fn start_send(&mut self, id: SocketId, sending: Sending) -> bool {
         let socket = self.live_mut(id);
-        assert!(socket.sending.is_none(), "one send at a time");
+        assert!(!socket.is_sending(), "one send at a time");
         assert!(socket.state == State::Connected, "sends start once connected");
         if socket.failed || socket.broken.is_some() {
             return false;
         }
-        socket.sending = Some(sending);
+        socket.outgoing = Outgoing::Send(sending);
         true
     }
 
@@ -520,7 +521,7 @@ impl Driver for Uring {
         let mut socket = Socket::new(connecting.into(), State::Connecting);
         socket.metered = matches!(to.flow, Flow::Metered { .. });
         let entry = opcode::Connect::new(socket.raw(), start.cast(), len).build();
-        socket.peer = Some(peer);
+        socket.outgoing = Outgoing::Connect(peer);
         let id = self.sockets.insert(socket).map_err(|_| io::Error::from(Errno::MFILE))?;
         self.submit(id, Operation::Connect, entry);
         Ok(id)
@@ -585,7 +586,7 @@ impl Driver for Uring {
 
     fn finish(&mut self, socket: SocketId) {
         let socket = self.live_mut(socket);
-        if socket.sending.is_some() {
+        if socket.is_sending() {
             socket.finish_after_send = true;
         } else {
             sockets::finish(&socket.fd);
@@ -682,7 +683,7 @@ impl Drop for Uring {
         let _ = self.ring.submit();
         // Fails only if there was nothing to cancel.
         let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
-        let mut in_flight: u32 = self.sockets.iter().map(|(_, socket)| socket.in_flight).sum();
+        let mut in_flight: u32 = self.sockets.iter().map(|(_, socket)| u32::from(socket.in_flight)).sum();
         for _ in 0..ROUNDS_MAX {
             self.take_completions();
             for entry in self.batch.drain(self.cursor..) {
