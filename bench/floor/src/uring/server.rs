@@ -3,8 +3,9 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use io_uring::types::{CancelBuilder, Fd, Fixed};
+use io_uring::types::{Fd, Fixed};
 use io_uring::{cqueue, opcode, squeue};
+use rustix::net::{Shutdown, shutdown};
 
 use super::buffers::{Buffers, GROUP};
 use super::ring::{self, Kind, Ring, of_token, token};
@@ -29,9 +30,8 @@ pub fn server(plan: &Plan) -> io::Result<Totals> {
     let response = canned::response(plan);
     let mut server = Server { plan, ring, buffers, listener, accepting: false, response, served: 0, asked_nothing: 0 };
     let totals = server.serve();
-    // Else the kernel lets go of the listener some time after the process has ended, and the next server finds its port in use.
-    // It fails only if there was nothing to call off.
-    let _ = server.ring.submitter.register_sync_cancel(None, CancelBuilder::any());
+    // The ring lets go of the listener some time after the process has ended, and the next server would find its port in use.
+    shutdown(&server.listener, Shutdown::Both)?;
     // Operations are under way: what they point at is the kernel's until the process ends.
     std::mem::forget(server);
     totals
