@@ -1,0 +1,113 @@
+//! The bytes that go over the wire, ready before the first of them leaves, and the sockets that they go over.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddrV4, TcpStream};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::net::{bind, getsockname, listen, socket_with, sockopt};
+
+use crate::plan::Plan;
+
+/// How long the first response may take: a wrong port or a server that does not answer is told, not waited for.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Heads longer than this are no head.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// A body that fits into any socket's buffer as the kernel makes it.
+const SEND_BYTES_SURE: u32 = 4096;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// What the client sends, as other load generators do.
+pub fn request(plan: &Plan) -> Vec<u8> {
+    let connection = if plan.close { "Connection: close\r\n" } else { "" };
+    format!("GET {} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n{connection}\r\n", plan.path, plan.port).into_bytes()
+}
+
+/// What the server answers to anything.
+pub fn response(plan: &Plan) -> Vec<u8> {
+    let connection = if plan.close { "close" } else { "keep-alive" };
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nServer: floor\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: {connection}\r\n\r\n",
+        plan.bytes
+    );
+    let body = b"the floor\n".iter().cycle().take(plan.bytes as usize);
+    head.into_bytes().iter().chain(body).copied().collect()
+}
+
+/// Asks once and counts what comes, so that the run itself need not understand it: all its responses have as many bytes.
+///
+/// # Errors
+/// There is no server, it does not answer 200, or it does not say how long its answer is.
+pub fn response_bytes(plan: &Plan) -> io::Result<usize> {
+    let address = plan.address();
+    let explain =
+        |error: io::Error| io::Error::new(error.kind(), format!("asking {address} for {}: {error}", plan.path));
+    let mut stream = TcpStream::connect(address).map_err(explain)?;
+    stream.set_read_timeout(Some(PROBE_TIMEOUT))?;
+    stream.write_all(&request(plan)).map_err(explain)?;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).map_err(explain)?;
+        head.push(byte[0]);
+        if head.len() > HEAD_BYTES_MAX {
+            return Err(io::Error::other(format!("{address} does not answer in HTTP")));
+        }
+    }
+    let head_bytes = head.len();
+    let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
+    if head.split_ascii_whitespace().nth(1) != Some("200") {
+        let status = head.lines().next().unwrap_or_default();
+        return Err(io::Error::other(format!("{address} answers {} with: {status}", plan.path)));
+    }
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+    let body_bytes: usize = length
+        .and_then(|length| length.trim().parse().ok())
+        .ok_or_else(|| io::Error::other(format!("{address} does not say how long its answer is")))?;
+    io::copy(&mut stream.take(body_bytes as u64), &mut io::sink()).map_err(explain)?;
+    Ok(head_bytes + body_bytes)
+}
+
+/// An open connection.
+pub fn connection(address: SocketAddrV4) -> io::Result<OwnedFd> {
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::net::connect(&socket, &address).map_err(|error| no_connection(address, error))?;
+    Ok(socket)
+}
+
+/// Why a connection could not be opened. Ports are what a connection per request runs out of first.
+pub fn no_connection(address: SocketAddrV4, error: rustix::io::Errno) -> io::Error {
+    let advice = if error == rustix::io::Errno::ADDRNOTAVAIL {
+        "; all ports are in use or wait: widen net.ipv4.ip_local_port_range"
+    } else {
+        ""
+    };
+    io::Error::other(format!("connecting to {address}: {error}{advice}"))
+}
+
+/// A listening socket; says where if that was left to the kernel.
+pub fn listener(plan: &Plan) -> io::Result<OwnedFd> {
+    let address = plan.address();
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if plan.bytes > SEND_BYTES_SURE {
+        // Inherited by what is accepted: a response goes into an empty socket's buffer whole, so that nobody waits for room.
+        sockopt::set_socket_send_buffer_size(&socket, plan.bytes as usize * 2)?;
+    }
+    bind(&socket, &address).map_err(|error| io::Error::other(format!("listening on {address}: {error}")))?;
+    listen(&socket, BACKLOG)?;
+    let address = SocketAddrV4::try_from(getsockname(&socket)?)?;
+    eprintln!("floor: listening on {address}");
+    Ok(socket)
+}
+
+/// A server that closes or breaks a connection in the middle is not what the floor measures.
+pub fn ended(address: SocketAddrV4) -> io::Error {
+    io::Error::other(format!("{address} has closed a connection before its response was over"))
+}

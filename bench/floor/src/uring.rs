@@ -1,0 +1,11 @@
+//! The floor of io_uring: one `enter` per wake-up, registered files, multishot operations, no completion that tells nothing new.
+
+#![allow(unsafe_code)]
+
+mod buffers;
+mod client;
+mod ring;
+mod server;
+
+pub use self::client::client;
+pub use self::server::server;

@@ -1,0 +1,122 @@
+//! Each driver against each, with real sockets: a bounded number of requests, all of them answered.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+const FLOOR: &str = env!("CARGO_BIN_EXE_floor");
+const REQUESTS: u64 = 1000;
+
+/// A server on a port of the kernel's choice, killed should the test end before it does.
+struct Server {
+    child: Child,
+    port: String,
+}
+
+impl Server {
+    fn start(driver: &str, more: &[&str]) -> Self {
+        let mut child = Command::new(FLOOR)
+            .args(["server", "--driver", driver, "--port", "0"])
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let mut line = String::new();
+        let stderr = child.stderr.take().expect("it is piped");
+        BufReader::new(stderr).read_line(&mut line).expect("it says where it listens");
+        let port = line.trim().rsplit(':').next().expect("an address has a port").to_owned();
+        assert!(line.starts_with("floor: listening on"), "{line}");
+        Self { child, port }
+    }
+
+    /// What it says at its end.
+    fn totals(&mut self) -> String {
+        let mut output = String::new();
+        self.child.stdout.take().expect("it is piped").read_to_string(&mut output).expect("it is text");
+        assert!(self.child.wait().expect("it has ended").success());
+        output
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn client(driver: &str, port: &str, more: &[&str]) -> (bool, String, String) {
+    let output = Command::new(FLOOR)
+        .args(["client", "--driver", driver, "--port", port])
+        .args(more)
+        .output()
+        .expect("the client starts");
+    let text = |bytes| String::from_utf8(bytes).expect("it is text");
+    (output.status.success(), text(output.stdout), text(output.stderr))
+}
+
+fn check(client_driver: &str, server_driver: &str, more: &[&str], connections: &str) {
+    // The client asks once more than it counts, to learn how long a response is.
+    let mut server = Server::start(server_driver, &[more, &["--requests", "1001"]].concat());
+    let requests = REQUESTS.to_string();
+    let bounds = ["--requests", &requests, "--connections", connections];
+    let (success, output, errors) = client(
+        client_driver,
+        &server.port,
+        &[more, &bounds].concat().into_iter().filter(is_clients).collect::<Vec<_>>(),
+    );
+    let pair = format!("{client_driver} client, {server_driver} server, {more:?}, {connections} connections");
+    assert!(success, "{pair}: {errors}");
+    assert!(output.contains("\"requests\": 1000,"), "{pair}: {output}");
+    assert!(server.totals().contains("\"requests\": 1001,"), "{pair}");
+}
+
+/// The length of the body is the server's alone; the client finds it out.
+fn is_clients(argument: &&str) -> bool {
+    !argument.starts_with("--bytes")
+}
+
+#[test]
+fn every_request_is_answered() {
+    for client in ["epoll", "uring"] {
+        for server in ["epoll", "uring"] {
+            for connections in ["1", "64"] {
+                check(client, server, &[], connections);
+                check(client, server, &["--close"], connections);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_response_of_many_pieces_is_one_response() {
+    for client in ["epoll", "uring"] {
+        for server in ["epoll", "uring"] {
+            check(client, server, &["--bytes=100000"], "8");
+            check(client, server, &["--bytes=100000", "--close"], "8");
+        }
+    }
+}
+
+#[test]
+fn a_run_of_a_second_ends() {
+    for driver in ["epoll", "uring"] {
+        for more in [&[][..], &["--close"]] {
+            let server = Server::start(driver, more);
+            let (success, output, errors) = client(driver, &server.port, &[more, &["--seconds", "1"]].concat());
+            assert!(success, "{driver}: {errors}");
+            assert!(output.contains("\"seconds\": 1."), "{driver}: {output}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told() {
+    // Nobody listens on port 1 of loopback, and nobody but root could.
+    for driver in ["epoll", "uring"] {
+        let (success, _, errors) = client(driver, "1", &["--requests", "1"]);
+        assert!(!success);
+        assert!(errors.contains("asking 127.0.0.1:1"), "{errors}");
+    }
+}
