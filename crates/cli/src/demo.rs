@@ -50,7 +50,7 @@ pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
         server.url
     ))?;
 
-    let target = Target::resolve(&server.url)?;
+    let target = Target::resolve(&server.url, None)?;
     target.reach(Duration::from_secs(5))?;
     let settings = SearchSettings {
         base: plan(&target, &paths, load_cpu, options)?,
@@ -104,22 +104,16 @@ fn plan(target: &Target, paths: &[String], cpu: usize, options: &DemoOptions) ->
         prepare(&RequestText { method: "GET", authority, target: path, version, fields: &[], body: b"" })
     };
     let requests: Vec<_> = paths.iter().map(request).collect::<Result<_, _>>().map_err(Failure::unreachable)?;
+    let extent = Extent::Duration(Duration::from_secs(1));
     Ok(Plan {
-        peer: target.address,
-        sources: Vec::new(),
-        requests: Arc::from(requests),
         pick: Pick::Random,
-        arrivals: LoopPlan::Open { rate: 1.0 },
-        extent: Extent::Duration(Duration::from_secs(1)),
-        warmup: Duration::ZERO,
         timeout: Duration::from_secs(2),
         drain: Duration::ZERO,
         connections: CONNECTIONS,
-        calls: None,
         check: Check { length: Some(FILE_BYTES as u64), ..Check::default() },
         cpus: vec![cpu],
         driver: options.driver.into(),
-        seed: 1,
+        ..Plan::new(target.address.clone(), Arc::from(requests), LoopPlan::at_rate(1.0), extent)
     })
 }
 

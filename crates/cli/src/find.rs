@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_lab::document::Kind;
@@ -9,9 +10,10 @@ use thalweg_lab::search::{self, SearchSettings};
 use thalweg_lab::session::{self, Outcome, Question};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::Bench;
-use thalweg_load::{Extent, LoopPlan};
+use thalweg_load::{Extent, LoopPlan, RateProfile};
 use thalweg_measure::Limit;
 
+use crate::arrivals::Shape;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::load_options::{self, CONNECTIONS_DEFAULT};
@@ -35,10 +37,17 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     if probe < Duration::from_millis(100) {
         return Err(Failure::usage("trials of less than 100ms say nothing; give a longer --duration or --probe"));
     }
-    let target = Target::resolve(&options.url)?;
-    let arrivals = LoopPlan::Open { rate: LOWEST_RATE };
-    let extent = Extent::Duration(options.duration);
-    let base = load_options::plan(&options.load, &target, arrivals, extent, CONNECTIONS_DEFAULT)?;
+    let target = Target::resolve(&options.url, options.load.unix_socket.as_ref())?;
+    let rate = Arc::new(RateProfile::constant(LOWEST_RATE));
+    let shape = Shape {
+        arrivals: LoopPlan::Open { rate, spacing: options.load.arrivals.into() },
+        visit: None,
+        extent: Extent::Duration(options.duration),
+        connections: CONNECTIONS_DEFAULT,
+        opening_rate: None,
+        pipeline: 1,
+    };
+    let base = load_options::plan(&options.load, &target, shape, None)?;
     let limits = limits_or_default(&options.load.limits);
     let question = Question {
         kind: Kind::Find,

@@ -4,71 +4,69 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::ValueEnum;
 use thalweg_lab::target::{Target, path_of};
-use thalweg_load::{Check, Extent, LoopPlan, Pick, Plan, PreparedRequest, RequestError, RequestText, prepare};
+use thalweg_load::{Check, LoopPlan, Pace, Pick, Plan, PreparedRequest, RequestError, RequestText, Reuse, Spacing, Visit, prepare};
 use thalweg_measure::units::parse_size;
 use thalweg_sys::AnyDriver;
 use thalweg_sys::affinity::allowed_cpus;
-use thalweg_sys::limits::{descriptors, raise_descriptors};
 use thalweg_wire::Version;
 use url::Url;
 
+use crate::arrivals::Shape;
 use crate::exit::Failure;
 use crate::options::{CpuList, DriverOption, HttpVersion, LoadOptions, PickOption};
+use crate::reach::{self, Sources, Threads};
 
 /// Most connections of an open loop, unless the user says otherwise: enough to keep a server busy at a response time of some
 /// milliseconds, few enough for any listen queue.
 pub const CONNECTIONS_DEFAULT: usize = 256;
 
-/// Descriptors that a run needs beside its connections: rings, wakers, the report, what the libraries open.
-const DESCRIPTORS_BESIDE: u64 = 64;
-
-/// Makes the plan for a load at one level.
+/// Makes the plan for a load at one level. `requests` are those of a session file, if there is one.
 ///
 /// # Errors
 /// Something in the options is wrong or cannot be had on this host.
 pub fn plan(
     options: &LoadOptions,
     target: &Target,
-    arrivals: LoopPlan,
-    extent: Extent,
-    connections_default: usize,
+    shape: Shape,
+    session_requests: Option<Arc<[PreparedRequest]>>,
 ) -> Result<Plan, Failure> {
     ensure_driver(options.driver)?;
-    let cpus = cpus(options.cores.as_ref(), target)?;
-    // Each CPU has at least one connection of its own.
-    let connections = options.connections.unwrap_or(connections_default).max(cpus.len());
-    ensure_descriptors(connections as u64)?;
-    let sources = options.from.concat();
-    if let Some(source) = sources.iter().find(|source| source.is_ipv4() != target.address.is_ipv4()) {
-        let address = target.address.ip();
-        return Err(Failure::usage(format!("--from {source}: the target's address {address} is of the other family")));
-    }
     if options.timeout.is_zero() {
         return Err(Failure::usage("--timeout 0s would end every request before it is sent; the shortest is 1us"));
     }
+    let listed = cpus(options.cores.as_ref(), target)?;
+    // Each CPU has at least one connection of its own.
+    let connections = options.connections.unwrap_or(shape.connections).max(listed.len());
+    let Threads { cpus, own_tables } = reach::threads(connections, &listed)?;
+    let Sources { addresses, ports } = reach::sources(connections, target, options.from.concat())?;
+    let requests = session_requests.map_or_else(|| requests(options, target), Ok)?;
+    let paced = options.throttle.is_some() || options.rtt.is_some();
     Ok(Plan {
-        peer: target.address,
-        sources,
-        requests: requests(options, target)?,
+        sources: addresses,
+        ports,
         pick: match options.pick {
             PickOption::Sequential => Pick::Sequential,
             PickOption::Random => Pick::Random,
         },
-        arrivals,
-        extent,
-        warmup: Duration::ZERO,
+        // Visits count their calls themselves.
+        calls: options.calls.filter(|_| shape.visit.is_none()),
+        visit: shape.visit,
         timeout: options.timeout,
         drain: options.timeout,
         connections,
-        calls: options.calls,
+        opening_rate: shape.opening_rate,
+        pipeline: options.pipeline.unwrap_or(shape.pipeline),
+        reuse: options.reuse.into(),
+        pace: paced.then(|| Pace::new(options.throttle, options.rtt.unwrap_or_default())),
         check: options.check.as_deref().map_or(Ok(Check::default()), check)?,
         cpus,
+        own_tables,
         driver: options.driver.into(),
         seed: options.seed,
+        ..Plan::new(target.address.clone(), requests, shape.arrivals, shape.extent)
     })
 }
 
@@ -82,8 +80,30 @@ pub fn settings(options: &LoadOptions, plan: &Plan) -> BTreeMap<String, String> 
     set("http", options.http.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned()));
     set("cores", plan.cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
     set("driver", options.driver.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned()));
-    if let Some(calls) = plan.calls {
+    let calls = if let Some(Visit::Calls(calls)) = plan.visit { Some(calls) } else { plan.calls };
+    if let Some(calls) = calls {
         set("calls", calls.to_string());
+    }
+    if plan.pipeline > 1 {
+        set("pipeline", plan.pipeline.to_string());
+    }
+    if let LoopPlan::Open { spacing: Spacing::Poisson, .. } = plan.arrivals {
+        set("arrivals", "poisson".to_owned());
+    }
+    if plan.reuse == Reuse::Latest {
+        set("reuse", "latest".to_owned());
+    }
+    if let Some(bits) = options.throttle {
+        set("throttle", format!("{bits}bit"));
+    }
+    if let Some(delay) = options.rtt {
+        set("rtt", format!("{delay:?}"));
+    }
+    if let (Some(first), Some(last)) = (plan.sources.first(), plan.sources.last()) {
+        set("from", format!("{first}-{last} ({} addresses)", plan.sources.len()));
+    }
+    if plan.own_tables {
+        set("threads", format!("{}, each with a file table of its own", plan.cpus.len()));
     }
     if let Some(urls) = &options.urls {
         set("urls", format!("{} ({} URLs)", urls.display(), plan.requests.len()));
@@ -127,18 +147,6 @@ pub fn ensure_driver(driver: DriverOption) -> Result<(), Failure> {
     })
 }
 
-fn ensure_descriptors(connections: u64) -> Result<(), Failure> {
-    let wanted = connections + DESCRIPTORS_BESIDE;
-    let held = raise_descriptors(wanted).unwrap_or(descriptors().soft);
-    if held >= wanted {
-        return Ok(());
-    }
-    Err(Failure::unreachable(format!(
-        "{connections} connections need {wanted} file descriptors, and this process may open {held}; \
-         ask for fewer with --connections, or raise the hard limit (ulimit -Hn, LimitNOFILE= in a systemd unit)"
-    )))
-}
-
 fn requests(options: &LoadOptions, target: &Target) -> Result<Arc<[PreparedRequest]>, Failure> {
     let body = match options.body.as_deref() {
         None => Vec::new(),
@@ -150,10 +158,7 @@ fn requests(options: &LoadOptions, target: &Target) -> Result<Arc<[PreparedReque
         },
     };
     let make = |path: &str| {
-        let version = match options.http {
-            HttpVersion::Http10 => Version::Http10,
-            HttpVersion::Http11 => Version::Http11,
-        };
+        let version = version(options);
         let (method, authority) = (options.method.as_str(), target.authority.as_str());
         prepare(&RequestText { method, authority, target: path, version, fields: &options.headers, body: &body })
             .map_err(|error| explain(error, options, path))
@@ -161,6 +166,14 @@ fn requests(options: &LoadOptions, target: &Target) -> Result<Arc<[PreparedReque
     match &options.urls {
         None => Ok(Arc::new([make(&target.path).map_err(Failure::usage)?])),
         Some(file) => url_list(file, target, make),
+    }
+}
+
+/// The version to speak.
+pub fn version(options: &LoadOptions) -> Version {
+    match options.http {
+        HttpVersion::Http10 => Version::Http10,
+        HttpVersion::Http11 => Version::Http11,
     }
 }
 

@@ -4,6 +4,7 @@
 //! can be wrong with what the user wrote is found before a socket opens.
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod demo;
 mod exit;
 mod find;
@@ -12,8 +13,10 @@ mod load_options;
 mod options;
 mod output;
 mod progress;
+mod reach;
 mod run;
 mod serve;
+mod sessions;
 mod text;
 
 use std::process::ExitCode;

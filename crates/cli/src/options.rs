@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use thalweg_load::{RateText, Reuse, Spacing};
 use thalweg_measure::Limit;
-use thalweg_measure::units::{parse_percent, parse_rate, parse_time};
-use thalweg_sys::DriverChoice;
+use thalweg_measure::units::{parse_link_rate, parse_percent, parse_time};
+use thalweg_sys::{DriverChoice, UnixAddr};
 
 /// Finds out how much traffic a web server can take, and serves files as fast as the machine can.
 #[derive(Debug, Parser)]
@@ -38,25 +39,43 @@ pub enum Command {
 #[command(after_help = "\
 Examples:
   thalweg run http://127.0.0.1:8080/ --rate 5000/s --duration 10s
+  thalweg run http://127.0.0.1:8080/ --rate 1000/s..5000/s --arrivals poisson --duration 60s
   thalweg run http://127.0.0.1:8080/ --workers 64 --duration 10s --json
-  thalweg run http://127.0.0.1:8080/ --rate 200/s --calls 1 --limit 'p99<50ms' --out report.html
+  thalweg run http://127.0.0.1:8080/ --conn-rate 200/s --calls 10 --conns 5000 --timeout 5s --format httperf
+  thalweg run http://127.0.0.1:8080/ --session shop.log --conn-rate 5/s --conns 100
+  thalweg run http://127.0.0.1:8080/big.iso --hold 25000 --conn-rate 2000/s --throttle 33.6kbit --duration 60s
 
 Exit codes: 0 limits met, 1 a limit missed, 2 wrong usage, 3 the client fell short, 4 target or host not usable.")]
 pub struct RunOptions {
     /// What to ask for, such as http://127.0.0.1:8080/index.html
     pub url: String,
-    /// Open loop: requests per second, whatever the answers do [default: 100/s]
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, conflicts_with = "workers", allow_hyphen_values = true)]
-    pub rate: Option<f64>,
+    /// Open loop: requests per second, whatever the answers do; ramps as 1000/s..5000/s, steps as 1000/s:10s,2000/s:10s [default: 100/s]
+    #[arg(long, value_name = "RATE", conflicts_with_all = ["workers", "conn_rate"], allow_hyphen_values = true)]
+    pub rate: Option<RateText>,
+    /// Open loop as httperf's: new connections (or sessions) per second, each with --calls requests one after the other
+    #[arg(long, value_name = "RATE", conflicts_with = "workers", allow_hyphen_values = true)]
+    pub conn_rate: Option<RateText>,
+    /// How many connections (or sessions) there are in all, instead of a length
+    #[arg(long, value_name = "N", value_parser = positive_count, conflicts_with_all = ["requests", "duration"])]
+    pub conns: Option<u64>,
     /// Closed loop: as many workers, each asks when its last answer has come
     #[arg(long, value_name = "N", value_parser = positive)]
     pub workers: Option<usize>,
-    /// Closed loop: time from an answer to the worker's next request
-    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "workers")]
+    /// Keep so many connections open at once, opened at --conn-rate; each asks again when its answer has come, or after --think
+    #[arg(long, value_name = "N", value_parser = positive, conflicts_with_all = ["workers", "rate", "conns", "session", "calls", "connections"])]
+    pub hold: Option<usize>,
+    /// Time from an answer to the worker's next request; with --session, between bursts that have no time of their own
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub think: Option<Duration>,
-    /// Length of the measured part
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10s", conflicts_with = "requests")]
-    pub duration: Duration,
+    /// Closed loop: the workers begin at random times within this [default: 0s; with --hold, the time that opening them takes]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub stagger: Option<Duration>,
+    /// What users do, one session each: a file in the format of httperf's --wsesslog, or TOML
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "calls", "urls", "method", "body"])]
+    pub session: Option<PathBuf>,
+    /// Length of the measured part [default: 10s, or that of the steps of --rate]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "requests")]
+    pub duration: Option<Duration>,
     /// Number of requests, instead of a length
     #[arg(long, value_name = "N", value_parser = positive_count)]
     pub requests: Option<u64>,
@@ -109,9 +128,18 @@ pub struct LoadOptions {
     /// Most connections open at once [default: one per worker; in an open loop one per 20/s, 16 to 256]
     #[arg(long, value_name = "N", value_parser = positive)]
     pub connections: Option<usize>,
-    /// Requests per connection; 1 closes after each [default: as many as the server allows]
+    /// Requests per connection; 1 closes after each [default: as many as the server allows; with --conn-rate 1]
     #[arg(long, value_name = "N", value_parser = positive_calls)]
     pub calls: Option<u32>,
+    /// Requests under way at once on a connection [default: 1; with --session 32, as httperf]
+    #[arg(long, value_name = "N", value_parser = positive_calls)]
+    pub pipeline: Option<u32>,
+    /// Which idle connection is used next
+    #[arg(long, value_name = "WHICH", default_value = "oldest")]
+    pub reuse: ReuseOption,
+    /// How the arrivals of an open loop lie in time
+    #[arg(long, value_name = "HOW", default_value = "constant")]
+    pub arrivals: ArrivalsOption,
     /// How long a request may take, from the time at which it was due
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "5s")]
     pub timeout: Duration,
@@ -136,6 +164,15 @@ pub struct LoadOptions {
     /// What a good response is: status=200,length=512,sha256=HEX
     #[arg(long, value_name = "CHECKS")]
     pub check: Option<String>,
+    /// Read each connection no faster than this, such as 33.6kbit; --timeout is then the time without a byte
+    #[arg(long, value_name = "BITS", value_parser = parse_link_rate)]
+    pub throttle: Option<u64>,
+    /// Wait so long before each read of a connection, as a long path would make it
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub rtt: Option<Duration>,
+    /// Reach the server through this Unix socket (@NAME for an abstract one)
+    #[arg(long, value_name = "PATH", value_parser = parse_unix, conflicts_with = "from")]
+    pub unix_socket: Option<UnixAddr>,
     /// Local addresses to connect from: one, or first-last; repeatable
     #[arg(long, value_name = "ADDRS", value_parser = parse_sources)]
     pub from: Vec<Vec<IpAddr>>,
@@ -230,6 +267,42 @@ pub enum PickOption {
     Random,
 }
 
+/// Which idle connection is used next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReuseOption {
+    /// The one that has been idle for longest
+    Oldest,
+    /// The one that was used last
+    Latest,
+}
+
+impl From<ReuseOption> for Reuse {
+    fn from(option: ReuseOption) -> Self {
+        match option {
+            ReuseOption::Oldest => Self::Oldest,
+            ReuseOption::Latest => Self::Latest,
+        }
+    }
+}
+
+/// How arrivals lie in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ArrivalsOption {
+    /// Evenly, at the rate
+    Constant,
+    /// Independent of one another, as many users are
+    Poisson,
+}
+
+impl From<ArrivalsOption> for Spacing {
+    fn from(option: ArrivalsOption) -> Self {
+        match option {
+            ArrivalsOption::Constant => Self::Constant,
+            ArrivalsOption::Poisson => Self::Poisson,
+        }
+    }
+}
+
 /// Drivers by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DriverOption {
@@ -282,6 +355,10 @@ fn parse_limit(text: &str) -> Result<Limit, String> {
 fn parse_field(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("write a field as 'Name: value'")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+fn parse_unix(text: &str) -> Result<UnixAddr, String> {
+    UnixAddr::new(text).map_err(|error| error.to_string())
 }
 
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use thalweg_lab::document::Trial;
 use thalweg_lab::trial::{Watcher, describe_load};
-use thalweg_load::{LoopPlan, Snapshot};
+use thalweg_load::{Plan, Snapshot};
 use thalweg_measure::Verdict;
 use thalweg_measure::units::display;
 
@@ -37,17 +37,18 @@ impl Line {
 }
 
 impl Watcher for Line {
-    fn on_trial(&mut self, phase: &str, load: &LoopPlan, seconds: f64) {
+    fn on_trial(&mut self, phase: &str, plan: &Plan) {
         self.phase = phase.to_owned();
-        self.load = describe_load(load);
-        self.seconds = seconds;
+        self.load = describe_load(plan);
+        self.seconds = plan.schedule_length().as_secs_f64();
     }
 
     fn on_progress(&mut self, seen: Snapshot, elapsed: Duration) {
         let Self { phase, load, seconds, .. } = self;
         let elapsed = elapsed.as_secs_f64();
+        let of = if *seconds > 0.0 { format!(" of {seconds:.0}") } else { String::new() };
         self.bar.set_message(format!(
-            "{phase}: {load}, {elapsed:.0} of {seconds:.0} s, {} good, {} errors, {} under way on {} connections",
+            "{phase}: {load}, {elapsed:.0}{of} s, {} good, {} errors, {} under way on {} connections",
             display::count(seen.good),
             display::count(seen.errors),
             display::count(seen.offered.saturating_sub(seen.good + seen.errors)),

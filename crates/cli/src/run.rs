@@ -1,22 +1,22 @@
 //! `thalweg run`: one trial.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use thalweg_lab::document::Kind;
 use thalweg_lab::session::{self, Outcome, Question};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::Bench;
-use thalweg_load::{Extent, LoopPlan};
+use thalweg_load::Extent;
 
+use crate::arrivals;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
-use crate::load_options::{self, CONNECTIONS_DEFAULT};
+use crate::load_options;
 use crate::options::RunOptions;
 use crate::output;
 use crate::progress::Line;
-
-/// The rate unless another one, or workers, are asked for: enough to see a server at work, not enough to hurt one.
-const RATE_DEFAULT: f64 = 100.0;
+use crate::sessions;
 
 /// Runs the command.
 ///
@@ -24,21 +24,11 @@ const RATE_DEFAULT: f64 = 100.0;
 /// There is no result: the options are wrong, or the target or something on this host is not to be had.
 pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
-    let arrivals = match (options.rate, options.workers) {
-        (_, Some(workers)) => LoopPlan::Closed { workers, think: options.think.unwrap_or_default() },
-        (rate, None) => LoopPlan::Open { rate: rate.unwrap_or(RATE_DEFAULT) },
-    };
-    let extent = match options.requests {
-        Some(requests) => Extent::Requests(requests),
-        None if options.duration.is_zero() => return Err(Failure::usage("--duration 0s would measure nothing")),
-        None => Extent::Duration(options.duration),
-    };
-    let target = Target::resolve(&options.url)?;
-    let connections = match arrivals {
-        LoopPlan::Closed { workers, .. } => workers,
-        LoopPlan::Open { rate } => connections_for(rate),
-    };
-    let mut plan = load_options::plan(&options.load, &target, arrivals, extent, connections)?;
+    let target = Target::resolve(&options.url, options.load.unix_socket.as_ref())?;
+    let sessions = options.session.as_deref().map(|file| sessions::read(file, options, &target)).transpose()?;
+    let requests = sessions.as_ref().map(|sessions| Arc::from(sessions.requests.as_slice()));
+    let shape = arrivals::shape(options, sessions.map(Arc::new))?;
+    let mut plan = load_options::plan(&options.load, &target, shape, requests)?;
     plan.warmup = options.warmup;
     let question = Question {
         kind: Kind::Run,
@@ -58,18 +48,18 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     output::give_out(&session::document(&question, &bench, &plan, outcome), &options.output)
 }
 
-/// Connections for an open loop: enough for a response time of 50 ms.
-fn connections_for(rate: f64) -> usize {
-    const CONNECTIONS_MIN: usize = 16;
-    ((rate * 0.05) as usize).clamp(CONNECTIONS_MIN, CONNECTIONS_DEFAULT)
-}
-
 fn settings(options: &RunOptions, plan: &thalweg_load::Plan) -> std::collections::BTreeMap<String, String> {
     let mut settings = load_options::settings(&options.load, plan);
     match plan.extent {
         Extent::Duration(length) => settings.insert("duration".to_owned(), format!("{length:?}")),
-        Extent::Requests(requests) => settings.insert("requests".to_owned(), requests.to_string()),
+        Extent::Requests(total) => {
+            let name = if plan.visit.is_some() { "conns" } else { "requests" };
+            settings.insert(name.to_owned(), total.to_string())
+        }
     };
+    if let Some(file) = &options.session {
+        settings.insert("session".to_owned(), file.display().to_string());
+    }
     settings.insert("warmup".to_owned(), format!("{:?}", options.warmup));
     settings
 }

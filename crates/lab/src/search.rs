@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use thalweg_load::{Extent, LoadError, LoopPlan, Pick, Plan, RequestText, prepare};
+use thalweg_load::{Extent, LoadError, LoopPlan, Pick, Plan, RateProfile, RequestText, Spacing, prepare};
 use thalweg_measure::search::{Answer, Ended, INTERVAL_BASIS, PlanError, Search, SearchPlan, Step, TrialSummary};
 use thalweg_measure::{Outcome, Verdict};
 
@@ -158,7 +158,7 @@ fn nothing_good(probe: &Made) -> SearchError {
 /// A short closed-loop run at full speed: a hint, never a verdict.
 fn closed_loop(base: &Plan) -> Plan {
     Plan {
-        arrivals: LoopPlan::Closed { workers: base.connections, think: Duration::ZERO },
+        arrivals: LoopPlan::of_workers(base.connections * base.pipeline as usize, Duration::ZERO),
         extent: Extent::Duration(PROBE),
         warmup: PROBE_WARMUP,
         ..base.clone()
@@ -168,8 +168,9 @@ fn closed_loop(base: &Plan) -> Plan {
 fn open_loop(base: &Plan, rate: f64, duration: Duration) -> Plan {
     // Long enough to have every connection in use and every cache warm, short enough not to double the search.
     let warmup = duration.mul_f64(0.2).min(Duration::from_secs(1));
+    let spacing = if let LoopPlan::Open { spacing, .. } = base.arrivals { spacing } else { Spacing::Constant };
     Plan {
-        arrivals: LoopPlan::Open { rate },
+        arrivals: LoopPlan::Open { rate: Arc::new(RateProfile::constant(rate)), spacing },
         extent: Extent::Duration(duration),
         warmup,
         // What waits when the schedule ends shows an overload; sending it would only prolong the trial.
@@ -199,7 +200,7 @@ fn calibrate(
     };
     let request = prepare(&text).expect("a URL's parts make a valid request");
     let mut plan = closed_loop(&settings.base);
-    plan.peer = sink.address();
+    plan.peer = sink.address().into();
     plan.sources = Vec::new();
     plan.requests = Arc::new([request]);
     plan.pick = Pick::Sequential;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
-use thalweg_load::Plan;
+use thalweg_load::{Plan, Visit};
 use thalweg_measure::Verdict;
+use thalweg_measure::units::display;
 use thalweg_sys::limits::descriptors;
 use thalweg_sys::proc;
 
@@ -81,10 +82,12 @@ pub fn document(question: &Question, bench: &Bench, plan: &Plan, outcome: Outcom
 
 fn describe(kind: Kind, plan: &Plan) -> String {
     let load = match kind {
-        Kind::Run => describe_load(&plan.arrivals),
+        Kind::Run => describe_load(plan),
         Kind::Find => "open loop, the rate searched".to_owned(),
     };
-    let reuse = match plan.calls {
+    let calls = if let Some(Visit::Calls(calls)) = plan.visit { Some(calls) } else { plan.calls };
+    let reuse = match calls {
+        None if plan.visit.is_some() => "one connection per session".to_owned(),
         None => "keep-alive".to_owned(),
         Some(1) => "one request per connection".to_owned(),
         Some(calls) => format!("{calls} requests per connection"),
@@ -93,7 +96,16 @@ fn describe(kind: Kind, plan: &Plan) -> String {
         1 => String::new(),
         many => format!(", {many} URLs"),
     };
-    format!("{load}, {} connections, {reuse}{requests}", plan.connections)
+    let mut parts = vec![load, format!("{} connections", plan.connections), reuse + &requests];
+    if plan.pipeline > 1 {
+        parts.push(format!("up to {} requests pipelined", plan.pipeline));
+    }
+    if let Some(pace) = plan.pace {
+        let line = pace.bytes_per_s.map(|rate| format!("read at {}", display::link_rate(rate * 8)));
+        let delay = (!pace.delay.is_zero()).then(|| format!("{} before each read", display::exact_time(pace.delay)));
+        parts.extend(line.into_iter().chain(delay));
+    }
+    parts.join(", ")
 }
 
 /// The plan's canonical form is its JSON as `serde_json` writes it: fields in the order of the type, maps sorted by key. The command

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use thalweg_sys::{PeerAddr, UnixAddr};
 use url::{Host, Url};
 
 /// A target that was understood and whose name was resolved.
@@ -12,7 +13,7 @@ pub struct Target {
     /// The URL as it was given.
     pub url: Url,
     /// Where to connect.
-    pub address: SocketAddr,
+    pub address: PeerAddr,
     /// Host and port for the `Host` field.
     pub authority: String,
     /// Path and query.
@@ -53,12 +54,12 @@ pub enum TargetError {
         reason: String,
     },
     /// Nobody answers there.
-    #[error("cannot connect to {address} ({host}): {source}; is the server running, and is the port right?")]
+    #[error("cannot connect to {address} ({host}): {source}; is the server running, and is the address right?")]
     Unreachable {
         /// The host as it was given.
         host: String,
         /// Its address.
-        address: SocketAddr,
+        address: PeerAddr,
         /// What the kernel says.
         source: io::Error,
     },
@@ -72,21 +73,22 @@ impl TargetError {
 }
 
 impl Target {
-    /// Understands `text` as a URL and finds the host's address.
+    /// Understands `text` as a URL and finds the host's address, unless the server is to be reached through a Unix socket.
     ///
     /// # Errors
     /// It is not a URL of a supported scheme, or the name has no address.
-    pub fn resolve(text: &str) -> Result<Self, TargetError> {
+    pub fn resolve(text: &str, socket: Option<&UnixAddr>) -> Result<Self, TargetError> {
         let url = Url::parse(text).map_err(|reason| TargetError::Malformed { text: text.to_owned(), reason })?;
         if url.scheme() != "http" {
             return Err(TargetError::Scheme { scheme: url.scheme().to_owned(), url });
         }
         let port = url.port_or_known_default().unwrap_or(80);
-        let address = match url.host() {
-            None => return Err(TargetError::NoHost { url }),
-            Some(Host::Ipv4(ip)) => SocketAddr::new(IpAddr::V4(ip), port),
-            Some(Host::Ipv6(ip)) => SocketAddr::new(IpAddr::V6(ip), port),
-            Some(Host::Domain(name)) => look_up(name, port)?,
+        let address = match (socket, url.host()) {
+            (_, None) => return Err(TargetError::NoHost { url }),
+            (Some(socket), _) => PeerAddr::Unix(socket.clone()),
+            (None, Some(Host::Ipv4(ip))) => SocketAddr::new(IpAddr::V4(ip), port).into(),
+            (None, Some(Host::Ipv6(ip))) => SocketAddr::new(IpAddr::V6(ip), port).into(),
+            (None, Some(Host::Domain(name))) => look_up(name, port)?.into(),
         };
         let host = url.host_str().unwrap_or_default();
         let authority = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
@@ -99,16 +101,21 @@ impl Target {
     /// # Errors
     /// It does not answer within `timeout`.
     pub fn reach(&self, timeout: Duration) -> Result<(), TargetError> {
-        TcpStream::connect_timeout(&self.address, timeout).map(drop).map_err(|source| TargetError::Unreachable {
+        let reached = match &self.address {
+            PeerAddr::Tcp(address) => TcpStream::connect_timeout(address, timeout).map(drop),
+            PeerAddr::Unix(address) => address.reach(),
+        };
+        reached.map_err(|source| TargetError::Unreachable {
             host: self.authority.clone(),
-            address: self.address,
+            address: self.address.clone(),
             source,
         })
     }
 
     /// Whether client and server share this machine.
     pub fn is_local(&self) -> bool {
-        let ip = self.address.ip();
+        let PeerAddr::Tcp(address) = self.address else { return true };
+        let ip = address.ip();
         // An address that can be bound is one of this host's own.
         ip.is_loopback() || std::net::UdpSocket::bind((ip, 0)).is_ok()
     }
@@ -133,7 +140,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: Result<(&str, &str, &str), &str>) {
-        match (Target::resolve(text), expected) {
+        match (Target::resolve(text, None), expected) {
             (Ok(target), Ok((address, authority, path))) => {
                 assert_eq!(target.address.to_string(), address, "{text}");
                 assert_eq!((target.authority.as_str(), target.path.as_str()), (authority, path), "{text}");

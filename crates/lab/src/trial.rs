@@ -3,9 +3,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use thalweg_load::{LoadError, LoopPlan, Plan, RunFigures, Snapshot, start};
+use thalweg_load::{LoadError, LoopPlan, Plan, RunFigures, Snapshot, Spacing, Visit, start};
+use thalweg_measure::units::display;
 use thalweg_measure::trial::{Judgement, Sessions};
 use thalweg_measure::{Limit, verdict};
+use thalweg_sys::PeerAddr;
 
 use crate::document::{Client, Trial};
 use crate::observe::{Before, LocalServer, Observation};
@@ -32,7 +34,7 @@ pub struct Bench {
 /// Whoever looks on while trials run: draws progress and decides whether to go on.
 pub trait Watcher {
     /// A trial begins.
-    fn on_trial(&mut self, phase: &str, load: &LoopPlan, seconds: f64);
+    fn on_trial(&mut self, phase: &str, plan: &Plan);
     /// It goes on.
     fn on_progress(&mut self, snapshot: Snapshot, elapsed: Duration);
     /// It has ended so.
@@ -58,7 +60,10 @@ impl Bench {
     /// Prepares to measure `target`.
     pub fn new(target: Target, limits: Vec<Limit>) -> Self {
         let shared_host = target.is_local();
-        let server = shared_host.then(|| LocalServer::on_port(target.address.port())).flatten();
+        let server = match &target.address {
+            PeerAddr::Tcp(address) if shared_host => LocalServer::on_port(address.port()),
+            _ => None,
+        };
         Self { target, limits, server, shared_host, started: Instant::now() }
     }
 
@@ -68,9 +73,8 @@ impl Bench {
     /// The load threads could not be set up, or have failed.
     pub fn trial(&self, phase: &str, plan: Plan, watcher: &mut dyn Watcher) -> Result<Made, LoadError> {
         let at_s = self.started.elapsed().as_secs_f64();
-        let seconds = plan.schedule_length().as_secs_f64();
-        watcher.on_trial(phase, &plan.arrivals, seconds);
-        let (cpus, loop_plan) = (plan.cpus.clone(), plan.arrivals);
+        watcher.on_trial(phase, &plan);
+        let cpus = plan.cpus.clone();
         let before = Before::now(self.server.as_ref());
         let begun = Instant::now();
         let running = start(plan)?;
@@ -88,14 +92,14 @@ impl Bench {
             core.throttled_ns = observation.throttled_ns;
         }
         let judgement = verdict(&figures.trial, &self.limits);
-        let mut trial = document_of(phase, at_s, &loop_plan, &figures, &judgement);
+        let mut trial = document_of(phase, at_s, &figures, &judgement);
         trial.server = self.shared_host.then(|| observation.server.clone());
         watcher.on_judged(&trial);
         Ok(Made { figures, judgement, observation, trial })
     }
 }
 
-fn document_of(phase: &str, at_s: f64, load: &LoopPlan, run: &RunFigures, judgement: &Judgement) -> Trial {
+fn document_of(phase: &str, at_s: f64, run: &RunFigures, judgement: &Judgement) -> Trial {
     let figures = &run.trial;
     let seconds = figures.duration.as_secs_f64();
     let rates = figures.rates();
@@ -103,6 +107,13 @@ fn document_of(phase: &str, at_s: f64, load: &LoopPlan, run: &RunFigures, judgem
     reasons.extend(judgement.notes.iter().map(ToString::to_string));
     if run.interrupted {
         reasons.push("the run was interrupted; requests under way then are left out".to_owned());
+    } else if run.under_way > 0 {
+        let count = display::count(run.under_way);
+        reasons.push(format!("{count} downloads were still under way at the end; they are in none of the counts"));
+    }
+    if run.calls_not_offered > 0 {
+        let count = display::count(run.calls_not_offered);
+        reasons.push(format!("{count} calls were never made, since the connection or session that they belonged to had ended"));
     }
     if run.unsolicited_bytes > 0 {
         reasons.push(format!("{} bytes came on connections that had asked for nothing", run.unsolicited_bytes));
@@ -113,10 +124,7 @@ fn document_of(phase: &str, at_s: f64, load: &LoopPlan, run: &RunFigures, judgem
         phase: phase.to_owned(),
         at_s,
         loop_kind: figures.loop_kind,
-        offered_rate: match load {
-            LoopPlan::Open { rate } => Some(*rate),
-            LoopPlan::Closed { .. } => None,
-        },
+        offered_rate: figures.offered_rate,
         seconds,
         span_s: figures.span().as_secs_f64(),
         verdict: judgement.verdict,
@@ -154,13 +162,30 @@ fn document_of(phase: &str, at_s: f64, load: &LoopPlan, run: &RunFigures, judgem
 }
 
 /// What one line says of a load.
-pub fn describe_load(load: &LoopPlan) -> String {
-    use thalweg_measure::units::display;
-    match load {
-        LoopPlan::Open { rate } => format!("open loop, {}", display::rate(*rate)),
-        LoopPlan::Closed { workers, think } if think.is_zero() => format!("closed loop, {workers} workers"),
-        LoopPlan::Closed { workers, think } => {
-            format!("closed loop, {workers} workers, {} think time", display::exact_time(*think))
+pub fn describe_load(plan: &Plan) -> String {
+    let visits = match &plan.visit {
+        None => "",
+        Some(Visit::Calls(_)) => "connections, ",
+        Some(Visit::Sessions { .. }) => "sessions, ",
+    };
+    match &plan.arrivals {
+        LoopPlan::Open { rate, spacing } => {
+            let rate = match rate.as_constant() {
+                Some(rate) => display::rate(rate),
+                None => format!("from {} up to {}", display::rate(rate.first()), display::rate(rate.highest())),
+            };
+            let spacing = if *spacing == Spacing::Poisson { ", Poisson" } else { "" };
+            format!("open loop, {visits}{rate}{spacing}")
+        }
+        LoopPlan::Recorded { .. } => {
+            format!("open loop, recorded times, {} on average", display::rate(plan.offered_rate().unwrap_or(0.0)))
+        }
+        LoopPlan::Closed { workers, think, .. } => {
+            let think = match think.is_zero() {
+                true => String::new(),
+                false => format!(", {} think time", display::exact_time(*think)),
+            };
+            format!("closed loop, {visits}{workers} workers{think}")
         }
     }
 }

@@ -13,6 +13,7 @@ mod connection;
 mod engine;
 mod figures;
 mod gate;
+mod input;
 mod plan;
 mod rate;
 mod request;
@@ -25,8 +26,9 @@ pub use arrivals::{Arrival, Arrivals, ClosedLoop, OpenLoop, Recorded, Share, Spa
 pub use engine::Engine;
 pub use figures::RunFigures;
 pub use gate::Gate;
+pub use input::{ENTRIES_MAX, InputError, LINE_BYTES_MAX};
 pub use plan::{Check, Extent, LoopPlan, Pace, Pick, Plan, Reuse, Visit};
 pub use rate::{RateError, RateProfile, RateText};
 pub use request::{PreparedRequest, RequestError, RequestText, prepare};
 pub use runner::{LoadError, Progress, Running, Snapshot, start};
-pub use session::{Burst, Session, Sessions};
+pub use session::{Burst, BurstText, CallText, SessionFile, SessionText, Sessions, prepare_sessions, read_sessions};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_measure::LoopKind;
-use thalweg_sys::{DriverChoice, PeerAddr};
+use thalweg_sys::{DriverChoice, PeerAddr, PortRange};
 
 use crate::arrivals::{Recorded, Spacing};
 use crate::rate::RateProfile;
@@ -19,6 +19,8 @@ pub struct Plan {
     pub peer: PeerAddr,
     /// Local addresses to come from, used in turn; none leaves the choice to the kernel.
     pub sources: Vec<IpAddr>,
+    /// Local ports to come from, shared out among the threads; `None` leaves the choice to the kernel.
+    pub ports: Option<PortRange>,
     /// What to ask for, ready to be sent; never empty.
     pub requests: Arc<[PreparedRequest]>,
     /// In which order, where the schedule or the session does not say.
@@ -174,6 +176,42 @@ pub struct Check {
 }
 
 impl Plan {
+    /// A plan with nothing but the necessary, for one thread on CPU 0 and one connection; everything else is to be set.
+    pub fn new(peer: PeerAddr, requests: Arc<[PreparedRequest]>, arrivals: LoopPlan, extent: Extent) -> Self {
+        const TIMEOUT: Duration = Duration::from_secs(5);
+        Self {
+            peer,
+            sources: Vec::new(),
+            ports: None,
+            requests,
+            pick: Pick::default(),
+            arrivals,
+            visit: None,
+            extent,
+            warmup: Duration::ZERO,
+            timeout: TIMEOUT,
+            drain: TIMEOUT,
+            connections: 1,
+            opening_rate: None,
+            calls: None,
+            pipeline: 1,
+            reuse: Reuse::default(),
+            pace: None,
+            check: Check::default(),
+            cpus: vec![0],
+            own_tables: false,
+            driver: DriverChoice::default(),
+            seed: 1,
+        }
+    }
+
+    /// The local ports of one of the threads.
+    pub(crate) fn ports_of(&self, core: usize) -> Option<PortRange> {
+        let range = self.ports?;
+        let at = |share: usize| range.first() as usize + range.count() * share / self.cpus.len();
+        PortRange::new(u16::try_from(at(core)).ok()?, u16::try_from(at(core + 1) - 1).ok()?)
+    }
+
     /// How long the measured part is; zero where it takes as long as it takes: a closed loop's number of requests, or a number of
     /// visits.
     pub fn schedule_length(&self) -> Duration {

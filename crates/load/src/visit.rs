@@ -6,7 +6,7 @@ use std::time::Duration;
 use thalweg_sys::Instant;
 
 use crate::plan::Visit;
-use crate::session::Session;
+use crate::session::{Burst, Sessions};
 
 /// A visit under way. It does not know its connection.
 pub(crate) struct Visiting {
@@ -46,7 +46,7 @@ impl Visiting {
         let script = match &**visit {
             Visit::Calls(calls) => Script::Calls { left: calls - 1 },
             Visit::Sessions { sessions, .. } => {
-                let index = (number % sessions.sessions.len() as u64) as usize;
+                let index = (number % sessions.len() as u64) as usize;
                 Script::Session { visit: visit.clone(), index, burst: 0, next: 0 }
             }
         };
@@ -60,7 +60,8 @@ impl Visiting {
         Some(match &mut self.script {
             Script::Calls { .. } => None,
             Script::Session { visit, index, burst, next } => {
-                let request = session(visit, *index).bursts[*burst].requests[*next];
+                let (sessions, bursts) = played(visit, *index);
+                let request = sessions.calls(&bursts[*burst])[*next];
                 *next += 1;
                 Some(request)
             }
@@ -78,8 +79,8 @@ impl Visiting {
                 self.release(1, now)
             }
             Script::Session { visit, index, burst, next } => {
-                let bursts = &session(visit, *index).bursts;
-                let length = bursts[*burst].requests.len();
+                let (sessions, bursts) = played(visit, *index);
+                let length = sessions.calls(&bursts[*burst]).len();
                 if *next == 1 && length > 1 && self.released == 0 {
                     return self.release(length as u32 - 1, now);
                 }
@@ -112,8 +113,8 @@ impl Visiting {
             && match &self.script {
                 Script::Calls { left } => *left == 0,
                 Script::Session { visit, index, burst, next } => {
-                    let bursts = &session(visit, *index).bursts;
-                    *burst + 1 == bursts.len() && *next == bursts[*burst].requests.len()
+                    let (sessions, bursts) = played(visit, *index);
+                    *burst + 1 == bursts.len() && *next == sessions.calls(&bursts[*burst]).len()
                 }
             }
     }
@@ -138,23 +139,26 @@ impl Visiting {
         match &self.script {
             Script::Calls { left } => u64::from(*left) + u64::from(self.released),
             Script::Session { visit, index, burst, next } => {
-                let bursts = &session(visit, *index).bursts;
-                let calls: usize = bursts[*burst..].iter().map(|burst| burst.requests.len()).sum();
+                let (sessions, bursts) = played(visit, *index);
+                let calls: usize = bursts[*burst..].iter().map(|burst| sessions.calls(burst).len()).sum();
                 (calls - next) as u64
             }
         }
     }
 }
 
-fn session(visit: &Visit, index: usize) -> &Session {
+/// The sessions that a visit plays, and the bursts of its own.
+fn played(visit: &Visit, index: usize) -> (&Sessions, &[Burst]) {
     let Visit::Sessions { sessions, .. } = visit else { unreachable!("a session's visit has sessions") };
-    &sessions.sessions[index]
+    (sessions, sessions.bursts(index))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::{Burst, Sessions};
+    use crate::request::{RequestText, prepare};
+    use crate::session::{prepare_sessions, read_sessions};
+    use thalweg_wire::Version;
 
     const START: Instant = Instant::from_ns(1_000);
 
@@ -176,31 +180,32 @@ mod tests {
         assert_eq!((visit.due, visit.ended(), visit.calls_left()), (at(1), 3, 0));
     }
 
-    /// Two bursts: three calls, a pause of a microsecond, and one call.
+    /// Three calls, a pause of a microsecond, one call, no pause, one call; the second of two sessions of that kind.
     fn session() -> Visiting {
-        let bursts = vec![
-            Burst { requests: [5, 6, 7].into(), think: None },
-            Burst { requests: [8].into(), think: Some(Duration::ZERO) },
-            Burst { requests: [9].into(), think: None },
-        ];
-        let sessions = Arc::new(Sessions { sessions: vec![Session { bursts: bursts.clone() }, Session { bursts }] });
+        let text = "/0 think=0\n\n/5\n /6\n /7\n/8 think=0\n/9\n";
+        let file = read_sessions("sessions", text.as_bytes(), |_| unreachable!("no bodies")).unwrap();
+        let made = prepare_sessions(&file, |call| {
+            let (target, version) = (&*call.target, Version::Http11);
+            prepare(&RequestText { method: "GET", authority: "h", target, version, fields: &[], body: b"" })
+        });
+        let sessions = Arc::new(made.unwrap());
         Visiting::begin(&Arc::new(Visit::Sessions { sessions, think: Duration::from_micros(1) }), 3, START)
     }
 
     #[test]
     fn a_burst_s_first_answer_releases_the_others() {
         let mut visit = session();
-        assert_eq!((visit.take_call(), visit.take_call()), (Some(Some(5)), None));
+        assert_eq!((visit.take_call(), visit.take_call()), (Some(Some(1)), None));
         assert_eq!(visit.on_answer(at(10)), Next::GoOn);
-        assert_eq!((visit.take_call(), visit.take_call(), visit.take_call()), (Some(Some(6)), Some(Some(7)), None));
+        assert_eq!((visit.take_call(), visit.take_call(), visit.take_call()), (Some(Some(2)), Some(Some(3)), None));
         assert_eq!(visit.due, at(10));
         assert_eq!(visit.on_answer(at(20)), Next::GoOn, "the burst's last call is under way");
         assert_eq!(visit.on_answer(at(30)), Next::Think(at(1_030)));
         assert_eq!((visit.due, visit.calls_left()), (at(1_030), 2));
-        assert_eq!(visit.take_call(), Some(Some(8)));
+        assert_eq!(visit.take_call(), Some(Some(4)));
         assert!(!visit.is_last_call());
         assert_eq!(visit.on_answer(at(1_040)), Next::GoOn, "no pause");
-        assert_eq!((visit.take_call(), visit.is_last_call()), (Some(Some(9)), true));
+        assert_eq!((visit.take_call(), visit.is_last_call()), (Some(Some(5)), true));
         assert_eq!((visit.on_answer(at(1_050)), visit.ended()), (Next::Done, 5));
     }
 
@@ -211,7 +216,7 @@ mod tests {
         visit.on_answer(at(10));
         visit.take_call();
         assert_eq!(visit.on_answer(at(20)), Next::GoOn);
-        assert_eq!((visit.calls_left(), visit.has_released(), visit.take_call()), (3, true, Some(Some(7))));
+        assert_eq!((visit.calls_left(), visit.has_released(), visit.take_call()), (3, true, Some(Some(3))));
         assert_eq!(visit.on_answer(at(30)), Next::Think(at(1_030)));
     }
 }

@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use socket2::SockAddr;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 /// Where a peer is.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -92,6 +92,14 @@ impl UnixAddr {
     /// The path in the file system; `None` for an abstract name.
     pub fn path(&self) -> Option<&Path> {
         (self.text.as_bytes()[0] != b'@').then(|| Path::new(&*self.text))
+    }
+
+    /// Connects once, and hangs up: whether somebody listens there.
+    ///
+    /// # Errors
+    /// Nobody does, or the permission is missing.
+    pub fn reach(&self) -> io::Result<()> {
+        Socket::new(Domain::UNIX, Type::STREAM.cloexec(), None)?.connect(&self.encoded()?)
     }
 
     fn encoded(&self) -> io::Result<SockAddr> {

@@ -20,7 +20,7 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use sha2::Sha256;
 use thalweg_reactor::{App, Turn, Wheel};
-use thalweg_sys::{Completion, Driver, DriverKind, Fault, Instant, SocketId};
+use thalweg_sys::{Completion, Driver, DriverKind, Fault, Instant, PortRange, SocketId};
 
 use self::pacing::Pacing;
 use self::visits::Parked;
@@ -50,6 +50,7 @@ pub struct Engine {
     random: Pcg64Mcg,
     visit: Option<Arc<Visit>>,
     source: usize,
+    ports: Option<PortRange>,
     connections_max: usize,
     connections: Vec<Connection>,
     /// Connections that are idle, and those that are busy and have room for another call. An entry may have become stale.
@@ -109,6 +110,7 @@ impl Engine {
             random: Pcg64Mcg::seed_from_u64(plan.seed ^ core as u64),
             visit: plan.visit.clone().map(Arc::new),
             source: core,
+            ports: plan.ports_of(core),
             connections_max,
             connections: Vec::new(),
             idle: VecDeque::new(),

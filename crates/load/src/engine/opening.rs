@@ -47,7 +47,7 @@ impl Engine {
         // Each thread goes through all addresses, beginning at one of its own.
         self.source += 1;
         let flow = self.plan.pace.map_or(Flow::Free, |pace| Flow::Metered { window_bytes: pace.window_bytes() });
-        let connect = Connect { source, flow, ..Connect::to(self.plan.peer.clone()) };
+        let connect = Connect { source, ports: self.ports, flow, ..Connect::to(self.plan.peer.clone()) };
         driver.connect(&connect).map_err(|error| {
             let fault = Fault::of(&error);
             self.record_cause(fault);

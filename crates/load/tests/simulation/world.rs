@@ -107,29 +107,10 @@ impl App<Sim> for Both {
 
 /// A plan with defaults, to be varied: requests with the numbers from 0 on as their targets, in this order.
 pub fn plan(arrivals: LoopPlan, extent: Extent, targets: u64) -> Plan {
-    Plan {
-        peer: PeerAddr::Tcp(ADDR.parse().expect("an address")),
-        sources: Vec::new(),
-        requests: (0..targets).map(|number| request("GET", number, b"")).collect(),
-        pick: Pick::Sequential,
-        arrivals,
-        visit: None,
-        extent,
-        warmup: Duration::ZERO,
-        timeout: Duration::from_secs(1),
-        drain: Duration::from_secs(1),
-        connections: 100,
-        opening_rate: None,
-        calls: None,
-        pipeline: 1,
-        reuse: Reuse::Oldest,
-        pace: None,
-        check: Check::default(),
-        cpus: vec![0],
-        own_tables: false,
-        driver: DriverChoice::Auto,
-        seed: 1,
-    }
+    let peer = PeerAddr::Tcp(ADDR.parse().expect("an address"));
+    let requests = (0..targets).map(|number| request("GET", number, b"")).collect();
+    let second = Duration::from_secs(1);
+    Plan { timeout: second, drain: second, connections: 100, ..Plan::new(peer, requests, arrivals, extent) }
 }
 
 pub fn request(method: &str, number: u64, body: &[u8]) -> PreparedRequest {

@@ -1,0 +1,163 @@
+//! From `thalweg run`'s options to when and how often something arrives: the loop, its extent, what a visit is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_load::{Extent, LoopPlan, RateText, Sessions, Visit};
+
+use crate::exit::Failure;
+use crate::load_options::CONNECTIONS_DEFAULT;
+use crate::options::RunOptions;
+
+/// The rate unless another one, or workers, are asked for: enough to see a server at work, not enough to hurt one.
+const RATE_DEFAULT: &str = "100/s";
+
+/// The length unless another one, or a number, is asked for.
+const DURATION_DEFAULT: Duration = Duration::from_secs(10);
+
+/// Connections that visits may have open at once, unless the user says otherwise. httperf knows no bound but the descriptors.
+const VISITS_DEFAULT: usize = 16_384;
+
+/// Requests pipelined by sessions, as httperf does it.
+const SESSION_PIPELINE: u32 = 32;
+
+/// What arrives when.
+pub struct Shape {
+    /// When.
+    pub arrivals: LoopPlan,
+    /// What, if not single requests.
+    pub visit: Option<Visit>,
+    /// How long or how many.
+    pub extent: Extent,
+    /// Bound on open connections unless the user says otherwise.
+    pub connections: usize,
+    /// Connections opened per second before the start.
+    pub opening_rate: Option<f64>,
+    /// Requests under way on a connection unless the user says otherwise.
+    pub pipeline: u32,
+}
+
+/// Makes sense of the options together.
+///
+/// # Errors
+/// They contradict one another.
+pub fn shape(options: &RunOptions, sessions: Option<Arc<Sessions>>) -> Result<Shape, Failure> {
+    if options.duration.is_some_and(|duration| duration.is_zero()) {
+        return Err(Failure::usage("--duration 0s would measure nothing"));
+    }
+    let closed = options.workers.is_some() || options.hold.is_some();
+    if options.think.is_some() && !closed && sessions.is_none() {
+        return Err(Failure::usage("--think is for --workers, --hold and --session: an arrival at a rate thinks of nothing"));
+    }
+    if options.stagger.is_some() && !closed {
+        return Err(Failure::usage("--stagger is for --workers and --hold: a rate has its own beginning"));
+    }
+    if options.conns.is_some() && options.conn_rate.is_none() {
+        return Err(Failure::usage("--conns says how many connections --conn-rate makes in all: give that too"));
+    }
+    if let Some(hold) = options.hold {
+        return held(options, hold);
+    }
+    match (sessions, &options.conn_rate) {
+        (Some(sessions), _) => visits_of_sessions(options, sessions),
+        (None, Some(rate)) => Ok(visits(options, rate, Visit::Calls(options.load.calls.unwrap_or(1)))),
+        (None, None) => Ok(requests(options)),
+    }
+}
+
+/// Connections that are kept open, each with a worker of its own.
+fn held(options: &RunOptions, hold: usize) -> Result<Shape, Failure> {
+    let opening_rate = match &options.conn_rate {
+        None => None,
+        Some(rate) => Some(rate.over(DURATION_DEFAULT).as_constant().ok_or_else(|| {
+            Failure::usage("--hold opens its connections at one rate: give --conn-rate without ramps and steps")
+        })?),
+    };
+    let opening = opening_rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(hold as f64 / rate));
+    let think = options.think.unwrap_or_default();
+    // Held connections that pause are asked in turn, not all at once.
+    let stagger = options.stagger.unwrap_or(opening.max(think));
+    Ok(Shape {
+        arrivals: LoopPlan::Closed { workers: hold, think, stagger },
+        visit: None,
+        extent: extent(options, None),
+        connections: hold,
+        opening_rate,
+        pipeline: 1,
+    })
+}
+
+fn visits_of_sessions(options: &RunOptions, sessions: Arc<Sessions>) -> Result<Shape, Failure> {
+    let visit = Visit::Sessions { sessions, think: options.think.unwrap_or_default() };
+    match (&options.conn_rate, options.workers) {
+        (Some(rate), _) => Ok(Shape { pipeline: SESSION_PIPELINE, ..visits(options, rate, visit) }),
+        (None, Some(workers)) => Ok(Shape {
+            arrivals: LoopPlan::Closed { workers, think: Duration::ZERO, stagger: options.stagger.unwrap_or_default() },
+            visit: Some(visit),
+            extent: extent(options, None),
+            connections: workers,
+            opening_rate: None,
+            pipeline: SESSION_PIPELINE,
+        }),
+        (None, None) => Err(Failure::usage(
+            "--session: say how many there are: --conn-rate 5/s begins five a second, --workers 10 plays ten at a time",
+        )),
+    }
+}
+
+fn visits(options: &RunOptions, rate: &RateText, visit: Visit) -> Shape {
+    let extent = extent(options, Some(rate));
+    let connections = match extent {
+        Extent::Requests(total) => VISITS_DEFAULT.min(usize::try_from(total).unwrap_or(VISITS_DEFAULT)),
+        Extent::Duration(_) => VISITS_DEFAULT,
+    };
+    Shape {
+        arrivals: open_loop(options, rate, extent),
+        visit: Some(visit),
+        extent,
+        connections,
+        opening_rate: None,
+        pipeline: 1,
+    }
+}
+
+/// Single requests on whichever connection is free.
+fn requests(options: &RunOptions) -> Shape {
+    let pipeline = options.load.pipeline.unwrap_or(1) as usize;
+    let (arrivals, extent, connections) = match options.workers {
+        Some(workers) => {
+            let (think, stagger) = (options.think.unwrap_or_default(), options.stagger.unwrap_or_default());
+            let connections = workers.div_ceil(pipeline);
+            (LoopPlan::Closed { workers, think, stagger }, extent(options, None), connections)
+        }
+        None => {
+            let default = RATE_DEFAULT.parse().expect("a rate");
+            let rate = options.rate.as_ref().unwrap_or(&default);
+            let extent = extent(options, Some(rate));
+            (open_loop(options, rate, extent), extent, connections_for(rate.highest()))
+        }
+    };
+    Shape { arrivals, visit: None, extent, connections, opening_rate: None, pipeline: 1 }
+}
+
+fn extent(options: &RunOptions, rate: Option<&RateText>) -> Extent {
+    match options.requests.or(options.conns) {
+        Some(total) => Extent::Requests(total),
+        None => {
+            let steps = rate.and_then(RateText::length);
+            Extent::Duration(options.duration.or(steps).unwrap_or(DURATION_DEFAULT))
+        }
+    }
+}
+
+fn open_loop(options: &RunOptions, rate: &RateText, extent: Extent) -> LoopPlan {
+    // A number of requests has no length that steps could share, unless it is given by the steps.
+    let length = if let Extent::Duration(length) = extent { length } else { DURATION_DEFAULT };
+    LoopPlan::Open { rate: Arc::new(rate.over(length)), spacing: options.load.arrivals.into() }
+}
+
+/// Connections for an open loop: enough for a response time of 50 ms.
+fn connections_for(rate: f64) -> usize {
+    const CONNECTIONS_MIN: usize = 16;
+    ((rate * 0.05) as usize).clamp(CONNECTIONS_MIN, CONNECTIONS_DEFAULT)
+}
