@@ -309,7 +309,11 @@ impl Arrivals {
                 open.advance_to(now);
                 open.due.saturating_sub(open.taken)
             }
-            Self::Closed(closed) => closed.waiting(now).count() as u64,
+            Self::Closed(closed) => {
+                let (mut warmup, mut measured) = (0, 0);
+                closed.waiting(now).for_each(|at| if at < closed.start { warmup += 1 } else { measured += 1 });
+                warmup + closed.left.min(measured)
+            }
         }
     }
 }
