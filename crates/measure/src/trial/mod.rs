@@ -111,7 +111,7 @@ impl InWindow {
     }
 }
 
-/// Bytes moved in a trial. What belongs to a broken response is only in the total.
+/// Bytes moved in a trial. What could not be read as a part of a response is only in the total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Bytes {
     /// Received in all.
