@@ -7,6 +7,7 @@
 mod demo;
 mod exit;
 mod find;
+mod format;
 mod interrupt;
 mod load_options;
 mod options;

@@ -166,6 +166,9 @@ pub struct OutputOptions {
     /// Write the report as one HTML file
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Write the response times of each interval as a log for HdrHistogram's tools
+    #[arg(long, value_name = "FILE")]
+    pub hdr: Option<PathBuf>,
 }
 
 /// Options of `thalweg serve`.
@@ -258,6 +261,12 @@ pub enum Format {
     Text,
     /// One JSON document
     Json,
+    /// A table: column names, and a line per trial
+    Tsv,
+    /// As httperf 0.9 prints its results
+    Httperf,
+    /// As ApacheBench 2.3 prints its results
+    Ab,
 }
 
 fn positive(text: &str) -> Result<usize, String> {
