@@ -9,7 +9,6 @@ use std::time::Duration;
 use clap::ValueEnum;
 use thalweg_lab::target::{Target, path_of};
 use thalweg_load::{Check, Extent, LoopPlan, Pick, Plan, PreparedRequest, RequestError, RequestText, prepare};
-use thalweg_measure::units::parse_size;
 use thalweg_sys::AnyDriver;
 use thalweg_sys::affinity::allowed_cpus;
 use thalweg_sys::limits::{descriptors, raise_descriptors};
@@ -65,7 +64,7 @@ pub fn plan(
         drain: options.timeout,
         connections,
         calls: options.calls,
-        check: options.check.as_deref().map_or(Ok(Check::default()), check)?,
+        check: check(options)?,
         cpus,
         driver: options.driver.into(),
         seed: options.seed,
@@ -164,6 +163,11 @@ fn requests(options: &LoadOptions, target: &Target) -> Result<Arc<[PreparedReque
     }
 }
 
+fn check(options: &LoadOptions) -> Result<Check, Failure> {
+    let Some(text) = &options.check else { return Ok(Check::default()) };
+    Check::parse(text).map_err(|error| Failure::usage(format!("--check {text:?}, {error}")))
+}
+
 /// Names the option that a request cannot be made of.
 fn explain(error: RequestError, options: &LoadOptions, path: &str) -> String {
     let given = match error {
@@ -208,49 +212,4 @@ fn path_on(line: &str, target: &Target) -> Result<String, String> {
         && url.host() == target.url.host()
         && url.port_or_known_default() == target.url.port_or_known_default();
     if same { Ok(path_of(&url)) } else { Err(format!("{line} is not on the target's host {}", target.authority)) }
-}
-
-/// Reads `status=200,length=512,sha256=HEX`.
-fn check(text: &str) -> Result<Check, Failure> {
-    let mut check = Check::default();
-    for part in text.split(',') {
-        let wrong = |what: &str| Failure::usage(format!("--check {part:?}: {what}"));
-        let (name, value) =
-            part.split_once('=').ok_or_else(|| wrong("write it like status=200,length=512,sha256=HEX"))?;
-        match name.trim() {
-            "status" => {
-                let status = value.parse().ok().filter(|status| (100..1000).contains(status));
-                check.status = Some(status.ok_or_else(|| wrong("a status is a number such as 200"))?);
-            }
-            "length" => check.length = Some(parse_size(value).map_err(|error| wrong(&error.to_string()))?),
-            "sha256" => check.sha256 = Some(digest(value).ok_or_else(|| wrong("a SHA-256 has 64 hexadecimal digits"))?),
-            _ => return Err(wrong("status, length and sha256 can be checked")),
-        }
-    }
-    Ok(check)
-}
-
-fn digest(hex: &str) -> Option<[u8; 32]> {
-    let mut digest = [0; 32];
-    if hex.len() != 64 || !hex.is_ascii() {
-        return None;
-    }
-    for (byte, at) in digest.iter_mut().zip((0..64).step_by(2)) {
-        *byte = u8::from_str_radix(&hex[at..at + 2], 16).ok()?;
-    }
-    Some(digest)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn checks_are_read_or_refused_with_a_reason() {
-        let whole = check(&format!("status=206,length=14KB,sha256={}", "0f".repeat(32))).unwrap();
-        assert_eq!(whole, Check { status: Some(206), length: Some(14_000), sha256: Some([0x0f; 32]) });
-        for wrong in ["", "status", "status=20", "status=x", "length=-1", "sha256=12", "md5=1", "status=200,"] {
-            assert!(check(wrong).is_err(), "{wrong:?}");
-        }
-    }
 }

@@ -100,18 +100,8 @@ impl Connection {
 impl Call {
     /// Judges a whole response.
     pub(crate) fn judge(&mut self, check: &Check) -> Outcome {
-        let good_status = match check.status {
-            Some(status) => self.status == status,
-            None => (200..400).contains(&self.status),
-        };
         let digest = self.digest.take().map(|digest| <[u8; 32]>::from(digest.finalize()));
-        if !good_status {
-            Outcome::BadStatus
-        } else if check.length.is_some_and(|length| length != self.body_bytes) || digest != check.sha256 {
-            Outcome::FailedCheck
-        } else {
-            Outcome::Good
-        }
+        check.judge(self.status, self.body_bytes, digest)
     }
 }
 

@@ -9,11 +9,13 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod check;
 mod connection;
 mod engine;
 mod figures;
 mod gate;
 mod input;
+mod list;
 mod plan;
 mod request;
 mod runner;
@@ -21,10 +23,12 @@ mod schedule;
 mod session;
 
 pub use arrivals::{Arrivals, ClosedLoop, OpenLoop};
+pub use check::{CheckError, FieldCheck, FieldValue, StatusSet};
 pub use engine::Engine;
 pub use figures::RunFigures;
 pub use gate::Gate;
 pub use input::{ENTRIES_MAX, InputError, LINE_BYTES_MAX};
+pub use list::{ListEntry, read_checks, read_list};
 pub use plan::{Check, Extent, LoopPlan, Pick, Plan};
 pub use request::{PreparedRequest, RequestError, RequestText, prepare};
 pub use runner::{LoadError, Progress, Running, Snapshot, start};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use thalweg_sys::DriverChoice;
 
+pub use crate::check::Check;
 use crate::request::PreparedRequest;
 
 /// One load at one level for one length.
@@ -79,17 +80,6 @@ pub enum Pick {
     Sequential,
     /// Each with the same probability.
     Random,
-}
-
-/// What makes a response good, beyond being complete and in time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Check {
-    /// The status; without it, any 2xx and 3xx is good.
-    pub status: Option<u16>,
-    /// The length of the content in bytes.
-    pub length: Option<u64>,
-    /// SHA-256 of the content.
-    pub sha256: Option<[u8; 32]>,
 }
 
 impl Plan {
