@@ -10,6 +10,7 @@
 
 mod arrivals;
 mod check;
+pub mod choice;
 mod connection;
 mod engine;
 mod figures;
