@@ -47,7 +47,9 @@ pub fn shape(options: &RunOptions, sessions: Option<Arc<Sessions>>) -> Result<Sh
     }
     let closed = options.workers.is_some() || options.hold.is_some();
     if options.think.is_some() && !closed && sessions.is_none() {
-        return Err(Failure::usage("--think is for --workers, --hold and --session: an arrival at a rate thinks of nothing"));
+        return Err(Failure::usage(
+            "--think is for --workers, --hold and --session: an arrival at a rate thinks of nothing",
+        ));
     }
     if options.stagger.is_some() && !closed {
         return Err(Failure::usage("--stagger is for --workers and --hold: a rate has its own beginning"));

@@ -66,6 +66,12 @@ impl Failure {
     }
 }
 
+/// Says on stderr what a form of output has no place for.
+#[expect(clippy::print_stderr, reason = "beside errors, the one thing that is said there")]
+pub fn remark(message: &str) {
+    eprintln!("thalweg: {message}");
+}
+
 impl From<TargetError> for Failure {
     fn from(error: TargetError) -> Self {
         if error.is_unreachable() { Self::unreachable(error) } else { Self::usage(error) }

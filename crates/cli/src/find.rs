@@ -20,6 +20,7 @@ use crate::load_options::{self, CONNECTIONS_DEFAULT};
 use crate::options::FindOptions;
 use crate::output;
 use crate::progress::Line;
+use crate::requests;
 
 /// What passing means unless the user says otherwise: what people do not yet notice as a wait.
 const LIMIT_DEFAULT: &str = "p99<50ms";
@@ -47,7 +48,8 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
         opening_rate: None,
         pipeline: 1,
     };
-    let base = load_options::plan(&options.load, &target, shape, None)?;
+    let requests = requests::of(&options.load, &target)?;
+    let base = load_options::plan(&options.load, &target, shape, requests)?;
     let limits = limits_or_default(&options.load.limits);
     let question = Question {
         kind: Kind::Find,

@@ -1,38 +1,30 @@
 //! From options to a checked plan. Everything that can be wrong with them is said here, before a socket opens.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
-use std::sync::Arc;
 
 use clap::ValueEnum;
-use thalweg_lab::target::{Target, path_of};
-use thalweg_load::{Check, LoopPlan, Pace, Pick, Plan, PreparedRequest, RequestError, RequestText, Reuse, Spacing, Visit, prepare};
-use thalweg_measure::units::parse_size;
+use thalweg_lab::target::Target;
+use thalweg_load::{CONFORMING_BITS_PER_S, LoopPlan, Pace, Plan, Reuse, Spacing, Visit};
+use thalweg_measure::Limit;
 use thalweg_sys::AnyDriver;
 use thalweg_sys::affinity::allowed_cpus;
-use thalweg_wire::Version;
-use url::Url;
 
 use crate::arrivals::Shape;
 use crate::exit::Failure;
-use crate::options::{CpuList, DriverOption, HttpVersion, LoadOptions, PickOption};
+use crate::options::{CpuList, DriverOption, LoadOptions};
 use crate::reach::{self, Sources, Threads};
+use crate::requests::Asked;
 
 /// Most connections of an open loop, unless the user says otherwise: enough to keep a server busy at a response time of some
 /// milliseconds, few enough for any listen queue.
 pub const CONNECTIONS_DEFAULT: usize = 256;
 
-/// Makes the plan for a load at one level. `requests` are those of a session file, if there is one.
+/// Makes the plan for a load at one level. The requests come with what makes their answers good, where they
+/// do not say themselves.
 ///
 /// # Errors
 /// Something in the options is wrong or cannot be had on this host.
-pub fn plan(
-    options: &LoadOptions,
-    target: &Target,
-    shape: Shape,
-    session_requests: Option<Arc<[PreparedRequest]>>,
-) -> Result<Plan, Failure> {
+pub fn plan(options: &LoadOptions, target: &Target, shape: Shape, (requests, check): Asked) -> Result<Plan, Failure> {
     ensure_driver(options.driver)?;
     if options.timeout.is_zero() {
         return Err(Failure::usage("--timeout 0s would end every request before it is sent; the shortest is 1us"));
@@ -42,15 +34,11 @@ pub fn plan(
     let connections = options.connections.unwrap_or(shape.connections).max(listed.len());
     let Threads { cpus, own_tables } = reach::threads(connections, &listed)?;
     let Sources { addresses, ports } = reach::sources(connections, target, options.from.concat())?;
-    let requests = session_requests.map_or_else(|| requests(options, target), Ok)?;
     let paced = options.throttle.is_some() || options.rtt.is_some();
     Ok(Plan {
         sources: addresses,
         ports,
-        pick: match options.pick {
-            PickOption::Sequential => Pick::Sequential,
-            PickOption::Random => Pick::Random,
-        },
+        pick: options.pick,
         // Visits count their calls themselves.
         calls: options.calls.filter(|_| shape.visit.is_none()),
         visit: shape.visit,
@@ -61,7 +49,13 @@ pub fn plan(
         pipeline: options.pipeline.unwrap_or(shape.pipeline),
         reuse: options.reuse.into(),
         pace: paced.then(|| Pace::new(options.throttle, options.rtt.unwrap_or_default())),
-        check: options.check.as_deref().map_or(Ok(Check::default()), check)?,
+        check,
+        conforming_bits_per_s: options
+            .limits
+            .iter()
+            .filter_map(Limit::bits_per_connection_min)
+            .max()
+            .unwrap_or(CONFORMING_BITS_PER_S),
         cpus,
         own_tables,
         driver: options.driver.into(),
@@ -145,125 +139,4 @@ pub fn ensure_driver(driver: DriverOption) -> Result<(), Failure> {
              use --driver epoll, or leave it to --driver auto"
         )))
     })
-}
-
-fn requests(options: &LoadOptions, target: &Target) -> Result<Arc<[PreparedRequest]>, Failure> {
-    let body = match options.body.as_deref() {
-        None => Vec::new(),
-        Some(text) => match text.strip_prefix('@') {
-            None => text.as_bytes().to_vec(),
-            Some(file) => {
-                fs::read(file).map_err(|error| Failure::usage(format!("cannot read the body {file}: {error}")))?
-            }
-        },
-    };
-    let make = |path: &str| {
-        let version = version(options);
-        let (method, authority) = (options.method.as_str(), target.authority.as_str());
-        prepare(&RequestText { method, authority, target: path, version, fields: &options.headers, body: &body })
-            .map_err(|error| explain(error, options, path))
-    };
-    match &options.urls {
-        None => Ok(Arc::new([make(&target.path).map_err(Failure::usage)?])),
-        Some(file) => url_list(file, target, make),
-    }
-}
-
-/// The version to speak.
-pub fn version(options: &LoadOptions) -> Version {
-    match options.http {
-        HttpVersion::Http10 => Version::Http10,
-        HttpVersion::Http11 => Version::Http11,
-    }
-}
-
-/// Names the option that a request cannot be made of.
-fn explain(error: RequestError, options: &LoadOptions, path: &str) -> String {
-    let given = match error {
-        RequestError::Method => format!("--method {:?}", options.method),
-        RequestError::FieldName | RequestError::FieldValue => {
-            let fields: Vec<String> =
-                options.headers.iter().map(|(name, value)| format!("{:?}", format!("{name}: {value}"))).collect();
-            format!("--header {}", fields.join(", "))
-        }
-        RequestError::Target | RequestError::Status => format!("{path:?}"),
-    };
-    format!("{given}: {error}")
-}
-
-/// Reads a list of URLs or paths: one a line; empty lines and lines that begin with `#` are passed over.
-fn url_list(
-    file: &Path,
-    target: &Target,
-    make: impl Fn(&str) -> Result<PreparedRequest, String>,
-) -> Result<Arc<[PreparedRequest]>, Failure> {
-    let text = fs::read_to_string(file)
-        .map_err(|error| Failure::usage(format!("cannot read the URL list {}: {error}", file.display())))?;
-    let mut requests = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let wrong = |what: String| Failure::usage(format!("{}:{}: {what}", file.display(), number + 1));
-        let path = if line.starts_with('/') { line.to_owned() } else { path_on(line, target).map_err(wrong)? };
-        requests.push(make(&path).map_err(wrong)?);
-    }
-    if requests.is_empty() {
-        return Err(Failure::usage(format!("{} holds no URL", file.display())));
-    }
-    Ok(requests.into())
-}
-
-fn path_on(line: &str, target: &Target) -> Result<String, String> {
-    let url = Url::parse(line).map_err(|error| format!("{line:?} is neither a path nor a URL ({error})"))?;
-    let same = url.scheme() == target.url.scheme()
-        && url.host() == target.url.host()
-        && url.port_or_known_default() == target.url.port_or_known_default();
-    if same { Ok(path_of(&url)) } else { Err(format!("{line} is not on the target's host {}", target.authority)) }
-}
-
-/// Reads `status=200,length=512,sha256=HEX`.
-fn check(text: &str) -> Result<Check, Failure> {
-    let mut check = Check::default();
-    for part in text.split(',') {
-        let wrong = |what: &str| Failure::usage(format!("--check {part:?}: {what}"));
-        let (name, value) =
-            part.split_once('=').ok_or_else(|| wrong("write it like status=200,length=512,sha256=HEX"))?;
-        match name.trim() {
-            "status" => {
-                let status = value.parse().ok().filter(|status| (100..1000).contains(status));
-                check.status = Some(status.ok_or_else(|| wrong("a status is a number such as 200"))?);
-            }
-            "length" => check.length = Some(parse_size(value).map_err(|error| wrong(&error.to_string()))?),
-            "sha256" => check.sha256 = Some(digest(value).ok_or_else(|| wrong("a SHA-256 has 64 hexadecimal digits"))?),
-            _ => return Err(wrong("status, length and sha256 can be checked")),
-        }
-    }
-    Ok(check)
-}
-
-fn digest(hex: &str) -> Option<[u8; 32]> {
-    let mut digest = [0; 32];
-    if hex.len() != 64 || !hex.is_ascii() {
-        return None;
-    }
-    for (byte, at) in digest.iter_mut().zip((0..64).step_by(2)) {
-        *byte = u8::from_str_radix(&hex[at..at + 2], 16).ok()?;
-    }
-    Some(digest)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn checks_are_read_or_refused_with_a_reason() {
-        let whole = check(&format!("status=206,length=14KB,sha256={}", "0f".repeat(32))).unwrap();
-        assert_eq!(whole, Check { status: Some(206), length: Some(14_000), sha256: Some([0x0f; 32]) });
-        for wrong in ["", "status", "status=20", "status=x", "length=-1", "sha256=12", "md5=1", "status=200,"] {
-            assert!(check(wrong).is_err(), "{wrong:?}");
-        }
-    }
 }

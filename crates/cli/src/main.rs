@@ -8,15 +8,16 @@ mod arrivals;
 mod demo;
 mod exit;
 mod find;
+mod format;
 mod interrupt;
 mod load_options;
 mod options;
 mod output;
 mod progress;
 mod reach;
+mod requests;
 mod run;
 mod serve;
-mod sessions;
 mod text;
 
 use std::process::ExitCode;

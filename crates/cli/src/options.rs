@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use thalweg_load::{RateText, Reuse, Spacing};
+use thalweg_load::{Pick, RateText, Reuse, Spacing};
 use thalweg_measure::Limit;
 use thalweg_measure::units::{parse_link_rate, parse_percent, parse_time};
 use thalweg_sys::{DriverChoice, UnixAddr};
@@ -149,9 +149,9 @@ pub struct LoadOptions {
     /// File with one URL or path per line, all on the target's host
     #[arg(long, value_name = "FILE")]
     pub urls: Option<PathBuf>,
-    /// Order in which the URLs are taken
+    /// Order in which the URLs are taken: sequential, random, or by rank with zipf or zipf:EXPONENT
     #[arg(long, value_name = "HOW", default_value = "sequential", requires = "urls")]
-    pub pick: PickOption,
+    pub pick: Pick,
     /// Method
     #[arg(long, value_name = "METHOD", default_value = "GET")]
     pub method: String,
@@ -161,7 +161,7 @@ pub struct LoadOptions {
     /// Body to send: the text itself, or @FILE
     #[arg(long, value_name = "BODY")]
     pub body: Option<String>,
-    /// What a good response is: status=200,length=512,sha256=HEX
+    /// What a good response is: status=200,length=512,sha256=HEX,header:Name=value; @FILE for one line per path
     #[arg(long, value_name = "CHECKS")]
     pub check: Option<String>,
     /// Read each connection no faster than this, such as 33.6kbit; --timeout is then the time without a byte
@@ -203,6 +203,9 @@ pub struct OutputOptions {
     /// Write the report as one HTML file
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Write the response times of each interval as a log for HdrHistogram's tools
+    #[arg(long, value_name = "FILE")]
+    pub hdr: Option<PathBuf>,
 }
 
 /// Options of `thalweg serve`.
@@ -256,15 +259,6 @@ pub enum HttpVersion {
     /// HTTP/1.1
     #[value(name = "1.1")]
     Http11,
-}
-
-/// Orders in which URLs are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PickOption {
-    /// One after the other
-    Sequential,
-    /// Each with the same probability
-    Random,
 }
 
 /// Which idle connection is used next.
@@ -331,6 +325,12 @@ pub enum Format {
     Text,
     /// One JSON document
     Json,
+    /// A table: column names, and a line per trial
+    Tsv,
+    /// As httperf 0.9 prints its results
+    Httperf,
+    /// As ApacheBench 2.3 prints its results
+    Ab,
 }
 
 fn positive(text: &str) -> Result<usize, String> {

@@ -1,4 +1,4 @@
-//! Giving a result out: stdout as text or JSON, and the report as a file.
+//! Giving a result out: stdout in the form that was asked for, the report and the histogram log as files.
 
 use std::fs;
 use std::io::{self, Write};
@@ -7,26 +7,33 @@ use std::process::ExitCode;
 
 use thalweg_lab::document::Document;
 use thalweg_lab::report;
+use thalweg_measure::Verdict;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, remark};
+use crate::format;
 use crate::options::{Format, OutputOptions};
 use crate::text;
 
-/// Finds out, before a run, whether its report will have a place.
+/// Finds out, before a run, whether the files that it is to leave will have a place.
 ///
 /// # Errors
-/// The folder does not exist or cannot be written to, or the name is that of a folder.
+/// A folder does not exist or cannot be written to, or a name is that of a folder.
 pub fn check(options: &OutputOptions) -> Result<(), Failure> {
-    options.out.as_deref().map_or(Ok(()), check_report_path)
+    options.out.as_deref().map_or(Ok(()), check_report_path)?;
+    options.hdr.as_deref().map_or(Ok(()), |path| check_path("histogram log", path))
 }
 
-/// The same for a path.
+/// The same for a report's path.
 ///
 /// # Errors
 /// As for [`check`].
 pub fn check_report_path(path: &Path) -> Result<(), Failure> {
+    check_path("report", path)
+}
+
+fn check_path(what: &str, path: &Path) -> Result<(), Failure> {
     let folder = folder_of(path);
-    let refuse = |what: String| Failure::usage(format!("cannot write the report {}: {what}", path.display()));
+    let refuse = |why: String| Failure::usage(format!("cannot write the {what} {}: {why}", path.display()));
     if path.is_dir() {
         return Err(refuse("this is a folder; name a file in it".to_owned()));
     }
@@ -44,18 +51,49 @@ fn folder_of(path: &Path) -> &Path {
 /// Gives the result out and says how the command ends.
 ///
 /// # Errors
-/// The report or stdout cannot be written to.
+/// A file or stdout cannot be written to.
 pub fn give_out(document: &Document, options: &OutputOptions) -> Result<ExitCode, Failure> {
-    let json = options.json || options.format == Format::Json;
-    let text = if json { to_json(document)? } else { text::of(document) };
-    print(&text)?;
+    let form = if options.json { Format::Json } else { options.format };
+    print(&match form {
+        Format::Text => text::of(document),
+        Format::Json => to_json(document)?,
+        Format::Tsv => format::tsv(document),
+        Format::Httperf => format::httperf(document),
+        Format::Ab => format::ab(document),
+    })?;
+    if matches!(form, Format::Tsv | Format::Httperf | Format::Ab) {
+        explain(document);
+    }
+    if let Some(path) = &options.hdr {
+        write_hdr_log(document, path)?;
+    }
     if let Some(path) = &options.out {
         write_report(document, path)?;
-        if !json {
+        if form == Format::Text {
             print(&format!("\nreport: {}\n", path.display()))?;
         }
     }
     Ok(Exit::from(document.verdict).into())
+}
+
+/// Says why the exit code is what it is, where the form of the result cannot.
+fn explain(document: &Document) {
+    let verdict = match document.verdict {
+        Verdict::Pass => return,
+        Verdict::Fail => "FAIL",
+        Verdict::Invalid => "INVALID",
+    };
+    document.reasons.iter().for_each(|reason| remark(&format!("{verdict}: {reason}")));
+}
+
+/// Writes the log of histograms.
+fn write_hdr_log(document: &Document, path: &Path) -> Result<(), Failure> {
+    fs::write(path, format::hdr_log(document)).map_err(|error| {
+        Failure::unreachable(format!(
+            "cannot write the histogram log {}: {error}; the result itself was printed",
+            path.display()
+        ))
+    })
 }
 
 /// Writes the report.

@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn tables_are_added_where_one_is_too_small() {
-        let threads = |connections, cpus: &[usize]| share_out(connections, 20_000, cpus).map(|t| (t.cpus, t.own_tables));
+        let threads =
+            |connections, cpus: &[usize]| share_out(connections, 20_000, cpus).map(|t| (t.cpus, t.own_tables));
         assert_eq!(threads(19_000, &[1]), Some((vec![1], false)));
         assert_eq!(threads(19_900, &[1]), Some((vec![1, 1], true)));
         assert_eq!(threads(100_000, &[1]), Some((vec![1; 6], true)));
@@ -125,7 +126,9 @@ mod tests {
     fn ports_and_addresses_are_spread_as_far_as_needed() {
         let sources = |connections, peer: &str, asked: &[&str]| {
             let asked = asked.iter().map(|text| text.parse().unwrap()).collect();
-            spread(connections, peer.parse().unwrap(), 28_000, asked).map(|s| (s.addresses.len(), s.ports.is_some())).ok()
+            spread(connections, peer.parse().unwrap(), 28_000, asked)
+                .map(|s| (s.addresses.len(), s.ports.is_some()))
+                .ok()
         };
         assert_eq!(sources(25_000, "127.0.0.1:80", &[]), Some((0, false)));
         assert_eq!(sources(100_000, "127.0.0.1:80", &[]), Some((4, false)));

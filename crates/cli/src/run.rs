@@ -16,7 +16,7 @@ use crate::load_options;
 use crate::options::RunOptions;
 use crate::output;
 use crate::progress::Line;
-use crate::sessions;
+use crate::requests;
 
 /// Runs the command.
 ///
@@ -25,9 +25,14 @@ use crate::sessions;
 pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     let target = Target::resolve(&options.url, options.load.unix_socket.as_ref())?;
-    let sessions = options.session.as_deref().map(|file| sessions::read(file, options, &target)).transpose()?;
-    let requests = sessions.as_ref().map(|sessions| Arc::from(sessions.requests.as_slice()));
-    let shape = arrivals::shape(options, sessions.map(Arc::new))?;
+    let (sessions, requests) = match &options.session {
+        None => (None, requests::of(&options.load, &target)?),
+        Some(file) => {
+            let (sessions, requests) = requests::of_sessions(file, &options.load, &target)?;
+            (Some(Arc::new(sessions)), requests)
+        }
+    };
+    let shape = arrivals::shape(options, sessions)?;
     let mut plan = load_options::plan(&options.load, &target, shape, requests)?;
     plan.warmup = options.warmup;
     let question = Question {

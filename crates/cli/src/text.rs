@@ -61,10 +61,11 @@ fn run(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result
 
 fn times(out: &mut String, trial: &Trial) -> std::fmt::Result {
     writeln!(out, "\n  {:<14}{:>10}{:>10}{:>10}{:>10}{:>10}", "", "p50", "p90", "p99", "p99.9", "max")?;
-    let rows: [(&str, &Summary); 6] = [
+    let rows: [(&str, &Summary); 7] = [
         ("response time", &trial.response_time_us),
         ("service time", &trial.service_time_us),
         ("first byte", &trial.first_byte_us),
+        ("transfer", &trial.transfer_us),
         ("lag", &trial.lag_us),
         ("queue", &trial.queue_us),
         ("connect", &trial.connect_us),
@@ -81,13 +82,15 @@ fn times(out: &mut String, trial: &Trial) -> std::fmt::Result {
 }
 
 fn transfer(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result {
-    let seconds = trial.seconds.max(1e-9);
-    let received = display::bytes(trial.bytes.received);
-    let bits = display::link_rate((trial.bytes.received as f64 * 8.0 / seconds) as u64);
-    writeln!(out, "\n  received {received} ({bits}), {} of it content", display::bytes(trial.bytes.body_received))?;
-    let connections = &trial.connections;
-    let (opened, peak) = (display::count(connections.opened), display::count(connections.peak));
-    writeln!(out, "  connections: {opened} opened, {peak} at once at most")?;
+    let bytes = &trial.bytes;
+    let received = display::bytes(bytes.received);
+    let bits = display::link_rate((bytes.received as f64 * 8.0 / trial.seconds.max(1e-9)) as u64);
+    let parts = [("content", bytes.body_received), ("heads", bytes.head_received), ("framing", bytes.framing_received)];
+    let parts = parts.iter().filter(|(_, count)| *count > 0);
+    let parts: Vec<String> = parts.map(|(name, count)| format!("{} {name}", display::bytes(*count))).collect();
+    let split = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
+    writeln!(out, "\n  received {received} ({bits}){split}; sent {}", display::bytes(bytes.sent))?;
+    connections(out, document, trial)?;
     let client = &trial.client;
     let per_request = |seconds: f64| us(seconds * 1e6 / trial.counts.sent.max(1) as f64);
     let (user, system) = (per_request(client.cpu_user_s), per_request(client.cpu_sys_s));
@@ -97,6 +100,32 @@ fn transfer(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::R
         writeln!(out, "  client and server shared this host")?;
     }
     Ok(())
+}
+
+fn connections(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result {
+    let connections = &trial.connections;
+    let (opened, peak) = (display::count(connections.opened), display::count(connections.peak));
+    write!(out, "  connections: {opened} opened, {peak} at once at most")?;
+    if connections.failed > 0 {
+        write!(out, ", {} failed", display::count(connections.failed))?;
+    }
+    // Only who asked for connections to be held wants to know how many were.
+    if document.plan.settings.contains_key("hold") {
+        let (held, progressing) = (display::count(connections.held), display::count(connections.progressing));
+        write!(out, "; {held} held at the end, {progressing} of them making progress")?;
+    }
+    writeln!(out)?;
+    let Some(sessions) = &trial.sessions else { return Ok(()) };
+    let (completed, failed) = (display::count(sessions.completed), display::count(sessions.failed));
+    write!(out, "  sessions: {completed} completed, {failed} failed")?;
+    if sessions.calls_not_offered > 0 {
+        write!(out, " ({} of their calls not offered)", display::count(sessions.calls_not_offered))?;
+    }
+    if sessions.lifetime_us.count > 0 {
+        let (median, longest) = (us(sessions.lifetime_us.p50), us(sessions.lifetime_us.max));
+        write!(out, "; they took {median} in the median, {longest} at most")?;
+    }
+    writeln!(out)
 }
 
 fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Result {
@@ -129,4 +158,45 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
         writeln!(out, "  {line}")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::fixture;
+
+    /// What the text says behind the table of times.
+    #[track_caller]
+    fn check(trial: Trial, setting: Option<(&str, &str)>, expected: &str) {
+        let mut document = fixture::document(vec![trial]);
+        document.plan.settings.extend(setting.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let text = of(&document);
+        let (_, said) = text.split_once("\n\n  received").expect("it says what was received");
+        assert_eq!(format!("received{said}"), expected, "\n{text}");
+    }
+
+    const CLIENT: &str = "  client: 7.50 % of its busiest CPU, 125 us user and 250 us system per request
+  client and server shared this host
+";
+
+    #[test]
+    fn what_was_moved_is_split_up() {
+        let received = "received 1.50 MB (1.20 Mbit/s): 1.02 MB content, 476 KB heads, 3.98 KB framing; sent 134 KB\n";
+        let opened = "  connections: 498 opened, 7 at once at most, 3 failed";
+        check(fixture::trial(), None, &format!("{received}{opened}\n{CLIENT}"));
+        let held = format!("{received}{opened}; 5 held at the end, 4 of them making progress\n{CLIENT}");
+        check(fixture::trial(), Some(("hold", "5")), &held);
+        let sessions = "  sessions: 19 completed, 1 failed (1 of their calls not offered); they took 2.00 s in the median, \
+            2.00 s at most";
+        let trial = Trial { sessions: Some(fixture::sessions()), ..fixture::trial() };
+        check(trial, None, &format!("{received}{opened}\n{sessions}\n{CLIENT}"));
+    }
+
+    #[test]
+    fn nothing_is_said_of_what_did_not_happen() {
+        let nothing = "received 0 B (0 bit/s); sent 0 B\n  connections: 0 opened, 0 at once at most\n";
+        let text = of(&fixture::document(vec![fixture::nothing()]));
+        assert!(text.contains(nothing), "{text}");
+        assert!(!text.contains("response time"), "{text}");
+    }
 }

@@ -4,8 +4,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use thalweg_load::{LoadError, LoopPlan, Plan, RunFigures, Snapshot, Spacing, Visit, start};
-use thalweg_measure::units::display;
 use thalweg_measure::trial::{Judgement, Sessions};
+use thalweg_measure::units::display;
 use thalweg_measure::{Limit, verdict};
 use thalweg_sys::PeerAddr;
 
@@ -107,13 +107,15 @@ fn document_of(phase: &str, at_s: f64, run: &RunFigures, judgement: &Judgement) 
     reasons.extend(judgement.notes.iter().map(ToString::to_string));
     if run.interrupted {
         reasons.push("the run was interrupted; requests under way then are left out".to_owned());
-    } else if run.under_way > 0 {
-        let count = display::count(run.under_way);
+    } else if figures.under_way > 0 {
+        let count = display::count(figures.under_way);
         reasons.push(format!("{count} downloads were still under way at the end; they are in none of the counts"));
     }
     if run.calls_not_offered > 0 {
         let count = display::count(run.calls_not_offered);
-        reasons.push(format!("{count} calls were never made, since the connection or session that they belonged to had ended"));
+        reasons.push(format!(
+            "{count} calls were never made, since the connection or session that they belonged to had ended"
+        ));
     }
     if run.unsolicited_bytes > 0 {
         reasons.push(format!("{} bytes came on connections that had asked for nothing", run.unsolicited_bytes));

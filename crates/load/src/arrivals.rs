@@ -85,9 +85,18 @@ struct Timeline {
 #[derive(Clone, Debug)]
 enum Pattern {
     /// Number `number` of the schedule, where those before the start are negative, until `end`.
-    Even { profile: Arc<RateProfile>, number: i64, stride: i64, end: i64 },
+    Even {
+        profile: Arc<RateProfile>,
+        number: i64,
+        stride: i64,
+        end: i64,
+    },
     Poisson(Poisson),
-    Recorded { entries: Arc<[Recorded]>, index: usize, stride: usize },
+    Recorded {
+        entries: Arc<[Recorded]>,
+        index: usize,
+        stride: usize,
+    },
 }
 
 /// A Poisson process, made at the rate of one and stretched over the profile.
@@ -114,7 +123,14 @@ impl OpenLoop {
 
     /// The share of a Poisson process over so many mean arrivals before and after `start`. With `exactly`, there are as many as that
     /// after the start.
-    pub fn poisson(start: Instant, profile: Arc<RateProfile>, warmup: f64, mean: f64, exactly: Option<u64>, share: Share) -> Self {
+    pub fn poisson(
+        start: Instant,
+        profile: Arc<RateProfile>,
+        warmup: f64,
+        mean: f64,
+        exactly: Option<u64>,
+        share: Share,
+    ) -> Self {
         let Share { core, cores, seed } = share;
         let left = exactly.map(|total| total / cores as u64 + u64::from((core as u64) < total % cores as u64));
         let random = Pcg64Mcg::seed_from_u64(seed.rotate_left(32) ^ core as u64);
@@ -201,14 +217,7 @@ pub struct ClosedLoop {
 impl ClosedLoop {
     /// `workers` who begin at `warmup`. From `start` on they ask at most `total` times together, and
     /// not at or after `end`.
-    pub fn new(
-        warmup: Instant,
-        start: Instant,
-        end: Instant,
-        workers: usize,
-        think_ns: u64,
-        total: u64,
-    ) -> Self {
+    pub fn new(warmup: Instant, start: Instant, end: Instant, workers: usize, think_ns: u64, total: u64) -> Self {
         let beginning = std::iter::repeat_n(warmup, workers).collect();
         Self { beginning, ready: VecDeque::new(), think_ns, start, left: total, end, taken_measured: 0 }
     }
@@ -237,7 +246,11 @@ impl ClosedLoop {
             (Some(beginning), Some(ready)) => beginning <= ready,
             (beginning, _) => beginning.is_some(),
         };
-        if begins { self.beginning.pop_front() } else { self.ready.pop_front() };
+        if begins {
+            self.beginning.pop_front()
+        } else {
+            self.ready.pop_front()
+        };
     }
 
     fn waiting(&self, now: Instant) -> impl Iterator<Item = Instant> {
@@ -397,7 +410,9 @@ mod tests {
 
     #[test]
     fn a_schedule_of_the_same_seed_is_the_same() {
-        let times = |seed| all(Arrivals::Open(OpenLoop::poisson(START, constant(1e3), 0.0, 1e3, None, Share { seed, ..share(0, 1) })));
+        let times = |seed| {
+            all(Arrivals::Open(OpenLoop::poisson(START, constant(1e3), 0.0, 1e3, None, Share { seed, ..share(0, 1) })))
+        };
         assert_eq!(times(1), times(1));
         assert_ne!(times(1), times(2));
     }
@@ -407,7 +422,9 @@ mod tests {
         // Over all cores: 100,000 arrivals at 1000/s. The bounds are five standard errors.
         for exactly in [None, Some(100_000)] {
             let mut times: Vec<i64> = (0..3)
-                .flat_map(|core| all(Arrivals::Open(OpenLoop::poisson(START, constant(1e3), 0.0, 1e5, exactly, share(core, 3)))))
+                .flat_map(|core| {
+                    all(Arrivals::Open(OpenLoop::poisson(START, constant(1e3), 0.0, 1e5, exactly, share(core, 3))))
+                })
                 .collect();
             times.sort_unstable();
             let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e6).collect();
@@ -421,7 +438,8 @@ mod tests {
             // Kolmogorov-Smirnov against 1 - exp(-x); 1.95 is the bound for one in a thousand.
             let mut sorted = gaps;
             sorted.sort_unstable_by(f64::total_cmp);
-            let distance = sorted.iter().enumerate().map(|(rank, gap)| (rank as f64 / count - (1.0 - (-gap).exp())).abs());
+            let distance =
+                sorted.iter().enumerate().map(|(rank, gap)| (rank as f64 / count - (1.0 - (-gap).exp())).abs());
             let distance = distance.fold(0.0, f64::max);
             assert!(distance < 1.95 / count.sqrt(), "distance {distance}");
         }
@@ -429,7 +447,8 @@ mod tests {
 
     #[test]
     fn a_poisson_process_follows_its_ramp() {
-        let profile = Arc::new("0/s..2000/s".parse::<crate::RateText>().unwrap().over(std::time::Duration::from_secs(10)));
+        let profile =
+            Arc::new("0/s..2000/s".parse::<crate::RateText>().unwrap().over(std::time::Duration::from_secs(10)));
         let times = all(Arrivals::Open(OpenLoop::poisson(START, profile, 0.0, 1e4, None, share(0, 1))));
         let first_half = times.iter().filter(|&&at| at < 5_000_000_000).count() as f64;
         assert!((first_half - 2500.0).abs() < 5.0 * 2500f64.sqrt(), "{first_half} of 2500");

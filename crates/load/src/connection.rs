@@ -50,7 +50,9 @@ pub(crate) enum State {
     /// With the call whose answer comes next.
     Busy(Call),
     /// Between two bursts of its visit.
-    Thinking { until: Instant },
+    Thinking {
+        until: Instant,
+    },
     Closed,
 }
 
@@ -82,6 +84,8 @@ pub(crate) struct Call {
     /// The driver was given it.
     pub(crate) handed_over: bool,
     pub(crate) keep_alive: bool,
+    /// The fields of its answer are not what was asked of them.
+    pub(crate) fields_differ: bool,
     pub(crate) status: u16,
     /// Bytes received of the answer, and of its content.
     pub(crate) bytes: u64,
@@ -176,21 +180,14 @@ impl Call {
     ///
     /// The hasher, if there is one, is put back for the next call.
     pub(crate) fn judge(&mut self, check: &Check, hashers: &mut Vec<Box<Sha256>>) -> Outcome {
-        let good_status = match check.status {
-            Some(status) => self.status == status,
-            None => (200..400).contains(&self.status),
-        };
         let digest = self.digest.take().map(|mut hasher| {
             let digest = <[u8; 32]>::from(hasher.finalize_reset());
             hashers.push(hasher);
             digest
         });
-        if !good_status {
-            Outcome::BadStatus
-        } else if check.length.is_some_and(|length| length != self.body_bytes) || digest != check.sha256 {
-            Outcome::FailedCheck
-        } else {
-            Outcome::Good
+        match check.judge(self.status, self.body_bytes, digest) {
+            Outcome::Good if self.fields_differ => Outcome::FailedCheck,
+            outcome => outcome,
         }
     }
 }
@@ -219,6 +216,7 @@ pub(crate) fn read_response(
     reader: &mut ResponseReader,
     call: &mut Call,
     input: &[u8],
+    check: &Check,
     server_wanted: bool,
 ) -> ResponseProgress {
     let mut progress = ResponseProgress::default();
@@ -240,6 +238,9 @@ pub(crate) fn read_response(
                 progress.statuses[1] = Some(head.status);
                 call.status = head.status;
                 call.keep_alive = head.keep_alive();
+                if !check.fields.is_empty() {
+                    call.fields_differ = !check.check_fields(head.fields.iter());
+                }
                 if server_wanted {
                     progress.server = head.fields.get("Server").map(Box::from);
                 }

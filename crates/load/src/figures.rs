@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use thalweg_measure::trial::{CoreUse, TrialFigures};
+use thalweg_measure::IntervalSeries;
 use thalweg_measure::trial::Sessions;
-use thalweg_measure::{Histogram, IntervalSeries};
+use thalweg_measure::trial::{CoreUse, TrialFigures};
 use thalweg_sys::DriverKind;
 use thalweg_sys::proc::{CpuTime, thread_cpu, thread_run_queue_wait_ns};
 
@@ -26,13 +26,8 @@ pub struct RunFigures {
     pub interrupted: bool,
     /// Bytes that came on connections on which no answer was due.
     pub unsolicited_bytes: u64,
-    /// Requests that were under way when the run was cut off, by an interruption or, with a pace, by the end of its schedule. They are in
-    /// none of the counts; the series has them in flight at its end.
-    pub under_way: u64,
     /// Calls of visits that were never offered, since their visit had failed or its connection was closed before they came due.
     pub calls_not_offered: u64,
-    /// Bits per second at which the answers of each connection came.
-    pub bits_per_connection: Histogram,
 }
 
 impl RunFigures {
@@ -40,15 +35,7 @@ impl RunFigures {
         let series = IntervalSeries::new(interval_ns(plan), INTERVALS_MAX);
         let mut trial = TrialFigures::new(plan.arrivals.kind(), plan.offered_rate(), Duration::ZERO, series);
         trial.sessions = matches!(plan.visit, Some(Visit::Sessions { .. })).then(Sessions::default);
-        Self {
-            trial,
-            driver,
-            interrupted: false,
-            unsolicited_bytes: 0,
-            under_way: 0,
-            calls_not_offered: 0,
-            bits_per_connection: Histogram::new(),
-        }
+        Self { trial, driver, interrupted: false, unsolicited_bytes: 0, calls_not_offered: 0 }
     }
 
     /// Counts a measured request that is handed to the driver.
@@ -77,13 +64,11 @@ impl RunFigures {
         }
     }
 
-    /// Counts a connection by the rate at which its answers came.
-    pub(crate) fn record_pace(&mut self, bits_per_s: Option<u64>) {
-        /// The rate at which SPECweb99 calls a connection conforming.
-        const CONFORMING_BITS_PER_S: u64 = 320_000;
+    /// Counts a connection by the rate at which its answers came, if any did.
+    pub(crate) fn record_pace(&mut self, bits_per_s: Option<u64>, conforming_bits_per_s: u64) {
         if let Some(bits_per_s) = bits_per_s {
-            self.trial.connections.conforming += u64::from(bits_per_s >= CONFORMING_BITS_PER_S);
-            self.bits_per_connection.record(bits_per_s);
+            self.trial.connections.conforming += u64::from(bits_per_s >= conforming_bits_per_s);
+            self.trial.bits_per_connection.record(bits_per_s);
         }
     }
 
@@ -93,9 +78,7 @@ impl RunFigures {
         self.trial.merge(&other.trial);
         self.interrupted |= other.interrupted;
         self.unsolicited_bytes += other.unsolicited_bytes;
-        self.under_way += other.under_way;
         self.calls_not_offered += other.calls_not_offered;
-        self.bits_per_connection.merge(&other.bits_per_connection);
     }
 }
 

@@ -9,11 +9,14 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod check;
+pub mod choice;
 mod connection;
 mod engine;
 mod figures;
 mod gate;
 mod input;
+mod list;
 mod plan;
 mod rate;
 mod request;
@@ -23,11 +26,13 @@ mod session;
 mod visit;
 
 pub use arrivals::{Arrival, Arrivals, ClosedLoop, OpenLoop, Recorded, Share, Spacing};
+pub use check::{CheckError, FieldCheck, FieldValue, StatusSet};
 pub use engine::Engine;
 pub use figures::RunFigures;
 pub use gate::Gate;
 pub use input::{ENTRIES_MAX, InputError, LINE_BYTES_MAX};
-pub use plan::{Check, Extent, LoopPlan, Pace, Pick, Plan, Reuse, Visit};
+pub use list::{ListEntry, read_checks, read_list};
+pub use plan::{CONFORMING_BITS_PER_S, Check, Extent, LoopPlan, Pace, Pick, Plan, Reuse, Visit};
 pub use rate::{RateError, RateProfile, RateText};
 pub use request::{PreparedRequest, RequestError, RequestText, prepare};
 pub use runner::{LoadError, Progress, Running, Snapshot, start};

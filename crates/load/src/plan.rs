@@ -8,9 +8,14 @@ use thalweg_measure::LoopKind;
 use thalweg_sys::{DriverChoice, PeerAddr, PortRange};
 
 use crate::arrivals::{Recorded, Spacing};
+pub use crate::check::Check;
+pub use crate::choice::Pick;
 use crate::rate::RateProfile;
 use crate::request::PreparedRequest;
 use crate::session::Sessions;
+
+/// The rate at which SPECweb99 calls a connection conforming.
+pub const CONFORMING_BITS_PER_S: u64 = 320_000;
 
 /// One load at one level for one length.
 #[derive(Clone, Debug)]
@@ -54,6 +59,8 @@ pub struct Plan {
     pub pace: Option<Pace>,
     /// What makes a response good.
     pub check: Check,
+    /// The rate from which on a connection counts as conforming.
+    pub conforming_bits_per_s: u64,
     /// The CPU of each thread; never empty. Several threads may share one, so that each brings its own file table.
     pub cpus: Vec<usize>,
     /// Each thread has a file table of its own.
@@ -154,27 +161,6 @@ pub struct Pace {
     pub delay: Duration,
 }
 
-/// The order in which requests are taken from the list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Pick {
-    /// One after the other, and from the start again.
-    #[default]
-    Sequential,
-    /// Each with the same probability.
-    Random,
-}
-
-/// What makes a response good, beyond being complete and in time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Check {
-    /// The status; without it, any 2xx and 3xx is good.
-    pub status: Option<u16>,
-    /// The length of the content in bytes.
-    pub length: Option<u64>,
-    /// SHA-256 of the content.
-    pub sha256: Option<[u8; 32]>,
-}
-
 impl Plan {
     /// A plan with nothing but the necessary, for one thread on CPU 0 and one connection; everything else is to be set.
     pub fn new(peer: PeerAddr, requests: Arc<[PreparedRequest]>, arrivals: LoopPlan, extent: Extent) -> Self {
@@ -198,6 +184,7 @@ impl Plan {
             reuse: Reuse::default(),
             pace: None,
             check: Check::default(),
+            conforming_bits_per_s: CONFORMING_BITS_PER_S,
             cpus: vec![0],
             own_tables: false,
             driver: DriverChoice::default(),

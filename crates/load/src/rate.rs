@@ -52,7 +52,9 @@ impl RateProfile {
     /// The rate is not positive.
     pub fn constant(rate: f64) -> Self {
         assert!(rate > 0.0 && rate.is_finite(), "a rate is positive");
-        Self { segments: vec![Segment { start_s: 0.0, start_count: 0.0, length_s: f64::INFINITY, from: rate, to: rate }] }
+        Self {
+            segments: vec![Segment { start_s: 0.0, start_count: 0.0, length_s: f64::INFINITY, from: rate, to: rate }],
+        }
     }
 
     fn of(parts: &[(f64, f64, f64)]) -> Self {
@@ -167,10 +169,18 @@ impl std::str::FromStr for RateText {
             return Err(RateError("give each step a length, as in 1000/s:10s,2000/s:20s, or none of them".to_owned()));
         }
         if parts.len() > RateProfile::SEGMENTS_MAX {
-            return Err(RateError(format!("{} steps; at most {} are possible", parts.len(), RateProfile::SEGMENTS_MAX)));
+            return Err(RateError(format!(
+                "{} steps; at most {} are possible",
+                parts.len(),
+                RateProfile::SEGMENTS_MAX
+            )));
         }
-        if parts.iter().all(|part| part.from == 0.0 && part.to == 0.0) || parts.last().is_some_and(|part| part.to == 0.0) {
-            return Err(RateError("a load that ends at 0/s never gets its last request out; end it with a rate".to_owned()));
+        if parts.iter().all(|part| part.from == 0.0 && part.to == 0.0)
+            || parts.last().is_some_and(|part| part.to == 0.0)
+        {
+            return Err(RateError(
+                "a load that ends at 0/s never gets its last request out; end it with a rate".to_owned(),
+            ));
         }
         Ok(Self { parts })
     }
@@ -197,7 +207,11 @@ impl std::str::FromStr for RatePart {
         };
         let (from, to) = match rates.split_once("..") {
             None => {
-                let rate = if length.is_some() { end(rates)? } else { parse_rate(rates).map_err(|error| RateError(error.to_string()))? };
+                let rate = if length.is_some() {
+                    end(rates)?
+                } else {
+                    parse_rate(rates).map_err(|error| RateError(error.to_string()))?
+                };
                 (rate, rate)
             }
             Some((from, to)) => (end(from)?, end(to)?),
@@ -216,12 +230,22 @@ mod tests {
 
     #[test]
     fn counts_and_times_are_each_other_s_inverse() {
-        for text in ["1000/s", "100/s..500/s", "0/s..1000/s", "500/s..100/s", "10/s:5s,1000/s:2s", "100/s:1s,0/s:1s,100/s..300/s:8s"] {
+        for text in [
+            "1000/s",
+            "100/s..500/s",
+            "0/s..1000/s",
+            "500/s..100/s",
+            "10/s:5s,1000/s:2s",
+            "100/s:1s,0/s:1s,100/s..300/s:8s",
+        ] {
             let profile = profile(text, 10);
             for count in 0..1200 {
                 let due = profile.due_ns(f64::from(count));
                 let back = profile.count_until(due as f64 / 1e9);
-                assert!((back - f64::from(count)).abs() < 1e-3, "{text}: number {count} is due at {due} ns, where it is {back}");
+                assert!(
+                    (back - f64::from(count)).abs() < 1e-3,
+                    "{text}: number {count} is due at {due} ns, where it is {back}"
+                );
             }
         }
     }

@@ -121,10 +121,6 @@ impl Requests {
         Self { list: prepared.iter().map(share).collect(), check: check.clone() }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.list.len()
-    }
-
     pub(crate) fn bytes(&self, index: u32, last: bool) -> &Encoded {
         let request = &self.list[index as usize];
         if last { &request.last } else { &request.usual }

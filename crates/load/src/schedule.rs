@@ -131,9 +131,7 @@ fn open_loop(plan: &Plan, start: Instant, rate: &Arc<RateProfile>, spacing: Spac
         Extent::Requests(total) => (total as f64, Some(total)),
     };
     match spacing {
-        Spacing::Constant => {
-            OpenLoop::even(start, rate.clone(), warmup.round() as u64, mean.round() as u64, share)
-        }
+        Spacing::Constant => OpenLoop::even(start, rate.clone(), warmup.round() as u64, mean.round() as u64, share),
         Spacing::Poisson => OpenLoop::poisson(start, rate.clone(), warmup, mean, exactly, share),
     }
 }

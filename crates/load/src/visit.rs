@@ -25,8 +25,15 @@ pub(crate) struct Visiting {
 
 enum Script {
     /// So many more calls after those that were released.
-    Calls { left: u32 },
-    Session { visit: Arc<Visit>, index: usize, burst: usize, next: usize },
+    Calls {
+        left: u32,
+    },
+    Session {
+        visit: Arc<Visit>,
+        index: usize,
+        burst: usize,
+        next: usize,
+    },
 }
 
 /// What comes after an answer.

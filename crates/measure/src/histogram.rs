@@ -162,6 +162,11 @@ impl Histogram {
         Ok(histogram)
     }
 
+    /// The counts themselves, by nanoseconds.
+    pub(crate) fn counts_ns(&self) -> &Hdr<u64> {
+        &self.counts
+    }
+
     /// The figures of this distribution as they stand in the result document.
     pub fn summary(&self) -> Summary {
         let us = |ns: u64| ns as f64 / NS_PER_US as f64;

@@ -9,6 +9,7 @@
 //! | [`units`] | how sizes, times and rates are written by people and for people |
 //! | [`histogram`] | latency distributions, their exact merge and their exchanged form |
 //! | [`outcome`] | how a request can end, and that the ends add up |
+//! | [`hdr_log`] | such distributions as a log that HdrHistogram's tools read |
 //! | [`httperf`] | the same failures by the names that httperf has for them |
 //! | [`interval`] | the course of a trial over time, in bounded memory |
 //! | [`limit`] | what PASS means, as the user wrote it |
@@ -17,6 +18,7 @@
 //! | [`statistics`] | estimates that hold for correlated and outlier-ridden series |
 #![forbid(unsafe_code)]
 
+pub mod hdr_log;
 pub mod histogram;
 pub mod httperf;
 pub mod interval;

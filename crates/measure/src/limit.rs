@@ -104,23 +104,19 @@ impl Limit {
                 (!met).then_some(Reason::Errors { limit: *self, errors, offered })
             }
             Limit::KbitPerConnection { .. } => {
-                let connections = figures.connections;
-                let met = connections.peak > 0 && connections.conforming >= connections.peak;
-                (!met).then_some(Reason::Connections {
-                    limit: *self,
-                    conforming: connections.conforming,
-                    peak: connections.peak,
-                })
+                let (conforming, measured) = (figures.connections.conforming, figures.bits_per_connection.count());
+                let met = measured > 0 && conforming >= measured;
+                (!met).then_some(Reason::Connections { limit: *self, conforming, measured })
             }
         }
     }
 
-    /// Whether a connection that received at `kbit` thousand bits per second meets this limit. Limits on other figures
-    /// say nothing about a connection and are met.
-    pub fn connection_conforms(&self, kbit: f64) -> bool {
+    /// The least bits per second that a connection needs to meet this limit; `None` if it says nothing about connections.
+    pub fn bits_per_connection_min(&self) -> Option<u64> {
         match *self {
-            Limit::KbitPerConnection { inclusive, kbit: bound } => kbit > bound || (inclusive && kbit == bound),
-            Limit::ResponseTime { .. } | Limit::Errors { .. } => true,
+            Limit::KbitPerConnection { inclusive: true, kbit } => Some((kbit * 1e3).ceil() as u64),
+            Limit::KbitPerConnection { inclusive: false, kbit } => Some((kbit * 1e3).floor() as u64 + 1),
+            Limit::ResponseTime { .. } | Limit::Errors { .. } => None,
         }
     }
 }

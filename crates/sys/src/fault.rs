@@ -33,12 +33,7 @@ impl Fault {
             Some(Errno::CONNRESET | Errno::PIPE | Errno::CONNABORTED | Errno::NOTCONN) => Self::Reset,
             Some(Errno::TIMEDOUT) => Self::TimedOut,
             Some(
-                Errno::HOSTUNREACH
-                | Errno::NETUNREACH
-                | Errno::NETDOWN
-                | Errno::HOSTDOWN
-                | Errno::PERM
-                | Errno::ACCESS,
+                Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN | Errno::HOSTDOWN | Errno::PERM | Errno::ACCESS,
             ) => Self::Unreachable,
             Some(Errno::MFILE | Errno::NOBUFS | Errno::NOMEM) => Self::NoDescriptor,
             Some(Errno::NFILE) => Self::FileTableFull,

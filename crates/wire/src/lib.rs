@@ -42,6 +42,7 @@ pub mod encode;
 mod fields;
 mod framing;
 mod limits;
+pub mod log;
 mod method;
 mod partial;
 pub mod range;

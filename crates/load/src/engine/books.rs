@@ -12,7 +12,8 @@ impl Engine {
     /// What came of it. To be asked for when the loop has ended.
     pub fn into_figures(mut self) -> RunFigures {
         for connection in self.connections.iter().filter(|connection| connection.is_open()) {
-            self.figures.record_pace(connection.bits_per_s(self.last_turn));
+            let bits_per_s = connection.bits_per_s(self.last_turn);
+            self.figures.record_pace(bits_per_s, self.plan.conforming_bits_per_s);
         }
         let figures = &mut self.figures.trial;
         figures.counts = Counts::of(&figures.outcomes, figures.counts.sent);
@@ -145,7 +146,7 @@ impl Engine {
             sent += u64::from(call.handed_over);
         }
         self.figures.trial.counts.sent -= sent;
-        self.figures.under_way = under_way;
+        self.figures.trial.under_way = under_way;
         let figures = &mut self.figures.trial;
         let waiting = schedule.offered() - figures.outcomes.total() - under_way;
         figures.held_back += waiting;

@@ -2,14 +2,13 @@
 
 use std::rc::Rc;
 
-use rand::RngExt;
 use thalweg_measure::Outcome;
 use thalweg_sys::{Driver, Instant, SendBuf, SocketId};
 use thalweg_wire::ResponseError;
 
 use super::{Engine, Phase};
 use crate::connection::{Call, End, State, outcome_of_response_error, read_response};
-use crate::plan::{Pick, Reuse};
+use crate::plan::Reuse;
 use crate::visit::Visiting;
 
 /// A request that is due.
@@ -110,7 +109,7 @@ impl Engine {
 
     /// Puts a request on a connection that has room.
     pub(super) fn begin<D: Driver>(&mut self, driver: &mut D, id: SocketId, due: Due, now: Instant) {
-        let request = due.request.unwrap_or_else(|| self.pick());
+        let request = due.request.unwrap_or_else(|| self.chooser.choose() as u32);
         let digest = self.requests.check(request).sha256.map(|_| self.hashers.pop().unwrap_or_default());
         let connection = &mut self.connections[id.index()];
         let patient_from = if self.pacing.is_some() { now } else { due.intended };
@@ -126,6 +125,7 @@ impl Engine {
             measured: due.measured,
             handed_over: false,
             keep_alive: false,
+            fields_differ: false,
             status: 0,
             bytes: 0,
             body_bytes: 0,
@@ -191,20 +191,6 @@ impl Engine {
         driver.send(id, SendBuf::Shared(line.batch.clone()));
     }
 
-    fn pick(&mut self) -> u32 {
-        let len = self.requests.len();
-        let index = match self.plan.pick {
-            _ if len == 1 => 0,
-            Pick::Sequential => {
-                let index = self.next_request;
-                self.next_request = (index + self.plan.cpus.len()) % len;
-                index
-            }
-            Pick::Random => self.random.random_range(0..len),
-        };
-        index as u32
-    }
-
     pub(super) fn on_sent<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
         let connection = self.connection(id);
         connection.sending = false;
@@ -236,7 +222,8 @@ impl Engine {
                 call.deadline = now + self.plan.timeout;
             }
             let sampled = self.figures.trial.sample.is_some();
-            let progress = read_response(&mut connection.reader, call, input, !sampled);
+            let check = self.requests.check(call.request);
+            let progress = read_response(&mut connection.reader, call, input, check, !sampled);
             if call.measured {
                 self.figures.record_received(&progress);
             }
@@ -247,7 +234,7 @@ impl Engine {
             let outcome = match progress.end {
                 None => return,
                 Some(End::Broken(outcome)) => return self.end_call(driver, id, outcome, now),
-                Some(End::Whole(_)) => call.judge(self.requests.check(call.request), &mut self.hashers),
+                Some(End::Whole(_)) => call.judge(check, &mut self.hashers),
             };
             if input.is_empty() {
                 return self.end_call(driver, id, outcome, now);

@@ -16,14 +16,13 @@ mod visits;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rand::SeedableRng;
-use rand_pcg::Pcg64Mcg;
 use sha2::Sha256;
 use thalweg_reactor::{App, Turn, Wheel};
 use thalweg_sys::{Completion, Driver, DriverKind, Fault, Instant, PortRange, SocketId};
 
 use self::pacing::Pacing;
 use self::visits::Parked;
+use crate::choice::Chooser;
 use crate::connection::{Connection, State, outcome_of_fault};
 use crate::figures::RunFigures;
 use crate::gate::Gate;
@@ -46,8 +45,7 @@ pub struct Engine {
     gate: Arc<Gate>,
     progress: Arc<Progress>,
     requests: Requests,
-    next_request: usize,
-    random: Pcg64Mcg,
+    chooser: Chooser,
     visit: Option<Arc<Visit>>,
     source: usize,
     ports: Option<PortRange>,
@@ -106,8 +104,7 @@ impl Engine {
             gate,
             progress,
             requests: Requests::new(&plan.requests, &plan.check),
-            next_request: core % plan.requests.len(),
-            random: Pcg64Mcg::seed_from_u64(plan.seed ^ core as u64),
+            chooser: Chooser::new(plan.pick, plan.requests.len(), plan.seed, core, plan.cpus.len()),
             visit: plan.visit.clone().map(Arc::new),
             source: core,
             ports: plan.ports_of(core),

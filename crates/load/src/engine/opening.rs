@@ -76,7 +76,7 @@ impl Engine {
             State::Idle | State::Thinking { .. } => {}
             State::Closed => unreachable!("a connection is closed once"),
         }
-        self.figures.record_pace(bits_per_s);
+        self.figures.record_pace(bits_per_s, self.plan.conforming_bits_per_s);
         self.open -= 1;
         driver.close(id);
     }
@@ -141,6 +141,10 @@ impl Engine {
         connections.opened += 1;
         connections.peak = connections.peak.max(self.open as u64);
         self.figures.trial.connect.record(now.ns_since(since));
+        if let Phase::Opening { until, .. } = &mut self.phase {
+            // As long as the server takes connections, those that are still to be opened are worth waiting for.
+            *until = now + self.plan.timeout;
+        }
         if let Phase::Running(schedule) = &self.phase {
             self.figures.trial.in_window.connections += u64::from(schedule.is_in_window(now));
         }

@@ -180,5 +180,6 @@ pub fn random_of(seed: u64, number: u64) -> Pcg64Mcg {
 
 /// The check that only [`CONTENT`] passes.
 pub fn whole_check() -> Check {
-    Check { status: Some(200), length: Some(CONTENT.len() as u64), sha256: Some(Sha256::digest(CONTENT).into()) }
+    let (status, length) = (Some(200.into()), Some(CONTENT.len() as u64));
+    Check { status, length, sha256: Some(Sha256::digest(CONTENT).into()), ..Check::default() }
 }

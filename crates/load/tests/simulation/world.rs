@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_load::{
-    Check, Engine, Extent, Gate, LoopPlan, Pick, Plan, PreparedRequest, Progress, RequestText, Reuse, RunFigures, prepare,
-};
+use thalweg_load::{Engine, Extent, Gate, LoopPlan, Plan, PreparedRequest, Progress, RequestText, RunFigures, prepare};
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, Turn, run};
+use thalweg_sys::driver::{Completion, Driver, DriverKind};
 use thalweg_sys::{Instant, PeerAddr};
-use thalweg_sys::driver::{Completion, Driver, DriverChoice, DriverKind};
 use thalweg_wire::Version;
 
 use crate::script::Answer;

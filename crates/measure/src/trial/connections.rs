@@ -28,8 +28,8 @@ pub struct Connections {
     /// Attempts begun in one turn of an event loop, at most.
     #[serde(default)]
     pub burst: u64,
-    /// Of those held at the peak, the ones whose rate over the trial met the limit on it, or which made progress if there
-    /// is no such limit. A connection that was replaced counts together with its replacement.
+    /// Those whose answers came at the rate that a limit asks for, or at 320,000 bit/s, which is what SPECweb99 calls conforming, if
+    /// there is no such limit.
     pub conforming: u64,
     /// Open at once at the end of the measured part.
     #[serde(default)]

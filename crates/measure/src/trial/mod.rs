@@ -78,6 +78,11 @@ pub struct TrialFigures {
     pub intervals: IntervalSeries,
     /// Connections by what became of them.
     pub connections: Connections,
+    /// Bits per second at which each connection's answers came, of those that brought any.
+    pub bits_per_connection: Histogram,
+    /// Requests that were under way when the trial was cut off, by an interruption or, where downloads are read slowly, by the end of the
+    /// schedule. They are in none of the counts; the series has them in flight at its end.
+    pub under_way: u64,
     /// Sessions, if the load was made of some: several calls each of which the next depends on the last. Connections that
     /// carry a number of unrelated calls are none.
     pub sessions: Option<Sessions>,
@@ -111,7 +116,7 @@ impl InWindow {
     }
 }
 
-/// Bytes moved in a trial. What belongs to a broken response is only in the total.
+/// Bytes moved in a trial. What could not be read as a part of a response is only in the total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Bytes {
     /// Received in all.
@@ -204,6 +209,8 @@ impl TrialFigures {
             connection_lifetime: Histogram::new(),
             intervals,
             connections: Connections::default(),
+            bits_per_connection: Histogram::new(),
+            under_way: 0,
             sessions: None,
             sample: None,
             cores: Vec::new(),
@@ -229,6 +236,8 @@ impl TrialFigures {
         self.connection_lifetime.merge(&other.connection_lifetime);
         self.intervals.merge(&other.intervals);
         self.connections.merge(&other.connections);
+        self.bits_per_connection.merge(&other.bits_per_connection);
+        self.under_way += other.under_way;
         if let Some(theirs) = &other.sessions {
             self.sessions.get_or_insert_default().merge(theirs);
         }

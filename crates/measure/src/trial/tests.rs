@@ -79,6 +79,7 @@ fn limits_decide_between_pass_and_fail() {
 fn connections_must_all_conform() {
     let mut figures = good_trial();
     figures.connections = Connections { opened: 500, peak: 400, conforming: 400, ..Connections::default() };
+    figures.bits_per_connection.record_n(400_000, 400);
     check(&figures, &["kbit_per_conn>=320"], Verdict::Pass, &[]);
     figures.connections.conforming = 388;
     let reason = "only 388 of 400 connections meet kbit_per_conn>=320";

@@ -101,7 +101,7 @@ pub fn verdict(figures: &TrialFigures, limits: &[Limit]) -> Judgement {
 fn client_shortfalls(figures: &TrialFigures, limits: &[Limit]) -> Vec<Reason> {
     let mut reasons = Vec::new();
     let offered = figures.counts.offered;
-    if offered == 0 {
+    if offered == 0 && figures.under_way == 0 {
         reasons.push(Reason::NothingOffered);
     }
     if let Err(error) = figures.counts.check(&figures.outcomes) {
@@ -248,8 +248,8 @@ pub enum Reason {
         limit: Limit,
         /// Connections that met it.
         conforming: u64,
-        /// Connections held at once.
-        peak: u64,
+        /// Connections that brought answers.
+        measured: u64,
     },
     /// FAIL: the target did not keep up with the schedule.
     Incomplete {
@@ -324,8 +324,8 @@ impl fmt::Display for Reason {
                 let share = display::percent(*errors as f64 / (*offered).max(1) as f64);
                 write!(f, "errors {share} ({}) miss the limit {limit}", of(*errors, *offered))
             }
-            Reason::Connections { limit, conforming, peak } => {
-                write!(f, "only {} connections meet {limit}", of(*conforming, *peak))
+            Reason::Connections { limit, conforming, measured } => {
+                write!(f, "only {} connections meet {limit}", of(*conforming, *measured))
             }
             Reason::Incomplete { completed, offered, allowed } => {
                 let allowed = short_percent(*allowed);

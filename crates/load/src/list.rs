@@ -1,0 +1,192 @@
+//! URL lists and check files: a target a line, with what its response must be.
+//!
+//! Both have the same lines: a target, then conditions as [`Check::parse`] reads them, separated by blanks. In a list the
+//! conditions may be missing. Empty lines, and lines whose first word begins with `#`, are passed over. Which host a URL may be on
+//! is the caller's to say.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::check::Check;
+use crate::input::{ENTRIES_MAX, InputError, Line, excerpt, lines, target_fault};
+
+/// A line of a URL list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListEntry {
+    /// What to ask for: a request target.
+    pub target: String,
+    /// What the response must be, if the line says so.
+    pub check: Option<Check>,
+    /// Where the target stands: the line, from 1.
+    pub line: usize,
+    /// And the column, from 1.
+    pub column: usize,
+}
+
+impl ListEntry {
+    /// An error at the entry's target.
+    pub fn error(&self, file: &str, what: impl Into<String>) -> InputError {
+        InputError::new(file, self.line, self.column, what)
+    }
+}
+
+/// Reads a list of URLs and paths. What begins with a slash is a target already; all else goes through `target_of`, which
+/// makes a target of a URL on the right host.
+///
+/// # Errors
+/// The first line that is wrong, or that there is none.
+pub fn read_list<E: fmt::Display>(
+    file: &str,
+    text: &[u8],
+    target_of: impl FnMut(&str) -> Result<String, E>,
+) -> Result<Vec<ListEntry>, InputError> {
+    let entries: Vec<_> = entries(file, text, target_of).collect::<Result<_, _>>()?;
+    if entries.is_empty() {
+        return Err(InputError::new(file, 1, 1, "the file holds no URL"));
+    }
+    Ok(entries)
+}
+
+/// Reads a check file: targets with what their responses must be, each target once. `is_asked_for` tells the targets that the run
+/// has: a check that could never be made is a mistake.
+///
+/// # Errors
+/// The first line that is wrong, or that there is none.
+pub fn read_checks<E: fmt::Display>(
+    file: &str,
+    text: &[u8],
+    target_of: impl FnMut(&str) -> Result<String, E>,
+    is_asked_for: impl Fn(&str) -> bool,
+) -> Result<Vec<(String, Check)>, InputError> {
+    let mut checks = Vec::new();
+    let mut first_lines = HashMap::new();
+    for entry in entries(file, text, target_of) {
+        let ListEntry { target, check, line, column } = entry?;
+        let wrong = |what: String| InputError::new(file, line, column, what);
+        let shown = excerpt(target.as_bytes());
+        let check = check.ok_or_else(|| wrong(format!("{shown} has no conditions behind it, such as status=200")))?;
+        if !is_asked_for(&target) {
+            return Err(wrong(format!("the run never asks for {shown}")));
+        }
+        if let Some(first) = first_lines.insert(target.clone(), line) {
+            return Err(wrong(format!("{shown} has its conditions in line {first} already")));
+        }
+        checks.push((target, check));
+    }
+    if checks.is_empty() {
+        return Err(InputError::new(file, 1, 1, "the file holds no check"));
+    }
+    Ok(checks)
+}
+
+fn entries<'a, E: fmt::Display>(
+    file: &'a str,
+    text: &'a [u8],
+    mut target_of: impl FnMut(&str) -> Result<String, E> + 'a,
+) -> impl Iterator<Item = Result<ListEntry, InputError>> + 'a {
+    lines(file, text).enumerate().filter_map(move |(index, line)| {
+        let bounded = line.and_then(|line| {
+            let full = || line.error(0, format!("the file has more than {ENTRIES_MAX} lines"));
+            if index < ENTRIES_MAX { Ok(line) } else { Err(full()) }
+        });
+        bounded.and_then(|line| entry(line, &mut target_of)).transpose()
+    })
+}
+
+fn entry<E: fmt::Display>(
+    line: Line<'_>,
+    target_of: &mut impl FnMut(&str) -> Result<String, E>,
+) -> Result<Option<ListEntry>, InputError> {
+    let text = line.text()?;
+    let at = text.len() - text.trim_start().len();
+    let word = text[at..].split(char::is_whitespace).next().unwrap_or_default();
+    if word.is_empty() || word.starts_with('#') {
+        return Ok(None);
+    }
+    if let Some(fragment) = word.find('#') {
+        return Err(line.error(at + fragment, "a fragment is never sent to a server; leave it out"));
+    }
+    let target = if word.starts_with('/') {
+        word.to_owned()
+    } else {
+        target_of(word).map_err(|error| line.error(at, error.to_string()))?
+    };
+    if let Some((fault, what)) = target_fault(target.as_bytes()) {
+        // What was made of a URL has no place of its own.
+        let fault = if word == target { fault } else { 0 };
+        return Err(line.error(at + fault, format!("{}: {what}", excerpt(word.as_bytes()))));
+    }
+    let end = at + word.len();
+    let has_check = !text[end..].trim().is_empty();
+    let check = has_check.then(|| Check::parse_at(line, text.trim_end(), end)).transpose()?;
+    Ok(Some(ListEntry { target, check, line: line.number, column: line.column(at) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target_of(url: &str) -> Result<String, String> {
+        match url.strip_prefix("http://host") {
+            Some(path) => Ok(path.to_owned()),
+            None => Err(format!("{url} is not on the target's host")),
+        }
+    }
+
+    fn check_refused(text: &[u8], expected: &str) {
+        assert_eq!(read_list("l", text, target_of).unwrap_err().to_string(), expected);
+    }
+
+    #[test]
+    fn lists_have_targets_and_checks() {
+        let text =
+            "# all\n\n/a\r\n  http://host/b?c \n/d.txt\tstatus=200, length=512 \r\n  # more\n/e header:X=\"a b\"";
+        let list = read_list("l", text.as_bytes(), target_of).unwrap();
+        let shown: Vec<_> = list.iter().map(|entry| (entry.target.as_str(), entry.line, entry.column)).collect();
+        assert_eq!(shown, [("/a", 3, 1), ("/b?c", 4, 3), ("/d.txt", 5, 1), ("/e", 7, 1)]);
+        let checks: Vec<_> = list.into_iter().map(|entry| entry.check).collect();
+        let expected = ["status=200,length=512", "header:X=\"a b\""].map(|text| Some(Check::parse(text).unwrap()));
+        assert_eq!(checks, [&[None, None], expected.as_slice()].concat());
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_list_is_named_with_its_place() {
+        check_refused(b"\n# nothing\n", "l:1:1: the file holds no URL");
+        check_refused(b"/a\n ftp://x/\n", "l:2:2: ftp://x/ is not on the target's host");
+        check_refused(
+            "/ü\n".as_bytes(),
+            "l:1:2: \"/ü\": this character cannot stand in a URI; write it percent-encoded, such as %20",
+        );
+        check_refused(b"/a#b\n", "l:1:3: a fragment is never sent to a server; leave it out");
+        check_refused(b"/a\n/\xff\n", "l:2:2: this is no UTF-8 text");
+        check_refused(
+            b"/a status=200,length=x",
+            &format!("l:1:22: {}", thalweg_measure::units::parse_size("x").unwrap_err()),
+        );
+        check_refused(b"/a  /b", "l:1:5: \"/b\": status=, length=, sha256= and header: can be checked");
+        check_refused(
+            b"/a status=200 \"x\"",
+            "l:1:11: \"200 \\\"x\\\"\" is no status; write it like 200, 2xx or 200|206",
+        );
+    }
+
+    fn check_file(text: &str, expected: Result<&[(&str, &str)], &str>) {
+        let read = read_checks("c", text.as_bytes(), target_of, |target| target != "/unknown");
+        let expected = expected.map_err(ToOwned::to_owned).map(|checks| {
+            checks
+                .iter()
+                .map(|(target, check)| ((*target).to_owned(), Check::parse(check).unwrap()))
+                .collect::<Vec<_>>()
+        });
+        assert_eq!(read.map_err(|error| error.to_string()), expected, "{text}");
+    }
+
+    #[test]
+    fn check_files() {
+        check_file("# x\n/a length=1\nhttp://host/b status=404\n", Ok(&[("/a", "length=1"), ("/b", "status=404")]));
+        check_file("", Err("c:1:1: the file holds no check"));
+        check_file("/a\n", Err("c:1:1: \"/a\" has no conditions behind it, such as status=200"));
+        check_file("/a length=1\n /unknown length=1\n", Err("c:2:2: the run never asks for \"/unknown\""));
+        check_file("/a length=1\n\n/a length=2\n", Err("c:3:1: \"/a\" has its conditions in line 1 already"));
+    }
+}
