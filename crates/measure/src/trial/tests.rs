@@ -85,7 +85,7 @@ fn connections_must_all_conform() {
     let reason = "only 388 of 400 connections meet kbit_per_conn>=320";
     check(&figures, &["kbit_per_conn>=320"], Verdict::Fail, &[reason]);
     figures.connections = Connections::default();
-    check(&figures, &["kbit_per_conn>=320"], Verdict::Fail, &["only 0 of 0 connections meet kbit_per_conn>=320"]);
+    check(&figures, &["kbit_per_conn>=320"], Verdict::Fail, &["only 0 of 400 connections meet kbit_per_conn>=320"]);
 }
 
 /// The bound on connections is used up by a slow target: 300 requests still wait when the schedule ends.
