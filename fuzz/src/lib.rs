@@ -7,12 +7,14 @@
 #![forbid(unsafe_code)]
 
 mod conditions;
+mod inputs;
 mod messages;
 mod paths;
 #[path = "../../crates/wire/tests/wire/transcript.rs"]
 mod transcript;
 
 pub use conditions::conditions;
+pub use inputs::{log, sessions};
 pub use messages::{chunked, request_reader, response_reader};
 pub use paths::target;
 
@@ -20,12 +22,14 @@ pub use paths::target;
 pub type Check = fn(&[u8]);
 
 /// All targets by the name of their corpus folder and binary.
-pub const TARGETS: [(&str, Check); 5] = [
+pub const TARGETS: [(&str, Check); 7] = [
     ("request_reader", request_reader),
     ("response_reader", response_reader),
     ("chunked", chunked),
     ("target", target),
     ("conditions", conditions),
+    ("sessions", sessions),
+    ("log", log),
 ];
 
 /// The first line of an input, without its LF, and what is behind it.

@@ -15,6 +15,7 @@ mod options;
 mod output;
 mod progress;
 mod reach;
+mod replay;
 mod requests;
 mod run;
 mod serve;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     let ended = match &options.command {
         Command::Run(options) => run::run(options),
         Command::Find(options) => find::find(options),
+        Command::Replay(options) => replay::replay(options),
         Command::Serve(options) => serve::serve(options),
         Command::Demo(options) => demo::demo(options),
         Command::Schema => output::schema(),

@@ -26,6 +26,8 @@ pub enum Command {
     Run(RunOptions),
     /// Search the capacity: the highest rate at which the limits hold, and what stops it there.
     Find(FindOptions),
+    /// Ask for what an access log says, at its own times.
+    Replay(ReplayOptions),
     /// Serve the files of a directory.
     Serve(ServeOptions),
     /// See all of it at work: serve a small tree here, search its capacity, write the report.
@@ -113,6 +115,31 @@ pub struct FindOptions {
     /// Time that the trials may take in all
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10m")]
     pub budget: Duration,
+    /// How to load.
+    #[command(flatten)]
+    pub load: LoadOptions,
+    /// What to give out.
+    #[command(flatten)]
+    pub output: OutputOptions,
+}
+
+/// Options of `thalweg replay`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thalweg replay /var/log/nginx/access.log http://127.0.0.1:8080/
+  zcat access.log.gz | thalweg replay - http://127.0.0.1:8080/ --speed 10
+
+Common and combined log format are read. Requests of one second are spread over it in their order. GET, HEAD, OPTIONS and
+DELETE are asked again; how many lines are left out is said.")]
+pub struct ReplayOptions {
+    /// The log; - for stdin
+    pub log: PathBuf,
+    /// The server to ask, such as http://127.0.0.1:8080/; what for is in the log
+    pub url: String,
+    /// How many times as fast as it was logged
+    #[arg(long, value_name = "FACTOR", value_parser = parse_speed, default_value = "1")]
+    pub speed: f64,
     /// How to load.
     #[command(flatten)]
     pub load: LoadOptions,
@@ -346,6 +373,13 @@ fn positive_count(text: &str) -> Result<u64, String> {
 
 fn positive_calls(text: &str) -> Result<u32, String> {
     positive(text)?.try_into().map_err(|_| "at most 4294967295 calls".to_owned())
+}
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(speed) if (1e-6..=1e6).contains(&speed) => Ok(speed),
+        _ => Err("a number from 0.000001 to 1000000 is wanted; 2 is twice as fast as it was logged".to_owned()),
+    }
 }
 
 fn parse_limit(text: &str) -> Result<Limit, String> {

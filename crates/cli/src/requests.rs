@@ -8,7 +8,7 @@ use std::sync::Arc;
 use thalweg_lab::target::{Target, path_of};
 use thalweg_load::{
     CallText, Check, PreparedRequest, RequestError, RequestText, Sessions, prepare, prepare_sessions, read_checks,
-    read_list, read_sessions,
+    Trace, read_list, read_sessions,
 };
 use thalweg_wire::Version;
 use url::Url;
@@ -83,6 +83,19 @@ pub fn of_sessions(file: &Path, options: &LoadOptions, target: &Target) -> Resul
     let sessions = prepare_sessions(&file, make).map_err(Failure::usage)?;
     let requests = targets.into_iter().zip(sessions.requests.iter().cloned()).collect();
     Ok((sessions, checked(options, target, requests)?))
+}
+
+/// The requests of a log.
+///
+/// # Errors
+/// As for [`of`].
+pub fn of_trace(trace: &Trace, options: &LoadOptions, target: &Target) -> Result<Asked, Failure> {
+    let target_of = |request: &PreparedRequest| {
+        let line = request.bytes.split(|&byte| byte == b' ').nth(1).unwrap_or_default();
+        String::from_utf8_lossy(line).into_owned()
+    };
+    let requests = trace.requests.iter().map(|request| (target_of(request), request.clone())).collect();
+    checked(options, target, requests)
 }
 
 /// Gives each request the check that `--check` has for it.

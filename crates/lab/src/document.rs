@@ -53,6 +53,8 @@ pub enum Kind {
     Run,
     /// A capacity search.
     Find,
+    /// An access log at its own times.
+    Replay,
 }
 
 /// What was asked for.

@@ -82,7 +82,7 @@ pub fn document(question: &Question, bench: &Bench, plan: &Plan, outcome: Outcom
 
 fn describe(kind: Kind, plan: &Plan) -> String {
     let load = match kind {
-        Kind::Run => describe_load(plan),
+        Kind::Run | Kind::Replay => describe_load(plan),
         Kind::Find => "open loop, the rate searched".to_owned(),
     };
     let calls = if let Some(Visit::Calls(calls)) = plan.visit { Some(calls) } else { plan.calls };

@@ -11,6 +11,7 @@ use rand_pcg::Pcg64Mcg;
 use thalweg_sys::Instant;
 
 use crate::rate::RateProfile;
+use crate::replay::TraceEntry;
 
 /// The arrivals of one thread.
 #[derive(Debug)]
@@ -38,15 +39,6 @@ pub enum Spacing {
     Constant,
     /// Independent of one another: a Poisson process, whose gaps are exponential.
     Poisson,
-}
-
-/// A request of a recorded schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recorded {
-    /// Nanoseconds after the start.
-    pub offset_ns: u64,
-    /// Which request, as an index.
-    pub request: u32,
 }
 
 /// What a thread needs to know of a schedule to take its share: it has number `core` of every `cores` arrivals of an even or recorded
@@ -93,7 +85,7 @@ enum Pattern {
     },
     Poisson(Poisson),
     Recorded {
-        entries: Arc<[Recorded]>,
+        entries: Arc<[TraceEntry]>,
         index: usize,
         stride: usize,
     },
@@ -139,7 +131,7 @@ impl OpenLoop {
     }
 
     /// The share of a recorded schedule, in ascending order, that begins at `start`.
-    pub fn recorded(start: Instant, entries: Arc<[Recorded]>, share: Share) -> Self {
+    pub fn recorded(start: Instant, entries: Arc<[TraceEntry]>, share: Share) -> Self {
         Self::over(start, Pattern::Recorded { entries, index: share.core, stride: share.cores })
     }
 
@@ -374,8 +366,8 @@ mod tests {
     #[test]
     fn what_is_due_is_what_can_be_taken() {
         let poisson = |exactly| OpenLoop::poisson(START, constant(300.0), 0.0, 100.0, exactly, share(0, 1));
-        let entries: Arc<[Recorded]> =
-            (0..100).map(|request| Recorded { offset_ns: u64::from(request) * 1_500_000, request }).collect();
+        let entries: Arc<[TraceEntry]> =
+            (0..100).map(|order| TraceEntry { offset_ns: u64::from(order) * 1_500_000, request: order, order }).collect();
         for (name, mut arrivals) in [
             ("1000/s", open(1000.0, 100, 0, 1)),
             ("a third", open(333.3, 100, 1, 3)),

@@ -7,10 +7,11 @@ use std::time::Duration;
 use thalweg_measure::LoopKind;
 use thalweg_sys::{DriverChoice, PeerAddr, PortRange};
 
-use crate::arrivals::{Recorded, Spacing};
+use crate::arrivals::Spacing;
 pub use crate::check::Check;
 pub use crate::choice::Pick;
 use crate::rate::RateProfile;
+use crate::replay::TraceEntry;
 use crate::request::PreparedRequest;
 use crate::session::Sessions;
 
@@ -81,10 +82,10 @@ pub enum LoopPlan {
         /// How they lie in time.
         spacing: Spacing,
     },
-    /// Requests at the times of a record, which arrivals wait for no answers either.
+    /// Requests at recorded times, which do not wait for answers either.
     Recorded {
         /// In ascending order; the indices are of [`Plan::requests`].
-        entries: Arc<[Recorded]>,
+        entries: Arc<[TraceEntry]>,
     },
     /// Each worker asks when its last answer has come, or begins a visit when its last one has ended.
     Closed {

@@ -410,6 +410,31 @@ mod tests {
         check(old, line("GET", "/a", ""));
     }
 
+    #[test]
+    fn lines_that_nginx_wrote() {
+        let head = "127.0.0.1 - a [b] [21/Nov/2026:12:22:37 +0000]";
+        for (tail, target) in [
+            (r#""GET / HTTP/1.1" 200 1 "-" "a\x22b\x5Cc \xC3\xA9""#, Some(b"/".as_slice())),
+            (r#""GET /" 200 1 "-" "-""#, Some(b"/")),
+            (r#""\x16\x03\x01\x02\x00\x22\x5C" 400 157 "-" "-""#, None),
+            (r#""GET /a b HTTP/1.1" 400 157 "-" "-""#, None),
+            (r#""GET /\xC3\xA9\x22\x5C HTTP/1.1" 200 1 "-" "-""#, Some(b"/\xc3\xa9\"\\")),
+            (r#""" 400 0 "-" "-""#, None),
+            (r#""GET http://y/z HTTP/1.1" 200 1 "-" "-""#, Some(b"http://y/z")),
+            (r#""PRI * HTTP/2.0" 400 157 "-" "-""#, Some(b"*")),
+            (r#""GET  /  HTTP/1.1" 400 157 "-" "-""#, None),
+        ] {
+            let text = format!("{head} {tail}");
+            let parsed = LogLine::parse(text.as_bytes()).unwrap();
+            assert_eq!((parsed.user, parsed.time_unix_s), (Some(b"a [b]".as_slice()), 1_795_263_757));
+            let asked = match parsed.request {
+                LoggedRequest::Line { target, .. } => Some(target.decode()),
+                LoggedRequest::Malformed(_) => None,
+            };
+            assert_eq!(asked.as_deref(), target, "{tail}");
+        }
+    }
+
     fn check_decoded(raw: &str, expected: &[u8]) {
         assert_eq!(*Escaped(raw.as_bytes()).decode(), *expected, "{raw}");
     }
