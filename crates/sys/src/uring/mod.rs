@@ -38,6 +38,9 @@ const SUBMISSIONS: u32 = 1024;
 /// Completions that the kernel can post before the loop looks. Past that it keeps them aside, slower but not lost.
 const COMPLETIONS: u32 = 8192;
 
+/// The length of a receive that is bounded by its buffer alone.
+const WHOLE_BUFFER: u32 = 1 << 30;
+
 /// Chunks of files sent between two waits, so that large downloads cannot keep timers waiting.
 const FILE_STEPS_PER_WAIT: usize = 256;
 
@@ -66,6 +69,8 @@ pub struct Uring {
     spent: Option<u16>,
     last_peer: Option<(PeerAddr, Rc<SockAddr>)>,
     last_port: u16,
+    /// A connection whose first bytes the owner is looking at.
+    undecided: Option<SocketId>,
     now: Instant,
 }
 
@@ -105,6 +110,7 @@ impl Uring {
             spent: None,
             last_peer: None,
             last_port: 0,
+            undecided: None,
             now: Instant::now(),
         };
         driver.arm_waker();
@@ -174,11 +180,15 @@ impl Uring {
             return;
         }
         socket.armed = true;
-        let entry = if socket.metered {
+        let single_bytes_max = match (socket.metered, socket.is_new) {
+            (true, _) => Some(socket.bytes_wanted),
+            (false, true) => Some(WHOLE_BUFFER),
+            (false, false) => None,
+        };
+        let entry = if let Some(len) = single_bytes_max {
             // The kernel picks the buffer when bytes come in, so that a hundred thousand who wait hold none. A length is a bound
             // for it as for any receive.
-            let (nowhere, len) = (ptr::null_mut(), socket.bytes_wanted);
-            let single = opcode::Recv::new(socket.raw(), nowhere, len).buf_group(buffers::GROUP).build();
+            let single = opcode::Recv::new(socket.raw(), ptr::null_mut(), len).buf_group(buffers::GROUP).build();
             single.flags(squeue::Flags::BUFFER_SELECT)
         } else {
             opcode::RecvMulti::new(socket.raw(), buffers::GROUP).build()
@@ -312,9 +322,15 @@ impl Uring {
 
     fn on_receive(&mut self, id: SocketId, result: i32) -> Option<Completion> {
         if result > 0 {
-            self.live_mut(id).bytes_wanted = 0;
-            // Re-armed at once if the kernel has ended the series; a no-op while it goes on.
-            self.arm_receive(id);
+            let socket = self.live_mut(id);
+            socket.bytes_wanted = 0;
+            if mem::take(&mut socket.is_new) {
+                // The owner may have all that it wants, and close.
+                self.undecided = Some(id);
+            } else {
+                // At once if the kernel has ended the series; a no-op while it goes on.
+                self.arm_receive(id);
+            }
             return Some(Completion::Received { socket: id });
         }
         let socket = self.live_mut(id);
@@ -345,6 +361,15 @@ impl Uring {
             },
         }
         None
+    }
+
+    /// Goes on receiving on the connection of which the owner has just seen the first bytes, if it has not closed that.
+    fn decide(&mut self) {
+        if let Some(id) = self.undecided.take()
+            && self.sockets.entry(id).is_some_and(|socket| socket.state == State::Connected)
+        {
+            self.arm_receive(id);
+        }
     }
 
     fn on_accept(&mut self, listener: SocketId, entry: &cqueue::Entry) -> Option<Completion> {
@@ -520,6 +545,7 @@ impl Driver for Uring {
         let connecting = sockets::connecting(to, &mut self.last_port)?;
         let mut socket = Socket::new(connecting.into(), State::Connecting);
         socket.metered = matches!(to.flow, Flow::Metered { .. });
+        socket.is_new = true;
         let entry = opcode::Connect::new(socket.raw(), start.cast(), len).build();
         socket.outgoing = Outgoing::Connect(peer);
         let id = self.sockets.insert(socket).map_err(|_| io::Error::from(Errno::NFILE))?;
@@ -619,6 +645,7 @@ impl Driver for Uring {
             self.buffers.give_back(spent);
         }
         self.received = 0..0;
+        self.decide();
         for id in mem::take(&mut self.starved) {
             if self.sockets.entry(id).is_some_and(|socket| socket.state == State::Connected) {
                 self.arm_receive(id);
@@ -641,6 +668,7 @@ impl Driver for Uring {
         if let Some(spent) = self.spent.take() {
             self.buffers.give_back(spent);
         }
+        self.decide();
         loop {
             while let Some(completion) = self.done.pop_front() {
                 if self.names_open_socket(&completion) {
