@@ -28,7 +28,7 @@ use self::socket::{Operation, Outgoing, Socket, State};
 use crate::address::PeerAddr;
 use crate::clock::Instant;
 use crate::driver::{Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Flow, Listen, SendBuf};
-use crate::socket::{self as sockets, Sending, Step};
+use crate::socket::{self as sockets, Nagle, Sending, Step};
 use crate::table::{SocketId, Table};
 use crate::wake::Waker;
 
@@ -465,6 +465,7 @@ impl Uring {
         if socket.failed || socket.broken.is_some() {
             return false;
         }
+        socket.nagle.before(&socket.fd, &sending);
         socket.outgoing = Outgoing::Send(sending);
         true
     }
@@ -546,6 +547,7 @@ impl Driver for Uring {
         let mut socket = Socket::new(connecting.into(), State::Connecting);
         socket.metered = matches!(to.flow, Flow::Metered { .. });
         socket.is_new = true;
+        socket.nagle = if peer.is_unix() { Nagle::Off } else { Nagle::Unused };
         let entry = opcode::Connect::new(socket.raw(), start.cast(), len).build();
         socket.outgoing = Outgoing::Connect(peer);
         let id = self.sockets.insert(socket).map_err(|_| io::Error::from(Errno::NFILE))?;

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use socket2::SockAddr;
 
 use crate::clock::Instant;
-use crate::socket::Sending;
+use crate::socket::{Nagle, Sending};
 use crate::table::SocketId;
 
 /// A socket, from its start to the last completion that the kernel owes for it. A hundred thousand idle ones should cost little, so
@@ -33,6 +33,7 @@ pub(super) struct Socket {
     /// Why the socket is of no more use; told once the bytes before it are delivered.
     pub(super) broken: Option<Errno>,
     pub(super) finish_after_send: bool,
+    pub(super) nagle: Nagle,
     pub(super) outgoing: Outgoing,
     pub(super) sent_at: Instant,
 }
@@ -101,6 +102,7 @@ impl Socket {
             failed: false,
             broken: None,
             finish_after_send: false,
+            nagle: Nagle::Off,
             outgoing: Outgoing::Nothing,
             sent_at: Instant::default(),
         }
