@@ -127,7 +127,7 @@ impl Uring {
         // SAFETY: what an entry points at (a send's bytes, a connect's address) is kept in the socket's table entry until the
         // operation has completed, see `Socket::in_flight`; all else is plain values.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
-            self.stamp_unsent();
+            self.stamp_unsent(Instant::now());
             if let Err(error) = self.ring.submit() {
                 let transient = [Errno::INTR, Errno::AGAIN, Errno::BUSY].map(Errno::raw_os_error);
                 let errno = error.raw_os_error().unwrap_or(0);
@@ -138,11 +138,7 @@ impl Uring {
     }
 
     /// Notes when the sends that are about to be handed over reach the kernel.
-    fn stamp_unsent(&mut self) {
-        if self.unsent.is_empty() {
-            return;
-        }
-        let now = Instant::now();
+    fn stamp_unsent(&mut self, now: Instant) {
         for id in self.unsent.drain(..) {
             if let Some(socket) = self.sockets.entry_mut(id) {
                 socket.sent_at = now;
@@ -476,12 +472,12 @@ impl Uring {
             .is_none_or(|id| self.sockets.entry(id).is_some_and(|socket| socket.state != State::Closing))
     }
 
-    fn enter(&mut self, want: usize, until: Option<Instant>) -> io::Result<()> {
-        self.stamp_unsent();
+    fn enter(&mut self, want: usize, until: Option<Instant>, now: Instant) -> io::Result<()> {
+        self.stamp_unsent(now);
         let entered = match until.filter(|_| want > 0) {
             None => self.ring.submitter().submit_and_wait(want),
             Some(until) => {
-                let ns = until.ns_since(Instant::now());
+                let ns = until.ns_since(now);
                 let timeout = Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32);
                 self.ring.submitter().submit_with_args(want, &SubmitArgs::new().timespec(&timeout))
             }
@@ -659,8 +655,10 @@ impl Driver for Uring {
             self.cursor = 0;
         }
         self.file_steps_left = FILE_STEPS_PER_WAIT;
-        let want = if busy || until.is_some_and(|until| until <= Instant::now()) { 0 } else { 1 };
-        self.enter(want, until)?;
+        // One reading serves the deadline and the stamps: it is what the clock says when the kernel is entered.
+        let entry = Instant::now();
+        let want = if busy || until.is_some_and(|until| until <= entry) { 0 } else { 1 };
+        self.enter(want, until, entry)?;
         self.now = Instant::now();
         self.take_completions();
         Ok(())
