@@ -41,6 +41,9 @@ const COMPLETIONS: u32 = 8192;
 /// The length of a receive that is bounded by its buffer alone.
 const WHOLE_BUFFER: u32 = 1 << 30;
 
+/// IORING_RECVSEND_POLL_FIRST of `linux/io_uring.h`.
+const POLL_FIRST: u16 = 1;
+
 /// Chunks of files sent between two waits, so that large downloads cannot keep timers waiting.
 const FILE_STEPS_PER_WAIT: usize = 256;
 
@@ -184,8 +187,10 @@ impl Uring {
         let entry = if let Some(len) = single_bytes_max {
             // The kernel picks the buffer when bytes come in, so that a hundred thousand who wait hold none. A length is a bound
             // for it as for any receive.
-            let single = opcode::Recv::new(socket.raw(), ptr::null_mut(), len).buf_group(buffers::GROUP).build();
-            single.flags(squeue::Flags::BUFFER_SELECT)
+            // Looking for bytes before the request has gone would be in vain: a new connection's receive begins by waiting.
+            let ioprio = if socket.is_new { POLL_FIRST } else { 0 };
+            let single = opcode::Recv::new(socket.raw(), ptr::null_mut(), len).buf_group(buffers::GROUP).ioprio(ioprio);
+            single.build().flags(squeue::Flags::BUFFER_SELECT)
         } else {
             opcode::RecvMulti::new(socket.raw(), buffers::GROUP).build()
         };
