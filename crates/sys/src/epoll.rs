@@ -14,12 +14,12 @@ use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SocketFlags, acceptfrom_with, recv};
+use rustix::net::{RecvFlags, SocketFlags, accept_with, recv};
 
 use crate::address::PeerAddr;
 use crate::clock::Instant;
 use crate::driver::{Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Flow, Listen, SendBuf};
-use crate::socket::{self, Sending, Step};
+use crate::socket::{self, Nagle, Sending, Step};
 use crate::table::{SocketId, Table};
 use crate::wake::Waker;
 
@@ -72,6 +72,7 @@ struct Socket {
     broken: Option<Errno>,
     failed: bool,
     finish_after_send: bool,
+    nagle: Nagle,
     sending: Option<Sending>,
     sent_at: Instant,
 }
@@ -98,6 +99,7 @@ impl Socket {
             broken: None,
             failed: false,
             finish_after_send: false,
+            nagle: Nagle::Off,
             sending: None,
             sent_at: Instant::default(),
         }
@@ -169,7 +171,7 @@ impl Epoll {
         let Some(socket) = self.sockets.entry_mut(id).filter(|socket| !socket.failed) else { return };
         if socket.state == State::Connecting {
             if flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP) {
-                self.on_connect(id);
+                self.on_connect(id, flags);
             }
             return;
         }
@@ -189,10 +191,12 @@ impl Epoll {
         }
     }
 
-    fn on_connect(&mut self, id: SocketId) {
+    fn on_connect(&mut self, id: SocketId, flags: EventFlags) {
         let socket = self.live_mut(id);
         socket.state = State::Connected;
-        match socket::pending_error(&socket.fd) {
+        // A connect that has failed shows as an error beside being writable, so that success need not be asked for.
+        let may_have_failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+        match may_have_failed.then(|| socket::pending_error(&socket.fd)).flatten() {
             Some(error) => self.fail(id, error),
             None => {
                 self.done.push_back(Completion::Connected { socket: id });
@@ -306,9 +310,9 @@ impl Epoll {
             return waits.then(|| self.refuse_more(listener, Errno::NFILE.into()));
         }
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let accepted = acceptfrom_with(&self.live(listener).fd, flags);
+        let accepted = accept_with(&self.live(listener).fd, flags);
         match accepted {
-            Ok((fd, _)) => {
+            Ok(fd) => {
                 self.mark_readable(listener);
                 self.now = Instant::now();
                 match self.add(fd, State::Connected) {
@@ -353,6 +357,7 @@ impl Epoll {
         if socket.failed || socket.broken.is_some() {
             return;
         }
+        socket.nagle.before(&socket.fd, &sending);
         socket.sending = Some(sending);
         // The completion may come within this wake-up, and must not be stamped earlier than the send.
         self.now = Instant::now();
@@ -394,7 +399,9 @@ impl Driver for Epoll {
                 Err(error) => Some(error),
             };
         let id = self.add(connecting.into(), State::Connecting)?;
-        self.live_mut(id).metered = matches!(to.flow, Flow::Metered { .. });
+        let socket = self.live_mut(id);
+        socket.metered = matches!(to.flow, Flow::Metered { .. });
+        socket.nagle = if is_unix { Nagle::Off } else { Nagle::Unused };
         if let Some(error) = refused {
             self.fail(id, error);
         }

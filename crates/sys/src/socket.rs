@@ -27,6 +27,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::sendfile;
 use rustix::io::Errno;
+use rustix::net::sockopt::set_tcp_nodelay;
 use rustix::net::{SendFlags, Shutdown, getpeername, getsockname, send};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
@@ -93,7 +94,6 @@ pub(crate) fn connecting(to: &Connect, last_port: &mut u16) -> io::Result<Socket
     let kind = Type::STREAM.nonblocking().cloexec();
     let PeerAddr::Tcp(peer) = to.peer else { return Socket::new(Domain::UNIX, kind, None) };
     let socket = Socket::new(Domain::for_address(peer), kind, Some(Protocol::TCP))?;
-    socket.set_tcp_nodelay(true)?;
     if let Flow::Metered { window_bytes } = to.flow {
         meter(&socket, &peer, window_bytes)?;
     }
@@ -191,6 +191,36 @@ pub(crate) fn local_addr(fd: &OwnedFd) -> io::Result<SocketAddr> {
     Ok(SocketAddr::try_from(getsockname(fd)?)?)
 }
 
+/// Whether the kernel may hold back the last bytes of a send until what was sent before is acknowledged (Nagle's algorithm,
+/// RFC 9293, section 3.7.4).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Nagle {
+    /// It may, and nothing was sent yet.
+    Unused,
+    /// It may, and one send has gone before it could matter.
+    Used,
+    /// It may not, or the socket has no such thing.
+    Off,
+}
+
+impl Nagle {
+    /// Sees to it that `sending` leaves at once. That costs a system call, which a connection that carries one short request can
+    /// do without: with nothing unacknowledged before it, what fits into the smallest segment is not held back.
+    pub(crate) fn before(&mut self, fd: &OwnedFd, sending: &Sending) {
+        const SEGMENT_BYTES_MIN: usize = 536;
+        let fits = !sending.has_file() && sending.head_left().len() <= SEGMENT_BYTES_MIN;
+        match *self {
+            Self::Off => {}
+            Self::Unused if fits => *self = Self::Used,
+            Self::Unused | Self::Used => {
+                *self = Self::Off;
+                // Only a socket that is not of TCP refuses, and that holds nothing back.
+                let _ = set_tcp_nodelay(fd, true);
+            }
+        }
+    }
+}
+
 /// Most bytes of a file that one system call sends, so that a fast reader of a large file takes turns with the others.
 const FILE_CHUNK_BYTES: u64 = 256 * 1024;
 
@@ -264,5 +294,33 @@ impl Sending {
             Err(Errno::AGAIN) => Ok(Step::Full),
             Err(errno) => Err(errno.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn only_a_first_short_send_is_left_to_nagle() {
+        #[track_caller]
+        fn check(lengths: &[usize], set: bool) {
+            let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+            let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let fd = OwnedFd::from(socket.try_clone().unwrap());
+            let mut nagle = Nagle::Unused;
+            for &len in lengths {
+                nagle.before(&fd, &Sending::bytes(SendBuf::Owned(vec![0; len])));
+            }
+            assert_eq!(socket.nodelay().unwrap(), set, "{lengths:?}");
+        }
+        check(&[], false);
+        check(&[100], false);
+        check(&[536], false);
+        check(&[537], true);
+        check(&[100, 1], true);
+        check(&[0, 100, 100], true);
     }
 }

@@ -28,7 +28,7 @@ use self::socket::{Operation, Outgoing, Socket, State};
 use crate::address::PeerAddr;
 use crate::clock::Instant;
 use crate::driver::{Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Flow, Listen, SendBuf};
-use crate::socket::{self as sockets, Sending, Step};
+use crate::socket::{self as sockets, Nagle, Sending, Step};
 use crate::table::{SocketId, Table};
 use crate::wake::Waker;
 
@@ -37,6 +37,12 @@ const SUBMISSIONS: u32 = 1024;
 
 /// Completions that the kernel can post before the loop looks. Past that it keeps them aside, slower but not lost.
 const COMPLETIONS: u32 = 8192;
+
+/// The length of a receive that is bounded by its buffer alone.
+const WHOLE_BUFFER: u32 = 1 << 30;
+
+/// IORING_RECVSEND_POLL_FIRST of `linux/io_uring.h`.
+const POLL_FIRST: u16 = 1;
 
 /// Chunks of files sent between two waits, so that large downloads cannot keep timers waiting.
 const FILE_STEPS_PER_WAIT: usize = 256;
@@ -66,6 +72,8 @@ pub struct Uring {
     spent: Option<u16>,
     last_peer: Option<(PeerAddr, Rc<SockAddr>)>,
     last_port: u16,
+    /// A connection whose first bytes the owner is looking at.
+    undecided: Option<SocketId>,
     now: Instant,
 }
 
@@ -105,6 +113,7 @@ impl Uring {
             spent: None,
             last_peer: None,
             last_port: 0,
+            undecided: None,
             now: Instant::now(),
         };
         driver.arm_waker();
@@ -121,7 +130,7 @@ impl Uring {
         // SAFETY: what an entry points at (a send's bytes, a connect's address) is kept in the socket's table entry until the
         // operation has completed, see `Socket::in_flight`; all else is plain values.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
-            self.stamp_unsent();
+            self.stamp_unsent(Instant::now());
             if let Err(error) = self.ring.submit() {
                 let transient = [Errno::INTR, Errno::AGAIN, Errno::BUSY].map(Errno::raw_os_error);
                 let errno = error.raw_os_error().unwrap_or(0);
@@ -132,11 +141,7 @@ impl Uring {
     }
 
     /// Notes when the sends that are about to be handed over reach the kernel.
-    fn stamp_unsent(&mut self) {
-        if self.unsent.is_empty() {
-            return;
-        }
-        let now = Instant::now();
+    fn stamp_unsent(&mut self, now: Instant) {
         for id in self.unsent.drain(..) {
             if let Some(socket) = self.sockets.entry_mut(id) {
                 socket.sent_at = now;
@@ -174,12 +179,18 @@ impl Uring {
             return;
         }
         socket.armed = true;
-        let entry = if socket.metered {
+        let single_bytes_max = match (socket.metered, socket.is_new) {
+            (true, _) => Some(socket.bytes_wanted),
+            (false, true) => Some(WHOLE_BUFFER),
+            (false, false) => None,
+        };
+        let entry = if let Some(len) = single_bytes_max {
             // The kernel picks the buffer when bytes come in, so that a hundred thousand who wait hold none. A length is a bound
             // for it as for any receive.
-            let (nowhere, len) = (ptr::null_mut(), socket.bytes_wanted);
-            let single = opcode::Recv::new(socket.raw(), nowhere, len).buf_group(buffers::GROUP).build();
-            single.flags(squeue::Flags::BUFFER_SELECT)
+            // Looking for bytes before the request has gone would be in vain: a new connection's receive begins by waiting.
+            let ioprio = if socket.is_new { POLL_FIRST } else { 0 };
+            let single = opcode::Recv::new(socket.raw(), ptr::null_mut(), len).buf_group(buffers::GROUP).ioprio(ioprio);
+            single.build().flags(squeue::Flags::BUFFER_SELECT)
         } else {
             opcode::RecvMulti::new(socket.raw(), buffers::GROUP).build()
         };
@@ -312,9 +323,15 @@ impl Uring {
 
     fn on_receive(&mut self, id: SocketId, result: i32) -> Option<Completion> {
         if result > 0 {
-            self.live_mut(id).bytes_wanted = 0;
-            // Re-armed at once if the kernel has ended the series; a no-op while it goes on.
-            self.arm_receive(id);
+            let socket = self.live_mut(id);
+            socket.bytes_wanted = 0;
+            if mem::take(&mut socket.is_new) {
+                // The owner may have all that it wants, and close.
+                self.undecided = Some(id);
+            } else {
+                // At once if the kernel has ended the series; a no-op while it goes on.
+                self.arm_receive(id);
+            }
             return Some(Completion::Received { socket: id });
         }
         let socket = self.live_mut(id);
@@ -345,6 +362,15 @@ impl Uring {
             },
         }
         None
+    }
+
+    /// Goes on receiving on the connection of which the owner has just seen the first bytes, if it has not closed that.
+    fn decide(&mut self) {
+        if let Some(id) = self.undecided.take()
+            && self.sockets.entry(id).is_some_and(|socket| socket.state == State::Connected)
+        {
+            self.arm_receive(id);
+        }
     }
 
     fn on_accept(&mut self, listener: SocketId, entry: &cqueue::Entry) -> Option<Completion> {
@@ -440,6 +466,7 @@ impl Uring {
         if socket.failed || socket.broken.is_some() {
             return false;
         }
+        socket.nagle.before(&socket.fd, &sending);
         socket.outgoing = Outgoing::Send(sending);
         true
     }
@@ -450,12 +477,12 @@ impl Uring {
             .is_none_or(|id| self.sockets.entry(id).is_some_and(|socket| socket.state != State::Closing))
     }
 
-    fn enter(&mut self, want: usize, until: Option<Instant>) -> io::Result<()> {
-        self.stamp_unsent();
+    fn enter(&mut self, want: usize, until: Option<Instant>, now: Instant) -> io::Result<()> {
+        self.stamp_unsent(now);
         let entered = match until.filter(|_| want > 0) {
             None => self.ring.submitter().submit_and_wait(want),
             Some(until) => {
-                let ns = until.ns_since(Instant::now());
+                let ns = until.ns_since(now);
                 let timeout = Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32);
                 self.ring.submitter().submit_with_args(want, &SubmitArgs::new().timespec(&timeout))
             }
@@ -520,6 +547,8 @@ impl Driver for Uring {
         let connecting = sockets::connecting(to, &mut self.last_port)?;
         let mut socket = Socket::new(connecting.into(), State::Connecting);
         socket.metered = matches!(to.flow, Flow::Metered { .. });
+        socket.is_new = true;
+        socket.nagle = if peer.is_unix() { Nagle::Off } else { Nagle::Unused };
         let entry = opcode::Connect::new(socket.raw(), start.cast(), len).build();
         socket.outgoing = Outgoing::Connect(peer);
         let id = self.sockets.insert(socket).map_err(|_| io::Error::from(Errno::MFILE))?;
@@ -619,6 +648,7 @@ impl Driver for Uring {
             self.buffers.give_back(spent);
         }
         self.received = 0..0;
+        self.decide();
         for id in mem::take(&mut self.starved) {
             if self.sockets.entry(id).is_some_and(|socket| socket.state == State::Connected) {
                 self.arm_receive(id);
@@ -630,8 +660,10 @@ impl Driver for Uring {
             self.cursor = 0;
         }
         self.file_steps_left = FILE_STEPS_PER_WAIT;
-        let want = if busy || until.is_some_and(|until| until <= Instant::now()) { 0 } else { 1 };
-        self.enter(want, until)?;
+        // One reading serves the deadline and the stamps: it is what the clock says when the kernel is entered.
+        let entry = Instant::now();
+        let want = if busy || until.is_some_and(|until| until <= entry) { 0 } else { 1 };
+        self.enter(want, until, entry)?;
         self.now = Instant::now();
         self.take_completions();
         Ok(())
@@ -641,6 +673,7 @@ impl Driver for Uring {
         if let Some(spent) = self.spent.take() {
             self.buffers.give_back(spent);
         }
+        self.decide();
         loop {
             while let Some(completion) = self.done.pop_front() {
                 if self.names_open_socket(&completion) {

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use socket2::SockAddr;
 
 use crate::clock::Instant;
-use crate::socket::Sending;
+use crate::socket::{Nagle, Sending};
 use crate::table::SocketId;
 
 /// A socket, from its start to the last completion that the kernel owes for it. A hundred thousand idle ones should cost little, so
@@ -23,6 +23,9 @@ pub(super) struct Socket {
     pub(super) paused: bool,
     /// The owner asks for what is received; its receives are single shots.
     pub(super) metered: bool,
+    /// A connection of ours that has not received yet. Its first receive is a single shot: many connections are closed after one
+    /// response, and cancelling a series costs as much as receiving.
+    pub(super) is_new: bool,
     /// Of a metered socket: how much its owner waits for; 0 if it does not.
     pub(super) bytes_wanted: u32,
     pub(super) ended: bool,
@@ -30,6 +33,7 @@ pub(super) struct Socket {
     /// Why the socket is of no more use; told once the bytes before it are delivered.
     pub(super) broken: Option<Errno>,
     pub(super) finish_after_send: bool,
+    pub(super) nagle: Nagle,
     pub(super) outgoing: Outgoing,
     pub(super) sent_at: Instant,
 }
@@ -92,11 +96,13 @@ impl Socket {
             armed: false,
             paused: false,
             metered: false,
+            is_new: false,
             bytes_wanted: 0,
             ended: false,
             failed: false,
             broken: None,
             finish_after_send: false,
+            nagle: Nagle::Off,
             outgoing: Outgoing::Nothing,
             sent_at: Instant::default(),
         }
