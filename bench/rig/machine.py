@@ -13,7 +13,8 @@ def describe():
     """What a reader needs to know of the machine; nothing that names it or its user."""
     info = read("/proc/cpuinfo")
     model = re.search(r"model name\s*: (.*)", info)
-    sysctls = ["net/ipv4/ip_local_port_range", "net/ipv4/tcp_tw_reuse", "net/core/somaxconn", "net/ipv4/tcp_congestion_control"]
+    sysctls = ["net/ipv4/ip_local_port_range", "net/ipv4/tcp_tw_reuse", "net/core/somaxconn", "net/ipv4/tcp_congestion_control",
+               "net/ipv4/tcp_mem", "net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem"]
     return {
         "cpu_model": model.group(1).strip() if model else platform.machine(),
         "cpus": os.cpu_count(),

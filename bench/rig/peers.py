@@ -181,7 +181,7 @@ class Wrk2(Wrk):
         return programs.wrk2 or process.on_path("wrk2", [CACHE / "bin"])
 
     def command(self, load):
-        return [self.path, "-R", str(load.rate or 10_000_000), "--latency", *self.arguments(load)]
+        return [self.path, "-R", str(load.rate or 2_000_000), "--latency", *self.arguments(load)]
 
     def count(self, run, load):
         result = super().count(run, load)

@@ -18,28 +18,37 @@ def pinned(cpu, command):
     return ["taskset", "-c", str(cpu), *command]
 
 
-def measure(command, timeout_s, meanwhile=None, env=None):
+def measure(command, timeout_s, meanwhile=None, env=None, sample=None):
     """Runs it and returns output, errors, exit code, elapsed and CPU seconds, and the peak of its resident memory.
 
     CPU time is that of the process and the children it waited for. The peak comes from samples of VmHWM, since the kernel's own
-    figure at the end would include the memory of the process that started it. `meanwhile` runs beside it, once, in a thread."""
+    figure at the end would include the memory of the process that started it. `meanwhile` runs beside it, once, in a thread;
+    `sample` is called with its pid and the time since its start, once per second."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         began = time.monotonic()
         child = subprocess.Popen(command, stdout=output, stderr=errors, stdin=subprocess.DEVNULL, env=env, start_new_session=True)
         beside = threading.Thread(target=meanwhile, daemon=True) if meanwhile else None
         if beside:
             beside.start()
-        peak_kb, timed_out = 0, False
-        while True:
-            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
-            if pid:
-                break
-            peak_kb = max(peak_kb, peak_rss_kb(child.pid))
-            if time.monotonic() - began > timeout_s and not timed_out:
-                timed_out = True
-                # Its own process group, which `start_new_session` has made: nobody else's.
-                os.killpg(child.pid, signal.SIGKILL)
-            time.sleep(SAMPLE_S if time.monotonic() - began > SAMPLE_S else 0.02)
+        peak_kb, timed_out, sampled = 0, False, 0
+        try:
+            while True:
+                pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+                if pid:
+                    break
+                elapsed_s = time.monotonic() - began
+                peak_kb = max(peak_kb, peak_rss_kb(child.pid))
+                if sample and elapsed_s >= sampled:
+                    sampled += 1
+                    sample(child.pid, elapsed_s)
+                if elapsed_s > timeout_s and not timed_out:
+                    timed_out = True
+                    kill_session(child.pid)
+                time.sleep(SAMPLE_S if elapsed_s > SAMPLE_S else 0.02)
+        except BaseException:
+            # An interrupted measurement leaves no load behind.
+            kill_session(child.pid)
+            raise
         elapsed_s = time.monotonic() - began
         child.returncode = os.waitstatus_to_exitcode(status)
         if beside:
@@ -52,6 +61,33 @@ def measure(command, timeout_s, meanwhile=None, env=None):
             "peak_kb": peak_kb,
             "output": output.read().decode(errors="replace"), "errors": errors.read().decode(errors="replace"),
         }
+
+
+def kill_session(pid):
+    """Kills a process and what it has started: the group that `start_new_session` made for it, and nobody else."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def interruptible():
+    """Makes SIGTERM end a script as Ctrl-C does, with its servers stopped and its results written."""
+
+    def interrupt(_number, _frame):
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+
+
+def tree(pid):
+    """A process and all that descend from it."""
+    found, at = [pid], 0
+    while at < len(found):
+        for task in pathlib.Path(f"/proc/{found[at]}/task").glob("*/children"):
+            found += [int(child) for child in machine.read(task).split()]
+        at += 1
+    return found
 
 
 def peak_rss_kb(pid):
@@ -73,10 +109,13 @@ def children(pid):
     return [int(child) for child in machine.read(f"/proc/{pid}/task/{pid}/children").split()]
 
 
-def memory_kb(pid):
-    """Resident and proportional memory of a process, and what of it is its own."""
-    rollup = machine.read(f"/proc/{pid}/smaps_rollup")
-    figure = lambda name: sum(int(kb) for kb in re.findall(rf"^{name}:\s*(\d+)", rollup, re.MULTILINE))
+def memory_kb(pids):
+    """Resident and proportional memory of these processes, and what of it is their own."""
+    rollup = "".join(machine.read(f"/proc/{pid}/smaps_rollup") for pid in pids)
+
+    def figure(name):
+        return sum(int(kb) for kb in re.findall(rf"^{name}:\s*(\d+)", rollup, re.MULTILINE))
+
     return {"rss_kb": figure("Rss"), "pss_kb": figure("Pss"), "private_kb": figure("Private_Clean") + figure("Private_Dirty")}
 
 

@@ -28,7 +28,7 @@ def write_files(www):
 class Nginx:
     """nginx with one worker (or more), on CPUs of its own, without a log; stub_status on a path of its own."""
 
-    def __init__(self, folder, port, cpu, workers=1, connections=8192, more="", listen=None):
+    def __init__(self, folder, port, cpu, workers=1, connections=8192, more="", listen=None, sendfile="off"):
         self.folder, self.port = pathlib.Path(folder), port
         self.url = f"http://127.0.0.1:{port}/000.txt"
         program = process.on_path("nginx")
@@ -39,10 +39,10 @@ class Nginx:
         listens = "\n    ".join(f"listen {address};" for address in listen or [f"127.0.0.1:{port} backlog=4096"])
         temporary = " ".join(f"{kind}_temp_path {self.folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
         self.config.write_text(f"""daemon off; worker_processes {workers}; pid {self.folder}/pid; error_log {self.folder}/error.log;
-{f"worker_rlimit_nofile {connections + 1000};" if workers > 1 else ""}
+worker_rlimit_nofile {connections + 1000};
 events {{ worker_connections {connections}; }}
 http {{
-  access_log off; sendfile off; open_file_cache max=10000; keepalive_requests 1000000000; keepalive_timeout 600;
+  access_log off; sendfile {sendfile}; open_file_cache max=10000; keepalive_requests 1000000000; keepalive_timeout 600;
   {temporary}
   {more}
   server {{
