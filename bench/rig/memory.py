@@ -32,16 +32,20 @@ class Samples:
             return None
         return round((time.monotonic() - began) * 1e3, 2)
 
+    def alive(self):
+        """The samples that found the client."""
+        return [row for row in self.rows if row["client"]["rss_kb"]]
+
     def at(self, t):
-        """The sample nearest to this time, of those that found the client alive."""
-        alive = [row for row in self.rows if row["client"]["rss_kb"]]
-        return min(alive, key=lambda row: abs(row["t"] - t), default=None)
+        """Of them, the one nearest to this time."""
+        return min(self.alive(), key=lambda row: abs(row["t"] - t), default=None)
 
     def cpu_share(self, since):
         """Share of a core that the client and the server took from `since` to the last sample."""
-        first, last = self.at(since), self.at(float("inf"))
-        if not first or last["t"] <= first["t"]:
+        first = self.at(since)
+        if not first or self.alive()[-1]["t"] <= first["t"]:
             return None
+        last = self.alive()[-1]
         return {side: (last[side]["cpu_s"] - first[side]["cpu_s"]) / (last["t"] - first["t"]) for side in ("client", "server")}
 
 
