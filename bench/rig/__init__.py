@@ -1,0 +1,1 @@
+"""What the scripts beside this folder share: the machine, servers, peers, one measured run, folders of results."""

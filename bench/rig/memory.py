@@ -1,0 +1,55 @@
+"""Memory and CPU time of a client and its server over a run, sampled once per second, and what is made of it."""
+
+import time
+import urllib.request
+
+from . import process
+
+
+class Samples:
+    """Give `take` to `process.measure`. `probe` is a URL that is asked for once per sample: does the server still answer others?"""
+
+    def __init__(self, server_pids, probe=None):
+        self.server_pids, self.probe, self.rows = server_pids, probe, []
+        self.sockets_before = process.socket_memory()
+
+    def take(self, pid, elapsed_s):
+        client = process.tree(pid)
+        sockets = process.socket_memory()
+        row = {"t": round(elapsed_s, 2), "client": process.memory_kb(client) | {"cpu_s": process.cpu_s(client)},
+               "server": process.memory_kb(self.server_pids) | {"cpu_s": process.cpu_s(self.server_pids)},
+               "tcp_sockets": sockets.get("tcp_in_use", 0) - self.sockets_before.get("tcp_in_use", 0),
+               "tcp_bytes": sockets.get("tcp_bytes", 0) - self.sockets_before.get("tcp_bytes", 0)}
+        if self.probe:
+            row["probe_ms"] = self.ask()
+        self.rows.append(row)
+
+    def ask(self):
+        began = time.monotonic()
+        try:
+            urllib.request.urlopen(self.probe, timeout=5).read()
+        except OSError:
+            return None
+        return round((time.monotonic() - began) * 1e3, 2)
+
+    def alive(self):
+        """The samples that found the client."""
+        return [row for row in self.rows if row["client"]["rss_kb"]]
+
+    def at(self, t):
+        """Of them, the one nearest to this time."""
+        return min(self.alive(), key=lambda row: abs(row["t"] - t), default=None)
+
+    def cpu_share(self, since):
+        """Share of a core that the client and the server took from `since` to the last sample."""
+        first = self.at(since)
+        if not first or self.alive()[-1]["t"] <= first["t"]:
+            return None
+        last = self.alive()[-1]
+        return {side: (last[side]["cpu_s"] - first[side]["cpu_s"]) / (last["t"] - first["t"]) for side in ("client", "server")}
+
+
+def quantile(values, q):
+    """Nearest rank."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(q * len(ordered)))] if ordered else None
