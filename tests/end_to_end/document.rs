@@ -30,10 +30,12 @@ const DOCUMENT: [(&str, Is); 11] = [
     ("/reasons", Is::List),
 ];
 
-const TRIAL: [(&str, Is); 23] = [
+const TRIAL: [(&str, Is); 39] = [
     ("/loop", Is::Text),
     ("/offered_rate", Is::NumberOrNull),
     ("/seconds", Is::Number),
+    ("/span_s", Is::Number),
+    ("/interval_s", Is::Number),
     ("/verdict", Is::Text),
     ("/reasons", Is::List),
     ("/rates/sent", Is::Number),
@@ -43,9 +45,23 @@ const TRIAL: [(&str, Is); 23] = [
     ("/bytes/in", Is::Count),
     ("/bytes/out", Is::Count),
     ("/bytes/body_in", Is::Count),
+    ("/bytes/head_in", Is::Count),
+    ("/bytes/framing_in", Is::Count),
+    ("/bytes/head_out", Is::Count),
+    ("/bytes/body_out", Is::Count),
+    ("/causes/socket_timeout", Is::Count),
+    ("/causes/file_table_full", Is::Count),
+    ("/connections/attempted", Is::Count),
     ("/connections/opened", Is::Count),
+    ("/connections/failed", Is::Count),
+    ("/connections/closed", Is::Count),
+    ("/connections/replies", Is::Count),
+    ("/connections/kept", Is::Count),
     ("/connections/peak", Is::Count),
+    ("/connections/burst", Is::Count),
     ("/connections/conforming", Is::Count),
+    ("/connections/held", Is::Count),
+    ("/connections/progressing", Is::Count),
     ("/client/driver", Is::Text),
     ("/client/cores", Is::Count),
     ("/client/cpu_user_s", Is::Number),
@@ -76,11 +92,21 @@ const OUTCOMES: [&str; 13] = [
 
 const STATUS: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-const TIMES: [&str; 6] = ["response_time_us", "service_time_us", "lag_us", "queue_us", "connect_us", "first_byte_us"];
+const TIMES: [&str; 8] = [
+    "response_time_us",
+    "service_time_us",
+    "lag_us",
+    "queue_us",
+    "connect_us",
+    "first_byte_us",
+    "transfer_us",
+    "connection_lifetime_us",
+];
 
 const TIME: [&str; 11] = ["min", "mean", "stddev", "p50", "p75", "p90", "p95", "p99", "p999", "p9999", "max"];
 
-const INTERVAL: [&str; 7] = ["t", "offered", "good", "errors", "in_flight", "p50_us", "p99_us"];
+const INTERVAL: [&str; 9] =
+    ["t", "offered", "good", "errors", "in_flight", "p50_us", "p99_us", "completed", "sessions"];
 
 const FIND: [(&str, Is); 5] = [
     ("/lower_bound", Is::NumberOrNull),
@@ -153,6 +179,7 @@ fn check_trial(trial: &Value) {
         for field in INTERVAL {
             assert!(interval[field].is_number(), "no number {field} in {interval}");
         }
+        assert!(interval["hdr"].is_string(), "no histogram in {interval}");
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! | module | owns |
 //! | --- | --- |
-//! | [`serve`], [`run`], [`outcomes`], [`stall`], [`find`], [`demo`], [`interrupt`], [`input`], [`fallback`], [`browser`] | tests |
+//! | [`serve`], [`run`], [`outcomes`], [`stall`], [`find`], [`demo`], [`interrupt`], [`input`], [`fallback`], [`formats`], [`browser`] | tests |
 //! | [`process`], [`turn`] | child processes; which tests may run side by side |
 //! | [`curl`], [`nginx`], [`scripted`], [`server`] | a client, a server of the world's, one that misbehaves as told, and Thalweg's |
 //! | [`document`] | the result document as a script reads it |
@@ -18,6 +18,7 @@ mod demo;
 mod document;
 mod fallback;
 mod find;
+mod formats;
 mod input;
 mod interrupt;
 mod nginx;
