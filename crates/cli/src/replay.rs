@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use thalweg_lab::document::Kind;
 use thalweg_lab::session::{self, Outcome, Question};
@@ -29,7 +28,9 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     let load = &options.load;
     if load.urls.is_some() || load.body.is_some() || load.calls.is_some() {
-        return Err(Failure::usage("replay takes what to ask for from the log: --urls, --body and --calls have no meaning"));
+        return Err(Failure::usage(
+            "replay takes what to ask for from the log: --urls, --body and --calls have no meaning",
+        ));
     }
     let target = Target::resolve(&options.url, load.unix_socket.as_ref())?;
     let trace = read(&options.log, options, &target)?;

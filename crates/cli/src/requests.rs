@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use thalweg_lab::target::{Target, path_of};
 use thalweg_load::{
-    CallText, Check, PreparedRequest, RequestError, RequestText, Sessions, prepare, prepare_sessions, read_checks,
-    Trace, read_list, read_sessions,
+    CallText, Check, PreparedRequest, RequestError, RequestText, Sessions, Trace, prepare, prepare_sessions,
+    read_checks, read_list, read_sessions,
 };
 use thalweg_wire::Version;
 use url::Url;

@@ -158,6 +158,9 @@ pub struct Trial {
     pub connection_lifetime_us: Summary,
     /// Connections.
     pub connections: Connections,
+    /// Thousands of bits per second at which each connection's answers came, of those that brought any.
+    #[serde(default)]
+    pub kbit_per_connection: Summary,
     /// Sessions, where the load is made of some.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sessions: Option<SessionsSummary>,

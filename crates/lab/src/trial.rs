@@ -146,6 +146,8 @@ fn document_of(phase: &str, at_s: f64, run: &RunFigures, judgement: &Judgement) 
         transfer_us: figures.transfer.summary(),
         connection_lifetime_us: figures.connection_lifetime.summary(),
         connections: figures.connections,
+        // A summary is in thousandths of what was recorded, here bits.
+        kbit_per_connection: figures.bits_per_connection.summary(),
         sessions: figures.sessions.as_ref().map(Sessions::summary),
         sample: figures.sample.clone(),
         client: Client {

@@ -366,8 +366,9 @@ mod tests {
     #[test]
     fn what_is_due_is_what_can_be_taken() {
         let poisson = |exactly| OpenLoop::poisson(START, constant(300.0), 0.0, 100.0, exactly, share(0, 1));
-        let entries: Arc<[TraceEntry]> =
-            (0..100).map(|order| TraceEntry { offset_ns: u64::from(order) * 1_500_000, request: order, order }).collect();
+        let entries: Arc<[TraceEntry]> = (0..100)
+            .map(|order| TraceEntry { offset_ns: u64::from(order) * 1_500_000, request: order, order })
+            .collect();
         for (name, mut arrivals) in [
             ("1000/s", open(1000.0, 100, 0, 1)),
             ("a third", open(333.3, 100, 1, 3)),

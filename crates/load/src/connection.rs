@@ -179,6 +179,7 @@ impl Call {
     /// Judges a whole response.
     ///
     /// The hasher, if there is one, is put back for the next call.
+    #[expect(clippy::vec_box, reason = "a call takes a box out, since it would be large with the hasher itself")]
     pub(crate) fn judge(&mut self, check: &Check, hashers: &mut Vec<Box<Sha256>>) -> Outcome {
         let digest = self.digest.take().map(|mut hasher| {
             let digest = <[u8; 32]>::from(hasher.finalize_reset());

@@ -58,6 +58,7 @@ pub fn trial() -> Trial {
         first_byte_us: times(&[(200 * US, 1000), (260 * US, 990)]),
         transfer_us: times(&[(60 * US, 1990)]),
         connection_lifetime_us: times(&[(200 * US, 1), (500 * US, 250), (700 * US, 245), (5900 * US, 1)]),
+        kbit_per_connection: Summary::default(),
         connections: Connections {
             attempted: 500,
             opened: 498,

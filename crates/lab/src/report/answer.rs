@@ -15,7 +15,7 @@ pub(super) fn sentence(document: &Document) -> String {
     match (document.kind, &document.find) {
         (Kind::Find, Some(find)) => find_sentence(document, find),
         (Kind::Find, None) => format!("The search of {} ended without an answer.", subject(document)),
-        (Kind::Run, _) => match headline_trial(document) {
+        (Kind::Run | Kind::Replay, _) => match headline_trial(document) {
             Some(trial) => run_sentence(document, trial),
             None => format!("Nothing was run against {}.", subject(document)),
         },

@@ -167,6 +167,7 @@ pub(crate) fn trial(phase: &str, at_s: f64, rate: f64, seconds: f64) -> Trial {
         transfer_us: times(1.0, 2.0, counts.completed).summary(),
         connection_lifetime_us: Summary::default(),
         connections: Connections { opened: 256, peak: 256, conforming: 256, ..Connections::default() },
+        kbit_per_connection: Summary::default(),
         sessions: None,
         sample: None,
         client: Client {

@@ -65,6 +65,7 @@ pub struct Engine {
     pacing: Option<Pacing>,
     phase: Phase,
     /// For digests, used again.
+    #[expect(clippy::vec_box, reason = "a call takes a box out, since it would be large with the hasher itself")]
     hashers: Vec<Box<Sha256>>,
     next_glance: Instant,
     last_turn: Instant,
