@@ -36,12 +36,18 @@ def readme(folder):
         groups.setdefault((row["case"], row["server"], row["rate"]), []).append(row)
     for (case, server, rate), group in groups.items():
         title = f"## {case}{f', {rate:,}/s' if rate else ''}, {server}"
-        lines += [title, "", *{"rate": rate_table, "stall": stall_table}.get(case, cost_table)(group), "", *remarks(group), ""]
+        lines += [title, "", *{"rate": rate_table, "stall": stall_table}.get(case, cost_table)(group), "", *remarks(group), *absent(group, about), ""]
     lines += ["## Programs", "", *(f"* {name}: {version}" for name, version in about["versions"].items())]
     lines += [f"* {name}: {note}" for name, note in about.get("notes", {}).items()]
     lines += [f"* {name}: not measured; to get it: `bench/peers {name.split()[0]}`" for name in about["missing"]]
     lines += ["", "Each line of `raw.jsonl` is a run, also those that were made again (`accepted` false); `output/` has what the programs printed."]
     return "\n".join(lines) + "\n"
+
+
+def absent(group, about):
+    """The tools that are here and cannot do this."""
+    names = [name for name in about["versions"] if name != "nginx" and name not in {row["tool"] for row in group}]
+    return [f"* no such load: {', '.join(names)}"] if names else []
 
 
 def disturbance(everything, accepted):

@@ -106,7 +106,8 @@ class Floor:
     def __init__(self, program, port, cpu, driver, close):
         self.url = f"http://127.0.0.1:{port}/000.txt"
         command = [program, "server", "--driver", driver, "--port", str(port), *(["--close"] if close else [])]
-        self.child = subprocess.Popen(process.pinned(cpu, command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        pinned = process.pinned(cpu, command) if cpu is not None else command
+        self.child = subprocess.Popen(pinned, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         line = self.child.stderr.readline()
         if not line.startswith("floor: listening on 127.") or "error" in line:
             self.child.kill()

@@ -122,23 +122,7 @@ fn one_request_each(plan: &Plan) -> io::Result<Totals> {
 
     let mut chain = |slot: u32| {
         let response = &mut responses[slot as usize * response_bytes..][..response_bytes];
-        let file = Fixed(slot);
-        let at = DestinationSlot::try_from_slot_target(slot).expect("slots are few");
-        let linked = squeue::Flags::SKIP_SUCCESS | squeue::Flags::IO_LINK;
-        let step = |entry: squeue::Entry| entry.flags(linked).user_data(token(Kind::Step, slot));
-        [
-            step(opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).file_index(Some(at)).build()),
-            step(opcode::Connect::new(file, (&raw const address).cast(), size_of_val(&address) as u32).build()),
-            step(
-                opcode::Send::new(file, request.as_ptr(), request.len() as u32)
-                    .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
-                    .build(),
-            ),
-            step(
-                opcode::Recv::new(file, response.as_mut_ptr(), response.len() as u32).flags(libc::MSG_WAITALL).build(),
-            ),
-            opcode::Close::new(file).build().user_data(token(Kind::Close, slot)),
-        ]
+        chain(slot, &address, &request, response)
     };
 
     let start = Start::now()?;
@@ -179,6 +163,26 @@ fn one_request_each(plan: &Plan) -> io::Result<Totals> {
         }
     }
     start.totals(finished)
+}
+
+/// A whole connection: every step is silent and starts when the one before it has succeeded; the last one reports.
+fn chain(slot: u32, address: &libc::sockaddr_in, request: &[u8], response: &mut [u8]) -> [squeue::Entry; 5] {
+    let file = Fixed(slot);
+    let at = DestinationSlot::try_from_slot_target(slot).expect("slots are few");
+    let address_bytes = size_of_val(address) as u32;
+    let linked = squeue::Flags::SKIP_SUCCESS | squeue::Flags::IO_LINK;
+    let step = |entry: squeue::Entry| entry.flags(linked).user_data(token(Kind::Step, slot));
+    [
+        step(opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).file_index(Some(at)).build()),
+        step(opcode::Connect::new(file, (&raw const *address).cast(), address_bytes).build()),
+        step(
+            opcode::Send::new(file, request.as_ptr(), request.len() as u32)
+                .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+                .build(),
+        ),
+        step(opcode::Recv::new(file, response.as_mut_ptr(), response.len() as u32).flags(libc::MSG_WAITALL).build()),
+        opcode::Close::new(file).build().user_data(token(Kind::Close, slot)),
+    ]
 }
 
 fn bytes_of(entry: &cqueue::Entry, plan: &Plan) -> io::Result<usize> {
