@@ -1,5 +1,6 @@
 //! What to offer: a checked value with every default filled in. Nothing here can fail any more.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -239,6 +240,12 @@ impl Plan {
     /// Whether the run ends with its schedule, whatever is under way then: downloads at a pace may take hours.
     pub(crate) fn cuts_at_end(&self) -> bool {
         self.pace.is_some() && matches!(self.extent, Extent::Duration(_))
+    }
+
+    /// Connections that one CPU carries, at most, whichever number of threads it has.
+    pub(crate) fn connections_per_cpu(&self) -> usize {
+        let cpus: BTreeSet<usize> = self.cpus.iter().copied().collect();
+        self.connections.div_ceil(cpus.len())
     }
 
     /// The share of one of the threads: its index of `0..cpus.len()` decides which arrivals and connections are its own.

@@ -219,7 +219,8 @@ impl Engine {
             }
             call.first_byte.get_or_insert(now);
             if self.pacing.is_some() {
-                call.deadline = now + self.plan.timeout;
+                // The time until the next read is ours, not the server's.
+                call.deadline = connection.read_at.max(now) + self.plan.timeout;
             }
             let sampled = self.figures.trial.sample.is_some();
             let check = self.requests.check(call.request);

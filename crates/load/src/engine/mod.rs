@@ -119,7 +119,7 @@ impl Engine {
             visiting: 0,
             parked: Parked::default(),
             deadlines: Wheel::new(now, TICK_NS),
-            pacing: plan.pace.map(|pace| Pacing::new(pace, now)),
+            pacing: plan.pace.map(|pace| Pacing::new(pace, plan.connections_per_cpu(), now)),
             phase: Phase::Opening { left: ahead, since: now, until },
             hashers: Vec::new(),
             next_glance: now,

@@ -3,6 +3,7 @@
 use thalweg_measure::Outcome;
 use thalweg_sys::{Connect, Driver, Fault, Flow, Instant, SocketId};
 
+use super::pacing::Pacing;
 use super::{Engine, Phase};
 use crate::connection::{Connection, State, outcome_of_fault};
 use crate::visit::Visiting;
@@ -46,7 +47,7 @@ impl Engine {
         let source = (!self.plan.sources.is_empty()).then(|| self.plan.sources[self.source % self.plan.sources.len()]);
         // Each thread goes through all addresses, beginning at one of its own.
         self.source += 1;
-        let flow = self.plan.pace.map_or(Flow::Free, |pace| Flow::Metered { window_bytes: pace.window_bytes() });
+        let flow = self.pacing.as_ref().map_or(Flow::Free, Pacing::flow);
         let connect = Connect { source, ports: self.ports, flow, ..Connect::to(self.plan.peer.clone()) };
         driver.connect(&connect).map_err(|error| {
             let fault = Fault::of(&error);

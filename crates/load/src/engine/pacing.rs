@@ -6,13 +6,17 @@
 use std::time::Duration;
 
 use thalweg_reactor::Wheel;
-use thalweg_sys::{Driver, Instant, SocketId};
+use thalweg_sys::{Driver, Flow, Instant, SocketId};
 
 use super::Engine;
 use crate::plan::Pace;
 
-/// How long the bytes of one read take at the pace: the longer, the fewer reads, and the coarser the stream.
-const CYCLE_NS: u64 = 500_000_000;
+/// How long the bytes of one read take at the pace. The longer, the coarser the stream and the cheaper: a read of a modem's line costs
+/// about 30 us, with the packets that it lets the server send. So it is longer the more connections a CPU has to read from, which then
+/// takes a bounded share of it.
+const CYCLE_NS_MIN: u64 = 250_000_000;
+const CYCLE_NS_MAX: u64 = 4_000_000_000;
+const CYCLE_NS_PER_CONNECTION: u64 = 120_000;
 
 /// Reads are due at a common beat, so that many of them share a wake-up.
 const TICK_NS: u64 = 2_000_000;
@@ -22,24 +26,12 @@ const READ_BYTES_MAX: u64 = 64 * 1024;
 
 pub(super) struct Pacing {
     pace: Pace,
+    cycle_ns: u64,
     read_bytes: u32,
     wheel: Wheel,
 }
 
 impl Pace {
-    /// Most bytes of one read.
-    fn read_bytes(self) -> u32 {
-        let bytes = self.bytes_per_s.map_or(READ_BYTES_MAX, |rate| {
-            (u128::from(rate) * u128::from(CYCLE_NS) / 1_000_000_000).clamp(1, u128::from(READ_BYTES_MAX)) as u64
-        });
-        bytes as u32
-    }
-
-    /// The receive window for that: enough for the next read to be there, little enough that the server holds the rest.
-    pub(crate) fn window_bytes(self) -> u32 {
-        self.read_bytes() * 2
-    }
-
     /// How long so many bytes take.
     fn time_ns(self, bytes: u64) -> u64 {
         let line_ns = self.bytes_per_s.map_or(0, |rate| (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64);
@@ -48,8 +40,20 @@ impl Pace {
 }
 
 impl Pacing {
-    pub(super) fn new(pace: Pace, now: Instant) -> Self {
-        Self { pace, read_bytes: pace.read_bytes(), wheel: Wheel::new(now, TICK_NS) }
+    /// For so many connections on a CPU.
+    pub(super) fn new(pace: Pace, connections_per_cpu: usize, now: Instant) -> Self {
+        let cycle_ns = (connections_per_cpu as u64 * CYCLE_NS_PER_CONNECTION).clamp(CYCLE_NS_MIN, CYCLE_NS_MAX);
+        let read_bytes = pace.bytes_per_s.map_or(READ_BYTES_MAX, |rate| {
+            let bytes = u128::from(rate) * u128::from(cycle_ns) / 1_000_000_000;
+            bytes.clamp(1, u128::from(READ_BYTES_MAX)) as u64
+        });
+        Self { pace, cycle_ns, read_bytes: read_bytes as u32, wheel: Wheel::new(now, TICK_NS) }
+    }
+
+    /// How connections are made that are read so: with a receive window that has the next read there in time and leaves the rest with the
+    /// server.
+    pub(super) fn flow(&self) -> Flow {
+        Flow::Metered { window_bytes: self.read_bytes * 2 }
     }
 
     pub(super) fn next_due(&self) -> Option<Instant> {
@@ -70,7 +74,7 @@ impl Engine {
         let Some(pacing) = &mut self.pacing else { return };
         let connection = &mut self.connections[id.index()];
         // The next read is due that long after this one was, however late it came, unless the line was idle.
-        let since = if now.ns_since(connection.read_at) < CYCLE_NS { connection.read_at } else { now };
+        let since = if now.ns_since(connection.read_at) < pacing.cycle_ns { connection.read_at } else { now };
         connection.read_at = since.plus_ns(pacing.pace.time_ns(bytes as u64));
         pacing.wheel.arm(id.to_bits(), connection.read_at);
     }
