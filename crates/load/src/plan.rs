@@ -237,6 +237,14 @@ impl Plan {
         })
     }
 
+    /// How long before an arrival a thread's sleep ends; what is left it spends without sleeping, so that the request leaves when it is
+    /// due. Measured: 22 us of lag at the median without, 1 us with it, for 5 to 10 us of CPU time per wake-up. A closed loop has no
+    /// schedule to be late on, and threads that share a CPU have no time to spare.
+    pub fn wake_early_ns(&self) -> u64 {
+        const WAKE_EARLY_NS: u64 = 30_000;
+        if self.arrivals.kind() == LoopKind::Open && !self.own_tables { WAKE_EARLY_NS } else { 0 }
+    }
+
     /// Whether the run ends with its schedule, whatever is under way then: downloads at a pace may take hours.
     pub(crate) fn cuts_at_end(&self) -> bool {
         self.pace.is_some() && matches!(self.extent, Extent::Duration(_))

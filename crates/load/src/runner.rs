@@ -165,7 +165,8 @@ fn run_core(
     }
     wake_precisely();
     let sockets_max = plan.share_of(plan.connections, core).max(1) + SPARE_SOCKETS;
-    let driver = AnyDriver::open(plan.driver, &DriverConfig::new(sockets_max, waker)).map_err(setup)?;
+    let config = DriverConfig { wake_early_ns: plan.wake_early_ns(), ..DriverConfig::new(sockets_max, waker) };
+    let driver = AnyDriver::open(plan.driver, &config).map_err(setup)?;
     let figures = match driver {
         AnyDriver::Uring(driver) => drive(driver, plan, core, gate, progress),
         AnyDriver::Epoll(driver) => drive(driver, plan, core, gate, progress),

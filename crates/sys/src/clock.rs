@@ -35,6 +35,11 @@ impl Instant {
         self.0.saturating_sub(earlier.0)
     }
 
+    /// The point `ns` nanoseconds earlier, saturating at the clock's start.
+    pub const fn minus_ns(self, ns: u64) -> Self {
+        Self(self.0.saturating_sub(ns))
+    }
+
     /// The point `ns` nanoseconds later, saturating at the end of time.
     pub const fn plus_ns(self, ns: u64) -> Self {
         Self(self.0.saturating_add(ns))

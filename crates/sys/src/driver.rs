@@ -316,12 +316,16 @@ pub struct DriverConfig {
     pub receive_buffers: u16,
     /// Wakes this driver from other threads.
     pub waker: Waker,
+    /// How long before a deadline a sleep ends; the rest is spent looking for completions without sleeping. A kernel needs tens of
+    /// microseconds to wake a thread from a timer, and this takes them out of what happens at the deadline, for some CPU time. 0 sleeps all
+    /// the way.
+    pub wake_early_ns: u64,
 }
 
 impl DriverConfig {
     /// For many small messages and some large ones: 64 buffers of 64 KiB.
     pub fn new(sockets_max: usize, waker: Waker) -> Self {
-        Self { sockets_max, receive_buffer_bytes: 64 * 1024, receive_buffers: 64, waker }
+        Self { sockets_max, receive_buffer_bytes: 64 * 1024, receive_buffers: 64, waker, wake_early_ns: 0 }
     }
 }
 

@@ -32,6 +32,9 @@ const STEPS_PER_WAIT: usize = 1024;
 /// The token of the waker; no socket has it, because ids stay below 2^56.
 const WAKER_TOKEN: u64 = u64::MAX;
 
+/// Not to sleep at all.
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
 /// A driver over epoll.
 pub struct Epoll {
     epoll: OwnedFd,
@@ -48,6 +51,7 @@ pub struct Epoll {
     steps_left: usize,
     last_port: u16,
     buffer: Box<[u8]>,
+    wake_early_ns: u64,
     received: usize,
     now: Instant,
 }
@@ -131,6 +135,7 @@ impl Epoll {
             steps_left: 0,
             last_port: 0,
             buffer: vec![0; config.receive_buffer_bytes].into_boxed_slice(),
+            wake_early_ns: config.wake_early_ns,
             received: 0,
             now: Instant::now(),
         })
@@ -474,8 +479,9 @@ impl Driver for Epoll {
         self.received = 0;
         self.steps_left = STEPS_PER_WAIT;
         let busy = !(self.done.is_empty() && self.readable.is_empty() && self.writable.is_empty());
-        let timeout = match until {
-            _ if busy => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
+        let asleep_until = until.map(|until| until.minus_ns(self.wake_early_ns));
+        let mut timeout = match asleep_until {
+            _ if busy => Some(AT_ONCE),
             None => None,
             Some(until) => {
                 let ns = until.ns_since(Instant::now());
@@ -484,11 +490,19 @@ impl Driver for Epoll {
         };
         let mut events = mem::take(&mut self.events);
         events.clear();
-        match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
+        loop {
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            self.now = Instant::now();
+            let rest = until.filter(|&until| !busy && events.is_empty() && self.now < until);
+            if rest.is_none() || asleep_until.is_some_and(|until| self.now < until) {
+                break;
+            }
+            // Woken early: what is left is too short for a sleep.
+            timeout = Some(AT_ONCE);
         }
-        self.now = Instant::now();
         for event in &events {
             let token = event.data.u64();
             if token == WAKER_TOKEN {

@@ -69,6 +69,7 @@ pub struct Uring {
     /// Connections that were accepted when the table was full, by listener.
     parked: VecDeque<(SocketId, OwnedFd)>,
     file_steps_left: usize,
+    wake_early_ns: u64,
     received: Range<usize>,
     spent: Option<u16>,
     last_peer: Option<(PeerAddr, Rc<SockAddr>)>,
@@ -112,6 +113,7 @@ impl Uring {
             unsent: Vec::new(),
             parked: VecDeque::new(),
             file_steps_left: 0,
+            wake_early_ns: config.wake_early_ns,
             received: 0..0,
             spent: None,
             last_peer: None,
@@ -458,10 +460,19 @@ impl Driver for Uring {
         // One reading serves the deadline and the stamps: it is what the clock says when the kernel is entered.
         let entry = Instant::now();
         let want = if busy || until.is_some_and(|until| until <= entry) { 0 } else { 1 };
-        self.enter(want, until, entry)?;
-        self.now = Instant::now();
-        self.take_completions();
-        Ok(())
+        let asleep_until = until.map(|until| until.minus_ns(self.wake_early_ns));
+        self.enter(want, asleep_until, entry)?;
+        loop {
+            self.now = Instant::now();
+            self.take_completions();
+            let happened = self.cursor < self.batch.len() || !self.done.is_empty();
+            let rest = until.filter(|&until| want > 0 && !happened && self.now < until);
+            if rest.is_none() || asleep_until.is_some_and(|until| self.now < until) {
+                return Ok(());
+            }
+            // Woken early: what is left is too short for a sleep.
+            self.enter(want, Some(self.now), self.now)?;
+        }
     }
 
     fn next(&mut self) -> Option<Completion> {
