@@ -19,6 +19,7 @@ mod curl;
 mod demo;
 mod document;
 mod fallback;
+mod files;
 mod find;
 mod formats;
 mod input;

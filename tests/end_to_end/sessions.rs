@@ -124,7 +124,7 @@ fn httperf_and_we_play_a_session_file_alike() {
         // One session after the other, as httperf does it without a rate.
         let theirs = heard_of_httperf(&file, sessions, &[]);
         for driver in DRIVERS {
-            let (ours, _) = heard_of_us(&file, sessions, &["--workers", "1", "--requests", &total, "--driver", driver]);
+            let (ours, _) = heard_of_us(&file, sessions, &["--workers", "1", "--conns", &total, "--driver", driver]);
             assert_eq!(played(&theirs), played(&ours), "{name} over {driver}: httperf's, and ours");
             // Think times lie where httperf's do.
             for (at, (one, other)) in theirs.windows(2).zip(ours.windows(2)).enumerate() {
@@ -173,7 +173,7 @@ fn the_same_in_toml_is_played_the_same() {
         calls = [{ uri = "/foo4.html", method = "HEAD", headers = { X-Id = "7" } }]
     "#;
     let (toml, wsesslog) = (file(&folder, "sessions.toml", toml), file(&folder, "sessions.log", MANUAL));
-    let load = ["--workers", "1", "--requests", "2"];
+    let load = ["--workers", "1", "--conns", "2"];
     let (one, other) = (heard_of_us(&toml, 2, &load).0, heard_of_us(&wsesslog, 2, &load).0);
     assert_eq!(played(&one), played(&other));
     assert_eq!(one.last().and_then(|last| last.field("x-id")), Some("7"));
@@ -191,7 +191,7 @@ fn a_session_goes_on_over_a_connection_that_the_server_closes() {
             closes: true,
             ..Answer::good("")
         });
-        let load = ["--session", file.to_str().unwrap(), "--workers", "1", "--requests", "3", "--pipeline", "1"];
+        let load = ["--session", file.to_str().unwrap(), "--workers", "1", "--conns", "3", "--pipeline", "1"];
         let ended = run_thalweg(&[&["run", &recorder.url("/"), "--json", "--driver", driver], &load[..]].concat());
         let trial = document::trial(&ended);
         assert_eq!((outcome(&trial, "good"), number(&trial, "/sessions/completed")), (12, 3.0), "{driver}: {trial:#}");
