@@ -12,21 +12,29 @@
 //! | [`document`] | the result document as a script reads it |
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod browser;
+mod connections;
 mod curl;
 mod demo;
 mod document;
 mod fallback;
+mod files;
 mod find;
 mod formats;
 mod input;
 mod interrupt;
+mod namespace;
+mod networks;
 mod nginx;
 mod outcomes;
 mod process;
+mod recorder;
 mod run;
 mod scripted;
 mod serve;
 mod server;
+mod sessions;
 mod stall;
 mod turn;
+mod workloads;

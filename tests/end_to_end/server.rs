@@ -53,7 +53,7 @@ impl Server {
         let mut process = Process::start(&mut launch(&[&fixed, options].concat()));
         let said = until("the server to listen or to end", PATIENCE, || {
             let said = process.stdout();
-            (said.matches("listening on ").count() == 2 || process.ended().is_some()).then_some(said)
+            (said.matches("listening on ").count() >= 2 || process.ended().is_some()).then_some(said)
         });
         if process.ended().is_some() {
             return Err(process.wait(PATIENCE));

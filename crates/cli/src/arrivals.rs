@@ -7,7 +7,7 @@ use thalweg_load::{Extent, LoopPlan, RateText, Sessions, Visit};
 
 use crate::exit::Failure;
 use crate::load_options::CONNECTIONS_DEFAULT;
-use crate::options::RunOptions;
+use crate::options::{ArrivalsOption, HttpVersion, RunOptions};
 
 /// The rate unless another one, or workers, are asked for: enough to see a server at work, not enough to hurt one.
 const RATE_DEFAULT: &str = "100/s";
@@ -54,9 +54,21 @@ pub fn shape(options: &RunOptions, sessions: Option<Arc<Sessions>>) -> Result<Sh
     if options.stagger.is_some() && !closed {
         return Err(Failure::usage("--stagger is for --workers and --hold: a rate has its own beginning"));
     }
-    if options.conns.is_some() && options.conn_rate.is_none() {
+    if options.conns.is_some() && options.conn_rate.is_none() && sessions.is_none() {
         return Err(Failure::usage("--conns says how many connections --conn-rate makes in all: give that too"));
     }
+    let in_visits = (options.conn_rate.is_some() && options.hold.is_none()) || sessions.is_some();
+    if options.requests.is_some() && in_visits {
+        return Err(Failure::usage(
+            "--requests counts single requests: how many connections or sessions there are in all is said by --conns",
+        ));
+    }
+    if options.load.arrivals == ArrivalsOption::Poisson && closed {
+        return Err(Failure::usage(
+            "--arrivals poisson is for a rate: with --workers and --hold the answers decide when requests come",
+        ));
+    }
+    ensure_pipeline(options, sessions.is_some())?;
     if let Some(hold) = options.hold {
         return held(options, hold);
     }
@@ -65,6 +77,23 @@ pub fn shape(options: &RunOptions, sessions: Option<Arc<Sessions>>) -> Result<Sh
         (None, Some(rate)) => Ok(visits(options, rate, Visit::Calls(options.load.calls.unwrap_or(1)))),
         (None, None) => Ok(requests(options)),
     }
+}
+
+/// Sees to it that a pipeline that was asked for can come about.
+fn ensure_pipeline(options: &RunOptions, sessions: bool) -> Result<(), Failure> {
+    if options.load.pipeline.is_none_or(|pipeline| pipeline == 1) {
+        return Ok(());
+    }
+    let reason = if options.load.http == HttpVersion::Http10 {
+        "with --http 1.0: it came with HTTP/1.1"
+    } else if options.hold.is_some() {
+        "with --hold: each connection asks again when its answer has come"
+    } else if options.conn_rate.is_some() && !sessions {
+        "with --conn-rate and --calls: each call waits for the answer before it (bursts are for --session)"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::usage(format!("--pipeline does nothing {reason}")))
 }
 
 /// Connections that are kept open, each with a worker of its own.
@@ -90,16 +119,18 @@ fn held(options: &RunOptions, hold: usize) -> Result<Shape, Failure> {
 }
 
 fn visits_of_sessions(options: &RunOptions, sessions: Arc<Sessions>) -> Result<Shape, Failure> {
+    // Pipelining came with HTTP/1.1; httperf does not do it before that either.
+    let pipeline = if options.load.http == HttpVersion::Http10 { 1 } else { SESSION_PIPELINE };
     let visit = Visit::Sessions { sessions, think: options.think.unwrap_or_default() };
     match (&options.conn_rate, options.workers) {
-        (Some(rate), _) => Ok(Shape { pipeline: SESSION_PIPELINE, ..visits(options, rate, visit) }),
+        (Some(rate), _) => Ok(Shape { pipeline, ..visits(options, rate, visit) }),
         (None, Some(workers)) => Ok(Shape {
             arrivals: LoopPlan::Closed { workers, think: Duration::ZERO, stagger: options.stagger.unwrap_or_default() },
             visit: Some(visit),
             extent: extent(options, None),
             connections: workers,
             opening_rate: None,
-            pipeline: SESSION_PIPELINE,
+            pipeline,
         }),
         (None, None) => Err(Failure::usage(
             "--session: say how many there are: --conn-rate 5/s begins five a second, --workers 10 plays ten at a time",

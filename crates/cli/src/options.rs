@@ -57,7 +57,7 @@ pub struct RunOptions {
     /// Open loop as httperf's: new connections (or sessions) per second, each with --calls requests one after the other
     #[arg(long, value_name = "RATE", conflicts_with = "workers", allow_hyphen_values = true)]
     pub conn_rate: Option<RateText>,
-    /// How many connections (or sessions) there are in all, instead of a length
+    /// How many connections (or, with --session, sessions) there are in all, instead of a length
     #[arg(long, value_name = "N", value_parser = positive_count, conflicts_with_all = ["requests", "duration"])]
     pub conns: Option<u64>,
     /// Closed loop: as many workers, each asks when its last answer has come
@@ -78,7 +78,7 @@ pub struct RunOptions {
     /// Length of the measured part [default: 10s, or that of the steps of --rate]
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "requests")]
     pub duration: Option<Duration>,
-    /// Number of requests, instead of a length
+    /// Number of requests, instead of a length; with --conn-rate and --session say --conns
     #[arg(long, value_name = "N", value_parser = positive_count)]
     pub requests: Option<u64>,
     /// Load at the same level before the measured part, of which nothing is counted

@@ -11,7 +11,7 @@ pub enum Fault {
     Refused,
     /// The peer ended the connection at once (ECONNRESET, EPIPE).
     Reset,
-    /// No way to the peer (EHOSTUNREACH, ENETUNREACH and the like).
+    /// No way to the peer (EHOSTUNREACH, ENETUNREACH and the like; EINVAL is what a blackhole route answers).
     Unreachable,
     /// The kernel gave up waiting for the peer (ETIMEDOUT).
     TimedOut,
@@ -33,7 +33,13 @@ impl Fault {
             Some(Errno::CONNRESET | Errno::PIPE | Errno::CONNABORTED | Errno::NOTCONN) => Self::Reset,
             Some(Errno::TIMEDOUT) => Self::TimedOut,
             Some(
-                Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN | Errno::HOSTDOWN | Errno::PERM | Errno::ACCESS,
+                Errno::HOSTUNREACH
+                | Errno::NETUNREACH
+                | Errno::NETDOWN
+                | Errno::HOSTDOWN
+                | Errno::PERM
+                | Errno::ACCESS
+                | Errno::INVAL,
             ) => Self::Unreachable,
             Some(Errno::MFILE | Errno::NOBUFS | Errno::NOMEM) => Self::NoDescriptor,
             Some(Errno::NFILE) => Self::FileTableFull,

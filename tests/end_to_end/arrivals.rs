@@ -1,0 +1,159 @@
+//! When requests come, as the server sees it: rates, ramps, connections at a rate, workers that think.
+//!
+//! A recording server on the same CPUs wakes up late now and then, so what is asked of single times is asked of their median.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::document::{self, number, outcome};
+use crate::process::run_thalweg;
+use crate::recorder::{Answer, Heard, Recorder};
+use crate::turn;
+
+pub const DRIVERS: [&str; 2] = ["auto", "epoll"];
+
+/// A run of which each request is good; the trial, and what the server has heard.
+fn recorded(options: &[&str]) -> (Value, Vec<Heard>) {
+    let recorder = Recorder::start(|_| Answer::good("ok"));
+    let ended = run_thalweg(&[&["run", &recorder.url("/"), "--json"], options].concat());
+    let trial = document::trial(&ended);
+    assert_eq!(number(&trial, "/counts/offered"), outcome(&trial, "good") as f64, "{options:?}: {trial:#}");
+    let heard = recorder.heard();
+    assert_eq!(heard.len() as u64, outcome(&trial, "good"), "{options:?}: {trial:#}");
+    (trial, heard)
+}
+
+/// When requests came, in seconds after the first.
+fn times(heard: &[Heard]) -> Vec<f64> {
+    heard.iter().map(|one| (one.at - heard[0].at).as_secs_f64()).collect()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// How far the times of two lists are from each other, in the median. Their beginnings may be off by one late wake-up.
+fn distance(some: &[f64], others: &[f64]) -> f64 {
+    let offset = median(some.iter().zip(others).map(|(one, other)| one - other).collect());
+    median(some.iter().zip(others).map(|(one, other)| (one - other - offset).abs()).collect())
+}
+
+/// Requests by their connection, in its order.
+fn by_connection(heard: &[Heard]) -> BTreeMap<usize, Vec<&Heard>> {
+    let mut connections = BTreeMap::<_, Vec<_>>::new();
+    heard.iter().for_each(|one| connections.entry(one.connection).or_default().push(one));
+    connections
+}
+
+#[test]
+fn a_constant_rate_is_even() {
+    let _turn = turn::alone();
+    for driver in DRIVERS {
+        let (_, heard) = recorded(&["--rate", "200/s", "--duration", "1s", "--driver", driver]);
+        assert_eq!(heard.len(), 200, "{driver}");
+        let even: Vec<f64> = (0..200).map(|number| f64::from(number) / 200.0).collect();
+        let off = distance(&times(&heard), &even);
+        assert!(off < 0.002, "{driver}: {off} s from where they belong");
+    }
+}
+
+#[test]
+fn poisson_arrivals_vary_and_repeat_with_their_seed() {
+    let _turn = turn::alone();
+    let with_seed =
+        |seed| times(&recorded(&["--rate", "400/s", "--arrivals", "poisson", "--duration", "1s", "--seed", seed]).1);
+    let (first, again, other) = (with_seed("7"), with_seed("7"), with_seed("8"));
+    for times in [&first, &other] {
+        // Five standard deviations of 400.
+        assert!((times.len() as f64 - 400.0).abs() < 100.0, "{} arrivals", times.len());
+        let gaps: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        // 1 for exponential gaps, 0 for even ones.
+        let variation = variance.sqrt() / mean;
+        assert!((0.7..1.4).contains(&variation), "coefficient of variation {variation}");
+    }
+    assert_eq!(first.len(), again.len(), "the same seed");
+    let (same, different) = (distance(&first, &again), distance(&first, &other));
+    assert!(same < 0.002 && different > 2.0 * same, "{same} s between equal seeds, {different} s between others");
+}
+
+#[test]
+fn steps_and_ramps_change_the_rate_when_they_say() {
+    let _turn = turn::alone();
+    for (load, total, first_half) in [
+        (&["--rate", "100/s:500ms,500/s:500ms"][..], 300, 50),
+        (&["--rate", "0/s..400/s", "--duration", "1s"], 200, 50),
+        (&["--rate", "600/s..200/s", "--duration", "1s"], 400, 250),
+    ] {
+        let (trial, heard) = recorded(load);
+        assert_eq!(number(&trial, "/seconds"), 1.0, "{load:?}");
+        let offered = heard.len() as i64;
+        assert!((offered - total).abs() <= 1, "{load:?}: {offered} instead of {total}");
+        let early = times(&heard).iter().filter(|&&at| at < 0.5).count() as i64;
+        // The first request of a ramp from nothing comes late, and that is when our clock starts.
+        assert!((early - first_half).abs() <= first_half / 4 + 10, "{load:?}: {early} instead of {first_half}");
+    }
+}
+
+#[test]
+fn connections_come_at_a_rate_with_so_many_calls_each() {
+    let _turn = turn::alone();
+    for driver in DRIVERS {
+        let load = ["--conn-rate", "100/s", "--calls", "4", "--conns", "60", "--driver", driver];
+        let (trial, heard) = recorded(&load);
+        assert_eq!(heard.len(), 240, "{driver}");
+        let connections = by_connection(&heard);
+        assert_eq!((connections.len(), number(&trial, "/connections/opened")), (60, 60.0), "{driver}");
+        for calls in connections.values() {
+            assert_eq!(calls.len(), 4, "{driver}");
+            assert!(calls.iter().all(|call| call.ahead == 0), "{driver}: a call waits for the one before: {calls:?}");
+        }
+        let mut begun: Vec<Heard> = connections.values().map(|calls| calls[0].clone()).collect();
+        begun.sort_unstable_by_key(|first| first.at);
+        let even: Vec<f64> = (0..60).map(|number| f64::from(number) / 100.0).collect();
+        let off = distance(&times(&begun), &even);
+        assert!(off < 0.003, "{driver}: {off} s from where they belong");
+    }
+}
+
+#[test]
+fn workers_think_and_do_not_begin_at_once() {
+    let _turn = turn::alone();
+    for driver in DRIVERS {
+        let load = ["--workers", "6", "--think", "50ms", "--stagger", "300ms", "--duration", "1s", "--driver", driver];
+        let (_, heard) = recorded(&load);
+        let workers = by_connection(&heard);
+        assert_eq!(workers.len(), 6, "{driver}");
+        let begun: Vec<Duration> = workers.values().map(|requests| requests[0].at).collect();
+        let spread = *begun.iter().max().unwrap() - *begun.iter().min().unwrap();
+        assert!((20..400).contains(&spread.as_millis()), "{driver}: the first requests lie within {spread:?}");
+        for requests in workers.values() {
+            let gaps = requests.windows(2).map(|pair| (pair[1].at - pair[0].at).as_secs_f64()).collect::<Vec<_>>();
+            assert!((10..=20).contains(&requests.len()), "{driver}: {} requests of a worker", requests.len());
+            let gap = median(gaps);
+            assert!((0.0495..0.06).contains(&gap), "{driver}: {gap} s between two requests");
+        }
+    }
+}
+
+#[test]
+fn a_number_of_requests_is_kept_by_each_loop() {
+    let _turn = turn::beside_others();
+    for load in [
+        &["--rate", "1000/s", "--requests", "123"][..],
+        &["--rate", "1000/s", "--arrivals", "poisson", "--requests", "123"],
+        &["--rate", "500/s..1000/s", "--requests", "123"],
+        &["--workers", "7", "--requests", "123"],
+        &["--workers", "8", "--pipeline", "4", "--requests", "123"],
+        &["--conn-rate", "200/s", "--calls", "3", "--conns", "41"],
+    ] {
+        for driver in DRIVERS {
+            let (_, heard) = recorded(&[load, &["--driver", driver]].concat());
+            assert_eq!(heard.len(), 123, "{load:?} over {driver}");
+        }
+    }
+}

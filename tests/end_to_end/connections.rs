@@ -1,0 +1,194 @@
+//! Connections as the server sees them: how many, how long, in which order, from where, and of which kind.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::document::{self, number, outcome};
+use crate::process::run_thalweg;
+use crate::recorder::{Answer, Heard, Recorder};
+use crate::turn;
+
+const DRIVERS: [&str; 2] = ["auto", "epoll"];
+
+/// A run of which each request is good.
+fn all_good(recorder: &Recorder, options: &[&str]) -> (Value, Vec<Heard>) {
+    let trial = document::trial(&run_thalweg(&[&["run", &recorder.url("/"), "--json"], options].concat()));
+    assert_eq!(number(&trial, "/counts/offered"), outcome(&trial, "good") as f64, "{options:?}: {trial:#}");
+    (trial, recorder.heard())
+}
+
+/// How many requests each connection has carried.
+fn calls(heard: &[Heard]) -> Vec<usize> {
+    let mut connections = BTreeMap::new();
+    heard.iter().for_each(|one| *connections.entry(one.connection).or_insert(0) += 1);
+    connections.into_values().collect()
+}
+
+fn quick() -> Recorder {
+    Recorder::start(|_| Answer::good("ok"))
+}
+
+#[test]
+fn the_last_call_of_a_connection_says_so() {
+    let _turn = turn::beside_others();
+    for driver in DRIVERS {
+        let recorder = quick();
+        let load = ["--workers", "2", "--calls", "3", "--requests", "60", "--driver", driver];
+        let (_, heard) = all_good(&recorder, &load);
+        // The two workers need not share the requests evenly, so that the last connections may be left with fewer.
+        let calls = calls(&heard);
+        assert!(calls[..calls.len() - 2].iter().all(|&calls| calls == 3) && calls.len() <= 21, "{driver}: {calls:?}");
+        let closing = heard.iter().filter(|one| one.field("connection") == Some("close")).count();
+        assert_eq!(closing, calls.iter().filter(|&&calls| calls == 3).count(), "{driver}: {calls:?}");
+    }
+}
+
+#[test]
+fn pipelined_requests_are_under_way_at_once_and_get_their_own_answers() {
+    let _turn = turn::beside_others();
+    let folder = TempDir::new().unwrap();
+    let list = folder.path().join("urls");
+    std::fs::write(&list, "/1 length=1\n/22 length=2\n/333 length=3\n").unwrap();
+    for driver in DRIVERS {
+        // As long as the path, so that an answer tells whose it is.
+        let answer = |heard: &Heard| Answer::good(&heard.target[1..]).after(Duration::from_millis(2));
+        let recorder = Recorder::start(answer);
+        let load = ["--workers", "8", "--pipeline", "4", "--requests", "160", "--driver", driver];
+        let (_, heard) = all_good(&recorder, &[&load[..], &["--urls", list.to_str().unwrap()]].concat());
+        assert_eq!((heard.len(), calls(&heard).len()), (160, 2), "{driver}");
+        assert_eq!(heard.iter().map(|one| one.ahead).max(), Some(3), "{driver}");
+    }
+}
+
+/// An answer in HTTP/1.0.
+fn old(fields: &str, closes: bool) -> Answer {
+    let text = format!("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n{fields}\r\nok");
+    Answer { text, closes, after: Duration::ZERO }
+}
+
+#[test]
+fn http_1_0_with_a_call_per_connection_does_not_ask_for_more() {
+    let _turn = turn::beside_others();
+    // A server that closes as it should, and one that leaves it to us.
+    for closes in [true, false] {
+        for driver in DRIVERS {
+            let recorder = Recorder::start(move |_| old("", closes));
+            let load = ["--workers", "3", "--requests", "60", "--http", "1.0", "--calls", "1", "--driver", driver];
+            let (_, heard) = all_good(&recorder, &load);
+            assert_eq!(calls(&heard), [1; 60], "{driver}");
+            let plain = |one: &Heard| one.version == "HTTP/1.0" && one.field("connection").is_none();
+            assert!(heard.iter().all(plain), "{driver}: {:?}", heard[0]);
+        }
+    }
+}
+
+#[test]
+fn http_1_0_keeps_a_connection_only_where_the_server_agrees() {
+    let _turn = turn::beside_others();
+    for driver in DRIVERS {
+        let load = ["--workers", "3", "--requests", "60", "--http", "1.0", "--driver", driver];
+        let (_, heard) = all_good(&Recorder::start(|_| old("", true)), &load);
+        assert_eq!(calls(&heard), [1; 60], "{driver}");
+        let (_, heard) = all_good(&Recorder::start(|_| old("Connection: keep-alive\r\n", false)), &load);
+        assert_eq!(calls(&heard).len(), 3, "{driver}");
+        assert!(heard.iter().all(|one| one.field("connection") == Some("keep-alive")), "{driver}: {:?}", heard[0]);
+    }
+}
+
+#[test]
+fn the_order_of_reuse_is_as_asked_for() {
+    let _turn = turn::alone();
+    for driver in DRIVERS {
+        let load = ["--rate", "100/s", "--requests", "80", "--connections", "8", "--driver", driver];
+        let (_, heard) = all_good(&quick(), &load);
+        assert_eq!(calls(&heard), [10; 8], "{driver}: the oldest in turn");
+        let (_, heard) = all_good(&quick(), &[&load[..], &["--reuse", "latest"]].concat());
+        let busiest = calls(&heard).into_iter().max().unwrap();
+        assert!(busiest >= 60, "{driver}: the latest again and again, but the busiest has {busiest} of 80");
+    }
+}
+
+#[test]
+fn the_bound_on_connections_holds() {
+    let _turn = turn::beside_others();
+    for driver in DRIVERS {
+        // 150 a second is all that three connections can carry.
+        let recorder = Recorder::start(|_| Answer::good("ok").after(Duration::from_millis(20)));
+        let load = ["--rate", "300/s", "--requests", "150", "--connections", "3", "--driver", driver];
+        let (trial, heard) = all_good(&recorder, &load);
+        assert_eq!((calls(&heard).len(), number(&trial, "/connections/peak")), (3, 3.0), "{driver}");
+        assert!(number(&trial, "/queue_us/max") > 200_000.0, "{driver}: {}", trial["queue_us"]);
+    }
+}
+
+#[test]
+fn ipv6() {
+    let _turn = turn::beside_others();
+    for driver in DRIVERS {
+        let recorder = Recorder::on("[::1]:0", |_| Answer::good("ok"));
+        let (_, heard) = all_good(&recorder, &["--workers", "2", "--requests", "40", "--driver", driver]);
+        let host = format!("[::1]:{}", recorder.port());
+        assert!(heard.len() == 40 && heard.iter().all(|one| one.field("host") == Some(&host)), "{driver}: {heard:?}");
+    }
+}
+
+#[test]
+fn unix_sockets() {
+    let _turn = turn::beside_others();
+    let folder = TempDir::new().unwrap();
+    for driver in DRIVERS {
+        let path = folder.path().join(format!("{driver}.sock"));
+        let of_path = UnixListener::bind(&path).unwrap();
+        let name = format!("thalweg-test-{}-{driver}", std::process::id());
+        let of_name = UnixListener::bind_addr(&UnixAddress::from_abstract_name(&name).unwrap()).unwrap();
+        for (listener, socket) in [(of_path, path.to_str().unwrap()), (of_name, &*format!("@{name}"))] {
+            let recorder = Recorder::on_unix(listener, |_| Answer::good("ok"));
+            let load = ["--workers", "2", "--requests", "40", "--unix-socket", socket, "--driver", driver];
+            let (_, heard) = all_good(&recorder, &load);
+            assert_eq!((heard.len(), heard[0].field("host")), (40, Some("localhost")), "{socket}");
+        }
+    }
+}
+
+#[test]
+fn a_unix_socket_that_is_not_there_is_said_with_its_name() {
+    let _turn = turn::beside_others();
+    for socket in ["/nonexistent/socket", "@thalweg-nobody-listens-here"] {
+        let ended = run_thalweg(&["run", "http://localhost/", "--unix-socket", socket]);
+        assert_eq!((ended.code, &*ended.stdout), (Some(4), ""), "{ended:?}");
+        assert!(ended.stderr.contains(socket) && ended.stderr.lines().count() == 1, "{ended:?}");
+    }
+}
+
+#[test]
+fn connections_come_from_all_addresses_that_were_named() {
+    let _turn = turn::beside_others();
+    for driver in DRIVERS {
+        let recorder = quick();
+        let load = ["--workers", "12", "--calls", "1", "--requests", "60", "--driver", driver];
+        let sources = ["--from", "127.0.0.2-127.0.0.4", "--from", "127.0.0.9"];
+        let (_, heard) = all_good(&recorder, &[&load[..], &sources].concat());
+        let mut seen = BTreeMap::new();
+        heard.iter().for_each(|one| *seen.entry(one.from.unwrap()).or_insert(0) += 1);
+        let expected = [2, 3, 4, 9].map(|last| (IpAddr::from([127, 0, 0, last]), 15));
+        assert_eq!(seen, BTreeMap::from(expected), "{driver}: each has its share");
+    }
+}
+
+#[test]
+fn a_name_that_is_two_addresses_is_reached_at_the_one_that_listens() {
+    let _turn = turn::beside_others();
+    let recorder = quick();
+    let addresses: Vec<SocketAddr> =
+        std::net::ToSocketAddrs::to_socket_addrs(&("localhost", recorder.port())).unwrap().collect();
+    let url = format!("http://localhost:{}/", recorder.port());
+    let ended = run_thalweg(&["run", &url, "--workers", "1", "--requests", "10", "--json"]);
+    let trial = document::trial(&ended);
+    assert_eq!(outcome(&trial, "good"), 10, "{addresses:?}: {trial:#}");
+}

@@ -1,0 +1,252 @@
+//! A server that writes down what it is asked: what, when, on which connection and from where.
+//!
+//! It reads and answers apart, so that it also sees what a client sends before it has its answers. Its connections end with
+//! their clients.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub struct Heard {
+    /// Since the server has begun to listen.
+    pub at: Duration,
+    /// The number of its connection, from 0.
+    pub connection: usize,
+    /// Where it came from, if that has an address.
+    pub from: Option<IpAddr>,
+    /// Requests that had come on its connection before and were not answered yet.
+    pub ahead: usize,
+    pub method: String,
+    pub target: String,
+    pub version: String,
+    /// Names in lower case.
+    pub fields: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+/// What it is told.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The whole response.
+    pub text: String,
+    /// Time before it is sent, from the one before, or from the request if that came later.
+    pub after: Duration,
+    /// Whether the server closes behind it.
+    pub closes: bool,
+}
+
+/// A listening server. It stops to listen when dropped.
+pub struct Recorder {
+    address: Option<SocketAddr>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    begun: Instant,
+    stopped: AtomicBool,
+    accepted: AtomicUsize,
+    heard: Mutex<Vec<Heard>>,
+    answer: Box<dyn Fn(&Heard) -> Answer + Send + Sync>,
+}
+
+impl Answer {
+    /// A good one, at once.
+    pub fn good(content: &str) -> Self {
+        let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{content}", content.len());
+        Self { text, after: Duration::ZERO, closes: false }
+    }
+
+    pub fn after(self, after: Duration) -> Self {
+        Self { after, ..self }
+    }
+}
+
+impl Heard {
+    /// The value of a field.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(candidate, _)| candidate == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl Recorder {
+    /// Listens on a port of 127.0.0.1.
+    pub fn start(answer: impl Fn(&Heard) -> Answer + Send + Sync + 'static) -> Self {
+        Self::on("127.0.0.1:0", answer)
+    }
+
+    /// Listens on an address.
+    pub fn on(address: &str, answer: impl Fn(&Heard) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind(address).unwrap_or_else(|error| panic!("cannot listen on {address}: {error}"));
+        let address = listener.local_addr().expect("a listener has an address");
+        let shared = Arc::new(Shared::new(answer));
+        let accept = move || {
+            let (stream, from) = listener.accept()?;
+            // A server that waits to fill segments would answer pipelined requests late.
+            stream.set_nodelay(true)?;
+            Ok((stream, Some(from.ip())))
+        };
+        listen(shared.clone(), accept);
+        Self { address: Some(address), shared }
+    }
+
+    /// Listens on a Unix socket.
+    pub fn on_unix(listener: UnixListener, answer: impl Fn(&Heard) -> Answer + Send + Sync + 'static) -> Self {
+        let shared = Arc::new(Shared::new(answer));
+        listen(shared.clone(), move || Ok((listener.accept()?.0, None)));
+        Self { address: None, shared }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.address.map_or(0, |address| address.port())
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        self.address.map_or_else(|| format!("http://localhost{path}"), |address| format!("http://{address}{path}"))
+    }
+
+    /// All requests so far, in the order in which they came.
+    pub fn heard(&self) -> Vec<Heard> {
+        self.shared.heard.lock().expect("no thread panics with it").clone()
+    }
+
+    /// How many connections were made.
+    pub fn connections(&self) -> usize {
+        self.shared.accepted.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Ordering::SeqCst);
+        if let Some(address) = self.address {
+            // Wakes the listener up.
+            let _ = TcpStream::connect(address);
+        }
+    }
+}
+
+impl Shared {
+    fn new(answer: impl Fn(&Heard) -> Answer + Send + Sync + 'static) -> Self {
+        Self {
+            begun: Instant::now(),
+            stopped: AtomicBool::new(false),
+            accepted: AtomicUsize::new(0),
+            heard: Mutex::new(Vec::new()),
+            answer: Box::new(answer),
+        }
+    }
+}
+
+/// A connection of either kind.
+trait Line: Read + Write + Send + Sized + 'static {
+    /// The same connection again.
+    fn twin(&self) -> io::Result<Self>;
+    /// Ends the server's direction.
+    fn end(&self) -> io::Result<()>;
+}
+
+impl Line for TcpStream {
+    fn twin(&self) -> io::Result<Self> {
+        self.try_clone()
+    }
+
+    fn end(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+}
+
+impl Line for UnixStream {
+    fn twin(&self) -> io::Result<Self> {
+        self.try_clone()
+    }
+
+    fn end(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+}
+
+/// Takes connections for as long as there are some to take.
+fn listen<L: Line>(shared: Arc<Shared>, accept: impl Fn() -> io::Result<(L, Option<IpAddr>)> + Send + 'static) {
+    thread::spawn(move || {
+        while let Ok((line, from)) = accept() {
+            if shared.stopped.load(Ordering::SeqCst) {
+                return;
+            }
+            let connection = shared.accepted.fetch_add(1, Ordering::SeqCst);
+            let shared = shared.clone();
+            // The client is free to go away in the middle.
+            thread::spawn(move || converse(&line, &shared, connection, from).unwrap_or_default());
+        }
+    });
+}
+
+/// Reads what comes on a connection, and has another thread answer it.
+fn converse<L: Line>(line: &L, shared: &Arc<Shared>, connection: usize, from: Option<IpAddr>) -> io::Result<()> {
+    let (asked, answering) = channel();
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let (replying, still_waiting, answers) = (line.twin()?, waiting.clone(), shared.clone());
+    thread::spawn(move || reply(replying, &answers, &answering, &still_waiting).unwrap_or_default());
+    let mut reader = BufReader::new(line.twin()?);
+    while let Some(mut heard) = read(&mut reader)? {
+        heard.at = shared.begun.elapsed();
+        (heard.connection, heard.from) = (connection, from);
+        heard.ahead = waiting.fetch_add(1, Ordering::SeqCst);
+        shared.heard.lock().expect("no thread panics with it").push(heard.clone());
+        if asked.send(heard).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn reply(mut line: impl Line, shared: &Shared, asked: &Receiver<Heard>, waiting: &AtomicUsize) -> io::Result<()> {
+    while let Ok(heard) = asked.recv() {
+        let answer = (shared.answer)(&heard);
+        thread::sleep(answer.after);
+        // Before it can be seen, so that what it gives rise to cannot come ahead of it.
+        waiting.fetch_sub(1, Ordering::SeqCst);
+        line.write_all(answer.text.as_bytes())?;
+        if answer.closes {
+            return line.end();
+        }
+    }
+    Ok(())
+}
+
+/// The next request; `None` at the end of the connection.
+fn read(reader: &mut impl BufRead) -> io::Result<Option<Heard>> {
+    let mut line = String::new();
+    if reader.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    let mut words = line.trim_end().splitn(3, ' ').map(str::to_owned);
+    let mut word = || words.next().unwrap_or_default();
+    let mut heard = Heard {
+        at: Duration::ZERO,
+        connection: 0,
+        from: None,
+        ahead: 0,
+        method: word(),
+        target: word(),
+        version: word(),
+        fields: Vec::new(),
+        body: Vec::new(),
+    };
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        let Some((name, value)) = line.trim_end().split_once(':') else { break };
+        heard.fields.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let length = heard.field("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+    heard.body = vec![0; length];
+    reader.read_exact(&mut heard.body)?;
+    Ok(Some(heard))
+}

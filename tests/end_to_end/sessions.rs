@@ -1,0 +1,223 @@
+//! Sessions: httperf and we play the same file to the same server, which writes down what it hears of each.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::document::{self, number, outcome};
+use crate::process::{PATIENCE, Process, program, run_thalweg};
+use crate::recorder::{Answer, Heard, Recorder};
+use crate::turn;
+
+const DRIVERS: [&str; 2] = ["auto", "epoll"];
+
+/// The requests of the example in httperf's manual page.
+const MANUAL: &str = "\
+# the first session
+/foo.html think=2.0
+\t/pict1.gif
+\t/pict2.gif
+/foo2.html method=POST contents='Post data'
+\t/pict3.gif
+\t/pict4.gif
+
+# the second session
+/foo3.html method=POST contents=\"Multiline\\ndata\"
+/foo4.html method=HEAD
+";
+
+/// What the manual does not show: several blank lines, quotes, continuation lines, think times within a burst and of nothing.
+const ODD: &str = "
+  /indented-first
+/a think=0.1
+   /b think=0.2 think=0.05
+/c contents=it''s' 'one\\tword method=PUT
+  /d method=DELETE
+
+
+/e contents='line one\\
+line two' think=0
+/f?x=1&y=#2
+# not the end of the session
+/g method=OPTIONS
+";
+
+/// A request as it was played.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Played {
+    method: String,
+    target: String,
+    body: Vec<u8>,
+    /// How many were under way on its connection before it, which tells bursts from lone calls.
+    ahead: usize,
+}
+
+/// What each connection has carried, in the order of their first requests.
+fn played(heard: &[Heard]) -> Vec<Vec<Played>> {
+    let mut names = BTreeMap::new();
+    let mut connections: Vec<Vec<Played>> = Vec::new();
+    for one in heard {
+        let name = *names.entry(one.connection).or_insert(connections.len());
+        if name == connections.len() {
+            connections.push(Vec::new());
+        }
+        connections[name].push(Played {
+            method: one.method.clone(),
+            target: one.target.clone(),
+            body: one.body.clone(),
+            ahead: one.ahead,
+        });
+    }
+    connections
+}
+
+/// A server that answers so late that a burst is under way as a whole before its first answer.
+fn thoughtful() -> Recorder {
+    Recorder::start(|heard| {
+        let content = if heard.method == "HEAD" { "" } else { "ok" };
+        Answer::good(content).after(Duration::from_millis(30))
+    })
+}
+
+fn file(folder: &TempDir, name: &str, text: &str) -> PathBuf {
+    let path = folder.path().join(name);
+    fs::write(&path, text).expect("a file can be written");
+    path
+}
+
+/// What the server hears of httperf when it plays a file.
+fn heard_of_httperf(file: &Path, sessions: u32, options: &[&str]) -> Vec<Heard> {
+    let recorder = thoughtful();
+    let mut httperf = Command::new(program(&["httperf"], "httperf"));
+    httperf.args(["--server", "127.0.0.1", "--port", &recorder.port().to_string()]);
+    httperf.arg(format!("--wsesslog={sessions},0.01,{}", file.display())).args(options);
+    let ended = Process::start(&mut httperf).wait(PATIENCE);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("Errors: total 0 "), "{ended:?}");
+    recorder.heard()
+}
+
+/// What it hears of us.
+fn heard_of_us(file: &Path, sessions: u32, options: &[&str]) -> (Vec<Heard>, Value) {
+    let recorder = thoughtful();
+    let (url, file) = (recorder.url("/"), file.to_str().expect("temporary folders have plain names"));
+    let load = ["run", &url, "--json", "--session", file, "--think", "10ms"];
+    let trial = document::trial(&run_thalweg(&[&load[..], options].concat()));
+    let heard = recorder.heard();
+    assert_eq!(number(&trial, "/sessions/completed"), f64::from(sessions), "{}", trial["sessions"]);
+    assert_eq!(outcome(&trial, "good"), heard.len() as u64, "{trial:#}");
+    (heard, trial)
+}
+
+#[test]
+fn httperf_and_we_play_a_session_file_alike() {
+    let _turn = turn::alone();
+    let folder = TempDir::new().unwrap();
+    for (name, text, sessions) in [("manual", MANUAL, 2), ("odd", ODD, 5)] {
+        let file = file(&folder, name, text);
+        let total = sessions.to_string();
+        // One session after the other, as httperf does it without a rate.
+        let theirs = heard_of_httperf(&file, sessions, &[]);
+        for driver in DRIVERS {
+            let (ours, _) = heard_of_us(&file, sessions, &["--workers", "1", "--conns", &total, "--driver", driver]);
+            assert_eq!(played(&theirs), played(&ours), "{name} over {driver}: httperf's, and ours");
+            // Think times lie where httperf's do.
+            for (at, (one, other)) in theirs.windows(2).zip(ours.windows(2)).enumerate() {
+                let [one, other] = [one, other].map(|pair| (pair[1].at - pair[0].at).as_secs_f64());
+                assert!((one - other).abs() < 0.06, "{name} over {driver}: {one} s and {other} s behind request {at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn sessions_at_a_rate_overlap_as_httperf_s_do() {
+    let _turn = turn::alone();
+    let folder = TempDir::new().unwrap();
+    let file = file(&folder, "odd", ODD);
+    let theirs = heard_of_httperf(&file, 6, &["--rate", "10"]);
+    for driver in DRIVERS {
+        let load = ["--conn-rate", "10/s", "--conns", "6", "--driver", driver];
+        let (ours, trial) = heard_of_us(&file, 6, &load);
+        assert_eq!(played(&theirs), played(&ours), "over {driver}: httperf's, and ours");
+        assert!(number(&trial, "/connections/peak") > 1.0, "they overlap: {}", trial["connections"]);
+    }
+}
+
+#[test]
+fn the_same_in_toml_is_played_the_same() {
+    let _turn = turn::beside_others();
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("data"), "Multiline\ndata").unwrap();
+    let toml = r#"
+        [[session]]
+
+        [[session.burst]]
+        think = "2s"
+        calls = ["/foo.html", "/pict1.gif", "/pict2.gif"]
+
+        [[session.burst]]
+        calls = [{ uri = "/foo2.html", body = "Post data" }, "/pict3.gif", "/pict4.gif"]
+
+        [[session]]
+
+        [[session.burst]]
+        calls = [{ uri = "/foo3.html", method = "POST", body_file = "data" }]
+
+        [[session.burst]]
+        calls = [{ uri = "/foo4.html", method = "HEAD", headers = { X-Id = "7" } }]
+    "#;
+    let (toml, wsesslog) = (file(&folder, "sessions.toml", toml), file(&folder, "sessions.log", MANUAL));
+    let load = ["--workers", "1", "--conns", "2"];
+    let (one, other) = (heard_of_us(&toml, 2, &load).0, heard_of_us(&wsesslog, 2, &load).0);
+    assert_eq!(played(&one), played(&other));
+    assert_eq!(one.last().and_then(|last| last.field("x-id")), Some("7"));
+}
+
+#[test]
+fn a_session_goes_on_over_a_connection_that_the_server_closes() {
+    let _turn = turn::beside_others();
+    let folder = TempDir::new().unwrap();
+    let file = file(&folder, "short", "/a\n  /b\n  /c\n/d\n");
+    for driver in DRIVERS {
+        // Each connection's first answer is its last, and says so.
+        let recorder = Recorder::start(|_| Answer {
+            text: "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok".to_owned(),
+            closes: true,
+            ..Answer::good("")
+        });
+        let load = ["--session", file.to_str().unwrap(), "--workers", "1", "--conns", "3", "--pipeline", "1"];
+        let ended = run_thalweg(&[&["run", &recorder.url("/"), "--json", "--driver", driver], &load[..]].concat());
+        let trial = document::trial(&ended);
+        assert_eq!((outcome(&trial, "good"), number(&trial, "/sessions/completed")), (12, 3.0), "{driver}: {trial:#}");
+        let targets: Vec<String> = recorder.heard().into_iter().map(|one| one.target).collect();
+        assert_eq!(targets, ["/a", "/b", "/c", "/d"].repeat(3), "{driver}");
+    }
+}
+
+#[test]
+fn a_session_that_fails_ends_there_and_is_counted() {
+    let _turn = turn::beside_others();
+    let folder = TempDir::new().unwrap();
+    let file = file(&folder, "short", "/a\n/b\n/c\n");
+    for driver in DRIVERS {
+        // Every other session gets no whole answer to its second call.
+        let recorder = Recorder::start(|heard| match (&*heard.target, heard.connection % 2) {
+            ("/b", 0) => Answer { text: "HTTP/1.1 200 OK\r\nContent-Le".to_owned(), closes: true, ..Answer::good("") },
+            _ => Answer::good("ok"),
+        });
+        let load = ["--session", file.to_str().unwrap(), "--conn-rate", "50/s", "--conns", "10"];
+        let ended = run_thalweg(&[&["run", &recorder.url("/"), "--json", "--driver", driver], &load[..]].concat());
+        let trial = document::trial(&ended);
+        assert_eq!((outcome(&trial, "good"), outcome(&trial, "truncated")), (20, 5), "{driver}: {trial:#}");
+        let [completed, failed] = ["completed", "failed"].map(|name| trial["sessions"][name].as_u64());
+        assert_eq!((completed, failed), (Some(5), Some(5)), "{driver}: {}", trial["sessions"]);
+        assert!(!recorder.heard().iter().any(|one| one.target == "/c" && one.connection % 2 == 0), "{driver}");
+        assert!(trial["reasons"].to_string().contains("5 calls were never made"), "{driver}: {}", trial["reasons"]);
+    }
+}

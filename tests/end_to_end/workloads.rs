@@ -1,0 +1,135 @@
+//! What is asked for, as the server hears it: lists, choices, checks, bodies.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::document::{self, number, outcome};
+use crate::process::{Ended, run_thalweg};
+use crate::recorder::{Answer, Heard, Recorder};
+use crate::turn;
+
+const DRIVERS: [&str; 2] = ["auto", "epoll"];
+
+/// A file in a folder.
+fn file(folder: &TempDir, name: &str, text: &str) -> PathBuf {
+    let path = folder.path().join(name);
+    fs::write(&path, text).expect("a file can be written");
+    path
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary folders have plain names")
+}
+
+fn run(recorder: &Recorder, options: &[&str]) -> Ended {
+    run_thalweg(&[&["run", &recorder.url("/"), "--json"], options].concat())
+}
+
+fn all_good(recorder: &Recorder, options: &[&str]) -> Value {
+    let trial = document::trial(&run(recorder, options));
+    assert_eq!(number(&trial, "/counts/offered"), outcome(&trial, "good") as f64, "{options:?}: {trial:#}");
+    trial
+}
+
+/// How often each target was asked for.
+fn frequencies(heard: &[Heard]) -> BTreeMap<&str, u32> {
+    let mut frequencies = BTreeMap::new();
+    heard.iter().for_each(|one| *frequencies.entry(one.target.as_str()).or_insert(0) += 1);
+    frequencies
+}
+
+#[test]
+fn choices_have_their_frequencies_and_repeat_with_their_seed() {
+    let _turn = turn::beside_others();
+    let folder = TempDir::new().unwrap();
+    let list = file(&folder, "urls", "/a\n/b\n/c\n/d\n");
+    let weights = |exponent: f64| [1.0, 2.0, 3.0, 4.0].map(|rank: f64| rank.powf(-exponent));
+    for (pick, weights) in [("random", weights(0.0)), ("zipf", weights(1.0)), ("zipf:2", weights(2.0))] {
+        let asked = |seed: &str| {
+            let recorder = Recorder::start(|_| Answer::good("ok"));
+            let load = ["--workers", "1", "--requests", "2000", "--urls", text(&list), "--pick", pick, "--seed", seed];
+            all_good(&recorder, &load);
+            recorder.heard()
+        };
+        let heard = asked("3");
+        let frequencies = frequencies(&heard);
+        let sum: f64 = weights.iter().sum();
+        let mut distance = 0.0;
+        for (target, weight) in ["/a", "/b", "/c", "/d"].into_iter().zip(weights) {
+            let expected = 2000.0 * weight / sum;
+            distance += (f64::from(frequencies[target]) - expected).powi(2) / expected;
+        }
+        // Chi square with three degrees of freedom: more than this once in a thousand seeds.
+        assert!(distance < 16.27, "{pick}: {frequencies:?}");
+        let order = |heard: &[Heard]| heard.iter().map(|one| one.target.clone()).collect::<Vec<_>>();
+        assert_eq!(order(&heard), order(&asked("3")), "{pick}: the same seed");
+        assert_ne!(order(&heard), order(&asked("4")), "{pick}: another seed");
+    }
+}
+
+#[test]
+fn checks_of_a_file_are_each_for_its_path() {
+    let _turn = turn::beside_others();
+    let folder = TempDir::new().unwrap();
+    let list = file(&folder, "urls", "/a\n/bb\n/ccc\n/dddd status=404\n");
+    let checks = file(&folder, "checks", "# by length\n/a length=1\n/bb length=2,header:x-path=/bb\n/ccc length=4\n");
+    for driver in DRIVERS {
+        let recorder = Recorder::start(|heard| {
+            let (path, length) = (&heard.target, heard.target.len() - 1);
+            let text = format!("HTTP/1.1 200 OK\r\nX-Path: {path}\r\nContent-Length: {length}\r\n\r\n{}", &path[1..]);
+            Answer { text, ..Answer::good("") }
+        });
+        let checks = format!("@{}", text(&checks));
+        let load =
+            ["--workers", "2", "--requests", "40", "--driver", driver, "--urls", text(&list), "--check", &checks];
+        let trial = document::trial(&run(&recorder, &load));
+        let outcomes = ["good", "failed_check", "bad_status"].map(|name| outcome(&trial, name));
+        assert_eq!(outcomes, [20, 10, 10], "{driver}: {}", trial["outcomes"]);
+    }
+}
+
+#[test]
+fn a_response_for_the_wrong_request_is_found() {
+    let _turn = turn::beside_others();
+    let folder = TempDir::new().unwrap();
+    // SHA-256 of "one" and "two".
+    let list = file(
+        &folder,
+        "urls",
+        "/one sha256=7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed\n\
+         /two sha256=3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3\n",
+    );
+    for driver in DRIVERS {
+        // Every tenth connection's answers are swapped: each is whole and good but for another request.
+        let recorder = Recorder::start(|heard| {
+            let swapped = heard.connection % 10 == 0;
+            Answer::good(if (heard.target == "/one") != swapped { "one" } else { "two" })
+        });
+        let load = ["--workers", "1", "--calls", "2", "--requests", "200", "--urls", text(&list), "--driver", driver];
+        let trial = document::trial(&run(&recorder, &load));
+        let swapped = recorder.heard().iter().filter(|one| one.connection % 10 == 0).count() as u64;
+        assert!(swapped >= 18, "{swapped}");
+        assert_eq!((outcome(&trial, "failed_check"), outcome(&trial, "good")), (swapped, 200 - swapped), "{driver}");
+    }
+}
+
+#[test]
+fn methods_fields_and_bodies_go_out_as_written() {
+    let _turn = turn::beside_others();
+    let folder = TempDir::new().unwrap();
+    let body = file(&folder, "body", "line one\nline two\n");
+    for driver in DRIVERS {
+        let recorder = Recorder::start(|_| Answer::good("ok"));
+        let body = format!("@{}", text(&body));
+        let load = ["--workers", "1", "--requests", "3", "--method", "PUT", "--body", &body, "--driver", driver];
+        all_good(&recorder, &[&load[..], &["--header", "X-Id: 7", "--header", "Host: other.example"]].concat());
+        for one in recorder.heard() {
+            assert_eq!((&*one.method, &*one.body), ("PUT", &b"line one\nline two\n"[..]));
+            assert_eq!((one.field("x-id"), one.field("host")), (Some("7"), Some("other.example")));
+        }
+    }
+}
