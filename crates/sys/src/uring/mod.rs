@@ -8,7 +8,10 @@
 //! Linux 6.1), so that completions are never posted behind the loop's back. A kernel without these refuses the set-up, and the
 //! program takes the epoll driver.
 
+mod accept;
 mod buffers;
+mod receive;
+mod send;
 mod socket;
 
 use std::collections::VecDeque;
@@ -16,7 +19,7 @@ use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
-use std::{io, ops::Range, ptr};
+use std::{io, ops::Range};
 
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
@@ -28,7 +31,7 @@ use self::socket::{Operation, Outgoing, Socket, State};
 use crate::address::PeerAddr;
 use crate::clock::Instant;
 use crate::driver::{Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Flow, Listen, SendBuf};
-use crate::socket::{self as sockets, Nagle, Sending, Step};
+use crate::socket::{self as sockets, Nagle, Sending};
 use crate::table::{SocketId, Table};
 use crate::wake::Waker;
 
@@ -37,12 +40,6 @@ const SUBMISSIONS: u32 = 1024;
 
 /// Completions that the kernel can post before the loop looks. Past that it keeps them aside, slower but not lost.
 const COMPLETIONS: u32 = 8192;
-
-/// The length of a receive that is bounded by its buffer alone.
-const WHOLE_BUFFER: u32 = 1 << 30;
-
-/// IORING_RECVSEND_POLL_FIRST of `linux/io_uring.h`.
-const POLL_FIRST: u16 = 1;
 
 /// Chunks of files sent between two waits, so that large downloads cannot keep timers waiting.
 const FILE_STEPS_PER_WAIT: usize = 256;
@@ -170,101 +167,10 @@ impl Uring {
         self.push(entry.user_data(operation.token(id)));
     }
 
-    fn arm_receive(&mut self, id: SocketId) {
-        let socket = self.live_mut(id);
-        if socket.armed || socket.paused || socket.ended || socket.failed {
-            return;
-        }
-        if socket.metered && socket.bytes_wanted == 0 {
-            return;
-        }
-        socket.armed = true;
-        let single_bytes_max = match (socket.metered, socket.is_new) {
-            (true, _) => Some(socket.bytes_wanted),
-            (false, true) => Some(WHOLE_BUFFER),
-            (false, false) => None,
-        };
-        let entry = if let Some(len) = single_bytes_max {
-            // The kernel picks the buffer when bytes come in, so that a hundred thousand who wait hold none. A length is a bound
-            // for it as for any receive.
-            // Looking for bytes before the request has gone would be in vain: a new connection's receive begins by waiting.
-            let ioprio = if socket.is_new { POLL_FIRST } else { 0 };
-            let single = opcode::Recv::new(socket.raw(), ptr::null_mut(), len).buf_group(buffers::GROUP).ioprio(ioprio);
-            single.build().flags(squeue::Flags::BUFFER_SELECT)
-        } else {
-            opcode::RecvMulti::new(socket.raw(), buffers::GROUP).build()
-        };
-        self.submit(id, Operation::Receive, entry);
-    }
-
-    fn arm_accept(&mut self, id: SocketId) {
-        let socket = self.live_mut(id);
-        if socket.armed || socket.paused {
-            return;
-        }
-        socket.armed = true;
-        let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        let entry = opcode::AcceptMulti::new(socket.raw()).flags(flags).build();
-        self.submit(id, Operation::Accept, entry);
-    }
-
-    /// Hands what is left of the head to the kernel, which goes on by itself until it is through.
-    fn submit_send(&mut self, id: SocketId) {
-        let socket = self.live_mut(id);
-        let left = socket.sending().expect("a send is under way").head_left();
-        let (start, len) = (left.as_ptr(), left.len().min(1 << 30) as u32);
-        let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
-        let entry = opcode::Send::new(socket.raw(), start, len).flags(flags).build();
-        self.submit(id, Operation::Send, entry);
-        self.unsent.push(id);
-    }
-
-    /// Goes on with a send that includes a file. There is no operation of the ring for it, so the calls are made here, and the
-    /// ring waits for room.
-    fn push_file(&mut self, id: SocketId) {
-        let Some(socket) = self.sockets.entry_mut(id) else { return };
-        if socket.state == State::Closing {
-            return;
-        }
-        let Outgoing::Send(sending) = &mut socket.outgoing else { return };
-        match sending.step(&socket.fd) {
-            Ok(Step::Done) => self.on_sent(id),
-            Ok(Step::More) => self.writable.push_back(id),
-            Ok(Step::Full) => {
-                let entry = opcode::PollAdd::new(socket.raw(), libc::POLLOUT as u32).build();
-                self.submit(id, Operation::PollOut, entry);
-            }
-            Err(error) => self.on_send_error(id, error),
-        }
-    }
-
-    fn on_sent(&mut self, id: SocketId) {
-        let socket = self.live_mut(id);
-        socket.outgoing = Outgoing::Nothing;
-        if socket.finish_after_send {
-            sockets::finish(&socket.fd);
-        }
-        self.done.push_back(Completion::Sent { socket: id });
-    }
-
-    /// A send has failed. What the peer sent before it broke the connection is delivered first, by the receive that is armed.
-    fn on_send_error(&mut self, id: SocketId, error: io::Error) {
-        let socket = self.live_mut(id);
-        socket.outgoing = Outgoing::Nothing;
-        // An error without a number is not the connection's but the file's, which was too short.
-        match Errno::from_io_error(&error) {
-            Some(errno) if socket.armed => socket.broken = Some(errno),
-            _ => self.fail(id, error),
-        }
-    }
-
-    /// Tells the owner, once, that the socket is of no more use.
-    fn fail(&mut self, id: SocketId, error: io::Error) {
-        let socket = self.live_mut(id);
-        if !socket.failed {
-            socket.failed = true;
-            self.done.push_back(Completion::Failed { socket: id, error });
-        }
+    fn cancel(&mut self, id: SocketId, operation: Operation) {
+        let entry = opcode::AsyncCancel2::new(CancelBuilder::user_data(operation.token(id))).build();
+        let flags = squeue::Flags::SKIP_SUCCESS;
+        self.push(entry.flags(flags).user_data(Operation::Quiet.token(id)));
     }
 
     /// Makes sense of one completion of the ring.
@@ -321,98 +227,6 @@ impl Uring {
         }
     }
 
-    fn on_receive(&mut self, id: SocketId, result: i32) -> Option<Completion> {
-        if result > 0 {
-            let socket = self.live_mut(id);
-            socket.bytes_wanted = 0;
-            if mem::take(&mut socket.is_new) {
-                // The owner may have all that it wants, and close.
-                self.undecided = Some(id);
-            } else {
-                // At once if the kernel has ended the series; a no-op while it goes on.
-                self.arm_receive(id);
-            }
-            return Some(Completion::Received { socket: id });
-        }
-        let socket = self.live_mut(id);
-        let broken = socket.broken.take();
-        match (result, broken) {
-            (0, None) => {
-                socket.ended = true;
-                return Some(Completion::Ended { socket: id });
-            }
-            (0, Some(broken)) => self.fail(id, broken.into()),
-            (errno, broken) => match Errno::from_raw_os_error(-errno) {
-                // Paused, or paused and resumed before the kernel had heard of it.
-                Errno::CANCELED => {
-                    if let Some(broken) = broken {
-                        self.fail(id, broken.into());
-                    }
-                    self.arm_receive(id);
-                }
-                Errno::NOBUFS => {
-                    self.live_mut(id).broken = broken;
-                    self.starved.push(id);
-                }
-                Errno::INTR | Errno::AGAIN => {
-                    self.live_mut(id).broken = broken;
-                    self.arm_receive(id);
-                }
-                errno => self.fail(id, broken.unwrap_or(errno).into()),
-            },
-        }
-        None
-    }
-
-    /// Goes on receiving on the connection of which the owner has just seen the first bytes, if it has not closed that.
-    fn decide(&mut self) {
-        if let Some(id) = self.undecided.take()
-            && self.sockets.entry(id).is_some_and(|socket| socket.state == State::Connected)
-        {
-            self.arm_receive(id);
-        }
-    }
-
-    fn on_accept(&mut self, listener: SocketId, entry: &cqueue::Entry) -> Option<Completion> {
-        if entry.result() >= 0 {
-            self.parked.push_back((listener, owned(entry.result())));
-            let completion = self.unpark(listener);
-            self.arm_accept(listener);
-            return completion;
-        }
-        match Errno::from_raw_os_error(-entry.result()) {
-            errno @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                self.live_mut(listener).paused = true;
-                Some(Completion::AcceptFailed { listener, error: errno.into() })
-            }
-            // Everything else is an error of the one connection that was to be accepted (accept(2)), or our own cancel.
-            _ => {
-                self.arm_accept(listener);
-                None
-            }
-        }
-    }
-
-    /// Gives the oldest parked connection its place in the table.
-    fn unpark(&mut self, listener: SocketId) -> Option<Completion> {
-        let at = self.parked.iter().position(|(of, _)| *of == listener)?;
-        let (_, fd) = self.parked.remove(at)?;
-        match self.sockets.insert(Socket::new(fd, State::Connected)) {
-            Ok(socket) => {
-                self.arm_receive(socket);
-                Some(Completion::Accepted { listener, socket })
-            }
-            Err(entry) => {
-                self.parked.insert(at, (listener, entry.fd));
-                let first = !mem::replace(&mut self.live_mut(listener).paused, true);
-                if first {
-                    self.cancel(listener, Operation::Accept);
-                }
-                first.then(|| Completion::AcceptFailed { listener, error: Errno::NFILE.into() })
-            }
-        }
-    }
-
     fn on_connect(&mut self, id: SocketId, result: i32) -> Option<Completion> {
         let socket = self.live_mut(id);
         let outgoing = mem::replace(&mut socket.outgoing, Outgoing::Nothing);
@@ -426,30 +240,13 @@ impl Uring {
         Some(Completion::Connected { socket: id })
     }
 
-    fn on_send(&mut self, id: SocketId, result: i32) -> Option<Completion> {
+    /// Tells the owner, once, that the socket is of no more use.
+    fn fail(&mut self, id: SocketId, error: io::Error) {
         let socket = self.live_mut(id);
-        let sending = socket.sending().expect("a send is under way");
-        match usize::try_from(result) {
-            Ok(sent) => {
-                sending.advance_head(sent);
-                if sending.head_left().is_empty() {
-                    self.on_sent(id);
-                } else {
-                    self.submit_send(id);
-                }
-            }
-            Err(_) => match Errno::from_raw_os_error(-result) {
-                Errno::INTR | Errno::AGAIN => self.submit_send(id),
-                errno => self.on_send_error(id, errno.into()),
-            },
+        if !socket.failed {
+            socket.failed = true;
+            self.done.push_back(Completion::Failed { socket: id, error });
         }
-        None
-    }
-
-    fn cancel(&mut self, id: SocketId, operation: Operation) {
-        let entry = opcode::AsyncCancel2::new(CancelBuilder::user_data(operation.token(id))).build();
-        let flags = squeue::Flags::SKIP_SUCCESS;
-        self.push(entry.flags(flags).user_data(Operation::Quiet.token(id)));
     }
 
     /// Frees the entry of a socket that the kernel has let go of. Its descriptor is closed with the next submission.
@@ -457,18 +254,6 @@ impl Uring {
         let socket = self.sockets.remove(id).expect("the entry is there");
         let entry = opcode::Close::new(Fd(socket.fd.into_raw_fd())).build();
         self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(Operation::Quiet.token(id)));
-    }
-
-    fn start_send(&mut self, id: SocketId, sending: Sending) -> bool {
-        let socket = self.live_mut(id);
-        assert!(!socket.is_sending(), "one send at a time");
-        assert!(socket.state == State::Connected, "sends start once connected");
-        if socket.failed || socket.broken.is_some() {
-            return false;
-        }
-        socket.nagle.before(&socket.fd, &sending);
-        socket.outgoing = Outgoing::Send(sending);
-        true
     }
 
     fn names_open_socket(&self, completion: &Completion) -> bool {

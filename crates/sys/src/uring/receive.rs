@@ -1,0 +1,98 @@
+//! Receiving: single shots for connections that are new or metered, a series for all others.
+
+use std::{mem, ptr};
+
+use io_uring::{opcode, squeue};
+use rustix::io::Errno;
+
+use super::socket::{Operation, State};
+use super::{Uring, buffers};
+use crate::driver::Completion;
+use crate::table::SocketId;
+
+/// The length of a receive that is bounded by its buffer alone.
+const WHOLE_BUFFER: u32 = 1 << 30;
+
+/// IORING_RECVSEND_POLL_FIRST of `linux/io_uring.h`.
+const POLL_FIRST: u16 = 1;
+
+impl Uring {
+    pub(super) fn arm_receive(&mut self, id: SocketId) {
+        let socket = self.live_mut(id);
+        if socket.armed || socket.paused || socket.ended || socket.failed {
+            return;
+        }
+        if socket.metered && socket.bytes_wanted == 0 {
+            return;
+        }
+        socket.armed = true;
+        let single_bytes_max = match (socket.metered, socket.is_new) {
+            (true, _) => Some(socket.bytes_wanted),
+            (false, true) => Some(WHOLE_BUFFER),
+            (false, false) => None,
+        };
+        let entry = if let Some(len) = single_bytes_max {
+            // The kernel picks the buffer when bytes come in, so that a hundred thousand who wait hold none. A length is a bound
+            // for it as for any receive.
+            // Looking for bytes before the request has gone would be in vain: a new connection's receive begins by waiting.
+            let ioprio = if socket.is_new { POLL_FIRST } else { 0 };
+            let single = opcode::Recv::new(socket.raw(), ptr::null_mut(), len).buf_group(buffers::GROUP).ioprio(ioprio);
+            single.build().flags(squeue::Flags::BUFFER_SELECT)
+        } else {
+            opcode::RecvMulti::new(socket.raw(), buffers::GROUP).build()
+        };
+        self.submit(id, Operation::Receive, entry);
+    }
+
+    pub(super) fn on_receive(&mut self, id: SocketId, result: i32) -> Option<Completion> {
+        if result > 0 {
+            let socket = self.live_mut(id);
+            socket.bytes_wanted = 0;
+            if mem::take(&mut socket.is_new) {
+                // The owner may have all that it wants, and close.
+                self.undecided = Some(id);
+            } else {
+                // At once if the kernel has ended the series; a no-op while it goes on.
+                self.arm_receive(id);
+            }
+            return Some(Completion::Received { socket: id });
+        }
+        let socket = self.live_mut(id);
+        let broken = socket.broken.take();
+        match (result, broken) {
+            (0, None) => {
+                socket.ended = true;
+                return Some(Completion::Ended { socket: id });
+            }
+            (0, Some(broken)) => self.fail(id, broken.into()),
+            (errno, broken) => match Errno::from_raw_os_error(-errno) {
+                // Paused, or paused and resumed before the kernel had heard of it.
+                Errno::CANCELED => {
+                    if let Some(broken) = broken {
+                        self.fail(id, broken.into());
+                    }
+                    self.arm_receive(id);
+                }
+                Errno::NOBUFS => {
+                    self.live_mut(id).broken = broken;
+                    self.starved.push(id);
+                }
+                Errno::INTR | Errno::AGAIN => {
+                    self.live_mut(id).broken = broken;
+                    self.arm_receive(id);
+                }
+                errno => self.fail(id, broken.unwrap_or(errno).into()),
+            },
+        }
+        None
+    }
+
+    /// Goes on receiving on the connection of which the owner has just seen the first bytes, if it has not closed that.
+    pub(super) fn decide(&mut self) {
+        if let Some(id) = self.undecided.take()
+            && self.sockets.entry(id).is_some_and(|socket| socket.state == State::Connected)
+        {
+            self.arm_receive(id);
+        }
+    }
+}
