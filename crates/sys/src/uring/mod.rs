@@ -2,7 +2,8 @@
 //!
 //! One `enter` per wake-up hands over everything that was submitted and takes everything that has completed. Connections are
 //! accepted and received from by multishot operations into shared buffers, so a request that comes in and its answer cost
-//! one submission and two completions, and no system call of their own.
+//! one submission and two completions, and no system call of their own. Only the first receive of a connection that we have
+//! made, and those of metered ones, are single shots.
 //!
 //! The ring is used by its own thread alone (SINGLE_ISSUER) and the kernel works for it only inside `enter` (DEFER_TASKRUN,
 //! Linux 6.1), so that completions are never posted behind the loop's back. A kernel without these refuses the set-up, and the
@@ -10,6 +11,7 @@
 
 mod accept;
 mod buffers;
+mod files;
 mod receive;
 mod send;
 mod socket;
@@ -27,6 +29,7 @@ use rustix::io::Errno;
 use socket2::SockAddr;
 
 use self::buffers::Buffers;
+use self::files::Files;
 use self::socket::{Operation, Outgoing, Socket, State};
 use crate::address::PeerAddr;
 use crate::clock::Instant;
@@ -49,6 +52,7 @@ pub struct Uring {
     // The ring is dropped before the buffers that the kernel writes to, and before the sockets' sends that it reads from.
     ring: IoUring,
     buffers: Buffers,
+    files: Files,
     sockets: Table<Socket>,
     waker: Waker,
     /// Completions of the ring that were taken from it and not yet looked at.
@@ -93,9 +97,11 @@ impl Uring {
             return Err(Errno::NOSYS.into());
         }
         let buffers = Buffers::register(&ring.submitter(), config.receive_buffers, config.receive_buffer_bytes)?;
+        let files = Files::register(&ring.submitter(), config.sockets_max);
         let mut driver = Self {
             ring,
             buffers,
+            files,
             sockets: Table::new(config.sockets_max),
             waker: config.waker.clone(),
             batch: Vec::with_capacity(COMPLETIONS as usize),
@@ -252,6 +258,10 @@ impl Uring {
     /// Frees the entry of a socket that the kernel has let go of. Its descriptor is closed with the next submission.
     fn release(&mut self, id: SocketId) {
         let socket = self.sockets.remove(id).expect("the entry is there");
+        if socket.in_files {
+            let entry = opcode::Close::new(Files::place(id)).build();
+            self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(Operation::Quiet.token(id)));
+        }
         let entry = opcode::Close::new(Fd(socket.fd.into_raw_fd())).build();
         self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(Operation::Quiet.token(id)));
     }
@@ -518,5 +528,7 @@ impl Drop for Uring {
             // A time-out is one of the ways in which this ends.
             let _ = self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&ROUND));
         }
+        // Else the kernel closes what stands there some time after the ring. Fails only if there is no table.
+        let _ = self.ring.submitter().unregister_files();
     }
 }

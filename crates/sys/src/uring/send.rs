@@ -1,11 +1,12 @@
 //! Sending: bytes by an operation of the ring, files by calls from the loop.
 
-use std::io;
+use std::{io, mem};
 
 use io_uring::opcode;
 use rustix::io::Errno;
 
 use super::Uring;
+use super::files::Files;
 use super::socket::{Operation, Outgoing, State};
 use crate::driver::Completion;
 use crate::socket::{self as sockets, Sending, Step};
@@ -26,11 +27,18 @@ impl Uring {
 
     /// Hands what is left of the head to the kernel, which goes on by itself until it is through.
     pub(super) fn submit_send(&mut self, id: SocketId) {
-        let socket = self.live_mut(id);
+        let socket = self.sockets.entry_mut(id).expect("the socket is open");
+        if mem::replace(&mut socket.has_sent, true) && !socket.in_files {
+            socket.in_files = self.files.put(&self.ring.submitter(), id, &socket.fd);
+        }
         let left = socket.sending().expect("a send is under way").head_left();
         let (start, len) = (left.as_ptr(), left.len().min(1 << 30) as u32);
-        let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
-        let entry = opcode::Send::new(socket.raw(), start, len).flags(flags).build();
+        let entry = if socket.in_files {
+            opcode::Send::new(Files::place(id), start, len)
+        } else {
+            opcode::Send::new(socket.raw(), start, len)
+        };
+        let entry = entry.flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL).build();
         self.submit(id, Operation::Send, entry);
         self.unsent.push(id);
     }

@@ -33,6 +33,10 @@ pub(super) struct Socket {
     /// Why the socket is of no more use; told once the bytes before it are delivered.
     pub(super) broken: Option<Errno>,
     pub(super) finish_after_send: bool,
+    /// It has sent before.
+    pub(super) has_sent: bool,
+    /// It stands in the ring's table of files.
+    pub(super) in_files: bool,
     pub(super) nagle: Nagle,
     pub(super) outgoing: Outgoing,
     pub(super) sent_at: Instant,
@@ -102,6 +106,8 @@ impl Socket {
             failed: false,
             broken: None,
             finish_after_send: false,
+            has_sent: false,
+            in_files: false,
             nagle: Nagle::Off,
             outgoing: Outgoing::Nothing,
             sent_at: Instant::default(),
