@@ -6,10 +6,10 @@ FUZZ_SECONDS ?= 60
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup format lint check replay docs fuzz
+.PHONY: help demo test setup format lint check replay floor instructions docs fuzz
 
 help: ## Say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: ## Build, serve a small tree, search its capacity, and write the report to target/thalweg-demo.html
 	@$(SETUP) build
@@ -26,6 +26,8 @@ test: ## Run all checks, as CI does
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory replay
+	@$(MAKE) --no-print-directory floor
+	@$(MAKE) --no-print-directory instructions
 	@$(MAKE) --no-print-directory docs
 
 setup: ## Install what the tests need, or say what is missing
@@ -34,6 +36,7 @@ setup: ## Install what the tests need, or say what is missing
 format: ## Look whether the code is formatted
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --all --check
+	$(CARGO) fmt --manifest-path bench/floor/Cargo.toml --all --check
 
 lint: ## Lint all targets; warnings are errors
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
@@ -43,6 +46,13 @@ check: ## Run the tests: unit, property, simulated, driver contract, end to end
 
 replay: ## Give the fuzz targets their corpus again
 	$(CARGO) test --locked --manifest-path fuzz/Cargo.toml --no-fail-fast
+
+floor: ## Look whether the canned client and server of bench/ still work
+	$(CARGO) clippy --locked --manifest-path bench/floor/Cargo.toml --all-targets -- -D warnings
+	$(CARGO) test --locked --manifest-path bench/floor/Cargo.toml --no-fail-fast
+
+instructions: ## Count the instructions of a request, and compare them with those that were kept
+	bench/instructions
 
 docs: ## Build the documentation; warnings are errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps

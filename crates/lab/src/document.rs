@@ -194,6 +194,9 @@ pub struct Client {
     pub cpu_sys_s: f64,
     /// Share of its CPU that the busiest load thread used, 0 to 1.
     pub busiest_core: f64,
+    /// How long before an arrival a load thread stopped sleeping, so as to be on time.
+    #[serde(default)]
+    pub wakes_early_us: f64,
     /// Seconds in which a load thread was ready to run and was not run.
     pub run_queue_wait_s: f64,
 }

@@ -157,6 +157,7 @@ fn document_of(phase: &str, at_s: f64, run: &RunFigures, judgement: &Judgement) 
             cpu_user_s: figures.cores.iter().map(|core| seconds_of(core.cpu_user_ns)).sum(),
             cpu_sys_s: figures.cores.iter().map(|core| seconds_of(core.cpu_system_ns)).sum(),
             busiest_core: figures.cores.iter().map(share).fold(0.0, f64::max),
+            wakes_early_us: run.wake_early_ns as f64 / 1e3,
             run_queue_wait_s: figures.cores.iter().map(|core| seconds_of(core.run_queue_wait_ns)).sum(),
         },
         interval_s: figures.intervals.width_ns() as f64 / 1e9,

@@ -22,6 +22,8 @@ pub struct RunFigures {
     pub trial: TrialFigures,
     /// Which driver carried it.
     pub driver: DriverKind,
+    /// How long before an arrival its threads stopped sleeping.
+    pub wake_early_ns: u64,
     /// The run was ended before its time.
     pub interrupted: bool,
     /// Bytes that came on connections on which no answer was due.
@@ -35,7 +37,14 @@ impl RunFigures {
         let series = IntervalSeries::new(interval_ns(plan), INTERVALS_MAX);
         let mut trial = TrialFigures::new(plan.arrivals.kind(), plan.offered_rate(), Duration::ZERO, series);
         trial.sessions = matches!(plan.visit, Some(Visit::Sessions { .. })).then(Sessions::default);
-        Self { trial, driver, interrupted: false, unsolicited_bytes: 0, calls_not_offered: 0 }
+        Self {
+            trial,
+            driver,
+            wake_early_ns: plan.wake_early_ns(),
+            interrupted: false,
+            unsolicited_bytes: 0,
+            calls_not_offered: 0,
+        }
     }
 
     /// Counts a measured request that is handed to the driver.

@@ -19,6 +19,10 @@
 //! when it reaches the end of what has been refilled, about once per window; an owner that asks for the missing bytes again, or adds them
 //! to what it asks for next, gets exactly its rate: in 30 s of 4200 bytes a second, and of 1050 each quarter of a second, no
 //! asking had to wait, with windows from 4608 bytes to 64 KiB. One that forgets the missing bytes loses 2 to 8 % of its rate.
+//!
+//! An asking that is followed by a refill takes this side about 16 us of CPU time for 1 KB, 25 to 30 for 4 KB and 28 to 36 for 8 KB
+//! (io_uring, 4000 readers, loopback): the peer's kernel sends within our system call there. Few large askings are cheaper than
+//! many small ones; the window should be about twice what is asked for.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

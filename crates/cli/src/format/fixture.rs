@@ -81,6 +81,7 @@ pub fn trial() -> Trial {
             cpu_user_s: 0.25,
             cpu_sys_s: 0.5,
             busiest_core: 0.075,
+            wakes_early_us: 30.0,
             run_queue_wait_s: 0.001,
         },
         interval_s: 1.0,

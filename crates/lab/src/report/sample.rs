@@ -177,6 +177,7 @@ pub(crate) fn trial(phase: &str, at_s: f64, rate: f64, seconds: f64) -> Trial {
             cpu_user_s: rate.min(CEILING) / CEILING * seconds * 0.6,
             cpu_sys_s: rate.min(CEILING) / CEILING * seconds * 1.1,
             busiest_core: (rate / CEILING * 0.93).min(1.0),
+            wakes_early_us: 30.0,
             run_queue_wait_s: 0.004 * seconds,
         },
         interval_s: interval_s(seconds),

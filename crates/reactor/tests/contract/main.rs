@@ -143,7 +143,7 @@ mod kernel_only {
             gives_everything_back_when_dropped;
         metered: bounds_what_the_kernels_hold;
         peers: echoes_over_a_unix_path echoes_over_an_abstract_name a_unix_connect_that_fails_at_once_is_told_once
-            a_full_unix_listener_does_not_hang a_metered_unix_socket_asks comes_from_the_ports_asked_for
+            a_full_unix_listener_refuses a_metered_unix_socket_asks comes_from_the_ports_asked_for
             ports_that_are_taken_are_passed_over;
     }
 }

@@ -52,7 +52,10 @@ impl Uring {
         }
         let Outgoing::Send(sending) = &mut socket.outgoing else { return };
         match sending.step(&socket.fd) {
-            Ok(Step::Done) => self.on_sent(id),
+            Ok(Step::Done) => {
+                let completion = self.on_sent(id);
+                self.done.push_back(completion);
+            }
             Ok(Step::More) => self.writable.push_back(id),
             Ok(Step::Full) => {
                 let entry = opcode::PollAdd::new(socket.raw(), libc::POLLOUT as u32).build();
@@ -62,13 +65,13 @@ impl Uring {
         }
     }
 
-    pub(super) fn on_sent(&mut self, id: SocketId) {
+    fn on_sent(&mut self, id: SocketId) -> Completion {
         let socket = self.live_mut(id);
         socket.outgoing = Outgoing::Nothing;
         if socket.finish_after_send {
             sockets::finish(&socket.fd);
         }
-        self.done.push_back(Completion::Sent { socket: id });
+        Completion::Sent { socket: id }
     }
 
     pub(super) fn on_send(&mut self, id: SocketId, result: i32) -> Option<Completion> {
@@ -78,10 +81,9 @@ impl Uring {
             Ok(sent) => {
                 sending.advance_head(sent);
                 if sending.head_left().is_empty() {
-                    self.on_sent(id);
-                } else {
-                    self.submit_send(id);
+                    return Some(self.on_sent(id));
                 }
+                self.submit_send(id);
             }
             Err(_) => match Errno::from_raw_os_error(-result) {
                 Errno::INTR | Errno::AGAIN => self.submit_send(id),
