@@ -9,7 +9,7 @@ use thalweg_load::{Extent, LoopPlan, Plan};
 use thalweg_measure::{Histogram, Outcome, Outcomes};
 use thalweg_sys::Instant;
 
-use crate::script::{Answer, random_of, whole_check};
+use crate::script::{Answer, random_of};
 use crate::server::Record;
 use crate::world::{Run, World, plan};
 use crate::{MS, US, with_seeds};
@@ -103,7 +103,6 @@ fn random_run(seed: u64) {
     let requests = random.random_range(1..400);
     let timeout_ns = random.random_range(20..200) * MS;
     let plan = Plan {
-        check: whole_check(),
         timeout: Duration::from_nanos(timeout_ns),
         drain: Duration::from_nanos(timeout_ns),
         connections: if random.random() { random.random_range(1..10) } else { 400 },
@@ -128,7 +127,7 @@ fn each_answer_has_its_outcome() {
         let requests = 20;
         let extent = Extent::Requests(requests);
         let timeout = Duration::from_millis(40);
-        let plan = Plan { check: whole_check(), timeout, ..plan(LoopPlan::at_rate(1000.0), extent, requests) };
+        let plan = Plan { timeout, ..plan(LoopPlan::at_rate(1000.0), extent, requests) };
         let run = World::calm(plan).run(move |number| if number == 0 { Answer::Good } else { answer });
         let outcomes = &run.figures.trial.outcomes;
         let expected = answer.outcome();

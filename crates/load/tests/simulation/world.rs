@@ -10,7 +10,7 @@ use thalweg_sys::driver::{Completion, Driver, DriverKind};
 use thalweg_sys::{Instant, PeerAddr};
 use thalweg_wire::Version;
 
-use crate::script::Answer;
+use crate::script::{Answer, whole_check};
 use crate::server::{Record, Server};
 use crate::{MS, SECOND};
 
@@ -103,7 +103,8 @@ impl App<Sim> for Both {
     }
 }
 
-/// A plan with defaults, to be varied: requests with the numbers from 0 on as their targets, in this order.
+/// A plan with defaults, to be varied: requests with the numbers from 0 on as their targets, in this order. Each knows the content that
+/// is its own.
 pub fn plan(arrivals: LoopPlan, extent: Extent, targets: u64) -> Plan {
     let peer = PeerAddr::Tcp(ADDR.parse().expect("an address"));
     let requests = (0..targets).map(|number| request("GET", number, b"")).collect();
@@ -114,7 +115,8 @@ pub fn plan(arrivals: LoopPlan, extent: Extent, targets: u64) -> Plan {
 pub fn request(method: &str, number: u64, body: &[u8]) -> PreparedRequest {
     let target = format!("/{number}");
     let text = RequestText { method, authority: "h", target: &target, version: Version::Http11, fields: &[], body };
-    prepare(&text).expect("the request is in order")
+    let prepared = prepare(&text).expect("the request is in order");
+    PreparedRequest { check: Some(whole_check(number)), ..prepared }
 }
 
 /// When a run has to be over: connections are opened ahead for one time-out at most, and each request has one.
