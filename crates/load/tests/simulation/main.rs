@@ -13,6 +13,7 @@ mod misbehaviour;
 mod script;
 mod server;
 mod stall;
+mod visits;
 mod world;
 
 use std::ops::Range;

@@ -1,9 +1,13 @@
 //! An engine and a server on one network.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_load::{Engine, Extent, Gate, LoopPlan, Plan, PreparedRequest, Progress, RequestText, RunFigures, prepare};
+use thalweg_load::{
+    Engine, Extent, Gate, LoopPlan, Plan, PreparedRequest, Progress, RequestText, RunFigures, Visit, prepare,
+    prepare_sessions, read_sessions,
+};
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, Turn, run};
 use thalweg_sys::driver::{Completion, Driver, DriverKind};
@@ -110,6 +114,19 @@ pub fn plan(arrivals: LoopPlan, extent: Extent, targets: u64) -> Plan {
     let requests = (0..targets).map(|number| request("GET", number, b"")).collect();
     let second = Duration::from_secs(1);
     Plan { timeout: second, drain: second, connections: 100, ..Plan::new(peer, requests, arrivals, extent) }
+}
+
+/// A plan of the sessions in `text`, httperf's format, whose targets are numbers.
+pub fn session_plan(text: &str, think: Duration, arrivals: LoopPlan, extent: Extent) -> Plan {
+    let file =
+        read_sessions("sessions", text.as_bytes(), |_| unreachable!("no bodies in files")).expect("a session file");
+    let made = prepare_sessions(&file, |call| {
+        let number = call.target.trim_start_matches('/').parse().expect("targets are numbers");
+        Ok::<_, Infallible>(request(&call.method, number, &call.body))
+    });
+    let sessions = Arc::new(made.expect("requests are in order"));
+    let requests = sessions.requests.clone().into();
+    Plan { requests, visit: Some(Visit::Sessions { sessions, think }), ..plan(arrivals, extent, 1) }
 }
 
 pub fn request(method: &str, number: u64, body: &[u8]) -> PreparedRequest {
