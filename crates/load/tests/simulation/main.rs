@@ -10,6 +10,7 @@ mod attribution;
 mod closed_loop;
 mod deadlines;
 mod misbehaviour;
+mod pipelining;
 mod script;
 mod server;
 mod stall;

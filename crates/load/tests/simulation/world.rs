@@ -23,6 +23,9 @@ const TURNS_AT_ONCE_MAX: u32 = 10_000;
 
 const ADDR: &str = "10.0.0.1:80";
 
+/// What the network gives to the first who connects.
+const FIRST_CLIENT: &str = "127.0.0.1:32768";
+
 /// A run to be made.
 pub struct World {
     pub plan: Plan,
@@ -31,6 +34,8 @@ pub struct World {
     pub network: SimConfig,
     /// Holds up the server from the first until the second, in nanoseconds from the beginning of the simulation.
     pub stall: Option<(u64, u64)>,
+    /// Holds up the client's first connection likewise.
+    pub stall_client: Option<(u64, u64)>,
     /// Interrupts the run so many nanoseconds after the beginning of the simulation.
     pub interrupt_ns: Option<u64>,
     /// In the simulation's time, a run that takes longer than this hangs.
@@ -60,7 +65,15 @@ impl World {
     /// A run of that plan over a network without faults.
     pub fn calm(plan: Plan) -> Self {
         let patience_ns = patience_ns(&plan);
-        Self { plan, core: 0, network: SimConfig::calm(1), stall: None, interrupt_ns: None, patience_ns }
+        Self {
+            plan,
+            core: 0,
+            network: SimConfig::calm(1),
+            stall: None,
+            stall_client: None,
+            interrupt_ns: None,
+            patience_ns,
+        }
     }
 
     pub fn run(self, script: impl Fn(u64) -> Answer + 'static) -> Run {
@@ -69,6 +82,9 @@ impl World {
         let server = Server::open(&mut sim, ADDR.parse().expect("an address"), Box::new(script));
         if let Some((from_ns, until_ns)) = self.stall {
             sim.stall(server.addr, began.plus_ns(from_ns), began.plus_ns(until_ns));
+        }
+        if let Some((from_ns, until_ns)) = self.stall_client {
+            sim.stall(FIRST_CLIENT.parse().expect("an address"), began.plus_ns(from_ns), began.plus_ns(until_ns));
         }
         let progress = Arc::new(Progress::new(self.plan.cpus.len()));
         // Each thread of a plan is a simulation of its own, so none has to wait for another.
