@@ -20,6 +20,8 @@ pub(crate) struct Connection {
     pub(crate) calls: u32,
     /// A send is under way.
     pub(crate) sending: bool,
+    /// When the driver was given the latest send. What it says of that send's time is about an earlier one as long as it lies before.
+    pub(crate) handed_at: Instant,
     /// On the list of idle connections, on that of busy ones with room.
     pub(crate) in_idle: bool,
     pub(crate) in_roomy: bool,
@@ -35,9 +37,10 @@ pub(crate) struct Connection {
     /// When it may read next, if it has a pace, and when it received last.
     pub(crate) read_at: Instant,
     pub(crate) received_at: Instant,
-    /// Bytes received and time spent receiving by the calls that have ended, for its rate.
+    /// Bytes received and time spent receiving by the calls that have ended, for its rate, and when the last of them did.
     pub(crate) bytes: u64,
     pub(crate) receiving_ns: u64,
+    pub(crate) answered_at: Instant,
     /// What lies behind the call in front, if requests are pipelined.
     pub(crate) line: Option<Box<Line>>,
     /// The visit that it carries.
@@ -106,6 +109,7 @@ impl Connection {
             reader: ResponseReader::new(Limits::responses()),
             calls: 0,
             sending: false,
+            handed_at: Instant::default(),
             in_idle: false,
             in_roomy: false,
             room_since: Instant::default(),
@@ -117,6 +121,7 @@ impl Connection {
             received_at: Instant::default(),
             bytes: 0,
             receiving_ns: 0,
+            answered_at: Instant::default(),
             line: None,
             visit: None,
         }
@@ -136,6 +141,10 @@ impl Connection {
         !matches!(self.state, State::Closed)
     }
 
+    pub(crate) fn is_established(&self) -> bool {
+        !matches!(self.state, State::Connecting | State::Closed)
+    }
+
     /// Calls that have begun and not ended.
     pub(crate) fn under_way(&self) -> usize {
         match self.state {
@@ -150,9 +159,10 @@ impl Connection {
         front.into_iter().chain(self.line.iter().flat_map(|line| &line.behind))
     }
 
-    /// Whether it is the one of that name and was idle before `at`.
-    pub(crate) fn is_idle_before(&self, id: SocketId, at: Instant) -> bool {
-        self.id == id && matches!(self.state, State::Idle) && self.room_since < at
+    /// Whether it is the one of that name and has had room for a call since before `at`.
+    pub(crate) fn had_room_before(&self, id: SocketId, at: Instant, pipeline: u32) -> bool {
+        let room = matches!(self.state, State::Idle | State::Busy(_)) && self.under_way() < pipeline as usize;
+        self.id == id && room && self.room_since < at
     }
 
     /// Bits per second at which its answers came, up to `now`; `None` if none has.
@@ -162,7 +172,7 @@ impl Connection {
             // What was read at a pace was read for the time until the next read.
             let until = if self.read_at > self.received_at { self.read_at } else { now };
             bytes += call.bytes;
-            receiving_ns += until.ns_since(call.ready);
+            receiving_ns += until.ns_since(call.ready.max(self.answered_at));
         }
         let bits = u128::from(bytes) * 8 * 1_000_000_000;
         (bytes > 0).then(|| u64::try_from(bits / u128::from(receiving_ns.max(1))).unwrap_or(u64::MAX))
@@ -202,8 +212,6 @@ pub(crate) struct ResponseProgress {
     pub(crate) body_bytes: u64,
     /// Statuses that came, interim ones first; more than two in one piece are counted as two.
     pub(crate) statuses: [Option<u16>; 2],
-    /// What the server calls itself, if that was wanted.
-    pub(crate) server: Option<Box<[u8]>>,
 }
 
 pub(crate) enum End {
@@ -212,13 +220,13 @@ pub(crate) enum End {
     Broken(Outcome),
 }
 
-/// Reads on in the response to `call`, up to its end.
+/// Reads on in the response to `call`, up to its end. What the server calls itself goes into `server`.
 pub(crate) fn read_response(
     reader: &mut ResponseReader,
     call: &mut Call,
     input: &[u8],
     check: &Check,
-    server_wanted: bool,
+    mut server: Option<&mut Vec<u8>>,
 ) -> ResponseProgress {
     let mut progress = ResponseProgress::default();
     loop {
@@ -242,8 +250,9 @@ pub(crate) fn read_response(
                 if !check.fields.is_empty() {
                     call.fields_differ = !check.check_fields(head.fields.iter());
                 }
-                if server_wanted {
-                    progress.server = head.fields.get("Server").map(Box::from);
+                if let Some(server) = &mut server {
+                    server.clear();
+                    server.extend_from_slice(head.fields.get("Server").unwrap_or_default());
                 }
             }
             Some(ResponseEvent::Body(bytes)) => {

@@ -8,6 +8,8 @@ use thalweg_measure::trial::{CoreUse, TrialFigures};
 use thalweg_sys::DriverKind;
 use thalweg_sys::proc::{CpuTime, thread_cpu, thread_run_queue_wait_ns};
 
+use thalweg_wire::MessageBytes;
+
 use crate::connection::{End, ResponseProgress};
 use crate::plan::{Plan, Visit};
 use crate::request::Encoded;
@@ -67,10 +69,15 @@ impl RunFigures {
         for status in progress.statuses.into_iter().flatten() {
             trial.status.record(status);
         }
-        if let Some(End::Whole(bytes)) = &progress.end {
-            trial.bytes.head_received += bytes.header;
-            trial.bytes.framing_received += bytes.framing;
+        if let Some(End::Whole(bytes)) = progress.end {
+            self.record_whole(bytes);
         }
+    }
+
+    /// Counts the bytes around the content of a whole response to a measured request.
+    pub(crate) fn record_whole(&mut self, bytes: MessageBytes) {
+        self.trial.bytes.head_received += bytes.header;
+        self.trial.bytes.framing_received += bytes.framing;
     }
 
     /// Counts a connection by the rate at which its answers came, if any did.

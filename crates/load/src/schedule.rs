@@ -12,13 +12,14 @@ use crate::rate::RateProfile;
 
 pub(crate) struct Schedule {
     pub(crate) arrivals: Arrivals,
+    share: Share,
     /// The measured part. A number of requests has no end in time: then it ends with the last of them.
     pub(crate) start: Instant,
     pub(crate) end: Option<Instant>,
     /// After this, what still waits is not sent any more.
     pub(crate) drain_end: Option<Instant>,
     /// Arrivals in all, and measured ones: that were taken, and that the series knows of.
-    pub(crate) taken: u64,
+    taken: u64,
     taken_measured: u64,
     recorded: u64,
     /// Measured calls of visits after their first, which the series knows of.
@@ -26,7 +27,6 @@ pub(crate) struct Schedule {
     pub(crate) begun: Option<ThreadUse>,
     /// The measured part has ended; what was under way then was left out.
     pub(crate) ended: bool,
-    pub(crate) cut: bool,
 }
 
 impl Schedule {
@@ -54,6 +54,7 @@ impl Schedule {
         let drain_end = end.map(|end| end + plan.drain);
         Self {
             arrivals,
+            share,
             start: measured,
             end,
             drain_end,
@@ -63,13 +64,17 @@ impl Schedule {
             follow_ups: 0,
             begun: None,
             ended: false,
-            cut: false,
         }
     }
 
     /// When the oldest arrival that is due and not taken was due.
     pub(crate) fn waiting_since(&self, now: Instant) -> Option<Instant> {
         self.arrivals.next().filter(|&at| at <= now)
+    }
+
+    /// The number of the next arrival in the whole run.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.share.core as u64 + self.taken * self.share.cores as u64
     }
 
     /// Takes the next arrival, and says whether it is measured.
@@ -89,7 +94,7 @@ impl Schedule {
 
     /// Offers a call that follows another one of its visit, and says whether it is measured. `None`: it came due after the end.
     pub(crate) fn follow_up(&mut self, due: Instant, series: &mut IntervalSeries) -> Option<bool> {
-        if self.end.is_some_and(|end| due >= end) {
+        if !self.offers(due) {
             return None;
         }
         let measured = due >= self.start;
@@ -98,6 +103,11 @@ impl Schedule {
             self.follow_ups += 1;
         }
         Some(measured)
+    }
+
+    /// Whether what comes due then is still part of the load.
+    pub(crate) fn offers(&self, due: Instant) -> bool {
+        self.end.is_none_or(|end| due < end)
     }
 
     /// Measured requests offered so far.

@@ -4,16 +4,21 @@ use thalweg_measure::trial::Sample;
 use thalweg_measure::{Counts, Outcome};
 use thalweg_sys::{Fault, Instant, SocketId};
 
+use super::visits::Ending;
 use super::{Engine, Phase};
-use crate::connection::{Call, State};
+use crate::connection::{Call, outcome_of_fault};
 use crate::figures::{RunFigures, ThreadUse};
+use crate::visit::Visiting;
 
 impl Engine {
     /// What came of it. To be asked for when the loop has ended.
     pub fn into_figures(mut self) -> RunFigures {
-        for connection in self.connections.iter().filter(|connection| connection.is_open()) {
-            let bits_per_s = connection.bits_per_s(self.last_turn);
+        let now = self.last_turn;
+        for connection in self.connections.iter().filter(|connection| connection.is_established()) {
+            let bits_per_s = connection.bits_per_s(now);
             self.figures.record_pace(bits_per_s, self.plan.conforming_bits_per_s);
+            let (lifetime_ns, replies) = (now.ns_since(connection.since), u64::from(connection.replies));
+            self.figures.trial.record_close(lifetime_ns, replies, connection.failed);
         }
         let figures = &mut self.figures.trial;
         figures.counts = Counts::of(&figures.outcomes, figures.counts.sent);
@@ -59,16 +64,20 @@ impl Engine {
             figures.in_window.good += if outcome == Outcome::Good { in_window } else { 0 };
         }
         if outcome == Outcome::Good && figures.sample.is_none() {
-            figures.sample = Some(Sample::of(self.server.as_deref(), call.body_bytes));
+            figures.sample = Some(Sample::of(Some(&self.server), call.body_bytes));
         }
     }
 
-    /// Counts failures that are told apart more finely than by their outcome.
-    pub(super) fn record_cause(&mut self, fault: Fault) {
-        if matches!(&self.phase, Phase::Running(schedule) if self.last_turn >= schedule.start) {
-            let causes = &mut self.figures.trial.causes;
-            causes.socket_timeout += u64::from(fault == Fault::TimedOut);
-            causes.file_table_full += u64::from(fault == Fault::FileTableFull);
+    /// Has `end` end what a fault ends. If that is a measured request, the fault is counted where it is told apart more finely than by
+    /// its outcome.
+    pub(super) fn end_for(&mut self, fault: Fault, end: impl FnOnce(&mut Self, Outcome)) {
+        let outcome = outcome_of_fault(fault);
+        let before = self.figures.trial.outcomes.count(outcome);
+        end(self, outcome);
+        let trial = &mut self.figures.trial;
+        if trial.outcomes.count(outcome) > before {
+            trial.causes.socket_timeout += u64::from(fault == Fault::TimedOut);
+            trial.causes.file_table_full += u64::from(fault == Fault::FileTableFull);
         }
     }
 
@@ -77,7 +86,9 @@ impl Engine {
         let timeout_ns = self.timeout_ns();
         let waited_ns = now.ns_since(intended);
         let outcome = if waited_ns >= timeout_ns { Outcome::Timeout } else { outcome };
+        let Phase::Running(schedule) = &self.phase else { return };
         let figures = &mut self.figures.trial;
+        figures.last_end = now - schedule.start;
         figures.queue.record(waited_ns);
         figures.outcomes.record(outcome);
         figures.intervals.record_end(outcome, (outcome == Outcome::Timeout).then_some(waited_ns.max(timeout_ns)));
@@ -89,8 +100,16 @@ impl Engine {
         if schedule.waiting_since(now).is_none() {
             return;
         }
+        let number = schedule.next_number();
         let (arrival, measured) = schedule.take(&mut self.figures.trial.intervals);
-        schedule.arrivals.on_end(now);
+        if let Some(visit) = &self.visit {
+            let mut visiting = Visiting::begin(visit, number, arrival.at);
+            visiting.take_call();
+            self.visiting += 1;
+            self.count_visit(&visiting, Ending::Failed, now);
+        } else {
+            schedule.arrivals.on_end(now);
+        }
         if measured {
             self.record_unsent(arrival.at, outcome, now);
         }
@@ -123,8 +142,7 @@ impl Engine {
         figures.duration = duration;
         let cpu = self.plan.cpus[self.core];
         figures.cores.extend(schedule.begun.map(|begun| ThreadUse::so_far().since(begun, cpu)));
-        let open = self.connections.iter().filter(|connection| connection.is_open());
-        for connection in open.filter(|connection| !matches!(connection.state, State::Connecting)) {
+        for connection in self.connections.iter().filter(|connection| connection.is_established()) {
             figures.connections.held += 1;
             figures.connections.progressing += u64::from(connection.received_at >= half);
         }
@@ -136,7 +154,6 @@ impl Engine {
         if now < schedule.start {
             return;
         }
-        schedule.cut = true;
         schedule.end = Some(schedule.end.map_or(now, |end| end.min(now)));
         let calls = self.connections.iter().flat_map(|connection| connection.calls_under_way());
         let measured = calls.filter(|call| call.measured);
@@ -166,9 +183,9 @@ impl Engine {
             return true;
         }
         if let Some(drain_end) = schedule.drain_end.filter(|&end| now >= end) {
-            // Whoever still waits when nobody is idle waits for the target; else the client was too slow to send.
-            let idle = |id: &SocketId| self.connections[id.index()].is_idle_before(*id, drain_end);
-            let held_back = u64::from(!self.idle.iter().any(idle));
+            // Whoever still waits when there is no room waits for the target; else the client was too slow to send.
+            let room = |id: &SocketId| self.connections[id.index()].had_room_before(*id, drain_end, self.plan.pipeline);
+            let held_back = u64::from(!self.idle.iter().chain(&self.roomy).any(room));
             let figures = &mut self.figures.trial;
             while schedule.arrivals.next().is_some() {
                 let (_, measured) = schedule.take(&mut figures.intervals);
@@ -179,8 +196,8 @@ impl Engine {
                 }
             }
         }
-        // A schedule that has ended does not wait for the pauses of visits.
-        let visits_over = self.visiting == 0 || schedule.end.is_some();
+        // A schedule that has ended does not wait for the pauses of visits, but for calls that were due in it.
+        let visits_over = self.visiting == 0 || (schedule.end.is_some() && self.reopening == 0);
         over && self.busy == 0 && visits_over && schedule.arrivals.next().is_none()
     }
 

@@ -2,10 +2,12 @@
 
 use std::rc::Rc;
 
+use sha2::Digest;
 use thalweg_measure::Outcome;
 use thalweg_sys::{Driver, Instant, SendBuf, SocketId};
 use thalweg_wire::ResponseError;
 
+use super::visits::Answered;
 use super::{Engine, Phase};
 use crate::connection::{Call, End, State, outcome_of_response_error, read_response};
 use crate::plan::Reuse;
@@ -94,7 +96,7 @@ impl Engine {
     /// Serves the oldest arrival with a connection that has room.
     fn serve_arrival<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         let Phase::Running(schedule) = &mut self.phase else { return };
-        let number = self.core as u64 + schedule.taken * self.plan.cpus.len() as u64;
+        let number = schedule.next_number();
         let (arrival, measured) = schedule.take(&mut self.figures.trial.intervals);
         if let Some(visit) = self.visit.clone() {
             let visiting = Visiting::begin(&visit, number, arrival.at);
@@ -141,13 +143,10 @@ impl Engine {
                 self.hand_over(driver, id, now);
             }
         } else {
+            debug_assert!(!connection.sending, "a connection whose send is stuck is not used again");
             connection.state = State::Busy(call);
             self.busy += 1;
-            if connection.sending {
-                connection.line.get_or_insert_default().unsent = 1;
-            } else {
-                self.hand_over_one(driver, id, now);
-            }
+            self.hand_over_one(driver, id, now);
             self.arm(id, deadline);
         }
     }
@@ -160,6 +159,7 @@ impl Engine {
         let request = self.requests.bytes(call.request, call.last);
         call.handed_over = true;
         connection.sending = true;
+        connection.handed_at = now;
         if call.measured {
             self.figures.record_sent(request, in_window);
         }
@@ -188,6 +188,7 @@ impl Engine {
             }
         }
         connection.sending = true;
+        connection.handed_at = now;
         driver.send(id, SendBuf::Shared(line.batch.clone()));
     }
 
@@ -201,6 +202,7 @@ impl Engine {
 
     pub(super) fn on_received<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
         let (now, mut latest) = (driver.now(), driver.sent_at(id));
+        let mut room_made = false;
         let mut input = driver.received();
         self.connections[id.index()].received_at = now;
         self.pace(id, input.len(), now);
@@ -211,7 +213,7 @@ impl Engine {
                 self.figures.unsolicited_bytes += input.len() as u64;
                 return self.on_unasked(driver, id, now);
             };
-            if !call.handed_over || call.sent.unwrap_or(latest) < call.ready {
+            if !call.handed_over || (call.sent.is_none() && latest < connection.handed_at) {
                 // The request has not left yet: this cannot be its answer.
                 self.figures.unsolicited_bytes += input.len() as u64;
                 let outcome = outcome_of_response_error(ResponseError::Unsolicited);
@@ -224,15 +226,17 @@ impl Engine {
             }
             let sampled = self.figures.trial.sample.is_some();
             let check = self.requests.check(call.request);
-            let progress = read_response(&mut connection.reader, call, input, check, !sampled);
+            let server = if sampled { None } else { Some(&mut self.server) };
+            let progress = read_response(&mut connection.reader, call, input, check, server);
             if call.measured {
                 self.figures.record_received(&progress);
             }
-            if progress.server.is_some() {
-                self.server = progress.server;
-            }
             input = &input[progress.bytes..];
             let outcome = match progress.end {
+                None if room_made => {
+                    self.offer_room(id);
+                    return self.dispatch(driver, now);
+                }
                 None => return,
                 Some(End::Broken(outcome)) => return self.end_call(driver, id, outcome, now),
                 Some(End::Whole(_)) => call.judge(check, &mut self.hashers),
@@ -243,6 +247,7 @@ impl Engine {
             let another = connection.line.as_ref().is_some_and(|line| !line.behind.is_empty());
             if !another {
                 // More than was asked for: then what came before it cannot be trusted either.
+                self.figures.unsolicited_bytes += input.len() as u64;
                 let outcome = outcome_of_response_error(ResponseError::Unsolicited);
                 return self.end_call(driver, id, outcome, now);
             }
@@ -260,6 +265,7 @@ impl Engine {
                 continue;
             }
             self.end_front(id, outcome, latest, now);
+            room_made = true;
         }
     }
 
@@ -279,8 +285,12 @@ impl Engine {
             }
         }
         if self.connections[id.index()].visit.is_some() {
-            let outcome = if usable || left == 0 { outcome } else { lost_behind(outcome) };
-            self.on_visit_answer(driver, id, outcome, usable, now);
+            let answer = match (outcome.is_completed(), usable) {
+                (false, _) => Answered::Not,
+                (true, true) => Answered::Usable,
+                (true, false) => Answered::Last { others_lost: left > 0 },
+            };
+            self.on_visit_answer(driver, id, answer, now);
         } else if usable {
             self.offer_room(id);
         } else {
@@ -294,9 +304,13 @@ impl Engine {
     fn end_front(&mut self, id: SocketId, outcome: Outcome, latest: Instant, now: Instant) -> (Outcome, bool) {
         let connection = &mut self.connections[id.index()];
         let full = connection.under_way() >= self.plan.pipeline as usize;
-        let next = connection.line.as_mut().and_then(|line| line.behind.pop_front());
+        let mut next = connection.line.as_mut().and_then(|line| line.behind.pop_front());
+        if let Some(next) = next.as_mut().filter(|_| self.pacing.is_some()) {
+            // Its answer could not come before this one was read, at the pace.
+            next.deadline = now + self.plan.timeout;
+        }
         let state = next.map_or(State::Idle, State::Busy);
-        let State::Busy(call) = std::mem::replace(&mut connection.state, state) else {
+        let State::Busy(mut call) = std::mem::replace(&mut connection.state, state) else {
             unreachable!("a call ends on a busy connection")
         };
         if !call.handed_over
@@ -311,7 +325,12 @@ impl Engine {
         // What comes at the deadline or later is too late, also where the wheel has not yet told of it.
         let outcome = if now >= call.deadline { Outcome::Timeout } else { outcome };
         connection.bytes += call.bytes;
-        connection.receiving_ns += now.ns_since(call.sent_or(latest));
+        connection.receiving_ns += now.ns_since(call.sent_or(latest).max(connection.answered_at));
+        connection.answered_at = now;
+        if let Some(mut hasher) = call.digest.take() {
+            hasher.reset();
+            self.hashers.push(hasher);
+        }
         let keep_alive = call.keep_alive;
         connection.replies += u32::from(outcome.is_completed());
         connection.failed |= !outcome.is_completed();
@@ -336,7 +355,12 @@ impl Engine {
         let State::Busy(call) = &mut connection.state else { return self.on_unasked(driver, id, now) };
         call.keep_alive = false;
         let outcome = match connection.reader.finish() {
-            Ok(_) => call.judge(self.requests.check(call.request), &mut self.hashers),
+            Ok(bytes) => {
+                if call.measured {
+                    self.figures.record_whole(bytes.unwrap_or_default());
+                }
+                call.judge(self.requests.check(call.request), &mut self.hashers)
+            }
             Err(error) => outcome_of_response_error(error),
         };
         self.end_call(driver, id, outcome, now);

@@ -23,7 +23,7 @@ use thalweg_sys::{Completion, Driver, DriverKind, Fault, Instant, PortRange, Soc
 use self::pacing::Pacing;
 use self::visits::Parked;
 use crate::choice::Chooser;
-use crate::connection::{Connection, State, outcome_of_fault};
+use crate::connection::{Connection, State};
 use crate::figures::RunFigures;
 use crate::gate::Gate;
 use crate::plan::{Plan, Visit};
@@ -56,6 +56,8 @@ pub struct Engine {
     roomy: VecDeque<SocketId>,
     open: usize,
     connecting: usize,
+    /// Of the connecting ones, those on which a visit goes on.
+    reopening: usize,
     /// Connections with calls under way.
     busy: usize,
     /// Visits that are not over, and those of them that are without a connection.
@@ -72,7 +74,7 @@ pub struct Engine {
     /// Attempts to connect since the last turn.
     attempts: u64,
     /// What the server calls itself.
-    server: Option<Box<[u8]>>,
+    server: Vec<u8>,
     figures: RunFigures,
 }
 
@@ -115,6 +117,7 @@ impl Engine {
             roomy: VecDeque::new(),
             open: 0,
             connecting: 0,
+            reopening: 0,
             busy: 0,
             visiting: 0,
             parked: Parked::default(),
@@ -125,7 +128,7 @@ impl Engine {
             next_glance: now,
             last_turn: now,
             attempts: 0,
-            server: None,
+            server: Vec::new(),
             figures: RunFigures::new(&plan, driver),
             plan,
         }
@@ -176,15 +179,13 @@ impl Engine {
 
     fn on_failed<D: Driver>(&mut self, driver: &mut D, id: SocketId, fault: Fault) {
         let now = driver.now();
-        let outcome = outcome_of_fault(fault);
-        self.record_cause(fault);
-        match self.connection(id).state {
-            State::Busy(_) => self.end_call(driver, id, outcome, now),
-            State::Connecting => self.on_connect_failed(driver, id, Some(outcome), now),
-            State::Thinking { .. } => self.park_visit(driver, id, now),
-            State::Idle => self.close(driver, id, now),
+        self.end_for(fault, |engine, outcome| match engine.connection(id).state {
+            State::Busy(_) => engine.end_call(driver, id, outcome, now),
+            State::Connecting => engine.on_connect_failed(driver, id, Some(outcome), now),
+            State::Thinking { .. } => engine.park_visit(driver, id, now),
+            State::Idle => engine.close(driver, id, now),
             State::Closed => unreachable!("the driver names open sockets only"),
-        }
+        });
     }
 
     fn next_turn(&self, now: Instant) -> Instant {
@@ -238,7 +239,8 @@ impl<D: Driver> App<D> for Engine {
         }
         self.keep_books(now);
         self.dispatch(driver, now);
-        if self.finished(now) {
+        let over = self.finished(now);
+        if over && !(self.visiting > 0 && self.wake_last(driver, now)) {
             self.keep_books(now);
             self.end_window(now);
             self.publish();

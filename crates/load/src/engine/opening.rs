@@ -4,8 +4,9 @@ use thalweg_measure::Outcome;
 use thalweg_sys::{Connect, Driver, Fault, Flow, Instant, SocketId};
 
 use super::pacing::Pacing;
+use super::visits::Ending;
 use super::{Engine, Phase};
-use crate::connection::{Connection, State, outcome_of_fault};
+use crate::connection::{Connection, State};
 use crate::visit::Visiting;
 
 /// Connections that may be in the making at once, so that opening thousands does not overrun the server's listen queue.
@@ -16,12 +17,12 @@ const SOURCES_TRIED_MAX: usize = 16;
 
 impl Engine {
     /// Starts to connect. What prevents even that is given back.
-    pub(super) fn connect<D: Driver>(&mut self, driver: &mut D, now: Instant) -> Result<SocketId, Outcome> {
+    pub(super) fn connect<D: Driver>(&mut self, driver: &mut D, now: Instant) -> Result<SocketId, Fault> {
         let tries = self.plan.sources.len().clamp(1, SOURCES_TRIED_MAX);
         let mut result = self.connect_once(driver);
         for _ in 1..tries {
             // One address may have no port left while another has.
-            if !matches!(result, Err(Outcome::NoAddress)) {
+            if !matches!(result, Err(Fault::NoAddress)) {
                 break;
             }
             result = self.connect_once(driver);
@@ -39,7 +40,7 @@ impl Engine {
         Ok(id)
     }
 
-    fn connect_once<D: Driver>(&mut self, driver: &mut D) -> Result<SocketId, Outcome> {
+    fn connect_once<D: Driver>(&mut self, driver: &mut D) -> Result<SocketId, Fault> {
         self.attempts += 1;
         let connections = &mut self.figures.trial.connections;
         connections.attempted += 1;
@@ -50,9 +51,8 @@ impl Engine {
         let flow = self.pacing.as_ref().map_or(Flow::Free, Pacing::flow);
         let connect = Connect { source, ports: self.ports, flow, ..Connect::to(self.plan.peer.clone()) };
         driver.connect(&connect).map_err(|error| {
-            let fault = Fault::of(&error);
-            self.record_cause(fault);
-            outcome_of_fault(fault)
+            self.figures.trial.connections.failed += 1;
+            Fault::of(&error)
         })
     }
 
@@ -113,20 +113,27 @@ impl Engine {
         if room == 0 {
             return;
         }
-        let wanted = (schedule.arrivals.waiting(now) as usize).saturating_sub(self.connecting).min(room);
+        let wanted =
+            (schedule.arrivals.waiting(now) as usize).saturating_sub(self.connecting - self.reopening).min(room);
         for _ in 0..wanted {
-            if let Err(outcome) = self.connect(driver, now) {
-                self.give_up(outcome, now);
+            if let Err(fault) = self.connect(driver, now) {
+                self.end_for(fault, |engine, outcome| engine.give_up(outcome, now));
             }
         }
     }
 
     /// Opens a connection on which a visit goes on.
     pub(super) fn reopen<D: Driver>(&mut self, driver: &mut D, mut visit: Box<Visiting>, now: Instant) {
+        if !self.offers(visit.due) {
+            return self.count_visit(&visit, Ending::Cut, now);
+        }
         visit.connections += 1;
         match self.connect(driver, now) {
-            Ok(id) => self.connection(id).visit = Some(visit),
-            Err(outcome) => self.fail_next_call(&visit, outcome, now),
+            Ok(id) => {
+                self.connection(id).visit = Some(visit);
+                self.reopening += 1;
+            }
+            Err(fault) => self.end_for(fault, |engine, outcome| engine.fail_next_call(visit, outcome, now)),
         }
     }
 
@@ -140,17 +147,18 @@ impl Engine {
         self.connecting -= 1;
         let connections = &mut self.figures.trial.connections;
         connections.opened += 1;
-        connections.peak = connections.peak.max(self.open as u64);
+        connections.peak = connections.peak.max((self.open - self.connecting) as u64);
         self.figures.trial.connect.record(now.ns_since(since));
         if let Phase::Opening { until, .. } = &mut self.phase {
             // As long as the server takes connections, those that are still to be opened are worth waiting for.
-            *until = now + self.plan.timeout;
+            *until = (*until).max(now + self.plan.timeout);
         }
         if let Phase::Running(schedule) = &self.phase {
             self.figures.trial.in_window.connections += u64::from(schedule.is_in_window(now));
         }
         self.read_now(driver, id);
         if visits {
+            self.reopening -= 1;
             self.go_on(driver, id, now);
         } else {
             self.offer_room(id);
@@ -168,8 +176,9 @@ impl Engine {
     ) {
         let visit = self.connection(id).visit.take();
         self.close(driver, id, now);
+        self.reopening -= usize::from(visit.is_some());
         match (visit, outcome) {
-            (Some(visit), outcome) => self.fail_next_call(&visit, outcome.unwrap_or(Outcome::Timeout), now),
+            (Some(visit), outcome) => self.fail_next_call(visit, outcome.unwrap_or(Outcome::Timeout), now),
             (None, Some(outcome)) => self.give_up(outcome, now),
             // The arrival that it was for has its own deadline.
             (None, None) => {}

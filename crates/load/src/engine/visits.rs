@@ -8,7 +8,7 @@ use thalweg_sys::{Driver, Instant, SocketId};
 
 use super::calls::Due;
 use super::{Engine, Phase};
-use crate::connection::State;
+use crate::connection::{Connection, State};
 use crate::visit::{Next, Visiting};
 
 /// Visits without a connection: the server has closed theirs while they paused.
@@ -67,9 +67,20 @@ impl Ord for ParkedVisit {
     }
 }
 
+/// How a call of a visit has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answered {
+    /// Without a whole answer.
+    Not,
+    /// On a connection that can go on.
+    Usable,
+    /// On one that cannot; the calls that were under way behind it are lost.
+    Last { others_lost: bool },
+}
+
 /// How a visit ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ending {
+pub(super) enum Ending {
     /// With its last call, or where the server ended it in good order.
     Completed,
     /// With a call that failed.
@@ -107,6 +118,18 @@ impl Engine {
             }
             let Phase::Running(schedule) = &mut self.phase else { return };
             let intended = visit.due;
+            if under_way == 0 && self.pacing.is_none() && intended + self.plan.timeout <= now {
+                // Its time went by while its connection was in the making.
+                let visit = connection.visit.take().expect("it was there");
+                self.close(driver, id, now);
+                return self.fail_next_call(visit, Outcome::Timeout, now);
+            }
+            if schedule.is_drained(now) {
+                if under_way == 0 {
+                    self.leave_rest(driver, id, now);
+                }
+                return;
+            }
             let Some(measured) = schedule.follow_up(intended, &mut self.figures.trial.intervals) else {
                 if under_way == 0 {
                     self.end_visit(driver, id, Ending::Cut, now);
@@ -119,29 +142,29 @@ impl Engine {
         }
     }
 
-    /// A call of the visit has ended; `usable` says whether its connection can go on.
+    /// A call of the visit has ended.
     pub(super) fn on_visit_answer<D: Driver>(
         &mut self,
         driver: &mut D,
         id: SocketId,
-        outcome: Outcome,
-        usable: bool,
+        answered: Answered,
         now: Instant,
     ) {
         let connection = &mut self.connections[id.index()];
         let Some(visit) = &mut connection.visit else { return };
-        if !outcome.is_completed() {
+        if answered == Answered::Not {
             return self.end_visit(driver, id, Ending::Failed, now);
         }
-        match (visit.on_answer(now), usable) {
+        match (visit.on_answer(now), answered) {
+            (_, Answered::Last { others_lost: true }) => self.end_visit(driver, id, Ending::Failed, now),
             (Next::Done, _) => self.end_visit(driver, id, Ending::Completed, now),
-            (Next::GoOn, true) => self.go_on(driver, id, now),
-            (Next::Think(until), true) => {
+            (Next::GoOn, Answered::Usable) => self.go_on(driver, id, now),
+            (Next::Think(until), Answered::Usable) => {
                 connection.state = State::Thinking { until };
                 self.arm(id, until);
             }
-            (_, false) if !visit.reconnects() => self.end_visit(driver, id, Ending::Completed, now),
-            (next, false) => {
+            _ if !visit.reconnects() => self.end_visit(driver, id, Ending::Completed, now),
+            (next, _) => {
                 let visit = connection.visit.take().expect("it was there");
                 self.close(driver, id, now);
                 match next {
@@ -174,15 +197,52 @@ impl Engine {
         }
     }
 
-    /// Ends a visit whose next call cannot be made.
-    pub(super) fn fail_next_call(&mut self, visit: &Visiting, outcome: Outcome, now: Instant) {
+    /// Ends a visit whose next call, which is part of the load, cannot be made.
+    pub(super) fn fail_next_call(&mut self, mut visit: Box<Visiting>, outcome: Outcome, now: Instant) {
         let Phase::Running(schedule) = &mut self.phase else { return };
         let measured = schedule.follow_up(visit.due, &mut self.figures.trial.intervals);
+        visit.take_call();
         if measured == Some(true) {
             self.record_unsent(visit.due, outcome, now);
         }
         let ending = if measured.is_some() { Ending::Failed } else { Ending::Cut };
-        self.count_visit(visit, ending, now);
+        self.count_visit(&visit, ending, now);
+    }
+
+    /// Ends a visit whose calls that are due may not be sent any more. They have waited for the target.
+    fn leave_rest<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
+        let mut visit = self.connection(id).visit.take().expect("the connection carries a visit");
+        self.close(driver, id, now);
+        let Phase::Running(schedule) = &mut self.phase else { return };
+        let figures = &mut self.figures.trial;
+        while visit.has_released()
+            && let Some(measured) = schedule.follow_up(visit.due, &mut figures.intervals)
+        {
+            visit.take_call();
+            if measured {
+                figures.outcomes.record(Outcome::NotSent);
+                figures.held_back += 1;
+                figures.intervals.record_end(Outcome::NotSent, None);
+            }
+        }
+        self.count_visit(&visit, Ending::Cut, now);
+    }
+
+    /// Whether what comes due then is still part of the load.
+    pub(super) fn offers(&self, due: Instant) -> bool {
+        matches!(&self.phase, Phase::Running(schedule) if schedule.offers(due))
+    }
+
+    /// Makes the calls that came due before the end of the schedule in pauses of which the timer has not told yet. Whether there are some.
+    pub(super) fn wake_last<D: Driver>(&mut self, driver: &mut D, now: Instant) -> bool {
+        if self.plan.cuts_at_end() {
+            return false;
+        }
+        let due = |connection: &Connection| matches!(connection.state, State::Thinking { until } if self.offers(until));
+        let paused: Vec<SocketId> =
+            self.connections.iter().filter(|connection| due(connection)).map(|connection| connection.id).collect();
+        paused.iter().for_each(|&id| self.wake_visit(driver, id, now));
+        !paused.is_empty()
     }
 
     fn end_visit<D: Driver>(&mut self, driver: &mut D, id: SocketId, ending: Ending, now: Instant) {
@@ -191,7 +251,8 @@ impl Engine {
         self.count_visit(&visit, ending, now);
     }
 
-    fn count_visit(&mut self, visit: &Visiting, ending: Ending, now: Instant) {
+    /// Counts a visit that is over.
+    pub(super) fn count_visit(&mut self, visit: &Visiting, ending: Ending, now: Instant) {
         self.visiting -= 1;
         let Phase::Running(schedule) = &mut self.phase else { return };
         schedule.arrivals.on_end(now);

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use thalweg_load::{Check, Extent, LoopPlan, Pick, Plan, RunFigures};
+use thalweg_load::{Extent, LoopPlan, Pick, Plan, RunFigures};
 use thalweg_measure::{Outcome, Outcomes};
 use thalweg_reactor::sim::SimConfig;
 
-use crate::script::{Answer, random_of, whole_check};
+use crate::script::{Answer, random_of};
 use crate::world::{World, plan, request};
 use crate::{MS, SECOND, with_seeds};
 
@@ -111,11 +111,6 @@ fn random_plan(random: &mut Pcg64Mcg) -> Plan {
     plan.drain = if random.random_bool(0.2) { Duration::ZERO } else { millis(random, 0..400) };
     plan.connections = connections;
     plan.calls = random.random_bool(0.4).then(|| random.random_range(1..6));
-    plan.check = match random.random_range(0..3) {
-        0 => Check::default(),
-        1 => Check { sha256: None, ..whole_check() },
-        _ => whole_check(),
-    };
     plan.cpus = (0..cores).collect();
     plan.seed = random.random();
     plan

@@ -10,9 +10,11 @@ mod attribution;
 mod closed_loop;
 mod deadlines;
 mod misbehaviour;
+mod pipelining;
 mod script;
 mod server;
 mod stall;
+mod visits;
 mod world;
 
 use std::ops::Range;

@@ -8,8 +8,13 @@ use thalweg_measure::Outcome;
 
 use crate::{MS, US};
 
-/// The content that every good answer has.
-pub const CONTENT: &[u8] = b"what was asked for, all of it and nothing else\n";
+/// How long the content of every good answer is.
+const CONTENT_BYTES: usize = 48;
+
+/// The content of a good answer to request `number`, and to no other.
+pub fn content(number: u64) -> Vec<u8> {
+    format!("{number:06} is what was asked for and nothing else -\n").into_bytes()
+}
 
 /// One way to treat a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +57,10 @@ pub enum Answer {
     Abandoning,
     /// Good, and the same once more, so many nanoseconds later.
     Twice(u64),
+    /// In HTTP/1.0, which ends the connection where nothing else is said; the length is given all the same.
+    Old,
+    /// In HTTP/1.0 that keeps the connection.
+    OldKept,
 }
 
 /// One thing that the server does for an answer.
@@ -69,6 +78,7 @@ impl Answer {
         match self {
             Self::Good | Self::Late(_) | Self::Dribbled(_) | Self::Chunked | Self::Interim => Outcome::Good,
             Self::Closing | Self::UntilClose | Self::Early | Self::Abandoning | Self::Twice(_) => Outcome::Good,
+            Self::Old | Self::OldKept => Outcome::Good,
             Self::Status(_) => Outcome::BadStatus,
             Self::WrongContent | Self::WrongLength => Outcome::FailedCheck,
             Self::Truncated => Outcome::Truncated,
@@ -95,6 +105,8 @@ impl Answer {
             13 | 14 => Self::Interim,
             15 => Self::Closing,
             16 => Self::UntilClose,
+            26 => Self::Old,
+            27 | 28 => Self::OldKept,
             17..=24 => Self::Late(random.random_range(0..30 * MS)),
             25 => Self::Late(random.random_range(0..300 * MS)),
             _ => Self::Good,
@@ -114,32 +126,40 @@ impl Answer {
     /// The steps of it, each with the nanoseconds from the one before; the first from the request's arrival. `close` says that
     /// the connection ends behind it, as the request wants it.
     pub fn steps(self, number: u64, close: bool) -> Vec<(u64, Step)> {
-        let whole = response(200, if close { "Connection: close\r\n" } else { "" }, CONTENT);
+        let content = content(number);
+        let whole = response(200, if close { "Connection: close\r\n" } else { "" }, &content);
         let mut steps = match self {
             Self::Good | Self::Early | Self::Abandoning => vec![(0, Step::Send(whole))],
             Self::Late(ns) => vec![(ns, Step::Send(whole))],
             Self::Dribbled(ns) => whole.iter().map(|&byte| (ns, Step::Send(vec![byte]))).collect(),
-            Self::Chunked => vec![(0, Step::Send(chunked()))],
+            Self::Chunked => vec![(0, Step::Send(chunked(&content)))],
             Self::Interim => {
                 let continued = b"HTTP/1.1 100 Continue\r\n\r\n".to_vec();
                 let hints = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n".to_vec();
                 vec![(0, Step::Send(continued)), (20 * US, Step::Send(hints)), (20 * US, Step::Send(whole))]
             }
             Self::Closing => {
-                vec![(0, Step::Send(response(200, "Connection: close\r\n", CONTENT))), (0, Step::Close)]
+                vec![(0, Step::Send(response(200, "Connection: close\r\n", &content))), (0, Step::Close)]
+            }
+            Self::Old | Self::OldKept => {
+                let kept = if self == Self::OldKept && !close { "Connection: keep-alive\r\n" } else { "" };
+                let mut answer = response(200, kept, &content);
+                answer[..8].copy_from_slice(b"HTTP/1.0");
+                let end = if kept.is_empty() { Some((0, Step::Close)) } else { None };
+                [(0, Step::Send(answer))].into_iter().chain(end).collect()
             }
             Self::UntilClose => {
                 let head = b"HTTP/1.1 200 OK\r\n\r\n";
-                vec![(0, Step::Send([head, CONTENT].concat())), (30 * US, Step::Close)]
+                vec![(0, Step::Send([head, &content[..]].concat())), (30 * US, Step::Close)]
             }
             Self::Status(status) => vec![(0, Step::Send(response(status, "", b"no\n")))],
             Self::WrongContent => {
-                let content = format!("{number:0width$}", width = CONTENT.len());
-                vec![(0, Step::Send(response(200, "", content.as_bytes())))]
+                let wrong = format!("{number:0CONTENT_BYTES$}");
+                vec![(0, Step::Send(response(200, "", wrong.as_bytes())))]
             }
-            Self::WrongLength => vec![(0, Step::Send(response(200, "", &CONTENT[1..])))],
+            Self::WrongLength => vec![(0, Step::Send(response(200, "", &content[1..])))],
             Self::Truncated => {
-                let half = whole[..whole.len() - CONTENT.len() / 2].to_vec();
+                let half = whole[..whole.len() - CONTENT_BYTES / 2].to_vec();
                 vec![(0, Step::Send(half)), (0, Step::Close)]
             }
             Self::Garbage => vec![(0, Step::Send(b"\x16\x03\x01 is no HTTP\r\n\r\n".to_vec()))],
@@ -162,9 +182,9 @@ fn response(status: u16, fields: &str, content: &[u8]) -> Vec<u8> {
     [head.as_bytes(), content].concat()
 }
 
-fn chunked() -> Vec<u8> {
+fn chunked(content: &[u8]) -> Vec<u8> {
     let mut bytes = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
-    for chunk in CONTENT.chunks(10) {
+    for chunk in content.chunks(10) {
         bytes.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
         bytes.extend_from_slice(chunk);
         bytes.extend_from_slice(b"\r\n");
@@ -178,8 +198,8 @@ pub fn random_of(seed: u64, number: u64) -> Pcg64Mcg {
     Pcg64Mcg::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number)
 }
 
-/// The check that only [`CONTENT`] passes.
-pub fn whole_check() -> Check {
-    let (status, length) = (Some(200.into()), Some(CONTENT.len() as u64));
-    Check { status, length, sha256: Some(Sha256::digest(CONTENT).into()), ..Check::default() }
+/// The check that only the content of request `number` passes.
+pub fn whole_check(number: u64) -> Check {
+    let (status, length) = (Some(200.into()), Some(CONTENT_BYTES as u64));
+    Check { status, length, sha256: Some(Sha256::digest(content(number)).into()), ..Check::default() }
 }

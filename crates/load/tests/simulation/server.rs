@@ -22,6 +22,7 @@ pub struct Server {
     script: Script,
     conversations: BTreeMap<SocketId, Conversation>,
     agenda: BTreeSet<(Instant, SocketId)>,
+    accepted: u64,
 }
 
 /// A request that arrived.
@@ -29,6 +30,8 @@ pub struct Server {
 pub struct Record {
     /// What its target says.
     pub number: u64,
+    /// Which of the connections that were accepted it came over, from 0.
+    pub connection: u64,
     pub answer: Answer,
     pub arrived: Instant,
     /// When the first and the last step of the answer are due; none for silence.
@@ -37,6 +40,7 @@ pub struct Record {
 
 #[derive(Default)]
 struct Conversation {
+    number: u64,
     input: Vec<u8>,
     /// Bytes of a request's body that are still to come and of no interest.
     skip: usize,
@@ -56,7 +60,7 @@ impl Server {
     pub fn open(sim: &mut Sim, addr: SocketAddr, script: Script) -> Self {
         let listener = sim.listen(Listen::Address(addr)).expect("the address is free");
         let (records, conversations, agenda) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
-        Self { addr, records, busy_max: 0, listener, script, conversations, agenda }
+        Self { addr, records, busy_max: 0, listener, script, conversations, agenda, accepted: 0 }
     }
 
     /// Whether a completion is for the server.
@@ -70,7 +74,9 @@ impl Server {
     pub fn on_completion(&mut self, sim: &mut Sim, completion: Completion) {
         match completion {
             Completion::Accepted { socket, .. } => {
-                self.conversations.insert(socket, Conversation::default());
+                let conversation = Conversation { number: self.accepted, ..Conversation::default() };
+                self.conversations.insert(socket, conversation);
+                self.accepted += 1;
             }
             Completion::AcceptFailed { .. } => sim.resume_accept(self.listener),
             Completion::Received { socket } => {
@@ -150,7 +156,8 @@ impl Server {
         }
         let first = conversation.steps.front().map(|&(first, _)| first);
         let answered = first.map(|first| (first, at));
-        self.records.push(Record { number: request.number, answer, arrived: now, answered });
+        let (number, connection) = (request.number, conversation.number);
+        self.records.push(Record { number, connection, answer, arrived: now, answered });
         let busy = self.conversations.values().filter(|conversation| !conversation.steps.is_empty()).count();
         self.busy_max = self.busy_max.max(busy);
         true

@@ -1,16 +1,20 @@
 //! An engine and a server on one network.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_load::{Engine, Extent, Gate, LoopPlan, Plan, PreparedRequest, Progress, RequestText, RunFigures, prepare};
+use thalweg_load::{
+    Engine, Extent, Gate, LoopPlan, Plan, PreparedRequest, Progress, RequestText, RunFigures, Visit, prepare,
+    prepare_sessions, read_sessions,
+};
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, Turn, run};
 use thalweg_sys::driver::{Completion, Driver, DriverKind};
 use thalweg_sys::{Instant, PeerAddr};
 use thalweg_wire::Version;
 
-use crate::script::Answer;
+use crate::script::{Answer, whole_check};
 use crate::server::{Record, Server};
 use crate::{MS, SECOND};
 
@@ -18,6 +22,9 @@ use crate::{MS, SECOND};
 const TURNS_AT_ONCE_MAX: u32 = 10_000;
 
 const ADDR: &str = "10.0.0.1:80";
+
+/// What the network gives to the first who connects.
+const FIRST_CLIENT: &str = "127.0.0.1:32768";
 
 /// A run to be made.
 pub struct World {
@@ -27,6 +34,8 @@ pub struct World {
     pub network: SimConfig,
     /// Holds up the server from the first until the second, in nanoseconds from the beginning of the simulation.
     pub stall: Option<(u64, u64)>,
+    /// Holds up the client's first connection likewise.
+    pub stall_client: Option<(u64, u64)>,
     /// Interrupts the run so many nanoseconds after the beginning of the simulation.
     pub interrupt_ns: Option<u64>,
     /// In the simulation's time, a run that takes longer than this hangs.
@@ -56,7 +65,15 @@ impl World {
     /// A run of that plan over a network without faults.
     pub fn calm(plan: Plan) -> Self {
         let patience_ns = patience_ns(&plan);
-        Self { plan, core: 0, network: SimConfig::calm(1), stall: None, interrupt_ns: None, patience_ns }
+        Self {
+            plan,
+            core: 0,
+            network: SimConfig::calm(1),
+            stall: None,
+            stall_client: None,
+            interrupt_ns: None,
+            patience_ns,
+        }
     }
 
     pub fn run(self, script: impl Fn(u64) -> Answer + 'static) -> Run {
@@ -65,6 +82,9 @@ impl World {
         let server = Server::open(&mut sim, ADDR.parse().expect("an address"), Box::new(script));
         if let Some((from_ns, until_ns)) = self.stall {
             sim.stall(server.addr, began.plus_ns(from_ns), began.plus_ns(until_ns));
+        }
+        if let Some((from_ns, until_ns)) = self.stall_client {
+            sim.stall(FIRST_CLIENT.parse().expect("an address"), began.plus_ns(from_ns), began.plus_ns(until_ns));
         }
         let progress = Arc::new(Progress::new(self.plan.cpus.len()));
         // Each thread of a plan is a simulation of its own, so none has to wait for another.
@@ -103,7 +123,8 @@ impl App<Sim> for Both {
     }
 }
 
-/// A plan with defaults, to be varied: requests with the numbers from 0 on as their targets, in this order.
+/// A plan with defaults, to be varied: requests with the numbers from 0 on as their targets, in this order. Each knows the content that
+/// is its own.
 pub fn plan(arrivals: LoopPlan, extent: Extent, targets: u64) -> Plan {
     let peer = PeerAddr::Tcp(ADDR.parse().expect("an address"));
     let requests = (0..targets).map(|number| request("GET", number, b"")).collect();
@@ -111,10 +132,24 @@ pub fn plan(arrivals: LoopPlan, extent: Extent, targets: u64) -> Plan {
     Plan { timeout: second, drain: second, connections: 100, ..Plan::new(peer, requests, arrivals, extent) }
 }
 
+/// A plan of the sessions in `text`, httperf's format, whose targets are numbers.
+pub fn session_plan(text: &str, think: Duration, arrivals: LoopPlan, extent: Extent) -> Plan {
+    let file =
+        read_sessions("sessions", text.as_bytes(), |_| unreachable!("no bodies in files")).expect("a session file");
+    let made = prepare_sessions(&file, |call| {
+        let number = call.target.trim_start_matches('/').parse().expect("targets are numbers");
+        Ok::<_, Infallible>(request(&call.method, number, &call.body))
+    });
+    let sessions = Arc::new(made.expect("requests are in order"));
+    let requests = sessions.requests.clone().into();
+    Plan { requests, visit: Some(Visit::Sessions { sessions, think }), ..plan(arrivals, extent, 1) }
+}
+
 pub fn request(method: &str, number: u64, body: &[u8]) -> PreparedRequest {
     let target = format!("/{number}");
     let text = RequestText { method, authority: "h", target: &target, version: Version::Http11, fields: &[], body };
-    prepare(&text).expect("the request is in order")
+    let prepared = prepare(&text).expect("the request is in order");
+    PreparedRequest { check: Some(whole_check(number)), ..prepared }
 }
 
 /// When a run has to be over: connections are opened ahead for one time-out at most, and each request has one.
