@@ -160,7 +160,7 @@ impl Sim {
     }
 
     fn insert(&mut self, socket: Socket) -> io::Result<SocketId> {
-        self.sockets.insert(socket).map_err(|_| Errno::NFILE.into())
+        self.sockets.insert(socket).map_err(|_| Errno::MFILE.into())
     }
 
     /// A port of the range, or else of the one that Linux gives out by itself.

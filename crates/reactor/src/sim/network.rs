@@ -134,7 +134,7 @@ impl Sim {
             let Ok(socket) = self.sockets.insert(Socket::End(id)) else {
                 let Some(Socket::Listener(state)) = self.sockets.entry_mut(listener) else { return };
                 state.backlog.push_front(connection);
-                self.stop_accepting(listener, Errno::NFILE);
+                self.stop_accepting(listener, Errno::MFILE);
                 return;
             };
             self.end_mut(id).state = EndState::Open(socket);
