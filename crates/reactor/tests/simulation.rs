@@ -329,7 +329,7 @@ fn a_full_backlog_makes_connects_wait_and_then_time_out() {
             match completion {
                 Completion::Connected { socket } => connected.push(socket),
                 Completion::Failed { socket, error } => {
-                    assert_eq!(Fault::of(&error), Fault::Unreachable);
+                    assert_eq!(Fault::of(&error), Fault::TimedOut);
                     timed_out.push(socket);
                 }
                 other => panic!("{other:?}"),
