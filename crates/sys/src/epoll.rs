@@ -312,7 +312,7 @@ impl Epoll {
             // Only a connection that really waits is a reason to say that there is no room for it.
             let waits = socket::is_readable(&self.live(listener).fd);
             self.live_mut(listener).readable = waits;
-            return waits.then(|| self.refuse_more(listener, Errno::NFILE.into()));
+            return waits.then(|| self.refuse_more(listener, Errno::MFILE.into()));
         }
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let accepted = accept_with(&self.live(listener).fd, flags);

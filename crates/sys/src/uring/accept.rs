@@ -57,7 +57,7 @@ impl Uring {
                 if first {
                     self.cancel(listener, Operation::Accept);
                 }
-                first.then(|| Completion::AcceptFailed { listener, error: Errno::NFILE.into() })
+                first.then(|| Completion::AcceptFailed { listener, error: Errno::MFILE.into() })
             }
         }
     }
