@@ -16,13 +16,16 @@ use crate::plan::Pace;
 /// takes a bounded share of it.
 const CYCLE_NS_MIN: u64 = 250_000_000;
 const CYCLE_NS_MAX: u64 = 4_000_000_000;
-const CYCLE_NS_PER_CONNECTION: u64 = 120_000;
+const CYCLE_NS_PER_CONNECTION: u64 = 100_000;
 
 /// Reads are due at a common beat, so that many of them share a wake-up.
 const TICK_NS: u64 = 2_000_000;
 
 /// Most bytes of one read.
 const READ_BYTES_MAX: u64 = 64 * 1024;
+
+/// A smaller receive window costs more packets, and with them CPU time, without holding back much more of an answer.
+const WINDOW_BYTES_MIN: u32 = 16 * 1024;
 
 pub(super) struct Pacing {
     pace: Pace,
@@ -53,7 +56,7 @@ impl Pacing {
     /// How connections are made that are read so: with a receive window that has the next read there in time and leaves the rest with the
     /// server.
     pub(super) fn flow(&self) -> Flow {
-        Flow::Metered { window_bytes: self.read_bytes * 2 }
+        Flow::Metered { window_bytes: (self.read_bytes * 2).max(WINDOW_BYTES_MIN) }
     }
 
     pub(super) fn next_due(&self) -> Option<Instant> {
