@@ -114,7 +114,8 @@ impl Engine {
         let request = due.request.unwrap_or_else(|| self.chooser.choose() as u32);
         let digest = self.requests.check(request).sha256.map(|_| self.hashers.pop().unwrap_or_default());
         let connection = &mut self.connections[id.index()];
-        let patient_from = if self.pacing.is_some() { now } else { due.intended };
+        // At a pace nothing is read before the line has carried what was read last.
+        let patient_from = if self.pacing.is_some() { connection.read_at.max(now) } else { due.intended };
         let deadline = patient_from + self.plan.timeout;
         let call = Call {
             intended: due.intended,
@@ -307,7 +308,7 @@ impl Engine {
         let mut next = connection.line.as_mut().and_then(|line| line.behind.pop_front());
         if let Some(next) = next.as_mut().filter(|_| self.pacing.is_some()) {
             // Its answer could not come before this one was read, at the pace.
-            next.deadline = now + self.plan.timeout;
+            next.deadline = connection.read_at.max(now) + self.plan.timeout;
         }
         let state = next.map_or(State::Idle, State::Busy);
         let State::Busy(mut call) = std::mem::replace(&mut connection.state, state) else {

@@ -106,6 +106,18 @@ fn a_request_at_a_pace_does_not_time_out_while_those_before_it_are_read() {
 }
 
 #[test]
+fn at_a_pace_the_time_in_which_nothing_is_read_is_not_the_server_s() {
+    // A piece of 90 bytes takes 0.7 s at this pace, more than the time-out.
+    let pace = Some(Pace::new(Some(1_000), Duration::ZERO));
+    let plan = Plan { pace, timeout: Duration::from_millis(500), ..pipelined(100.0, 5, 1, 1) };
+    let run = World { patience_ns: 20_000 * MS, ..World::calm(plan) }.run(|_| Answer::Good);
+    let trial = &run.figures.trial;
+    let (good, timed_out) = (trial.counts.good, trial.outcomes.count(Outcome::Timeout));
+    assert!(trial.counts.sent >= 2 && good == trial.counts.sent, "{:?}", trial.outcomes);
+    assert_eq!(good + timed_out, 5, "those that wait for the connection have the time-out from their intended time on");
+}
+
+#[test]
 fn what_is_lost_behind_the_end_of_a_connection_is_a_reset_each() {
     for answer in [Answer::Closing, Answer::Old, Answer::HangUp] {
         let run =

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thalweg_load::{
     Engine, Extent, Gate, LoopPlan, Plan, PreparedRequest, Progress, RequestText, RunFigures, Visit, prepare,
-    prepare_sessions, read_sessions,
+    prepare_sessions, read_sessions, read_trace,
 };
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, Turn, run};
@@ -145,6 +145,23 @@ pub fn session_plan(text: &str, think: Duration, arrivals: LoopPlan, extent: Ext
     Plan { requests, visit: Some(Visit::Sessions { sessions, think }), ..plan(arrivals, extent, 1) }
 }
 
+/// A plan of an access log: the millisecond and the number of each request.
+pub fn log_plan(entries: impl Iterator<Item = (u64, u64)>) -> Plan {
+    // A log has whole seconds; it is played a thousand times as fast.
+    let line = |(ms, number): (u64, u64)| {
+        format!("h - - [10/Oct/2025:13:{:02}:{:02} +0000] \"GET /{number} HTTP/1.1\" 200 48\n", ms / 60, ms % 60)
+    };
+    let text: String = entries.map(line).collect();
+    let made = read_trace("log", text.as_bytes(), 1000.0, |method, target| {
+        let number = target.trim_start_matches('/').parse().expect("targets are numbers");
+        Ok::<_, Infallible>(request(method, number, b""))
+    });
+    let trace = made.expect("a log");
+    let (requests, total) = (trace.requests.into(), trace.entries.len() as u64);
+    let arrivals = LoopPlan::Recorded { entries: trace.entries.into() };
+    Plan { requests, ..plan(arrivals, Extent::Requests(total), 1) }
+}
+
 pub fn request(method: &str, number: u64, body: &[u8]) -> PreparedRequest {
     let target = format!("/{number}");
     let text = RequestText { method, authority: "h", target: &target, version: Version::Http11, fields: &[], body };
@@ -156,6 +173,9 @@ pub fn request(method: &str, number: u64, body: &[u8]) -> PreparedRequest {
 fn patience_ns(plan: &Plan) -> u64 {
     const MARGIN_NS: u64 = 50 * MS;
     let ns = |duration: Duration| duration.as_nanos() as u64;
+    if plan.visit.is_some() || plan.pace.is_some() {
+        return 100_000 * SECOND;
+    }
     let schedule_ns = match (plan.extent, &plan.arrivals) {
         // As long as it takes.
         (Extent::Requests(total), LoopPlan::Closed { think, .. }) => total * (ns(plan.timeout) + ns(*think) + SECOND),
