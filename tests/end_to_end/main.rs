@@ -35,6 +35,7 @@ mod scripted;
 mod serve;
 mod server;
 mod sessions;
+mod slow;
 mod stall;
 mod turn;
 mod workloads;
