@@ -30,6 +30,7 @@ mod nginx;
 mod outcomes;
 mod process;
 mod recorder;
+mod replay;
 mod run;
 mod scripted;
 mod serve;
