@@ -74,11 +74,14 @@ fn session_files_in_toml() {
             ("[[session]]\n[[session.burst]]\ncalls = [\"/a\"", "3:14", "array"),
             ("[[session]]\n[[session.burst]]\ncals = [\"/a\"]\n", "3:1", "cals"),
             ("[[session]]\n[[session.burst]]\nthink = \"soon\"\ncalls = [\"/a\"]\n", "3:9", "soon"),
-            ("[[session]]\n[[session.burst]]\ncalls = [{ uri = \"/a\", method = \"A B\" }]\n", "3:", "method"),
-            ("[[session]]\n[[session.burst]]\ncalls = []\n", "", "call"),
-            ("[[session]]\n[[session.burst]]\ncalls = [{ uri = \"/a\", body_file = \"missing\" }]\n", "3:", "missing"),
-        ]
-        .map(|(text, place, word)| (text, if place.is_empty() { "3:9" } else { place }, word)),
+            ("[[session]]\n[[session.burst]]\ncalls = [{ uri = \"/a\", method = \"A B\" }]\n", "3:18", "method"),
+            ("[[session]]\n[[session.burst]]\ncalls = []\n", "3:9", "call"),
+            (
+                "[[session]]\n[[session.burst]]\ncalls = [{ uri = \"/a\", body_file = \"missing\" }]\n",
+                "3:36",
+                "missing",
+            ),
+        ],
     );
 }
 

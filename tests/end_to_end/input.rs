@@ -109,7 +109,7 @@ fn url_lists_that_cannot_be_used() {
     let arguments = ["run", &server.url(), "--urls", path];
     refused(&arguments, 2, &[path, "No such file"]);
     for (text, parts) in [
-        ("/good\n\nnot a url\n", &["list:3", "not a url"][..]),
+        ("/good\n\nnot a url\n", &["list:3:1", "\"not\""][..]),
         ("/good\nhttp://other.example/\n", &["list:2", "other.example"]),
         ("# only a comment\n", &["list", "no URL"]),
     ] {
@@ -168,20 +168,28 @@ fn a_report_that_cannot_be_finished_leaves_the_old_one_alone() {
 fn a_result_that_cannot_be_printed_is_said() {
     let _turn = turn::beside_others();
     let server = Scripted::start(|_| Act::Answer(GOOD));
-    let script = "exec \"$@\" > /dev/full";
-    let mut command = Command::new("sh");
-    command.args([
-        "-c",
-        script,
-        "sh",
-        env!("CARGO_BIN_EXE_thalweg"),
-        "run",
-        &server.url(),
-        "--requests",
-        "10",
-        "--json",
-    ]);
-    check(&Process::start(&mut command).wait(PATIENCE), 4, &["No space left"]);
+    for format in ["text", "json", "tsv", "httperf", "ab"] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec \"$@\" > /dev/full", "sh", env!("CARGO_BIN_EXE_thalweg"), "run", &server.url()]);
+        command.args(["--requests", "10", "--format", format]);
+        check(&Process::start(&mut command).wait(PATIENCE), 4, &["No space left"]);
+    }
+}
+
+#[test]
+fn files_on_a_full_disk_are_said_and_devices_stay_what_they_are() {
+    let _turn = turn::beside_others();
+    let (server, folder) = (Scripted::start(|_| Act::Answer(GOOD)), TempDir::new().unwrap());
+    // Through a link, so that the device itself is out of reach.
+    let full = folder.path().join("full");
+    std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+    for option in ["--out", "--hdr"] {
+        let ended = run_thalweg(&["run", &server.url(), "--requests", "10", option, full.to_str().unwrap()]);
+        check(&ended, 4, &[full.to_str().unwrap(), "No space left"]);
+        assert!(ended.stdout.contains("response time"), "the result itself was printed: {ended:?}");
+        assert!(full.is_symlink(), "{option} has put a file in the place of a device");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing half-written is left");
+    }
 }
 
 #[test]
@@ -238,7 +246,7 @@ fn as_somebody(folder: &Path, arguments: &[&str]) -> Command {
 #[test]
 fn help_has_an_example_for_each_command() {
     let _turn = turn::beside_others();
-    for command in ["run", "find", "serve", "demo"] {
+    for command in ["run", "find", "replay", "serve", "demo"] {
         let ended = run_thalweg(&[command, "--help"]);
         assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{command}");
         assert!(ended.stdout.contains(&format!("\n  thalweg {command}")), "{command}: {}", ended.stdout);

@@ -1,8 +1,15 @@
 //! Ctrl-C: what is known by then is said.
 
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
 use crate::document::{self, number, outcome};
 use crate::nginx::Nginx;
 use crate::process::{PATIENCE, Process, thalweg, until};
+use crate::recorder::{Answer, Recorder};
 use crate::scripted::{Act, Scripted};
 use crate::turn;
 
@@ -72,4 +79,75 @@ fn a_search_that_is_interrupted_at_once_has_nothing_to_say_but_that() {
     assert_eq!((ended.code, &*ended.stdout), (Some(4), ""), "{ended:?}");
     assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
     assert!(ended.stderr.contains("interrupted"), "{ended:?}");
+}
+
+/// A load that is interrupted once the server has heard so many requests; the trial.
+fn interrupted(server: &Recorder, heard: usize, load: &[&str]) -> Value {
+    let run = Process::start(&mut thalweg(&[&["run", &server.url("/"), "--json"], load].concat()));
+    until("the run to be under way", PATIENCE, || (server.heard().len() >= heard).then_some(()));
+    run.signal("INT");
+    let begun = Instant::now();
+    let ended = run.wait(PATIENCE);
+    assert!(matches!(ended.code, Some(0 | 1 | 3)), "{load:?}: {ended:?}");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{load:?}: it took {:?} to end", begun.elapsed());
+    let trial = document::trial(&ended);
+    assert!(trial["reasons"].to_string().contains("interrupted"), "{load:?}: {}", trial["reasons"]);
+    let good = outcome(&trial, "good") as usize;
+    // Some are under way or in the warm-up.
+    assert!(good <= server.heard().len() && good + 50 >= heard, "{load:?}: {good} of {heard}");
+    trial
+}
+
+#[test]
+fn every_kind_of_load_can_be_interrupted() {
+    let _turn = turn::beside_others();
+    let folder = TempDir::new().unwrap();
+    let sessions = folder.path().join("sessions");
+    fs::write(&sessions, "/a think=0.02\n/b\n  /c\n/d think=60\n/e\n").unwrap();
+    let sessions = sessions.to_str().unwrap();
+    for driver in ["auto", "epoll"] {
+        for load in [
+            &["--rate", "300/s", "--duration", "60s"][..],
+            &["--rate", "100/s..1000/s", "--arrivals", "poisson", "--duration", "60s"],
+            &["--workers", "4", "--think", "5ms", "--duration", "60s"],
+            &["--workers", "8", "--pipeline", "4", "--think", "5ms", "--requests", "1000000"],
+            &["--conn-rate", "100/s", "--calls", "3", "--conns", "100000"],
+            &["--hold", "50", "--think", "100ms", "--duration", "60s"],
+            &["--hold", "20", "--throttle", "33.6kbit", "--think", "10ms", "--duration", "60s"],
+            &["--session", sessions, "--conn-rate", "50/s", "--conns", "100000"],
+            &["--session", sessions, "--workers", "40"],
+            &["--rate", "300/s", "--duration", "60s", "--rtt", "5ms"],
+        ] {
+            let server = Recorder::start(|_| Answer::good("ok"));
+            interrupted(&server, 100, &[load, &["--driver", driver]].concat());
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_interrupted_while_it_opens_its_connections_ends_at_once() {
+    let _turn = turn::beside_others();
+    for driver in ["auto", "epoll"] {
+        let server = Recorder::start(|_| Answer::good("ok"));
+        let load = ["--hold", "1000", "--conn-rate", "20/s", "--duration", "60s", "--driver", driver];
+        let run = Process::start(&mut thalweg(&[&["run", &server.url("/"), "--json"], &load[..]].concat()));
+        until("some connections", PATIENCE, || (server.connections() > 5).then_some(()));
+        run.signal("INT");
+        let ended = run.wait(Duration::from_secs(5));
+        let trial = document::trial(&ended);
+        assert_eq!(number(&trial, "/counts/offered"), 0.0, "{driver}: {trial:#}");
+        assert!(ended.code != Some(0), "nothing was measured: {ended:?}");
+    }
+}
+
+#[test]
+fn a_second_interrupt_ends_a_run_whatever_it_does() {
+    let _turn = turn::beside_others();
+    let server = Scripted::start(|_| Act::KeepSilent);
+    let run = Process::start(&mut thalweg(&["run", &server.url(), "--workers", "2", "--duration", "60s"]));
+    until("the run to be under way", PATIENCE, || (server.requests() >= 2).then_some(()));
+    run.signal("INT");
+    // It may have ended by then.
+    let _ = std::process::Command::new("kill").args(["-INT", &run.id().to_string()]).status();
+    assert!(matches!(run.wait(Duration::from_secs(5)).code, Some(0 | 1 | 3 | 130)));
 }

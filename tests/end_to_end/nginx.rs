@@ -65,6 +65,11 @@ impl Nginx {
         format!("http://{}{path}", self.address)
     }
 
+    /// Puts a file into its tree.
+    pub fn add_file(&self, name: &str, content: &[u8]) {
+        fs::write(self.folder.path().join("root").join(name), content).expect("a file can be written");
+    }
+
     /// The process that answers.
     pub fn worker(&self) -> u32 {
         self.worker

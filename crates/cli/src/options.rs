@@ -10,6 +10,9 @@ use thalweg_measure::Limit;
 use thalweg_measure::units::{parse_link_rate, parse_percent, parse_time};
 use thalweg_sys::{DriverChoice, UnixAddr};
 
+/// The method of requests that name no other.
+pub const METHOD_DEFAULT: &str = "GET";
+
 /// Finds out how much traffic a web server can take, and serves files as fast as the machine can.
 #[derive(Debug, Parser)]
 #[command(name = "thalweg", version, max_term_width = 100)]
@@ -138,7 +141,7 @@ pub struct ReplayOptions {
     /// The server to ask, such as http://127.0.0.1:8080/; what for is in the log
     pub url: String,
     /// How many times as fast as it was logged
-    #[arg(long, value_name = "FACTOR", value_parser = parse_speed, default_value = "1")]
+    #[arg(long, value_name = "FACTOR", value_parser = parse_speed, default_value = "1", allow_hyphen_values = true)]
     pub speed: f64,
     /// How to load.
     #[command(flatten)]
@@ -180,7 +183,7 @@ pub struct LoadOptions {
     #[arg(long, value_name = "HOW", default_value = "sequential", requires = "urls")]
     pub pick: Pick,
     /// Method
-    #[arg(long, value_name = "METHOD", default_value = "GET")]
+    #[arg(long, value_name = "METHOD", default_value = METHOD_DEFAULT)]
     pub method: String,
     /// Field to send, 'Name: value'; repeatable
     #[arg(long = "header", value_name = "FIELD", value_parser = parse_field)]

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use thalweg_lab::document::Document;
+use thalweg_lab::file::{is_stream, write_whole};
 use thalweg_lab::report;
 use thalweg_measure::Verdict;
 
@@ -36,6 +37,9 @@ fn check_path(what: &str, path: &Path) -> Result<(), Failure> {
     let refuse = |why: String| Failure::usage(format!("cannot write the {what} {}: {why}", path.display()));
     if path.is_dir() {
         return Err(refuse("this is a folder; name a file in it".to_owned()));
+    }
+    if is_stream(path) {
+        return Ok(());
     }
     if !fs::metadata(folder).is_ok_and(|folder| folder.is_dir()) {
         return Err(refuse(format!("there is no folder {}", folder.display())));
@@ -88,7 +92,7 @@ fn explain(document: &Document) {
 
 /// Writes the log of histograms.
 fn write_hdr_log(document: &Document, path: &Path) -> Result<(), Failure> {
-    fs::write(path, format::hdr_log(document)).map_err(|error| {
+    write_whole(path, format::hdr_log(document).as_bytes()).map_err(|error| {
         Failure::unreachable(format!(
             "cannot write the histogram log {}: {error}; the result itself was printed",
             path.display()

@@ -49,7 +49,7 @@ pub fn threads(connections: usize, cpus: &[usize]) -> Result<Threads, Failure> {
     share_out(connections as u64, per_table, cpus).ok_or_else(|| {
         Failure::unreachable(format!(
             "{connections} connections need {wanted} file descriptors, and a file table of this process may hold {per_table}; \
-             ask for fewer connections, or raise the hard limit (ulimit -Hn, LimitNOFILE= in a systemd unit)"
+             ask for fewer (--connections, --hold, --workers), or raise the hard limit (ulimit -Hn, LimitNOFILE= in a systemd unit)"
         ))
     })
 }

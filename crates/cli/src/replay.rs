@@ -15,7 +15,7 @@ use crate::arrivals::Shape;
 use crate::exit::{Failure, remark};
 use crate::interrupt::Interrupt;
 use crate::load_options::{self, CONNECTIONS_DEFAULT};
-use crate::options::ReplayOptions;
+use crate::options::{ArrivalsOption, LoadOptions, METHOD_DEFAULT, ReplayOptions};
 use crate::output;
 use crate::progress::Line;
 use crate::requests;
@@ -27,11 +27,7 @@ use crate::requests;
 pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     let load = &options.load;
-    if load.urls.is_some() || load.body.is_some() || load.calls.is_some() {
-        return Err(Failure::usage(
-            "replay takes what to ask for from the log: --urls, --body and --calls have no meaning",
-        ));
-    }
+    ensure_meant(load)?;
     let target = Target::resolve(&options.url, load.unix_socket.as_ref())?;
     let trace = read(&options.log, options, &target)?;
     if trace.skipped.total() > 0 {
@@ -68,6 +64,23 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     let trial = made?.trial;
     let outcome = Outcome { verdict: trial.verdict, reasons: trial.reasons.clone(), trials: vec![trial], find: None };
     output::give_out(&session::document(&question, &bench, &plan, outcome), &options.output)
+}
+
+/// Refuses options whose part is the log's.
+fn ensure_meant(load: &LoadOptions) -> Result<(), Failure> {
+    let given = [
+        ("--urls", load.urls.is_some()),
+        ("--method", load.method != METHOD_DEFAULT),
+        ("--body", load.body.is_some()),
+        ("--calls", load.calls.is_some()),
+        ("--arrivals", load.arrivals == ArrivalsOption::Poisson),
+    ];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some((option, _)) => {
+            Err(Failure::usage(format!("{option} means nothing to replay: the log says what is asked for, and when")))
+        }
+    }
 }
 
 /// Reads the log line by line, so that one of any size takes the memory of its requests alone. `-` is stdin.

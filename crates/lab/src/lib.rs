@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod document;
+pub mod file;
 pub mod limit;
 pub mod observe;
 pub mod report;

@@ -26,14 +26,14 @@ pub(crate) mod sample;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 use thalweg_measure::Verdict;
 
 use crate::document::{Document, Kind, Trial};
+use crate::file::write_whole;
 
 /// The report on `document` as one HTML file.
 pub fn html(document: &Document) -> String {
@@ -63,19 +63,10 @@ pub fn html(document: &Document) -> String {
 
 /// Writes the report to `path`, replacing what is there.
 ///
-/// It is written beside `path` and renamed when it is complete, so a full disk or a crash leaves either the old file or
-/// the new one. The error is that of the step that failed; nothing is left behind then.
+/// # Errors
+/// Those of [`write_whole`](crate::file::write_whole).
 pub fn write_html(document: &Document, path: &Path) -> io::Result<()> {
-    let (partial, mut file) = create_beside(path)?;
-    let written = file
-        .write_all(html(document).as_bytes())
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&partial, path));
-    if written.is_err() {
-        // The first error is the one to report; a file that cannot be removed either changes nothing about it.
-        let _ = fs::remove_file(&partial);
-    }
-    written
+    write_whole(path, html(document).as_bytes())
 }
 
 /// What the page may do: run its own scripts and styles, show images made by them. Nothing may be fetched.
@@ -163,22 +154,4 @@ fn trial_in_full(document: &Document, trial: &Trial) -> Markup {
             (sections::both_ends(trial))
         }
     }
-}
-
-/// Creates a file in the folder of `path` that nobody else has.
-fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
-    const ATTEMPTS: u32 = 100;
-    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
-    for attempt in 0..ATTEMPTS {
-        let mut partial_name = std::ffi::OsString::from(".");
-        partial_name.push(name);
-        partial_name.push(format!(".{}-{attempt}.partial", std::process::id()));
-        let partial = path.with_file_name(partial_name);
-        match OpenOptions::new().write(true).create_new(true).open(&partial) {
-            Ok(file) => return Ok((partial, file)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Err(io::Error::new(io::ErrorKind::AlreadyExists, "too many unfinished reports lie beside the path"))
 }

@@ -1,0 +1,74 @@
+//! Files that a command leaves behind: whole, or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Writes a file, replacing what is there.
+///
+/// It is written beside `path` and renamed when it is complete, so a full disk or a crash leaves either the old file or
+/// the new one. What is no file, such as a device or a pipe, is written to as it is: a file in its place would reach nobody. Links
+/// are followed.
+///
+/// # Errors
+/// That of the step that failed; nothing is left behind then.
+pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+    if is_stream(path) {
+        return OpenOptions::new().write(true).open(path)?.write_all(content);
+    }
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let (partial, mut file) = create_beside(&target)?;
+    let written = file.write_all(content).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&partial, &target));
+    if written.is_err() {
+        // The first error is the one to report; a file that cannot be removed either changes nothing about it.
+        let _ = fs::remove_file(&partial);
+    }
+    written
+}
+
+/// Whether there is something that takes bytes and is no file: a device, a pipe, a terminal.
+pub fn is_stream(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
+}
+
+/// Creates a file in the folder of `path` that nobody else has.
+fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    const ATTEMPTS: u32 = 100;
+    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
+    for attempt in 0..ATTEMPTS {
+        let mut partial_name = std::ffi::OsString::from(".");
+        partial_name.push(name);
+        partial_name.push(format!(".{}-{attempt}.partial", std::process::id()));
+        let partial = path.with_file_name(partial_name);
+        match OpenOptions::new().write(true).create_new(true).open(&partial) {
+            Ok(file) => return Ok((partial, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "too many unfinished files lie beside the path"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn devices_and_links_are_written_through_not_replaced() {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let (full, link, real) = (folder.path().join("full"), folder.path().join("link"), folder.path().join("real"));
+        symlink("/dev/full", &full).expect("a link can be made");
+        let error = write_whole(&full, b"x").expect_err("there is no room");
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        symlink("real", &link).expect("a link can be made");
+        fs::write(&real, "old").expect("a file can be written");
+        write_whole(&link, b"new").expect("there is room");
+        assert_eq!(fs::read(&real).expect("it is there"), b"new");
+        for path in [&full, &link] {
+            assert!(path.is_symlink(), "{} is still a link", path.display());
+        }
+        assert_eq!(fs::read_dir(folder.path()).expect("it is there").count(), 3);
+    }
+}

@@ -1,0 +1,142 @@
+//! `thalweg replay`: an access log's requests at the log's own times.
+
+use std::fs::{self, File};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::document::{self, number, outcome};
+use crate::process::{PATIENCE, Process, run_thalweg, thalweg, until};
+use crate::recorder::{Answer, Recorder};
+use crate::turn;
+
+/// Three seconds: four requests, two, four; one line is out of order, and two cannot be replayed.
+const LOG: &str = "\
+10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET /a HTTP/1.0\" 200 2326
+10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET /b?x=1 HTTP/1.1\" 200 2326 \"http://example.com/\" \"Mozilla/5.0\"
+10.0.0.2 - frank [10/Oct/2000:13:55:36 -0700] \"HEAD /c HTTP/1.1\" 200 -
+10.0.0.2 - - [10/Oct/2000:13:55:37 -0700] \"GET /e HTTP/1.1\" 200 17
+10.0.0.2 - - [10/Oct/2000:13:55:36 -0700] \"GET /d HTTP/1.1\" 200 17
+10.0.0.3 - - [10/Oct/2000:13:55:37 -0700] \"POST /form HTTP/1.1\" 200 17
+10.0.0.3 - - [10/Oct/2000:13:55:37 -0700] \"\\x16\\x03\\x01\" 400 17
+10.0.0.2 - - [10/Oct/2000:13:55:37 -0700] \"GET /f HTTP/1.1\" 200 17
+10.0.0.2 - - [10/Oct/2000:13:55:38 -0700] \"GET /g HTTP/1.1\" 404 17
+10.0.0.2 - - [10/Oct/2000:13:55:38 -0700] \"GET /a HTTP/1.1\" 200 17
+10.0.0.2 - - [10/Oct/2000:13:55:38 -0700] \"DELETE /h HTTP/1.1\" 200 17
+10.0.0.2 - - [10/Oct/2000:13:55:38 -0700] \"OPTIONS /i HTTP/1.1\" 200 17
+";
+
+/// When each is due at its own speed, in seconds, and what.
+const DUE: [(f64, &str); 10] = [
+    (0.0, "GET /a"),
+    (0.25, "GET /b?x=1"),
+    (0.5, "HEAD /c"),
+    (0.75, "GET /d"),
+    (1.0, "GET /e"),
+    (1.5, "GET /f"),
+    (2.0, "GET /g"),
+    (2.25, "GET /a"),
+    (2.5, "DELETE /h"),
+    (2.75, "OPTIONS /i"),
+];
+
+fn recorder() -> Recorder {
+    Recorder::start(|heard| Answer::good(if heard.method == "HEAD" { "" } else { "ok" }))
+}
+
+#[test]
+fn a_log_is_replayed_at_its_own_times_and_at_twice_the_speed() {
+    let _turn = turn::alone();
+    let folder = TempDir::new().unwrap();
+    let log = folder.path().join("access.log");
+    fs::write(&log, LOG).unwrap();
+    for (speed, driver) in [(1.0, "auto"), (2.0, "epoll"), (10.0, "auto")] {
+        let recorder = recorder();
+        let options = ["--speed", &speed.to_string(), "--driver", driver, "--json"];
+        let ended = run_thalweg(&[&["replay", log.to_str().unwrap(), &recorder.url("/")], &options[..]].concat());
+        let document = document::of(&ended);
+        assert_eq!(document["kind"], "replay");
+        let trial = &document["trials"][0];
+        assert_eq!((outcome(trial, "good"), number(trial, "/counts/offered")), (10, 10.0), "{trial:#}");
+        for part in ["2 of the log's lines", "1 malformed", "1 methods"] {
+            assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
+        }
+        let heard = recorder.heard();
+        for ((due, what), one) in DUE.iter().zip(&heard) {
+            assert_eq!(*what, format!("{} {}", one.method, one.target), "{speed}: {heard:?}");
+            let at = (one.at - heard[0].at).as_secs_f64();
+            assert!((at - due / speed).abs() < 0.03, "{speed}: {what} at {at} s instead of {} s", due / speed);
+        }
+    }
+}
+
+#[test]
+fn a_log_is_read_from_stdin() {
+    let _turn = turn::beside_others();
+    let folder = TempDir::new().unwrap();
+    let log = folder.path().join("access.log");
+    fs::write(&log, LOG).unwrap();
+    let recorder = recorder();
+    let mut command = thalweg(&["replay", "-", &recorder.url("/"), "--speed", "20", "--json"]);
+    let ended = Process::start(command.stdin(Stdio::from(File::open(&log).unwrap()))).wait(PATIENCE);
+    assert_eq!(outcome(&document::of(&ended)["trials"][0], "good"), 10, "{ended:?}");
+}
+
+#[test]
+fn a_log_that_cannot_be_read_is_said_with_its_place_and_nothing_is_sent() {
+    let _turn = turn::beside_others();
+    let (recorder, folder) = (recorder(), TempDir::new().unwrap());
+    let log = folder.path().join("access.log");
+    let path = log.to_str().unwrap();
+    let first = LOG.lines().next().unwrap();
+    let far = format!("{first}\n{}", first.replace("Oct", "Okt"));
+    let long = format!("{first}\n{}\n", "x".repeat(3 << 20));
+    for (text, place, word) in [
+        ("not a log\n", ":1:", ""),
+        (&*format!("{first}\nnginx says hello\n"), ":2:", ""),
+        (&*far, ":2:14: ", "time"),
+        (&*long, ":2:1: ", "bytes"),
+        ("", "", "no request"),
+    ] {
+        fs::write(&log, text).unwrap();
+        let ended = run_thalweg(&["replay", path, &recorder.url("/")]);
+        assert_eq!((ended.code, &*ended.stdout, ended.stderr.lines().count()), (Some(2), "", 1), "{ended:?}");
+        assert!(ended.stderr.contains(&format!("{path}{place}")) && ended.stderr.contains(word), "{ended:?}");
+    }
+    fs::write(&log, LOG).unwrap();
+    for (options, part) in [
+        (&["--speed", "0"][..], "--speed"),
+        (&["--speed", "-1"], "--speed"),
+        (&["--speed", "nan"], "--speed"),
+        (&["--urls", path], "--urls"),
+        (&["--body", "x"], "--body"),
+        (&["--method", "PUT"], "--method"),
+        (&["--arrivals", "poisson"], "--arrivals"),
+        (&["--rate", "5/s"], "--rate"),
+    ] {
+        let ended = run_thalweg(&[&["replay", path, &recorder.url("/")], options].concat());
+        assert_eq!((ended.code, &*ended.stdout), (Some(2), ""), "{options:?}: {ended:?}");
+        assert!(ended.stderr.contains(part), "{options:?}: {ended:?}");
+    }
+    let ended = run_thalweg(&["replay", "/nonexistent/log", &recorder.url("/")]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("/nonexistent/log"), "{ended:?}");
+    assert_eq!(recorder.connections(), 0);
+}
+
+#[test]
+fn a_replay_can_be_interrupted() {
+    let _turn = turn::beside_others();
+    let (recorder, folder) = (recorder(), TempDir::new().unwrap());
+    let log = folder.path().join("access.log");
+    fs::write(&log, LOG).unwrap();
+    let replay = ["replay", log.to_str().unwrap(), &recorder.url("/"), "--speed", "0.1", "--json"];
+    let replay = Process::start(&mut thalweg(&replay));
+    until("the first request", PATIENCE, || (!recorder.heard().is_empty()).then_some(()));
+    replay.signal("INT");
+    let begun = Instant::now();
+    let ended = replay.wait(PATIENCE);
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    let document = document::of(&ended);
+    assert!(document["reasons"].to_string().contains("interrupted"), "{document:#}");
+}

@@ -1,0 +1,124 @@
+//! Slow clients: each connection is read no faster than asked for, and the server holds what was not read.
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::document::{self, number, outcome};
+use crate::nginx::Nginx;
+use crate::process::{PATIENCE, Process, run_thalweg, thalweg, until};
+use crate::recorder::{Answer, Recorder};
+use crate::turn;
+
+const DRIVERS: [&str; 2] = ["auto", "epoll"];
+
+/// As 33.6 kbit/s are 4200 bytes a second, so many are eight seconds' worth.
+const MODEM_BYTES: usize = 8 * 4200;
+
+#[test]
+fn each_of_two_hundred_downloads_keeps_a_modem_s_pace() {
+    let _turn = turn::alone();
+    let nginx = Nginx::start();
+    let content = "m".repeat(MODEM_BYTES);
+    nginx.add_file("modem.bin", content.as_bytes());
+    let url = nginx.url("/modem.bin");
+    let length = format!("length={MODEM_BYTES}");
+    // Side by side, since both mostly wait.
+    let runs = DRIVERS.map(|driver| {
+        let load = ["--hold", "200", "--conn-rate", "400/s", "--requests", "200", "--throttle", "33.6kbit"];
+        let further = ["--timeout", "20s", "--check", &length, "--driver", driver, "--json"];
+        Process::start(&mut thalweg(&[&["run", &url], &load[..], &further].concat()))
+    });
+    for (driver, run) in DRIVERS.into_iter().zip(runs) {
+        let trial = document::trial(&run.wait(PATIENCE));
+        assert_eq!(outcome(&trial, "good"), 200, "{driver}: {trial:#}");
+        assert_eq!(number(&trial, "/connections/peak"), 200.0, "{driver}");
+        let bits = number(&trial, "/bytes/in") / 200.0 * 8.0;
+        let [slowest, fastest] =
+            ["max", "min"].map(|end| bits / number(&trial, &format!("/service_time_us/{end}")) * 1e6);
+        let within = 33_600.0 * 0.95..33_600.0 * 1.05;
+        assert!(within.contains(&slowest) && within.contains(&fastest), "{driver}: {slowest} to {fastest} bit/s");
+        // 320 kbit/s is what SPECweb99 asks of a connection.
+        assert_eq!(number(&trial, "/connections/conforming"), 0.0, "{driver}");
+    }
+}
+
+/// A server with small buffers of its own, which says how much it has got rid of.
+const HOLDER: &str = "
+import socket, time
+server = socket.socket()
+server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+server.bind(('127.0.0.1', 0))
+server.listen()
+print('port', server.getsockname()[1], flush=True)
+while True:
+    client, _ = server.accept()
+    if not client.recv(4096):
+        continue
+    sent = client.send(b'HTTP/1.1 200 OK\\r\\nContent-Length: 1000000\\r\\n\\r\\n')
+    try:
+        while True:
+            sent += client.send(b'x' * 512)
+            print('sent', sent, flush=True)
+    except OSError:
+        pass
+";
+
+#[test]
+fn the_server_holds_what_a_slow_client_has_not_read() {
+    let _turn = turn::beside_others();
+    for driver in DRIVERS {
+        let holder = Process::start(Command::new("python3").args(["-c", HOLDER]));
+        let port = until("the port", PATIENCE, || Some(holder.stdout().split_once('\n')?.0.replace("port ", "")));
+        let load = ["--hold", "1", "--throttle", "33.6kbit", "--duration", "3s", "--driver", driver];
+        let url = format!("http://127.0.0.1:{port}/");
+        let trial = document::trial(&run_thalweg(&[&["run", &url, "--json"], &load[..]].concat()));
+        assert!(trial["reasons"].to_string().contains("still under way"), "{driver}: {}", trial["reasons"]);
+        let sent: f64 =
+            until("the last line", PATIENCE, || holder.stdout().trim_end().rsplit_once("sent ")?.1.parse().ok());
+        let read = number(&trial, "/bytes/in");
+        assert!((read / (3.0 * 4200.0) - 1.0).abs() < 0.25, "{driver}: {read} bytes in three seconds");
+        assert!(sent < read + 40_000.0, "{driver}: {sent} bytes have left a server of which {read} were read");
+    }
+}
+
+#[test]
+fn a_long_path_delays_each_read() {
+    let _turn = turn::beside_others();
+    for driver in DRIVERS {
+        let recorder = Recorder::start(|_| Answer::good("ok"));
+        let load = ["--workers", "2", "--rtt", "100ms", "--duration", "1s", "--driver", driver];
+        let trial = document::trial(&run_thalweg(&[&["run", &recorder.url("/"), "--json"], &load[..]].concat()));
+        let good = outcome(&trial, "good");
+        assert!((14..=22).contains(&good), "{driver}: {good} answers for two workers in ten round trips");
+    }
+}
+
+#[test]
+fn held_connections_that_pause_are_each_asked_and_answered() {
+    let _turn = turn::beside_others();
+    for driver in DRIVERS {
+        let nginx = Nginx::start();
+        let load = ["--hold", "300", "--think", "400ms", "--duration", "1s", "--driver", driver];
+        let trial = document::trial(&run_thalweg(&[&["run", &nginx.url("/000.txt"), "--json"], &load[..]].concat()));
+        for name in ["peak", "held", "progressing"] {
+            assert_eq!(number(&trial, &format!("/connections/{name}")), 300.0, "{driver}: {name}: {trial:#}");
+        }
+        let mut requests = std::collections::BTreeMap::new();
+        nginx.finish().iter().for_each(|entry| *requests.entry(entry.connection).or_insert(0) += 1);
+        assert_eq!(requests.len(), 300, "{driver}");
+        let range = (requests.values().min().copied(), requests.values().max().copied());
+        assert!(range.0 >= Some(1) && range.1 <= Some(4), "{driver}: between {range:?} requests on a connection");
+    }
+}
+
+#[test]
+fn a_slow_server_is_not_taken_for_a_slow_client() {
+    let _turn = turn::beside_others();
+    // At a pace the time-out is the time without a byte.
+    for (timeout, expected) in [("1s", "good"), ("200ms", "timeout")] {
+        let recorder = Recorder::start(|_| Answer::good("ok").after(Duration::from_millis(400)));
+        let load = ["--workers", "3", "--requests", "3", "--throttle", "1Mbit", "--timeout", timeout];
+        let trial = document::trial(&run_thalweg(&[&["run", &recorder.url("/"), "--json"], &load[..]].concat()));
+        assert_eq!(outcome(&trial, expected), 3, "{timeout}: {}", trial["outcomes"]);
+    }
+}
