@@ -110,16 +110,18 @@ fn interval_ns(plan: &Plan) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadUse {
     time: CpuTime,
+    idled_awake_ns: u64,
     run_queue_wait_ns: Option<u64>,
 }
 
 impl ThreadUse {
-    pub(crate) fn so_far() -> Self {
-        Self { time: thread_cpu(), run_queue_wait_ns: thread_run_queue_wait_ns() }
+    /// `idled_awake_ns` is what the thread's driver says of itself.
+    pub(crate) fn so_far(idled_awake_ns: u64) -> Self {
+        Self { time: thread_cpu(), idled_awake_ns, run_queue_wait_ns: thread_run_queue_wait_ns() }
     }
 
     /// What was used since `earlier` by the thread on `cpu`. The thread sleeps when it has nothing to do, so the time that it used
-    /// is the time that it was busy.
+    /// is the time that it was busy, but for what it spent awake on purpose.
     pub(crate) fn since(self, earlier: Self, cpu: usize) -> CoreUse {
         let used = self.time.since(earlier.time);
         let waits = self.run_queue_wait_ns.zip(earlier.run_queue_wait_ns);
@@ -127,7 +129,7 @@ impl ThreadUse {
             core: cpu as u32,
             cpu_user_ns: used.user_ns,
             cpu_system_ns: used.system_ns,
-            busy_ns: used.total_ns(),
+            busy_ns: used.total_ns().saturating_sub(self.idled_awake_ns - earlier.idled_awake_ns),
             run_queue_wait_ns: waits.map_or(0, |(now, then)| now.saturating_sub(then)),
             throttled_ns: 0,
         }

@@ -127,6 +127,12 @@ pub trait Driver {
     /// Only what makes the driver itself unusable.
     fn wait(&mut self, until: Option<Instant>) -> io::Result<()>;
 
+    /// How long [`Driver::wait`] has spent looking for completions instead of sleeping, in nanoseconds, because it woke early
+    /// ([`DriverConfig::wake_early_ns`]). The thread used its CPU and was free all the same.
+    fn idled_awake_ns(&self) -> u64 {
+        0
+    }
+
     /// The next completion of this wake-up.
     fn next(&mut self) -> Option<Completion>;
 

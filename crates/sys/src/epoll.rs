@@ -52,6 +52,7 @@ pub struct Epoll {
     last_port: u16,
     buffer: Box<[u8]>,
     wake_early_ns: u64,
+    idled_awake_ns: u64,
     received: usize,
     now: Instant,
 }
@@ -136,6 +137,7 @@ impl Epoll {
             last_port: 0,
             buffer: vec![0; config.receive_buffer_bytes].into_boxed_slice(),
             wake_early_ns: config.wake_early_ns,
+            idled_awake_ns: 0,
             received: 0,
             now: Instant::now(),
         })
@@ -490,14 +492,17 @@ impl Driver for Epoll {
         };
         let mut events = mem::take(&mut self.events);
         events.clear();
+        let mut awake_from = None;
         loop {
             match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
             self.now = Instant::now();
+            let awake_from = *awake_from.get_or_insert(self.now);
             let rest = until.filter(|&until| !busy && events.is_empty() && self.now < until);
             if rest.is_none() || asleep_until.is_some_and(|until| self.now < until) {
+                self.idled_awake_ns += self.now.ns_since(awake_from);
                 break;
             }
             // Woken early: what is left is too short for a sleep.
@@ -514,6 +519,10 @@ impl Driver for Epoll {
         }
         self.events = events;
         Ok(())
+    }
+
+    fn idled_awake_ns(&self) -> u64 {
+        self.idled_awake_ns
     }
 
     fn next(&mut self) -> Option<Completion> {

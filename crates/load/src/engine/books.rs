@@ -123,7 +123,7 @@ impl Engine {
         if now < schedule.start {
             return;
         }
-        schedule.begun.get_or_insert_with(ThreadUse::so_far);
+        schedule.begun.get_or_insert_with(|| ThreadUse::so_far(self.idled_awake_ns));
         schedule.record(&mut self.figures.trial.intervals, now);
         if schedule.end.is_some_and(|end| now >= end) {
             self.end_window(now);
@@ -141,7 +141,7 @@ impl Engine {
         let figures = &mut self.figures.trial;
         figures.duration = duration;
         let cpu = self.plan.cpus[self.core];
-        figures.cores.extend(schedule.begun.map(|begun| ThreadUse::so_far().since(begun, cpu)));
+        figures.cores.extend(schedule.begun.map(|begun| ThreadUse::so_far(self.idled_awake_ns).since(begun, cpu)));
         for connection in self.connections.iter().filter(|connection| connection.is_established()) {
             figures.connections.held += 1;
             figures.connections.progressing += u64::from(connection.received_at >= half);

@@ -71,6 +71,8 @@ pub struct Engine {
     hashers: Vec<Box<Sha256>>,
     next_glance: Instant,
     last_turn: Instant,
+    /// What the driver has spent awake without work.
+    idled_awake_ns: u64,
     /// Attempts to connect since the last turn.
     attempts: u64,
     /// What the server calls itself.
@@ -127,6 +129,7 @@ impl Engine {
             hashers: Vec::new(),
             next_glance: now,
             last_turn: now,
+            idled_awake_ns: 0,
             attempts: 0,
             server: Vec::new(),
             figures: RunFigures::new(&plan, driver),
@@ -217,6 +220,7 @@ impl<D: Driver> App<D> for Engine {
     }
 
     fn on_turn(&mut self, driver: &mut D, now: Instant) -> Turn {
+        self.idled_awake_ns = driver.idled_awake_ns();
         if self.progress.stop_requested() && !self.figures.interrupted {
             self.figures.interrupted = true;
             self.keep_books(now);

@@ -34,14 +34,29 @@ fn config(sockets_max: usize) -> DriverConfig {
     DriverConfig::new(sockets_max, Waker::new().expect("a descriptor for the waker"))
 }
 
+fn waking_early(sockets_max: usize) -> DriverConfig {
+    DriverConfig { wake_early_ns: 300_000, ..config(sockets_max) }
+}
+
 fn epoll(sockets_max: usize) -> Stage<Epoll> {
-    let config = config(sockets_max);
+    epoll_over(config(sockets_max))
+}
+
+fn epoll_waking_early(sockets_max: usize) -> Stage<Epoll> {
+    epoll_over(waking_early(sockets_max))
+}
+
+fn epoll_over(config: DriverConfig) -> Stage<Epoll> {
     let driver = Epoll::open(&config).expect("epoll opens");
     Stage::new(driver, REAL_PATIENCE_NS, Some(config.waker))
 }
 
 fn uring(sockets_max: usize) -> Stage<Uring> {
     uring_over(config(sockets_max))
+}
+
+fn uring_waking_early(sockets_max: usize) -> Stage<Uring> {
+    uring_over(waking_early(sockets_max))
 }
 
 /// So little memory that the ring runs out of it all the time.
@@ -75,10 +90,20 @@ macro_rules! over_the_kernel {
         mod over_epoll {
             $($(#[test] fn $scenario() { crate::$topic::$scenario(&crate::epoll); })*)*
         }
+        mod over_epoll_waking_early {
+            $($(#[test] fn $scenario() { crate::$topic::$scenario(&crate::epoll_waking_early); })*)*
+        }
         mod over_uring {
             $($(#[test] fn $scenario() {
                 if crate::uring_is_due() {
                     crate::$topic::$scenario(&crate::uring);
+                }
+            })*)*
+        }
+        mod over_uring_waking_early {
+            $($(#[test] fn $scenario() {
+                if crate::uring_is_due() {
+                    crate::$topic::$scenario(&crate::uring_waking_early);
                 }
             })*)*
         }

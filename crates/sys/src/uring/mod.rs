@@ -70,6 +70,7 @@ pub struct Uring {
     parked: VecDeque<(SocketId, OwnedFd)>,
     file_steps_left: usize,
     wake_early_ns: u64,
+    idled_awake_ns: u64,
     received: Range<usize>,
     spent: Option<u16>,
     last_peer: Option<(PeerAddr, Rc<SockAddr>)>,
@@ -114,6 +115,7 @@ impl Uring {
             parked: VecDeque::new(),
             file_steps_left: 0,
             wake_early_ns: config.wake_early_ns,
+            idled_awake_ns: 0,
             received: 0..0,
             spent: None,
             last_peer: None,
@@ -462,17 +464,24 @@ impl Driver for Uring {
         let want = if busy || until.is_some_and(|until| until <= entry) { 0 } else { 1 };
         let asleep_until = until.map(|until| until.minus_ns(self.wake_early_ns));
         self.enter(want, asleep_until, entry)?;
+        let mut awake_from = None;
         loop {
             self.now = Instant::now();
             self.take_completions();
             let happened = self.cursor < self.batch.len() || !self.done.is_empty();
+            let awake_from = *awake_from.get_or_insert(self.now);
             let rest = until.filter(|&until| want > 0 && !happened && self.now < until);
             if rest.is_none() || asleep_until.is_some_and(|until| self.now < until) {
+                self.idled_awake_ns += self.now.ns_since(awake_from);
                 return Ok(());
             }
             // Woken early: what is left is too short for a sleep.
             self.enter(want, Some(self.now), self.now)?;
         }
+    }
+
+    fn idled_awake_ns(&self) -> u64 {
+        self.idled_awake_ns
     }
 
     fn next(&mut self) -> Option<Completion> {
