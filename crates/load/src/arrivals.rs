@@ -293,6 +293,14 @@ impl Arrivals {
         }
     }
 
+    /// How many arrivals are kept in memory: none of a schedule, one per worker of a closed loop.
+    pub(crate) fn entries(&self) -> usize {
+        match self {
+            Self::Open(_) => 0,
+            Self::Closed(closed) => closed.beginning.len() + closed.ready.len(),
+        }
+    }
+
     /// How many arrivals of the measured part have been due until `now`, taken or not.
     pub fn offered(&mut self, now: Instant) -> u64 {
         match self {

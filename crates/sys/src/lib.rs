@@ -11,6 +11,8 @@
 pub mod address;
 pub mod affinity;
 pub mod clock;
+#[cfg(feature = "count-allocations")]
+pub mod counting;
 mod diag;
 pub mod driver;
 mod epoll;

@@ -137,6 +137,18 @@ impl Engine {
         }
     }
 
+    /// How many entries its queues, timers and pools hold now. Connections, and those that are made within a time-out, bound them, but
+    /// not the length of the run.
+    pub fn entries(&self) -> usize {
+        let arrivals = match &self.phase {
+            Phase::Running(schedule) => schedule.arrivals.entries(),
+            _ => 0,
+        };
+        let reads = self.pacing.as_ref().map_or(0, Pacing::entries);
+        let lists = self.idle.len() + self.roomy.len() + self.parked.len() + self.hashers.len();
+        arrivals + reads + lists + self.deadlines.len() + self.connections.len()
+    }
+
     fn timeout_ns(&self) -> u64 {
         self.plan.timeout.as_nanos() as u64
     }

@@ -59,6 +59,11 @@ impl Pacing {
         Flow::Metered { window_bytes: (self.read_bytes * 2).max(WINDOW_BYTES_MIN) }
     }
 
+    /// How many reads are to come.
+    pub(super) fn entries(&self) -> usize {
+        self.wheel.len()
+    }
+
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.wheel.next_due()
     }

@@ -12,6 +12,7 @@ use thalweg_measure::{Outcome, Outcomes};
 use thalweg_reactor::sim::SimConfig;
 
 use crate::script::{Answer, random_of};
+use crate::server::Record;
 use crate::world::{World, log_plan, plan, request, session_plan};
 use crate::{MS, SECOND, with_seeds};
 
@@ -130,6 +131,21 @@ fn check_sessions(figures: &RunFigures) {
     assert_eq!(sessions.calls_not_offered, figures.calls_not_offered, "calls that were not offered");
     let in_series: u64 = figures.trial.intervals.intervals().map(|interval| interval.sessions).sum();
     assert_eq!(in_series, sessions.completed, "sessions of the series");
+}
+
+/// No more requests are good than were answered well, and none has failed its check whose answer was its own. If the server answers a
+/// request twice, or one of several pipelined ones not at all, its answers are in the place of others, which nobody could know.
+fn check_answers(figures: &RunFigures, records: &[Record]) {
+    if records.iter().any(|record| matches!(record.answer, Answer::Twice(_) | Answer::Silence)) {
+        return;
+    }
+    let (good, failed) = (figures.trial.counts.good, figures.trial.outcomes.count(Outcome::FailedCheck));
+    let answered = |outcome| records.iter().filter(|record| record.answer.outcome() == outcome).count() as u64;
+    // What comes behind a whole answer may come when that is done with.
+    let surplus = records.iter().filter(|record| record.answer == Answer::Surplus).count() as u64;
+    let well = answered(Outcome::Good) + surplus;
+    assert!(good <= well, "{good} are good, {well} were answered well");
+    assert!(failed <= answered(Outcome::FailedCheck), "{failed} have failed of {}", answered(Outcome::FailedCheck));
 }
 
 fn millis(random: &mut Pcg64Mcg, range: std::ops::Range<u64>) -> Duration {
@@ -280,6 +296,7 @@ fn random_run(seed: u64, interrupted: bool) -> Outcomes {
             }
         });
         check(&run.figures, Offered::AsManyAsCome, connections);
+        check_answers(&run.figures, &run.records);
         match &mut merged {
             Some(merged) => merged.merge(&run.figures),
             None => merged = Some(run.figures),

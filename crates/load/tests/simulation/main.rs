@@ -9,6 +9,7 @@ mod accounting;
 mod attribution;
 mod closed_loop;
 mod deadlines;
+mod memory;
 mod misbehaviour;
 mod pipelining;
 mod script;

@@ -47,6 +47,8 @@ pub struct Run {
     pub figures: RunFigures,
     pub records: Vec<Record>,
     pub busy_max: usize,
+    /// Most entries that the engine's queues and timers held.
+    pub entries_max: usize,
     /// How long it took, from the beginning of the simulation.
     pub took_ns: u64,
 }
@@ -57,6 +59,7 @@ struct Both {
     progress: Arc<Progress>,
     interrupt_at: Option<Instant>,
     give_up_at: Instant,
+    entries_max: usize,
     /// The latest turn, and how many there were at that time.
     turn: (Instant, u32),
 }
@@ -93,11 +96,11 @@ impl World {
         let engine = Engine::new(plan, self.core, DriverKind::Simulated, began, gate, progress.clone());
         let give_up_at = began.plus_ns(self.patience_ns);
         let interrupt_at = self.interrupt_ns.map(|ns| began.plus_ns(ns));
-        let mut both = Both { engine, server, progress, interrupt_at, give_up_at, turn: (began, 0) };
+        let mut both = Both { engine, server, progress, interrupt_at, give_up_at, entries_max: 0, turn: (began, 0) };
         run(&mut sim, &mut both).expect("the simulation goes on");
-        let Both { engine, server, .. } = both;
+        let Both { engine, server, entries_max, .. } = both;
         let took_ns = sim.now().ns_since(began);
-        Run { figures: engine.into_figures(), records: server.records, busy_max: server.busy_max, took_ns }
+        Run { figures: engine.into_figures(), records: server.records, busy_max: server.busy_max, entries_max, took_ns }
     }
 }
 
@@ -118,6 +121,7 @@ impl App<Sim> for Both {
             self.progress.request_stop();
         }
         let Turn::Until(engine) = self.engine.on_turn(sim, now) else { return Turn::Stop };
+        self.entries_max = self.entries_max.max(self.engine.entries());
         let server = self.server.on_turn(sim);
         Turn::Until([engine, server, self.interrupt_at].into_iter().flatten().min())
     }

@@ -1,0 +1,156 @@
+//! No allocation per request after the warm-up: what the load thread allocates over the drivers of the kernel, for few requests and for
+//! ten times as many.
+//!
+//! The engine runs on the test's own thread and the server on others, so that the thread's counter is the engine's and the driver's.
+
+#![forbid(unsafe_code)]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use thalweg_load::{
+    Check, Engine, Extent, Gate, LoopPlan, Pace, Plan, PreparedRequest, Progress, RequestText, RunFigures, prepare,
+};
+use thalweg_measure::Outcome;
+use thalweg_reactor::run;
+use thalweg_sys::counting::{Counting, allocations};
+use thalweg_sys::{AnyDriver, Driver, DriverChoice, DriverConfig, PeerAddr, Waker};
+use thalweg_wire::Version;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const CONTENT: &[u8] = b"what was asked for\n";
+
+/// What a run may allocate for other reasons than its number of requests: a list that grows once more.
+const SLACK: u64 = 60;
+
+/// The same for a run that lasts ten times as long: a handful for each of some fifty intervals that it closes.
+const SLACK_WITH_INTERVALS: u64 = 500;
+
+const CONNECTIONS: usize = 8;
+
+/// A server with a thread per connection, which answers each request with these bytes.
+fn serve(answer: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let addr = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(stream) = stream else { return };
+            thread::spawn(move || converse(stream, answer));
+        }
+    });
+    addr
+}
+
+/// Answers until the client ends the connection or wants it ended. Requests have no bodies.
+fn converse(mut stream: TcpStream, answer: &[u8]) -> Option<()> {
+    stream.set_nodelay(true).ok()?;
+    let (mut buffer, mut matched) = ([0; 16 * 1024], 0);
+    loop {
+        let read = stream.read(&mut buffer).ok().filter(|&read| read > 0)?;
+        let mut answers = Vec::new();
+        for &byte in &buffer[..read] {
+            matched = if byte == b"\r\n\r\n"[matched] { matched + 1 } else { usize::from(byte == b'\r') };
+            if matched == 4 {
+                answers.extend_from_slice(answer);
+                matched = 0;
+            }
+        }
+        stream.write_all(&answers).ok()?;
+        if buffer[..read].windows(7).any(|seven| seven == b": close") {
+            return None;
+        }
+    }
+}
+
+fn request(check: Check) -> PreparedRequest {
+    let text =
+        RequestText { method: "GET", authority: "h", target: "/", version: Version::Http11, fields: &[], body: b"" };
+    PreparedRequest { check: Some(check), ..prepare(&text).expect("the request is in order") }
+}
+
+fn drive<D: Driver>(mut driver: D, plan: Plan) -> (u64, RunFigures) {
+    let (gate, progress) = (Arc::new(Gate::new(1)), Arc::new(Progress::new(1)));
+    let mut engine = Engine::new(Arc::new(plan), 0, driver.kind(), driver.now(), gate, progress);
+    let before = allocations();
+    run(&mut driver, &mut engine).expect("the driver works");
+    (allocations() - before, engine.into_figures())
+}
+
+/// Makes so many requests of the plan, over one driver. How often that allocated.
+fn allocated(choice: DriverChoice, plan: &Plan, requests: u64, expected: Outcome) -> u64 {
+    let plan = Plan { extent: Extent::Requests(requests), driver: choice, ..plan.clone() };
+    let waker = Waker::new().expect("a descriptor");
+    let driver = AnyDriver::open(choice, &DriverConfig::new(64 + CONNECTIONS, waker)).expect("the driver");
+    let (count, figures) = match driver {
+        AnyDriver::Uring(driver) => drive(driver, plan),
+        AnyDriver::Epoll(driver) => drive(driver, plan),
+    };
+    let outcomes = &figures.trial.outcomes;
+    assert_eq!(outcomes.count(expected), requests, "{outcomes:?}");
+    count
+}
+
+/// Verifies that ten times as many requests allocate no more than `requests`, but for the slack.
+fn check(name: &str, requests: u64, slack: u64, expected: Outcome, vary: impl Fn(Plan) -> Plan) {
+    let answer: &[u8] = match expected {
+        Outcome::BadStatus => b"HTTP/1.1 404 No\r\nServer: test\r\nContent-Length: 0\r\n\r\n",
+        _ => b"HTTP/1.1 200 OK\r\nServer: test\r\nContent-Length: 19\r\n\r\nwhat was asked for\n",
+    };
+    let peer = PeerAddr::Tcp(serve(answer));
+    let whole = Check { sha256: Some(Sha256::digest(CONTENT).into()), ..Check::default() };
+    let workers = LoopPlan::of_workers(CONNECTIONS, Duration::ZERO);
+    let plan = Plan::new(peer, [request(whole)].into(), workers, Extent::Requests(1));
+    let plan = vary(Plan { connections: CONNECTIONS, timeout: Duration::from_secs(20), ..plan });
+    for choice in [DriverChoice::Uring, DriverChoice::Epoll] {
+        if choice == DriverChoice::Uring && AnyDriver::refusal().is_some() {
+            continue;
+        }
+        let (few, many) =
+            (allocated(choice, &plan, requests, expected), allocated(choice, &plan, 10 * requests, expected));
+        assert!(
+            many <= few + slack,
+            "{name} over {choice:?}: {few} allocations for {requests} requests, {many} for ten times as many"
+        );
+    }
+}
+
+#[test]
+fn kept_connections() {
+    check("keep-alive", 1000, SLACK, Outcome::Good, |plan| plan);
+}
+
+#[test]
+fn answers_that_are_not_good() {
+    check("bad status", 1000, SLACK, Outcome::BadStatus, |plan| plan);
+}
+
+#[test]
+fn pipelined_requests() {
+    let arrivals = LoopPlan::of_workers(8 * CONNECTIONS, Duration::ZERO);
+    check("pipelined", 2000, SLACK, Outcome::Good, |plan| Plan { pipeline: 8, arrivals: arrivals.clone(), ..plan });
+}
+
+#[test]
+fn connections_at_a_pace() {
+    let pace = Some(Pace::new(Some(10_000_000), Duration::ZERO));
+    check("at a pace", 400, SLACK, Outcome::Good, |plan| Plan { pace, ..plan });
+}
+
+#[test]
+fn a_rate_with_waits() {
+    check("at a rate", 1000, SLACK_WITH_INTERVALS, Outcome::Good, |plan| Plan {
+        arrivals: LoopPlan::at_rate(10_000.0),
+        ..plan
+    });
+}
+
+#[test]
+fn a_connection_for_each_request() {
+    check("connection per request", 500, SLACK, Outcome::Good, |plan| Plan { calls: Some(1), ..plan });
+}
