@@ -299,3 +299,14 @@ pub(crate) fn outcome_of_response_error(error: ResponseError) -> Outcome {
         | ResponseError::TooManyInformational => Outcome::ProtocolError,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Beside this a held connection takes its place in the driver's table and an entry or two in the timer wheels.
+    #[test]
+    fn a_held_connection_takes_little_memory() {
+        assert!(size_of::<Connection>() <= 384, "{} bytes", size_of::<Connection>());
+    }
+}

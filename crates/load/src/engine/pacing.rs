@@ -16,7 +16,7 @@ use crate::plan::Pace;
 /// takes a bounded share of it.
 const CYCLE_NS_MIN: u64 = 250_000_000;
 const CYCLE_NS_MAX: u64 = 4_000_000_000;
-const CYCLE_NS_PER_CONNECTION: u64 = 100_000;
+const CYCLE_NS_PER_CONNECTION: u64 = 120_000;
 
 /// Reads are due at a common beat, so that many of them share a wake-up.
 const TICK_NS: u64 = 2_000_000;
