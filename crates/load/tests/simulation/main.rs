@@ -8,6 +8,7 @@
 mod accounting;
 mod attribution;
 mod closed_loop;
+mod connections;
 mod deadlines;
 mod memory;
 mod misbehaviour;

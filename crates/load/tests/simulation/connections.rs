@@ -1,0 +1,137 @@
+//! What is counted of connections and of bytes.
+
+use std::time::Duration;
+
+use thalweg_load::{Extent, LoopPlan, Plan, Reuse};
+use thalweg_measure::Outcome;
+use thalweg_reactor::sim::SimConfig;
+
+use crate::script::Answer;
+use crate::world::{Run, World, plan, session_plan};
+use crate::{MS, SECOND};
+
+fn open(rate: f64, requests: u64, connections: usize) -> Plan {
+    Plan { connections, ..plan(LoopPlan::at_rate(rate), Extent::Requests(requests), requests) }
+}
+
+#[test]
+fn connections_are_opened_at_their_rate_however_short_the_time_out() {
+    // Two per second, with a time-out of 100 ms: the first one must not hurry the others.
+    let plan = Plan { opening_rate: Some(2.0), timeout: Duration::from_millis(100), ..open(100.0, 10, 8) };
+    let run = World { patience_ns: 10 * SECOND, ..World::calm(plan) }.run(|_| Answer::Good);
+    let trial = &run.figures.trial;
+    assert_eq!((trial.connections.opened, trial.counts.good), (8, 10));
+    let first_ns = run.records[0].arrived.as_ns() - SECOND;
+    assert!((3_500 * MS..3_600 * MS).contains(&first_ns), "the load began after {first_ns} ns");
+    assert_eq!(trial.connections.burst, 1);
+}
+
+#[test]
+fn connections_in_the_making_are_not_open() {
+    // The backlog takes four; nobody accepts, so that the others have to try again.
+    let network = SimConfig { backlog: 4, ..SimConfig::calm(1) };
+    let plan = Plan { timeout: Duration::from_millis(200), ..open(100.0, 10, 20) };
+    let run = World { network, stall: Some((0, 100 * SECOND)), ..World::calm(plan) }.run(|_| Answer::Good);
+    let connections = &run.figures.trial.connections;
+    assert_eq!((connections.opened, connections.peak), (4, 4), "{connections:?}");
+    let failed_later = connections.failed - (connections.attempted - connections.opened);
+    assert!(failed_later <= connections.closed, "{connections:?}");
+}
+
+#[test]
+fn an_attempt_that_cannot_even_begin_has_failed() {
+    let network = SimConfig { connect_failure_probability: 1.0, ..SimConfig::calm(1) };
+    let run = World { network, ..World::calm(open(1000.0, 50, 5)) }.run(|_| Answer::Good);
+    let connections = &run.figures.trial.connections;
+    assert_eq!((connections.opened, connections.failed), (0, connections.attempted), "{connections:?}");
+    assert_eq!(run.figures.trial.connection_lifetime.count(), 0);
+}
+
+#[test]
+fn connections_that_are_open_at_the_end_count_as_closed_then() {
+    let run = World::calm(open(1000.0, 100, 5)).run(|_| Answer::Good);
+    let trial = &run.figures.trial;
+    let connections = &trial.connections;
+    assert_eq!((connections.opened, connections.closed, connections.replies, connections.failed), (5, 5, 100, 0));
+    assert_eq!((connections.held, connections.kept, trial.connection_lifetime.count()), (5, 100, 5));
+    assert!(trial.connection_lifetime.min() >= 99 * MS, "{} ns", trial.connection_lifetime.min());
+}
+
+/// The parts of what was received: heads, bodies, framing, and what no request had asked for.
+fn parts(run: &Run) -> [u64; 4] {
+    let bytes = &run.figures.trial.bytes;
+    [bytes.head_received, bytes.body_received, bytes.framing_received, run.figures.unsolicited_bytes]
+}
+
+#[test]
+fn each_byte_is_counted_once_by_what_it_is() {
+    let check = |answer: Answer, expected: [usize; 4]| {
+        let run = World::calm(open(100.0, 10, 1)).run(move |_| answer);
+        assert_eq!(parts(&run), expected.map(|bytes| 10 * bytes as u64), "{answer:?}");
+        assert_eq!(
+            run.figures.trial.bytes.received,
+            10 * (expected[0] + expected[1] + expected[2]) as u64,
+            "{answer:?}"
+        );
+    };
+    let head = b"HTTP/1.1 200 Reason\r\nContent-Length: 48\r\n\r\n".len();
+    check(Answer::Good, [head, 48, 0, 0]);
+    check(Answer::UntilClose, [b"HTTP/1.1 200 OK\r\n\r\n".len(), 48, 0, 0]);
+    let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".len();
+    check(Answer::Chunked, [chunked, 48, 5 * 5 + 5, 0]);
+    check(Answer::Twice(MS), [head, 48, 0, head + 48]);
+    let interim =
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n".len();
+    check(Answer::Interim, [head + interim, 48, 0, 0]);
+}
+
+#[test]
+fn bytes_behind_a_whole_answer_are_counted_as_asked_for_by_nobody() {
+    let run = World::calm(open(100.0, 10, 1)).run(|_| Answer::Surplus);
+    assert_eq!(run.figures.trial.outcomes.count(Outcome::ProtocolError), 10);
+    assert_eq!(run.figures.unsolicited_bytes, 10 * b"surplus".len() as u64);
+}
+
+#[test]
+fn the_order_of_reuse_decides_how_many_connections_work() {
+    let connections = |reuse| {
+        let run = World::calm(Plan { reuse, ..open(1000.0, 100, 10) }).run(|_| Answer::Good);
+        let mut used: Vec<u64> = run.records.iter().map(|record| record.connection).collect();
+        used.sort_unstable();
+        used.dedup();
+        used.len()
+    };
+    assert_eq!((connections(Reuse::Oldest), connections(Reuse::Latest)), (10, 1));
+}
+
+#[test]
+fn idle_connections_that_the_server_closes_are_replaced_when_they_are_needed() {
+    // Ten are held, and the server closes each after its first answer; the load goes on over new ones.
+    let run = World::calm(open(100.0, 30, 10)).run(|_| Answer::Abandoning);
+    let connections = &run.figures.trial.connections;
+    assert_eq!((run.figures.trial.counts.good, connections.opened, connections.failed), (30, 30, 0), "{connections:?}");
+    assert_eq!(connections.held, 0, "none is left at the end");
+}
+
+#[test]
+fn calls_of_sessions_that_may_not_be_sent_any_more_are_held_back() {
+    // The page comes just before the end, and its parts, one at a time, take longer than the drain.
+    let arrivals = LoopPlan::at_rate(50.0);
+    let text = "/1\n /2\n /3\n /4\n /5\n";
+    let plan = session_plan(text, Duration::ZERO, arrivals, Extent::Duration(Duration::from_millis(20)));
+    let run = World::calm(Plan { drain: Duration::from_millis(40), ..plan }).run(|_| Answer::Late(15 * MS));
+    let (trial, outcomes) = (&run.figures.trial, &run.figures.trial.outcomes);
+    assert_eq!((trial.counts.offered, trial.counts.good), (5, 4), "{outcomes:?}");
+    assert_eq!((outcomes.count(Outcome::NotSent), trial.held_back), (1, 1));
+    assert_eq!(run.records.len(), 4);
+}
+
+#[test]
+fn the_last_end_is_that_of_the_last_request_sent_or_not() {
+    let network = SimConfig { blackhole_probability: 1.0, ..SimConfig::calm(1) };
+    let plan = Plan { timeout: Duration::from_millis(300), ..open(100.0, 10, 1) };
+    let run = World { network, ..World::calm(plan) }.run(|_| Answer::Good);
+    let trial = &run.figures.trial;
+    assert_eq!(trial.outcomes.count(Outcome::Timeout), 10);
+    assert!(trial.span() >= Duration::from_millis(390), "{:?}", trial.span());
+}
