@@ -8,11 +8,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::document::{self, number, outcome};
-use crate::process::run_thalweg;
+use crate::process::{DRIVERS, run_thalweg};
 use crate::recorder::{Answer, Heard, Recorder};
 use crate::turn;
-
-pub const DRIVERS: [&str; 2] = ["auto", "epoll"];
 
 /// A run of which each request is good; the trial, and what the server has heard.
 fn recorded(options: &[&str]) -> (Value, Vec<Heard>) {

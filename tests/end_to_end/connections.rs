@@ -10,11 +10,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::document::{self, number, outcome};
-use crate::process::run_thalweg;
+use crate::process::{DRIVERS, run_thalweg};
 use crate::recorder::{Answer, Heard, Recorder};
 use crate::turn;
-
-const DRIVERS: [&str; 2] = ["auto", "epoll"];
 
 /// A run of which each request is good.
 fn all_good(recorder: &Recorder, options: &[&str]) -> (Value, Vec<Heard>) {

@@ -6,9 +6,13 @@
 //!
 //! | module | owns |
 //! | --- | --- |
-//! | [`serve`], [`run`], [`outcomes`], [`stall`], [`find`], [`demo`], [`interrupt`], [`input`], [`fallback`], [`formats`], [`browser`] | tests |
-//! | [`process`], [`turn`] | child processes; which tests may run side by side |
-//! | [`curl`], [`nginx`], [`scripted`], [`server`] | a client, a server of the world's, one that misbehaves as told, and Thalweg's |
+//! | [`run`], [`outcomes`], [`networks`], [`stall`], [`interrupt`] | tests of a load as a whole, and of how requests can end |
+//! | [`arrivals`], [`connections`], [`workloads`], [`sessions`], [`replay`], [`slow`] | tests of what a load is made of, as the server sees it |
+//! | [`input`], [`files`], [`formats`] | tests of what goes in and comes out |
+//! | [`serve`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
+//! | [`process`], [`turn`], [`namespace`] | child processes; which tests may run side by side; networks of a test's own |
+//! | [`curl`], [`nginx`], [`server`] | a client, a server of the world's, and Thalweg's |
+//! | [`scripted`], [`recorder`] | servers that misbehave as told, and that write down what they hear |
 //! | [`document`] | the result document as a script reads it |
 #![forbid(unsafe_code)]
 

@@ -7,12 +7,11 @@ use serde_json::Value;
 use crate::document::{self, number, outcome};
 use crate::namespace::Namespace;
 use crate::nginx::Nginx;
-use crate::process::{PATIENCE, Process, run_thalweg, thalweg, until};
+use crate::process::{DRIVERS, PATIENCE, Process, run_thalweg, thalweg, until};
+use crate::recorder::{Answer, Recorder};
 use crate::scripted::{Act, Scripted};
 use crate::server::{Server, Tree};
 use crate::turn;
-
-const DRIVERS: [&str; 2] = ["auto", "epoll"];
 
 /// Serves a tree within a network.
 fn serve(network: &Namespace, tree: &Tree, options: &[&str]) -> Server {
@@ -116,6 +115,45 @@ fn no_address_once_all_ports_are_in_use() {
         assert_eq!((good + no_address) as f64, number(&trial, "/counts/offered"), "{driver}: {}", trial["outcomes"]);
         assert_eq!((ended.code, trial["verdict"].as_str()), (Some(3), Some("invalid")), "{driver}: {trial:#}");
         assert!(trial["reasons"].to_string().contains("address"), "{driver}: {}", trial["reasons"]);
+    }
+}
+
+/// Two connections carried all of it with a pass, once.
+#[test]
+fn connections_that_find_no_port_before_the_start_are_not_passed_over() {
+    let _turn = turn::beside_others();
+    let tree = Tree::new();
+    for driver in DRIVERS {
+        let Some(network) = Namespace::new("connections_that_find_no_port_before_the_start") else { return };
+        let server = serve(&network, &tree, &[]);
+        network.shell("sysctl -qw net.ipv4.ip_local_port_range='30000 30015'");
+        let hoarder = Process::start(network.command("python3").args(["-c", HOARDER]));
+        until("the ports to be taken", PATIENCE, || hoarder.stdout().contains("holding").then_some(()));
+        let url = format!("{}/text.txt", server.url);
+        let load = ["--hold", "14", "--think", "100ms", "--duration", "500ms", "--from", "127.0.0.1"];
+        let arguments = [&["run", &url, "--json", "--driver", driver], &load[..]].concat();
+        let ended = Process::start(&mut network.thalweg(&arguments)).wait(PATIENCE);
+        let trial = document::trial(&ended);
+        let lacking = 14.0 - number(&trial, "/connections/peak");
+        assert!(lacking >= 11.0, "{driver}: {}", trial["connections"]);
+        assert_eq!((ended.code, number(&trial, "/connections/lacking")), (Some(3), lacking), "{driver}: {trial:#}");
+        assert!(trial["reasons"].to_string().contains("could not be opened"), "{driver}: {}", trial["reasons"]);
+    }
+}
+
+#[test]
+fn held_connections_that_the_server_gives_up_are_missed() {
+    let _turn = turn::beside_others();
+    for driver in DRIVERS {
+        // Each connection is closed behind its first answer, and nobody is in a hurry to ask again.
+        let recorder = Recorder::start(|_| Answer { closes: true, ..Answer::good("ok") });
+        let load = ["--hold", "20", "--think", "10s", "--stagger", "0s", "--duration", "500ms", "--driver", driver];
+        let ended = run_thalweg(&[&["run", &recorder.url("/"), "--json"], &load[..]].concat());
+        let trial = document::trial(&ended);
+        assert_eq!(number(&trial, "/connections/held"), 0.0, "{driver}: {}", trial["connections"]);
+        assert!(matches!(ended.code, Some(1 | 3)), "{driver}: {ended:?}");
+        let reasons = trial["reasons"].to_string();
+        assert!(ended.code == Some(3) || reasons.contains("only 0 of 20 connections"), "{driver}: {reasons}");
     }
 }
 

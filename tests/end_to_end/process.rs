@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 /// Longer than anything takes that a test waits for; whoever waits longer has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The drivers by the names of `--driver`: the ring where the kernel grants it, and epoll.
+pub const DRIVERS: [&str; 2] = ["auto", "epoll"];
+
 /// A running program. Its output goes to files, so that no full pipe can hold it up. It is killed when dropped.
 pub struct Process {
     child: Child,

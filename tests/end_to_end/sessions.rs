@@ -10,11 +10,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::document::{self, number, outcome};
-use crate::process::{PATIENCE, Process, program, run_thalweg};
+use crate::process::{DRIVERS, PATIENCE, Process, program, run_thalweg};
 use crate::recorder::{Answer, Heard, Recorder};
 use crate::turn;
-
-const DRIVERS: [&str; 2] = ["auto", "epoll"];
 
 /// The requests of the example in httperf's manual page.
 const MANUAL: &str = "\

@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use crate::document::{self, number, outcome};
 use crate::nginx::Nginx;
-use crate::process::{PATIENCE, Process, run_thalweg, thalweg, until};
+use crate::process::{DRIVERS, PATIENCE, Process, run_thalweg, thalweg, until};
 use crate::recorder::{Answer, Recorder};
 use crate::turn;
-
-const DRIVERS: [&str; 2] = ["auto", "epoll"];
 
 /// As 33.6 kbit/s are 4200 bytes a second, so many are eight seconds' worth.
 const MODEM_BYTES: usize = 8 * 4200;

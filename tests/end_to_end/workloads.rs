@@ -8,11 +8,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::document::{self, number, outcome};
-use crate::process::{Ended, run_thalweg};
+use crate::process::{DRIVERS, Ended, run_thalweg};
 use crate::recorder::{Answer, Heard, Recorder};
 use crate::turn;
-
-const DRIVERS: [&str; 2] = ["auto", "epoll"];
 
 /// A file in a folder.
 fn file(folder: &TempDir, name: &str, text: &str) -> PathBuf {

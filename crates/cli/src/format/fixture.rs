@@ -61,6 +61,7 @@ pub fn trial() -> Trial {
         kbit_per_connection: Summary::default(),
         connections: Connections {
             attempted: 500,
+            lacking: 0,
             opened: 498,
             failed: 3,
             closed: 498,

@@ -6,7 +6,7 @@ use thalweg_sys::{Connect, Driver, Fault, Flow, Instant, SocketId};
 use super::pacing::Pacing;
 use super::visits::Ending;
 use super::{Engine, Phase};
-use crate::connection::{Connection, State};
+use crate::connection::{Connection, State, outcome_of_fault};
 use crate::visit::Visiting;
 
 /// Connections that may be in the making at once, so that opening thousands does not overrun the server's listen queue.
@@ -82,8 +82,8 @@ impl Engine {
         driver.close(id);
     }
 
-    /// Opens connections before the start. Each is attempted once: what fails now the requests will meet again, and then it is
-    /// counted.
+    /// Opens connections before the start. Each is attempted once: what fails through the target's doing the requests will meet again,
+    /// and then it is counted. What this host lacks they may not meet, where fewer connections carry them all.
     pub(super) fn open_ahead<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         let Phase::Opening { mut left, since, until } = self.phase else { return };
         let total = self.connections_max;
@@ -96,12 +96,22 @@ impl Engine {
         };
         while left > 0 && self.connecting < CONNECTING_MAX && now < until && total - left < allowed {
             left -= 1;
-            let _ = self.connect(driver, now);
+            if let Err(fault) = self.connect(driver, now) {
+                self.record_lacking(outcome_of_fault(fault));
+            }
         }
         self.phase = Phase::Opening { left, since, until };
         if (left == 0 && self.connecting == 0) || now >= until {
             self.gate.arrive(now);
             self.phase = Phase::Waiting;
+        }
+    }
+
+    /// Counts a connection that failed before the start, if it was for want of something on this host.
+    fn record_lacking(&mut self, outcome: Outcome) {
+        let lacks = matches!(outcome, Outcome::NoDescriptor | Outcome::NoAddress);
+        if lacks && matches!(self.phase, Phase::Opening { .. }) {
+            self.figures.trial.connections.lacking += 1;
         }
     }
 
@@ -177,6 +187,9 @@ impl Engine {
         let visit = self.connection(id).visit.take();
         self.close(driver, id, now);
         self.reopening -= usize::from(visit.is_some());
+        if let Some(outcome) = outcome {
+            self.record_lacking(outcome);
+        }
         match (visit, outcome) {
             (Some(visit), outcome) => self.fail_next_call(visit, outcome.unwrap_or(Outcome::Timeout), now),
             (None, Some(outcome)) => self.give_up(outcome, now),

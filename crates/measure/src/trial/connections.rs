@@ -11,6 +11,9 @@ pub struct Connections {
     pub attempted: u64,
     /// Opened in all.
     pub opened: u64,
+    /// Wanted open before the start, and not to be had for want of descriptors, local addresses or ports.
+    #[serde(default)]
+    pub lacking: u64,
     /// Ended by an error of any kind, when connecting or later. One that the server closed while nothing was asked is none.
     #[serde(default)]
     pub failed: u64,
@@ -57,6 +60,7 @@ impl Connections {
     pub fn merge(&mut self, other: &Connections) {
         self.attempted += other.attempted;
         self.opened += other.opened;
+        self.lacking += other.lacking;
         self.failed += other.failed;
         self.closed += other.closed;
         self.replies += other.replies;
@@ -76,15 +80,17 @@ mod tests {
     #[test]
     fn what_was_open_at_once_adds_up_and_a_burst_does_not() {
         let mut merged =
-            Connections { attempted: 12, opened: 11, peak: 5, burst: 3, held: 4, ..Connections::default() };
+            Connections { attempted: 12, opened: 11, lacking: 2, peak: 5, burst: 3, held: 4, ..Connections::default() };
         merged.record_close(7, false);
         merged.record_close(0, true);
-        let mut other = Connections { attempted: 1, opened: 1, peak: 1, burst: 4, held: 1, progressing: 1, ..merged };
+        let mut other =
+            Connections { attempted: 1, opened: 1, lacking: 1, peak: 1, burst: 4, held: 1, progressing: 1, ..merged };
         other.record_close(2, false);
         merged.merge(&other);
         let expected = Connections {
             attempted: 13,
             opened: 12,
+            lacking: 3,
             failed: 2,
             closed: 5,
             replies: 16,

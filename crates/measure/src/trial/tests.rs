@@ -151,6 +151,9 @@ fn the_client_is_judged_first() {
     let exhausted = trial(&[(Outcome::Good, 9998), (Outcome::NoDescriptor, 1), (Outcome::NoAddress, 1)]);
     let reasons = ["file descriptors ran out for 1 requests", "local addresses and ports ran out for 1 requests"];
     check(&exhausted, &[], Verdict::Invalid, &reasons);
+    let lacking = spoilt(|figures| figures.connections.lacking = 300);
+    let reason = "300 connections could not be opened: this host had no descriptor or local port for them";
+    check(&lacking, &[], Verdict::Invalid, &[reason]);
     check(&empty(LoopKind::Open), &[], Verdict::Invalid, &["no request was offered"]);
     let lost = spoilt(|figures| figures.counts.offered += 1);
     let reason = "the client miscounted: 10001 requests were offered but 10000 have an outcome";

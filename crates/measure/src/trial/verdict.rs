@@ -123,6 +123,10 @@ fn client_shortfalls(figures: &TrialFigures, limits: &[Limit]) -> Vec<Reason> {
     if without_address > 0 {
         reasons.push(Reason::AddressesRanOut { requests: without_address });
     }
+    let lacking = figures.connections.lacking;
+    if lacking > 0 {
+        reasons.push(Reason::ConnectionsLacking { connections: lacking });
+    }
     reasons.extend(figures.cores.iter().filter_map(|core| starvation(core, figures.duration)));
     reasons
 }
@@ -207,6 +211,11 @@ pub enum Reason {
     AddressesRanOut {
         /// Requests that ended so.
         requests: u64,
+    },
+    /// INVALID: connections that were to be open from the start found no descriptor, address or port.
+    ConnectionsLacking {
+        /// How many.
+        connections: u64,
     },
     /// INVALID: a load core did not have the processor that it needed.
     CoreStarved {
@@ -307,6 +316,10 @@ impl fmt::Display for Reason {
             }
             Reason::AddressesRanOut { requests } => {
                 write!(f, "local addresses and ports ran out for {} requests", display::count(*requests))
+            }
+            Reason::ConnectionsLacking { connections } => {
+                let count = display::count(*connections);
+                write!(f, "{count} connections could not be opened: this host had no descriptor or local port for them")
             }
             Reason::CoreStarved { core, cause, share, bound } => {
                 let (share, bound) = (display::percent(*share), short_percent(*bound));
