@@ -25,6 +25,8 @@ pub enum Answer {
     Late(u64),
     /// In so many nanoseconds from one byte to the next.
     Dribbled(u64),
+    /// One half of it, and the other so many nanoseconds later.
+    Halting(u64),
     /// In chunks.
     Chunked,
     /// Behind interim responses.
@@ -78,7 +80,7 @@ impl Answer {
         match self {
             Self::Good | Self::Late(_) | Self::Dribbled(_) | Self::Chunked | Self::Interim => Outcome::Good,
             Self::Closing | Self::UntilClose | Self::Early | Self::Abandoning | Self::Twice(_) => Outcome::Good,
-            Self::Old | Self::OldKept => Outcome::Good,
+            Self::Old | Self::OldKept | Self::Halting(_) => Outcome::Good,
             Self::Status(_) => Outcome::BadStatus,
             Self::WrongContent | Self::WrongLength => Outcome::FailedCheck,
             Self::Truncated => Outcome::Truncated,
@@ -101,7 +103,8 @@ impl Answer {
             7 => Self::HangUp,
             8 => Self::Silence,
             9 | 10 => Self::Dribbled(random.random_range(1..300) * US),
-            11 | 12 => Self::Chunked,
+            11 => Self::Halting(random.random_range(0..10 * MS)),
+            12 => Self::Chunked,
             13 | 14 => Self::Interim,
             15 => Self::Closing,
             16 => Self::UntilClose,
@@ -132,6 +135,10 @@ impl Answer {
             Self::Good | Self::Early | Self::Abandoning => vec![(0, Step::Send(whole))],
             Self::Late(ns) => vec![(ns, Step::Send(whole))],
             Self::Dribbled(ns) => whole.iter().map(|&byte| (ns, Step::Send(vec![byte]))).collect(),
+            Self::Halting(ns) => {
+                let (front, back) = whole.split_at(whole.len() / 2);
+                vec![(0, Step::Send(front.to_vec())), (ns, Step::Send(back.to_vec()))]
+            }
             Self::Chunked => vec![(0, Step::Send(chunked(&content)))],
             Self::Interim => {
                 let continued = b"HTTP/1.1 100 Continue\r\n\r\n".to_vec();

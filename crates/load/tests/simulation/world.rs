@@ -1,6 +1,7 @@
 //! An engine and a server on one network.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +24,8 @@ const TURNS_AT_ONCE_MAX: u32 = 10_000;
 
 const ADDR: &str = "10.0.0.1:80";
 
-/// What the network gives to the first who connects.
-const FIRST_CLIENT: &str = "127.0.0.1:32768";
+/// The port that the network gives to the first who connects.
+const FIRST_PORT: u16 = 32_768;
 
 /// A run to be made.
 pub struct World {
@@ -34,8 +35,8 @@ pub struct World {
     pub network: SimConfig,
     /// Holds up the server from the first until the second, in nanoseconds from the beginning of the simulation.
     pub stall: Option<(u64, u64)>,
-    /// Holds up the client's first connection likewise.
-    pub stall_client: Option<(u64, u64)>,
+    /// Holds up what the client hears of one of its connections likewise: of the first, which is number 0, or a later one.
+    pub stall_client: Option<(u16, u64, u64)>,
     /// Interrupts the run so many nanoseconds after the beginning of the simulation.
     pub interrupt_ns: Option<u64>,
     /// In the simulation's time, a run that takes longer than this hangs.
@@ -86,8 +87,9 @@ impl World {
         if let Some((from_ns, until_ns)) = self.stall {
             sim.stall(server.addr, began.plus_ns(from_ns), began.plus_ns(until_ns));
         }
-        if let Some((from_ns, until_ns)) = self.stall_client {
-            sim.stall(FIRST_CLIENT.parse().expect("an address"), began.plus_ns(from_ns), began.plus_ns(until_ns));
+        if let Some((connection, from_ns, until_ns)) = self.stall_client {
+            let client = SocketAddr::from(([127, 0, 0, 1], FIRST_PORT + connection));
+            sim.stall(client, began.plus_ns(from_ns), began.plus_ns(until_ns));
         }
         let progress = Arc::new(Progress::new(self.plan.cpus.len()));
         // Each thread of a plan is a simulation of its own, so none has to wait for another.
