@@ -319,7 +319,7 @@ impl Engine {
         {
             line.unsent -= 1;
         }
-        if full || connection.under_way() == 0 {
+        if full {
             connection.room_since = now;
         }
         self.busy -= usize::from(matches!(connection.state, State::Idle));

@@ -86,12 +86,14 @@ fn a_surplus_answer_is_not_credited_to_a_pipelined_request_that_has_not_left() {
 #[test]
 fn room_that_comes_free_in_the_middle_of_a_read_is_used_at_once() {
     // The first answer comes together with one half of the second, whose other half is late. The third request waits for room.
-    let run = World::calm(pipelined(1e6, 3, 1, 2)).run(|number| match number {
+    let plan = Plan { arrivals: LoopPlan::of_workers(3, Duration::ZERO), ..pipelined(1.0, 3, 1, 2) };
+    let run = World::calm(plan).run(|number| match number {
         1 => Answer::Halting(20 * MS),
         _ => Answer::Good,
     });
     let trial = &run.figures.trial;
     assert_eq!(trial.counts.good, 3, "{:?}", trial.outcomes);
+    assert!(trial.queue.max() < 200 * US, "the third has waited for {} ns", trial.queue.max());
     assert!(trial.lag.max() < 200 * US, "the client was late by {} ns", trial.lag.max());
 }
 
