@@ -3,10 +3,12 @@
 //! The verdict of these runs is not looked at: a busy machine may make any of them invalid. *Not sent* is provoked where a run is
 //! interrupted; there is no TLS to fail yet.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::document::{self, number, outcome};
-use crate::process::{Ended, run_thalweg};
+use crate::process::{DRIVERS, Ended, run_thalweg};
 use crate::scripted::{Act, GOOD, Scripted};
 use crate::turn;
 
@@ -19,11 +21,15 @@ fn run(server: &Scripted, options: &[&str]) -> Ended {
 
 /// Every request ends like this.
 fn all_end_as(name: &str, script: fn(usize) -> Act) -> Value {
-    let server = Scripted::start(script);
-    let ended = run(&server, &[]);
-    let trial = document::trial(&ended);
-    assert_eq!(outcome(&trial, name), REQUESTS, "{name}: {trial:#}");
-    assert!(matches!(ended.code, Some(1 | 3)), "{name}: {ended:?}");
+    let trials = DRIVERS.map(|driver| {
+        let server = Scripted::start(script);
+        let ended = run(&server, &["--driver", driver]);
+        let trial = document::trial(&ended);
+        assert_eq!(outcome(&trial, name), REQUESTS, "{name} over {driver}: {trial:#}");
+        assert!(matches!(ended.code, Some(1 | 3)), "{name} over {driver}: {ended:?}");
+        trial
+    });
+    let [trial, _] = trials;
     trial
 }
 
@@ -82,6 +88,43 @@ fn failed_check() {
     });
     let trial = document::trial(&run(&server, &["--check", "length=2"]));
     assert_eq!((outcome(&trial, "good"), outcome(&trial, "failed_check")), (15, 15), "{trial:#}");
+}
+
+#[test]
+fn failed_check_of_a_field_or_a_digest() {
+    let _turn = turn::beside_others();
+    // The last of each three has another type, the second another content of the same length.
+    let server = Scripted::start(|number| {
+        Act::Answer(match number % 3 {
+            0 => "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok",
+            1 => "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nno",
+            _ => "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nok",
+        })
+    });
+    // SHA-256 of "ok".
+    let digest = "sha256=2689367b205c16ce32ed4200942b8b8b1e262dfc70d9bc9fbc77c49699a4f1df";
+    for (check, good) in
+        [("header:content-type=text/plain", 20), ("header:Content-Type~text", 30), ("header:ETag", 0), (digest, 20)]
+    {
+        let trial = document::trial(&run(&server, &["--check", check]));
+        assert_eq!((outcome(&trial, "good"), outcome(&trial, "failed_check")), (good, 30 - good), "{check}: {trial:#}");
+    }
+}
+
+#[test]
+fn bytes_that_nobody_asked_for_are_found() {
+    let _turn = turn::beside_others();
+    for driver in DRIVERS {
+        // A second answer comes when the first has long been taken.
+        let server = Scripted::start(|_| Act::AnswerTwice(GOOD, Duration::from_millis(30)));
+        let load = ["--workers", "1", "--think", "100ms", "--requests", "5", "--driver", driver, "--json"];
+        let trial = document::trial(&run_thalweg(&[&["run", &server.url()], &load[..]].concat()));
+        assert_eq!(outcome(&trial, "good"), 5, "{driver}: {trial:#}");
+        let reasons = trial["reasons"].to_string();
+        assert!(reasons.contains("asked for nothing"), "{driver}: {reasons}");
+        // None of them was used again.
+        assert!(number(&trial, "/connections/opened") >= 5.0, "{driver}: {}", trial["connections"]);
+    }
 }
 
 #[test]

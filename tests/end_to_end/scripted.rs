@@ -14,6 +14,8 @@ pub enum Act {
     Answer(&'static str),
     /// The same, but only after this time.
     AnswerAfter(Duration, &'static str),
+    /// Sends this, and once more after this time.
+    AnswerTwice(&'static str, Duration),
     /// Sends this and closes.
     AnswerAndClose(&'static str),
     /// Resets the connection.
@@ -113,6 +115,11 @@ fn converse(mut stream: TcpStream, shared: &Shared, address: SocketAddr) -> io::
         match act {
             Act::Answer(text) => stream.write_all(text.as_bytes())?,
             Act::AnswerAfter(time, text) => {
+                thread::sleep(time);
+                stream.write_all(text.as_bytes())?;
+            }
+            Act::AnswerTwice(text, time) => {
+                stream.write_all(text.as_bytes())?;
                 thread::sleep(time);
                 stream.write_all(text.as_bytes())?;
             }

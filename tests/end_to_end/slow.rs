@@ -35,6 +35,10 @@ fn each_of_two_hundred_downloads_keeps_a_modem_s_pace() {
             ["max", "min"].map(|end| bits / number(&trial, &format!("/service_time_us/{end}")) * 1e6);
         let within = 33_600.0 * 0.95..33_600.0 * 1.05;
         assert!(within.contains(&slowest) && within.contains(&fastest), "{driver}: {slowest} to {fastest} bit/s");
+        for end in ["min", "max"] {
+            let kbit = number(&trial, &format!("/kbit_per_connection/{end}"));
+            assert!(within.contains(&(kbit * 1000.0)), "{driver}: {end} {kbit} kbit/s");
+        }
         // 320 kbit/s is what SPECweb99 asks of a connection.
         assert_eq!(number(&trial, "/connections/conforming"), 0.0, "{driver}");
     }
