@@ -187,5 +187,6 @@ fn patience_ns(plan: &Plan) -> u64 {
         (Extent::Requests(total), LoopPlan::Closed { think, .. }) => total * (ns(plan.timeout) + ns(*think) + SECOND),
         _ => ns(plan.schedule_length()),
     };
-    2 * ns(plan.timeout) + ns(plan.warmup) + schedule_ns + ns(plan.drain) + MARGIN_NS
+    let opening_ns = plan.opening_rate.map_or(0, |rate| (plan.connections as f64 / rate * 1e9) as u64);
+    opening_ns + 2 * ns(plan.timeout) + ns(plan.warmup) + schedule_ns + ns(plan.drain) + MARGIN_NS
 }
