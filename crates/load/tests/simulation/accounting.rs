@@ -150,7 +150,7 @@ fn check_answers(figures: &RunFigures, records: &[Record]) {
     assert!(failed <= answered(Outcome::FailedCheck), "{failed} have failed of {}", answered(Outcome::FailedCheck));
 }
 
-fn millis(random: &mut Pcg64Mcg, range: std::ops::Range<u64>) -> Duration {
+fn millis(random: &mut Pcg64Mcg, range: Range<u64>) -> Duration {
     Duration::from_millis(random.random_range(range))
 }
 
