@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::document::{self, number, outcome};
-use crate::process::{DRIVERS, run_thalweg};
+use crate::process::{DRIVERS, ensure, in_time, run_thalweg};
 use crate::recorder::{Answer, Heard, Recorder};
 use crate::turn;
 
@@ -50,11 +50,13 @@ fn by_connection(heard: &[Heard]) -> BTreeMap<usize, Vec<&Heard>> {
 fn a_constant_rate_is_even() {
     let _turn = turn::alone();
     for driver in DRIVERS {
-        let (_, heard) = recorded(&["--rate", "200/s", "--duration", "1s", "--driver", driver]);
-        assert_eq!(heard.len(), 200, "{driver}");
-        let even: Vec<f64> = (0..200).map(|number| f64::from(number) / 200.0).collect();
-        let off = distance(&times(&heard), &even);
-        assert!(off < 0.002, "{driver}: {off} s from where they belong");
+        in_time(|| {
+            let (_, heard) = recorded(&["--rate", "200/s", "--duration", "1s", "--driver", driver]);
+            assert_eq!(heard.len(), 200, "{driver}");
+            let even: Vec<f64> = (0..200).map(|number| f64::from(number) / 200.0).collect();
+            let off = distance(&times(&heard), &even);
+            ensure(off < 0.002, || format!("{driver}: {off} s from where they belong"))
+        });
     }
 }
 
@@ -63,7 +65,11 @@ fn poisson_arrivals_vary_and_repeat_with_their_seed() {
     let _turn = turn::alone();
     let with_seed =
         |seed| times(&recorded(&["--rate", "400/s", "--arrivals", "poisson", "--duration", "1s", "--seed", seed]).1);
-    let (first, again, other) = (with_seed("7"), with_seed("7"), with_seed("8"));
+    in_time(|| poisson(with_seed("7"), with_seed("7"), with_seed("8")));
+}
+
+/// Times of the same seed twice, and of another.
+fn poisson(first: Vec<f64>, again: Vec<f64>, other: Vec<f64>) -> Result<(), String> {
     for times in [&first, &other] {
         // Five standard deviations of 400.
         assert!((times.len() as f64 - 400.0).abs() < 100.0, "{} arrivals", times.len());
@@ -72,11 +78,12 @@ fn poisson_arrivals_vary_and_repeat_with_their_seed() {
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
         // 1 for exponential gaps, 0 for even ones.
         let variation = variance.sqrt() / mean;
-        assert!((0.7..1.4).contains(&variation), "coefficient of variation {variation}");
+        ensure((0.7..1.4).contains(&variation), || format!("coefficient of variation {variation}"))?;
     }
     assert_eq!(first.len(), again.len(), "the same seed");
     let (same, different) = (distance(&first, &again), distance(&first, &other));
-    assert!(same < 0.002 && different > 2.0 * same, "{same} s between equal seeds, {different} s between others");
+    let told_apart = same < 0.002 && different > 2.0 * same;
+    ensure(told_apart, || format!("{same} s between equal seeds, {different} s between others"))
 }
 
 #[test]
@@ -87,13 +94,16 @@ fn steps_and_ramps_change_the_rate_when_they_say() {
         (&["--rate", "0/s..400/s", "--duration", "1s"], 200, 50),
         (&["--rate", "600/s..200/s", "--duration", "1s"], 400, 250),
     ] {
-        let (trial, heard) = recorded(load);
-        assert_eq!(number(&trial, "/seconds"), 1.0, "{load:?}");
-        let offered = heard.len() as i64;
-        assert!((offered - total).abs() <= 1, "{load:?}: {offered} instead of {total}");
-        let early = times(&heard).iter().filter(|&&at| at < 0.5).count() as i64;
-        // The first request of a ramp from nothing comes late, and that is when our clock starts.
-        assert!((early - first_half).abs() <= first_half / 4 + 10, "{load:?}: {early} instead of {first_half}");
+        in_time(|| {
+            let (trial, heard) = recorded(load);
+            assert_eq!(number(&trial, "/seconds"), 1.0, "{load:?}");
+            let offered = heard.len() as i64;
+            assert!((offered - total).abs() <= 1, "{load:?}: {offered} instead of {total}");
+            let early = times(&heard).iter().filter(|&&at| at < 0.5).count() as i64;
+            // The first request of a ramp from nothing comes late, and that is when our clock starts.
+            let near = (early - first_half).abs() <= first_half / 4 + 10;
+            ensure(near, || format!("{load:?}: {early} instead of {first_half}"))
+        });
     }
 }
 
@@ -101,20 +111,25 @@ fn steps_and_ramps_change_the_rate_when_they_say() {
 fn connections_come_at_a_rate_with_so_many_calls_each() {
     let _turn = turn::alone();
     for driver in DRIVERS {
-        let load = ["--conn-rate", "100/s", "--calls", "4", "--conns", "60", "--driver", driver];
-        let (trial, heard) = recorded(&load);
-        assert_eq!(heard.len(), 240, "{driver}");
-        let connections = by_connection(&heard);
-        assert_eq!((connections.len(), number(&trial, "/connections/opened")), (60, 60.0), "{driver}");
-        for calls in connections.values() {
-            assert_eq!(calls.len(), 4, "{driver}");
-            assert!(calls.iter().all(|call| call.ahead == 0), "{driver}: a call waits for the one before: {calls:?}");
-        }
-        let mut begun: Vec<Heard> = connections.values().map(|calls| calls[0].clone()).collect();
-        begun.sort_unstable_by_key(|first| first.at);
-        let even: Vec<f64> = (0..60).map(|number| f64::from(number) / 100.0).collect();
-        let off = distance(&times(&begun), &even);
-        assert!(off < 0.003, "{driver}: {off} s from where they belong");
+        in_time(|| {
+            let load = ["--conn-rate", "100/s", "--calls", "4", "--conns", "60", "--driver", driver];
+            let (trial, heard) = recorded(&load);
+            assert_eq!(heard.len(), 240, "{driver}");
+            let connections = by_connection(&heard);
+            assert_eq!((connections.len(), number(&trial, "/connections/opened")), (60, 60.0), "{driver}");
+            for calls in connections.values() {
+                assert_eq!(calls.len(), 4, "{driver}");
+                assert!(
+                    calls.iter().all(|call| call.ahead == 0),
+                    "{driver}: a call waits for the one before: {calls:?}"
+                );
+            }
+            let mut begun: Vec<Heard> = connections.values().map(|calls| calls[0].clone()).collect();
+            begun.sort_unstable_by_key(|first| first.at);
+            let even: Vec<f64> = (0..60).map(|number| f64::from(number) / 100.0).collect();
+            let off = distance(&times(&begun), &even);
+            ensure(off < 0.003, || format!("{driver}: {off} s from where they belong"))
+        });
     }
 }
 
@@ -122,19 +137,27 @@ fn connections_come_at_a_rate_with_so_many_calls_each() {
 fn workers_think_and_do_not_begin_at_once() {
     let _turn = turn::alone();
     for driver in DRIVERS {
-        let load = ["--workers", "6", "--think", "50ms", "--stagger", "300ms", "--duration", "1s", "--driver", driver];
-        let (_, heard) = recorded(&load);
-        let workers = by_connection(&heard);
-        assert_eq!(workers.len(), 6, "{driver}");
-        let begun: Vec<Duration> = workers.values().map(|requests| requests[0].at).collect();
-        let spread = *begun.iter().max().unwrap() - *begun.iter().min().unwrap();
-        assert!((20..400).contains(&spread.as_millis()), "{driver}: the first requests lie within {spread:?}");
-        for requests in workers.values() {
-            let gaps = requests.windows(2).map(|pair| (pair[1].at - pair[0].at).as_secs_f64()).collect::<Vec<_>>();
-            assert!((10..=20).contains(&requests.len()), "{driver}: {} requests of a worker", requests.len());
-            let gap = median(gaps);
-            assert!((0.0495..0.06).contains(&gap), "{driver}: {gap} s between two requests");
-        }
+        in_time(|| {
+            let load =
+                ["--workers", "6", "--think", "50ms", "--stagger", "300ms", "--duration", "1s", "--driver", driver];
+            let (_, heard) = recorded(&load);
+            let workers = by_connection(&heard);
+            assert_eq!(workers.len(), 6, "{driver}");
+            let begun: Vec<Duration> = workers.values().map(|requests| requests[0].at).collect();
+            let spread = *begun.iter().max().unwrap() - *begun.iter().min().unwrap();
+            ensure((20..400).contains(&spread.as_millis()), || {
+                format!("{driver}: the first requests lie within {spread:?}")
+            })?;
+            for requests in workers.values() {
+                let gaps = requests.windows(2).map(|pair| (pair[1].at - pair[0].at).as_secs_f64()).collect::<Vec<_>>();
+                ensure((10..=20).contains(&requests.len()), || {
+                    format!("{driver}: {} requests of a worker", requests.len())
+                })?;
+                let gap = median(gaps);
+                ensure((0.0495..0.06).contains(&gap), || format!("{driver}: {gap} s between two requests"))?;
+            }
+            Ok(())
+        });
     }
 }
 

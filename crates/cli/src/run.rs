@@ -9,6 +9,7 @@ use thalweg_lab::target::Target;
 use thalweg_lab::trial::Bench;
 use thalweg_load::Extent;
 use thalweg_measure::Verdict;
+use thalweg_measure::units::display;
 
 use crate::arrivals;
 use crate::exit::Failure;
@@ -77,6 +78,12 @@ fn settings(options: &RunOptions, plan: &thalweg_load::Plan) -> std::collections
     };
     if let Some(file) = &options.session {
         settings.insert("session".to_owned(), file.display().to_string());
+    }
+    for (name, time) in [("think", options.think), ("stagger", options.stagger)] {
+        settings.extend(time.map(|time| (name.to_owned(), display::exact_time(time))));
+    }
+    if let Some(hold) = options.hold {
+        settings.insert("hold".to_owned(), hold.to_string());
     }
     settings.insert("warmup".to_owned(), format!("{:?}", options.warmup));
     settings

@@ -180,7 +180,9 @@ fn command(document: &Document, trial: &Trial) -> String {
     }
     match (setting("session"), sessions_of(document, trial)) {
         (Some(file), Some(sessions)) => {
-            words.push(format!("--wsesslog={},0.000,{file}", sessions.completed + sessions.failed));
+            let think = setting("think").and_then(|text| parse_time(text).ok()).unwrap_or_default();
+            let total = sessions.completed + sessions.failed;
+            words.push(format!("--wsesslog={total},{:.3},{file}", think.as_secs_f64()));
         }
         _ => {
             words.push(format!("--num-conns={}", load.connections));
@@ -319,6 +321,7 @@ Errors: fd-unavail 0 addrunavail 0 ftab-full 0 other 0
         };
         assert_eq!(lines(&document), Vec::<String>::new(), "connections with calls are no sessions");
         document.plan.settings.insert("session".into(), "shop.log".into());
+        document.plan.settings.insert("think".into(), "1500ms".into());
         let expected = [
             "Session rate [sess/s]: min 1.80 avg 1.85 max 2.00 stddev 0.14 (19/20)",
             "Session: avg 1.05 connections/session",
@@ -327,7 +330,7 @@ Errors: fd-unavail 0 addrunavail 0 ftab-full 0 other 0
             "Session length histogram: 0 1 0 19",
         ];
         assert_eq!(lines(&document), expected);
-        assert!(httperf(&document).contains(" --wsesslog=20,0.000,shop.log\n"), "{}", httperf(&document));
+        assert!(httperf(&document).contains(" --wsesslog=20,1.500,shop.log\n"), "{}", httperf(&document));
         assert!(httperf(&document).contains("other 2\n\nSession rate"), "one empty line is between them");
     }
 
