@@ -173,7 +173,7 @@ pub struct LoadOptions {
     /// How long a request may take, from the time at which it was due
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "5s")]
     pub timeout: Duration,
-    /// HTTP version
+    /// HTTP version; with 1.0 connections are kept by keep-alive, unless --calls 1 is given
     #[arg(long, value_name = "VERSION", default_value = "1.1")]
     pub http: HttpVersion,
     /// File with one URL or path per line, all on the target's host

@@ -184,7 +184,7 @@ pub struct Trial {
 pub struct Client {
     /// `uring` or `epoll`.
     pub driver: String,
-    /// How many load threads there were, each on a CPU of its own.
+    /// How many CPUs there was load from.
     pub cores: usize,
     /// Those CPUs.
     pub cpus: Vec<usize>,
@@ -192,12 +192,12 @@ pub struct Client {
     pub cpu_user_s: f64,
     /// CPU time in the kernel, seconds, all load threads.
     pub cpu_sys_s: f64,
-    /// Share of its CPU that the busiest load thread used, 0 to 1.
+    /// Share of the busiest load CPU that its threads used, 0 to 1.
     pub busiest_core: f64,
     /// How long before an arrival a load thread stopped sleeping, so as to be on time.
     #[serde(default)]
     pub wakes_early_us: f64,
-    /// Seconds in which a load thread was ready to run and was not run.
+    /// Seconds in which a load thread was ready to run and was not run, nor another one on its CPU.
     pub run_queue_wait_s: f64,
 }
 

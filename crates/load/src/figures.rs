@@ -1,5 +1,6 @@
 //! What a run was like: the figures that `measure` judges, and what is only of interest beside them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use thalweg_measure::IntervalSeries;
@@ -88,6 +89,23 @@ impl RunFigures {
         }
     }
 
+    /// Makes one account of the threads of each CPU. One of them may wait as long as its siblings work without anything being amiss.
+    pub(crate) fn join_threads_by_cpu(&mut self) {
+        let threads = std::mem::take(&mut self.trial.cores);
+        let mut cpus: BTreeMap<u32, CoreUse> = BTreeMap::new();
+        for thread in &threads {
+            let siblings = threads.iter().filter(|other| other.core == thread.core);
+            let siblings_busy_ns = siblings.map(|other| other.busy_ns).sum::<u64>() - thread.busy_ns;
+            let waited_ns = thread.run_queue_wait_ns.saturating_sub(siblings_busy_ns);
+            let cpu = cpus.entry(thread.core).or_insert(CoreUse { core: thread.core, ..CoreUse::default() });
+            cpu.cpu_user_ns += thread.cpu_user_ns;
+            cpu.cpu_system_ns += thread.cpu_system_ns;
+            cpu.busy_ns += thread.busy_ns;
+            cpu.run_queue_wait_ns = cpu.run_queue_wait_ns.max(waited_ns);
+        }
+        self.trial.cores = cpus.into_values().collect();
+    }
+
     /// Adds the figures of another thread of the same run.
     pub fn merge(&mut self, other: &Self) {
         self.trial.duration = self.trial.duration.max(other.trial.duration);
@@ -133,5 +151,25 @@ impl ThreadUse {
             run_queue_wait_ns: waits.map_or(0, |(now, then)| now.saturating_sub(then)),
             throttled_ns: 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Extent, LoopPlan};
+    use thalweg_sys::PeerAddr;
+
+    #[test]
+    fn threads_that_share_a_cpu_do_not_starve_one_another() {
+        let peer = PeerAddr::Tcp("10.0.0.1:80".parse().unwrap());
+        let plan = Plan::new(peer, [].into(), LoopPlan::at_rate(1.0), Extent::Requests(1));
+        let mut figures = RunFigures::new(&plan, DriverKind::Simulated);
+        let thread =
+            |core, busy_ns, run_queue_wait_ns| CoreUse { core, busy_ns, run_queue_wait_ns, ..CoreUse::default() };
+        figures.trial.cores = vec![thread(1, 30, 20), thread(0, 50, 7), thread(1, 20, 45)];
+        figures.join_threads_by_cpu();
+        // The second thread of CPU 1 has waited for 15 ns longer than the first one worked.
+        assert_eq!(figures.trial.cores, [thread(0, 50, 7), thread(1, 50, 15)]);
     }
 }

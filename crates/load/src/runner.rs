@@ -224,7 +224,11 @@ impl Running {
         }
         match failure {
             Some(error) => Err(error),
-            None => Ok(merged.expect("a plan has at least one CPU")),
+            None => {
+                let mut figures = merged.expect("a plan has at least one CPU");
+                figures.join_threads_by_cpu();
+                Ok(figures)
+            }
         }
     }
 }
