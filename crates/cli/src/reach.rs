@@ -18,6 +18,10 @@ const THREADS_MAX: u64 = 1024;
 /// Share of an address's ports that is counted on: others use some, and some wait after an end (TIME_WAIT).
 const PORTS_COUNTED_ON: f64 = 0.9;
 
+/// The share of an address's ports up to which a connect finds one quickly. The kernel looks through the even ones first, all of them,
+/// which costs up to a millisecond for each connection beyond their number.
+const PORTS_QUICKLY_FOUND: f64 = 0.45;
+
 /// The ports that a program may use without being root.
 const UNPRIVILEGED: Option<PortRange> = PortRange::new(1024, u16::MAX);
 
@@ -82,8 +86,9 @@ pub fn sources(connections: usize, target: &Target, asked: Vec<IpAddr>) -> Resul
 
 fn spread(connections: usize, peer: SocketAddr, usual_ports: usize, asked: Vec<IpAddr>) -> Result<Sources, Failure> {
     let counted_on = |ports: usize| ((ports as f64 * PORTS_COUNTED_ON) as usize).max(1);
+    let quickly_found = ((usual_ports as f64 * PORTS_QUICKLY_FOUND) as usize).max(1);
     let addresses = asked.len().max(1);
-    if connections <= counted_on(usual_ports) * addresses {
+    if connections <= quickly_found * addresses {
         return Ok(Sources { addresses: asked, ports: None });
     }
     // All of 127.0.0.0/8 is this host's own.
@@ -91,9 +96,12 @@ fn spread(connections: usize, peer: SocketAddr, usual_ports: usize, asked: Vec<I
         && peer.ip().is_loopback()
     {
         let first = u32::from(Ipv4Addr::new(127, 0, 0, 2));
-        let count = u32::try_from(connections.div_ceil(counted_on(usual_ports))).unwrap_or(u32::MAX);
+        let count = u32::try_from(connections.div_ceil(quickly_found)).unwrap_or(u32::MAX);
         let addresses = (0..count).map(|number| IpAddr::V4(Ipv4Addr::from(first + number))).collect();
         return Ok(Sources { addresses, ports: None });
+    }
+    if connections <= counted_on(usual_ports) * addresses {
+        return Ok(Sources { addresses: asked, ports: None });
     }
     let all = UNPRIVILEGED.map_or(0, PortRange::count);
     if connections <= counted_on(all) * addresses {
@@ -130,8 +138,9 @@ mod tests {
                 .map(|s| (s.addresses.len(), s.ports.is_some()))
                 .ok()
         };
-        assert_eq!(sources(25_000, "127.0.0.1:80", &[]), Some((0, false)));
-        assert_eq!(sources(100_000, "127.0.0.1:80", &[]), Some((4, false)));
+        assert_eq!(sources(12_000, "127.0.0.1:80", &[]), Some((0, false)));
+        assert_eq!(sources(100_000, "127.0.0.1:80", &[]), Some((8, false)));
+        assert_eq!(sources(25_000, "10.0.0.1:80", &[]), Some((0, false)));
         assert_eq!(sources(50_000, "[::1]:80", &[]), Some((0, true)), "::1 is alone, so its ports have to do");
         assert_eq!(sources(100_000, "[::1]:80", &[]), None);
         assert_eq!(sources(50_000, "10.0.0.1:80", &["10.0.0.2", "10.0.0.3"]), Some((2, false)));
