@@ -238,11 +238,19 @@ impl Plan {
     }
 
     /// How long before an arrival a thread's sleep ends; what is left it spends without sleeping, so that the request leaves when it is
-    /// due. Measured: 22 us of lag at the median without, 1 us with it, for 5 to 10 us of CPU time per wake-up. A closed loop has no
-    /// schedule to be late on, and threads that share a CPU have no time to spare.
+    /// due. Measured: 22 us of lag at the median without, 1 us with it, for 10 to 20 us of CPU time per wake-up. A closed loop has no
+    /// schedule to be late on, and threads that share a CPU have no time to spare; nor has one whose arrivals follow so closely that it
+    /// would hardly sleep at all. It would be taken for one that uses up its CPU, by the kernel's scheduler, too.
     pub fn wake_early_ns(&self) -> u64 {
         const WAKE_EARLY_NS: u64 = 30_000;
-        if self.arrivals.kind() == LoopKind::Open && !self.own_tables { WAKE_EARLY_NS } else { 0 }
+        const RATE_MAX: f64 = 8_000.0;
+        let rate = match &self.arrivals {
+            LoopPlan::Open { rate, .. } => rate.highest(),
+            LoopPlan::Recorded { .. } => self.offered_rate().unwrap_or(f64::INFINITY),
+            LoopPlan::Closed { .. } => return 0,
+        };
+        let calm = rate / self.cpus.len() as f64 <= RATE_MAX;
+        if calm && !self.own_tables { WAKE_EARLY_NS } else { 0 }
     }
 
     /// Whether the run ends with its schedule, whatever is under way then: downloads at a pace may take hours.

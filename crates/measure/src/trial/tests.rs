@@ -125,10 +125,6 @@ fn the_client_is_judged_first() {
     };
     for (use_, reason) in [
         (
-            CoreUse { busy_ns: 9_600 * MS, ..CoreUse::default() },
-            "load core 3 was busy for 96.0 % of the trial, above 95 %",
-        ),
-        (
             CoreUse { run_queue_wait_ns: 600 * MS, ..CoreUse::default() },
             "load core 3 waited for its processor for 6.00 % of the trial, above 5 %",
         ),
@@ -147,6 +143,10 @@ fn the_client_is_judged_first() {
         ..CoreUse::default()
     };
     check(&core(easy), &[], Verdict::Pass, &[]);
+    let busy = core(CoreUse { core: 3, busy_ns: 9_600 * MS, ..CoreUse::default() });
+    check(&busy, &[], Verdict::Pass, &[]);
+    let closed = TrialFigures { loop_kind: LoopKind::Closed, offered_rate: None, ..busy };
+    check(&closed, &[], Verdict::Invalid, &["load core 3 was busy for 96.0 % of the trial, above 95 %"]);
 
     let exhausted = trial(&[(Outcome::Good, 9998), (Outcome::NoDescriptor, 1), (Outcome::NoAddress, 1)]);
     let reasons = ["file descriptors ran out for 1 requests", "local addresses and ports ran out for 1 requests"];
