@@ -64,7 +64,7 @@ pub fn html(document: &Document) -> String {
 /// Writes the report to `path`, replacing what is there.
 ///
 /// # Errors
-/// Those of [`write_whole`](crate::file::write_whole).
+/// Those of [`write_whole`].
 pub fn write_html(document: &Document, path: &Path) -> io::Result<()> {
     write_whole(path, html(document).as_bytes())
 }
