@@ -72,7 +72,7 @@ pub struct RunOptions {
     /// Time from an answer to the worker's next request; with --session, between bursts that have no time of their own
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub think: Option<Duration>,
-    /// Closed loop: the workers begin at random times within this [default: 0s; with --hold, the time that opening them takes]
+    /// Closed loop: the workers begin at random times within this [default: 0s; with --hold, --think or the time that opening them takes, whichever is longer]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub stagger: Option<Duration>,
     /// What users do, one session each: a file in the format of httperf's --wsesslog, or TOML
