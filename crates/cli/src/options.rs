@@ -1,6 +1,6 @@
 //! The commands and their options, as clap reads them. What they mean together is checked where a plan is made of them.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use thalweg_load::{Pick, RateText, Reuse, Spacing};
 use thalweg_measure::Limit;
 use thalweg_measure::units::{parse_link_rate, parse_percent, parse_time};
+use thalweg_serve::ListenAddr;
 use thalweg_sys::{DriverChoice, UnixAddr};
 
 /// The method of requests that name no other.
@@ -249,7 +250,7 @@ pub struct ServeOptions {
     pub directory: PathBuf,
     /// Where to listen; repeatable [default: port 8080 of 127.0.0.1 and ::1]
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<ListenAddr>,
     /// CPUs to serve from, one loop each [default: all]
     #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
     pub cores: Option<CpuList>,
@@ -398,8 +399,15 @@ fn parse_unix(text: &str) -> Result<UnixAddr, String> {
     UnixAddr::new(text).map_err(|error| error.to_string())
 }
 
-fn parse_listen(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "write an address with its port, such as 0.0.0.0:80 or [::]:80".to_owned())
+pub(crate) fn parse_listen(text: &str) -> Result<ListenAddr, String> {
+    match text.strip_prefix("unix:") {
+        Some("") => Err("name the socket's file, as in unix:/run/thalweg.sock".to_owned()),
+        Some(path) => Ok(ListenAddr::Unix(path.into())),
+        None => text
+            .parse()
+            .map(ListenAddr::Tcp)
+            .map_err(|_| "write an address with its port, such as 0.0.0.0:80 or [::]:80, or unix:PATH".to_owned()),
+    }
 }
 
 /// Most CPUs and addresses that a range may stand for.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use thalweg_measure::units::display;
-use thalweg_serve::{Running, Server, ServerConfig, StartError, Totals};
+use thalweg_serve::{ListenAddr, Running, Server, ServerConfig, StartError, Totals};
 use thalweg_sys::limits::{descriptors, raise_descriptors};
 
 use crate::exit::{Exit, Failure};
@@ -40,7 +40,8 @@ pub fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
 
 fn start(options: &ServeOptions) -> Result<Running, Failure> {
     let defaults = [SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)), SocketAddr::from((Ipv6Addr::LOCALHOST, 8080))];
-    let listen = if options.listen.is_empty() { defaults.to_vec() } else { options.listen.clone() };
+    let listen =
+        if options.listen.is_empty() { defaults.map(ListenAddr::Tcp).to_vec() } else { options.listen.clone() };
     let mut config = ServerConfig::new(&options.directory, listen);
     config.driver = options.driver.into();
     if let Some(CpuList(cpus)) = &options.cores {
@@ -80,7 +81,10 @@ fn announce(options: &ServeOptions, running: &Running) -> Result<(), Failure> {
         running.driver().name(),
     );
     for address in running.addresses() {
-        text.push_str(&format!("listening on http://{address}/\n"));
+        match address {
+            ListenAddr::Tcp(address) => text.push_str(&format!("listening on http://{address}/\n")),
+            ListenAddr::Unix(_) => text.push_str(&format!("listening on {address}\n")),
+        }
     }
     print(&text)
 }

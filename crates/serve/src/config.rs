@@ -2,6 +2,7 @@
 //!
 //! There is no file format here and no reading of arguments; that is the command's.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,35 +12,185 @@ use thalweg_sys::DriverChoice;
 /// A server's configuration.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// The folder whose files are served.
-    pub root: PathBuf,
-    /// Where to listen, at least one address. Port 0 lets the kernel choose; all cores then share its choice.
-    pub listen: Vec<SocketAddr>,
+    /// Where to listen, at least one address.
+    pub listen: Vec<ListenAddr>,
     /// The CPUs to run on, one loop pinned to each. Empty: all that this process may use.
     pub cores: Vec<usize>,
     /// Which driver the loops use.
     pub driver: DriverChoice,
+    /// What is served, at least one. The first answers requests for hosts that none of them names.
+    pub sites: Vec<SiteConfig>,
     /// What a client may demand.
     pub limits: Limits,
+    /// How fast bodies leave.
+    pub bandwidth: Bandwidth,
     /// What is kept in memory between requests.
     pub cache: CacheConfig,
 }
 
 impl ServerConfig {
     /// The defaults, for a folder and addresses.
-    pub fn new(root: impl Into<PathBuf>, listen: Vec<SocketAddr>) -> Self {
+    pub fn new(root: impl Into<PathBuf>, listen: impl IntoIterator<Item = impl Into<ListenAddr>>) -> Self {
         Self {
-            root: root.into(),
-            listen,
+            listen: listen.into_iter().map(Into::into).collect(),
             cores: Vec::new(),
             driver: DriverChoice::Auto,
+            sites: vec![SiteConfig::new(root)],
             limits: Limits::default(),
+            bandwidth: Bandwidth::default(),
             cache: CacheConfig::default(),
         }
     }
 }
 
-/// What a client may demand. Bytes and counts are inclusive.
+/// Where to listen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ListenAddr {
+    /// A TCP address. Port 0 lets the kernel choose; all cores then share its choice.
+    Tcp(SocketAddr),
+    /// The path of a Unix stream socket.
+    Unix(PathBuf),
+}
+
+impl From<SocketAddr> for ListenAddr {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
+}
+
+/// As a URL has it, or `unix:PATH`.
+impl fmt::Display for ListenAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A virtual host: the trees that are served under its names.
+#[derive(Clone, Debug)]
+pub struct SiteConfig {
+    /// Host names without port, in any case; `*.example.org` stands for all names beneath `example.org`.
+    pub names: Vec<String>,
+    /// Which tree is served beneath which path. The longest prefix wins.
+    pub mounts: Vec<MountConfig>,
+    /// Settings of folders and kinds of files. Of rules that say something about the same setting the last one wins, but for
+    /// headers, which add up unless they have the same name.
+    pub rules: Vec<Rule>,
+    /// The files, beneath the mount at `/`, whose content is the body of responses with these status codes.
+    pub error_pages: Vec<(u16, String)>,
+}
+
+impl SiteConfig {
+    /// One tree at `/`, for any host.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self {
+            names: Vec::new(),
+            mounts: vec![MountConfig::new("/", root)],
+            rules: Vec::new(),
+            error_pages: Vec::new(),
+        }
+    }
+}
+
+/// A tree and where it is served.
+#[derive(Clone, Debug)]
+pub struct MountConfig {
+    /// The path that stands for the tree's root; begins and ends with a slash.
+    pub path: String,
+    /// The folder.
+    pub root: PathBuf,
+    /// Which symbolic links are followed.
+    pub symlinks: Symlinks,
+    /// Whether names that begin with a dot are served and listed. `.well-known` at the root of a site (RFC 8615) is, either way.
+    pub dot_files: bool,
+    /// Bytes per second of all bodies from this mount together; 0 is without limit.
+    pub bytes_per_s_max: u64,
+}
+
+impl MountConfig {
+    /// The defaults.
+    pub fn new(path: impl Into<String>, root: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), root: root.into(), symlinks: Symlinks::Beneath, dot_files: false, bytes_per_s_max: 0 }
+    }
+}
+
+/// Which symbolic links are followed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Symlinks {
+    /// None: what lies behind one does not exist.
+    Deny,
+    /// Those that stay beneath the root.
+    #[default]
+    Beneath,
+    /// Those that stay beneath the root and belong to the user who owns what they lead to.
+    OwnerMatch,
+}
+
+/// Settings for a part of a site.
+#[derive(Clone, Debug, Default)]
+pub struct Rule {
+    /// The folder from which on they hold, as a path of the site that begins and ends with a slash; `None` is `/`.
+    pub folder: Option<String>,
+    /// The names of files for which they hold, such as `*.iso`; `None` is for all, folders too.
+    pub files: Option<String>,
+    /// What holds there.
+    pub settings: Settings,
+}
+
+/// Settings that can differ from folder to folder. `None` leaves a setting as an earlier rule, or the default, has it.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Fields added to successful responses.
+    pub headers: Vec<(String, String)>,
+    /// The Cache-Control field.
+    pub cache_control: Option<String>,
+    /// The media type, instead of the one that the name stands for.
+    pub content_type: Option<String>,
+    /// Names of files that are sent for a folder, the first that exists [default: index.html].
+    pub index: Option<Vec<String>>,
+    /// Whether folders without an index are listed [default: no].
+    pub listing: Option<bool>,
+    /// How they are listed.
+    pub listing_style: Option<ListingStyle>,
+    /// Whether `.zst`, `.br` and `.gz` neighbours are sent to clients that take them [default: no].
+    pub precompressed: Option<bool>,
+    /// Whether checksum files (`SHA256SUMS`, `NAME.sha256`) are used to answer Want-Repr-Digest [default: no].
+    pub digests: Option<bool>,
+}
+
+/// How folders are listed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListingStyle {
+    /// Names longer than this many characters are shortened; 0 is never.
+    pub name_width: usize,
+    /// Patterns of names that are not shown.
+    pub hide: Vec<String>,
+    /// The file in the folder that is shown above the list, text or HTML.
+    pub header: Option<String>,
+    /// The file in the folder that is shown beneath the list, text or HTML.
+    pub readme: Option<String>,
+    /// Entries of one page.
+    pub page_entries: usize,
+    /// Folders come before files.
+    pub folders_first: bool,
+}
+
+impl Default for ListingStyle {
+    fn default() -> Self {
+        Self {
+            name_width: 0,
+            hide: Vec::new(),
+            header: Some("HEADER.html".to_owned()),
+            readme: Some("README.html".to_owned()),
+            page_entries: 1000,
+            folders_first: true,
+        }
+    }
+}
+
+/// What a client may demand. Bytes and counts are inclusive; 0 is without limit where that is said.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Most bytes of a request head.
@@ -56,8 +207,10 @@ pub struct Limits {
     /// How long a connection is drained after its last response, so that a client which is still sending gets to read
     /// the response instead of a reset.
     pub linger_time: Duration,
-    /// Most connections open at once, per core.
+    /// Most connections open at once, on all cores together.
     pub connections_max: usize,
+    /// Most connections of one client, which is an IPv4 address or an IPv6 /64, on all cores together; 0 is without limit.
+    pub connections_per_client_max: usize,
     /// Most requests on one connection; 0 is without limit.
     pub requests_per_connection_max: u32,
 }
@@ -72,10 +225,23 @@ impl Default for Limits {
             // Below half of what a 28.8 kbit/s modem takes.
             send_rate_min: 1500,
             linger_time: Duration::from_secs(5),
-            connections_max: 65_536,
+            connections_max: 131_072,
+            connections_per_client_max: 0,
             requests_per_connection_max: 0,
         }
     }
+}
+
+/// How fast bodies leave, in bytes per second of content; 0 is without limit. All of them hold at once, with a mount's
+/// ([`MountConfig::bytes_per_s_max`]): the slowest decides.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bandwidth {
+    /// All connections together.
+    pub total: u64,
+    /// All connections of one client, which is an IPv4 address or an IPv6 /64.
+    pub per_client: u64,
+    /// One connection.
+    pub per_connection: u64,
 }
 
 /// What each core keeps in memory between requests.

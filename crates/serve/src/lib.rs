@@ -22,6 +22,9 @@ mod service;
 #[cfg(test)]
 mod simulated;
 
-pub use config::{CacheConfig, Limits, ServerConfig};
+pub use config::{
+    Bandwidth, CacheConfig, Limits, ListenAddr, ListingStyle, MountConfig, Rule, ServerConfig, Settings, SiteConfig,
+    Symlinks,
+};
 pub use counters::Totals;
 pub use server::{Control, RunError, Running, Server, StartError};

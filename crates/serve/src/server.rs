@@ -1,8 +1,9 @@
 //! Starting the loops of a server, one thread per core, and what can be done with them from outside.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
@@ -12,7 +13,7 @@ use std::time::Duration;
 use thalweg_sys::driver::Listen;
 use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Instant, Root, Waker, affinity, clock, socket};
 
-use crate::config::ServerConfig;
+use crate::config::{ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
 use crate::service::{Curfew, Service, Setup};
 
@@ -28,7 +29,7 @@ pub struct Server;
 /// A server that runs. Dropping it stops it without waiting.
 #[derive(Debug)]
 pub struct Running {
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<ListenAddr>,
     driver: DriverKind,
     control: Control,
     threads: Vec<JoinHandle<io::Result<()>>>,
@@ -60,7 +61,7 @@ pub enum StartError {
     #[error("cannot listen on {address}: {error}")]
     Listen {
         /// The address.
-        address: SocketAddr,
+        address: ListenAddr,
         /// Why.
         error: io::Error,
     },
@@ -145,27 +146,39 @@ impl Server {
 }
 
 fn open_root(config: &ServerConfig) -> Result<Root, StartError> {
-    Root::open(&config.root).map_err(|error| StartError::Root { path: config.root.clone(), error })
+    let path = &config.sites[0].mounts[0].root;
+    Root::open(path).map_err(|error| StartError::Root { path: path.clone(), error })
 }
 
 /// Listens on all addresses, once for each core. The addresses as they came to be, and each core's sockets.
-fn listen(asked: &[SocketAddr], cores: usize) -> Result<(Vec<SocketAddr>, Vec<Vec<OwnedFd>>), StartError> {
+fn listen(asked: &[ListenAddr], cores: usize) -> Result<(Vec<ListenAddr>, Vec<Vec<OwnedFd>>), StartError> {
     if asked.is_empty() {
         return Err(StartError::NoAddress);
     }
     let mut addresses = Vec::new();
     let mut listeners: Vec<Vec<OwnedFd>> = (0..cores).map(|_| Vec::new()).collect();
-    for &address in asked {
-        let refused = |error| StartError::Listen { address, error };
-        socket::probe(address).map_err(refused)?;
-        let mut at = address;
-        for of_core in &mut listeners {
-            let listener = TcpListener::from(socket::listen(at).map_err(refused)?);
-            // Port 0: the first core's socket has got one, which the others share.
-            at = listener.local_addr().map_err(refused)?;
-            of_core.push(listener.into());
+    for address in asked {
+        let refused = |error| StartError::Listen { address: address.clone(), error };
+        match address {
+            ListenAddr::Tcp(address) => {
+                socket::probe(*address).map_err(refused)?;
+                let mut at = *address;
+                for of_core in &mut listeners {
+                    let listener = TcpListener::from(socket::listen(at).map_err(refused)?);
+                    // Port 0: the first core's socket has got one, which the others share.
+                    at = listener.local_addr().map_err(refused)?;
+                    of_core.push(listener.into());
+                }
+                addresses.push(ListenAddr::Tcp(at));
+            }
+            ListenAddr::Unix(path) => {
+                let listener = UnixListener::bind(path).map_err(refused)?;
+                for of_core in &mut listeners {
+                    of_core.push(listener.try_clone().map_err(refused)?.into());
+                }
+                addresses.push(address.clone());
+            }
         }
-        addresses.push(at);
     }
     Ok((addresses, listeners))
 }
@@ -272,7 +285,7 @@ impl Control {
 
 impl Running {
     /// Where it listens, in the order of the configuration, with the ports that the kernel chose.
-    pub fn addresses(&self) -> &[SocketAddr] {
+    pub fn addresses(&self) -> &[ListenAddr] {
         &self.addresses
     }
 

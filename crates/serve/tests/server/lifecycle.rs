@@ -9,7 +9,7 @@ use thalweg_serve::{Server, ServerConfig, StartError};
 use thalweg_sys::DriverChoice;
 
 use crate::naive::{take, take_all};
-use crate::served::{Served, connect, each_driver, large, letters, read_to_end};
+use crate::served::{Served, connect, each_driver, large, letters, read_to_end, tcp};
 
 const GET: &[u8] = b"GET /letters HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -194,8 +194,11 @@ fn stopping_ends_everything_at_once() {
 fn several_addresses_of_both_families_on_all_cores() {
     each_driver(|driver| {
         let listen: Vec<SocketAddr> = vec!["127.0.0.1:0".parse().unwrap(), "[::1]:0".parse().unwrap()];
-        let Some(served) = Served::start(driver, |config| config.listen = listen) else { return };
-        let addresses = served.server.addresses().to_vec();
+        let Some(served) = Served::start(driver, |config| config.listen = listen.into_iter().map(Into::into).collect())
+        else {
+            return;
+        };
+        let addresses: Vec<_> = served.server.addresses().iter().map(tcp).collect();
         assert!(addresses[0].is_ipv4() && addresses[1].is_ipv6());
         assert!(addresses.iter().all(|address| address.port() != 0));
         for round in 0..20 {
@@ -222,10 +225,10 @@ fn what_cannot_start_says_why() {
     assert!(error.to_string().starts_with(&format!("cannot listen on {address}: ")), "{error}");
     let error = start(&folder.path().join("missing"), vec!["127.0.0.1:0".parse().unwrap()]);
     assert!(matches!(error, StartError::Root { .. }), "{error}");
-    let mut config = ServerConfig::new(folder.path(), vec!["127.0.0.1:0".parse().unwrap()]);
+    let mut config = ServerConfig::new(folder.path(), ["127.0.0.1:0".parse::<SocketAddr>().unwrap()]);
     config.cores = vec![thalweg_sys::affinity::allowed_cpus().unwrap()[0], 4000];
     config.driver = DriverChoice::Epoll;
-    config.listen = vec![address];
+    config.listen = vec![address.into()];
     drop(taken);
     let error = Server::start(config).expect_err("a CPU that does not exist");
     assert!(matches!(error, StartError::Pin { cpu: 4000, .. }), "{error}");

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use thalweg_serve::{Running, Server, ServerConfig, StartError};
+use thalweg_serve::{ListenAddr, Running, Server, ServerConfig, StartError};
 use thalweg_sys::DriverChoice;
 
 /// A server and its folder, which lasts as long.
@@ -35,7 +35,7 @@ impl Served {
     pub fn start(driver: DriverChoice, change: impl FnOnce(&mut ServerConfig)) -> Option<Self> {
         let folder = TempDir::new().unwrap();
         fill(folder.path());
-        let mut config = ServerConfig::new(folder.path(), vec!["127.0.0.1:0".parse().unwrap()]);
+        let mut config = ServerConfig::new(folder.path(), ["127.0.0.1:0".parse::<SocketAddr>().unwrap()]);
         config.driver = driver;
         change(&mut config);
         match Server::start(config) {
@@ -51,7 +51,7 @@ impl Served {
     }
 
     pub fn address(&self) -> SocketAddr {
-        self.server.addresses()[0]
+        tcp(&self.server.addresses()[0])
     }
 
     pub fn connect(&self) -> TcpStream {
@@ -110,4 +110,12 @@ fn fill(folder: &Path) {
     let status = std::process::Command::new("mkfifo").arg(folder.join("fifo")).status().unwrap();
     assert!(status.success());
     fs::File::create(folder.join("sparse")).unwrap().set_len(5 << 30).unwrap();
+}
+
+/// The TCP address that it is.
+pub fn tcp(address: &ListenAddr) -> SocketAddr {
+    match address {
+        ListenAddr::Tcp(address) => *address,
+        ListenAddr::Unix(path) => panic!("{} is no TCP address", path.display()),
+    }
 }
