@@ -23,8 +23,8 @@ mod service;
 mod simulated;
 
 pub use config::{
-    Bandwidth, CacheConfig, Limits, ListenAddr, ListingStyle, MountConfig, Rule, ServerConfig, Settings, SiteConfig,
-    Symlinks,
+    Bandwidth, CacheConfig, Level, Limits, ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig,
+    Rule, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks,
 };
 pub use counters::Totals;
 pub use server::{Control, RunError, Running, Server, StartError};
