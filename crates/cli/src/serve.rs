@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use thalweg_measure::units::display;
-use thalweg_serve::{ListenAddr, Running, Server, ServerConfig, StartError, Totals};
+use thalweg_serve::{
+    Level, ListenAddr, LogConfig, LogTarget, Running, Server, ServerConfig, StartError, StatusConfig, Totals,
+};
 use thalweg_sys::limits::{descriptors, raise_descriptors};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, remark};
 use crate::interrupt::Interrupt;
 use crate::load_options::ensure_driver;
 use crate::options::{CpuList, ServeOptions};
@@ -34,7 +36,7 @@ pub fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
     watch(&running, &interrupt);
     running.drain(options.drain);
     let totals = running.join().map_err(|error| Failure::unreachable(format!("the server has failed: {error}")))?;
-    print(&format!("stopped after {}\n", describe(&totals)))?;
+    say(options, &format!("stopped after {}\n", describe(&totals)))?;
     Ok(Exit::Met.into())
 }
 
@@ -47,6 +49,8 @@ fn start(options: &ServeOptions) -> Result<Running, Failure> {
     if let Some(CpuList(cpus)) = &options.cores {
         config.cores.clone_from(cpus);
     }
+    config.log = log_config(options);
+    config.status = options.status.map(|listen| StatusConfig { listen, state: options.status_state.clone() });
     Server::start(config).map_err(refuse)
 }
 
@@ -67,6 +71,7 @@ fn refuse(error: StartError) -> Failure {
             };
             Failure::unreachable(format!("{error}; {advice}"))
         }
+        StartError::Log { .. } => Failure::usage(format!("{error}; name a file that this user may write")),
         StartError::Pin { .. } => Failure::usage(format!("{error}; see --cores")),
         StartError::NoAddress | StartError::Driver(_) | StartError::Loop(_) => Failure::unreachable(error),
     }
@@ -86,7 +91,26 @@ fn announce(options: &ServeOptions, running: &Running) -> Result<(), Failure> {
             ListenAddr::Unix(_) => text.push_str(&format!("listening on {address}\n")),
         }
     }
-    print(&text)
+    say(options, &text)
+}
+
+/// Says how it goes on the standard output, unless that is the access log.
+fn say(options: &ServeOptions, text: &str) -> Result<(), Failure> {
+    if log_config(options).access == Some(LogTarget::Stdout) {
+        text.lines().for_each(remark);
+        return Ok(());
+    }
+    print(text)
+}
+
+fn log_config(options: &ServeOptions) -> LogConfig {
+    let mut log = LogConfig { format: options.log_format.into(), ..LogConfig::default() };
+    log.access = options.access_log.as_ref().map(LogTarget::parse);
+    if let Some(path) = &options.error_log {
+        // Who reads the standard error has just read there, or beside it, that the server has started.
+        (log.error, log.level) = (LogTarget::parse(path), Level::Notice);
+    }
+    log
 }
 
 /// Waits for the end, with a status line where somebody can see it.

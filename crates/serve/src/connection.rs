@@ -14,6 +14,7 @@ use thalweg_reactor::BufferPool;
 use thalweg_sys::{Driver, FileSpan, Instant, SendBuf, SocketId};
 use thalweg_wire::{BodyFraming, FieldSlots, RequestEvent, RequestHead, RequestReader, Version};
 
+use crate::books::{Answer, UnderWay};
 use crate::config::Limits;
 use crate::head::Persistence;
 use crate::respond::{Outbox, Outgoing, Responder};
@@ -49,6 +50,8 @@ pub(crate) struct Connection {
     sending_bytes: u64,
     /// What is to be sent of a file when those have gone.
     rest: Option<FileSpan>,
+    /// What the books have to be told when it has gone.
+    under_way: Option<Box<UnderWay>>,
 }
 
 /// What a connection is doing.
@@ -144,7 +147,13 @@ impl Connection {
             sending: None,
             sending_bytes: 0,
             rest: None,
+            under_way: None,
         }
+    }
+
+    /// What was under way when the connection ended.
+    pub(crate) fn into_under_way(self) -> Option<Box<UnderWay>> {
+        self.under_way
     }
 
     /// Whether nothing is under way, so that it can be closed without a loss.
@@ -197,7 +206,11 @@ impl Connection {
     /// The driver has sent what it was given.
     #[inline]
     pub(crate) fn on_sent<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
-        shared.responder.totals.bytes += mem::take(&mut self.sending_bytes);
+        let sent_bytes = mem::take(&mut self.sending_bytes);
+        shared.responder.totals.bytes += sent_bytes;
+        if let Some(books) = &mut shared.responder.books {
+            books.on_sent(&mut self.under_way, sent_bytes, driver.now());
+        }
         if let Some(buffer) = self.sending.take() {
             shared.pool.put(buffer);
         }
@@ -238,7 +251,7 @@ impl Connection {
             return Fate::Over;
         }
         let mut outbox = Outbox::new(&mut shared.pool);
-        shared.responder.refuse(408, &mut outbox);
+        self.refuse(408, &mut shared.responder, driver.now(), &mut outbox);
         self.phase = Phase::SendingLast { linger: true };
         let outgoing = outbox.into_outgoing();
         self.go_on(driver, shared, outgoing, false)
@@ -281,7 +294,8 @@ impl Connection {
             let progress = match self.reader.read(&input[read..], &mut slots) {
                 Ok(progress) => progress,
                 Err(error) => {
-                    responder.refuse(error.status(), out);
+                    let status = error.status();
+                    self.refuse(status, responder, now, out);
                     self.phase = Phase::SendingLast { linger: true };
                     return input.len();
                 }
@@ -293,7 +307,10 @@ impl Connection {
                     let skips_body = !is_body_read(&head);
                     let is_last = draining || skips_body || self.requests >= times.requests_max;
                     let persistence = persistence(&head, is_last);
-                    responder.respond(&head, persistence, now, out);
+                    let status = responder.respond(&head, persistence, now, out);
+                    if responder.books.is_some() {
+                        note(&mut self.under_way, self.socket, Some(&head), status, responder, now, out);
+                    }
                     if persistence == Persistence::Close {
                         let has_body = !matches!(head.body, BodyFraming::None | BodyFraming::Length(0));
                         let linger = has_body || read < input.len();
@@ -307,6 +324,13 @@ impl Connection {
                 None => return read,
             }
         }
+    }
+
+    /// Answers what is no request.
+    #[cold]
+    fn refuse(&mut self, status: u16, responder: &mut Responder, now: Instant, out: &mut Outbox<'_>) {
+        responder.refuse(status, out);
+        note(&mut self.under_way, self.socket, None, status, responder, now, out);
     }
 
     /// After reading: sends what was gathered, or waits for more.
@@ -395,6 +419,22 @@ fn persistence(head: &RequestHead<'_>, is_last: bool) -> Persistence {
         Version::Http11 => Persistence::Default,
         Version::Http10 => Persistence::KeepAlive,
     }
+}
+
+/// Has the books note the response that was put into the outbox last. Not inlined: most servers have no books.
+#[inline(never)]
+fn note(
+    under_way: &mut Option<Box<UnderWay>>,
+    socket: SocketId,
+    request: Option<&RequestHead<'_>>,
+    status: u16,
+    responder: &mut Responder,
+    now: Instant,
+    out: &Outbox<'_>,
+) {
+    let Some(books) = &mut responder.books else { return };
+    let (delivery, second) = (responder.delivery, responder.calendar.second());
+    books.note(under_way, &Answer { socket, request, status, delivery, mount: 0, now, second }, out);
 }
 
 /// Keeps bytes for later. How many are kept now.

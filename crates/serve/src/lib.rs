@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod books;
 mod cache;
 mod calendar;
 mod config;
@@ -15,6 +16,8 @@ mod connection;
 mod counters;
 mod entity;
 mod head;
+mod log;
+mod metrics;
 mod resolve;
 mod respond;
 mod server;
@@ -27,4 +30,5 @@ pub use config::{
     Rule, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks,
 };
 pub use counters::Totals;
+pub use log::ErrorLog;
 pub use server::{Control, RunError, Running, Server, StartError};

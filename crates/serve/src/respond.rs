@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 
+use memchr::memmem;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use thalweg_reactor::BufferPool;
 use thalweg_sys::{FileSpan, Instant};
@@ -14,6 +15,7 @@ use thalweg_wire::target::Target;
 use thalweg_wire::validator::{Conditions, Decision, Verdict};
 use thalweg_wire::{Fields, Method, RequestHead, status};
 
+use crate::books::{Books, Delivery};
 use crate::cache::{FileCache, Lookup};
 use crate::calendar::Calendar;
 use crate::counters::Totals;
@@ -25,6 +27,10 @@ pub(crate) struct Responder {
     pub(crate) cache: FileCache,
     pub(crate) calendar: Calendar,
     pub(crate) totals: Totals,
+    /// If anybody wants to know.
+    pub(crate) books: Option<Books>,
+    /// What the last response brings of a file.
+    pub(crate) delivery: Delivery,
     /// Room for a canonical name.
     name: Vec<u8>,
 }
@@ -81,11 +87,11 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 
 impl Responder {
     /// A responder that has done nothing yet.
-    pub(crate) fn new(cache: FileCache, calendar: Calendar) -> Self {
-        Self { cache, calendar, totals: Totals::default(), name: Vec::new() }
+    pub(crate) fn new(cache: FileCache, calendar: Calendar, books: Option<Books>) -> Self {
+        Self { cache, calendar, totals: Totals::default(), books, delivery: Delivery::Nothing, name: Vec::new() }
     }
 
-    /// Answers a request.
+    /// Answers a request. The status of the response.
     #[inline]
     pub(crate) fn respond(
         &mut self,
@@ -93,13 +99,15 @@ impl Responder {
         persistence: Persistence,
         now: Instant,
         out: &mut Outbox<'_>,
-    ) {
+    ) -> u16 {
         self.totals.requests += 1;
+        self.delivery = Delivery::Nothing;
         let status = match request.method {
             Method::Get | Method::Head => self.respond_with_file(request, persistence, now, out),
             _ => self.respond_otherwise(request, persistence, out),
         };
         self.totals.count_response(status);
+        status
     }
 
     /// Answers what is not, or not any longer, a request that can be understood. The connection cannot go on.
@@ -107,6 +115,7 @@ impl Responder {
     pub(crate) fn refuse(&mut self, status: u16, out: &mut Outbox<'_>) {
         self.totals.requests += 1;
         self.totals.count_response(status);
+        self.delivery = Delivery::Nothing;
         self.write_page(out.buffer(), status, true, Persistence::Close, |_| {});
     }
 
@@ -154,6 +163,10 @@ impl Responder {
                 });
             }
         };
+        if request.method == Method::Get {
+            let has_last = range.is_none_or(|range| range.last + 1 == entity.size());
+            self.delivery = if has_last { Delivery::End } else { Delivery::Part };
+        }
         if request.method == Method::Head {
             entity.write_head_only(out.buffer(), persistence, calendar);
         } else if range.is_none() && persistence == Persistence::Default {
@@ -288,6 +301,19 @@ impl<'p> Outbox<'p> {
     /// Whether it should be sent before more is put in.
     pub(crate) fn is_full(&self) -> bool {
         self.file.is_some() || self.bytes.as_ref().is_some_and(|bytes| bytes.len() >= GATHERED_BYTES_USUAL_MAX)
+    }
+
+    /// How many bytes were gathered, those of a file included.
+    pub(crate) fn len(&self) -> u64 {
+        let bytes = self.bytes.as_ref().map_or(0, |bytes| bytes.len());
+        bytes as u64 + self.file.as_ref().map_or(0, |span| span.len)
+    }
+
+    /// How long the head is that begins at a byte.
+    pub(crate) fn head_bytes(&self, begins_at: u64) -> u64 {
+        let gathered = self.bytes.as_ref().map_or(&[][..], |bytes| bytes);
+        let response = usize::try_from(begins_at).ok().and_then(|at| gathered.get(at..)).unwrap_or_default();
+        memmem::find(response, b"\r\n\r\n").map_or(response.len(), |at| at + 4) as u64
     }
 
     /// What was gathered.

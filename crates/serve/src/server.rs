@@ -13,8 +13,11 @@ use std::time::Duration;
 use thalweg_sys::driver::Listen;
 use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Instant, Root, Waker, affinity, clock, socket};
 
-use crate::config::{ListenAddr, ServerConfig};
+use crate::books::Books;
+use crate::config::{Level, ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
+use crate::log::{ErrorLog, Feed, LogControl, Logs, OpenError};
+use crate::metrics::Observed;
 use crate::service::{Curfew, Service, Setup};
 
 /// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
@@ -34,12 +37,14 @@ pub struct Running {
     control: Control,
     threads: Vec<JoinHandle<io::Result<()>>>,
     published: Arc<[Published]>,
+    logs: Logs,
 }
 
-/// Stops a server, from any thread.
+/// Stops a server and has it reopen its logs, from any thread.
 #[derive(Clone, Debug)]
 pub struct Control {
     curfew: Arc<Curfew>,
+    logs: LogControl,
     wakers: Arc<[Waker]>,
 }
 
@@ -53,6 +58,14 @@ pub enum StartError {
     #[error("cannot open the folder {}: {error}", path.display())]
     Root {
         /// The folder.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A log cannot be written.
+    #[error("cannot open the log {}: {error}", path.display())]
+    Log {
+        /// The file.
         path: PathBuf,
         /// Why.
         error: io::Error,
@@ -107,9 +120,13 @@ impl Server {
         open_root(&config)?;
         let (addresses, mut listeners) = listen(&config.listen, cores.len())?;
         let wakers = cores.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>().map_err(StartError::Loop)?;
-        let control = Control { curfew: Arc::new(Curfew::new()), wakers: wakers.into() };
+        let observed = Arc::new(Observed::new(cores.len()));
+        let logs = Logs::start(&config.log, cores.len(), Arc::clone(&observed))
+            .map_err(|OpenError { path, error }| StartError::Log { path, error })?;
+        let control = Control { curfew: Arc::new(Curfew::new()), logs: logs.control(), wakers: wakers.into() };
         let published: Arc<[Published]> = cores.iter().map(|_| Published::default()).collect();
-        let mut running = Running { addresses, driver: DriverKind::Epoll, control, threads: Vec::new(), published };
+        let mut running =
+            Running { addresses, driver: DriverKind::Epoll, control, threads: Vec::new(), published, logs };
         let (started, starts) = mpsc::sync_channel(cores.len());
         let config = Arc::new(config);
         for (core, &cpu) in cores.iter().enumerate() {
@@ -120,6 +137,8 @@ impl Server {
                 listeners: listeners.pop().unwrap_or_default(),
                 control: running.control.clone(),
                 published: Arc::clone(&running.published),
+                feed: has_books(&config).then(|| running.logs.feed()),
+                observed: Arc::clone(&observed),
             };
             let started = started.clone();
             let builder = thread::Builder::new().name(format!("serve-{cpu}"));
@@ -143,6 +162,11 @@ impl Server {
         }
         Ok(running)
     }
+}
+
+/// Whether anybody wants to know about single responses.
+fn has_books(config: &ServerConfig) -> bool {
+    config.log.access.is_some() || config.status.is_some()
 }
 
 fn open_root(config: &ServerConfig) -> Result<Root, StartError> {
@@ -191,6 +215,8 @@ struct Task {
     listeners: Vec<OwnedFd>,
     control: Control,
     published: Arc<[Published]>,
+    feed: Option<Feed>,
+    observed: Arc<Observed>,
 }
 
 impl Task {
@@ -236,6 +262,10 @@ impl Task {
             limits: &self.config.limits,
             cache: &self.config.cache,
             seconds_at: |_| clock::unix_seconds(),
+            books: self.feed.map(|feed| {
+                let with_fields = self.config.log.access.is_some();
+                Books::new(self.core, feed, with_fields, self.observed.adopt(&self.config))
+            }),
             curfew: Arc::clone(&self.control.curfew),
             published: self.published,
             core: self.core,
@@ -281,6 +311,11 @@ impl Control {
     pub fn stop(&self) {
         self.drain(Duration::ZERO);
     }
+
+    /// Closes the files of the logs and opens what has their names now, after they were moved away.
+    pub fn reopen_logs(&self) {
+        self.logs.reopen();
+    }
 }
 
 impl Running {
@@ -313,6 +348,11 @@ impl Running {
         self.threads.iter().any(JoinHandle::is_finished)
     }
 
+    /// Where the server says what its operator should know.
+    pub fn error_log(&self) -> &ErrorLog {
+        self.logs.error_log()
+    }
+
     /// A handle to stop it with, for signal handlers and other threads.
     pub fn control(&self) -> Control {
         self.control.clone()
@@ -342,6 +382,11 @@ impl Running {
             };
             result = result.and(ended);
         }
+        match &result {
+            Ok(()) => self.error_log().say(Level::Notice, "stopped"),
+            Err(error) => self.error_log().say(Level::Error, error),
+        }
+        self.logs.stop();
         result.map(|()| self.totals())
     }
 }

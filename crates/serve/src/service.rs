@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thalweg_reactor::{App, BufferPool, Turn, Wheel};
 use thalweg_sys::{Completion, Driver, Fault, Instant, Root, SocketId};
 
+use crate::books::Books;
 use crate::cache::FileCache;
 use crate::calendar::{Calendar, SecondsAt};
 use crate::config::{CacheConfig, Limits};
@@ -69,6 +70,7 @@ pub(crate) struct Setup<'c> {
     pub(crate) limits: &'c Limits,
     pub(crate) cache: &'c CacheConfig,
     pub(crate) seconds_at: SecondsAt,
+    pub(crate) books: Option<Books>,
     pub(crate) curfew: Arc<Curfew>,
     /// Where all cores publish what they have done, and which of them this is.
     pub(crate) published: Arc<[Published]>,
@@ -91,7 +93,7 @@ impl Service {
             look_ns: times.shortest_ns(),
             shared: Shared {
                 times,
-                responder: Responder::new(cache, Calendar::new(setup.seconds_at, now)),
+                responder: Responder::new(cache, Calendar::new(setup.seconds_at, now), setup.books),
                 pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
                 draining: false,
             },
@@ -126,6 +128,9 @@ impl Service {
         }
         slot.connection = Some(connection);
         self.open += 1;
+        if let Some(books) = self.shared.responder.books.as_mut().filter(|books| books.wants_clients()) {
+            books.set_client(socket, driver.peer_addr(socket).ok().map(|peer| peer.ip()));
+        }
         self.shared.responder.totals.accepted += 1;
     }
 
@@ -159,7 +164,10 @@ impl Service {
     }
 
     fn close<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
-        self.slots[socket.index()].connection = None;
+        let connection = self.slots[socket.index()].connection.take();
+        if let (Some(books), Some(connection)) = (&mut self.shared.responder.books, connection) {
+            books.on_closed(connection.into_under_way(), driver.now());
+        }
         self.open -= 1;
         driver.close(socket);
         if !self.resting.is_empty() {
@@ -209,7 +217,8 @@ impl Service {
     fn next_turn(&self) -> Option<Instant> {
         let rest_ends = (!self.resting.is_empty()).then_some(self.rest_ends);
         let curfew = if self.shared.draining { self.curfew.at() } else { None };
-        [self.wheel.next_due(), rest_ends, curfew].into_iter().flatten().min()
+        let books = self.shared.responder.books.as_ref().and_then(Books::due);
+        [self.wheel.next_due(), rest_ends, curfew, books].into_iter().flatten().min()
     }
 }
 
@@ -240,6 +249,9 @@ impl<D: Driver> App<D> for Service {
         }
         if curfew.is_some_and(|at| at <= now) {
             self.close_where(driver, |_| true);
+        }
+        if let Some(books) = &mut self.shared.responder.books {
+            books.on_turn(now);
         }
         self.shared.responder.totals.open = self.open as u64;
         self.published[self.core].publish(&self.shared.responder.totals);

@@ -2,5 +2,6 @@
 
 mod conformance;
 mod lifecycle;
+mod logs;
 mod naive;
 mod served;
