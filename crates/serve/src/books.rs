@@ -11,8 +11,9 @@ use std::sync::Arc;
 use thalweg_sys::{Instant, SocketId};
 use thalweg_wire::RequestHead;
 
+use crate::config::ServerConfig;
 use crate::log::{End, Feed, Record, Request, client_of};
-use crate::metrics::{MountCells, Tally};
+use crate::metrics::{CoreFigures, MountCells, Observed, Tally};
 use crate::respond::Outbox;
 
 /// Connections' notes that are kept for the next response, and the most memory of one that is.
@@ -22,13 +23,17 @@ const IDLE_BYTES_MAX: usize = 4 << 10;
 /// The books of a core.
 pub(crate) struct Books {
     core: usize,
+    observed: Arc<Observed>,
+    published: CoreFigures,
     feed: Feed,
     /// The log says more than what was asked for and what came of it.
     with_fields: bool,
     /// The client's address, at the index of its connection.
     clients: Vec<Ipv6Addr>,
-    /// In the order of the configuration's mounts.
+    /// Of all mounts that there were.
     accounts: Vec<Account>,
+    /// Where the account of each mount of the configuration is, in its order.
+    places: Vec<usize>,
     idle: Vec<Box<UnderWay>>,
 }
 
@@ -90,21 +95,39 @@ pub(crate) struct Answer<'r, 'b> {
 }
 
 impl Books {
-    /// Empty books of a core. `mounts` are the configuration's, in its order.
-    pub(crate) fn new(core: usize, feed: Feed, with_fields: bool, mounts: Vec<Arc<MountCells>>) -> Self {
-        let mut books = Self { core, feed, with_fields, clients: Vec::new(), accounts: Vec::new(), idle: Vec::new() };
-        books.adopt(mounts);
+    /// Empty books of a core.
+    pub(crate) fn new(
+        core: usize,
+        feed: Feed,
+        with_fields: bool,
+        observed: Arc<Observed>,
+        config: &ServerConfig,
+    ) -> Self {
+        let mut books = Self {
+            core,
+            observed,
+            published: CoreFigures::default(),
+            feed,
+            with_fields,
+            clients: Vec::new(),
+            accounts: Vec::new(),
+            places: Vec::new(),
+            idle: Vec::new(),
+        };
+        books.configure(config);
         books
     }
 
-    /// Goes on with the mounts of another configuration. Not while responses are under way that name their mount by its
-    /// place: those are booked to the mount that has the place now.
-    fn adopt(&mut self, mounts: Vec<Arc<MountCells>>) {
-        let account = |cells: Arc<MountCells>| {
-            let tally = cells.of_core(self.core).tally();
-            Account { tally, published: tally, cells }
-        };
-        self.accounts = mounts.into_iter().map(account).collect();
+    /// Goes on with another configuration's mounts. Responses under way stay with theirs.
+    pub(crate) fn configure(&mut self, config: &ServerConfig) {
+        self.places.clear();
+        for cells in self.observed.adopt(config) {
+            let known = self.accounts.iter().position(|account| account.cells.number == cells.number);
+            self.places.push(known.unwrap_or(self.accounts.len()));
+            if known.is_none() {
+                self.accounts.push(Account { cells, tally: Tally::default(), published: Tally::default() });
+            }
+        }
     }
 
     /// Whether clients' addresses are wanted.
@@ -126,7 +149,7 @@ impl Books {
         let notes = under_way.get_or_insert_with(|| self.idle.pop().unwrap_or_default());
         let begins_at = notes.responses.last().map_or(0, |response| response.ends_at);
         let ends_at = out.len();
-        let account = answer.mount.min(self.accounts.len() - 1);
+        let account = self.places.get(answer.mount).copied().unwrap_or(0);
         let record = Record {
             client: self.clients.get(answer.socket.index()).copied().unwrap_or(Ipv6Addr::UNSPECIFIED),
             second: answer.second,
@@ -208,7 +231,18 @@ impl Books {
     }
 
     /// After each wake-up: publishes, and hands over what has waited long enough.
-    pub(crate) fn on_turn(&mut self, now: Instant) {
+    /// Entries, bytes and misses are the cache's.
+    pub(crate) fn on_turn(&mut self, now: Instant, entries: usize, bytes: usize, misses: u64) {
+        let figures = CoreFigures {
+            cache_misses: misses,
+            cache_entries: entries as u64,
+            cache_bytes: bytes as u64,
+            records_dropped: self.feed.dropped(),
+        };
+        if figures != self.published {
+            self.published = figures;
+            self.observed.cores[self.core].publish(&figures);
+        }
         for account in &mut self.accounts {
             if account.tally != account.published {
                 account.published = account.tally;
@@ -221,10 +255,5 @@ impl Books {
     /// When the next turn is due for the sake of the books.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.feed.due()
-    }
-
-    /// Records that were dropped so far.
-    pub(crate) fn dropped(&self) -> u64 {
-        self.feed.dropped()
     }
 }

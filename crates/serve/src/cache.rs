@@ -29,6 +29,8 @@ pub(crate) struct FileCache {
     free: Vec<usize>,
     hand: usize,
     bytes: usize,
+    /// Look-ups for which a file was opened, or looked at again.
+    misses: u64,
     /// Room for a path with its NUL.
     path: Vec<u8>,
 }
@@ -60,6 +62,7 @@ impl FileCache {
             free: Vec::new(),
             hand: 0,
             bytes: 0,
+            misses: 0,
             path: Vec::new(),
         }
     }
@@ -72,12 +75,20 @@ impl FileCache {
                 self.entry_mut(place).used = true;
                 if self.is_fresh(place, now) { Some(place) } else { self.check_again(place, calendar, now)? }
             }
-            None => self.open(name, calendar, now)?,
+            None => {
+                self.misses += 1;
+                self.open(name, calendar, now)?
+            }
         };
         Ok(match place {
             Some(place) => Lookup::File(&mut self.entry_mut(place).entity),
             None => Lookup::Folder,
         })
+    }
+
+    /// Entries, bytes of memory, and misses so far.
+    pub(crate) fn figures(&self) -> (usize, usize, u64) {
+        (self.places.len(), self.bytes, self.misses)
     }
 
     fn entry_mut(&mut self, place: usize) -> &mut Entry {
@@ -91,6 +102,7 @@ impl FileCache {
     /// Looks whether an entry still is what its name leads to, and replaces it if not.
     #[cold]
     fn check_again(&mut self, place: usize, calendar: &Calendar, now: Instant) -> Result<Option<usize>, Refusal> {
+        self.misses += 1;
         let entry = self.entries[place].as_mut().expect("a name leads to an entry");
         match resolve::open(&self.root, &entry.name, &mut self.path) {
             Ok(Found::File(file)) if entry.entity.is_still(&file) => {

@@ -120,7 +120,7 @@ impl Server {
         open_root(&config)?;
         let (addresses, mut listeners) = listen(&config.listen, cores.len())?;
         let wakers = cores.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>().map_err(StartError::Loop)?;
-        let observed = Arc::new(Observed::new(cores.len()));
+        let observed = Arc::new(Observed::new(cores.len(), config.status.is_some()));
         let logs = Logs::start(&config.log, cores.len(), Arc::clone(&observed))
             .map_err(|OpenError { path, error }| StartError::Log { path, error })?;
         let control = Control { curfew: Arc::new(Curfew::new()), logs: logs.control(), wakers: wakers.into() };
@@ -264,7 +264,7 @@ impl Task {
             seconds_at: |_| clock::unix_seconds(),
             books: self.feed.map(|feed| {
                 let with_fields = self.config.log.access.is_some();
-                Books::new(self.core, feed, with_fields, self.observed.adopt(&self.config))
+                Books::new(self.core, feed, with_fields, self.observed, &self.config)
             }),
             curfew: Arc::clone(&self.control.curfew),
             published: self.published,

@@ -40,6 +40,11 @@ impl Curfew {
         self.0.fetch_min(at.as_ns(), Relaxed);
     }
 
+    /// Whether there is an end in sight.
+    pub(crate) fn is_set(&self) -> bool {
+        self.at().is_some()
+    }
+
     fn at(&self) -> Option<Instant> {
         Some(self.0.load(Relaxed)).filter(|&ns| ns != u64::MAX).map(Instant::from_ns)
     }
@@ -251,7 +256,8 @@ impl<D: Driver> App<D> for Service {
             self.close_where(driver, |_| true);
         }
         if let Some(books) = &mut self.shared.responder.books {
-            books.on_turn(now);
+            let (entries, bytes, misses) = self.shared.responder.cache.figures();
+            books.on_turn(now, entries, bytes, misses);
         }
         self.shared.responder.totals.open = self.open as u64;
         self.published[self.core].publish(&self.shared.responder.totals);

@@ -16,7 +16,7 @@ use crate::books::Books;
 use crate::config::{CacheConfig, Limits, ServerConfig};
 use crate::counters::{Published, Totals};
 use crate::log::{Feed, Message, Record};
-use crate::metrics::{MountCells, Observed, Tally};
+use crate::metrics::{Observed, Tally};
 use crate::service::{Curfew, Service, Setup};
 
 #[path = "../tests/server/naive.rs"]
@@ -492,9 +492,9 @@ fn connections_beyond_the_table_wait_for_a_place() {
 /// those that were cut short and a `#` behind downloads; the tally of its mount; and what came of the clients.
 fn book(config: SimConfig, folder: &Path, scripts: Vec<Vec<Step>>) -> (Vec<String>, Tally, Vec<Outcome>) {
     let (to, from) = std::sync::mpsc::sync_channel(100);
-    let observed = Observed::new(1);
-    let mounts: Vec<Arc<MountCells>> = observed.adopt(&ServerConfig::new(folder, Vec::<std::net::SocketAddr>::new()));
-    let books = Books::new(0, Feed::new(to), true, mounts.clone());
+    let observed = Arc::new(Observed::new(1, false));
+    let config_of_mounts = ServerConfig::new(folder, Vec::<std::net::SocketAddr>::new());
+    let books = Books::new(0, Feed::new(to), true, Arc::clone(&observed), &config_of_mounts);
     let (outcomes, _) = simulate_with_books(config, &Limits::default(), folder, scripts, Some(books));
     let mut lines = Vec::new();
     for message in from.try_iter() {
@@ -507,7 +507,7 @@ fn book(config: SimConfig, folder: &Path, scripts: Vec<Vec<Step>>) -> (Vec<Strin
             lines.push(format!("{target} {status} {}{cut}{download}", end.body_bytes));
         }
     }
-    (lines, mounts[0].tally(), outcomes)
+    (lines, observed.mounts()[0].tally(), outcomes)
 }
 
 #[test]

@@ -25,6 +25,7 @@ use crate::metrics::Observed;
 
 pub use error::ErrorLog;
 pub(crate) use feed::Feed;
+pub(crate) use line::rfc3339;
 pub(crate) use record::{End, Record, Request, client_of};
 
 /// Room in the queue for what is not a page.

@@ -2,6 +2,12 @@
 //!
 //! Cores count for themselves and publish once per wake-up; whoever wants to know adds up.
 
+mod board;
+mod days;
+mod exposition;
+mod popular;
 mod register;
+mod stream;
+mod unique;
 
-pub(crate) use register::{MountCells, Observed, Tally};
+pub(crate) use register::{CoreFigures, MountCells, Observed, Tally};

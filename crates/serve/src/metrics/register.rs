@@ -4,8 +4,9 @@
 //! names them again.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::stream::Stream;
 use crate::config::ServerConfig;
 use crate::log::LineCounts;
 
@@ -53,6 +54,39 @@ impl Cell {
     }
 }
 
+/// What a core says of its cache and of its end of the log's queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct CoreFigures {
+    /// Look-ups for which a file was opened, or looked at again because of its age.
+    pub(crate) cache_misses: u64,
+    pub(crate) cache_entries: u64,
+    pub(crate) cache_bytes: u64,
+    /// Records that the log thread had no room for.
+    pub(crate) records_dropped: u64,
+}
+
+/// One core's published figures, on cache lines of their own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct CoreCells([AtomicU64; 4]);
+
+impl CoreCells {
+    /// Replaces what is published.
+    pub(crate) fn publish(&self, figures: &CoreFigures) {
+        let CoreFigures { cache_misses, cache_entries, cache_bytes, records_dropped } = *figures;
+        for (cell, value) in self.0.iter().zip([cache_misses, cache_entries, cache_bytes, records_dropped]) {
+            cell.store(value, Relaxed);
+        }
+    }
+
+    /// What was published last.
+    pub(crate) fn figures(&self) -> CoreFigures {
+        let [cache_misses, cache_entries, cache_bytes, records_dropped] =
+            self.0.each_ref().map(|cell| cell.load(Relaxed));
+        CoreFigures { cache_misses, cache_entries, cache_bytes, records_dropped }
+    }
+}
+
 /// A mount and what all cores have done for it.
 #[derive(Debug)]
 pub(crate) struct MountCells {
@@ -78,15 +112,21 @@ impl MountCells {
 /// What all threads of a server share for its figures.
 #[derive(Debug)]
 pub(crate) struct Observed {
-    cores: usize,
     mounts: Mutex<Vec<Arc<MountCells>>>,
     pub(crate) lines: LineCounts,
+    pub(crate) cores: Box<[CoreCells]>,
+    stream: Mutex<Option<Stream>>,
 }
 
 impl Observed {
-    /// Nothing has been done yet.
-    pub(crate) fn new(cores: usize) -> Self {
-        Self { cores, mounts: Mutex::default(), lines: LineCounts::default() }
+    /// Nothing has been done yet. The stream of records is looked at only if somebody will ask.
+    pub(crate) fn new(cores: usize, with_stream: bool) -> Self {
+        Self {
+            mounts: Mutex::default(),
+            lines: LineCounts::default(),
+            cores: (0..cores).map(|_| CoreCells::default()).collect(),
+            stream: Mutex::new(with_stream.then(Stream::default)),
+        }
     }
 
     /// The mounts of a configuration, site by site in its order.
@@ -101,7 +141,7 @@ impl Observed {
         }
         // More mounts than there are numbers share the last one.
         let Ok(number) = u16::try_from(mounts.len()) else { return Arc::clone(&mounts[usize::from(u16::MAX)]) };
-        let cores = (0..self.cores).map(|_| Cell::default()).collect();
+        let cores = (0..self.cores.len()).map(|_| Cell::default()).collect();
         let mount = Arc::new(MountCells { number, label: label.into(), cores });
         mounts.push(Arc::clone(&mount));
         mount
@@ -118,7 +158,25 @@ impl Observed {
     }
 
     /// Looks at the records of a page.
-    pub(crate) fn take_in(&self, _records: &[u8]) {}
+    pub(crate) fn take_in(&self, records: &[u8]) {
+        if let Some(stream) = &mut *self.stream() {
+            stream.take_in(records);
+        }
+    }
+
+    /// What was seen of the stream since the last [`forget`](Self::forget).
+    pub(crate) fn with_stream<T>(&self, look: impl FnOnce(&Stream) -> T) -> T {
+        look(self.stream().get_or_insert_default())
+    }
+
+    /// Begins anew with what is seen of the stream.
+    pub(crate) fn forget(&self) {
+        *self.stream() = Some(Stream::default());
+    }
+
+    fn stream(&self) -> MutexGuard<'_, Option<Stream>> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What mounts are called: by their path, behind the first name of their site if it has one.
@@ -138,7 +196,7 @@ mod tests {
     fn mounts_keep_their_counters_over_configurations() {
         let mut config = ServerConfig::new("/srv", Vec::<crate::config::ListenAddr>::new());
         config.sites.push(SiteConfig { names: vec!["b.example".to_owned()], ..SiteConfig::new("/b") });
-        let observed = Observed::new(2);
+        let observed = Observed::new(2, false);
         let first = observed.adopt(&config);
         let labels: Vec<_> = first.iter().map(|mount| (mount.number, &*mount.label)).collect();
         assert_eq!(labels, [(0, "/"), (1, "b.example/")]);
