@@ -5,9 +5,13 @@
 mod board;
 mod days;
 mod exposition;
+mod listener;
+mod page;
 mod popular;
 mod register;
 mod stream;
 mod unique;
 
+pub(crate) use board::{Board, Sources};
+pub(crate) use listener::StatusListener;
 pub(crate) use register::{CoreFigures, MountCells, Observed, Tally};
