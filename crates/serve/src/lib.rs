@@ -15,6 +15,7 @@ mod connection;
 mod counters;
 mod entity;
 mod head;
+mod limit;
 mod resolve;
 mod respond;
 mod server;
