@@ -10,6 +10,7 @@ use std::rc::Rc;
 use foldhash::quality::RandomState;
 use thalweg_sys::{Instant, Root};
 
+use crate::aside::{Done, Job, Reason};
 use crate::calendar::Calendar;
 use crate::config::CacheConfig;
 use crate::entity::Entity;
@@ -21,6 +22,8 @@ const LOAD_ATTEMPTS: usize = 3;
 /// The files beneath a root, as far as they are known.
 pub(crate) struct FileCache {
     root: Root,
+    /// The same for a first try, which does not wait for a disk.
+    root_at_once: Root,
     config: CacheConfig,
     age_ns: u64,
     places: HashMap<Rc<[u8]>, usize, RandomState>,
@@ -52,6 +55,7 @@ impl FileCache {
     /// A cache that knows nothing yet.
     pub(crate) fn new(root: Root, config: CacheConfig) -> Self {
         Self {
+            root_at_once: root.at_once(),
             root,
             age_ns: u64::try_from(config.age.as_nanos()).unwrap_or(u64::MAX),
             config,
@@ -64,15 +68,22 @@ impl FileCache {
         }
     }
 
-    /// What a canonical name leads to.
+    /// What a canonical name leads to. If that cannot be said without waiting for a disk, it is [`Refusal::NotYet`], unless the
+    /// [job](Self::opening) for it was done.
     #[inline]
-    pub(crate) fn look_up(&mut self, name: &[u8], calendar: &Calendar, now: Instant) -> Result<Lookup<'_>, Refusal> {
+    pub(crate) fn look_up(
+        &mut self,
+        name: &[u8],
+        done: Done,
+        calendar: &Calendar,
+        now: Instant,
+    ) -> Result<Lookup<'_>, Refusal> {
         let place = match self.places.get(name) {
             Some(&place) => {
                 self.entry_mut(place).used = true;
-                if self.is_fresh(place, now) { Some(place) } else { self.check_again(place, calendar, now)? }
+                if self.is_fresh(place, now) { Some(place) } else { self.check_again(place, done, calendar, now)? }
             }
-            None => self.open(name, calendar, now)?,
+            None => self.open(name, done, calendar, now)?,
         };
         Ok(match place {
             Some(place) => Lookup::File(&mut self.entry_mut(place).entity),
@@ -90,35 +101,41 @@ impl FileCache {
 
     /// Looks whether an entry still is what its name leads to, and replaces it if not.
     #[cold]
-    fn check_again(&mut self, place: usize, calendar: &Calendar, now: Instant) -> Result<Option<usize>, Refusal> {
+    fn check_again(
+        &mut self,
+        place: usize,
+        done: Done,
+        calendar: &Calendar,
+        now: Instant,
+    ) -> Result<Option<usize>, Refusal> {
         let entry = self.entries[place].as_mut().expect("a name leads to an entry");
-        match resolve::open(&self.root, &entry.name, &mut self.path) {
+        let root = if done.has(Reason::Open) { &self.root } else { &self.root_at_once };
+        match resolve::open(root, &entry.name, &mut self.path) {
             Ok(Found::File(file)) if entry.entity.is_still(&file) => {
                 entry.checked = now;
                 Ok(Some(place))
             }
             // Better a file that was right a moment ago than none.
             Err(Refusal::Exhausted) => Ok(Some(place)),
+            Err(Refusal::NotYet) => Err(Refusal::NotYet),
             _ => {
                 let name = Rc::clone(&entry.name);
                 self.remove(place);
-                self.open(&name, calendar, now)
+                self.open(&name, done, calendar, now)
             }
         }
     }
 
     /// Opens what a name leads to and keeps it; `None` for a folder.
     #[cold]
-    fn open(&mut self, name: &[u8], calendar: &Calendar, now: Instant) -> Result<Option<usize>, Refusal> {
+    fn open(&mut self, name: &[u8], done: Done, calendar: &Calendar, now: Instant) -> Result<Option<usize>, Refusal> {
         let mut refusal = Refusal::Failed;
         for _ in 0..LOAD_ATTEMPTS {
-            let loaded = match resolve::open(&self.root, name, &mut self.path) {
-                Ok(Found::Folder) => return Ok(None),
-                Ok(Found::File(file)) => Entity::load(file, name, self.config.small_file_bytes_max, calendar),
-                Err(refusal) => Err(refusal),
-            };
+            let root = if done.has(Reason::Open) { &self.root } else { &self.root_at_once };
+            let loaded = load(root, name, &mut self.path, &self.config, calendar);
             match loaded {
-                Ok(entity) => return Ok(Some(self.insert(name, entity, now))),
+                Ok(None) => return Ok(None),
+                Ok(Some(entity)) => return Ok(Some(self.insert(name, entity, now))),
                 Err(Refusal::Failed) => {}
                 Err(Refusal::Exhausted) => self.release_descriptors(),
                 Err(other) => return Err(other),
@@ -126,6 +143,17 @@ impl FileCache {
             refusal = loaded.err().unwrap_or(refusal);
         }
         Err(refusal)
+    }
+
+    /// What has to be done aside before a name that was [not yet](Refusal::NotYet) known is looked up again: the same as would be
+    /// done here, with nothing kept but what the kernel keeps.
+    #[cold]
+    pub(crate) fn opening(&self, name: &[u8], calendar: &Calendar) -> Job {
+        let (root, config, calendar) = (self.root.clone(), self.config.clone(), calendar.clone());
+        let key = name.to_vec();
+        let name = key.clone();
+        let work = move || drop(load(&root, &name, &mut Vec::new(), &config, &calendar));
+        Job { reason: Reason::Open, key, work: Box::new(work) }
     }
 
     fn insert(&mut self, name: &[u8], entity: Entity, now: Instant) -> usize {
@@ -179,6 +207,20 @@ impl FileCache {
     }
 }
 
+/// Opens what a name leads to and makes it ready; `None` for a folder. `path` is room to write in.
+fn load(
+    root: &Root,
+    name: &[u8],
+    path: &mut Vec<u8>,
+    config: &CacheConfig,
+    calendar: &Calendar,
+) -> Result<Option<Entity>, Refusal> {
+    match resolve::open(root, name, path)? {
+        Found::Folder => Ok(None),
+        Found::File(file) => Entity::load(file, name, config.small_file_bytes_max, calendar).map(Some),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -202,7 +244,8 @@ mod tests {
     }
 
     fn body(cache: &mut FileCache, name: &str, now: Instant) -> Result<Vec<u8>, Refusal> {
-        match cache.look_up(name.as_bytes(), &calendar(), now)? {
+        let done = Done::NOTHING.and(Reason::Open);
+        match cache.look_up(name.as_bytes(), done, &calendar(), now)? {
             Lookup::Folder => Ok(b"folder".to_vec()),
             Lookup::File(entity) => {
                 let (ready, _) = entity.ready(&calendar());
@@ -236,9 +279,10 @@ mod tests {
         fs::write(dir.path().join("a"), "old").unwrap();
         // 1970: before any change, as a clock that has just changed would be.
         let at_once = Calendar::new(|_| 0, Instant::default());
-        cache.look_up(b"a", &at_once, Instant::default()).unwrap();
+        let done = Done::NOTHING.and(Reason::Open);
+        cache.look_up(b"a", done, &at_once, Instant::default()).unwrap();
         let first = Rc::clone(cache.entries[0].as_mut().unwrap().entity.ready(&at_once).0);
-        cache.look_up(b"a", &at_once, Instant::from_ns(AGE_NS)).unwrap();
+        cache.look_up(b"a", done, &at_once, Instant::from_ns(AGE_NS)).unwrap();
         assert!(!Rc::ptr_eq(cache.entries[0].as_mut().unwrap().entity.ready(&at_once).0, &first));
     }
 

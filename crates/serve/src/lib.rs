@@ -8,8 +8,10 @@
 
 #![forbid(unsafe_code)]
 
+mod aside;
 mod cache;
 mod calendar;
+mod cold;
 mod config;
 mod connection;
 mod counters;

@@ -32,8 +32,10 @@ pub(crate) enum Refusal {
     NotFound,
     /// The file system does not let us read it.
     Forbidden,
-    /// This process or host has no descriptor or memory left, for now.
+    /// This process or host has no descriptor or memory left, or more to do than it can, for now.
     Exhausted,
+    /// To find out, one would have to wait for a disk.
+    NotYet,
     /// The file keeps changing, or the file system is broken.
     Failed,
 }
@@ -45,7 +47,7 @@ impl Refusal {
             Self::Malformed => 400,
             Self::NotFound => 404,
             Self::Forbidden => 403,
-            Self::Exhausted => 503,
+            Self::Exhausted | Self::NotYet => 503,
             Self::Failed => 500,
         }
     }
@@ -54,6 +56,7 @@ impl Refusal {
     pub(crate) fn of(error: &io::Error) -> Self {
         match Errno::from_io_error(error) {
             Some(Errno::ACCESS | Errno::PERM) => Self::Forbidden,
+            Some(Errno::AGAIN) => Self::NotYet,
             Some(
                 Errno::NOENT
                 | Errno::NOTDIR

@@ -14,6 +14,7 @@ use thalweg_wire::target::Target;
 use thalweg_wire::validator::{Conditions, Decision, Verdict};
 use thalweg_wire::{Fields, Method, RequestHead, status};
 
+use crate::aside::{Done, Job, Reason};
 use crate::cache::{FileCache, Lookup};
 use crate::calendar::Calendar;
 use crate::counters::Totals;
@@ -79,26 +80,48 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'@')
     .remove(b'/');
 
+/// What came of a request.
+#[must_use]
+pub(crate) enum Answer {
+    /// The response is in the outbox.
+    Given,
+    /// Nothing yet: the request has to be answered again when this was done aside.
+    After(Box<Job>),
+}
+
 impl Responder {
     /// A responder that has done nothing yet.
     pub(crate) fn new(cache: FileCache, calendar: Calendar) -> Self {
         Self { cache, calendar, totals: Totals::default(), name: Vec::new() }
     }
 
-    /// Answers a request.
+    /// Answers a request, for which some things were done aside already.
     #[inline]
     pub(crate) fn respond(
         &mut self,
         request: &RequestHead<'_>,
         persistence: Persistence,
+        done: Done,
         now: Instant,
         out: &mut Outbox<'_>,
-    ) {
-        self.totals.requests += 1;
+    ) -> Answer {
         let status = match request.method {
-            Method::Get | Method::Head => self.respond_with_file(request, persistence, now, out),
+            Method::Get | Method::Head => match self.respond_with_file(request, persistence, done, now, out) {
+                Ok(status) => status,
+                Err(job) => return Answer::After(job),
+            },
             _ => self.respond_otherwise(request, persistence, out),
         };
+        self.totals.requests += 1;
+        self.totals.count_response(status);
+        Answer::Given
+    }
+
+    /// Answers a request for which there is too much to be done.
+    #[cold]
+    pub(crate) fn turn_away(&mut self, request: &RequestHead<'_>, persistence: Persistence, out: &mut Outbox<'_>) {
+        let status = self.respond_with_refusal(request, Refusal::Exhausted, persistence, out);
+        self.totals.requests += 1;
         self.totals.count_response(status);
     }
 
@@ -110,25 +133,29 @@ impl Responder {
         self.write_page(out.buffer(), status, true, Persistence::Close, |_| {});
     }
 
-    /// GET and HEAD. The status of the response.
+    /// GET and HEAD. The status of the response, or what has to be done first.
     #[inline]
     fn respond_with_file(
         &mut self,
         request: &RequestHead<'_>,
         persistence: Persistence,
+        done: Done,
         now: Instant,
         out: &mut Outbox<'_>,
-    ) -> u16 {
+    ) -> Result<u16, Box<Job>> {
         let Some((path, query)) = file_target(request) else {
-            return self.respond_with_refusal(request, Refusal::Malformed, persistence, out);
+            return Ok(self.respond_with_refusal(request, Refusal::Malformed, persistence, out));
         };
         if let Err(refusal) = resolve::canonical_name(path, &mut self.name) {
-            return self.respond_with_refusal(request, refusal, persistence, out);
+            return Ok(self.respond_with_refusal(request, refusal, persistence, out));
         }
-        let entity = match self.cache.look_up(&self.name, &self.calendar, now) {
+        let entity = match self.cache.look_up(&self.name, done, &self.calendar, now) {
             Ok(Lookup::File(entity)) => entity,
-            Ok(Lookup::Folder) => return self.redirect_to_folder(request, query, persistence, out),
-            Err(refusal) => return self.respond_with_refusal(request, refusal, persistence, out),
+            Ok(Lookup::Folder) => return Ok(self.redirect_to_folder(request, query, persistence, out)),
+            Err(Refusal::NotYet) if !done.has(Reason::Open) => {
+                return Err(Box::new(self.cache.opening(&self.name, &self.calendar)));
+            }
+            Err(refusal) => return Ok(self.respond_with_refusal(request, refusal, persistence, out)),
         };
         let calendar = &self.calendar;
         let decision = if may_have_conditions(request.fields) {
@@ -141,17 +168,17 @@ impl Responder {
             Verdict::Proceed => decision.range.and_then(RangeSet::parse),
             Verdict::NotModified => {
                 entity.write_not_modified(out.buffer(), persistence, calendar);
-                return 304;
+                return Ok(304);
             }
-            Verdict::PreconditionFailed => return self.respond_with_page(request, 412, persistence, out, |_| {}),
+            Verdict::PreconditionFailed => return Ok(self.respond_with_page(request, 412, persistence, out, |_| {})),
         };
         let range = match range.map(|set| set.resolve(entity.size())).transpose() {
             Ok(ranges) => ranges.and_then(|ranges| ranges.single()),
             Err(Unsatisfiable) => {
                 let size = entity.size();
-                return self.respond_with_page(request, 416, persistence, out, |out| {
+                return Ok(self.respond_with_page(request, 416, persistence, out, |out| {
                     head::field_with(out, "Content-Range", |out| push_unsatisfied_content_range(out, size));
-                });
+                }));
             }
         };
         if request.method == Method::Head {
@@ -163,7 +190,7 @@ impl Responder {
         } else {
             out.file = entity.write_get(out.buffer(), range, persistence, calendar);
         }
-        if range.is_some() { 206 } else { 200 }
+        Ok(if range.is_some() { 206 } else { 200 })
     }
 
     /// All other methods.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use thalweg_sys::driver::Listen;
 use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Instant, Root, Waker, affinity, clock, socket};
 
+use crate::aside::Aside;
 use crate::config::{ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
 use crate::service::{Curfew, Service, Setup};
@@ -21,6 +22,9 @@ use crate::service::{Curfew, Service, Setup};
 /// core's own cache, because the kernel goes round them.
 const RECEIVE_BUFFER_BYTES: usize = 8 << 10;
 const RECEIVE_BUFFERS: u16 = 64;
+
+/// Threads of a core that wait for disks in its place. More of them make a disk that turns seek more.
+const ASIDE_THREADS_MAX: usize = 4;
 
 /// The download server.
 #[derive(Debug)]
@@ -99,11 +103,8 @@ impl Server {
     /// # Errors
     /// What the configuration asks for cannot be had. Nothing is left running then.
     pub fn start(config: ServerConfig) -> Result<Running, StartError> {
-        let cores = if config.cores.is_empty() {
-            affinity::allowed_cpus().map_err(StartError::Loop)?
-        } else {
-            config.cores.clone()
-        };
+        let cpus = affinity::allowed_cpus().map_err(StartError::Loop)?;
+        let cores = if config.cores.is_empty() { cpus.clone() } else { config.cores.clone() };
         open_root(&config)?;
         let (addresses, mut listeners) = listen(&config.listen, cores.len())?;
         let wakers = cores.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>().map_err(StartError::Loop)?;
@@ -117,6 +118,7 @@ impl Server {
                 config: Arc::clone(&config),
                 core,
                 cpu,
+                cpus: cpus.clone(),
                 listeners: listeners.pop().unwrap_or_default(),
                 control: running.control.clone(),
                 published: Arc::clone(&running.published),
@@ -188,6 +190,8 @@ struct Task {
     config: Arc<ServerConfig>,
     core: usize,
     cpu: usize,
+    /// All that this process may use, for threads that do not belong to a core.
+    cpus: Vec<usize>,
     listeners: Vec<OwnedFd>,
     control: Control,
     published: Arc<[Published]>,
@@ -235,6 +239,7 @@ impl Task {
             root,
             limits: &self.config.limits,
             cache: &self.config.cache,
+            aside: Aside::new(self.control.wakers[self.core].clone(), ASIDE_THREADS_MAX, self.cpus),
             seconds_at: |_| clock::unix_seconds(),
             curfew: Arc::clone(&self.control.curfew),
             published: self.published,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thalweg_reactor::{App, BufferPool, Turn, Wheel};
 use thalweg_sys::{Completion, Driver, Fault, Instant, Root, SocketId};
 
+use crate::aside::Aside;
 use crate::cache::FileCache;
 use crate::calendar::{Calendar, SecondsAt};
 use crate::config::{CacheConfig, Limits};
@@ -68,6 +69,7 @@ pub(crate) struct Setup<'c> {
     pub(crate) root: Root,
     pub(crate) limits: &'c Limits,
     pub(crate) cache: &'c CacheConfig,
+    pub(crate) aside: Aside,
     pub(crate) seconds_at: SecondsAt,
     pub(crate) curfew: Arc<Curfew>,
     /// Where all cores publish what they have done, and which of them this is.
@@ -92,6 +94,7 @@ impl Service {
             shared: Shared {
                 times,
                 responder: Responder::new(cache, Calendar::new(setup.seconds_at, now)),
+                aside: setup.aside,
                 pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
                 draining: false,
             },
@@ -167,6 +170,19 @@ impl Service {
         }
     }
 
+    /// Lets connections go on that have waited for something that was done aside.
+    #[cold]
+    fn on_woken<D: Driver>(&mut self, driver: &mut D) {
+        for socket in self.shared.aside.take_done() {
+            let slot = self.slots.get(socket.index());
+            let connection = slot.and_then(|slot| slot.connection.as_ref());
+            // It may have been closed meanwhile, and its place taken.
+            if connection.is_some_and(|connection| connection.socket == socket) {
+                self.react(driver, socket, Connection::on_done_aside);
+            }
+        }
+    }
+
     /// Ends connections whose deadline has passed.
     fn look_at_deadlines<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         while let Some(index) = self.wheel.pop_due(now) {
@@ -224,7 +240,7 @@ impl<D: Driver> App<D> for Service {
             Completion::Failed { socket, .. } => self.close(driver, socket),
             Completion::AcceptFailed { listener, error } => self.on_accept_failed(listener, &error, driver.now()),
             Completion::Connected { .. } => unreachable!("a server does not connect"),
-            Completion::Woken => {}
+            Completion::Woken => self.on_woken(driver),
         }
     }
 
