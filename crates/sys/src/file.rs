@@ -5,7 +5,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+mod walk;
+
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
+use rustix::io::Errno;
 
 /// An open file or directory with what `fstat` said of it when it was opened.
 #[derive(Debug)]
@@ -28,6 +31,16 @@ pub enum FileKind {
     Special,
 }
 
+impl FileKind {
+    fn of(stat: &Stat) -> Self {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Self::Regular,
+            FileType::Directory => Self::Directory,
+            _ => Self::Special,
+        }
+    }
+}
+
 /// Identity and state of a file. Equal stamps: the same file, unchanged as far as the file system can tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
@@ -48,12 +61,7 @@ pub struct Stamp {
 impl File {
     fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         let stat = fstat(&fd)?;
-        let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => FileKind::Regular,
-            FileType::Directory => FileKind::Directory,
-            _ => FileKind::Special,
-        };
-        Ok(Self { fd, kind, stamp: stamp(&stat) })
+        Ok(Self { fd, kind: FileKind::of(&stat), stamp: stamp(&stat) })
     }
 
     /// Reads at `offset` until `buffer` is full or the file ends; the number of bytes read.
@@ -66,7 +74,7 @@ impl File {
             match rustix::io::pread(&self.fd, &mut buffer[filled..], offset + filled as u64) {
                 Ok(0) => break,
                 Ok(n) => filled += n,
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }
@@ -97,36 +105,64 @@ const OPEN_TRIES: u32 = 16;
 #[derive(Debug)]
 pub struct Root {
     directory: OwnedFd,
+    links: Links,
 }
 
 impl Root {
-    /// Opens the directory.
+    /// Opens the directory. Links beneath it are followed.
     ///
     /// # Errors
     /// It does not exist, is no directory, or is not readable.
     pub fn open(path: &Path) -> io::Result<Self> {
         let directory = open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { directory })
+        Ok(Self { directory, links: Links::Beneath })
     }
 
-    /// Opens a path relative to the root for reading. Symbolic links are followed as long as they stay beneath the root.
+    /// The same, with other links followed.
+    #[must_use]
+    pub fn following(self, links: Links) -> Self {
+        Self { links, ..self }
+    }
+
+    /// Opens a path relative to the root for reading, through the links that are [followed](Self::following).
     ///
     /// # Errors
     /// Those of `openat2`: `EXDEV` for a way out of the root, `ELOOP`, `ENOENT`, `ENOTDIR`, `EACCES`, ...
     pub fn open_beneath(&self, path: &CStr) -> io::Result<File> {
-        // NONBLOCK: opening a FIFO must not wait for its writer. It means nothing on a regular file.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let mut tries_left = OPEN_TRIES;
-        loop {
-            tries_left -= 1;
-            match openat2(&self.directory, path, flags, Mode::empty(), resolve) {
-                // The kernel could not rule out that a rename raced with `..`; it says so and expects another try. A file under
-                // a lease says the same, for as long as its holder takes, so there is an end to trying.
-                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) if tries_left > 0 => {}
-                Err(errno) => return Err(errno.into()),
-                Ok(fd) => return File::from_fd(fd),
-            }
+        match self.links {
+            Links::None => open_at(&self.directory, path, ResolveFlags::NO_SYMLINKS).and_then(File::from_fd),
+            Links::Beneath => open_at(&self.directory, path, ResolveFlags::empty()).and_then(File::from_fd),
+            Links::OfOwner => walk::open(&self.directory, path.to_bytes()),
+        }
+    }
+}
+
+/// Which symbolic links are followed on the way to a file. None leads out of the root.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Links {
+    /// None: the way ends there with `ELOOP`.
+    None,
+    /// Those that stay beneath the root.
+    Beneath,
+    /// Of those the ones whose owner owns what they lead to as well; the way ends at others with `ELOOP`.
+    ///
+    /// The kernel has no such rule, so the path is walked name by name, at two system calls each and two more for the file.
+    OfOwner,
+}
+
+/// Opens for reading what lies beneath a directory.
+fn open_at(directory: &OwnedFd, path: &CStr, resolve: ResolveFlags) -> io::Result<OwnedFd> {
+    // NONBLOCK: opening a FIFO must not wait for its writer. It means nothing on a regular file.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let resolve = resolve | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let mut tries_left = OPEN_TRIES;
+    loop {
+        tries_left -= 1;
+        match openat2(directory, path, flags, Mode::empty(), resolve) {
+            // The kernel could not rule out that a rename raced with `..`; it says so and expects another try. A file under
+            // a lease says the same, for as long as its holder takes, so there is an end to trying.
+            Err(Errno::AGAIN | Errno::INTR) if tries_left > 0 => {}
+            opened => return Ok(opened?),
         }
     }
 }
