@@ -17,6 +17,7 @@ use thalweg_wire::{Fields, Method, RequestHead, status};
 use crate::cache::{FileCache, Lookup};
 use crate::calendar::Calendar;
 use crate::counters::Totals;
+use crate::entity::Entity;
 use crate::head::{self, Persistence};
 use crate::resolve::{self, Refusal};
 
@@ -122,11 +123,14 @@ impl Responder {
         let Some((path, query)) = file_target(request) else {
             return self.respond_with_refusal(request, Refusal::Malformed, persistence, out);
         };
+        let Some(site) = self.cache.sites().of_request(request) else {
+            return self.respond_with_page(request, 421, persistence, out, |_| {});
+        };
         if let Err(refusal) = resolve::canonical_name(path, &mut self.name) {
             return self.respond_with_refusal(request, refusal, persistence, out);
         }
-        let entity = match self.cache.look_up(&self.name, &self.calendar, now) {
-            Ok(Lookup::File(entity)) => entity,
+        let entity = match self.cache.look_up(site, &mut self.name, &self.calendar, now) {
+            Ok(Lookup::File(entity, _)) => entity,
             Ok(Lookup::Folder) => return self.redirect_to_folder(request, query, persistence, out),
             Err(refusal) => return self.respond_with_refusal(request, refusal, persistence, out),
         };
@@ -234,7 +238,13 @@ impl Responder {
         out: &mut Outbox<'_>,
         fields: impl FnOnce(&mut Vec<u8>),
     ) -> u16 {
-        self.write_page(out.buffer(), status, request.method != Method::Head, persistence, fields);
+        let with_body = request.method != Method::Head;
+        match find_error_page(&mut self.cache, request, status, &self.calendar) {
+            Some(page) => {
+                out.file = page.write_as_page(out.buffer(), status, with_body, persistence, &self.calendar, fields);
+            }
+            None => self.write_page(out.buffer(), status, with_body, persistence, fields),
+        }
         status
     }
 
@@ -260,7 +270,22 @@ impl Responder {
     }
 }
 
-/// Path and query of a target that can name a file. An absolute target's host is not looked at: there is one tree.
+/// The file that the site of a request has for the body of such a response. If it cannot be had, ours must do.
+fn find_error_page<'c>(
+    cache: &'c mut FileCache,
+    request: &RequestHead<'_>,
+    status: u16,
+    calendar: &Calendar,
+) -> Option<&'c mut Entity> {
+    let site = cache.sites().of_request(request)?;
+    let mut name = cache.sites().site(site).error_page(status)?.to_vec();
+    match cache.look_up(site, &mut name, calendar, calendar.now()) {
+        Ok(Lookup::File(page, _)) => Some(page),
+        _ => None,
+    }
+}
+
+/// Path and query of a target that can name a file. An absolute target's host was looked at already.
 fn file_target<'a>(request: &RequestHead<'a>) -> Option<(&'a [u8], Option<&'a [u8]>)> {
     match Target::parse(request.method, request.target).ok()? {
         Target::Origin { path, query } => Some((path, query)),
