@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::{mem, thread};
 
 use foldhash::quality::RandomState;
-use thalweg_sys::{SocketId, Waker, affinity};
+use thalweg_sys::{SocketId, Wait, Waker, affinity};
 
 /// What is done.
 type Work = Box<dyn FnOnce() + Send>;
@@ -55,6 +55,11 @@ impl Done {
     /// Whether that was done.
     pub(crate) const fn has(self, reason: Reason) -> bool {
         self.0 & 1 << reason as u8 != 0
+    }
+
+    /// What to do about a disk: once something was done aside, the loop does what is left of it, at whatever cost.
+    pub(crate) const fn wait(self, reason: Reason) -> Wait {
+        if self.has(reason) { Wait::Allowed } else { Wait::Never }
     }
 }
 

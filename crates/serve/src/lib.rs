@@ -23,10 +23,11 @@ mod server;
 mod service;
 #[cfg(test)]
 mod simulated;
+mod site;
 
 pub use config::{
     Bandwidth, CacheConfig, Limits, ListenAddr, ListingStyle, MountConfig, Rule, ServerConfig, Settings, SiteConfig,
-    Symlinks,
+    Symlinks, UnknownHost,
 };
 pub use counters::Totals;
 pub use server::{Control, RunError, Running, Server, StartError};

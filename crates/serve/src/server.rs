@@ -11,12 +11,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use thalweg_sys::driver::Listen;
-use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Instant, Root, Waker, affinity, clock, socket};
+use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Instant, Waker, affinity, clock, socket};
 
 use crate::aside::Aside;
 use crate::config::{ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
 use crate::service::{Curfew, Service, Setup};
+use crate::site::Sites;
 
 /// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
 /// core's own cache, because the kernel goes round them.
@@ -61,6 +62,9 @@ pub enum StartError {
         /// Why.
         error: io::Error,
     },
+    /// A rule's pattern for names of files cannot be understood.
+    #[error("in the pattern of a rule: {0}")]
+    Pattern(globset::Error),
     /// An address cannot be had.
     #[error("cannot listen on {address}: {error}")]
     Listen {
@@ -105,7 +109,8 @@ impl Server {
     pub fn start(config: ServerConfig) -> Result<Running, StartError> {
         let cpus = affinity::allowed_cpus().map_err(StartError::Loop)?;
         let cores = if config.cores.is_empty() { cpus.clone() } else { config.cores.clone() };
-        open_root(&config)?;
+        // What cannot be opened is better known now than by each core.
+        Sites::open(&config)?;
         let (addresses, mut listeners) = listen(&config.listen, cores.len())?;
         let wakers = cores.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>().map_err(StartError::Loop)?;
         let control = Control { curfew: Arc::new(Curfew::new()), wakers: wakers.into() };
@@ -145,11 +150,6 @@ impl Server {
         }
         Ok(running)
     }
-}
-
-fn open_root(config: &ServerConfig) -> Result<Root, StartError> {
-    let path = &config.sites[0].mounts[0].root;
-    Root::open(path).map_err(|error| StartError::Root { path: path.clone(), error })
 }
 
 /// Listens on all addresses, once for each core. The addresses as they came to be, and each core's sockets.
@@ -228,15 +228,15 @@ impl Task {
     }
 
     fn run_over<D: Driver>(self, mut driver: D, started: SyncSender<Result<DriverKind, StartError>>) -> io::Result<()> {
-        let root = match open_root(&self.config) {
-            Ok(root) => root,
+        let sites = match Sites::open(&self.config) {
+            Ok(sites) => sites,
             Err(error) => {
                 let _ = started.send(Err(error));
                 return Ok(());
             }
         };
         let setup = Setup {
-            root,
+            sites,
             limits: &self.config.limits,
             cache: &self.config.cache,
             aside: Aside::new(self.control.wakers[self.core].clone(), ASIDE_THREADS_MAX, self.cpus),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use thalweg_reactor::{App, BufferPool, Turn, Wheel};
-use thalweg_sys::{Completion, Driver, Fault, Instant, Root, SocketId};
+use thalweg_sys::{Completion, Driver, Fault, Instant, SocketId};
 
 use crate::aside::Aside;
 use crate::cache::FileCache;
@@ -13,6 +13,7 @@ use crate::config::{CacheConfig, Limits};
 use crate::connection::{Connection, Fate, Shared, Times};
 use crate::counters::Published;
 use crate::respond::Responder;
+use crate::site::Sites;
 
 /// Resolution of deadlines.
 const TICK_NS: u64 = 10_000_000;
@@ -66,7 +67,7 @@ pub(crate) struct Service {
 
 /// What a server on one core is made of.
 pub(crate) struct Setup<'c> {
-    pub(crate) root: Root,
+    pub(crate) sites: Sites,
     pub(crate) limits: &'c Limits,
     pub(crate) cache: &'c CacheConfig,
     pub(crate) aside: Aside,
@@ -88,7 +89,7 @@ impl Service {
     /// A server that has nothing to listen to yet.
     pub(crate) fn new(setup: Setup<'_>, now: Instant) -> Self {
         let times = Times::new(setup.limits);
-        let cache = FileCache::new(setup.root, setup.cache.clone());
+        let cache = FileCache::new(Arc::new(setup.sites), setup.cache.clone());
         Self {
             look_ns: times.shortest_ns(),
             shared: Shared {

@@ -10,12 +10,13 @@ use tempfile::TempDir;
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, Turn, run};
 use thalweg_sys::driver::{Connect, Listen};
-use thalweg_sys::{Completion, Driver, Instant, Root, SendBuf, SocketId};
+use thalweg_sys::{Completion, Driver, Instant, SendBuf, SocketId};
 
 use crate::aside::{Aside, Hands};
-use crate::config::{CacheConfig, Limits};
+use crate::config::{CacheConfig, Limits, ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
 use crate::service::{Curfew, Service, Setup};
+use crate::site::Sites;
 
 #[path = "../tests/server/naive.rs"]
 mod naive;
@@ -187,7 +188,7 @@ fn world<'w>(
     let hands = aside.hands();
     let published: Arc<[Published]> = Arc::new([Published::default()]);
     let setup = Setup {
-        root: Root::open(folder).unwrap(),
+        sites: Sites::open(&ServerConfig::new(folder, Vec::<ListenAddr>::new())).unwrap(),
         limits,
         cache: &CacheConfig::default(),
         aside,

@@ -1,5 +1,7 @@
 //! Files: opening beneath a root without a race, what a server wants to know of one, and whether that would wait for a disk.
 
+mod walk;
+
 use std::ffi::CStr;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -40,6 +42,16 @@ pub enum FileKind {
     Special,
 }
 
+impl FileKind {
+    fn of(stat: &Stat) -> Self {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Self::Regular,
+            FileType::Directory => Self::Directory,
+            _ => Self::Special,
+        }
+    }
+}
+
 /// Identity and state of a file. Equal stamps: the same file, unchanged as far as the file system can tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
@@ -60,12 +72,7 @@ pub struct Stamp {
 impl File {
     fn from_fd(fd: OwnedFd, wait: Wait) -> io::Result<Self> {
         let stat = fstat(&fd)?;
-        let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => FileKind::Regular,
-            FileType::Directory => FileKind::Directory,
-            _ => FileKind::Special,
-        };
-        Ok(Self { fd: Arc::new(fd), wait, kind, stamp: stamp(&stat) })
+        Ok(Self { fd: Arc::new(fd), wait, kind: FileKind::of(&stat), stamp: stamp(&stat) })
     }
 
     /// Reads at `offset` until `buffer` is full or the file ends; the number of bytes read.
@@ -168,51 +175,82 @@ const OPEN_TRIES: u32 = 16;
 #[derive(Clone, Debug)]
 pub struct Root {
     directory: Arc<OwnedFd>,
+    links: Links,
     wait: Wait,
 }
 
 impl Root {
-    /// Opens the directory.
+    /// Opens the directory. Links beneath it are followed.
     ///
     /// # Errors
     /// It does not exist, is no directory, or is not readable.
     pub fn open(path: &Path) -> io::Result<Self> {
         let directory = open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { directory: Arc::new(directory), wait: Wait::Allowed })
+        Ok(Self { directory: Arc::new(directory), links: Links::Beneath, wait: Wait::Allowed })
+    }
+
+    /// The same, with other links followed.
+    #[must_use]
+    pub fn following(self, links: Links) -> Self {
+        Self { links, ..self }
     }
 
     /// The same directory, for a thread that must not wait for a disk: opening what the kernel does not know fails with
     /// `EAGAIN`, and so does reading from the files that were opened. File systems that ask another host about each name
     /// always fail; kernels before 5.12 open everything, and wait.
+    #[must_use]
     pub fn at_once(&self) -> Self {
-        Self { directory: Arc::clone(&self.directory), wait: Wait::Never }
+        Self { wait: Wait::Never, ..self.clone() }
     }
 
-    /// Opens a path relative to the root for reading. Symbolic links are followed as long as they stay beneath the root.
+    /// Opens a path relative to the root for reading, through the links that are [followed](Self::following).
     ///
     /// # Errors
     /// Those of `openat2`: `EXDEV` for a way out of the root, `ELOOP`, `ENOENT`, `ENOTDIR`, `EACCES`, ...; `EAGAIN` as
     /// [`at_once`](Self::at_once) has it.
     pub fn open_beneath(&self, path: &CStr) -> io::Result<File> {
-        // NONBLOCK: opening a FIFO must not wait for its writer. It means nothing on a regular file.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        if self.wait == Wait::Never {
-            resolve |= ResolveFlags::CACHED;
-        }
-        let mut tries_left = OPEN_TRIES;
-        loop {
-            tries_left -= 1;
-            match openat2(&*self.directory, path, flags, Mode::empty(), resolve) {
-                // The kernel does not know the flag.
-                Err(Errno::INVAL) if resolve.contains(ResolveFlags::CACHED) => resolve -= ResolveFlags::CACHED,
-                Err(Errno::AGAIN) if resolve.contains(ResolveFlags::CACHED) => return Err(Errno::AGAIN.into()),
-                // The kernel could not rule out that a rename raced with `..`; it says so and expects another try. A file under
-                // a lease says the same, for as long as its holder takes, so there is an end to trying.
-                Err(Errno::AGAIN | Errno::INTR) if tries_left > 0 => {}
-                Err(errno) => return Err(errno.into()),
-                Ok(fd) => return File::from_fd(fd, self.wait),
-            }
+        let resolve = match self.links {
+            Links::None => ResolveFlags::NO_SYMLINKS,
+            Links::Beneath => ResolveFlags::empty(),
+            Links::OfOwner => return walk::open(&self.directory, path.to_bytes(), self.wait),
+        };
+        open_at(&self.directory, path, READING, resolve, self.wait).and_then(|fd| File::from_fd(fd, self.wait))
+    }
+}
+
+/// Which symbolic links are followed on the way to a file. None leads out of the root.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Links {
+    /// None: the way ends there with `ELOOP`.
+    None,
+    /// Those that stay beneath the root.
+    Beneath,
+    /// Of those the ones whose owner owns what they lead to as well; the way ends at others with `ELOOP`.
+    ///
+    /// The kernel has no such rule, so the path is walked name by name, at two system calls each and two more for the file.
+    OfOwner,
+}
+
+/// How files are opened. NONBLOCK: opening a FIFO must not wait for its writer. It means nothing on a regular file.
+const READING: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
+/// Opens what lies beneath a directory.
+fn open_at(directory: &OwnedFd, path: &CStr, flags: OFlags, resolve: ResolveFlags, wait: Wait) -> io::Result<OwnedFd> {
+    let mut resolve = resolve | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    if wait == Wait::Never {
+        resolve |= ResolveFlags::CACHED;
+    }
+    let mut tries_left = OPEN_TRIES;
+    loop {
+        tries_left -= 1;
+        match openat2(directory, path, flags, Mode::empty(), resolve) {
+            // The kernel does not know the flag.
+            Err(Errno::INVAL) if resolve.contains(ResolveFlags::CACHED) => resolve -= ResolveFlags::CACHED,
+            Err(Errno::AGAIN) if resolve.contains(ResolveFlags::CACHED) => return Err(Errno::AGAIN.into()),
+            // The kernel could not rule out that a rename raced with `..`; it says so and expects another try. A file under
+            // a lease says the same, for as long as its holder takes, so there is an end to trying.
+            Err(Errno::AGAIN | Errno::INTR) if tries_left > 0 => {}
+            opened => return Ok(opened?),
         }
     }
 }
