@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use thalweg_sys::file::Stamp;
 use thalweg_sys::{File, FileSpan};
@@ -19,6 +20,7 @@ use thalweg_wire::range::{ByteRange, push_content_range};
 use thalweg_wire::validator::{EntityTag, Validators};
 
 use crate::calendar::Calendar;
+use crate::config::Settings;
 use crate::head::{self, Persistence};
 use crate::resolve::Refusal;
 
@@ -46,6 +48,7 @@ struct Facts {
     tag: Vec<u8>,
     last_modified: Option<i64>,
     content_type: Cow<'static, str>,
+    settings: Arc<Settings>,
 }
 
 /// Where the bytes of a body come from.
@@ -61,7 +64,13 @@ pub(crate) type Rest = Option<FileSpan>;
 
 impl Entity {
     /// Reads what there is to know of a file, and the file itself if it is small.
-    pub(crate) fn load(file: File, name: &[u8], small_max: usize, calendar: &Calendar) -> Result<Self, Refusal> {
+    pub(crate) fn load(
+        file: File,
+        name: &[u8],
+        settings: Arc<Settings>,
+        small_max: usize,
+        calendar: &Calendar,
+    ) -> Result<Self, Refusal> {
         let stamp = file.stamp;
         let facts = Facts {
             stamp,
@@ -69,7 +78,8 @@ impl Entity {
             tag: tag_of(&stamp),
             // RFC 9110, 8.8.2.1: a time after the Date must not be sent.
             last_modified: Some(stamp.modified_s).filter(|second| (0..=calendar.second()).contains(second)),
-            content_type: content_type(name),
+            content_type: settings.content_type.clone().map_or_else(|| content_type(name), Cow::Owned),
+            settings,
         };
         let mut entity = Self {
             ready: Rc::default(),
@@ -159,6 +169,32 @@ impl Entity {
         self.write_head(out, 200, None, persistence, calendar);
     }
 
+    /// Writes a response of another status with the whole as its body, which says nothing of the file but its type: it is
+    /// not what was asked for.
+    #[cold]
+    pub(crate) fn write_as_page(
+        &self,
+        out: &mut Vec<u8>,
+        status: u16,
+        with_body: bool,
+        persistence: Persistence,
+        calendar: &Calendar,
+        fields: impl FnOnce(&mut Vec<u8>),
+    ) -> Rest {
+        head::begin(out, status, calendar);
+        fields(out);
+        head::field(out, "Content-Type", self.facts.content_type.as_bytes());
+        head::field_with(out, "Content-Length", |out| push_decimal(out, self.size));
+        head::end(out, persistence);
+        if !with_body {
+            return None;
+        }
+        if let Source::Memory = self.source {
+            out.extend_from_slice(&self.ready[self.head_bytes..]);
+        }
+        self.rest(0..self.size)
+    }
+
     /// Writes a 304 (RFC 9110, 15.4.5): the validators, and nothing that describes the body.
     pub(crate) fn write_not_modified(&self, out: &mut Vec<u8>, persistence: Persistence, calendar: &Calendar) {
         head::begin(out, 304, calendar);
@@ -187,11 +223,18 @@ impl Entity {
         head::end(out, persistence);
     }
 
+    /// The validators, and the fields that the settings add.
     fn push_validators(&self, out: &mut Vec<u8>) {
         if let Some(second) = self.facts.last_modified {
             head::field(out, "Last-Modified", &date::imf_fixdate(second));
         }
         head::field_with(out, "ETag", |out| EntityTag { weak: false, opaque: &self.facts.tag }.push(out));
+        if let Some(directives) = &self.facts.settings.cache_control {
+            head::field(out, "Cache-Control", directives.as_bytes());
+        }
+        for (name, value) in &self.facts.settings.headers {
+            head::field(out, name, value.as_bytes());
+        }
     }
 
     fn rest(&self, span: Range<u64>) -> Rest {
@@ -231,8 +274,7 @@ fn tag_of(stamp: &Stamp) -> Vec<u8> {
 /// The media type that the name's extension stands for. Text is taken to be UTF-8: without a charset, browsers guess one
 /// of the last century's.
 fn content_type(name: &[u8]) -> Cow<'static, str> {
-    let file_name = if name.ends_with(b"/") { b"index.html" } else { name };
-    match mime_guess::from_path(Path::new(OsStr::from_bytes(file_name))).first_raw() {
+    match mime_guess::from_path(Path::new(OsStr::from_bytes(name))).first_raw() {
         Some(text) if text.starts_with("text/") => Cow::Owned(format!("{text}; charset=utf-8")),
         Some(other) => Cow::Borrowed(other),
         None => Cow::Borrowed("application/octet-stream"),
@@ -247,7 +289,7 @@ mod tests {
     fn types_follow_the_extension() {
         for (name, expected) in [
             ("a.html", "text/html; charset=utf-8"),
-            ("a/", "text/html; charset=utf-8"),
+            ("a/index.html", "text/html; charset=utf-8"),
             ("a.TXT", "text/plain; charset=utf-8"),
             ("a.png", "image/png"),
             ("a.tar.gz", "application/gzip"),

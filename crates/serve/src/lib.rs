@@ -8,23 +8,27 @@
 
 #![forbid(unsafe_code)]
 
+mod aside;
 mod cache;
 mod calendar;
+mod cold;
 mod config;
 mod connection;
 mod counters;
 mod entity;
 mod head;
+mod limit;
 mod resolve;
 mod respond;
 mod server;
 mod service;
 #[cfg(test)]
 mod simulated;
+mod site;
 
 pub use config::{
     Bandwidth, CacheConfig, Limits, ListenAddr, ListingStyle, MountConfig, Rule, ServerConfig, Settings, SiteConfig,
-    Symlinks,
+    Symlinks, UnknownHost,
 };
 pub use counters::Totals;
 pub use server::{Control, RunError, Running, Server, StartError};
