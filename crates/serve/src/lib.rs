@@ -24,8 +24,8 @@ mod simulated;
 mod site;
 
 pub use config::{
-    Bandwidth, CacheConfig, Limits, ListenAddr, ListingStyle, MountConfig, Rule, ServerConfig, Settings, SiteConfig,
-    Symlinks, UnknownHost,
+    Bandwidth, CacheConfig, Level, Limits, ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig,
+    Rule, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks, UnknownHost,
 };
 pub use counters::Totals;
 pub use server::{Control, RunError, Running, Server, StartError};
