@@ -10,6 +10,7 @@
 
 mod cache;
 mod calendar;
+mod check;
 mod config;
 mod connection;
 mod counters;
@@ -23,6 +24,7 @@ mod service;
 mod simulated;
 mod site;
 
+pub use check::ConfigFault;
 pub use config::{
     Bandwidth, CacheConfig, Level, Limits, ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig,
     Rule, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks, UnknownHost,

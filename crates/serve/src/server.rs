@@ -13,6 +13,7 @@ use std::time::Duration;
 use thalweg_sys::driver::Listen;
 use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Instant, Waker, affinity, clock, socket};
 
+use crate::check::ConfigFault;
 use crate::config::{ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
 use crate::service::{Curfew, Service, Setup};
@@ -50,6 +51,9 @@ pub enum StartError {
     /// There is nothing to listen on.
     #[error("no address to listen on")]
     NoAddress,
+    /// The configuration contradicts itself.
+    #[error("{0}")]
+    Config(ConfigFault),
     /// The folder cannot be served.
     #[error("cannot open the folder {}: {error}", path.display())]
     Root {
@@ -108,6 +112,9 @@ impl Server {
         } else {
             config.cores.clone()
         };
+        if let Some(fault) = config.check().into_iter().next() {
+            return Err(StartError::Config(fault));
+        }
         // What cannot be opened is better known now than by each core.
         Sites::open(&config)?;
         let (addresses, mut listeners) = listen(&config.listen, cores.len())?;
