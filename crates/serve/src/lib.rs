@@ -12,6 +12,7 @@ mod aside;
 mod cache;
 mod calendar;
 mod cold;
+mod check;
 mod config;
 mod connection;
 mod counters;
@@ -26,9 +27,10 @@ mod service;
 mod simulated;
 mod site;
 
+pub use check::ConfigFault;
 pub use config::{
-    Bandwidth, CacheConfig, Limits, ListenAddr, ListingStyle, MountConfig, Rule, ServerConfig, Settings, SiteConfig,
-    Symlinks, UnknownHost,
+    Bandwidth, CacheConfig, Level, Limits, ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig,
+    Rule, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks, UnknownHost,
 };
 pub use counters::Totals;
 pub use server::{Control, RunError, Running, Server, StartError};
