@@ -15,6 +15,8 @@ mod connection;
 mod counters;
 mod entity;
 mod head;
+mod listeners;
+mod orders;
 mod resolve;
 mod respond;
 mod server;
@@ -27,4 +29,5 @@ pub use config::{
     Symlinks,
 };
 pub use counters::Totals;
-pub use server::{Control, RunError, Running, Server, StartError};
+pub use listeners::{Group, Listeners};
+pub use server::{Control, RunError, Running, Server, StartError, core_count};
