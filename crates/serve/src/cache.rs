@@ -8,11 +8,13 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use foldhash::quality::RandomState;
-use thalweg_sys::{Instant, Root};
+use thalweg_sys::{File, Instant, Root};
 
 use crate::calendar::Calendar;
 use crate::config::CacheConfig;
 use crate::entity::Entity;
+use crate::material::Material;
+use crate::presentation::Presentation;
 use crate::resolve::{self, Found, Refusal};
 
 /// How often a file that changes while it is read is tried again.
@@ -21,6 +23,7 @@ const LOAD_ATTEMPTS: usize = 3;
 /// The files beneath a root, as far as they are known.
 pub(crate) struct FileCache {
     root: Root,
+    presentation: Rc<Presentation>,
     config: CacheConfig,
     age_ns: u64,
     places: HashMap<Rc<[u8]>, usize, RandomState>,
@@ -50,9 +53,10 @@ pub(crate) enum Lookup<'c> {
 
 impl FileCache {
     /// A cache that knows nothing yet.
-    pub(crate) fn new(root: Root, config: CacheConfig) -> Self {
+    pub(crate) fn new(root: Root, presentation: Rc<Presentation>, config: CacheConfig) -> Self {
         Self {
             root,
+            presentation,
             age_ns: u64::try_from(config.age.as_nanos()).unwrap_or(u64::MAX),
             config,
             places: HashMap::default(),
@@ -93,7 +97,7 @@ impl FileCache {
     fn check_again(&mut self, place: usize, calendar: &Calendar, now: Instant) -> Result<Option<usize>, Refusal> {
         let entry = self.entries[place].as_mut().expect("a name leads to an entry");
         match resolve::open(&self.root, &entry.name, &mut self.path) {
-            Ok(Found::File(file)) if entry.entity.is_still(&file) => {
+            Ok(Found::File(file)) if entry.entity.is_still(&file, &mut |name| open_neighbour(&self.root, name)) => {
                 entry.checked = now;
                 Ok(Some(place))
             }
@@ -114,7 +118,14 @@ impl FileCache {
         for _ in 0..LOAD_ATTEMPTS {
             let loaded = match resolve::open(&self.root, name, &mut self.path) {
                 Ok(Found::Folder) => return Ok(None),
-                Ok(Found::File(file)) => Entity::load(file, name, self.config.small_file_bytes_max, calendar),
+                Ok(Found::File(file)) => {
+                    // Without its NUL: the file's own path, which for a folder is its index's.
+                    let path = &self.path[..self.path.len() - 1];
+                    let small_bytes_max = self.config.small_file_bytes_max;
+                    let mut open = |name: &[u8]| open_neighbour(&self.root, name);
+                    Material::read(file, path, &self.presentation, small_bytes_max, &mut open)
+                        .map(|material| Entity::new(material, path, &self.presentation, calendar))
+                }
                 Err(refusal) => Err(refusal),
             };
             match loaded {
@@ -179,6 +190,14 @@ impl FileCache {
     }
 }
 
+/// Opens what belongs to a file by its name, under the rules for all files.
+fn open_neighbour(root: &Root, name: &[u8]) -> Option<File> {
+    match resolve::open(root, name, &mut Vec::new()) {
+        Ok(Found::File(file)) => Some(file),
+        Ok(Found::Folder) | Err(_) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -193,7 +212,7 @@ mod tests {
 
     fn cache(dir: &Path, entries_max: usize, bytes_max: usize) -> FileCache {
         let config = CacheConfig { entries_max, bytes_max, small_file_bytes_max: 100, ..CacheConfig::default() };
-        FileCache::new(Root::open(dir).unwrap(), config)
+        FileCache::new(Root::open(dir).unwrap(), Rc::default(), config)
     }
 
     /// Far ahead of the files' time stamps: all of them are settled.

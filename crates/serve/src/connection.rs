@@ -16,6 +16,7 @@ use thalweg_wire::{BodyFraming, FieldSlots, RequestEvent, RequestHead, RequestRe
 
 use crate::config::Limits;
 use crate::head::Persistence;
+use crate::multipart::Segments;
 use crate::respond::{Outbox, Outgoing, Responder};
 
 /// Larger request bodies are not read: the response is sent at once and is the connection's last.
@@ -49,6 +50,8 @@ pub(crate) struct Connection {
     sending_bytes: u64,
     /// What is to be sent of a file when those have gone.
     rest: Option<FileSpan>,
+    /// What is to be sent behind that.
+    segments: Option<Box<Segments>>,
 }
 
 /// What a connection is doing.
@@ -144,6 +147,7 @@ impl Connection {
             sending: None,
             sending_bytes: 0,
             rest: None,
+            segments: None,
         }
     }
 
@@ -203,6 +207,10 @@ impl Connection {
         }
         if let Some(rest) = self.rest.take() {
             self.send(driver, shared, SendBuf::empty(), Some(rest));
+            return Fate::Stays;
+        }
+        if let Some((text, file)) = self.segments.as_mut().and_then(|segments| segments.next()) {
+            self.send(driver, shared, SendBuf::Owned(text), file);
             return Fate::Stays;
         }
         match self.phase {
@@ -320,6 +328,7 @@ impl Connection {
             if !outgoing.is_shared {
                 self.sending = Some(Rc::clone(&bytes));
             }
+            self.segments = outgoing.segments;
             self.send(driver, shared, SendBuf::Shared(bytes), outgoing.file);
             return Fate::Stays;
         }

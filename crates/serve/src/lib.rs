@@ -15,6 +15,9 @@ mod connection;
 mod counters;
 mod entity;
 mod head;
+mod material;
+mod multipart;
+mod presentation;
 mod resolve;
 mod respond;
 mod server;
@@ -27,4 +30,5 @@ pub use config::{
     Symlinks,
 };
 pub use counters::Totals;
+pub use presentation::{FieldFault, check_header};
 pub use server::{Control, RunError, Running, Server, StartError};

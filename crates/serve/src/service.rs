@@ -1,5 +1,6 @@
 //! The server on one core: its listeners, its connections and their deadlines, as an [`App`] of the reactor's loop.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -86,7 +87,7 @@ impl Service {
     /// A server that has nothing to listen to yet.
     pub(crate) fn new(setup: Setup<'_>, now: Instant) -> Self {
         let times = Times::new(setup.limits);
-        let cache = FileCache::new(setup.root, setup.cache.clone());
+        let cache = FileCache::new(setup.root, Rc::default(), setup.cache.clone());
         Self {
             look_ns: times.shortest_ns(),
             shared: Shared {

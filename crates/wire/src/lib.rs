@@ -36,6 +36,7 @@
 
 mod authority;
 mod body;
+pub mod checksums;
 pub mod chunked;
 pub mod coding;
 pub mod date;
