@@ -287,6 +287,9 @@ fn ranges() {
     ]);
 }
 
+/// Path, Range, what the file has, and the parts that have to come.
+type RangesCase<'c> = (&'c str, &'c str, &'c [u8], &'c [(u64, u64)]);
+
 #[test]
 fn several_ranges() {
     let letters = letters();
@@ -294,7 +297,7 @@ fn several_ranges() {
     let each_second: Vec<(u64, u64)> = (0..64).map(|index| (2 * index, 2 * index)).collect();
     let many: Vec<String> = each_second.iter().map(|(first, last)| format!("{first}-{last}")).collect();
     let many = format!("bytes={}", many.join(","));
-    let cases: [(&str, &str, &[u8], &[(u64, u64)]); 5] = [
+    let cases: [RangesCase<'_>; 5] = [
         ("/letters", "bytes=0-1,5-6", &letters, &[(0, 1), (5, 6)]),
         ("/letters", "bytes=900-,0-0,-50,7-8,1000-", &letters, &[(900, 999), (0, 0), (7, 8)]),
         (
