@@ -18,8 +18,10 @@ pub struct ServerConfig {
     pub cores: Vec<usize>,
     /// Which driver the loops use.
     pub driver: DriverChoice,
-    /// What is served, at least one. The first answers requests for hosts that none of them names.
+    /// What is served, at least one.
     pub sites: Vec<SiteConfig>,
+    /// What becomes of requests for hosts that no site names.
+    pub unknown_host: UnknownHost,
     /// What a client may demand.
     pub limits: Limits,
     /// How fast bodies leave.
@@ -36,6 +38,7 @@ impl ServerConfig {
             cores: Vec::new(),
             driver: DriverChoice::Auto,
             sites: vec![SiteConfig::new(root)],
+            unknown_host: UnknownHost::First,
             limits: Limits::default(),
             bandwidth: Bandwidth::default(),
             cache: CacheConfig::default(),
@@ -66,6 +69,16 @@ impl fmt::Display for ListenAddr {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
+}
+
+/// What becomes of a request for a host that no site names. Requests that name no host are for the first site.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum UnknownHost {
+    /// The first site answers it.
+    #[default]
+    First,
+    /// It is misdirected: 421 (RFC 9110, 15.5.20).
+    Refuse,
 }
 
 /// A virtual host: the trees that are served under its names.

@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use thalweg_sys::file::Stamp;
 use thalweg_sys::{File, FileSpan};
@@ -27,6 +28,7 @@ use crate::head::{self, Persistence};
 use crate::material::{Digests, Material, Neighbour, OpenNeighbour};
 use crate::multipart::{self, Boundary, Multipart, Segments};
 use crate::presentation::Presentation;
+use crate::resolve::Refusal;
 
 /// A change that is younger than this when a file is read may be followed by another one with the same time stamps, whose
 /// granularity is a clock tick of the kernel (1 to 10 ms), or a second or two on some file systems.
@@ -60,7 +62,7 @@ struct Facts {
     /// Which of several codings is sent depends on the request.
     varies: bool,
     digests: Digests,
-    presentation: Rc<Presentation>,
+    presentation: Arc<Presentation>,
 }
 
 /// Where the bytes of a body come from.
@@ -102,7 +104,7 @@ pub(crate) struct Rest {
 
 impl Entity {
     /// Makes the responses with a file, whose name is its path beneath the root.
-    pub(crate) fn new(material: Material, name: &[u8], presentation: &Rc<Presentation>, calendar: &Calendar) -> Self {
+    pub(crate) fn new(material: Material, name: &[u8], presentation: &Arc<Presentation>, calendar: &Calendar) -> Self {
         let content_type = match &presentation.content_type {
             Some(content_type) => Cow::Owned(content_type.clone()),
             None => content_type(name),
@@ -112,9 +114,16 @@ impl Entity {
     }
 
     /// Whether a file that was opened just now under the same name is this one, and neither it nor its neighbours have changed.
-    pub(crate) fn is_still(&self, file: &File, open: &mut OpenNeighbour<'_>) -> bool {
-        let is_same = |neighbour: &Neighbour| open(&neighbour.name).map(|file| file.stamp) == neighbour.stamp;
-        !self.facts.unsettled && self.facts.stamp == file.stamp && self.facts.neighbours.iter().all(is_same)
+    pub(crate) fn is_still(&self, file: &File, open: &mut OpenNeighbour<'_>) -> Result<bool, Refusal> {
+        if self.facts.unsettled || self.facts.stamp != file.stamp {
+            return Ok(false);
+        }
+        for neighbour in &self.facts.neighbours {
+            if open(&neighbour.name)?.map(|file| file.stamp) != neighbour.stamp {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Bytes of memory held, but for the fixed part.
@@ -223,6 +232,26 @@ impl Entity {
         }
     }
 
+    /// Writes a response of another status with the whole as its body, which says nothing of the file but its type: it is
+    /// not what was asked for.
+    #[cold]
+    pub(crate) fn write_as_page(
+        &self,
+        out: &mut Vec<u8>,
+        status: u16,
+        with_body: bool,
+        persistence: Persistence,
+        calendar: &Calendar,
+        fields: impl FnOnce(&mut Vec<u8>),
+    ) -> Rest {
+        head::begin(out, status, calendar);
+        fields(out);
+        head::field(out, "Content-Type", self.facts.content_type.as_bytes());
+        head::field_with(out, "Content-Length", |out| push_decimal(out, self.size));
+        head::end(out, persistence);
+        if with_body { self.write_span(out, 0..self.size) } else { Rest::default() }
+    }
+
     /// Writes a 304 (RFC 9110, 15.4.5): the validators, and nothing that describes the body.
     pub(crate) fn write_not_modified(&self, out: &mut Vec<u8>, persistence: Persistence, calendar: &Calendar) {
         head::begin(out, 304, calendar);
@@ -241,6 +270,7 @@ impl Entity {
         out.extend_from_slice(self.facts.presentation.fields.as_bytes());
     }
 
+    /// The validators, and the fields that the settings add.
     fn push_validators(&self, out: &mut Vec<u8>) {
         if let Some(second) = self.facts.last_modified {
             head::field(out, "Last-Modified", &date::imf_fixdate(second));
@@ -294,7 +324,7 @@ impl Entity {
 struct Common<'c> {
     content_type: Cow<'static, str>,
     varies: bool,
-    presentation: &'c Rc<Presentation>,
+    presentation: &'c Arc<Presentation>,
     calendar: &'c Calendar,
 }
 
@@ -315,7 +345,7 @@ impl Common<'_> {
             coding,
             varies: self.varies,
             digests,
-            presentation: Rc::clone(self.presentation),
+            presentation: Arc::clone(self.presentation),
         };
         let mut entity = Entity {
             ready: Rc::default(),

@@ -8,8 +8,10 @@
 
 #![forbid(unsafe_code)]
 
+mod aside;
 mod cache;
 mod calendar;
+mod cold;
 mod config;
 mod connection;
 mod counters;
@@ -24,11 +26,11 @@ mod server;
 mod service;
 #[cfg(test)]
 mod simulated;
+mod site;
 
 pub use config::{
     Bandwidth, CacheConfig, Limits, ListenAddr, ListingStyle, MountConfig, Rule, ServerConfig, Settings, SiteConfig,
-    Symlinks,
+    Symlinks, UnknownHost,
 };
 pub use counters::Totals;
-pub use presentation::{FieldFault, check_header};
 pub use server::{Control, RunError, Running, Server, StartError};

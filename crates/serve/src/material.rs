@@ -19,8 +19,9 @@ use crate::resolve::Refusal;
 /// Larger checksum files are not read: a folder has hardly more than 30,000 files worth it.
 const CHECKSUM_FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// Opens a regular file by its name beneath the root; `None` if it is not there, or not to be served.
-pub(crate) type OpenNeighbour<'o> = dyn FnMut(&[u8]) -> Option<File> + 'o;
+/// Opens a regular file by its name beneath the root; `None` if it is not there, or not to be served. It fails only where it
+/// could not find out.
+pub(crate) type OpenNeighbour<'o> = dyn FnMut(&[u8]) -> Result<Option<File>, Refusal> + 'o;
 
 /// A file and all that belongs to it.
 pub(crate) struct Material {
@@ -61,17 +62,16 @@ impl Material {
         let mut material = Self::of(file, None, small_bytes_max)?;
         if presentation.precompressed {
             for coding in Coding::ALL {
-                let variant = surroundings.open(&[name, suffix(coding)].concat(), &material.file.stamp);
-                // One that cannot be read is as good as none.
-                let variant = variant.and_then(|file| Self::of(file, Some(coding), small_bytes_max).ok());
-                material.variants.extend(variant);
+                let variant = surroundings.open(&[name, suffix(coding)].concat(), &material.file.stamp)?;
+                let variant = variant.map(|file| Self::of(file, Some(coding), small_bytes_max));
+                material.variants.extend(variant.transpose()?);
             }
         }
         if presentation.digests {
-            material.digests = surroundings.digests(name, &material.file.stamp);
+            material.digests = surroundings.digests(name, &material.file.stamp)?;
             for variant in &mut material.variants {
                 let name = [name, variant.coding.map_or(&b""[..], suffix)].concat();
-                variant.digests = surroundings.digests(&name, &variant.file.stamp);
+                variant.digests = surroundings.digests(&name, &variant.file.stamp)?;
             }
         }
         material.neighbours = surroundings.seen;
@@ -93,38 +93,41 @@ struct Surroundings<'o, 'f> {
 
 impl Surroundings<'_, '_> {
     /// Opens a neighbour that is not older than the file with this stamp.
-    fn open(&mut self, name: &[u8], of: &Stamp) -> Option<File> {
-        let file = (self.open)(name);
+    fn open(&mut self, name: &[u8], of: &Stamp) -> Result<Option<File>, Refusal> {
+        let file = (self.open)(name)?;
         if self.seen.iter().all(|seen| *seen.name != *name) {
             self.seen.push(Neighbour { name: name.into(), stamp: file.as_ref().map(|file| file.stamp) });
         }
-        file.filter(|file| file.stamp.modified_s >= of.modified_s)
+        Ok(file.filter(|file| file.stamp.modified_s >= of.modified_s))
     }
 
     /// The digests of a file: from a list of its own, else from that of its folder.
-    fn digests(&mut self, name: &[u8], of: &Stamp) -> Digests {
+    fn digests(&mut self, name: &[u8], of: &Stamp) -> Result<Digests, Refusal> {
         let file_name_at = name.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
         let (folder, file_name) = name.split_at(file_name_at);
-        Algorithm::ALL.map(|algorithm| {
+        let mut digests = Digests::default();
+        for (algorithm, digest) in Algorithm::ALL.into_iter().zip(&mut digests) {
             let (suffix, list): (&[u8], &[u8]) = match algorithm {
                 Algorithm::Sha256 => (b".sha256", b"SHA256SUMS"),
                 Algorithm::Sha512 => (b".sha512", b"SHA512SUMS"),
             };
-            let own = self.open(&[name, suffix].concat(), of);
-            let own = own.and_then(|file| checksum(&file, file_name, algorithm, Scope::OneFile));
-            own.or_else(|| {
-                let list = self.open(&[folder, list].concat(), of)?;
-                checksum(&list, file_name, algorithm, Scope::Folder)
-            })
-        })
+            for (list, scope) in [([name, suffix].concat(), Scope::OneFile), ([folder, list].concat(), Scope::Folder)] {
+                if digest.is_none()
+                    && let Some(list) = self.open(&list, of)?
+                {
+                    *digest = checksum(&list, file_name, algorithm, scope)?;
+                }
+            }
+        }
+        Ok(digests)
     }
 }
 
-fn checksum(list: &File, name: &[u8], algorithm: Algorithm, scope: Scope) -> Option<Box<[u8]>> {
+fn checksum(list: &File, name: &[u8], algorithm: Algorithm, scope: Scope) -> Result<Option<Box<[u8]>>, Refusal> {
     if list.stamp.size > CHECKSUM_FILE_BYTES_MAX {
-        return None;
+        return Ok(None);
     }
-    checksums::find(&read_whole(list).ok()?, name, algorithm, scope)
+    Ok(checksums::find(&read_whole(list)?, name, algorithm, scope))
 }
 
 /// The name of a neighbour in this coding ends so.

@@ -19,6 +19,7 @@ use thalweg_wire::target::Target;
 use thalweg_wire::validator::{Conditions, Verdict};
 use thalweg_wire::{Fields, Method, RequestHead, status};
 
+use crate::aside::{Done, Job, Reason};
 use crate::cache::{FileCache, Lookup};
 use crate::calendar::Calendar;
 use crate::counters::Totals;
@@ -35,7 +36,21 @@ pub(crate) struct Responder {
     boundaries: Boundaries,
     /// Room for a canonical name.
     name: Vec<u8>,
+    /// What has to be done aside before the request can be answered whose status is [`POSTPONED`].
+    postponed_for: Option<Box<Job>>,
 }
+
+/// What came of a request.
+#[must_use]
+pub(crate) enum Answer {
+    /// The response is in the outbox.
+    Given,
+    /// Nothing yet: the request has to be answered again when this was done aside.
+    After(Box<Job>),
+}
+
+/// Instead of a status: there is no response yet.
+const POSTPONED: u16 = 0;
 
 /// What is to be sent next: the responses to one request or to several that came together, and behind the last of them a part
 /// of a file, or several with texts between them.
@@ -111,24 +126,51 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 impl Responder {
     /// A responder that has done nothing yet.
     pub(crate) fn new(cache: FileCache, calendar: Calendar) -> Self {
-        Self { cache, calendar, totals: Totals::default(), boundaries: Boundaries::new(), name: Vec::new() }
+        Self {
+            cache,
+            calendar,
+            totals: Totals::default(),
+            boundaries: Boundaries::new(),
+            name: Vec::new(),
+            postponed_for: None,
+        }
     }
 
-    /// Answers a request.
+    /// Answers a request, for which some things were done aside already.
     #[inline]
     pub(crate) fn respond(
         &mut self,
         request: &RequestHead<'_>,
         persistence: Persistence,
+        done: Done,
         now: Instant,
         out: &mut Outbox<'_>,
-    ) {
-        self.totals.requests += 1;
+    ) -> Answer {
         let status = match request.method {
-            Method::Get | Method::Head => self.respond_with_file(request, persistence, now, out),
+            Method::Get | Method::Head => self.respond_with_file(request, persistence, done, now, out),
             _ => self.respond_otherwise(request, persistence, out),
         };
+        if status == POSTPONED {
+            return Answer::After(self.postponed_for.take().expect("what is postponed waits for a job"));
+        }
+        self.totals.requests += 1;
         self.totals.count_response(status);
+        Answer::Given
+    }
+
+    /// Answers a request for which there is too much to be done.
+    #[cold]
+    pub(crate) fn turn_away(&mut self, request: &RequestHead<'_>, persistence: Persistence, out: &mut Outbox<'_>) {
+        let status = self.respond_with_refusal(request, Refusal::Exhausted, persistence, out);
+        self.totals.requests += 1;
+        self.totals.count_response(status);
+    }
+
+    /// Puts a request off until a job was done. The status that says so.
+    #[cold]
+    fn postpone(&mut self, job: Job) -> u16 {
+        self.postponed_for = Some(Box::new(job));
+        POSTPONED
     }
 
     /// Answers what is not, or not any longer, a request that can be understood. The connection cannot go on.
@@ -145,18 +187,25 @@ impl Responder {
         &mut self,
         request: &RequestHead<'_>,
         persistence: Persistence,
+        done: Done,
         now: Instant,
         out: &mut Outbox<'_>,
     ) -> u16 {
         let Some((path, query)) = file_target(request) else {
             return self.respond_with_refusal(request, Refusal::Malformed, persistence, out);
         };
+        let Some(site) = self.cache.sites().of_request(request) else {
+            return self.respond_with_page(request, 421, persistence, out, |_| {});
+        };
         if let Err(refusal) = resolve::canonical_name(path, &mut self.name) {
             return self.respond_with_refusal(request, refusal, persistence, out);
         }
-        let mut entity = match self.cache.look_up(&self.name, &self.calendar, now) {
-            Ok(Lookup::File(entity)) => entity,
+        let mut entity = match self.cache.look_up(site, &mut self.name, done, &self.calendar, now) {
+            Ok(Lookup::File(entity, _)) => entity,
             Ok(Lookup::Folder) => return self.redirect_to_folder(request, query, persistence, out),
+            Err(Refusal::NotYet) if !done.has(Reason::Open) => {
+                return self.postpone(self.cache.opening(site, &self.name, &self.calendar));
+            }
             Err(refusal) => return self.respond_with_refusal(request, refusal, persistence, out),
         };
         if entity.has_variants() {
@@ -263,7 +312,7 @@ impl Responder {
     /// 406: nothing of what there is to choose from is wanted (RFC 9110, 12.5.3).
     #[cold]
     fn respond_with_not_acceptable(
-        &self,
+        &mut self,
         request: &RequestHead<'_>,
         persistence: Persistence,
         out: &mut Outbox<'_>,
@@ -273,14 +322,20 @@ impl Responder {
 
     #[cold]
     fn respond_with_page(
-        &self,
+        &mut self,
         request: &RequestHead<'_>,
         status: u16,
         persistence: Persistence,
         out: &mut Outbox<'_>,
         fields: impl FnOnce(&mut Vec<u8>),
     ) -> u16 {
-        self.write_page(out.buffer(), status, request.method != Method::Head, persistence, fields);
+        let with_body = request.method != Method::Head;
+        match find_error_page(&mut self.cache, request, status, &self.calendar) {
+            Some(page) => {
+                out.rest = page.write_as_page(out.buffer(), status, with_body, persistence, &self.calendar, fields);
+            }
+            None => self.write_page(out.buffer(), status, with_body, persistence, fields),
+        }
         status
     }
 
@@ -306,7 +361,23 @@ impl Responder {
     }
 }
 
-/// Path and query of a target that can name a file. An absolute target's host is not looked at: there is one tree.
+/// The file that the site of a request has for the body of such a response. If it cannot be had, ours must do.
+fn find_error_page<'c>(
+    cache: &'c mut FileCache,
+    request: &RequestHead<'_>,
+    status: u16,
+    calendar: &Calendar,
+) -> Option<&'c mut Entity> {
+    let site = cache.sites().of_request(request)?;
+    let mut name = cache.sites().site(site).error_page(status)?.to_vec();
+    // There are few such files, and what is refused is not put off.
+    match cache.look_up(site, &mut name, Done::NOTHING.and(Reason::Open), calendar, calendar.now()) {
+        Ok(Lookup::File(page, _)) => Some(page),
+        _ => None,
+    }
+}
+
+/// Path and query of a target that can name a file. An absolute target's host was looked at already.
 fn file_target<'a>(request: &RequestHead<'a>) -> Option<(&'a [u8], Option<&'a [u8]>)> {
     match Target::parse(request.method, request.target).ok()? {
         Target::Origin { path, query } => Some((path, query)),

@@ -11,16 +11,21 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use thalweg_sys::driver::Listen;
-use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Instant, Root, Waker, affinity, clock, socket};
+use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Instant, Waker, affinity, clock, socket};
 
+use crate::aside::Aside;
 use crate::config::{ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
 use crate::service::{Curfew, Service, Setup};
+use crate::site::Sites;
 
 /// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
 /// core's own cache, because the kernel goes round them.
 const RECEIVE_BUFFER_BYTES: usize = 8 << 10;
 const RECEIVE_BUFFERS: u16 = 64;
+
+/// Threads of a core that wait for disks in its place. More of them make a disk that turns seek more.
+const ASIDE_THREADS_MAX: usize = 4;
 
 /// The download server.
 #[derive(Debug)]
@@ -57,6 +62,12 @@ pub enum StartError {
         /// Why.
         error: io::Error,
     },
+    /// A rule's pattern for names of files cannot be understood.
+    #[error("in the pattern of a rule: {0}")]
+    Pattern(globset::Error),
+    /// A field that settings add cannot be written.
+    #[error("a header of a rule: {0}")]
+    Header(thalweg_wire::encode::EncodeError),
     /// An address cannot be had.
     #[error("cannot listen on {address}: {error}")]
     Listen {
@@ -99,12 +110,10 @@ impl Server {
     /// # Errors
     /// What the configuration asks for cannot be had. Nothing is left running then.
     pub fn start(config: ServerConfig) -> Result<Running, StartError> {
-        let cores = if config.cores.is_empty() {
-            affinity::allowed_cpus().map_err(StartError::Loop)?
-        } else {
-            config.cores.clone()
-        };
-        open_root(&config)?;
+        let cpus = affinity::allowed_cpus().map_err(StartError::Loop)?;
+        let cores = if config.cores.is_empty() { cpus.clone() } else { config.cores.clone() };
+        // What cannot be opened is better known now than by each core.
+        Sites::open(&config)?;
         let (addresses, mut listeners) = listen(&config.listen, cores.len())?;
         let wakers = cores.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>().map_err(StartError::Loop)?;
         let control = Control { curfew: Arc::new(Curfew::new()), wakers: wakers.into() };
@@ -117,6 +126,7 @@ impl Server {
                 config: Arc::clone(&config),
                 core,
                 cpu,
+                cpus: cpus.clone(),
                 listeners: listeners.pop().unwrap_or_default(),
                 control: running.control.clone(),
                 published: Arc::clone(&running.published),
@@ -143,11 +153,6 @@ impl Server {
         }
         Ok(running)
     }
-}
-
-fn open_root(config: &ServerConfig) -> Result<Root, StartError> {
-    let path = &config.sites[0].mounts[0].root;
-    Root::open(path).map_err(|error| StartError::Root { path: path.clone(), error })
 }
 
 /// Listens on all addresses, once for each core. The addresses as they came to be, and each core's sockets.
@@ -188,6 +193,8 @@ struct Task {
     config: Arc<ServerConfig>,
     core: usize,
     cpu: usize,
+    /// All that this process may use, for threads that do not belong to a core.
+    cpus: Vec<usize>,
     listeners: Vec<OwnedFd>,
     control: Control,
     published: Arc<[Published]>,
@@ -224,17 +231,18 @@ impl Task {
     }
 
     fn run_over<D: Driver>(self, mut driver: D, started: SyncSender<Result<DriverKind, StartError>>) -> io::Result<()> {
-        let root = match open_root(&self.config) {
-            Ok(root) => root,
+        let sites = match Sites::open(&self.config) {
+            Ok(sites) => sites,
             Err(error) => {
                 let _ = started.send(Err(error));
                 return Ok(());
             }
         };
         let setup = Setup {
-            root,
+            sites,
             limits: &self.config.limits,
             cache: &self.config.cache,
+            aside: Aside::new(self.control.wakers[self.core].clone(), ASIDE_THREADS_MAX, self.cpus),
             seconds_at: |_| clock::unix_seconds(),
             curfew: Arc::clone(&self.control.curfew),
             published: self.published,

@@ -1,18 +1,19 @@
 //! The server on one core: its listeners, its connections and their deadlines, as an [`App`] of the reactor's loop.
 
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use thalweg_reactor::{App, BufferPool, Turn, Wheel};
-use thalweg_sys::{Completion, Driver, Fault, Instant, Root, SocketId};
+use thalweg_sys::{Completion, Driver, Fault, Instant, SocketId};
 
+use crate::aside::Aside;
 use crate::cache::FileCache;
 use crate::calendar::{Calendar, SecondsAt};
 use crate::config::{CacheConfig, Limits};
 use crate::connection::{Connection, Fate, Shared, Times};
 use crate::counters::Published;
 use crate::respond::Responder;
+use crate::site::Sites;
 
 /// Resolution of deadlines.
 const TICK_NS: u64 = 10_000_000;
@@ -66,9 +67,10 @@ pub(crate) struct Service {
 
 /// What a server on one core is made of.
 pub(crate) struct Setup<'c> {
-    pub(crate) root: Root,
+    pub(crate) sites: Sites,
     pub(crate) limits: &'c Limits,
     pub(crate) cache: &'c CacheConfig,
+    pub(crate) aside: Aside,
     pub(crate) seconds_at: SecondsAt,
     pub(crate) curfew: Arc<Curfew>,
     /// Where all cores publish what they have done, and which of them this is.
@@ -87,12 +89,13 @@ impl Service {
     /// A server that has nothing to listen to yet.
     pub(crate) fn new(setup: Setup<'_>, now: Instant) -> Self {
         let times = Times::new(setup.limits);
-        let cache = FileCache::new(setup.root, Rc::default(), setup.cache.clone());
+        let cache = FileCache::new(Arc::new(setup.sites), setup.cache.clone());
         Self {
             look_ns: times.shortest_ns(),
             shared: Shared {
                 times,
                 responder: Responder::new(cache, Calendar::new(setup.seconds_at, now)),
+                aside: setup.aside,
                 pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
                 draining: false,
             },
@@ -168,6 +171,19 @@ impl Service {
         }
     }
 
+    /// Lets connections go on that have waited for something that was done aside.
+    #[cold]
+    fn on_woken<D: Driver>(&mut self, driver: &mut D) {
+        for socket in self.shared.aside.take_done() {
+            let slot = self.slots.get(socket.index());
+            let connection = slot.and_then(|slot| slot.connection.as_ref());
+            // It may have been closed meanwhile, and its place taken.
+            if connection.is_some_and(|connection| connection.socket == socket) {
+                self.react(driver, socket, Connection::on_done_aside);
+            }
+        }
+    }
+
     /// Ends connections whose deadline has passed.
     fn look_at_deadlines<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         while let Some(index) = self.wheel.pop_due(now) {
@@ -225,7 +241,7 @@ impl<D: Driver> App<D> for Service {
             Completion::Failed { socket, .. } => self.close(driver, socket),
             Completion::AcceptFailed { listener, error } => self.on_accept_failed(listener, &error, driver.now()),
             Completion::Connected { .. } => unreachable!("a server does not connect"),
-            Completion::Woken => {}
+            Completion::Woken => self.on_woken(driver),
         }
     }
 

@@ -101,7 +101,7 @@ fn files() {
         ("a query", get("/letters?x=/../y"), whole().body(letters())),
         ("an escaped name", get("/with%20space.txt"), whole().body("space")),
         ("needless escapes", get("/%6Cetters"), whole().body(letters())),
-        ("a hidden file", get("/.hidden"), whole().body("hidden")),
+        ("a hidden file", get("/.hidden"), status(404)),
         ("doubled slashes", get("//sub///page.html"), whole().body("<p>page</p>")),
         ("dot segments inside", get("/sub/./../letters"), whole().body(letters())),
         ("a link", get("/sub/inside"), whole().body("<p>page</p>")),

@@ -4,3 +4,4 @@ mod conformance;
 mod lifecycle;
 mod naive;
 mod served;
+mod sites;
