@@ -72,6 +72,7 @@ fn refuse(error: StartError) -> Failure {
             Failure::unreachable(format!("{error}; {advice}"))
         }
         StartError::Log { .. } => Failure::usage(format!("{error}; name a file that this user may write")),
+        StartError::Config(_) | StartError::Pattern(_) | StartError::Header(_) => Failure::usage(error),
         StartError::Pin { .. } => Failure::usage(format!("{error}; see --cores")),
         StartError::NoAddress | StartError::Driver(_) | StartError::Loop(_) => Failure::unreachable(error),
     }

@@ -81,15 +81,21 @@ pub(crate) enum Delivery {
     End,
 }
 
-/// What a request was answered with.
-pub(crate) struct Answer<'r, 'b> {
+/// What a response was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Given {
+    pub(crate) status: u16,
+    /// The mount's place in the configuration.
+    pub(crate) mount: u16,
+    pub(crate) delivery: Delivery,
+}
+
+/// A response and what it answers.
+pub(crate) struct Noted<'r, 'b> {
     pub(crate) socket: SocketId,
     /// `None` for what was no request.
     pub(crate) request: Option<&'r RequestHead<'b>>,
-    pub(crate) status: u16,
-    pub(crate) delivery: Delivery,
-    /// The mount's place in the configuration.
-    pub(crate) mount: usize,
+    pub(crate) given: Given,
     pub(crate) now: Instant,
     pub(crate) second: i64,
 }
@@ -145,16 +151,17 @@ impl Books {
     }
 
     /// A response was put into the outbox, behind those that were noted before.
-    pub(crate) fn note(&mut self, under_way: &mut Option<Box<UnderWay>>, answer: &Answer<'_, '_>, out: &Outbox<'_>) {
+    pub(crate) fn note(&mut self, under_way: &mut Option<Box<UnderWay>>, noted: &Noted<'_, '_>, out: &Outbox<'_>) {
         let notes = under_way.get_or_insert_with(|| self.idle.pop().unwrap_or_default());
         let begins_at = notes.responses.last().map_or(0, |response| response.ends_at);
+        let Noted { socket, request, given, now, second } = *noted;
         let ends_at = out.len();
-        let account = self.places.get(answer.mount).copied().unwrap_or(0);
+        let account = self.places.get(usize::from(given.mount)).copied().unwrap_or(0);
         let record = Record {
-            client: self.clients.get(answer.socket.index()).copied().unwrap_or(Ipv6Addr::UNSPECIFIED),
-            second: answer.second,
-            request: answer.request.map(|head| Request::of(head, self.with_fields)),
-            status: answer.status,
+            client: self.clients.get(socket.index()).copied().unwrap_or(Ipv6Addr::UNSPECIFIED),
+            second,
+            request: request.map(|head| Request::of(head, self.with_fields)),
+            status: given.status,
             mount: self.accounts[account].cells.number,
             end: End::default(),
         };
@@ -163,13 +170,13 @@ impl Books {
             body_bytes: ends_at - begins_at - out.head_bytes(begins_at),
             record: notes.records.len(),
             account,
-            delivery: answer.delivery,
-            started: answer.now,
+            delivery: given.delivery,
+            started: now,
         });
         record.write(&mut notes.records);
         let tally = &mut self.accounts[account].tally;
         tally.requests += 1;
-        tally.under_way += u64::from(answer.delivery != Delivery::Nothing);
+        tally.under_way += u64::from(given.delivery != Delivery::Nothing);
     }
 
     /// The kernel has taken so many bytes more of what a connection sends.

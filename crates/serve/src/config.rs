@@ -12,7 +12,7 @@ use std::time::Duration;
 use thalweg_sys::DriverChoice;
 
 /// A server's configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServerConfig {
     /// Where to listen, at least one address.
     pub listen: Vec<ListenAddr>,
@@ -20,8 +20,10 @@ pub struct ServerConfig {
     pub cores: Vec<usize>,
     /// Which driver the loops use.
     pub driver: DriverChoice,
-    /// What is served, at least one. The first answers requests for hosts that none of them names.
+    /// What is served, at least one.
     pub sites: Vec<SiteConfig>,
+    /// What becomes of requests for hosts that no site names.
+    pub unknown_host: UnknownHost,
     /// What a client may demand.
     pub limits: Limits,
     /// How fast bodies leave.
@@ -42,6 +44,7 @@ impl ServerConfig {
             cores: Vec::new(),
             driver: DriverChoice::Auto,
             sites: vec![SiteConfig::new(root)],
+            unknown_host: UnknownHost::First,
             limits: Limits::default(),
             bandwidth: Bandwidth::default(),
             cache: CacheConfig::default(),
@@ -76,8 +79,18 @@ impl fmt::Display for ListenAddr {
     }
 }
 
+/// What becomes of a request for a host that no site names. Requests that name no host are for the first site.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum UnknownHost {
+    /// The first site answers it.
+    #[default]
+    First,
+    /// It is misdirected: 421 (RFC 9110, 15.5.20).
+    Refuse,
+}
+
 /// A virtual host: the trees that are served under its names.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SiteConfig {
     /// Host names without port, in any case; `*.example.org` stands for all names beneath `example.org`.
     pub names: Vec<String>,
@@ -103,7 +116,7 @@ impl SiteConfig {
 }
 
 /// A tree and where it is served.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MountConfig {
     /// The path that stands for the tree's root; begins and ends with a slash.
     pub path: String,
@@ -137,7 +150,7 @@ pub enum Symlinks {
 }
 
 /// Settings for a part of a site.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rule {
     /// The folder from which on they hold, as a path of the site that begins and ends with a slash; `None` is `/`.
     pub folder: Option<String>,
@@ -148,7 +161,7 @@ pub struct Rule {
 }
 
 /// Settings that can differ from folder to folder. `None` leaves a setting as an earlier rule, or the default, has it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Settings {
     /// Fields added to successful responses.
     pub headers: Vec<(String, String)>,
@@ -199,7 +212,7 @@ impl Default for ListingStyle {
 }
 
 /// What a client may demand. Bytes and counts are inclusive; 0 is without limit where that is said.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Most bytes of a request head.
     pub head_bytes_max: u32,
@@ -242,7 +255,7 @@ impl Default for Limits {
 
 /// How fast bodies leave, in bytes per second of content; 0 is without limit. All of them hold at once, with a mount's
 /// ([`MountConfig::bytes_per_s_max`]): the slowest decides.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bandwidth {
     /// All connections together.
     pub total: u64,
@@ -253,7 +266,7 @@ pub struct Bandwidth {
 }
 
 /// What each core keeps in memory between requests.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CacheConfig {
     /// Most files known at once.
     pub entries_max: usize,

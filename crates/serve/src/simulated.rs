@@ -10,19 +10,23 @@ use tempfile::TempDir;
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, Turn, run};
 use thalweg_sys::driver::{Connect, Listen};
-use thalweg_sys::{Completion, Driver, Instant, Root, SendBuf, SocketId};
+use thalweg_sys::{Completion, Driver, Instant, SendBuf, SocketId};
 
+use crate::aside::{Aside, Hands};
 use crate::books::Books;
-use crate::config::{CacheConfig, Limits, ServerConfig};
+use crate::config::{CacheConfig, Limits, ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
-use crate::log::{Feed, Message, Record};
-use crate::metrics::{Observed, Tally};
+use crate::orders::Inbox;
 use crate::service::{Curfew, Service, Setup};
+use crate::site::Sites;
 
 #[path = "../tests/server/naive.rs"]
 mod naive;
 
 const SECOND_NS: u64 = 1_000_000_000;
+
+/// How long a disk takes to answer.
+const DISK_NS: u64 = 7_000_000;
 
 /// What a client does, one after the other.
 #[derive(Clone, Debug)]
@@ -68,6 +72,7 @@ struct World<'w> {
     clients: Vec<Client>,
     folder: &'w Path,
     curfew: Arc<Curfew>,
+    aside: Arc<Hands>,
     service_over: bool,
     /// When it ends at the latest.
     end: Option<Instant>,
@@ -142,6 +147,9 @@ impl App<Sim> for World<'_> {
         for client in &mut self.clients {
             client.step(driver, (self.folder, &self.curfew), now);
         }
+        while self.aside.work() {
+            driver.wake_at(now.plus_ns(DISK_NS));
+        }
         let mut until = None;
         if !self.service_over {
             match self.service.on_turn(driver, now) {
@@ -179,21 +187,25 @@ fn world<'w>(
     books: Option<Books>,
 ) -> (World<'w>, Arc<[Published]>) {
     let curfew = Arc::new(Curfew::new());
+    let aside = Aside::simulated();
+    let hands = aside.hands();
     let published: Arc<[Published]> = Arc::new([Published::default()]);
     let setup = Setup {
-        root: Root::open(folder).unwrap(),
+        sites: Sites::open(&ServerConfig::new(folder, Vec::<ListenAddr>::new())).unwrap(),
         limits,
         cache: &CacheConfig::default(),
+        aside,
         // Long after any file here was written: all of them are settled.
         seconds_at: |now| 4_000_000_000 + now.as_ns() / SECOND_NS,
         books,
         curfew: Arc::clone(&curfew),
+        orders: Arc::new([Inbox::default()]),
         published: Arc::clone(&published),
         core: 0,
     };
     let mut service = Service::new(setup, driver.now());
     let peer = "127.0.0.1:80".parse().unwrap();
-    service.add_listener(driver.listen(Listen::Address(peer)).unwrap());
+    service.add_listener(0, driver.listen(Listen::Address(peer)).unwrap());
     let clients = scripts.into_iter().map(|steps| Client {
         socket: driver.connect(&Connect::tcp(peer)).unwrap(),
         steps: steps.into(),
@@ -204,7 +216,7 @@ fn world<'w>(
         over: None,
     });
     let clients = clients.collect();
-    (World { service, clients, folder, curfew, service_over: false, end: None }, published)
+    (World { service, clients, folder, curfew, aside: hands, service_over: false, end: None }, published)
 }
 
 /// Runs these clients against a server until all connections are over.
@@ -338,6 +350,71 @@ fn check_deadline(steps: Vec<Step>, seconds: std::ops::RangeInclusive<f64>, stat
     assert_eq!(responses.iter().map(|response| response.status).collect::<Vec<_>>(), statuses, "{steps:?}");
     let lasted = outcome.lasted.as_secs_f64();
     assert!(seconds.contains(&lasted), "{steps:?}: {lasted} s");
+}
+
+/// Has the kernel forget what is in a file, where the file system lets it. A name that was never asked for is not known either.
+fn forget(path: &Path) {
+    let file = fs::File::open(path).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+}
+
+#[test]
+fn requests_that_wait_for_a_disk_keep_their_order_and_their_bodies() {
+    const REQUESTS: &str = "GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /large HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody\
+        GET /b HTTP/1.1\r\nHost: h\r\n\r\nGET /never-asked HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n123456789\
+        GET /large HTTP/1.0\r\nRange: bytes=-700000\r\n\r\n";
+    for seed in 0..20 {
+        let folder = folder();
+        fs::write(folder.path().join("b"), "the letter b\n").unwrap();
+        for name in ["a", "b", "large"] {
+            forget(&folder.path().join(name));
+        }
+        let scripts = vec![vec![send(REQUESTS), Step::Finish]; 5];
+        let (outcomes, totals) = simulate(SimConfig::rough(seed), &Limits::default(), folder.path(), scripts);
+        for outcome in &outcomes {
+            let responses = naive::take_all(&outcome.received, &["GET"]);
+            let statuses: Vec<u16> = responses.iter().map(|response| response.status).collect();
+            assert_eq!(statuses, [200, 200, 200, 404, 206], "seed {seed}");
+            assert_eq!(responses[0].body, b"the letter a\n");
+            assert!(responses[1].body == large(), "seed {seed}");
+            assert_eq!(responses[2].body, b"the letter b\n");
+            assert!(responses[4].body == large()[800_000..], "seed {seed}");
+            assert!(outcome.orderly, "seed {seed}");
+        }
+        assert_eq!((totals.requests, totals.responses), (25, [20, 0, 5, 0]), "seed {seed}");
+    }
+}
+
+#[test]
+fn clients_of_a_cold_file_may_leave_at_any_time() {
+    let folder = folder();
+    for seed in 0..40 {
+        forget(&folder.path().join("large"));
+        let mut config = SimConfig::hostile(seed);
+        config.connect_failure_probability = 0.0;
+        let mut driver = Sim::new(config);
+        let get = |name: &str| send(&format!("GET /{name} HTTP/1.1\r\nHost: h\r\n\r\n"));
+        let steps = vec![get("large"), get(&format!("missing-{seed}")), Step::Finish];
+        let (mut world, published) = world(&mut driver, &Limits::default(), folder.path(), vec![steps; 20], None);
+        world.end = Some(driver.now().plus_ns(600 * SECOND_NS));
+        run(&mut driver, &mut world).unwrap();
+        assert_eq!(published[0].totals().open, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_disk_that_does_not_answer_is_told_of() {
+    let folder = folder();
+    let mut driver = Sim::new(SimConfig::calm(1));
+    let steps = vec![send("GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /never-asked HTTP/1.1\r\nHost: h\r\n\r\n")];
+    let (mut world, _) = world(&mut driver, &Limits::default(), folder.path(), vec![steps], None);
+    // What is asked for is not done by these.
+    world.aside = Aside::simulated().hands();
+    run(&mut driver, &mut world).unwrap();
+    let responses = naive::take_all(&world.clients[0].received, &["GET"]);
+    assert_eq!(responses.iter().map(|response| response.status).collect::<Vec<_>>(), [200, 503]);
+    assert_eq!(world.clients[0].over.map(|over| (over.at - Instant::from_ns(SECOND_NS)).as_secs()), Some(60));
 }
 
 #[test]
@@ -488,82 +565,4 @@ fn connections_beyond_the_table_wait_for_a_place() {
     assert_eq!(totals.accepted, 10);
 }
 
-/// Runs clients against a server that keeps books. What it wrote down of each response, as `target status bytes`, with a `!` behind
-/// those that were cut short and a `#` behind downloads; the tally of its mount; and what came of the clients.
-fn book(config: SimConfig, folder: &Path, scripts: Vec<Vec<Step>>) -> (Vec<String>, Tally, Vec<Outcome>) {
-    let (to, from) = std::sync::mpsc::sync_channel(100);
-    let observed = Arc::new(Observed::new(1, false));
-    let config_of_mounts = ServerConfig::new(folder, Vec::<std::net::SocketAddr>::new());
-    let books = Books::new(0, Feed::new(to), true, Arc::clone(&observed), &config_of_mounts);
-    let (outcomes, _) = simulate_with_books(config, &Limits::default(), folder, scripts, Some(books));
-    let mut lines = Vec::new();
-    for message in from.try_iter() {
-        let Message::Page(page) = message else { panic!("{message:?}") };
-        let mut records = page.bytes.as_slice();
-        while let Some(Record { request, status, end, .. }) = Record::take(&mut records) {
-            let target = request.map_or("-".into(), |request| String::from_utf8_lossy(request.target));
-            let cut = if end.is_complete { "" } else { "!" };
-            let download = if end.is_download { "#" } else { "" };
-            lines.push(format!("{target} {status} {}{cut}{download}", end.body_bytes));
-        }
-    }
-    (lines, observed.mounts()[0].tally(), outcomes)
-}
-
-#[test]
-fn each_response_is_booked_with_what_was_sent_of_it() {
-    let folder = folder();
-    for seed in 0..40 {
-        let scripts = vec![vec![send(PIPELINE), Step::Finish]; 5];
-        let (mut lines, tally, outcomes) = book(SimConfig::rough(seed), folder.path(), scripts);
-        lines.sort();
-        let page_bytes = naive::take_all(&outcomes[0].received, PIPELINE_METHODS)[2].body.len();
-        let page = format!("/missing 404 {page_bytes}");
-        let expected = ["/a 200 13#", "/a 200 13#", "/large 200 0", "/large 206 10", &page];
-        assert_eq!(lines, expected.map(|line| [line; 5]).concat(), "seed {seed}");
-        let received: usize = outcomes.iter().map(|outcome| outcome.received.len()).sum();
-        let bytes = received as u64;
-        assert_eq!(tally, Tally { requests: 25, bytes, downloads: 10, under_way: 0 }, "seed {seed}");
-    }
-}
-
-#[test]
-fn ranges_that_hold_the_last_byte_are_the_downloads() {
-    let folder = folder();
-    let get = |range: &str| send(&format!("GET /large HTTP/1.1\r\nHost: h\r\nRange: bytes={range}\r\n\r\n"));
-    let steps = vec![get("0-999999"), get("1000000-"), get("-1"), get("0-"), get("0-1499998"), Step::Finish];
-    let (lines, tally, _) = book(SimConfig::calm(1), folder.path(), vec![steps]);
-    let expected = ["1000000", "500000#", "1#", "1500000#", "1499999"].map(|rest| format!("/large 206 {rest}"));
-    assert_eq!(lines, expected);
-    assert_eq!(tally.downloads, 3);
-}
-
-#[test]
-fn a_download_that_is_given_up_is_booked_as_far_as_it_came() {
-    let folder = folder();
-    let mut config = SimConfig::calm(1);
-    config.socket_buffer_bytes = 64 << 10;
-    config.bandwidth = Some(100_000);
-    let get = send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
-    let scripts = vec![vec![get, Step::Rest(7 * SECOND_NS), Step::Pause, Step::Rest(500 * SECOND_NS), Step::Resume]];
-    let (lines, tally, outcomes) = book(config, folder.path(), scripts);
-    let [line] = &lines[..] else { panic!("{lines:?}") };
-    let bytes: usize = line.strip_prefix("/large 200 ").unwrap().strip_suffix('!').unwrap().parse().unwrap();
-    let received = outcomes[0].received.len();
-    // As exact as sends are reported: half a megabyte at a time.
-    assert!(bytes <= received && received - bytes < 700_000, "{bytes} of {received}");
-    assert_eq!((tally.downloads, tally.under_way), (0, 0));
-}
-
-#[test]
-fn what_is_no_request_is_booked_too() {
-    let folder = folder();
-    let scripts = vec![vec![send("GET /a HTTP/1.1\nHost: h\r\n\r\n")], vec![send("GET /a HT")]];
-    let (lines, tally, outcomes) = book(SimConfig::calm(1), folder.path(), scripts);
-    let expected = outcomes.iter().map(|outcome| {
-        let response = &naive::take_all(&outcome.received, &["GET"])[0];
-        format!("- {} {}", response.status, response.body.len())
-    });
-    assert_eq!(lines, expected.collect::<Vec<_>>());
-    assert_eq!(tally.requests, 2);
-}
+mod booked;

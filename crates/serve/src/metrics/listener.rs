@@ -4,10 +4,10 @@
 //! connection, and nobody waits for anybody. There is no protection but the address that it listens on.
 
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use thalweg_reactor::{App, Turn};
@@ -43,40 +43,45 @@ impl StatusListener {
     ///
     /// # Errors
     /// It cannot be had.
-    pub(crate) fn bind(address: SocketAddr) -> io::Result<OwnedFd> {
+    pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
         socket::probe(address)?;
-        socket::listen(address)
+        socket::listen(address).map(TcpListener::from)
     }
 
     /// Shows a board on a socket that listens.
     ///
     /// # Errors
     /// There is no descriptor or no thread left.
-    pub(crate) fn start(listener: OwnedFd, board: Board) -> io::Result<Self> {
+    pub(crate) fn start(listener: TcpListener, board: Board) -> io::Result<Self> {
         let waker = Waker::new()?;
         let config = DriverConfig {
             receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
             receive_buffers: 1,
             ..DriverConfig::new(VISITORS_MAX + 1, waker.clone())
         };
-        let mut driver = Epoll::open(&config)?;
-        let listener = driver.listen(Listen::Socket(listener))?;
-        let address = driver.local_addr(listener)?;
+        let address = listener.local_addr()?;
         let stops = Arc::new(AtomicBool::new(false));
-        let mut app = Desk {
-            board,
-            listener,
-            rests: false,
-            visitors: Vec::new(),
-            next_sample: Instant::default(),
-            stops: Arc::clone(&stops),
-        };
+        let stops_too = Arc::clone(&stops);
+        let (started, starts) = mpsc::channel();
         let run = move || {
-            // A driver that fails leaves the server without its status, which a health check sees.
-            let _ = thalweg_reactor::run(&mut driver, &mut app);
-            app.board.save(second());
+            // A driver cannot change its thread.
+            let opened = Epoll::open(&config).and_then(|mut driver| {
+                let listener = driver.listen(Listen::Socket(listener.into()))?;
+                Ok((driver, listener))
+            });
+            match opened {
+                Ok((mut driver, listener)) => {
+                    let _ = started.send(Ok(()));
+                    let mut desk = Desk::new(board, listener, stops_too);
+                    // A driver that fails leaves the server without its status, which a health check sees.
+                    let _ = thalweg_reactor::run(&mut driver, &mut desk);
+                    desk.board.save(second());
+                }
+                Err(error) => drop(started.send(Err(error))),
+            }
         };
         let thread = thread::Builder::new().name("status".to_owned()).spawn(run)?;
+        starts.recv().unwrap_or_else(|_| Err(io::Error::other("the status thread has panicked")))?;
         Ok(Self { address, waker, stops, thread: Some(thread) })
     }
 
@@ -137,6 +142,10 @@ enum Phase {
 }
 
 impl Desk {
+    fn new(board: Board, listener: SocketId, stops: Arc<AtomicBool>) -> Self {
+        Self { board, listener, rests: false, visitors: Vec::new(), next_sample: Instant::default(), stops }
+    }
+
     fn on_received<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
         let Some(visitor) = self.visitors.iter_mut().find(|visitor| visitor.socket == socket) else { return };
         if visitor.phase != Phase::Asking {
@@ -181,7 +190,14 @@ impl<D: Driver> App<D> for Desk {
                 let deadline = driver.now().plus_ns(VISIT_NS);
                 self.visitors.push(Visitor { socket, reader, phase: Phase::Asking, ended: false, deadline });
             }
-            Completion::AcceptFailed { .. } => self.rests = true,
+            Completion::AcceptFailed { .. } => {
+                self.rests = true;
+                // Who has been here longest makes room; a close goes on accepting.
+                let longest = self.visitors.iter().min_by_key(|visitor| visitor.deadline);
+                if let Some(socket) = longest.map(|visitor| visitor.socket) {
+                    self.close(driver, socket);
+                }
+            }
             Completion::Received { socket } => self.on_received(driver, socket),
             Completion::Sent { socket } => {
                 driver.finish(socket);
@@ -201,6 +217,9 @@ impl<D: Driver> App<D> for Desk {
         if self.next_sample <= now {
             self.board.advance(now, second());
             self.next_sample = now.plus_ns(SAMPLE_NS);
+            if std::mem::take(&mut self.rests) {
+                driver.resume_accept(self.listener);
+            }
         }
         let late = self.visitors.iter().filter(|visitor| visitor.deadline <= now).map(|visitor| visitor.socket);
         for socket in late.collect::<Vec<_>>() {

@@ -5,3 +5,6 @@ mod lifecycle;
 mod logs;
 mod naive;
 mod served;
+mod status;
+mod sites;
+mod takeover;
