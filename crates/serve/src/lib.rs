@@ -11,12 +11,14 @@
 mod aside;
 mod cache;
 mod calendar;
+mod check;
 mod cold;
 mod config;
 mod connection;
 mod counters;
 mod entity;
 mod head;
+mod limit;
 mod material;
 mod multipart;
 mod presentation;
@@ -28,9 +30,10 @@ mod service;
 mod simulated;
 mod site;
 
+pub use check::ConfigFault;
 pub use config::{
-    Bandwidth, CacheConfig, Limits, ListenAddr, ListingStyle, MountConfig, Rule, ServerConfig, Settings, SiteConfig,
-    Symlinks, UnknownHost,
+    Bandwidth, CacheConfig, Level, Limits, ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig,
+    Rule, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks, UnknownHost,
 };
 pub use counters::Totals;
 pub use server::{Control, RunError, Running, Server, StartError};

@@ -14,6 +14,7 @@ use thalweg_sys::driver::Listen;
 use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Instant, Waker, affinity, clock, socket};
 
 use crate::aside::Aside;
+use crate::check::ConfigFault;
 use crate::config::{ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
 use crate::service::{Curfew, Service, Setup};
@@ -54,6 +55,9 @@ pub enum StartError {
     /// There is nothing to listen on.
     #[error("no address to listen on")]
     NoAddress,
+    /// The configuration contradicts itself.
+    #[error("{0}")]
+    Config(ConfigFault),
     /// The folder cannot be served.
     #[error("cannot open the folder {}: {error}", path.display())]
     Root {
@@ -110,6 +114,9 @@ impl Server {
     /// # Errors
     /// What the configuration asks for cannot be had. Nothing is left running then.
     pub fn start(config: ServerConfig) -> Result<Running, StartError> {
+        if let Some(fault) = config.check().into_iter().next() {
+            return Err(StartError::Config(fault));
+        }
         let cpus = affinity::allowed_cpus().map_err(StartError::Loop)?;
         let cores = if config.cores.is_empty() { cpus.clone() } else { config.cores.clone() };
         // What cannot be opened is better known now than by each core.
