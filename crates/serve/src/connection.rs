@@ -202,9 +202,9 @@ impl Connection {
         }
     }
 
-    /// Whether nothing is under way, so that it can be closed without a loss.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.phase == Phase::Reading && self.reader.idle()
+    /// Whether nothing is under way after a request was answered, so that it can be closed without a loss.
+    pub(crate) fn is_idle_again(&self) -> bool {
+        self.phase == Phase::Reading && self.reader.idle() && self.requests > 0
     }
 
     /// Bytes have come in.

@@ -19,8 +19,10 @@ mod counters;
 mod entity;
 mod head;
 mod limit;
+mod listeners;
 mod material;
 mod multipart;
+mod orders;
 mod presentation;
 mod resolve;
 mod respond;
@@ -36,4 +38,5 @@ pub use config::{
     Rule, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks, UnknownHost,
 };
 pub use counters::Totals;
-pub use server::{Control, RunError, Running, Server, StartError};
+pub use listeners::{Group, Listeners};
+pub use server::{Control, RunError, Running, Server, StartError, core_count};
