@@ -6,8 +6,8 @@ use clap::ValueEnum;
 use thalweg_lab::target::Target;
 use thalweg_load::{CONFORMING_BITS_PER_S, LoopPlan, Pace, Plan, Reuse, Spacing, Visit};
 use thalweg_measure::Limit;
-use thalweg_sys::{AnyDriver, DriverChoice};
 use thalweg_sys::affinity::allowed_cpus;
+use thalweg_sys::{AnyDriver, DriverChoice};
 
 use crate::arrivals::Shape;
 use crate::exit::Failure;

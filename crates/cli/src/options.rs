@@ -249,7 +249,7 @@ Examples:
   thalweg serve --config thalweg.toml --check")]
 pub struct ServeOptions {
     /// The directory; with --config that of the sites that have none
-    #[arg(required_unless_present = "config")]
+    #[arg(required_unless_present_any = ["config", "print_config"])]
     pub directory: Option<PathBuf>,
     /// What is served and how, in TOML (docs/configuration.md); options win
     #[arg(long, value_name = "FILE")]

@@ -58,7 +58,8 @@ impl Configuration {
         let Some(path) = &options.config else {
             let mut configuration = Self::default();
             configuration.obey(options).map_err(Failure::usage)?;
-            let faults = configuration.faults();
+            // With nothing to serve, it can still be printed what there is to be said.
+            let faults = if configuration.server.sites.is_empty() { Vec::new() } else { configuration.faults() };
             return if faults.is_empty() { Ok(configuration) } else { Err(Failure::usage(listed(&faults))) };
         };
         let file = ConfigFile::open(path)?;
@@ -76,8 +77,6 @@ impl Configuration {
     fn obey(&mut self, options: &ServeOptions) -> Result<(), String> {
         if let Some(directory) = &options.directory {
             self.serve_directory(directory)?;
-        } else if options.config.is_none() {
-            return Err("nothing to serve; name a directory, or a configuration with --config".to_owned());
         }
         if !options.listen.is_empty() {
             self.server.listen.clone_from(&options.listen);

@@ -194,3 +194,102 @@ impl Places {
         self.0.insert(at, value.span());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use thalweg_serve::MountConfig;
+
+    use super::*;
+
+    /// What reading a text finds wrong: the words of the file that are marked, and a part of what is said.
+    #[track_caller]
+    fn check(text: &str, expected: &[(&str, &str)]) {
+        let faults = read(text, Path::new("/folder")).err().unwrap_or_default();
+        let marked: Vec<_> = faults.iter().map(|fault| &text[fault.span.clone()]).collect();
+        assert_eq!(marked, expected.iter().map(|(word, _)| *word).collect::<Vec<_>>(), "{text}: {faults:?}");
+        for (fault, (_, part)) in faults.iter().zip(expected) {
+            assert!(fault.what.contains(part), "{text}: {}", fault.what);
+        }
+    }
+
+    #[test]
+    fn values_of_the_wrong_form() {
+        check("", &[]);
+        check("cores = 3", &[("3", "text in quotes")]);
+        check("cores = \"x\"", &[("\"x\"", "CPUs")]);
+        check("driver = \"fast\"", &[("\"fast\"", "\"uring\"")]);
+        check("drain = \"10\"", &[("\"10\"", "unit")]);
+        check("drain = 10", &[("10", "unit")]);
+        check("listen = [\"127.0.0.1:80\", \"here\"]", &[("\"here\"", "port")]);
+        check("listen = [\"unix:\"]", &[("\"unix:\"", "socket")]);
+        check("[limits]\nhead_bytes_max = \"16K\"", &[("\"16K\"", "1024")]);
+        check("[limits]\nhead_bytes_max = \"5GB\"", &[("\"5GB\"", "too large")]);
+        check("[limits]\nconnections_max = -1", &[("-1", "from 0")]);
+        check("[limits]\nconnections_max = 1.5", &[("1.5", "whole number")]);
+        check("[bandwidth]\ntotal = \"7bit\"", &[("\"7bit\"", "byte")]);
+        check("[bandwidth]\ntotal = \"fast\"", &[("\"fast\"", "link rate")]);
+        check("[[site]]\nerror_pages = { x = \"/a\" }", &[("\"/a\"", "no status code")]);
+        check("[[site]]\nerror_pages = \"/a\"", &[("\"/a\"", "table")]);
+        check("[[site]]\n[[site.rule]]\nlisting = \"yes\"", &[("\"yes\"", "true or false")]);
+        check("limits = 3", &[("3", "table")]);
+        check("[site]\nroot = \"/\"", &[("[site]", "[[site]]")]);
+    }
+
+    #[test]
+    fn keys_that_do_not_exist() {
+        check("listne = \"x\"", &[("listne", "`listen` is meant")]);
+        check("[limit]", &[("limit", "`limits` is meant")]);
+        check("[limits]\nheadtime = \"1s\"", &[("headtime", "`head_time` is meant")]);
+        check("[bandwidth]\nzzzzzz = 1", &[("zzzzzz", "there are total, per_client, per_connection")]);
+        check(
+            "[[site]]\n[[site.mount]]\npath = \"/\"\nrot = \"/\"",
+            &[("[[site.mount]]", "`root` is missing"), ("rot", "`root` is meant")],
+        );
+    }
+
+    #[test]
+    fn what_is_no_toml() {
+        check("a = ", &[("", "")]);
+        check("[limits]\n[limits]", &[("limits", "duplicate")]);
+        check("a = 1\na = 2", &[("a", "duplicate")]);
+        // As deep as the parser lets it be.
+        let deep = format!("a = {}1{}", "[".repeat(10_000), "]".repeat(10_000));
+        assert!(read(&deep, Path::new("/")).is_err());
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_file() {
+        let text = "listen = \"unix:run/a\"\n[log]\naccess = \"access.log\"\nerror = \"stderr\"\n[[site]]\nroot = \"tree\"\n\
+                    [[site.mount]]\npath = \"/abs/\"\nroot = \"/elsewhere\"";
+        let server = read(text, Path::new("/folder")).unwrap().0.server;
+        assert_eq!(server.listen[0].to_string(), "unix:/folder/run/a");
+        assert_eq!(server.log.access.unwrap().to_string(), "/folder/access.log");
+        assert_eq!(server.log.error.to_string(), "stderr");
+        let mounts = [MountConfig::new("/abs/", "/elsewhere"), MountConfig::new("/", "/folder/tree")];
+        assert_eq!(server.sites[0].mounts, mounts);
+    }
+
+    #[test]
+    fn what_is_wrong_together_has_its_place_too() {
+        let text = "listen = [\"[::1]:80\", \"[::1]:80\"]\n[[site]]\nroot = \"/\"\n[[site.mount]]\npath = \"/a\"\nroot = \"/\"\n\
+                    [[site]]\n[site.error_pages]\n100 = \"/a\"\n";
+        let (configuration, places) = read(text, Path::new("/")).unwrap();
+        let marked = |at: &str| text[places.find(at)].to_owned();
+        for (at, expected) in [
+            ("listen.1", "\"[::1]:80\""),
+            ("site.0.mount.0.path", "\"/a\""),
+            ("site.0.mount.1.path", "\"/\""),
+            ("site.1.error_pages.100", "\"/a\""),
+            ("site.1.names", "[[site]]"),
+            ("site.1.mount", "[[site]]"),
+            ("nothing.of.it", ""),
+        ] {
+            assert_eq!(marked(at), expected, "{at}");
+        }
+        let found: Vec<_> = configuration.server.check().into_iter().map(|fault| fault.at).collect();
+        assert_eq!(
+            found,
+            ["listen.1", "site.1.names", "site.0.mount.0.path", "site.1.mount", "site.1.error_pages.100"]
+        );
+    }
+}
