@@ -6,22 +6,24 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use thalweg_sys::Instant;
+use thalweg_sys::{Instant, Wait};
 
+use crate::aside::{Done, Job, Reason};
 use crate::calendar::Calendar;
 use crate::config::CacheConfig;
 use crate::entity::Entity;
 use crate::resolve::{self, Found, FoundFile, Refusal};
-use crate::site::Sites;
+use crate::site::{Site, Sites};
 
 /// How often a file that changes while it is read is tried again.
 const LOAD_ATTEMPTS: usize = 3;
 
 /// The files of all sites, as far as they are known.
 pub(crate) struct FileCache {
-    sites: Sites,
+    sites: Arc<Sites>,
     config: CacheConfig,
     age_ns: u64,
     places: HashMap<Rc<[u8]>, usize, RandomState>,
@@ -54,7 +56,7 @@ pub(crate) enum Lookup<'c> {
 
 impl FileCache {
     /// A cache that knows nothing yet.
-    pub(crate) fn new(sites: Sites, config: CacheConfig) -> Self {
+    pub(crate) fn new(sites: Arc<Sites>, config: CacheConfig) -> Self {
         Self {
             sites,
             age_ns: u64::try_from(config.age.as_nanos()).unwrap_or(u64::MAX),
@@ -74,12 +76,14 @@ impl FileCache {
         &self.sites
     }
 
-    /// What a canonical name leads to in a site.
+    /// What a canonical name leads to in a site. If that cannot be said without waiting for a disk, it is [`Refusal::NotYet`], unless
+    /// the [job](Self::opening) for it was done.
     #[inline]
     pub(crate) fn look_up(
         &mut self,
         site: usize,
         name: &mut Vec<u8>,
+        done: Done,
         calendar: &Calendar,
         now: Instant,
     ) -> Result<Lookup<'_>, Refusal> {
@@ -88,9 +92,9 @@ impl FileCache {
         let place = match self.places.get(name.as_slice()) {
             Some(&place) => {
                 self.entry_mut(place).used = true;
-                if self.is_fresh(place, now) { Ok(Some(place)) } else { self.check_again(place, calendar, now) }
+                if self.is_fresh(place, now) { Ok(Some(place)) } else { self.check_again(place, done, calendar, now) }
             }
-            None => self.open(site, name, calendar, now),
+            None => self.open(site, name, done, calendar, now),
         };
         name.truncate(name_bytes);
         Ok(match place? {
@@ -112,39 +116,48 @@ impl FileCache {
 
     /// Looks whether an entry still is what its name leads to, and replaces it if not.
     #[cold]
-    fn check_again(&mut self, place: usize, calendar: &Calendar, now: Instant) -> Result<Option<usize>, Refusal> {
+    fn check_again(
+        &mut self,
+        place: usize,
+        done: Done,
+        calendar: &Calendar,
+        now: Instant,
+    ) -> Result<Option<usize>, Refusal> {
         let entry = self.entries[place].as_mut().expect("a name leads to an entry");
-        let site = entry.site;
-        match resolve::open(self.sites.site(site), self.sites.unmarked(&entry.name), &mut self.path) {
+        let (site, wait) = (entry.site, done.wait(Reason::Open));
+        match resolve::open(self.sites.site(site), self.sites.unmarked(&entry.name), wait, &mut self.path) {
             Ok(Found::File(found)) if entry.entity.is_still(&found.file) => {
                 entry.checked = now;
                 Ok(Some(place))
             }
             // Better a file that was right a moment ago than none.
             Err(Refusal::Exhausted) => Ok(Some(place)),
+            Err(Refusal::NotYet) => Err(Refusal::NotYet),
             _ => {
                 let name = Rc::clone(&entry.name);
                 self.remove(place);
-                self.open(site, &name, calendar, now)
+                self.open(site, &name, done, calendar, now)
             }
         }
     }
 
     /// Opens what a marked name leads to and keeps it; `None` for a folder.
     #[cold]
-    fn open(&mut self, site: usize, name: &[u8], calendar: &Calendar, now: Instant) -> Result<Option<usize>, Refusal> {
+    fn open(
+        &mut self,
+        site: usize,
+        name: &[u8],
+        done: Done,
+        calendar: &Calendar,
+        now: Instant,
+    ) -> Result<Option<usize>, Refusal> {
         let mut refusal = Refusal::Failed;
         for _ in 0..LOAD_ATTEMPTS {
-            let loaded = match resolve::open(self.sites.site(site), self.sites.unmarked(name), &mut self.path) {
-                Ok(Found::Folder) => return Ok(None),
-                Ok(Found::File(FoundFile { file, settings, mount })) => {
-                    let small_max = self.config.small_file_bytes_max;
-                    Entity::load(file, &self.path, settings, small_max, calendar).map(|entity| (entity, mount))
-                }
-                Err(refusal) => Err(refusal),
-            };
+            let (canonical, wait) = (self.sites.unmarked(name), done.wait(Reason::Open));
+            let loaded = load(self.sites.site(site), canonical, wait, &mut self.path, &self.config, calendar);
             match loaded {
-                Ok((entity, mount)) => return Ok(Some(self.insert(site, name, mount, entity, now))),
+                Ok(None) => return Ok(None),
+                Ok(Some((entity, mount))) => return Ok(Some(self.insert(site, name, mount, entity, now))),
                 Err(Refusal::Failed) => {}
                 Err(Refusal::Exhausted) => self.release_descriptors(),
                 Err(other) => return Err(other),
@@ -152,6 +165,21 @@ impl FileCache {
             refusal = loaded.err().unwrap_or(refusal);
         }
         Err(refusal)
+    }
+
+    /// What has to be done aside before a name that was [not yet](Refusal::NotYet) known is looked up again: the same as would be
+    /// done here, with nothing kept but what the kernel keeps.
+    #[cold]
+    pub(crate) fn opening(&self, site: usize, name: &[u8], calendar: &Calendar) -> Job {
+        let (sites, config, calendar) = (Arc::clone(&self.sites), self.config.clone(), calendar.clone());
+        let mut key = name.to_vec();
+        self.sites.mark(&mut key, site);
+        let name = name.to_vec();
+        let work = move || {
+            let mut path = Vec::new();
+            drop(load(sites.site(site), &name, Wait::Allowed, &mut path, &config, &calendar));
+        };
+        Job { reason: Reason::Open, key, work: Box::new(work) }
     }
 
     fn insert(&mut self, site: usize, name: &[u8], mount: u16, entity: Entity, now: Instant) -> usize {
@@ -205,6 +233,25 @@ impl FileCache {
     }
 }
 
+/// Opens what a canonical name leads to and makes it ready, with the number of its mount; `None` for a folder. `path` is room to
+/// write in.
+fn load(
+    site: &Site,
+    name: &[u8],
+    wait: Wait,
+    path: &mut Vec<u8>,
+    config: &CacheConfig,
+    calendar: &Calendar,
+) -> Result<Option<(Entity, u16)>, Refusal> {
+    match resolve::open(site, name, wait, path)? {
+        Found::Folder => Ok(None),
+        Found::File(FoundFile { file, settings, mount }) => {
+            let entity = Entity::load(file, path, settings, config.small_file_bytes_max, calendar)?;
+            Ok(Some((entity, mount)))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -221,7 +268,7 @@ mod tests {
     fn cache(dir: &Path, entries_max: usize, bytes_max: usize) -> FileCache {
         let config = CacheConfig { entries_max, bytes_max, small_file_bytes_max: 100, ..CacheConfig::default() };
         let server = ServerConfig::new(dir, Vec::<ListenAddr>::new());
-        FileCache::new(Sites::open(&server).unwrap(), config)
+        FileCache::new(Arc::new(Sites::open(&server).unwrap()), config)
     }
 
     /// Far ahead of the files' time stamps: all of them are settled.
@@ -230,7 +277,7 @@ mod tests {
     }
 
     fn body(cache: &mut FileCache, name: &str, now: Instant) -> Result<Vec<u8>, Refusal> {
-        match cache.look_up(0, &mut name.into(), &calendar(), now)? {
+        match cache.look_up(0, &mut name.into(), Done::NOTHING.and(Reason::Open), &calendar(), now)? {
             Lookup::Folder => Ok(b"folder".to_vec()),
             Lookup::File(entity, _) => {
                 let (ready, _) = entity.ready(&calendar());
@@ -264,9 +311,9 @@ mod tests {
         fs::write(dir.path().join("a"), "old").unwrap();
         // 1970: before any change, as a clock that has just changed would be.
         let at_once = Calendar::new(|_| 0, Instant::default());
-        cache.look_up(0, &mut "a".into(), &at_once, Instant::default()).unwrap();
+        cache.look_up(0, &mut "a".into(), Done::NOTHING.and(Reason::Open), &at_once, Instant::default()).unwrap();
         let first = Rc::clone(cache.entries[0].as_mut().unwrap().entity.ready(&at_once).0);
-        cache.look_up(0, &mut "a".into(), &at_once, Instant::from_ns(AGE_NS)).unwrap();
+        cache.look_up(0, &mut "a".into(), Done::NOTHING.and(Reason::Open), &at_once, Instant::from_ns(AGE_NS)).unwrap();
         assert!(!Rc::ptr_eq(cache.entries[0].as_mut().unwrap().entity.ready(&at_once).0, &first));
     }
 

@@ -8,6 +8,7 @@ use thalweg_wire::date::{self, IMF_FIXDATE_BYTES};
 pub(crate) type SecondsAt = fn(Instant) -> u64;
 
 /// The present second and its text.
+#[derive(Clone)]
 pub(crate) struct Calendar {
     seconds_at: SecondsAt,
     now: Instant,

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
-use thalweg_sys::{Root, affinity};
+use thalweg_sys::{Root, Wait, affinity};
 use thalweg_wire::encode::FieldBlock;
 
 use crate::config::{ListenAddr, ListingStyle, LogTarget, MountConfig, ServerConfig, Settings, SiteConfig};
@@ -371,7 +371,7 @@ fn check_error_pages(config: &ServerConfig, faults: &mut Faults) {
     for (index, site) in config.sites.iter().enumerate() {
         for (status, path) in &site.error_pages {
             let name = sites.site(index).error_page(*status).unwrap_or_default();
-            let what = match resolve::open(sites.site(index), name, &mut room) {
+            let what = match resolve::open(sites.site(index), name, Wait::Allowed, &mut room) {
                 Ok(resolve::Found::File(_)) => continue,
                 Ok(resolve::Found::Folder) => format!("{path} is a folder"),
                 Err(Refusal::Forbidden) => format!("{path} cannot be read by this user"),

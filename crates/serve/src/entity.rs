@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use thalweg_sys::file::Stamp;
 use thalweg_sys::{File, FileSpan};
@@ -47,7 +48,7 @@ struct Facts {
     tag: Vec<u8>,
     last_modified: Option<i64>,
     content_type: Cow<'static, str>,
-    settings: Rc<Settings>,
+    settings: Arc<Settings>,
 }
 
 /// Where the bytes of a body come from.
@@ -66,7 +67,7 @@ impl Entity {
     pub(crate) fn load(
         file: File,
         name: &[u8],
-        settings: Rc<Settings>,
+        settings: Arc<Settings>,
         small_max: usize,
         calendar: &Calendar,
     ) -> Result<Self, Refusal> {

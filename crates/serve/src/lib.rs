@@ -8,14 +8,19 @@
 
 #![forbid(unsafe_code)]
 
+mod aside;
 mod cache;
 mod calendar;
 mod check;
+mod cold;
 mod config;
 mod connection;
 mod counters;
 mod entity;
 mod head;
+mod limit;
+mod listeners;
+mod orders;
 mod resolve;
 mod respond;
 mod server;
@@ -30,4 +35,5 @@ pub use config::{
     Rule, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks, UnknownHost,
 };
 pub use counters::Totals;
-pub use server::{Control, RunError, Running, Server, StartError};
+pub use listeners::{Group, Listeners};
+pub use server::{Control, RunError, Running, Server, StartError, core_count};

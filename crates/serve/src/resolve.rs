@@ -5,11 +5,11 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use thalweg_sys::file::FileKind;
-use thalweg_sys::{Fault, File, Root};
+use thalweg_sys::{Fault, File, Root, Wait};
 use thalweg_wire::target::{PathFault, relative_path};
 
 use crate::config::Settings;
@@ -29,7 +29,7 @@ pub(crate) enum Found {
 /// A file with what holds for it.
 pub(crate) struct FoundFile {
     pub(crate) file: File,
-    pub(crate) settings: Rc<Settings>,
+    pub(crate) settings: Arc<Settings>,
     /// The number of the mount that it was found in.
     pub(crate) mount: u16,
 }
@@ -43,8 +43,10 @@ pub(crate) enum Refusal {
     NotFound,
     /// The file system does not let us read it.
     Forbidden,
-    /// This process or host has no descriptor or memory left, for now.
+    /// This process or host has no descriptor or memory left, or more to do than it can, for now.
     Exhausted,
+    /// To find out, one would have to wait for a disk.
+    NotYet,
     /// The file keeps changing, or the file system is broken.
     Failed,
 }
@@ -56,7 +58,7 @@ impl Refusal {
             Self::Malformed => 400,
             Self::NotFound => 404,
             Self::Forbidden => 403,
-            Self::Exhausted => 503,
+            Self::Exhausted | Self::NotYet => 503,
             Self::Failed => 500,
         }
     }
@@ -65,6 +67,7 @@ impl Refusal {
     pub(crate) fn of(error: &io::Error) -> Self {
         match Errno::from_io_error(error) {
             Some(Errno::ACCESS | Errno::PERM) => Self::Forbidden,
+            Some(Errno::AGAIN) => Self::NotYet,
             Some(
                 Errno::NOENT
                 | Errno::NOTDIR
@@ -100,16 +103,16 @@ pub(crate) fn canonical_name(path: &[u8], name: &mut Vec<u8>) -> Result<(), Refu
 }
 
 /// Opens what a canonical name means. Afterwards `room` has the file's name, relative to its mount's root.
-pub(crate) fn open(site: &Site, name: &[u8], room: &mut Vec<u8>) -> Result<Found, Refusal> {
+pub(crate) fn open(site: &Site, name: &[u8], wait: Wait, room: &mut Vec<u8>) -> Result<Found, Refusal> {
     let (mount, within) = match site.place(name) {
         Place::Within(mount, within) => (mount, within),
         Place::MountPoint => return Ok(Found::Folder),
         Place::Outside => return Err(Refusal::NotFound),
     };
     if within.is_empty() || within.ends_with(b"/") {
-        return open_index(site, mount, name, within, room);
+        return open_index(site, (mount, within), name, wait, room);
     }
-    let file = mount.open_file(within, room)?;
+    let file = mount.open_file(within, wait, room)?;
     match file.kind {
         FileKind::Regular => {
             let (folder, file_name) = split(name);
@@ -122,12 +125,18 @@ pub(crate) fn open(site: &Site, name: &[u8], room: &mut Vec<u8>) -> Result<Found
 }
 
 /// Opens the first file that a folder may be served as.
-fn open_index(site: &Site, mount: &Mount, name: &[u8], within: &[u8], room: &mut Vec<u8>) -> Result<Found, Refusal> {
+fn open_index(
+    site: &Site,
+    (mount, within): (&Mount, &[u8]),
+    name: &[u8],
+    wait: Wait,
+    room: &mut Vec<u8>,
+) -> Result<Found, Refusal> {
     let folder = name.strip_prefix(b"/").unwrap_or(name);
     let of_folder = site.settings(folder, None);
     let usual = [INDEX.to_owned()];
     for index in of_folder.index.as_deref().unwrap_or(&usual) {
-        match mount.open_file(&[within, index.as_bytes()].concat(), room) {
+        match mount.open_file(&[within, index.as_bytes()].concat(), wait, room) {
             Ok(file) if file.kind == FileKind::Regular => {
                 let settings = site.settings(folder, Some(index.as_bytes()));
                 return Ok(Found::File(FoundFile { file, settings, mount: mount.number }));

@@ -14,6 +14,7 @@ use thalweg_wire::target::Target;
 use thalweg_wire::validator::{Conditions, Decision, Verdict};
 use thalweg_wire::{Fields, Method, RequestHead, status};
 
+use crate::aside::{Done, Job, Reason};
 use crate::cache::{FileCache, Lookup};
 use crate::calendar::Calendar;
 use crate::counters::Totals;
@@ -28,7 +29,21 @@ pub(crate) struct Responder {
     pub(crate) totals: Totals,
     /// Room for a canonical name.
     name: Vec<u8>,
+    /// What has to be done aside before the request can be answered whose status is [`POSTPONED`].
+    postponed_for: Option<Box<Job>>,
 }
+
+/// What came of a request.
+#[must_use]
+pub(crate) enum Answer {
+    /// The response is in the outbox.
+    Given,
+    /// Nothing yet: the request has to be answered again when this was done aside.
+    After(Box<Job>),
+}
+
+/// Instead of a status: there is no response yet.
+const POSTPONED: u16 = 0;
 
 /// What is to be sent next: the responses to one request or to several that came together, and a part of a file behind
 /// the last of them.
@@ -83,24 +98,44 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 impl Responder {
     /// A responder that has done nothing yet.
     pub(crate) fn new(cache: FileCache, calendar: Calendar) -> Self {
-        Self { cache, calendar, totals: Totals::default(), name: Vec::new() }
+        Self { cache, calendar, totals: Totals::default(), name: Vec::new(), postponed_for: None }
     }
 
-    /// Answers a request.
+    /// Answers a request, for which some things were done aside already.
     #[inline]
     pub(crate) fn respond(
         &mut self,
         request: &RequestHead<'_>,
         persistence: Persistence,
+        done: Done,
         now: Instant,
         out: &mut Outbox<'_>,
-    ) {
-        self.totals.requests += 1;
+    ) -> Answer {
         let status = match request.method {
-            Method::Get | Method::Head => self.respond_with_file(request, persistence, now, out),
+            Method::Get | Method::Head => self.respond_with_file(request, persistence, done, now, out),
             _ => self.respond_otherwise(request, persistence, out),
         };
+        if status == POSTPONED {
+            return Answer::After(self.postponed_for.take().expect("what is postponed waits for a job"));
+        }
+        self.totals.requests += 1;
         self.totals.count_response(status);
+        Answer::Given
+    }
+
+    /// Answers a request for which there is too much to be done.
+    #[cold]
+    pub(crate) fn turn_away(&mut self, request: &RequestHead<'_>, persistence: Persistence, out: &mut Outbox<'_>) {
+        let status = self.respond_with_refusal(request, Refusal::Exhausted, persistence, out);
+        self.totals.requests += 1;
+        self.totals.count_response(status);
+    }
+
+    /// Puts a request off until a job was done. The status that says so.
+    #[cold]
+    fn postpone(&mut self, job: Job) -> u16 {
+        self.postponed_for = Some(Box::new(job));
+        POSTPONED
     }
 
     /// Answers what is not, or not any longer, a request that can be understood. The connection cannot go on.
@@ -117,6 +152,7 @@ impl Responder {
         &mut self,
         request: &RequestHead<'_>,
         persistence: Persistence,
+        done: Done,
         now: Instant,
         out: &mut Outbox<'_>,
     ) -> u16 {
@@ -129,9 +165,12 @@ impl Responder {
         if let Err(refusal) = resolve::canonical_name(path, &mut self.name) {
             return self.respond_with_refusal(request, refusal, persistence, out);
         }
-        let entity = match self.cache.look_up(site, &mut self.name, &self.calendar, now) {
+        let entity = match self.cache.look_up(site, &mut self.name, done, &self.calendar, now) {
             Ok(Lookup::File(entity, _)) => entity,
             Ok(Lookup::Folder) => return self.redirect_to_folder(request, query, persistence, out),
+            Err(Refusal::NotYet) if !done.has(Reason::Open) => {
+                return self.postpone(self.cache.opening(site, &self.name, &self.calendar));
+            }
             Err(refusal) => return self.respond_with_refusal(request, refusal, persistence, out),
         };
         let calendar = &self.calendar;
@@ -279,7 +318,8 @@ fn find_error_page<'c>(
 ) -> Option<&'c mut Entity> {
     let site = cache.sites().of_request(request)?;
     let mut name = cache.sites().site(site).error_page(status)?.to_vec();
-    match cache.look_up(site, &mut name, calendar, calendar.now()) {
+    // There are few such files, and what is refused is not put off.
+    match cache.look_up(site, &mut name, Done::NOTHING.and(Reason::Open), calendar, calendar.now()) {
         Ok(Lookup::File(page, _)) => Some(page),
         _ => None,
     }

@@ -4,17 +4,16 @@
 //! up where there is a choice, and mounts and rules only when a file is loaded into the cache, whose entry keeps what
 //! they came to. No file beneath a root is ever read for settings, which is what makes `.htaccess` slow.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use foldhash::quality::RandomState;
 use globset::GlobMatcher;
 use thalweg_sys::file::Links;
-use thalweg_sys::{File, Root};
+use thalweg_sys::{File, Root, Wait};
 use thalweg_wire::RequestHead;
 
 use crate::config::{MountConfig, Rule, ServerConfig, Settings, SiteConfig, Symlinks, UnknownHost};
@@ -41,7 +40,7 @@ pub(crate) struct Site {
     rules: Vec<CompiledRule>,
     /// What rules came to: one for each combination that was met. There are no more than files of this site can be told
     /// apart by, which its operator has written down, not its clients.
-    settings: RefCell<HashMap<Box<[bool]>, Rc<Settings>, RandomState>>,
+    settings: Mutex<HashMap<Box<[bool]>, Arc<Settings>, RandomState>>,
     error_pages: Vec<(u16, Vec<u8>)>,
 }
 
@@ -50,6 +49,8 @@ pub(crate) struct Mount {
     /// The path as canonical names begin with it: without the slash in front.
     prefix: Box<[u8]>,
     root: Root,
+    /// The same for a first try, which does not wait for a disk.
+    root_at_once: Root,
     dot_files: bool,
     /// Its place among the mounts of all sites, in the order of the configuration.
     pub(crate) number: u16,
@@ -145,7 +146,7 @@ impl Site {
         let rules = config.rules.iter().map(CompiledRule::new).collect::<Result<_, _>>()?;
         let error_pages = config.error_pages.iter();
         let error_pages = error_pages.map(|(status, page)| (*status, relative(page).to_vec())).collect();
-        Ok(Self { mounts, rules, settings: RefCell::default(), error_pages })
+        Ok(Self { mounts, rules, settings: Mutex::default(), error_pages })
     }
 
     /// Where a canonical name leads: the mount with the longest path that it begins with.
@@ -164,18 +165,18 @@ impl Site {
 
     /// The settings of a file in a folder, or of the folder itself. The folder is a canonical name, which ends with a
     /// slash, or is empty for the topmost.
-    pub(crate) fn settings(&self, folder: &[u8], file: Option<&[u8]>) -> Rc<Settings> {
+    pub(crate) fn settings(&self, folder: &[u8], file: Option<&[u8]>) -> Arc<Settings> {
         let holds: Box<[bool]> = self.rules.iter().map(|rule| rule.holds(folder, file)).collect();
-        let mut known = self.settings.borrow_mut();
+        let mut known = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(settings) = known.get(&holds) {
-            return Rc::clone(settings);
+            return Arc::clone(settings);
         }
         let mut settings = Settings::default();
         for (rule, _) in self.rules.iter().zip(&holds).filter(|&(_, &holds)| holds) {
             settings.overlay(&rule.settings);
         }
-        let settings = Rc::new(settings);
-        known.insert(holds, Rc::clone(&settings));
+        let settings = Arc::new(settings);
+        known.insert(holds, Arc::clone(&settings));
         settings
     }
 
@@ -193,20 +194,26 @@ impl Mount {
             Symlinks::Beneath => Links::Beneath,
             Symlinks::OwnerMatch => Links::OfOwner,
         };
+        let root = root.following(links);
         Ok(Self {
             prefix: relative(&config.path).into(),
-            root: root.following(links),
+            root_at_once: root.at_once(),
+            root,
             dot_files: config.dot_files,
             number: number as u16,
         })
     }
 
     /// Opens what has this name, relative to the root. `room` is room to write in.
-    pub(crate) fn open_file(&self, name: &[u8], room: &mut Vec<u8>) -> Result<File, Refusal> {
+    pub(crate) fn open_file(&self, name: &[u8], wait: Wait, room: &mut Vec<u8>) -> Result<File, Refusal> {
         if self.hides(name) {
             return Err(Refusal::NotFound);
         }
-        resolve::open_beneath(&self.root, name, room)
+        let root = match wait {
+            Wait::Allowed => &self.root,
+            Wait::Never => &self.root_at_once,
+        };
+        resolve::open_beneath(root, name, room)
     }
 
     /// Whether a name is not served because of a dot at the beginning of one of its parts.

@@ -9,10 +9,10 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
+use rustix::fs::{FileType, OFlags, Stat, fstat, readlinkat};
 use rustix::io::Errno;
 
-use super::{File, FileKind, ResolveFlags, open_at};
+use super::{File, FileKind, READING, ResolveFlags, Wait, open_at};
 
 /// Symbolic links on one way, as the kernel has it (`MAXSYMLINKS`).
 const LINKS_MAX: usize = 40;
@@ -24,9 +24,9 @@ const DEPTH_MAX: usize = 64;
 const TRIES: usize = 4;
 
 /// Opens a relative path.
-pub(super) fn open(root: &OwnedFd, path: &[u8]) -> io::Result<File> {
+pub(super) fn open(root: &OwnedFd, path: &[u8], wait: Wait) -> io::Result<File> {
     for _ in 0..TRIES {
-        if let Some(file) = Walk::new(root, path).run()? {
+        if let Some(file) = Walk::new(root, path, wait).run()? {
             return Ok(file);
         }
     }
@@ -41,6 +41,7 @@ struct Walk<'r> {
     found: Option<(CString, Stat)>,
     steps: VecDeque<Step>,
     links: usize,
+    wait: Wait,
 }
 
 enum Step {
@@ -51,8 +52,8 @@ enum Step {
 }
 
 impl<'r> Walk<'r> {
-    fn new(root: &'r OwnedFd, path: &[u8]) -> Self {
-        Self { root, folders: Vec::new(), found: None, steps: names(path).collect(), links: 0 }
+    fn new(root: &'r OwnedFd, path: &[u8], wait: Wait) -> Self {
+        Self { root, folders: Vec::new(), found: None, steps: names(path).collect(), links: 0, wait }
     }
 
     /// The file; `None` if it was replaced on the way.
@@ -80,11 +81,11 @@ impl<'r> Walk<'r> {
             // Not even opened: on a device that alone may do something.
             return Err(Errno::NXIO.into());
         }
-        let fd = match open_at(self.folder(), name, ResolveFlags::NO_SYMLINKS) {
+        let fd = match open_at(self.folder(), name, READING, ResolveFlags::NO_SYMLINKS, self.wait) {
             Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::LOOP)) => return Ok(None),
             opened => opened?,
         };
-        let file = File::from_fd(fd)?;
+        let file = File::from_fd(fd, self.wait)?;
         let is_same = (file.stamp.device, file.stamp.inode) == (expected.st_dev, expected.st_ino);
         Ok(is_same.then_some(file))
     }
@@ -92,7 +93,8 @@ impl<'r> Walk<'r> {
     /// Goes on to a name in the present folder, which may be a link.
     fn enter(&mut self, name: Vec<u8>) -> io::Result<()> {
         let name = CString::new(name).map_err(|_| Errno::INVAL)?;
-        let fd = openat(self.folder(), &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = open_at(self.folder(), &name, flags, ResolveFlags::empty(), self.wait)?;
         let stat = fstat(&fd)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Symlink => self.follow(&fd, &stat)?,
