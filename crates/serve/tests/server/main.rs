@@ -5,6 +5,6 @@ mod lifecycle;
 mod logs;
 mod naive;
 mod served;
-mod status;
 mod sites;
+mod status;
 mod takeover;

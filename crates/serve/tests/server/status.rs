@@ -57,15 +57,19 @@ fn downloads_are_counted_and_named() {
         for _ in 0..3 {
             served.exchange(GET);
         }
-        served.exchange(b"GET /large.bin HTTP/1.1\r\nHost: h\r\nRange: bytes=0-9\r\n\r\nGET /none HTTP/1.1\r\nHost: h\r\n\r\n");
-        let status = until(address, |status| {
-            status["top_files"][0]["downloads"] == 3 && status["days"][0]["downloads"] == 3
-        });
+        served.exchange(
+            b"GET /large.bin HTTP/1.1\r\nHost: h\r\nRange: bytes=0-9\r\n\r\nGET /none HTTP/1.1\r\nHost: h\r\n\r\n",
+        );
+        let status =
+            until(address, |status| status["top_files"][0]["downloads"] == 3 && status["days"][0]["downloads"] == 3);
         assert_eq!((&status["schema"], &status["state"]), (&"thalweg.status/1".into(), &"serving".into()));
         assert_eq!(status["top_files"][0]["file"], "/letters", "{driver:?}");
         assert_eq!(status["top_files"][0]["bytes"], 3 * letters().len());
         assert_eq!((&status["total"]["requests"], &status["total"]["downloads"]), (&5.into(), &3.into()));
-        assert_eq!((&status["total"]["responses"]["2xx"], &status["total"]["responses"]["4xx"]), (&4.into(), &1.into()));
+        assert_eq!(
+            (&status["total"]["responses"]["2xx"], &status["total"]["responses"]["4xx"]),
+            (&4.into(), &1.into())
+        );
         assert_eq!((&status["mounts"][0]["mount"], &status["mounts"][0]["downloads"]), (&"/".into(), &3.into()));
         assert_eq!(status["days"][0]["unique_files"], 1);
         assert_eq!(status["total"]["bytes"], status["mounts"][0]["bytes"]);
