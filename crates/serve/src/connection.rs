@@ -21,6 +21,7 @@ use crate::aside::{Aside, Done, Reason};
 use crate::cold::Cold;
 use crate::config::Limits;
 use crate::head::Persistence;
+use crate::multipart::Segments;
 use crate::respond::{Answer, Outbox, Outgoing, Responder};
 
 /// Larger request bodies are not read: the response is sent at once and is the connection's last.
@@ -56,6 +57,8 @@ pub(crate) struct Connection {
     sending_bytes: u64,
     /// What is to be sent of a file when those have gone.
     rest: Option<FileSpan>,
+    /// What is to be sent behind that.
+    segments: Option<Box<Segments>>,
     /// The request that is answered when something was done aside.
     waiting: Option<Box<WaitingRequest>>,
     /// What is known of a download whose file is not all in memory.
@@ -193,6 +196,7 @@ impl Connection {
             sending: None,
             sending_bytes: 0,
             rest: None,
+            segments: None,
             waiting: None,
             cold: None,
         }
@@ -255,6 +259,10 @@ impl Connection {
         }
         if let Some(rest) = self.rest.take() {
             self.send(driver, shared, SendBuf::empty(), Some(rest));
+            return Fate::Stays;
+        }
+        if let Some((text, file)) = self.segments.as_mut().and_then(|segments| segments.next()) {
+            self.send(driver, shared, SendBuf::Owned(text), file);
             return Fate::Stays;
         }
         match self.phase {
@@ -424,6 +432,7 @@ impl Connection {
             if !outgoing.is_shared {
                 self.sending = Some(Rc::clone(&bytes));
             }
+            self.segments = outgoing.segments;
             self.send(driver, shared, SendBuf::Shared(bytes), outgoing.file);
             return Fate::Stays;
         }
@@ -551,4 +560,4 @@ fn keep(unread: &mut Option<Rc<Vec<u8>>>, bytes: &[u8], pool: &mut BufferPool) -
 }
 
 // A hundred thousand idle connections hold this much each, and no buffer.
-const _: () = assert!(size_of::<Connection>() <= 208);
+const _: () = assert!(size_of::<Connection>() <= 216);

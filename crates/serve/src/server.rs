@@ -76,6 +76,9 @@ pub enum StartError {
     /// A rule's pattern for names of files cannot be understood.
     #[error("in the pattern of a rule: {0}")]
     Pattern(globset::Error),
+    /// A field that settings add cannot be written.
+    #[error("a header of a rule: {0}")]
+    Header(thalweg_wire::encode::EncodeError),
     /// An address cannot be had.
     #[error("cannot listen on {address}: {error}")]
     Listen {
