@@ -1,6 +1,8 @@
 //! `thalweg serve` by a configuration file: what is served by it, and what is said about mistakes.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
 use tempfile::TempDir;
@@ -117,6 +119,32 @@ fn a_directory_is_the_root_of_the_site_that_has_none() {
     assert_eq!(server.driver, "epoll");
     let ended = folder.run(&[root.to_str().expect("a plain name"), "--check"]);
     assert!(ended.code == Some(2) && ended.stderr.contains("has its root already"), "{ended:?}");
+}
+
+#[test]
+fn what_the_user_may_not_read_is_forbidden() {
+    let _turn = turn::beside_others();
+    let folder = Folder::new("[[site]]\nroot = \"one\"\nerror_pages = { 403 = \"/404.html\" }\n");
+    let set_mode = |name: &str, mode| {
+        fs::set_permissions(folder.path(name), fs::Permissions::from_mode(mode)).expect("a mode can be set");
+    };
+    for name in [".", "one", "one/big"] {
+        set_mode(name, 0o755);
+    }
+    set_mode("one/index.html", 0o000);
+    fs::write(folder.path("one/big/inside"), "inside").expect("a file can be written");
+    set_mode("one/big", 0o600);
+    let server = Server::configured_for(&folder.path("thalweg.toml"), |command| {
+        // The superuser may read everything.
+        if fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0) {
+            command.uid(65534).gid(65534);
+        }
+    });
+    for (path, status, body) in [("/", 403, "lost"), ("/index.html", 403, "lost"), ("/big/inside", 403, "lost")] {
+        let reply = fetch(&[], &format!("{}{path}", server.url));
+        assert_eq!((reply.status, String::from_utf8_lossy(&reply.body).as_ref()), (status, body), "{path}");
+    }
+    set_mode("one/big", 0o755);
 }
 
 #[test]

@@ -62,6 +62,14 @@ impl Server {
             .unwrap_or_else(|ended| panic!("the server has not started: {ended:?}"))
     }
 
+    /// The same with another start of the process.
+    pub fn configured_for(file: &Path, change: impl FnOnce(&mut Command)) -> Self {
+        let file = file.to_str().expect("temporary folders have plain names");
+        let mut command = thalweg(&[&["serve", "--config", file], LISTEN].concat());
+        change(&mut command);
+        Self::listening(command).unwrap_or_else(|ended| panic!("the server has not started: {ended:?}"))
+    }
+
     /// Waits until both addresses are listened on.
     fn listening(mut command: Command) -> Result<Self, Ended> {
         let mut process = Process::start(&mut command);
