@@ -100,7 +100,7 @@ fn refuse(error: StartError) -> Failure {
             };
             Failure::unreachable(format!("{error}; {advice}"))
         }
-        StartError::Config(_) | StartError::Pattern(_) => Failure::usage(error),
+        StartError::Config(_) | StartError::Pattern(_) | StartError::Header(_) => Failure::usage(error),
         StartError::Pin { .. } => Failure::usage(format!("{error}; see --cores")),
         StartError::NoAddress | StartError::Driver(_) | StartError::Loop(_) => Failure::unreachable(error),
     }
