@@ -100,7 +100,7 @@ impl Entity {
                 return Err(Refusal::Failed);
             }
         } else {
-            entity.source = Source::File(Rc::new(file));
+            entity.source = Source::File(Rc::new(file.waiting()));
         }
         entity.ready = Rc::new(ready);
         Ok(entity)
