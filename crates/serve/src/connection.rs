@@ -21,6 +21,7 @@ use crate::aside::{Aside, Done, Reason};
 use crate::cold::Cold;
 use crate::config::Limits;
 use crate::head::Persistence;
+use crate::multipart::Segments;
 use crate::respond::{Answer, Outbox, Outgoing, Responder};
 
 /// Larger request bodies are not read: the response is sent at once and is the connection's last.
@@ -66,6 +67,8 @@ pub(crate) struct Connection {
     sending_bytes: u64,
     /// What is to be sent of a file when those have gone.
     rest: Option<FileSpan>,
+    /// What is to be sent behind that.
+    segments: Option<Box<Segments>>,
     /// The request that is answered when something was done aside.
     waiting: Option<Box<WaitingRequest>>,
     /// What is known of a download whose file is not all in memory.
@@ -204,14 +207,15 @@ impl Connection {
             sending: None,
             sending_bytes: 0,
             rest: None,
+            segments: None,
             waiting: None,
             cold: None,
         }
     }
 
-    /// Whether nothing is under way, so that it can be closed without a loss.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.phase == Phase::Reading && self.reader.idle()
+    /// Whether nothing is under way after a request was answered, so that it can be closed without a loss.
+    pub(crate) fn is_idle_again(&self) -> bool {
+        self.phase == Phase::Reading && self.reader.idle() && self.requests > 0
     }
 
     /// Bytes have come in.
@@ -268,6 +272,10 @@ impl Connection {
         if let Some(rest) = self.rest.take() {
             self.judge_speed(driver, sent_bytes);
             self.send(driver, shared, SendBuf::empty(), Some(rest));
+            return Fate::Stays;
+        }
+        if let Some((text, file)) = self.segments.as_mut().and_then(|segments| segments.next()) {
+            self.send(driver, shared, SendBuf::Owned(text), file);
             return Fate::Stays;
         }
         match self.phase {
@@ -451,6 +459,7 @@ impl Connection {
             if !outgoing.is_shared {
                 self.sending = Some(Rc::clone(&bytes));
             }
+            self.segments = outgoing.segments;
             self.send(driver, shared, SendBuf::Shared(bytes), outgoing.file);
             return Fate::Stays;
         }
@@ -579,4 +588,4 @@ fn keep(unread: &mut Option<Rc<Vec<u8>>>, bytes: &[u8], pool: &mut BufferPool) -
 }
 
 // A hundred thousand idle connections hold this much each, and no buffer.
-const _: () = assert!(size_of::<Connection>() <= 208);
+const _: () = assert!(size_of::<Connection>() <= 216);

@@ -15,6 +15,7 @@ use thalweg_sys::{Completion, Driver, Instant, SendBuf, SocketId};
 use crate::aside::{Aside, Hands};
 use crate::config::{CacheConfig, Limits, ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
+use crate::orders::Inbox;
 use crate::service::{Curfew, Service, Setup};
 use crate::site::Sites;
 
@@ -195,12 +196,13 @@ fn world<'w>(
         // Long after any file here was written: all of them are settled.
         seconds_at: |now| 4_000_000_000 + now.as_ns() / SECOND_NS,
         curfew: Arc::clone(&curfew),
+        orders: Arc::new([Inbox::default()]),
         published: Arc::clone(&published),
         core: 0,
     };
     let mut service = Service::new(setup, driver.now());
     let peer = "127.0.0.1:80".parse().unwrap();
-    service.add_listener(driver.listen(Listen::Address(peer)).unwrap());
+    service.add_listener(0, driver.listen(Listen::Address(peer)).unwrap());
     let clients = scripts.into_iter().map(|steps| Client {
         socket: driver.connect(&Connect::tcp(peer)).unwrap(),
         steps: steps.into(),
