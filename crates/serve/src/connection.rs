@@ -33,8 +33,16 @@ const UNREAD_BYTES_MAX: usize = 16 << 10;
 /// A client that sends more than this after its last response does not mean to read it.
 const LINGER_BYTES_MAX: u32 = 1 << 20;
 
-/// How much of a file is handed to the driver at once. When a part has gone, the client has made progress.
+/// How much of a file is handed to the driver at once for a fast client. When a part has gone, the client has made progress.
 const SPAN_BYTES_MAX: u64 = 512 << 10;
+
+/// The same for others, and for all to begin with. A slow one takes half a minute for it, in which the kernel should not forget
+/// what was found to be in memory.
+const SPAN_BYTES_SLOW_MAX: u64 = 128 << 10;
+
+/// A client that takes a part at more than this many bytes a second is fast: it may tie up as much of the kernel's memory as that
+/// thinks fit. One that is back at a quarter of it may not.
+const FAST_BYTES_PER_S: u64 = 2 << 20;
 
 /// One connection.
 pub(crate) struct Connection {
@@ -47,6 +55,8 @@ pub(crate) struct Connection {
     paused: bool,
     /// The driver has a send of this connection's.
     is_sending: bool,
+    /// The client has taken parts of files fast, and what the kernel takes is not bounded.
+    is_fast: bool,
     requests: u32,
     reader: RequestReader,
     /// What came in while a response was under way, and is not read yet.
@@ -190,6 +200,7 @@ impl Connection {
             ended: false,
             paused: false,
             is_sending: false,
+            is_fast: false,
             requests: 0,
             reader: RequestReader::new(shared.times.wire),
             unread: None,
@@ -253,11 +264,13 @@ impl Connection {
     #[inline]
     pub(crate) fn on_sent<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
         self.is_sending = false;
-        shared.responder.totals.bytes += mem::take(&mut self.sending_bytes);
+        let sent_bytes = mem::take(&mut self.sending_bytes);
+        shared.responder.totals.bytes += sent_bytes;
         if let Some(buffer) = self.sending.take() {
             shared.pool.put(buffer);
         }
         if let Some(rest) = self.rest.take() {
+            self.judge_speed(driver, sent_bytes);
             self.send(driver, shared, SendBuf::empty(), Some(rest));
             return Fate::Stays;
         }
@@ -286,6 +299,20 @@ impl Connection {
                 Some(_) => self.answer_again(driver, shared),
             },
             _ => Fate::Over,
+        }
+    }
+
+    /// Whether the client is fast, by the part of a file that has just gone.
+    fn judge_speed<D: Driver>(&mut self, driver: &mut D, sent_bytes: u64) {
+        if sent_bytes < SPAN_BYTES_SLOW_MAX {
+            return;
+        }
+        let took_ns = driver.now().ns_since(driver.sent_at(self.socket)).max(1);
+        let bytes_per_s = sent_bytes.saturating_mul(1_000_000_000) / took_ns;
+        let is_fast = bytes_per_s > if self.is_fast { FAST_BYTES_PER_S / 4 } else { FAST_BYTES_PER_S };
+        if is_fast != self.is_fast {
+            self.is_fast = is_fast;
+            driver.bound_unsent(self.socket, !is_fast);
         }
     }
 
@@ -478,7 +505,8 @@ impl Connection {
     /// part read aside if there are none.
     fn send_file<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, bytes: SendBuf, mut span: FileSpan) {
         let sure = self.cold.as_ref().and_then(|cold| cold.known_from(span.offset));
-        let part = span.len.min(SPAN_BYTES_MAX).min(sure.unwrap_or(u64::MAX));
+        let part_max = if self.is_fast { SPAN_BYTES_MAX } else { SPAN_BYTES_SLOW_MAX };
+        let part = span.len.min(part_max).min(sure.unwrap_or(u64::MAX));
         if sure.is_some() || span.file.is_in_memory(span.offset, part) {
             if span.len > part {
                 let file = Rc::clone(&span.file);

@@ -67,7 +67,8 @@ pub(crate) struct Service {
     shared: Shared,
     /// With the number of the group that each belongs to.
     listeners: Vec<(u32, SocketId)>,
-    /// Listeners that accept no more, and when they are closed.
+    /// Listeners that are about to be closed. First they accept who waits in their queues, then they accept no more.
+    retiring: Vec<SocketId>,
     retired: Vec<SocketId>,
     retirement_ends: Instant,
     /// Listeners that have stopped for want of descriptors or table slots.
@@ -123,6 +124,7 @@ impl Service {
                 draining: false,
             },
             listeners: Vec::new(),
+            retiring: Vec::new(),
             retired: Vec::new(),
             retirement_ends: now,
             resting: Vec::new(),
@@ -172,14 +174,26 @@ impl Service {
         Ok(())
     }
 
-    /// Stops accepting from the listeners of some groups. They are closed a little later, since the kernel may have accepted
-    /// already what this core has yet to hear of.
+    /// Gives up the listeners of some groups, a little later: who waits to be accepted has been told by the kernel already that
+    /// there is somebody.
     fn retire<D: Driver>(&mut self, driver: &mut D, which: impl Fn(u32) -> bool) {
         for (_, listener) in self.listeners.extract_if(.., |(group, _)| which(*group)) {
-            self.resting.retain(|resting| *resting != listener);
-            driver.pause(listener);
-            self.retired.push(listener);
+            if self.resting.contains(&listener) {
+                self.resting.retain(|resting| *resting != listener);
+                driver.resume_accept(listener);
+            }
+            self.retiring.push(listener);
         }
+        self.retirement_ends = driver.now().plus_ns(RETIRE_NS);
+    }
+
+    /// Stops accepting from those listeners. They are closed a little later still, since the kernel may have accepted already what this
+    /// core has yet to hear of.
+    fn pause_retiring<D: Driver>(&mut self, driver: &mut D) {
+        for &listener in &self.retiring {
+            driver.pause(listener);
+        }
+        self.retired.append(&mut self.retiring);
         self.retirement_ends = driver.now().plus_ns(RETIRE_NS);
     }
 
@@ -210,7 +224,7 @@ impl Service {
         if Fault::of(error) == Fault::NoDescriptor {
             self.shared.responder.cache.release_descriptors();
         }
-        if self.retired.contains(&listener) {
+        if self.retired.contains(&listener) || self.retiring.contains(&listener) {
             return;
         }
         self.resting.push(listener);
@@ -284,7 +298,10 @@ impl Service {
     fn begin_to_drain<D: Driver>(&mut self, driver: &mut D) {
         self.shared.draining = true;
         self.retire(driver, |_| true);
-        if !self.curfew.gentle.load(Relaxed) {
+        if self.curfew.gentle.load(Relaxed) {
+            // The process that follows accepts who waits.
+            self.pause_retiring(driver);
+        } else {
             self.close_where(driver, Connection::is_idle_again);
         }
     }
@@ -302,7 +319,8 @@ impl Service {
     fn next_turn(&self) -> Option<Instant> {
         let rest_ends = (!self.resting.is_empty()).then_some(self.rest_ends);
         let curfew = if self.shared.draining { self.curfew.at() } else { None };
-        let retirement_ends = (!self.retired.is_empty()).then_some(self.retirement_ends);
+        let is_retirement_due = !(self.retiring.is_empty() && self.retired.is_empty());
+        let retirement_ends = is_retirement_due.then_some(self.retirement_ends);
         [self.wheel.next_due(), rest_ends, retirement_ends, curfew].into_iter().flatten().min()
     }
 }
@@ -337,14 +355,18 @@ impl<D: Driver> App<D> for Service {
         }
         if curfew.is_some_and(|at| at <= now) {
             self.close_where(driver, |_| true);
+            self.pause_retiring(driver);
             self.close_retired(driver);
         }
-        if !self.retired.is_empty() && self.retirement_ends <= now {
+        if self.retirement_ends <= now {
             self.close_retired(driver);
+            if !self.retiring.is_empty() {
+                self.pause_retiring(driver);
+            }
         }
         self.shared.responder.totals.open = self.open as u64;
         self.published[self.core].publish(&self.shared.responder.totals);
-        let is_over = self.shared.draining && self.open == 0 && self.retired.is_empty();
+        let is_over = self.shared.draining && self.open == 0 && self.retiring.is_empty() && self.retired.is_empty();
         if is_over { Turn::Stop } else { Turn::Until(self.next_turn()) }
     }
 }

@@ -526,6 +526,27 @@ fn draining_ends_what_is_under_way_and_nothing_else() {
 }
 
 #[test]
+fn who_waits_to_be_accepted_when_the_server_drains_is_answered_once() {
+    let folder = folder();
+    let mut driver = Sim::new(SimConfig::calm(1));
+    let start = driver.now();
+    let asks = vec![send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n")];
+    let drains = vec![Step::Rest(SECOND_NS - 10_000_000), Step::Drain(60 * SECOND_NS)];
+    let scripts = [vec![asks; 30], vec![drains]].concat();
+    let (mut world, published) = world(&mut driver, &Limits::default(), folder.path(), scripts);
+    driver.stall("127.0.0.1:80".parse().unwrap(), start, start.plus_ns(SECOND_NS));
+    // The one that tells it to drain is not heard until it is closed.
+    run(&mut driver, &mut world).unwrap();
+    for client in &world.clients[..30] {
+        let responses = naive::take_all(&client.received, &["GET"]);
+        assert_eq!(responses.len(), 1);
+        assert_eq!(responses[0].field("connection"), Some("close"));
+        assert!(client.over.is_some_and(|over| over.orderly));
+    }
+    assert_eq!(published[0].totals().requests, 30);
+}
+
+#[test]
 fn draining_has_an_end() {
     let folder = folder();
     let mut config = SimConfig::calm(1);
