@@ -53,6 +53,7 @@ pub(crate) struct Outbox<'p> {
     /// The bytes are a ready-made response that belongs to others too.
     is_shared: bool,
     file: Option<FileSpan>,
+    mount: u16,
 }
 
 /// What an [`Outbox`] has gathered.
@@ -63,6 +64,8 @@ pub(crate) struct Outgoing {
     pub(crate) is_shared: bool,
     /// What goes behind them.
     pub(crate) file: Option<FileSpan>,
+    /// The number of the mount that the last file came from.
+    pub(crate) mount: u16,
 }
 
 /// Methods that are answered, for the `Allow` field.
@@ -166,7 +169,10 @@ impl Responder {
             return self.respond_with_refusal(request, refusal, persistence, out);
         }
         let entity = match self.cache.look_up(site, &mut self.name, done, &self.calendar, now) {
-            Ok(Lookup::File(entity, _)) => entity,
+            Ok(Lookup::File(entity, mount)) => {
+                out.mount = mount;
+                entity
+            }
             Ok(Lookup::Folder) => return self.redirect_to_folder(request, query, persistence, out),
             Err(Refusal::NotYet) if !done.has(Reason::Open) => {
                 return self.postpone(self.cache.opening(site, &self.name, &self.calendar));
@@ -347,7 +353,7 @@ fn may_have_conditions(fields: Fields<'_>) -> bool {
 impl<'p> Outbox<'p> {
     /// Nothing yet; buffers come from `pool`.
     pub(crate) fn new(pool: &'p mut BufferPool) -> Self {
-        Self { pool, bytes: None, is_shared: false, file: None }
+        Self { pool, bytes: None, is_shared: false, file: None, mount: 0 }
     }
 
     /// Whether it should be sent before more is put in.
@@ -357,7 +363,7 @@ impl<'p> Outbox<'p> {
 
     /// What was gathered.
     pub(crate) fn into_outgoing(self) -> Outgoing {
-        Outgoing { bytes: self.bytes, is_shared: self.is_shared, file: self.file }
+        Outgoing { bytes: self.bytes, is_shared: self.is_shared, file: self.file, mount: self.mount }
     }
 
     /// Adds a ready-made response; without a copy if it is the first.

@@ -16,7 +16,8 @@ use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Instant, Waker, a
 use crate::aside::Aside;
 use crate::config::{ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
-use crate::service::{Curfew, Service, Setup};
+use crate::limit::pacer::SharedLimits;
+use crate::service::{Curfew, Service, Setup, TURNED_AWAY_MAX};
 use crate::site::Sites;
 
 /// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
@@ -116,6 +117,9 @@ impl Server {
         let control = Control { curfew: Arc::new(Curfew::new()), wakers: wakers.into() };
         let published: Arc<[Published]> = cores.iter().map(|_| Published::default()).collect();
         let mut running = Running { addresses, driver: DriverKind::Epoll, control, threads: Vec::new(), published };
+        let mounts = config.sites.iter().flat_map(|site| &site.mounts).map(|mount| mount.bytes_per_s_max);
+        let shared_limits = SharedLimits::new(&config.limits, config.bandwidth, mounts, Instant::now());
+        let shared_limits = Arc::new(shared_limits);
         let (started, starts) = mpsc::sync_channel(cores.len());
         let config = Arc::new(config);
         for (core, &cpu) in cores.iter().enumerate() {
@@ -126,6 +130,7 @@ impl Server {
                 cpus: cpus.clone(),
                 listeners: listeners.pop().unwrap_or_default(),
                 control: running.control.clone(),
+                shared_limits: Arc::clone(&shared_limits),
                 published: Arc::clone(&running.published),
             };
             let started = started.clone();
@@ -194,6 +199,7 @@ struct Task {
     cpus: Vec<usize>,
     listeners: Vec<OwnedFd>,
     control: Control,
+    shared_limits: Arc<SharedLimits>,
     published: Arc<[Published]>,
 }
 
@@ -218,7 +224,7 @@ impl Task {
     }
 
     fn open_driver(&self) -> io::Result<AnyDriver> {
-        let sockets_max = self.config.limits.connections_max + self.listeners.len();
+        let sockets_max = self.config.limits.connections_max + TURNED_AWAY_MAX + self.listeners.len();
         let config = DriverConfig {
             receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
             receive_buffers: RECEIVE_BUFFERS,
@@ -236,6 +242,7 @@ impl Task {
             }
         };
         let setup = Setup {
+            shared_limits: self.shared_limits,
             sites,
             limits: &self.config.limits,
             cache: &self.config.cache,

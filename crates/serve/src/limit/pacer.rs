@@ -13,11 +13,10 @@
 use std::collections::VecDeque;
 use std::mem;
 use std::net::IpAddr;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use thalweg_reactor::Wheel;
-use thalweg_sys::{Instant, SocketId};
+use thalweg_sys::{Instant, SendBuf, SocketId};
 
 use super::bucket::{Bucket, Lease, Rate, SharedBucket};
 use super::client::{Clients, SharedClients, TooMany};
@@ -147,8 +146,10 @@ pub(crate) struct Pace {
     turn: Option<Stage>,
     /// It waits for its turn.
     pub(crate) is_waiting: bool,
-    /// What is to be sent when it has come, ahead of a file, and from where on.
-    pub(crate) held: Option<(Rc<Vec<u8>>, usize)>,
+    /// What is to be sent when it has come, ahead of a file.
+    pub(crate) held: Option<SendBuf>,
+    /// What it was given and has not used.
+    kept_bytes: u64,
 }
 
 /// What a connection can wait for.
@@ -189,7 +190,7 @@ impl Pacer {
         let client = self.clients.enter(address, now)?;
         // Without a rate of its own, the bucket is not used.
         let bucket = self.shared.connection.map_or_else(Bucket::default, |rate| Bucket::new(rate, now));
-        Ok(Box::new(Pace { bucket, client, turn: None, is_waiting: false, held: None }))
+        Ok(Box::new(Pace { bucket, client, turn: None, is_waiting: false, held: None, kept_bytes: 0 }))
     }
 
     /// A connection has gone. If it waits somewhere it will still come up, and is nobody's then.
@@ -206,8 +207,11 @@ impl Pacer {
         bytes: u64,
         now: Instant,
     ) -> Option<u64> {
-        if !self.have_rates {
+        if !self.have_rates || bytes == 0 {
             return Some(bytes);
+        }
+        if pace.kept_bytes > 0 {
+            return Some(mem::take(&mut pace.kept_bytes).min(bytes));
         }
         let turn = pace.turn.take();
         let most = self.turn_bytes(pace.client, Some(mount));
@@ -403,6 +407,11 @@ impl Pace {
     pub(crate) fn come_up(&mut self, stage: Stage) {
         self.is_waiting = false;
         self.turn = Some(stage);
+    }
+
+    /// It could not use all that it was given, and does not have to ask for it again.
+    pub(crate) fn keep(&mut self, bytes: u64) {
+        self.kept_bytes = bytes;
     }
 }
 
