@@ -1,20 +1,20 @@
 //! `thalweg serve`: the download server in the foreground.
 
 use std::io::IsTerminal;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use thalweg_measure::units::display;
-use thalweg_serve::{ListenAddr, Running, Server, ServerConfig, StartError, Totals};
+use thalweg_serve::{ListenAddr, Running, Server, StartError, Totals};
 use thalweg_sys::limits::{descriptors, raise_descriptors};
 
+use crate::configuration::{self, Configuration};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::load_options::ensure_driver;
-use crate::options::{CpuList, ServeOptions};
+use crate::options::ServeOptions;
 use crate::output::print;
 
 /// How often signals are looked for and the status line is drawn.
@@ -25,29 +25,62 @@ const GLANCE: Duration = Duration::from_millis(100);
 /// # Errors
 /// The folder or an address cannot be had, or the server has failed.
 pub fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
-    ensure_driver(options.driver)?;
+    let configuration = Configuration::of(options)?;
+    if options.print_config {
+        print(&configuration::print(&configuration))?;
+        return Ok(Exit::Met.into());
+    }
+    if options.check {
+        print(&summary(&configuration))?;
+        return Ok(Exit::Met.into());
+    }
+    ensure_driver(configuration.server.driver)?;
     let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;
     // As many connections as the kernel lets us have; the server itself stops accepting before they run out.
     raise_descriptors(descriptors().hard).map_err(Failure::unreachable)?;
-    let running = start(options)?;
-    announce(options, &running)?;
+    let drain = configuration.drain;
+    let roots = roots(&configuration);
+    let running = Server::start(configuration.server).map_err(refuse)?;
+    announce(&roots, &running)?;
     watch(&running, &interrupt);
-    running.drain(options.drain);
+    running.drain(drain);
     let totals = running.join().map_err(|error| Failure::unreachable(format!("the server has failed: {error}")))?;
     print(&format!("stopped after {}\n", describe(&totals)))?;
     Ok(Exit::Met.into())
 }
 
-fn start(options: &ServeOptions) -> Result<Running, Failure> {
-    let defaults = [SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)), SocketAddr::from((Ipv6Addr::LOCALHOST, 8080))];
-    let listen =
-        if options.listen.is_empty() { defaults.map(ListenAddr::Tcp).to_vec() } else { options.listen.clone() };
-    let mut config = ServerConfig::new(&options.directory, listen);
-    config.driver = options.driver.into();
-    if let Some(CpuList(cpus)) = &options.cores {
-        config.cores.clone_from(cpus);
+/// What was checked.
+fn summary(configuration: &Configuration) -> String {
+    let server = &configuration.server;
+    let mut text = String::from("the configuration is sound\n");
+    for site in &server.sites {
+        let names = if site.names.is_empty() { "any host".to_owned() } else { site.names.join(", ") };
+        text.push_str(&format!(
+            "site {names}: {}, {}\n",
+            counted(site.rules.len(), "rule"),
+            counted(site.error_pages.len(), "error page")
+        ));
+        for mount in &site.mounts {
+            text.push_str(&format!("  {} is {}\n", mount.path, mount.root.display()));
+        }
     }
-    Server::start(config).map_err(refuse)
+    for address in &server.listen {
+        text.push_str(&format!("would listen on {address}\n"));
+    }
+    text
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The folders that are served, in words.
+fn roots(configuration: &Configuration) -> String {
+    let mut mounts = configuration.server.sites.iter().flat_map(|site| &site.mounts);
+    match (mounts.next(), mounts.count()) {
+        (Some(first), 0) => first.root.display().to_string(),
+        (_, others) => format!("{} folders of {}", others + 1, counted(configuration.server.sites.len(), "site")),
+    }
 }
 
 /// Says what to do about a server that cannot start. What the user named wrongly is a usage error; what the host does not grant
@@ -67,20 +100,15 @@ fn refuse(error: StartError) -> Failure {
             };
             Failure::unreachable(format!("{error}; {advice}"))
         }
-        StartError::Pattern(_) => Failure::usage(error),
+        StartError::Config(_) | StartError::Pattern(_) => Failure::usage(error),
         StartError::Pin { .. } => Failure::usage(format!("{error}; see --cores")),
         StartError::NoAddress | StartError::Driver(_) | StartError::Loop(_) => Failure::unreachable(error),
     }
 }
 
-fn announce(options: &ServeOptions, running: &Running) -> Result<(), Failure> {
-    let mut text = format!(
-        "serving {} on {} core{} over {}\n",
-        options.directory.display(),
-        running.cores(),
-        if running.cores() == 1 { "" } else { "s" },
-        running.driver().name(),
-    );
+fn announce(roots: &str, running: &Running) -> Result<(), Failure> {
+    let mut text =
+        format!("serving {roots} on {} over {}\n", counted(running.cores(), "core"), running.driver().name(),);
     for address in running.addresses() {
         match address {
             ListenAddr::Tcp(address) => text.push_str(&format!("listening on http://{address}/\n")),

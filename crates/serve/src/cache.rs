@@ -9,14 +9,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use thalweg_sys::{Instant, Wait};
+use thalweg_sys::file::FileKind;
+use thalweg_sys::{File, Instant, Wait};
 
 use crate::aside::{Done, Job, Reason};
 use crate::calendar::Calendar;
 use crate::config::CacheConfig;
 use crate::entity::Entity;
+use crate::material::Material;
 use crate::resolve::{self, Found, FoundFile, Refusal};
-use crate::site::{Site, Sites};
+use crate::site::{Mount, Site, Sites};
 
 /// How often a file that changes while it is read is tried again.
 const LOAD_ATTEMPTS: usize = 3;
@@ -125,8 +127,16 @@ impl FileCache {
     ) -> Result<Option<usize>, Refusal> {
         let entry = self.entries[place].as_mut().expect("a name leads to an entry");
         let (site, wait) = (entry.site, done.wait(Reason::Open));
-        match resolve::open(self.sites.site(site), self.sites.unmarked(&entry.name), wait, &mut self.path) {
-            Ok(Found::File(found)) if entry.entity.is_still(&found.file) => {
+        let is_still =
+            match resolve::open(self.sites.site(site), self.sites.unmarked(&entry.name), wait, &mut self.path) {
+                Ok(Found::File(FoundFile { file, mount, .. })) => {
+                    entry.entity.is_still(&file, &mut |name| open_neighbour(mount, name, wait))
+                }
+                Ok(Found::Folder) => Ok(false),
+                Err(refusal) => Err(refusal),
+            };
+        match is_still {
+            Ok(true) => {
                 entry.checked = now;
                 Ok(Some(place))
             }
@@ -245,10 +255,21 @@ fn load(
 ) -> Result<Option<(Entity, u16)>, Refusal> {
     match resolve::open(site, name, wait, path)? {
         Found::Folder => Ok(None),
-        Found::File(FoundFile { file, settings, mount }) => {
-            let entity = Entity::load(file, path, settings, config.small_file_bytes_max, calendar)?;
-            Ok(Some((entity, mount)))
+        Found::File(FoundFile { file, presentation, mount }) => {
+            let small_bytes_max = config.small_file_bytes_max;
+            let mut open = |name: &[u8]| open_neighbour(mount, name, wait);
+            let material = Material::read(file, path, &presentation, small_bytes_max, &mut open)?;
+            Ok(Some((Entity::new(material, path, &presentation, calendar), mount.number)))
         }
+    }
+}
+
+/// Opens what belongs to a file by its name, under the rules for all files of the mount.
+fn open_neighbour(mount: &Mount, name: &[u8], wait: Wait) -> Result<Option<File>, Refusal> {
+    match mount.open_file(name, wait, &mut Vec::new()) {
+        Ok(file) => Ok(Some(file).filter(|file| file.kind == FileKind::Regular)),
+        Err(refusal @ (Refusal::Exhausted | Refusal::NotYet)) => Err(refusal),
+        Err(_) => Ok(None),
     }
 }
 

@@ -23,6 +23,7 @@ use crate::config::Limits;
 use crate::head::{self, Persistence};
 use crate::limit::pacer::{Pace, Pacer, Stage};
 use crate::limit::room::{Candidate, HEADLESS_AGE_NS, Rank};
+use crate::multipart::Segments;
 use crate::respond::{Answer, Outbox, Outgoing, Responder};
 
 /// Larger request bodies are not read: the response is sent at once and is the connection's last.
@@ -64,6 +65,8 @@ pub(crate) struct Connection {
     untaken_bytes: u64,
     /// What is to be sent of a file when those have gone.
     rest: Option<FileSpan>,
+    /// What is to be sent behind that.
+    segments: Option<Box<Segments>>,
     /// The request that is answered when something was done aside.
     waiting: Option<Box<WaitingRequest>>,
     /// What is known of a download whose file is not all in memory.
@@ -218,6 +221,7 @@ impl Connection {
             sending_bytes: 0,
             untaken_bytes: 0,
             rest: None,
+            segments: None,
             waiting: None,
             cold: None,
             pace,
@@ -237,15 +241,15 @@ impl Connection {
         connection
     }
 
-    /// Whether nothing is under way, so that it can be closed without a loss.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.phase == Phase::Reading && self.reader.idle()
+    /// Whether nothing is under way after a request was answered, so that it can be closed without a loss.
+    pub(crate) fn is_idle_again(&self) -> bool {
+        self.phase == Phase::Reading && self.reader.idle() && self.requests > 0
     }
 
     /// Whether it has been idle for so long that it has to make room now.
     pub(crate) fn is_idle_too_long(&self, times: &Times, now: Instant) -> bool {
         let short_ns = times.idle_ns.saturating_sub(times.idle_ns_now);
-        short_ns > 0 && self.requests > 0 && self.is_idle() && self.deadline.minus_ns(short_ns) <= now
+        short_ns > 0 && self.is_idle_again() && self.deadline.minus_ns(short_ns) <= now
     }
 
     /// How it would be missed if somebody had to go; `None` if it is not to be closed for anybody.
@@ -336,6 +340,10 @@ impl Connection {
         if held.is_some() || self.rest.is_some() {
             let rest = self.rest.take();
             self.send(driver, shared, held.unwrap_or(SendBuf::empty()), rest);
+            return Fate::Stays;
+        }
+        if let Some((text, file)) = self.segments.as_mut().and_then(|segments| segments.next()) {
+            self.send(driver, shared, SendBuf::Owned(text), file);
             return Fate::Stays;
         }
         match self.phase {
@@ -521,6 +529,7 @@ impl Connection {
             }
             self.mount = outgoing.mount;
             self.deadline = now.plus_ns(shared.times.stall_ns);
+            self.segments = outgoing.segments;
             self.send(driver, shared, SendBuf::Shared(bytes), outgoing.file);
             return Fate::Stays;
         }
@@ -565,7 +574,10 @@ impl Connection {
         file: Option<FileSpan>,
     ) {
         let wanted = bytes.len() as u64 + file.as_ref().map_or(0, |span| span.len);
-        let (Some(pace), Some(pacer)) = (&mut self.pace, &mut shared.pacer) else { return };
+        let (Some(pace), Some(pacer)) = (&mut self.pace, &mut shared.pacer) else {
+            // There were limits when this connection was accepted, and there are none now.
+            return self.hand_over(driver, shared, bytes, file, u64::MAX);
+        };
         let Some(granted) = pacer.ask(pace, self.socket, self.mount, wanted, driver.now()) else {
             pace.held = Some(bytes).filter(|bytes| !bytes.is_empty());
             self.rest = file;
@@ -701,4 +713,4 @@ fn keep(unread: &mut Option<Rc<Vec<u8>>>, bytes: &[u8], pool: &mut BufferPool) -
 }
 
 // A hundred thousand idle connections hold this much each, and no buffer.
-const _: () = assert!(size_of::<Connection>() <= 232);
+const _: () = assert!(size_of::<Connection>() <= 240);

@@ -11,6 +11,7 @@
 mod aside;
 mod cache;
 mod calendar;
+mod check;
 mod cold;
 mod config;
 mod connection;
@@ -18,6 +19,11 @@ mod counters;
 mod entity;
 mod head;
 mod limit;
+mod listeners;
+mod material;
+mod multipart;
+mod orders;
+mod presentation;
 mod resolve;
 mod respond;
 mod server;
@@ -26,9 +32,11 @@ mod service;
 mod simulated;
 mod site;
 
+pub use check::ConfigFault;
 pub use config::{
-    Bandwidth, CacheConfig, Limits, ListenAddr, ListingStyle, MountConfig, Rule, ServerConfig, Settings, SiteConfig,
-    Symlinks, UnknownHost,
+    Bandwidth, CacheConfig, Level, Limits, ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig,
+    Rule, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks, UnknownHost,
 };
 pub use counters::Totals;
-pub use server::{Control, RunError, Running, Server, StartError};
+pub use listeners::{Group, Listeners};
+pub use server::{Control, RunError, Running, Server, StartError, core_count};

@@ -12,26 +12,26 @@ use thalweg_sys::file::FileKind;
 use thalweg_sys::{Fault, File, Root, Wait};
 use thalweg_wire::target::{PathFault, relative_path};
 
-use crate::config::Settings;
+use crate::presentation::Presentation;
 use crate::site::{Mount, Place, Site};
 
 /// What a folder is served as, unless its settings say otherwise.
 const INDEX: &str = "index.html";
 
 /// What a path names.
-pub(crate) enum Found {
+pub(crate) enum Found<'s> {
     /// A regular file, of a folder its index.
-    File(FoundFile),
+    File(FoundFile<'s>),
     /// A folder that was asked for without the slash at the end.
     Folder,
 }
 
 /// A file with what holds for it.
-pub(crate) struct FoundFile {
+pub(crate) struct FoundFile<'s> {
     pub(crate) file: File,
-    pub(crate) settings: Arc<Settings>,
-    /// The number of the mount that it was found in.
-    pub(crate) mount: u16,
+    pub(crate) presentation: Arc<Presentation>,
+    /// The mount that it was found in.
+    pub(crate) mount: &'s Mount,
 }
 
 /// Why a path names nothing that is served.
@@ -103,7 +103,7 @@ pub(crate) fn canonical_name(path: &[u8], name: &mut Vec<u8>) -> Result<(), Refu
 }
 
 /// Opens what a canonical name means. Afterwards `room` has the file's name, relative to its mount's root.
-pub(crate) fn open(site: &Site, name: &[u8], wait: Wait, room: &mut Vec<u8>) -> Result<Found, Refusal> {
+pub(crate) fn open<'s>(site: &'s Site, name: &[u8], wait: Wait, room: &mut Vec<u8>) -> Result<Found<'s>, Refusal> {
     let (mount, within) = match site.place(name) {
         Place::Within(mount, within) => (mount, within),
         Place::MountPoint => return Ok(Found::Folder),
@@ -116,8 +116,8 @@ pub(crate) fn open(site: &Site, name: &[u8], wait: Wait, room: &mut Vec<u8>) -> 
     match file.kind {
         FileKind::Regular => {
             let (folder, file_name) = split(name);
-            let settings = site.settings(folder, Some(file_name));
-            Ok(Found::File(FoundFile { file, settings, mount: mount.number }))
+            let presentation = site.presentation(folder, file_name);
+            Ok(Found::File(FoundFile { file, presentation, mount }))
         }
         FileKind::Directory => Ok(Found::Folder),
         FileKind::Special => Err(Refusal::NotFound),
@@ -125,21 +125,21 @@ pub(crate) fn open(site: &Site, name: &[u8], wait: Wait, room: &mut Vec<u8>) -> 
 }
 
 /// Opens the first file that a folder may be served as.
-fn open_index(
-    site: &Site,
-    (mount, within): (&Mount, &[u8]),
+fn open_index<'s>(
+    site: &'s Site,
+    (mount, within): (&'s Mount, &[u8]),
     name: &[u8],
     wait: Wait,
     room: &mut Vec<u8>,
-) -> Result<Found, Refusal> {
+) -> Result<Found<'s>, Refusal> {
     let folder = name.strip_prefix(b"/").unwrap_or(name);
     let of_folder = site.settings(folder, None);
     let usual = [INDEX.to_owned()];
     for index in of_folder.index.as_deref().unwrap_or(&usual) {
         match mount.open_file(&[within, index.as_bytes()].concat(), wait, room) {
             Ok(file) if file.kind == FileKind::Regular => {
-                let settings = site.settings(folder, Some(index.as_bytes()));
-                return Ok(Found::File(FoundFile { file, settings, mount: mount.number }));
+                let presentation = site.presentation(folder, index.as_bytes());
+                return Ok(Found::File(FoundFile { file, presentation, mount }));
             }
             Ok(_) | Err(Refusal::NotFound) => {}
             Err(refusal) => return Err(refusal),

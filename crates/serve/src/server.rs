@@ -1,22 +1,23 @@
 //! Starting the loops of a server, one thread per core, and what can be done with them from outside.
 
 use std::io;
-use std::net::TcpListener;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use thalweg_sys::driver::Listen;
-use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Instant, Waker, affinity, clock, socket};
+use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Instant, Waker, affinity, clock};
 
 use crate::aside::Aside;
+use crate::check::ConfigFault;
 use crate::config::{ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
 use crate::limit::pacer::SharedLimits;
+use crate::listeners::{Change, Files, Listeners};
+use crate::orders::{Inbox, Order};
 use crate::service::{Curfew, Service, Setup, TURNED_AWAY_MAX};
 use crate::site::Sites;
 
@@ -27,6 +28,11 @@ const RECEIVE_BUFFERS: u16 = 64;
 
 /// Threads of a core that wait for disks in its place. More of them make a disk that turns seek more.
 const ASIDE_THREADS_MAX: usize = 4;
+/// Longer than any download takes, and short enough for all clocks.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// How long a core may take to answer an order. It takes one turn, unless the machine stands still.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// The download server.
 #[derive(Debug)]
@@ -38,6 +44,7 @@ pub struct Running {
     addresses: Vec<ListenAddr>,
     driver: DriverKind,
     control: Control,
+    orders: Arc<[Inbox]>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     published: Arc<[Published]>,
 }
@@ -47,6 +54,7 @@ pub struct Running {
 pub struct Control {
     curfew: Arc<Curfew>,
     wakers: Arc<[Waker]>,
+    listeners: Arc<Mutex<Listeners>>,
 }
 
 /// Why a server could not start.
@@ -55,6 +63,9 @@ pub enum StartError {
     /// There is nothing to listen on.
     #[error("no address to listen on")]
     NoAddress,
+    /// The configuration contradicts itself.
+    #[error("{0}")]
+    Config(ConfigFault),
     /// The folder cannot be served.
     #[error("cannot open the folder {}: {error}", path.display())]
     Root {
@@ -66,6 +77,9 @@ pub enum StartError {
     /// A rule's pattern for names of files cannot be understood.
     #[error("in the pattern of a rule: {0}")]
     Pattern(globset::Error),
+    /// A field that settings add cannot be written.
+    #[error("a header of a rule: {0}")]
+    Header(thalweg_wire::encode::EncodeError),
     /// An address cannot be had.
     #[error("cannot listen on {address}: {error}")]
     Listen {
@@ -108,18 +122,32 @@ impl Server {
     /// # Errors
     /// What the configuration asks for cannot be had. Nothing is left running then.
     pub fn start(config: ServerConfig) -> Result<Running, StartError> {
+        ensure_servable(&config)?;
+        let listeners = Listeners::open(&config.listen, Vec::new(), core_count(&config)?)?;
+        Self::start_on(config, listeners)
+    }
+
+    /// The same, on sockets that listen already.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_on(config: ServerConfig, listeners: Listeners) -> Result<Running, StartError> {
+        ensure_servable(&config)?;
         let cpus = affinity::allowed_cpus().map_err(StartError::Loop)?;
-        let cores = if config.cores.is_empty() { cpus.clone() } else { config.cores.clone() };
-        // What cannot be opened is better known now than by each core.
-        Sites::open(&config)?;
-        let (addresses, mut listeners) = listen(&config.listen, cores.len())?;
+        let cores = cores_of(&config)?;
+        let mut shares = listeners.shares(cores.len()).map_err(StartError::Loop)?;
+        let addresses = listeners.addresses();
         let wakers = cores.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>().map_err(StartError::Loop)?;
-        let control = Control { curfew: Arc::new(Curfew::new()), wakers: wakers.into() };
+        let control = Control {
+            curfew: Arc::new(Curfew::new()),
+            wakers: wakers.into(),
+            listeners: Arc::new(Mutex::new(listeners)),
+        };
+        let orders: Arc<[Inbox]> = cores.iter().map(|_| Inbox::default()).collect();
         let published: Arc<[Published]> = cores.iter().map(|_| Published::default()).collect();
-        let mut running = Running { addresses, driver: DriverKind::Epoll, control, threads: Vec::new(), published };
-        let mounts = config.sites.iter().flat_map(|site| &site.mounts).map(|mount| mount.bytes_per_s_max);
-        let shared_limits = SharedLimits::new(&config.limits, config.bandwidth, mounts, Instant::now());
-        let shared_limits = Arc::new(shared_limits);
+        let driver = DriverKind::Epoll;
+        let mut running = Running { addresses, driver, control, orders, threads: Vec::new(), published };
+        let shared_limits = Arc::new(SharedLimits::of(&config, Instant::now()));
         let (started, starts) = mpsc::sync_channel(cores.len());
         let config = Arc::new(config);
         for (core, &cpu) in cores.iter().enumerate() {
@@ -128,7 +156,8 @@ impl Server {
                 core,
                 cpu,
                 cpus: cpus.clone(),
-                listeners: listeners.pop().unwrap_or_default(),
+                listeners: shares.pop().unwrap_or_default(),
+                orders: Arc::clone(&running.orders),
                 control: running.control.clone(),
                 shared_limits: Arc::clone(&shared_limits),
                 published: Arc::clone(&running.published),
@@ -157,37 +186,25 @@ impl Server {
     }
 }
 
-/// Listens on all addresses, once for each core. The addresses as they came to be, and each core's sockets.
-fn listen(asked: &[ListenAddr], cores: usize) -> Result<(Vec<ListenAddr>, Vec<Vec<OwnedFd>>), StartError> {
-    if asked.is_empty() {
-        return Err(StartError::NoAddress);
+/// What is wrong with a configuration is better known now than by each core.
+fn ensure_servable(config: &ServerConfig) -> Result<(), StartError> {
+    if let Some(fault) = config.check().into_iter().next() {
+        return Err(StartError::Config(fault));
     }
-    let mut addresses = Vec::new();
-    let mut listeners: Vec<Vec<OwnedFd>> = (0..cores).map(|_| Vec::new()).collect();
-    for address in asked {
-        let refused = |error| StartError::Listen { address: address.clone(), error };
-        match address {
-            ListenAddr::Tcp(address) => {
-                socket::probe(*address).map_err(refused)?;
-                let mut at = *address;
-                for of_core in &mut listeners {
-                    let listener = TcpListener::from(socket::listen(at).map_err(refused)?);
-                    // Port 0: the first core's socket has got one, which the others share.
-                    at = listener.local_addr().map_err(refused)?;
-                    of_core.push(listener.into());
-                }
-                addresses.push(ListenAddr::Tcp(at));
-            }
-            ListenAddr::Unix(path) => {
-                let listener = UnixListener::bind(path).map_err(refused)?;
-                for of_core in &mut listeners {
-                    of_core.push(listener.try_clone().map_err(refused)?.into());
-                }
-                addresses.push(address.clone());
-            }
-        }
-    }
-    Ok((addresses, listeners))
+    Sites::open(config).map(drop)
+}
+
+/// The CPUs to run on.
+fn cores_of(config: &ServerConfig) -> Result<Vec<usize>, StartError> {
+    if config.cores.is_empty() { affinity::allowed_cpus().map_err(StartError::Loop) } else { Ok(config.cores.clone()) }
+}
+
+/// How many loops a server of this configuration runs, and so on how many sockets it listens best.
+///
+/// # Errors
+/// The kernel does not tell which CPUs this process may use.
+pub fn core_count(config: &ServerConfig) -> Result<usize, StartError> {
+    Ok(cores_of(config)?.len())
 }
 
 /// What the thread of a core is given.
@@ -197,7 +214,8 @@ struct Task {
     cpu: usize,
     /// All that this process may use, for threads that do not belong to a core.
     cpus: Vec<usize>,
-    listeners: Vec<OwnedFd>,
+    listeners: Vec<(u32, OwnedFd)>,
+    orders: Arc<[Inbox]>,
     control: Control,
     shared_limits: Arc<SharedLimits>,
     published: Arc<[Published]>,
@@ -249,13 +267,14 @@ impl Task {
             aside: Aside::new(self.control.wakers[self.core].clone(), ASIDE_THREADS_MAX, self.cpus),
             seconds_at: |_| clock::unix_seconds(),
             curfew: Arc::clone(&self.control.curfew),
+            orders: self.orders,
             published: self.published,
             core: self.core,
         };
         let mut service = Service::new(setup, driver.now());
-        for listener in self.listeners {
+        for (group, listener) in self.listeners {
             match driver.listen(Listen::Socket(listener)) {
-                Ok(listener) => service.add_listener(listener),
+                Ok(listener) => service.add_listener(group, listener),
                 Err(error) => {
                     let _ = started.send(Err(StartError::Loop(error)));
                     return Ok(());
@@ -283,10 +302,27 @@ impl Control {
     /// Stops accepting, closes idle connections, lets the responses under way end, and closes after `time` what is still
     /// open.
     pub fn drain(&self, time: Duration) {
+        self.listeners().give_up(Files::Remove);
         self.curfew.set(Instant::now() + time);
+        self.wake();
+    }
+
+    /// Leaves the listeners to another process, which has them already, and lets the responses under way end, which may take as
+    /// long as `time`; for ever without one. Connections that wait for a request may ask for one more.
+    pub fn hand_over(&self, time: Option<Duration>) {
+        self.listeners().give_up(Files::Keep);
+        self.curfew.set_gently(Instant::now() + time.unwrap_or(FOR_EVER));
+        self.wake();
+    }
+
+    fn wake(&self) {
         for waker in self.wakers.iter() {
             waker.wake();
         }
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Listeners> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Closes everything at once.
@@ -323,6 +359,56 @@ impl Running {
     /// Whether a core has ended, by being stopped or by a failure that [`join`](Self::join) tells of.
     pub fn has_ended(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Whether all cores have ended.
+    pub fn is_over(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Serves by another configuration from now on: other folders, limits and addresses. Connections stay, and responses under way
+    /// go on as they began. Cores and driver are those of the start.
+    ///
+    /// # Errors
+    /// The configuration cannot be had. The server goes on as before.
+    pub fn configure(&mut self, config: &Arc<ServerConfig>) -> Result<(), StartError> {
+        ensure_servable(config)?;
+        let cores = self.threads.len();
+        let Change { added, removed } = self.control.listeners().change(&config.listen, cores)?;
+        self.addresses = self.control.listeners().addresses();
+        let (done, answers) = mpsc::sync_channel(cores);
+        let limits = Arc::new(SharedLimits::of(config, Instant::now()));
+        for ((share, inbox), waker) in added.into_iter().zip(self.orders.iter()).zip(self.control.wakers.iter()) {
+            let configure = Order::Configure(Arc::clone(config), Arc::clone(&limits), done.clone());
+            let retire = removed.iter().map(|&group| Order::Retire(group));
+            let listen = share.into_iter().map(|(group, socket)| Order::Listen(group, socket));
+            inbox.leave([configure].into_iter().chain(retire).chain(listen), waker);
+        }
+        drop(done);
+        for _ in 0..cores {
+            let silent = || StartError::Loop(io::Error::new(io::ErrorKind::TimedOut, "a core does not answer"));
+            answers.recv_timeout(ANSWER_TIME).map_err(|_| silent())??;
+        }
+        Ok(())
+    }
+
+    /// Asks each core whether its loop goes round. As many answers come as there are cores that do.
+    pub fn ask(&self) -> mpsc::Receiver<()> {
+        let (done, answers) = mpsc::sync_channel(self.threads.len());
+        for (inbox, waker) in self.orders.iter().zip(self.control.wakers.iter()) {
+            inbox.leave([Order::Answer(done.clone())], waker);
+        }
+        answers
+    }
+
+    /// Gives `look` the sockets that it listens on.
+    pub fn with_listeners<T>(&self, look: impl FnOnce(&Listeners) -> T) -> T {
+        look(&self.control.listeners())
+    }
+
+    /// See [`Control::hand_over`].
+    pub fn hand_over(&self, time: Option<Duration>) {
+        self.control.hand_over(time);
     }
 
     /// A handle to stop it with, for signal handlers and other threads.

@@ -1,20 +1,23 @@
 //! The server on one core: its listeners, its connections and their deadlines, as an [`App`] of the reactor's loop.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use thalweg_reactor::{App, BufferPool, Turn, Wheel};
+use thalweg_sys::driver::Listen;
 use thalweg_sys::{Completion, Driver, Fault, Instant, SocketId};
 
 use crate::aside::Aside;
 use crate::cache::FileCache;
 use crate::calendar::{Calendar, SecondsAt};
-use crate::config::{CacheConfig, Limits};
+use crate::config::{CacheConfig, Limits, ServerConfig};
 use crate::connection::{Connection, Fate, Shared, Times};
 use crate::counters::Published;
-use crate::limit::pacer::{Pace, Pacer, SharedLimits};
+use crate::limit::pacer::{Pace, Pacer, SharedLimits, Stage};
 use crate::limit::room::{self, Shedder};
+use crate::orders::{Inbox, Order};
 use crate::respond::Responder;
+use crate::server::StartError;
 use crate::site::Sites;
 
 /// Resolution of deadlines.
@@ -31,6 +34,9 @@ pub(crate) const TURNED_AWAY_MAX: usize = 256;
 
 /// Paced connections that go on between two looks at the others: each takes the kernel some ten microseconds.
 const PACED_PER_TURN: usize = 64;
+/// How long a listener that is given up is still heard after it has stopped: what it had accepted by then is served, and
+/// what it had not stays in the queue of the socket.
+const RETIRE_NS: u64 = 50_000_000;
 
 /// Buffers kept for responses that are written anew and for requests that wait, and the largest that is kept.
 const POOL_BUFFERS: usize = 64;
@@ -39,28 +45,41 @@ const POOL_BUFFER_BYTES_MAX: usize = 192 << 10;
 /// By when all connections have to be gone, in nanoseconds of the monotonic clock. How a server is told to drain and to
 /// stop, from any thread.
 #[derive(Debug)]
-pub(crate) struct Curfew(AtomicU64);
+pub(crate) struct Curfew {
+    at_ns: AtomicU64,
+    gentle: AtomicBool,
+}
 
 impl Curfew {
     /// No end in sight.
     pub(crate) fn new() -> Self {
-        Self(AtomicU64::new(u64::MAX))
+        Self { at_ns: AtomicU64::new(u64::MAX), gentle: AtomicBool::new(false) }
+    }
+
+    /// Sets the end, unless an earlier one is set already. Connections that wait for a request may ask for one more until then.
+    pub(crate) fn set_gently(&self, at: Instant) {
+        self.gentle.store(true, Relaxed);
+        self.set(at);
     }
 
     /// Sets the end, unless an earlier one is set already.
     pub(crate) fn set(&self, at: Instant) {
-        self.0.fetch_min(at.as_ns(), Relaxed);
+        self.at_ns.fetch_min(at.as_ns(), Relaxed);
     }
 
     fn at(&self) -> Option<Instant> {
-        Some(self.0.load(Relaxed)).filter(|&ns| ns != u64::MAX).map(Instant::from_ns)
+        Some(self.at_ns.load(Relaxed)).filter(|&ns| ns != u64::MAX).map(Instant::from_ns)
     }
 }
 
 /// The server on one core.
 pub(crate) struct Service {
     shared: Shared,
-    listeners: Vec<SocketId>,
+    /// With the number of the group that each belongs to.
+    listeners: Vec<(u32, SocketId)>,
+    /// Listeners that accept no more, and when they are closed.
+    retired: Vec<SocketId>,
+    retirement_ends: Instant,
     /// Listeners that have stopped for want of descriptors or table slots.
     resting: Vec<SocketId>,
     rest_ends: Instant,
@@ -77,6 +96,7 @@ pub(crate) struct Service {
     /// entry in the wheel for each slot is enough.
     look_ns: u64,
     curfew: Arc<Curfew>,
+    orders: Arc<[Inbox]>,
     published: Arc<[Published]>,
     core: usize,
 }
@@ -91,6 +111,8 @@ pub(crate) struct Setup<'c> {
     pub(crate) shared_limits: Arc<SharedLimits>,
     pub(crate) seconds_at: SecondsAt,
     pub(crate) curfew: Arc<Curfew>,
+    /// Where each core finds its orders.
+    pub(crate) orders: Arc<[Inbox]>,
     /// Where all cores publish what they have done, and which of them this is.
     pub(crate) published: Arc<[Published]>,
     pub(crate) core: usize,
@@ -119,6 +141,8 @@ impl Service {
                 draining: false,
             },
             listeners: Vec::new(),
+            retired: Vec::new(),
+            retirement_ends: now,
             resting: Vec::new(),
             rest_ends: now,
             slots: Vec::new(),
@@ -128,14 +152,90 @@ impl Service {
             shedder: Shedder::default(),
             wheel: Wheel::new(now, TICK_NS),
             curfew: setup.curfew,
+            orders: setup.orders,
             published: setup.published,
             core: setup.core,
         }
     }
 
     /// Serves the connections that come in at a listener of its driver.
-    pub(crate) fn add_listener(&mut self, listener: SocketId) {
-        self.listeners.push(listener);
+    pub(crate) fn add_listener(&mut self, group: u32, listener: SocketId) {
+        self.listeners.push((group, listener));
+    }
+
+    #[cold]
+    fn follow_orders<D: Driver>(&mut self, driver: &mut D) {
+        let orders = Arc::clone(&self.orders);
+        for order in orders[self.core].take() {
+            // Who has given an order may have given up waiting for the answer.
+            match order {
+                Order::Configure(config, limits, done) => drop(done.send(self.configure(driver, &config, limits))),
+                Order::Listen(group, socket) if !self.shared.draining => {
+                    // Without room for it this core does not hear it; the other cores do.
+                    if let Ok(listener) = driver.listen(Listen::Socket(socket)) {
+                        self.add_listener(group, listener);
+                    }
+                }
+                Order::Listen(..) => {}
+                Order::Retire(group) => self.retire(driver, |of| of == group),
+                Order::Answer(done) => drop(done.send(())),
+            }
+        }
+    }
+
+    /// Serves by another configuration from now on. Responses under way go on as they began.
+    fn configure<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        config: &ServerConfig,
+        limits: Arc<SharedLimits>,
+    ) -> Result<(), StartError> {
+        let sites = Sites::open(config)?;
+        let times = Times::new(&config.limits);
+        self.look_ns = times.shortest_ns();
+        self.shared.times = times;
+        self.shared.responder.cache = FileCache::new(Arc::new(sites), config.cache.clone());
+        self.places = config.limits.connections_max;
+        self.limit_anew(driver, limits);
+        Ok(())
+    }
+
+    /// Has other limits hold, for the connections that are open too.
+    pub(crate) fn limit_anew<D: Driver>(&mut self, driver: &mut D, limits: Arc<SharedLimits>) {
+        let now = driver.now();
+        self.shared.pacer = limits.are_on().then(|| Pacer::new(limits, now));
+        for index in 0..self.slots.len() {
+            let Some(connection) = &mut self.slots[index].connection else { continue };
+            let socket = connection.socket;
+            if let Some(pacer) = &mut self.shared.pacer {
+                let knows_clients = pacer.shared().knows_clients();
+                let address = knows_clients.then(|| driver.peer_addr(socket).ok()).flatten();
+                let pace = pacer.take_over(connection.pace.take(), socket, address.map(|address| address.ip()), now);
+                connection.pace = Some(pace);
+            } else {
+                // Nothing to wait for any more.
+                self.react(driver, socket, |connection, driver, shared| {
+                    connection.on_turn(driver, shared, Stage::Total)
+                });
+            }
+        }
+    }
+
+    /// Stops accepting from the listeners of some groups. They are closed a little later, since the kernel may have accepted
+    /// already what this core has yet to hear of.
+    fn retire<D: Driver>(&mut self, driver: &mut D, which: impl Fn(u32) -> bool) {
+        for (_, listener) in self.listeners.extract_if(.., |(group, _)| which(*group)) {
+            self.resting.retain(|resting| *resting != listener);
+            driver.pause(listener);
+            self.retired.push(listener);
+        }
+        self.retirement_ends = driver.now().plus_ns(RETIRE_NS);
+    }
+
+    fn close_retired<D: Driver>(&mut self, driver: &mut D) {
+        for listener in self.retired.drain(..) {
+            driver.close(listener);
+        }
     }
 
     fn on_accepted<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
@@ -205,6 +305,9 @@ impl Service {
     }
 
     fn on_accept_failed<D: Driver>(&mut self, driver: &mut D, listener: SocketId, error: &std::io::Error) {
+        if self.retired.contains(&listener) {
+            return;
+        }
         let now = driver.now();
         self.resting.push(listener);
         // The kernel needs a moment to give back what was closed; who comes again in between finds nothing new.
@@ -317,14 +420,14 @@ impl Service {
         }
     }
 
-    /// Stops accepting, and closes all connections that wait for a request.
+    /// Stops accepting, and closes all connections that wait for another request. One that has asked for nothing yet has a
+    /// request on its way, most likely, and gets its answer.
     fn begin_to_drain<D: Driver>(&mut self, driver: &mut D) {
         self.shared.draining = true;
-        self.resting.clear();
-        for listener in self.listeners.drain(..) {
-            driver.close(listener);
+        self.retire(driver, |_| true);
+        if !self.curfew.gentle.load(Relaxed) {
+            self.close_where(driver, Connection::is_idle_again);
         }
-        self.close_where(driver, Connection::is_idle);
     }
 
     fn close_where<D: Driver>(&mut self, driver: &mut D, is_over: impl Fn(&Connection) -> bool) {
@@ -340,8 +443,9 @@ impl Service {
     fn next_turn(&self, now: Instant) -> Option<Instant> {
         let rest_ends = (!self.resting.is_empty()).then_some(self.rest_ends);
         let curfew = if self.shared.draining { self.curfew.at() } else { None };
+        let retirement_ends = (!self.retired.is_empty()).then_some(self.retirement_ends);
         let paced = self.shared.pacer.as_ref().and_then(|pacer| pacer.next_due(now));
-        [self.wheel.next_due(), rest_ends, curfew, paced].into_iter().flatten().min()
+        [self.wheel.next_due(), rest_ends, retirement_ends, curfew, paced].into_iter().flatten().min()
     }
 }
 
@@ -356,7 +460,10 @@ impl<D: Driver> App<D> for Service {
             Completion::Failed { socket, .. } => self.close(driver, socket),
             Completion::AcceptFailed { listener, error } => self.on_accept_failed(driver, listener, &error),
             Completion::Connected { .. } => unreachable!("a server does not connect"),
-            Completion::Woken => self.on_woken(driver),
+            Completion::Woken => {
+                self.on_woken(driver);
+                self.follow_orders(driver);
+            }
         }
     }
 
@@ -377,9 +484,14 @@ impl<D: Driver> App<D> for Service {
         }
         if curfew.is_some_and(|at| at <= now) {
             self.close_where(driver, |_| true);
+            self.close_retired(driver);
+        }
+        if !self.retired.is_empty() && self.retirement_ends <= now {
+            self.close_retired(driver);
         }
         self.shared.responder.totals.open = self.open as u64;
         self.published[self.core].publish(&self.shared.responder.totals);
-        if self.shared.draining && self.open == 0 { Turn::Stop } else { Turn::Until(self.next_turn(now)) }
+        let is_over = self.shared.draining && self.open == 0 && self.retired.is_empty();
+        if is_over { Turn::Stop } else { Turn::Until(self.next_turn(now)) }
     }
 }

@@ -17,6 +17,7 @@ use crate::aside::{Aside, Hands};
 use crate::config::{Bandwidth, CacheConfig, Limits, ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
 use crate::limit::pacer::SharedLimits;
+use crate::orders::Inbox;
 use crate::service::{Curfew, Service, Setup};
 use crate::site::Sites;
 
@@ -79,6 +80,8 @@ struct World<'w> {
     end: Option<Instant>,
     /// Those who come later: when, from where, and what they do.
     newcomers: VecDeque<(Instant, IpAddr, Vec<Step>)>,
+    /// When other limits hold, and which.
+    changes: VecDeque<(Instant, Arc<SharedLimits>)>,
 }
 
 /// What came of a client.
@@ -176,6 +179,9 @@ impl App<Sim> for World<'_> {
         while let Some((_, source, steps)) = self.newcomers.pop_front_if(|(at, ..)| *at <= now) {
             self.clients.push(Client::connect(driver, Some(source), steps));
         }
+        while let Some((_, limits)) = self.changes.pop_front_if(|(at, _)| *at <= now) {
+            self.service.limit_anew(driver, limits);
+        }
         for client in &mut self.clients {
             client.step(driver, (self.folder, &self.curfew), now);
         }
@@ -194,8 +200,9 @@ impl App<Sim> for World<'_> {
             return Turn::Stop;
         }
         let resting = self.clients.iter().filter(|client| client.over.is_none()).filter_map(|client| client.busy_until);
+        let change = self.changes.front().map(|(at, _)| *at);
         let newcomer = self.newcomers.front().map(|(at, ..)| *at);
-        Turn::Until(until.into_iter().chain(resting).chain(self.end).chain(newcomer).min())
+        Turn::Until(until.into_iter().chain(resting).chain(self.end).chain(newcomer).chain(change).min())
     }
 }
 
@@ -244,11 +251,12 @@ fn world_with<'w>(
         // Long after any file here was written: all of them are settled.
         seconds_at: |now| 4_000_000_000 + now.as_ns() / SECOND_NS,
         curfew: Arc::clone(&curfew),
+        orders: Arc::new([Inbox::default()]),
         published: Arc::clone(&published),
         core: 0,
     };
     let mut service = Service::new(setup, driver.now());
-    service.add_listener(driver.listen(Listen::Address(SERVER)).unwrap());
+    service.add_listener(0, driver.listen(Listen::Address(SERVER)).unwrap());
     let clients = scripts.into_iter().map(|steps| Client::connect(driver, None, steps)).collect();
     let world = World {
         service,
@@ -258,6 +266,7 @@ fn world_with<'w>(
         service_over: false,
         end: None,
         newcomers: VecDeque::new(),
+        changes: VecDeque::new(),
         aside: hands,
     };
     (world, published)

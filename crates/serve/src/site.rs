@@ -17,6 +17,7 @@ use thalweg_sys::{File, Root, Wait};
 use thalweg_wire::RequestHead;
 
 use crate::config::{MountConfig, Rule, ServerConfig, Settings, SiteConfig, Symlinks, UnknownHost};
+use crate::presentation::Presentation;
 use crate::resolve::{self, Refusal};
 use crate::server::StartError;
 
@@ -40,8 +41,15 @@ pub(crate) struct Site {
     rules: Vec<CompiledRule>,
     /// What rules came to: one for each combination that was met. There are no more than files of this site can be told
     /// apart by, which its operator has written down, not its clients.
-    settings: Mutex<HashMap<Box<[bool]>, Arc<Settings>, RandomState>>,
+    effective: Mutex<HashMap<Box<[bool]>, Effective, RandomState>>,
     error_pages: Vec<(u16, Vec<u8>)>,
+}
+
+/// What several rules come to.
+#[derive(Clone)]
+struct Effective {
+    settings: Arc<Settings>,
+    presentation: Arc<Presentation>,
 }
 
 /// A tree and where it is served.
@@ -146,7 +154,7 @@ impl Site {
         let rules = config.rules.iter().map(CompiledRule::new).collect::<Result<_, _>>()?;
         let error_pages = config.error_pages.iter();
         let error_pages = error_pages.map(|(status, page)| (*status, relative(page).to_vec())).collect();
-        Ok(Self { mounts, rules, settings: Mutex::default(), error_pages })
+        Ok(Self { mounts, rules, effective: Mutex::default(), error_pages })
     }
 
     /// Where a canonical name leads: the mount with the longest path that it begins with.
@@ -166,18 +174,26 @@ impl Site {
     /// The settings of a file in a folder, or of the folder itself. The folder is a canonical name, which ends with a
     /// slash, or is empty for the topmost.
     pub(crate) fn settings(&self, folder: &[u8], file: Option<&[u8]>) -> Arc<Settings> {
+        self.effective(folder, file).settings
+    }
+
+    /// How a file in a folder is presented.
+    pub(crate) fn presentation(&self, folder: &[u8], file: &[u8]) -> Arc<Presentation> {
+        self.effective(folder, Some(file)).presentation
+    }
+
+    fn effective(&self, folder: &[u8], file: Option<&[u8]>) -> Effective {
         let holds: Box<[bool]> = self.rules.iter().map(|rule| rule.holds(folder, file)).collect();
-        let mut known = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(settings) = known.get(&holds) {
-            return Arc::clone(settings);
-        }
-        let mut settings = Settings::default();
-        for (rule, _) in self.rules.iter().zip(&holds).filter(|&(_, &holds)| holds) {
-            settings.overlay(&rule.settings);
-        }
-        let settings = Arc::new(settings);
-        known.insert(holds, Arc::clone(&settings));
-        settings
+        let mut known = self.effective.lock().unwrap_or_else(PoisonError::into_inner);
+        let effective = known.entry(holds).or_insert_with_key(|holds| {
+            let mut settings = Settings::default();
+            for (rule, _) in self.rules.iter().zip(holds).filter(|&(_, &holds)| holds) {
+                settings.overlay(&rule.settings);
+            }
+            let presentation = Presentation::of(&settings).expect("each rule was looked at when it was compiled");
+            Effective { settings: Arc::new(settings), presentation: Arc::new(presentation) }
+        });
+        effective.clone()
     }
 
     /// The canonical name of the file that is the body of responses with this status.
@@ -228,6 +244,7 @@ impl Mount {
 impl CompiledRule {
     fn new(rule: &Rule) -> Result<Self, StartError> {
         let files = rule.files.as_deref().map(compile_pattern).transpose().map_err(StartError::Pattern)?;
+        Presentation::of(&rule.settings).map_err(StartError::Header)?;
         let folder = rule.folder.as_deref().map_or(&b""[..], relative);
         Ok(Self { folder: folder.into(), files, settings: rule.settings.clone() })
     }

@@ -26,7 +26,9 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -37,7 +39,7 @@ use rustix::net::sockopt::{set_socket_linger, set_tcp_nodelay};
 use rustix::net::{SendFlags, Shutdown, getpeername, getsockname, send};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use crate::address::{PeerAddr, PortRange};
+use crate::address::{PeerAddr, PortRange, UnixAddr};
 use crate::driver::{Connect, FileSpan, Flow, Listen, SendBuf};
 use crate::fault::Fault;
 
@@ -63,6 +65,46 @@ pub fn listen(addr: SocketAddr) -> io::Result<OwnedFd> {
 /// As for [`listen`].
 pub fn probe(addr: SocketAddr) -> io::Result<()> {
     bound(addr, false).map(drop)
+}
+
+/// A listening, non-blocking Unix stream socket with a file at `path`. A file that a server has left there which is no more is
+/// replaced: nobody answers at it.
+///
+/// # Errors
+/// Somebody listens there, something else than a socket stands there, or the folder cannot be written to.
+pub fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
+    let address = UnixAddr::new(path)?;
+    match listener(Listen::Unix(address.clone())) {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::ADDRINUSE) && is_stale(path) => {
+            std::fs::remove_file(path)?;
+            listener(Listen::Unix(address))
+        }
+        listening => listening,
+    }
+}
+
+/// Whether nobody listens at a socket's file. Connecting is the one way to find out.
+fn is_stale(path: &Path) -> bool {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let refused = |error: io::Error| Errno::from_io_error(&error) == Some(Errno::CONNREFUSED);
+    is_socket && std::os::unix::net::UnixStream::connect(path).is_err_and(refused)
+}
+
+/// Where a socket that was given to this process listens.
+///
+/// # Errors
+/// `InvalidInput` if it is no listening stream socket of TCP or of a Unix path.
+pub fn listens_at(socket: &impl AsFd) -> io::Result<PeerAddr> {
+    let socket = socket2::SockRef::from(socket);
+    let no_listener = || io::Error::new(io::ErrorKind::InvalidInput, "this is no listening stream socket");
+    if !socket.is_listener()? || socket.r#type()? != Type::STREAM {
+        return Err(no_listener());
+    }
+    let address = socket.local_addr()?;
+    if let Some(tcp) = address.as_socket() {
+        return Ok(PeerAddr::Tcp(tcp));
+    }
+    UnixAddr::new(address.as_pathname().ok_or_else(no_listener)?).map(PeerAddr::Unix)
 }
 
 fn bound(addr: SocketAddr, shared: bool) -> io::Result<Socket> {
@@ -325,6 +367,33 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
+
+    #[test]
+    fn a_socket_file_is_replaced_only_if_nobody_listens_there() {
+        let folder = std::env::temp_dir().join(format!("thalweg-socket-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let path = folder.join("socket");
+        let first = listen_unix(&path).unwrap();
+        assert_eq!(listens_at(&first).unwrap(), UnixAddr::new(&path).unwrap().into());
+        assert_eq!(listen_unix(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(first);
+        drop(listen_unix(&path).expect("a file that a server has left behind"));
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "precious").unwrap();
+        assert_eq!(listen_unix(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_does_not_listen_is_no_listener() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        assert_eq!(listens_at(&listener).unwrap(), PeerAddr::Tcp(address));
+        assert!(listens_at(&TcpStream::connect(address).unwrap()).is_err());
+        assert!(listens_at(&std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap()).is_err());
+        assert!(listens_at(&std::fs::File::open("/dev/null").unwrap()).is_err());
+    }
 
     #[test]
     fn only_a_first_short_send_is_left_to_nagle() {

@@ -119,6 +119,33 @@ fn draining_lets_paced_downloads_end() {
     assert_eq!(totals.open, 0);
 }
 
+#[test]
+fn limits_that_change_hold_for_downloads_under_way() {
+    let per_connection = |bytes_per_s| Bandwidth { per_connection: bytes_per_s, ..Bandwidth::default() };
+    let per_client = |bytes_per_s| Bandwidth { per_client: bytes_per_s, ..Bandwidth::default() };
+    // What holds for the first second, and from then on; and how long the two downloads of a client take.
+    for (first, then, seconds) in [
+        (per_connection(100_000), per_connection(700_000), 3.0),
+        (per_connection(100_000), per_client(700_000), 5.0),
+        (per_connection(100_000), Bandwidth::default(), 1.0),
+        (Bandwidth { total: 200_000, ..Bandwidth::default() }, per_connection(200_000), 8.0),
+    ] {
+        let folder = folder();
+        let mut driver = Sim::new(SimConfig::calm(1));
+        let start = driver.now();
+        let (mut world, published) =
+            world_with(&mut driver, &Limits::default(), (first, 0), folder.path(), vec![vec![send(GET_LARGE)]; 2]);
+        let limits = SharedLimits::new(&Limits::default(), then, [0], start.plus_ns(SECOND_NS));
+        world.changes.push_back((start.plus_ns(SECOND_NS), Arc::new(limits)));
+        run(&mut driver, &mut world).unwrap();
+        assert_eq!(published[0].totals().open, 0);
+        for outcome in world.outcomes(start) {
+            assert!(outcome.received.ends_with(&large()));
+            check_seconds(&outcome, seconds, 0.06);
+        }
+    }
+}
+
 /// Runs a client that takes so many bytes a second at most, and does other things beside. Whether it got all of it, and
 /// after how long its connection was over.
 fn take(bytes_per_s: u64, steps: Vec<Step>) -> (bool, f64) {

@@ -5,3 +5,4 @@ mod lifecycle;
 mod naive;
 mod served;
 mod sites;
+mod takeover;

@@ -1,0 +1,279 @@
+//! The sockets on which a server listens, apart from the cores that accept from them.
+//!
+//! The sockets live here; cores accept from duplicates. So a listener outlives the core that uses it, can be handed to the
+//! process that follows, and can be given up. Connections wait in the kernel's queue of the socket, which all its
+//! duplicates in all processes share: none of them is lost when one process takes over from another.
+
+use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use thalweg_sys::{PeerAddr, socket};
+
+use crate::config::ListenAddr;
+use crate::server::StartError;
+
+/// All that a server listens on.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    entries: Vec<Entry>,
+    next_id: u32,
+}
+
+/// An address and the sockets that share it.
+#[derive(Debug)]
+pub struct Group {
+    /// The address as the configuration has it, perhaps with port 0.
+    pub asked: ListenAddr,
+    /// A service manager has opened it: its file, if it has one, is not ours to remove.
+    pub given: bool,
+    /// The sockets, at least one.
+    pub sockets: Vec<OwnedFd>,
+}
+
+/// A group that is listened on.
+#[derive(Debug)]
+struct Entry {
+    id: u32,
+    group: Group,
+    at: ListenAddr,
+    /// Device and inode of a Unix socket's file, if it is ours to remove.
+    file: Option<(u64, u64)>,
+}
+
+/// What becomes of the files of Unix sockets when their listeners are given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Files {
+    /// Nobody listens there from now on.
+    Remove,
+    /// Somebody else goes on.
+    Keep,
+}
+
+/// For each core, the sockets that it accepts from, with the numbers of their groups.
+pub(crate) type Shares = Vec<Vec<(u32, OwnedFd)>>;
+
+/// What the cores have to do after [`Listeners::change`].
+pub(crate) struct Change {
+    pub(crate) added: Shares,
+    pub(crate) removed: Vec<u32>,
+}
+
+impl Group {
+    /// A socket that a service manager has opened.
+    ///
+    /// # Errors
+    /// It is no listening stream socket.
+    pub fn given(socket: OwnedFd) -> io::Result<Self> {
+        Ok(Self { asked: address_of(&socket)?, given: true, sockets: vec![socket] })
+    }
+}
+
+impl Listeners {
+    /// Listens on the addresses, once for each core. Sockets that are there already are taken over where the address is among those
+    /// that are asked for, as many as they are; the others of them are closed.
+    ///
+    /// # Errors
+    /// An address cannot be had.
+    pub fn open(asked: &[ListenAddr], mut there: Vec<Group>, cores: usize) -> Result<Self, StartError> {
+        if asked.is_empty() {
+            return Err(StartError::NoAddress);
+        }
+        let mut listeners = Self::default();
+        for address in asked {
+            let group = match there.iter().position(|group| group.asked == *address && !group.sockets.is_empty()) {
+                Some(at) => Ok(there.swap_remove(at)),
+                None => bind(address, cores),
+            };
+            let entered = group.and_then(|group| listeners.enter(group));
+            entered.map_err(|error| StartError::Listen { address: address.clone(), error })?;
+        }
+        Ok(listeners)
+    }
+
+    /// Where they listen, in the order of the configuration, with the ports that the kernel chose.
+    pub fn addresses(&self) -> Vec<ListenAddr> {
+        self.entries.iter().map(|entry| entry.at.clone()).collect()
+    }
+
+    /// The addresses and their sockets, to hand them on.
+    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.entries.iter().map(|entry| &entry.group)
+    }
+
+    /// Each core's duplicates.
+    pub(crate) fn shares(&self, cores: usize) -> io::Result<Shares> {
+        share(&self.entries, cores)
+    }
+
+    /// Listens on these addresses from now on: on new ones as well, on others no more. All is as it was if one cannot be had.
+    pub(crate) fn change(&mut self, asked: &[ListenAddr], cores: usize) -> Result<Change, StartError> {
+        let mut added = Self { entries: Vec::new(), next_id: self.next_id };
+        let mut left: Vec<usize> = (0..self.entries.len()).collect();
+        // For each address, the entry that it has, or has not yet.
+        let mut order = Vec::new();
+        for address in asked {
+            let known = left.iter().position(|&index| self.entries[index].group.asked == *address);
+            if known.is_none() {
+                let refused = |error| StartError::Listen { address: address.clone(), error };
+                bind(address, cores).and_then(|group| added.enter(group)).map_err(refused)?;
+            }
+            order.push(known.map(|at| self.entries[left.swap_remove(at)].id));
+        }
+        let shares = added.shares(cores).map_err(StartError::Loop)?;
+        self.next_id = added.next_id;
+        let mut before = std::mem::take(&mut self.entries);
+        let mut new = added.entries.into_iter();
+        for known in order {
+            let at = known.and_then(|id| before.iter().position(|entry| entry.id == id));
+            self.entries.extend(at.map(|at| before.swap_remove(at)).or_else(|| new.next()));
+        }
+        let removed = before.iter().map(|entry| entry.id).collect();
+        Self { entries: before, next_id: 0 }.give_up(Files::Remove);
+        Ok(Change { added: shares, removed })
+    }
+
+    /// Closes the sockets here. The cores' duplicates are the cores' to close.
+    pub(crate) fn give_up(&mut self, files: Files) {
+        for entry in self.entries.drain(..) {
+            let ListenAddr::Unix(path) = &entry.at else { continue };
+            // Another server may have put its own socket there since.
+            if files == Files::Remove && entry.file.is_some() && identity(path) == entry.file {
+                // What is left is found stale by whoever comes next.
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+
+    fn enter(&mut self, group: Group) -> io::Result<()> {
+        let at = address_of(&group.sockets[0])?;
+        let file = match &at {
+            ListenAddr::Unix(path) if !group.given => identity(path),
+            _ => None,
+        };
+        self.entries.push(Entry { id: self.next_id, group, at, file });
+        self.next_id += 1;
+        Ok(())
+    }
+}
+
+fn bind(asked: &ListenAddr, cores: usize) -> io::Result<Group> {
+    let mut sockets = Vec::with_capacity(cores);
+    match asked {
+        ListenAddr::Tcp(address) => {
+            socket::probe(*address)?;
+            let mut at = *address;
+            for _ in 0..cores {
+                let listener = TcpListener::from(socket::listen(at)?);
+                // Port 0: the first core's socket has got one, which the others share.
+                at = listener.local_addr()?;
+                sockets.push(listener.into());
+            }
+        }
+        ListenAddr::Unix(path) => sockets.push(socket::listen_unix(path)?),
+    }
+    Ok(Group { asked: asked.clone(), given: false, sockets })
+}
+
+/// Deals out the sockets: with fewer of them than cores some cores share one, with more a core has several. None of them may be
+/// without a core, since the kernel spreads connections over all.
+fn share(entries: &[Entry], cores: usize) -> io::Result<Shares> {
+    let mut shares: Shares = (0..cores).map(|_| Vec::new()).collect();
+    for entry in entries {
+        let sockets = &entry.group.sockets;
+        for index in 0..cores.max(sockets.len()) {
+            shares[index % cores].push((entry.id, sockets[index % sockets.len()].try_clone()?));
+        }
+    }
+    Ok(shares)
+}
+
+fn address_of(socket: &OwnedFd) -> io::Result<ListenAddr> {
+    Ok(match socket::listens_at(socket)? {
+        PeerAddr::Tcp(address) => ListenAddr::Tcp(address),
+        PeerAddr::Unix(address) => ListenAddr::Unix(address.to_string().into()),
+    })
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpStream};
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn any_port() -> ListenAddr {
+        SocketAddr::from(([127, 0, 0, 1], 0)).into()
+    }
+
+    fn reaches(address: &ListenAddr) -> bool {
+        match address {
+            ListenAddr::Tcp(address) => TcpStream::connect(address).is_ok(),
+            ListenAddr::Unix(path) => std::os::unix::net::UnixStream::connect(path).is_ok(),
+        }
+    }
+
+    #[test]
+    fn every_socket_has_a_core_and_every_core_a_socket() {
+        for (bound, cores) in [(1, 1), (1, 3), (2, 3), (3, 2), (5, 2), (4, 4)] {
+            let listeners = Listeners::open(&[any_port()], Vec::new(), bound).unwrap();
+            let shares = listeners.shares(cores).unwrap();
+            assert!(shares.iter().all(|share| !share.is_empty()), "{bound} sockets, {cores} cores");
+            assert_eq!(shares.iter().map(Vec::len).sum::<usize>(), bound.max(cores));
+        }
+    }
+
+    #[test]
+    fn sockets_that_are_there_are_taken_over() {
+        let mut first = Listeners::open(&[any_port(), any_port()], Vec::new(), 2).unwrap();
+        let at = first.addresses();
+        let there = first.entries.drain(..).map(|entry| entry.group).collect();
+        let second = Listeners::open(&[any_port(), any_port(), any_port()], there, 4).unwrap();
+        assert_eq!(second.addresses()[..2], at);
+        assert_eq!(second.entries[0].group.sockets.len(), 2, "as many as they are");
+        let there = second.entries.into_iter().map(|entry| entry.group).collect();
+        let third = Listeners::open(&[any_port()], there, 1).unwrap();
+        assert!(reaches(&third.addresses()[0]));
+        assert!(!reaches(&at[1]), "what nobody asks for is closed");
+    }
+
+    #[test]
+    fn a_change_keeps_adds_and_removes() {
+        let folder = TempDir::new().unwrap();
+        let unix = ListenAddr::Unix(folder.path().join("socket"));
+        let mut listeners = Listeners::open(&[any_port(), unix.clone()], Vec::new(), 2).unwrap();
+        let before = listeners.addresses();
+        let change = listeners.change(&[any_port(), any_port()], 2).unwrap();
+        assert_eq!((change.removed, change.added.iter().map(Vec::len).sum::<usize>()), (vec![1], 2));
+        let after = listeners.addresses();
+        assert_eq!(after[0], before[0]);
+        assert!(after.iter().all(reaches));
+        assert!(identity(&folder.path().join("socket")).is_none(), "the file has gone with its listener");
+
+        let taken = after[1].clone();
+        let refused = listeners.change(&[unix.clone(), taken], 2);
+        assert!(matches!(refused, Err(StartError::Listen { .. })));
+        assert_eq!(listeners.addresses(), after, "all as it was");
+        assert!(!reaches(&unix));
+    }
+
+    #[test]
+    fn the_file_of_another_server_stays() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("socket");
+        let unix = ListenAddr::Unix(path.clone());
+        let mut first = Listeners::open(std::slice::from_ref(&unix), Vec::new(), 1).unwrap();
+        fs::remove_file(&path).unwrap();
+        let _second = Listeners::open(std::slice::from_ref(&unix), Vec::new(), 1).unwrap();
+        first.give_up(Files::Remove);
+        assert!(reaches(&unix));
+    }
+}
