@@ -24,6 +24,7 @@ mod limit;
 mod listeners;
 mod log;
 mod material;
+mod media;
 mod metrics;
 mod multipart;
 mod orders;

@@ -17,11 +17,12 @@ use crate::books::Books;
 use crate::check::ConfigFault;
 use crate::config::{Level, ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
+use crate::limit::pacer::SharedLimits;
 use crate::listeners::{Change, Files, Listeners};
 use crate::log::{ErrorLog, Feed, LogControl, Logs, OpenError};
 use crate::metrics::{Board, Observed, Sources, StatusListener};
 use crate::orders::{Inbox, Order};
-use crate::service::{Curfew, Service, Setup};
+use crate::service::{Curfew, Service, Setup, TURNED_AWAY_MAX};
 use crate::site::Sites;
 
 /// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
@@ -165,6 +166,7 @@ impl Server {
         let orders: Arc<[Inbox]> = cores.iter().map(|_| Inbox::default()).collect();
         let published: Arc<[Published]> = cores.iter().map(|_| Published::default()).collect();
         let driver = DriverKind::Epoll;
+        let shared_limits = Arc::new(SharedLimits::of(&config, Instant::now()));
         let sources = Sources {
             observed: Arc::clone(&observed),
             published: Arc::clone(&published),
@@ -185,6 +187,7 @@ impl Server {
                 listeners: shares.pop().unwrap_or_default(),
                 orders: Arc::clone(&running.orders),
                 control: running.control.clone(),
+                shared_limits: Arc::clone(&shared_limits),
                 published: Arc::clone(&running.published),
                 feed: has_books(&config).then(|| running.logs.feed()),
                 observed: Arc::clone(&observed),
@@ -260,6 +263,7 @@ struct Task {
     listeners: Vec<(u32, OwnedFd)>,
     orders: Arc<[Inbox]>,
     control: Control,
+    shared_limits: Arc<SharedLimits>,
     published: Arc<[Published]>,
     feed: Option<Feed>,
     observed: Arc<Observed>,
@@ -286,7 +290,7 @@ impl Task {
     }
 
     fn open_driver(&self) -> io::Result<AnyDriver> {
-        let sockets_max = self.config.limits.connections_max + self.listeners.len();
+        let sockets_max = self.config.limits.connections_max + TURNED_AWAY_MAX + self.listeners.len();
         let config = DriverConfig {
             receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
             receive_buffers: RECEIVE_BUFFERS,
@@ -304,6 +308,7 @@ impl Task {
             }
         };
         let setup = Setup {
+            shared_limits: self.shared_limits,
             sites,
             limits: &self.config.limits,
             cache: &self.config.cache,
@@ -429,8 +434,9 @@ impl Running {
         let Change { added, removed } = self.control.listeners().change(&config.listen, cores)?;
         self.addresses = self.control.listeners().addresses();
         let (done, answers) = mpsc::sync_channel(cores);
+        let limits = Arc::new(SharedLimits::of(config, Instant::now()));
         for ((share, inbox), waker) in added.into_iter().zip(self.orders.iter()).zip(self.control.wakers.iter()) {
-            let configure = Order::Configure(Arc::clone(config), done.clone());
+            let configure = Order::Configure(Arc::clone(config), Arc::clone(&limits), done.clone());
             let retire = removed.iter().map(|&group| Order::Retire(group));
             let listen = share.into_iter().map(|(group, socket)| Order::Listen(group, socket));
             inbox.leave([configure].into_iter().chain(retire).chain(listen), waker);

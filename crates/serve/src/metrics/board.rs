@@ -93,6 +93,10 @@ pub(crate) struct Now {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Total {
     pub(crate) connections: u64,
+    /// Connections that were told that there is no room for them.
+    pub(crate) turned_away: u64,
+    /// Idle connections that were closed to make room.
+    pub(crate) shed: u64,
     pub(crate) requests: u64,
     pub(crate) responses: Responses,
     pub(crate) bytes: u64,
@@ -260,6 +264,8 @@ impl Board {
             now: Now { downloads: today, connections: totals.open, requests_per_s, bytes_per_s },
             total: Total {
                 connections: totals.accepted,
+                turned_away: totals.turned_away,
+                shed: totals.shed,
                 requests: totals.requests,
                 responses: Responses { ok, moved, refused, failed },
                 bytes: totals.bytes,
@@ -384,7 +390,14 @@ pub(crate) mod tests {
         for second in 0..30 {
             for (core, cells) in published.iter().enumerate() {
                 let requests = second * 100;
-                let totals = Totals { requests, bytes: requests * 1000, open: 5, responses: [1, 2, 3, 4], accepted: 9 };
+                let totals = Totals {
+                    requests,
+                    bytes: requests * 1000,
+                    open: 5,
+                    responses: [1, 2, 3, 4],
+                    accepted: 9,
+                    ..Totals::default()
+                };
                 cells.publish(&totals);
                 let tally = Tally { requests, bytes: requests * 1000, downloads: requests / 2, under_way: 3 };
                 mounts[0].of_core(core).publish(&tally);

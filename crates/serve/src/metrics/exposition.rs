@@ -36,6 +36,9 @@ impl Collector for Figures {
         out.gauge("draining", "1 while no more connections are accepted", None, draining)?;
         out.gauge("connections_open", "Connections open now", None, status.now.connections)?;
         out.counter("connections", "Connections accepted", None, status.total.connections)?;
+        let turned_away = status.total.turned_away;
+        out.counter("connections_turned_away", "Connections that found no room", None, turned_away)?;
+        out.counter("connections_shed", "Idle connections closed to make room", None, status.total.shed)?;
         let responses = &status.total.responses;
         out.counters(
             "responses",

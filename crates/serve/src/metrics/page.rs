@@ -217,6 +217,7 @@ fn trouble(status: &Status) -> Markup {
             log.records_dropped,
             "requests are missing in the access log and in these statistics, because the log thread fell behind",
         ),
+        (status.total.turned_away, "connections were turned away, because there was no room for them"),
         (responses.failed, "responses were 5xx: this server failed, or was short of something"),
     ];
     markup! {

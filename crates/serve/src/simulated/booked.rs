@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use thalweg_reactor::sim::SimConfig;
+use thalweg_reactor::run;
+use thalweg_reactor::sim::{Sim, SimConfig};
+use thalweg_sys::Driver;
 
-use super::{Outcome, PIPELINE, PIPELINE_METHODS, SECOND_NS, Step, folder, naive, send, simulate_with_books};
+use super::{Outcome, PIPELINE, PIPELINE_METHODS, SECOND_NS, Step, folder, naive, send, world};
 use crate::books::Books;
 use crate::config::{Limits, ServerConfig};
 use crate::log::{Feed, Message, Record};
@@ -18,7 +20,12 @@ fn book(config: SimConfig, folder: &Path, scripts: Vec<Vec<Step>>) -> (Vec<Strin
     let observed = Arc::new(Observed::new(1, false));
     let config_of_mounts = ServerConfig::new(folder, Vec::<std::net::SocketAddr>::new());
     let books = Books::new(0, Feed::new(to), true, Arc::clone(&observed), &config_of_mounts);
-    let (outcomes, _) = simulate_with_books(config, &Limits::default(), folder, scripts, Some(books));
+    let mut driver = Sim::new(config);
+    let start = driver.now();
+    let (mut world, _) = world(&mut driver, &Limits::default(), folder, scripts);
+    world.service.keep_books(books);
+    run(&mut driver, &mut world).unwrap();
+    let outcomes = world.outcomes(start);
     let mut lines = Vec::new();
     for message in from.try_iter() {
         let Message::Page(page) = message else { panic!("{message:?}") };

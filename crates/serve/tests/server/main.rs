@@ -4,6 +4,7 @@ mod conformance;
 mod lifecycle;
 mod logs;
 mod naive;
+mod representations;
 mod served;
 mod sites;
 mod status;
