@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -136,3 +137,8 @@ def on_path(name, extra=()):
         if folder and path.is_file() and os.access(path, os.X_OK):
             return str(path)
     return None
+
+
+def remove(folder):
+    """Removes a folder with what is in it, if it is there."""
+    shutil.rmtree(folder, ignore_errors=True)

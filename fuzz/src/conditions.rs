@@ -1,6 +1,6 @@
 //! Values of single fields, and the decision that conditional fields lead to.
 
-use thalweg_wire::range::{RANGES_MAX, RangeSet};
+use thalweg_wire::range::{ByteRange, ByteRanges, RANGES_MAX, RangeSet};
 use thalweg_wire::validator::{Conditions, EntityTag, Validators, Verdict};
 use thalweg_wire::{FieldSlots, Fields, Limits, Method, RequestEvent, RequestReader, date};
 
@@ -68,6 +68,27 @@ fn check_value(value: &[u8], size: u64) {
                 assert!(range.first <= range.last && range.last < size);
                 assert!((1..=size).contains(&range.length()));
             }
+            check_without_overlaps(&ranges);
+        }
+    }
+}
+
+fn check_without_overlaps(ranges: &ByteRanges) {
+    let apart = ranges.without_overlaps();
+    let (before, apart) = (ranges.as_slice(), apart.as_slice());
+    let is_inside = |inner: &ByteRange, outer: &ByteRange| outer.first <= inner.first && inner.last <= outer.last;
+    for range in before {
+        assert_eq!(
+            apart.iter().filter(|outer| is_inside(range, outer)).count(),
+            1,
+            "each is in one of those that are left"
+        );
+    }
+    for (index, range) in apart.iter().enumerate() {
+        assert!(before.iter().any(|other| other.first == range.first));
+        assert!(before.iter().any(|other| other.last == range.last));
+        for other in &apart[..index] {
+            assert!(range.last < other.first || other.last < range.first, "{range:?} overlaps {other:?}");
         }
     }
 }

@@ -12,17 +12,19 @@ mod messages;
 mod paths;
 #[path = "../../crates/wire/tests/wire/transcript.rs"]
 mod transcript;
+mod wishes;
 
 pub use conditions::conditions;
 pub use inputs::{log, sessions};
 pub use messages::{chunked, request_reader, response_reader};
 pub use paths::target;
+pub use wishes::{checksums, wishes};
 
 /// Checks one input; panics if something does not hold.
 pub type Check = fn(&[u8]);
 
 /// All targets by the name of their corpus folder and binary.
-pub const TARGETS: [(&str, Check); 7] = [
+pub const TARGETS: [(&str, Check); 9] = [
     ("request_reader", request_reader),
     ("response_reader", response_reader),
     ("chunked", chunked),
@@ -30,6 +32,8 @@ pub const TARGETS: [(&str, Check); 7] = [
     ("conditions", conditions),
     ("sessions", sessions),
     ("log", log),
+    ("wishes", wishes),
+    ("checksums", checksums),
 ];
 
 /// The first line of an input, without its LF, and what is behind it.

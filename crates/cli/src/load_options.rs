@@ -6,12 +6,12 @@ use clap::ValueEnum;
 use thalweg_lab::target::Target;
 use thalweg_load::{CONFORMING_BITS_PER_S, LoopPlan, Pace, Plan, Reuse, Spacing, Visit};
 use thalweg_measure::Limit;
-use thalweg_sys::AnyDriver;
 use thalweg_sys::affinity::allowed_cpus;
+use thalweg_sys::{AnyDriver, DriverChoice};
 
 use crate::arrivals::Shape;
 use crate::exit::Failure;
-use crate::options::{CpuList, DriverOption, LoadOptions};
+use crate::options::{CpuList, LoadOptions};
 use crate::reach::{self, Sources, Threads};
 use crate::requests::Asked;
 
@@ -25,7 +25,7 @@ pub const CONNECTIONS_DEFAULT: usize = 256;
 /// # Errors
 /// Something in the options is wrong or cannot be had on this host.
 pub fn plan(options: &LoadOptions, target: &Target, shape: Shape, (requests, check): Asked) -> Result<Plan, Failure> {
-    ensure_driver(options.driver)?;
+    ensure_driver(options.driver.into())?;
     if options.timeout.is_zero() {
         return Err(Failure::usage("--timeout 0s would end every request before it is sent; the shortest is 1us"));
     }
@@ -131,8 +131,8 @@ fn cpus(listed: Option<&CpuList>, target: &Target) -> Result<Vec<usize>, Failure
 ///
 /// # Errors
 /// The kernel refuses it.
-pub fn ensure_driver(driver: DriverOption) -> Result<(), Failure> {
-    let refusal = (driver == DriverOption::Uring).then(AnyDriver::refusal).flatten();
+pub fn ensure_driver(driver: DriverChoice) -> Result<(), Failure> {
+    let refusal = (driver == DriverChoice::Uring).then(AnyDriver::refusal).flatten();
     refusal.map_or(Ok(()), |error| {
         Err(Failure::unreachable(format!(
             "--driver uring: this host refuses io_uring ({error}), as container profiles and kernel.io_uring_disabled do; \

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod configuration;
 mod demo;
 mod exit;
 mod find;

@@ -247,33 +247,45 @@ pub struct OutputOptions {
 Examples:
   thalweg serve /srv/mirror
   thalweg serve /srv/mirror --listen 0.0.0.0:80 --listen '[::]:80' --user www-data
+  thalweg serve --print-config /srv/mirror > thalweg.toml
+  thalweg serve --config thalweg.toml --check
 
 Signals: TERM and INT let downloads end, then stop; a second one stops at once. HUP reads the configuration again.
 USR2 starts the program anew on the same sockets, and lets this process end with its last download.")]
 pub struct ServeOptions {
-    /// The directory
-    pub directory: PathBuf,
+    /// The directory; with --config that of the sites that have none
+    #[arg(required_unless_present_any = ["config", "print_config"])]
+    pub directory: Option<PathBuf>,
+    /// What is served and how, in TOML (docs/configuration.md); options win
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Look whether all that is configured can be served, and end
+    #[arg(long, conflicts_with = "print_config")]
+    pub check: bool,
+    /// Print the configuration that file and options come to, as a file with explanations, and end
+    #[arg(long)]
+    pub print_config: bool,
     /// Where to listen; repeatable [default: port 8080 of 127.0.0.1 and ::1]
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     pub listen: Vec<ListenAddr>,
     /// CPUs to serve from, one loop each [default: all]
     #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
     pub cores: Option<CpuList>,
-    /// How to talk to the kernel
-    #[arg(long, value_name = "DRIVER", default_value = "auto")]
-    pub driver: DriverOption,
-    /// How long downloads under way may go on after TERM or Ctrl-C
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "30s")]
-    pub drain: Duration,
+    /// How to talk to the kernel [default: auto]
+    #[arg(long, value_name = "DRIVER")]
+    pub driver: Option<DriverOption>,
+    /// How long downloads under way may go on after TERM or Ctrl-C [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub drain: Option<Duration>,
     /// How long they may go on after an upgrade (USR2) [default: as long as they take]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub upgrade_drain: Option<Duration>,
     /// The user to become when the sockets are open
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// Whether to give up the rest of the file system and most system calls
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub sandbox: SandboxOption,
+    /// Whether to give up the rest of the file system and most system calls [default: auto]
+    #[arg(long, value_name = "WHEN")]
+    pub sandbox: Option<SandboxOption>,
     /// File to write the number of the process to
     #[arg(long, value_name = "FILE")]
     pub pid_file: Option<PathBuf>,
@@ -430,7 +442,7 @@ pub(crate) fn parse_listen(text: &str) -> Result<ListenAddr, String> {
 /// Most CPUs and addresses that a range may stand for.
 const RANGE_MAX: usize = 65_536;
 
-fn parse_cpus(text: &str) -> Result<CpuList, String> {
+pub(crate) fn parse_cpus(text: &str) -> Result<CpuList, String> {
     let wrong = || format!("{text:?} is no list of CPUs; write it like 1 or 0,2-3");
     let mut cpus = Vec::new();
     for part in text.split(',') {

@@ -11,13 +11,11 @@ mod takeover;
 mod watch;
 
 use std::fs;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
-use std::sync::Arc;
 
 use thalweg_measure::units::display;
-use thalweg_serve::{ListenAddr, Listeners, Running, Server, ServerConfig, StartError, Totals, core_count};
+use thalweg_serve::{ListenAddr, Listeners, Running, Server, StartError, Totals, core_count};
 use thalweg_sys::limits::{descriptors, raise_descriptors};
 use thalweg_sys::service_manager::News;
 
@@ -27,9 +25,10 @@ use self::launcher::Launcher;
 use self::signals::Signals;
 use self::takeover::Inheritance;
 use self::watch::{End, Watch, tell};
+use crate::configuration::{self, Configuration};
 use crate::exit::{Exit, Failure, remark};
 use crate::load_options::ensure_driver;
-use crate::options::{CpuList, ServeOptions};
+use crate::options::ServeOptions;
 use crate::output::print;
 
 /// Runs the command until a signal ends it.
@@ -37,44 +36,60 @@ use crate::output::print;
 /// # Errors
 /// The folder or an address cannot be had, or the server has failed.
 pub fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
-    ensure_driver(options.driver)?;
+    let configuration = Configuration::of(options)?;
+    if options.print_config {
+        print(&configuration::print(&configuration))?;
+        return Ok(Exit::Met.into());
+    }
+    if options.check {
+        print(&summary(&configuration))?;
+        return Ok(Exit::Met.into());
+    }
+    run(options)
+}
+
+/// Serves until the end.
+fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     let mut inheritance = Inheritance::take()?;
-    let given: Vec<ListenAddr> =
-        inheritance.groups.iter().filter(|group| group.given).map(|group| group.asked.clone()).collect();
-    let configure = || configure(options, &given);
-    let config = configure()?;
+    let groups = std::mem::take(&mut inheritance.groups);
+    let given: Vec<_> = groups.iter().filter(|group| group.given).map(|group| group.asked.clone()).collect();
+    let configure = || Configuration::of(options).map(|configuration| with_given(configuration, &given));
+    let configuration = configure()?;
+    let config = &configuration.server;
+    ensure_driver(config.driver)?;
     // As many connections as the kernel lets us have; the server itself stops accepting before they run out.
     raise_descriptors(descriptors().hard).map_err(Failure::unreachable)?;
-    let identity = Identity::choose(options.user.as_deref(), &config.listen)?;
-    let cores = core_count(&config).map_err(refuse)?;
-    let groups = std::mem::take(&mut inheritance.groups);
+    let identity = Identity::choose(configuration.user.as_deref(), &config.listen)?;
+    let cores = core_count(config).map_err(refuse)?;
     let listeners = Listeners::open(&config.listen, groups, cores).map_err(refuse)?;
     let mut confinement = identity.assume()?;
     let unable = |error| Failure::unreachable(format!("cannot set the process apart that starts successors: {error}"));
     let launcher = Launcher::start().map_err(unable)?;
     let signals = Signals::listen().map_err(Failure::unreachable)?;
-    let written: Vec<PathBuf> = options.pid_file.iter().cloned().collect();
-    let territory = territory(&config, &[], &written).map_err(Failure::unreachable)?;
-    confinement.confine_files(options.sandbox, &territory)?;
+    let territory = territory(&configuration, options.config.as_deref()).map_err(Failure::unreachable)?;
+    confinement.confine_files(configuration.sandbox, &territory)?;
     let running = Server::start_on(config.clone(), listeners).map_err(refuse)?;
-    confinement.confine_calls(options.sandbox)?;
+    confinement.confine_calls(configuration.sandbox)?;
     inheritance.settle()?;
-    announce(options, &running, &confinement)?;
-    let pid_file = options.pid_file.as_deref().map(PidFile::write).transpose()?;
+    announce(&roots(&configuration), &running, &confinement)?;
+    let pid_file = configuration.pid_file.as_deref().map(PidFile::write).transpose()?;
     tell(&[News::Ready, News::Status("serving")]);
-    let mut watch =
-        Watch { running, signals: &signals, launcher: &launcher, configure: &configure, config: Arc::new(config) };
+    end(Watch { running, signals: &signals, launcher: &launcher, configure: &configure, configuration }, pid_file)
+}
+
+/// Watches the server to its end, which is one of two.
+fn end(mut watch: Watch<'_>, pid_file: Option<PidFile>) -> Result<ExitCode, Failure> {
     match watch.until_end() {
         End::HandedOver => {
-            // It has written its own number there.
+            // The other process has written its own number there.
             std::mem::forget(pid_file);
             remark("another process serves from now on; this one ends with its last download");
-            watch.running.hand_over(options.upgrade_drain);
-            watch.until_drained(options.drain);
+            watch.running.hand_over(watch.configuration.upgrade_drain);
+            watch.until_drained();
         }
         End::Asked | End::Failed => {
             tell(&[News::Stopping]);
-            watch.running.drain(options.drain);
+            watch.running.drain(watch.configuration.drain);
         }
     }
     let ended = watch.running.join();
@@ -83,20 +98,52 @@ pub fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
     Ok(Exit::Met.into())
 }
 
-/// What the options say, and the addresses that are listened on already because a service manager has opened them.
-fn configure(options: &ServeOptions, given: &[ListenAddr]) -> Result<ServerConfig, Failure> {
-    let defaults = [SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)), SocketAddr::from((Ipv6Addr::LOCALHOST, 8080))];
-    let mut listen = options.listen.clone();
-    listen.extend(given.iter().filter(|address| !options.listen.contains(address)).cloned());
-    if listen.is_empty() {
-        listen.extend(defaults.map(ListenAddr::Tcp));
+/// The addresses that a service manager listens on already count as configured, and nothing else does if nobody has chosen an address.
+fn with_given(mut configuration: Configuration, given: &[ListenAddr]) -> Configuration {
+    let listen = &mut configuration.server.listen;
+    if !given.is_empty() && *listen == Configuration::default().server.listen {
+        listen.clear();
     }
-    let mut config = ServerConfig::new(&options.directory, listen);
-    config.driver = options.driver.into();
-    if let Some(CpuList(cpus)) = &options.cores {
-        config.cores.clone_from(cpus);
+    for address in given {
+        if !listen.contains(address) {
+            listen.push(address.clone());
+        }
     }
-    Ok(config)
+    configuration
+}
+
+/// What was checked.
+fn summary(configuration: &Configuration) -> String {
+    let server = &configuration.server;
+    let mut text = String::from("the configuration is sound\n");
+    for site in &server.sites {
+        let names = if site.names.is_empty() { "any host".to_owned() } else { site.names.join(", ") };
+        text.push_str(&format!(
+            "site {names}: {}, {}\n",
+            counted(site.rules.len(), "rule"),
+            counted(site.error_pages.len(), "error page")
+        ));
+        for mount in &site.mounts {
+            text.push_str(&format!("  {} is {}\n", mount.path, mount.root.display()));
+        }
+    }
+    for address in &server.listen {
+        text.push_str(&format!("would listen on {address}\n"));
+    }
+    text
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The folders that are served, in words.
+fn roots(configuration: &Configuration) -> String {
+    let mut mounts = configuration.server.sites.iter().flat_map(|site| &site.mounts);
+    match (mounts.next(), mounts.count()) {
+        (Some(first), 0) => first.root.display().to_string(),
+        (_, others) => format!("{} folders of {}", others + 1, counted(configuration.server.sites.len(), "site")),
+    }
 }
 
 /// Says what to do about a server that cannot start. What the user named wrongly is a usage error; what the host does not grant
@@ -116,19 +163,15 @@ fn refuse(error: StartError) -> Failure {
             };
             Failure::unreachable(format!("{error}; {advice}"))
         }
+        StartError::Config(_) | StartError::Pattern(_) | StartError::Header(_) => Failure::usage(error),
         StartError::Pin { .. } => Failure::usage(format!("{error}; see --cores")),
         StartError::NoAddress | StartError::Driver(_) | StartError::Loop(_) => Failure::unreachable(error),
     }
 }
 
-fn announce(options: &ServeOptions, running: &Running, confinement: &Confinement) -> Result<(), Failure> {
-    let mut text = format!(
-        "serving {} on {} core{} over {}\n{confinement}\n",
-        options.directory.display(),
-        running.cores(),
-        if running.cores() == 1 { "" } else { "s" },
-        running.driver().name(),
-    );
+fn announce(roots: &str, running: &Running, confinement: &Confinement) -> Result<(), Failure> {
+    let cores = counted(running.cores(), "core");
+    let mut text = format!("serving {roots} on {cores} over {}\n{confinement}\n", running.driver().name());
     for address in running.addresses() {
         match address {
             ListenAddr::Tcp(address) => text.push_str(&format!("listening on http://{address}/\n")),

@@ -162,6 +162,17 @@ impl Histogram {
         Ok(histogram)
     }
 
+    /// Smallest and largest value; `u64::MAX` and 0 while empty.
+    pub(crate) fn extremes(&self) -> (u64, u64) {
+        (self.min, self.max)
+    }
+
+    /// Takes over extremes that were lost in coarser buckets.
+    pub(crate) fn widen_extremes(&mut self, min: u64, max: u64) {
+        self.min = self.min.min(min);
+        self.max = self.max.max(max);
+    }
+
     /// The counts themselves, by nanoseconds.
     pub(crate) fn counts_ns(&self) -> &Hdr<u64> {
         &self.counts
@@ -242,88 +253,6 @@ pub enum HdrError {
 
 fn empty_us() -> Hdr<u64> {
     Hdr::new_with_bounds(1, NS_MAX / NS_PER_US, DIGITS).expect("the bounds are valid constants")
-}
-
-/// The non-empty buckets of a histogram and nothing else: about a hundredth of its memory in practice.
-///
-/// For histograms that are kept but no longer recorded into. A bucket is one word, its index in the upper 16 bits and
-/// its count in the lower 48 bits, so that merging is a walk over two sorted lists.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SparseHistogram {
-    buckets: Vec<u64>,
-    min: u64,
-    max: u64,
-}
-
-const COUNT_BITS: u32 = 48;
-const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
-
-impl SparseHistogram {
-    /// Keeps what `histogram` recorded.
-    pub(crate) fn of(histogram: &Histogram) -> Self {
-        // Response times span a small part of the range, so only the buckets between the extremes are looked at.
-        let range = if histogram.is_empty() { 0..0 } else { index_of(histogram.min)..index_of(histogram.max) + 1 };
-        let counts = range.map(|index| (index, histogram.counts.count_at(lowest_of(index))));
-        let mut buckets: Vec<u64> = counts.filter(|(_, n)| *n > 0).map(|(index, n)| packed(index, n)).collect();
-        buckets.shrink_to_fit();
-        SparseHistogram { buckets, min: histogram.min, max: histogram.max }
-    }
-
-    /// Adds all that `other` holds, exactly.
-    pub(crate) fn merge(&mut self, other: &SparseHistogram) {
-        let mut merged = Vec::with_capacity(self.buckets.len() + other.buckets.len());
-        let (mut left, mut right) = (self.buckets.iter().peekable(), other.buckets.iter().peekable());
-        while let (Some(&&a), Some(&&b)) = (left.peek(), right.peek()) {
-            let (index_a, index_b) = (a >> COUNT_BITS, b >> COUNT_BITS);
-            if index_a == index_b {
-                merged.push(packed(index_a, (a & COUNT_MASK) + (b & COUNT_MASK)));
-            } else {
-                merged.push(if index_a < index_b { a } else { b });
-            }
-            if index_a <= index_b {
-                left.next();
-            }
-            if index_b <= index_a {
-                right.next();
-            }
-        }
-        merged.extend(left);
-        merged.extend(right);
-        merged.shrink_to_fit();
-        self.buckets = merged;
-        self.min = self.min.min(other.min);
-        self.max = self.max.max(other.max);
-    }
-
-    /// Records into `histogram` all that is kept here, exactly.
-    pub(crate) fn add_to(&self, histogram: &mut Histogram) {
-        for bucket in &self.buckets {
-            let value = lowest_of(bucket >> COUNT_BITS);
-            histogram.counts.saturating_record_n(value, bucket & COUNT_MASK);
-        }
-        histogram.min = histogram.min.min(self.min);
-        histogram.max = histogram.max.max(self.max);
-    }
-}
-
-fn packed(index: u64, count: u64) -> u64 {
-    assert!(count <= COUNT_MASK, "a bucket of one interval holds fewer than 2^48 requests");
-    index << COUNT_BITS | count
-}
-
-/// Values up to 2^11 have a bucket each; above, every doubling has 2^10 of them. That is the layout of an HDR histogram
-/// with three digits, and the largest index, 33 420, fits 16 bits.
-const SUB_BUCKET_BITS: u32 = 11;
-const HALF: u64 = 1 << (SUB_BUCKET_BITS - 1);
-
-fn index_of(value: u64) -> u64 {
-    let shift = (u64::BITS - value.leading_zeros()).saturating_sub(SUB_BUCKET_BITS);
-    u64::from(shift) * HALF + (value >> shift)
-}
-
-fn lowest_of(index: u64) -> u64 {
-    let shift = (index / HALF).saturating_sub(1);
-    (index - shift * HALF) << shift
 }
 
 #[cfg(test)]
@@ -434,16 +363,6 @@ mod tests {
         assert_eq!(histogram.max(), 1000 * MS);
     }
 
-    #[test]
-    fn bucket_indices_follow_the_layout_of_the_histogram() {
-        let histogram = Histogram::new();
-        let edges = (0..42).flat_map(|power| [(1_u64 << power) - 1, 1 << power, (1 << power) + 1]);
-        for value in edges.chain([NS_MAX]).filter(|value| *value <= NS_MAX) {
-            assert_eq!(lowest_of(index_of(value)), histogram.counts.lowest_equivalent(value), "{value}");
-        }
-        assert_eq!(index_of(NS_MAX), 33_420);
-    }
-
     fn times() -> impl Strategy<Value = Vec<u64>> {
         prop::collection::vec(prop_oneof![0_u64..5000, 0_u64..10_000_000_000, Just(NS_MAX), any::<u64>()], 0..200)
     }
@@ -455,13 +374,6 @@ mod tests {
             let mut dense = of(&a);
             dense.merge(&of(&b));
             prop_assert_eq!(&dense, &all);
-
-            let mut sparse = SparseHistogram::of(&of(&a));
-            sparse.merge(&SparseHistogram::of(&of(&b)));
-            prop_assert_eq!(&sparse, &SparseHistogram::of(&all));
-            let mut restored = Histogram::new();
-            sparse.add_to(&mut restored);
-            prop_assert_eq!(restored, all);
         }
 
         #[test]

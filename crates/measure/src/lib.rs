@@ -18,6 +18,7 @@
 //! | [`statistics`] | estimates that hold for correlated and outlier-ridden series |
 #![forbid(unsafe_code)]
 
+mod compact;
 pub mod hdr_log;
 pub mod histogram;
 pub mod httperf;

@@ -6,21 +6,26 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use thalweg_sys::{Instant, Root};
+use thalweg_sys::file::FileKind;
+use thalweg_sys::{File, Instant, Wait};
 
+use crate::aside::{Done, Job, Reason};
 use crate::calendar::Calendar;
 use crate::config::CacheConfig;
 use crate::entity::Entity;
-use crate::resolve::{self, Found, Refusal};
+use crate::material::Material;
+use crate::resolve::{self, Found, FoundFile, Refusal};
+use crate::site::{Mount, Site, Sites};
 
 /// How often a file that changes while it is read is tried again.
 const LOAD_ATTEMPTS: usize = 3;
 
-/// The files beneath a root, as far as they are known.
+/// The files of all sites, as far as they are known.
 pub(crate) struct FileCache {
-    root: Root,
+    sites: Arc<Sites>,
     config: CacheConfig,
     age_ns: u64,
     places: HashMap<Rc<[u8]>, usize, RandomState>,
@@ -34,7 +39,10 @@ pub(crate) struct FileCache {
 }
 
 struct Entry {
+    /// The canonical name, marked with the site.
     name: Rc<[u8]>,
+    site: usize,
+    mount: u16,
     entity: Entity,
     checked: Instant,
     used: bool,
@@ -42,17 +50,17 @@ struct Entry {
 
 /// What a name leads to.
 pub(crate) enum Lookup<'c> {
-    /// A file.
-    File(&'c mut Entity),
+    /// A file, and the number of the mount that it is in.
+    File(&'c mut Entity, #[expect(dead_code, reason = "logs and limits by mount follow")] u16),
     /// A folder that was asked for without the slash at the end.
     Folder,
 }
 
 impl FileCache {
     /// A cache that knows nothing yet.
-    pub(crate) fn new(root: Root, config: CacheConfig) -> Self {
+    pub(crate) fn new(sites: Arc<Sites>, config: CacheConfig) -> Self {
         Self {
-            root,
+            sites,
             age_ns: u64::try_from(config.age.as_nanos()).unwrap_or(u64::MAX),
             config,
             places: HashMap::default(),
@@ -64,18 +72,38 @@ impl FileCache {
         }
     }
 
-    /// What a canonical name leads to.
+    /// The sites whose files these are.
     #[inline]
-    pub(crate) fn look_up(&mut self, name: &[u8], calendar: &Calendar, now: Instant) -> Result<Lookup<'_>, Refusal> {
-        let place = match self.places.get(name) {
+    pub(crate) fn sites(&self) -> &Sites {
+        &self.sites
+    }
+
+    /// What a canonical name leads to in a site. If that cannot be said without waiting for a disk, it is [`Refusal::NotYet`], unless
+    /// the [job](Self::opening) for it was done.
+    #[inline]
+    pub(crate) fn look_up(
+        &mut self,
+        site: usize,
+        name: &mut Vec<u8>,
+        done: Done,
+        calendar: &Calendar,
+        now: Instant,
+    ) -> Result<Lookup<'_>, Refusal> {
+        let name_bytes = name.len();
+        self.sites.mark(name, site);
+        let place = match self.places.get(name.as_slice()) {
             Some(&place) => {
                 self.entry_mut(place).used = true;
-                if self.is_fresh(place, now) { Some(place) } else { self.check_again(place, calendar, now)? }
+                if self.is_fresh(place, now) { Ok(Some(place)) } else { self.check_again(place, done, calendar, now) }
             }
-            None => self.open(name, calendar, now)?,
+            None => self.open(site, name, done, calendar, now),
         };
-        Ok(match place {
-            Some(place) => Lookup::File(&mut self.entry_mut(place).entity),
+        name.truncate(name_bytes);
+        Ok(match place? {
+            Some(place) => {
+                let entry = self.entry_mut(place);
+                Lookup::File(&mut entry.entity, entry.mount)
+            }
             None => Lookup::Folder,
         })
     }
@@ -90,35 +118,56 @@ impl FileCache {
 
     /// Looks whether an entry still is what its name leads to, and replaces it if not.
     #[cold]
-    fn check_again(&mut self, place: usize, calendar: &Calendar, now: Instant) -> Result<Option<usize>, Refusal> {
+    fn check_again(
+        &mut self,
+        place: usize,
+        done: Done,
+        calendar: &Calendar,
+        now: Instant,
+    ) -> Result<Option<usize>, Refusal> {
         let entry = self.entries[place].as_mut().expect("a name leads to an entry");
-        match resolve::open(&self.root, &entry.name, &mut self.path) {
-            Ok(Found::File(file)) if entry.entity.is_still(&file) => {
+        let (site, wait) = (entry.site, done.wait(Reason::Open));
+        let is_still =
+            match resolve::open(self.sites.site(site), self.sites.unmarked(&entry.name), wait, &mut self.path) {
+                Ok(Found::File(FoundFile { file, mount, .. })) => {
+                    entry.entity.is_still(&file, &mut |name| open_neighbour(mount, name, wait))
+                }
+                Ok(Found::Folder) => Ok(false),
+                Err(refusal) => Err(refusal),
+            };
+        match is_still {
+            Ok(true) => {
                 entry.checked = now;
                 Ok(Some(place))
             }
             // Better a file that was right a moment ago than none.
             Err(Refusal::Exhausted) => Ok(Some(place)),
+            Err(Refusal::NotYet) => Err(Refusal::NotYet),
             _ => {
                 let name = Rc::clone(&entry.name);
                 self.remove(place);
-                self.open(&name, calendar, now)
+                self.open(site, &name, done, calendar, now)
             }
         }
     }
 
-    /// Opens what a name leads to and keeps it; `None` for a folder.
+    /// Opens what a marked name leads to and keeps it; `None` for a folder.
     #[cold]
-    fn open(&mut self, name: &[u8], calendar: &Calendar, now: Instant) -> Result<Option<usize>, Refusal> {
+    fn open(
+        &mut self,
+        site: usize,
+        name: &[u8],
+        done: Done,
+        calendar: &Calendar,
+        now: Instant,
+    ) -> Result<Option<usize>, Refusal> {
         let mut refusal = Refusal::Failed;
         for _ in 0..LOAD_ATTEMPTS {
-            let loaded = match resolve::open(&self.root, name, &mut self.path) {
-                Ok(Found::Folder) => return Ok(None),
-                Ok(Found::File(file)) => Entity::load(file, name, self.config.small_file_bytes_max, calendar),
-                Err(refusal) => Err(refusal),
-            };
+            let (canonical, wait) = (self.sites.unmarked(name), done.wait(Reason::Open));
+            let loaded = load(self.sites.site(site), canonical, wait, &mut self.path, &self.config, calendar);
             match loaded {
-                Ok(entity) => return Ok(Some(self.insert(name, entity, now))),
+                Ok(None) => return Ok(None),
+                Ok(Some((entity, mount))) => return Ok(Some(self.insert(site, name, mount, entity, now))),
                 Err(Refusal::Failed) => {}
                 Err(Refusal::Exhausted) => self.release_descriptors(),
                 Err(other) => return Err(other),
@@ -128,7 +177,22 @@ impl FileCache {
         Err(refusal)
     }
 
-    fn insert(&mut self, name: &[u8], entity: Entity, now: Instant) -> usize {
+    /// What has to be done aside before a name that was [not yet](Refusal::NotYet) known is looked up again: the same as would be
+    /// done here, with nothing kept but what the kernel keeps.
+    #[cold]
+    pub(crate) fn opening(&self, site: usize, name: &[u8], calendar: &Calendar) -> Job {
+        let (sites, config, calendar) = (Arc::clone(&self.sites), self.config.clone(), calendar.clone());
+        let mut key = name.to_vec();
+        self.sites.mark(&mut key, site);
+        let name = name.to_vec();
+        let work = move || {
+            let mut path = Vec::new();
+            drop(load(sites.site(site), &name, Wait::Allowed, &mut path, &config, &calendar));
+        };
+        Job { reason: Reason::Open, key, work: Box::new(work) }
+    }
+
+    fn insert(&mut self, site: usize, name: &[u8], mount: u16, entity: Entity, now: Instant) -> usize {
         let name: Rc<[u8]> = name.into();
         let bytes = name.len() + entity.bytes();
         while !self.places.is_empty()
@@ -136,7 +200,7 @@ impl FileCache {
         {
             self.evict_one();
         }
-        let entry = Entry { name: Rc::clone(&name), entity, checked: now, used: false };
+        let entry = Entry { name: Rc::clone(&name), site, mount, entity, checked: now, used: false };
         let place = self.free.pop().unwrap_or_else(|| {
             self.entries.push(None);
             self.entries.len() - 1
@@ -179,6 +243,36 @@ impl FileCache {
     }
 }
 
+/// Opens what a canonical name leads to and makes it ready, with the number of its mount; `None` for a folder. `path` is room to
+/// write in.
+fn load(
+    site: &Site,
+    name: &[u8],
+    wait: Wait,
+    path: &mut Vec<u8>,
+    config: &CacheConfig,
+    calendar: &Calendar,
+) -> Result<Option<(Entity, u16)>, Refusal> {
+    match resolve::open(site, name, wait, path)? {
+        Found::Folder => Ok(None),
+        Found::File(FoundFile { file, presentation, mount }) => {
+            let small_bytes_max = config.small_file_bytes_max;
+            let mut open = |name: &[u8]| open_neighbour(mount, name, wait);
+            let material = Material::read(file, path, &presentation, small_bytes_max, &mut open)?;
+            Ok(Some((Entity::new(material, path, &presentation, calendar), mount.number)))
+        }
+    }
+}
+
+/// Opens what belongs to a file by its name, under the rules for all files of the mount.
+fn open_neighbour(mount: &Mount, name: &[u8], wait: Wait) -> Result<Option<File>, Refusal> {
+    match mount.open_file(name, wait, &mut Vec::new()) {
+        Ok(file) => Ok(Some(file).filter(|file| file.kind == FileKind::Regular)),
+        Err(refusal @ (Refusal::Exhausted | Refusal::NotYet)) => Err(refusal),
+        Err(_) => Ok(None),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -188,12 +282,14 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::config::{ListenAddr, ServerConfig};
 
     const AGE_NS: u64 = 1_000_000_000;
 
     fn cache(dir: &Path, entries_max: usize, bytes_max: usize) -> FileCache {
         let config = CacheConfig { entries_max, bytes_max, small_file_bytes_max: 100, ..CacheConfig::default() };
-        FileCache::new(Root::open(dir).unwrap(), config)
+        let server = ServerConfig::new(dir, Vec::<ListenAddr>::new());
+        FileCache::new(Arc::new(Sites::open(&server).unwrap()), config)
     }
 
     /// Far ahead of the files' time stamps: all of them are settled.
@@ -202,9 +298,9 @@ mod tests {
     }
 
     fn body(cache: &mut FileCache, name: &str, now: Instant) -> Result<Vec<u8>, Refusal> {
-        match cache.look_up(name.as_bytes(), &calendar(), now)? {
+        match cache.look_up(0, &mut name.into(), Done::NOTHING.and(Reason::Open), &calendar(), now)? {
             Lookup::Folder => Ok(b"folder".to_vec()),
-            Lookup::File(entity) => {
+            Lookup::File(entity, _) => {
                 let (ready, _) = entity.ready(&calendar());
                 let end = ready.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
                 Ok(ready[end + 4..].to_vec())
@@ -236,9 +332,9 @@ mod tests {
         fs::write(dir.path().join("a"), "old").unwrap();
         // 1970: before any change, as a clock that has just changed would be.
         let at_once = Calendar::new(|_| 0, Instant::default());
-        cache.look_up(b"a", &at_once, Instant::default()).unwrap();
+        cache.look_up(0, &mut "a".into(), Done::NOTHING.and(Reason::Open), &at_once, Instant::default()).unwrap();
         let first = Rc::clone(cache.entries[0].as_mut().unwrap().entity.ready(&at_once).0);
-        cache.look_up(b"a", &at_once, Instant::from_ns(AGE_NS)).unwrap();
+        cache.look_up(0, &mut "a".into(), Done::NOTHING.and(Reason::Open), &at_once, Instant::from_ns(AGE_NS)).unwrap();
         assert!(!Rc::ptr_eq(cache.entries[0].as_mut().unwrap().entity.ready(&at_once).0, &first));
     }
 

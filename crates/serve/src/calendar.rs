@@ -8,8 +8,10 @@ use thalweg_wire::date::{self, IMF_FIXDATE_BYTES};
 pub(crate) type SecondsAt = fn(Instant) -> u64;
 
 /// The present second and its text.
+#[derive(Clone)]
 pub(crate) struct Calendar {
     seconds_at: SecondsAt,
+    now: Instant,
     second: i64,
     text: [u8; IMF_FIXDATE_BYTES],
 }
@@ -18,16 +20,22 @@ impl Calendar {
     /// The calendar at `now`.
     pub(crate) fn new(seconds_at: SecondsAt, now: Instant) -> Self {
         let second = to_signed(seconds_at(now));
-        Self { seconds_at, second, text: date::imf_fixdate(second) }
+        Self { seconds_at, now, second, text: date::imf_fixdate(second) }
     }
 
     /// Moves on to `now`.
     pub(crate) fn advance(&mut self, now: Instant) {
+        self.now = now;
         let second = to_signed((self.seconds_at)(now));
         if second != self.second {
             self.second = second;
             self.text = date::imf_fixdate(second);
         }
+    }
+
+    /// The point of the monotonic clock that it stands at.
+    pub(crate) fn now(&self) -> Instant {
+        self.now
     }
 
     /// Seconds since 1970-01-01 UTC.

@@ -2,15 +2,17 @@
 //!
 //! There is no file format here and no reading of arguments; that is the command's.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use thalweg_sys::DriverChoice;
 
 /// A server's configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServerConfig {
     /// Where to listen, at least one address.
     pub listen: Vec<ListenAddr>,
@@ -18,14 +20,20 @@ pub struct ServerConfig {
     pub cores: Vec<usize>,
     /// Which driver the loops use.
     pub driver: DriverChoice,
-    /// What is served, at least one. The first answers requests for hosts that none of them names.
+    /// What is served, at least one.
     pub sites: Vec<SiteConfig>,
+    /// What becomes of requests for hosts that no site names.
+    pub unknown_host: UnknownHost,
     /// What a client may demand.
     pub limits: Limits,
     /// How fast bodies leave.
     pub bandwidth: Bandwidth,
     /// What is kept in memory between requests.
     pub cache: CacheConfig,
+    /// What is written down.
+    pub log: LogConfig,
+    /// Who may see how the server does; `None`: nobody.
+    pub status: Option<StatusConfig>,
 }
 
 impl ServerConfig {
@@ -36,9 +44,12 @@ impl ServerConfig {
             cores: Vec::new(),
             driver: DriverChoice::Auto,
             sites: vec![SiteConfig::new(root)],
+            unknown_host: UnknownHost::First,
             limits: Limits::default(),
             bandwidth: Bandwidth::default(),
             cache: CacheConfig::default(),
+            log: LogConfig::default(),
+            status: None,
         }
     }
 }
@@ -68,8 +79,18 @@ impl fmt::Display for ListenAddr {
     }
 }
 
+/// What becomes of a request for a host that no site names. Requests that name no host are for the first site.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum UnknownHost {
+    /// The first site answers it.
+    #[default]
+    First,
+    /// It is misdirected: 421 (RFC 9110, 15.5.20).
+    Refuse,
+}
+
 /// A virtual host: the trees that are served under its names.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SiteConfig {
     /// Host names without port, in any case; `*.example.org` stands for all names beneath `example.org`.
     pub names: Vec<String>,
@@ -95,7 +116,7 @@ impl SiteConfig {
 }
 
 /// A tree and where it is served.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MountConfig {
     /// The path that stands for the tree's root; begins and ends with a slash.
     pub path: String,
@@ -129,7 +150,7 @@ pub enum Symlinks {
 }
 
 /// Settings for a part of a site.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rule {
     /// The folder from which on they hold, as a path of the site that begins and ends with a slash; `None` is `/`.
     pub folder: Option<String>,
@@ -140,7 +161,7 @@ pub struct Rule {
 }
 
 /// Settings that can differ from folder to folder. `None` leaves a setting as an earlier rule, or the default, has it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Settings {
     /// Fields added to successful responses.
     pub headers: Vec<(String, String)>,
@@ -191,7 +212,7 @@ impl Default for ListingStyle {
 }
 
 /// What a client may demand. Bytes and counts are inclusive; 0 is without limit where that is said.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Most bytes of a request head.
     pub head_bytes_max: u32,
@@ -234,7 +255,7 @@ impl Default for Limits {
 
 /// How fast bodies leave, in bytes per second of content; 0 is without limit. All of them hold at once, with a mount's
 /// ([`MountConfig::bytes_per_s_max`]): the slowest decides.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bandwidth {
     /// All connections together.
     pub total: u64,
@@ -245,7 +266,7 @@ pub struct Bandwidth {
 }
 
 /// What each core keeps in memory between requests.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CacheConfig {
     /// Most files known at once.
     pub entries_max: usize,
@@ -261,4 +282,98 @@ impl Default for CacheConfig {
     fn default() -> Self {
         Self { entries_max: 8192, small_file_bytes_max: 64 << 10, bytes_max: 64 << 20, age: Duration::from_secs(1) }
     }
+}
+
+/// What is written down, and where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogConfig {
+    /// Where a line for each request goes; `None`: nowhere.
+    pub access: Option<LogTarget>,
+    /// How those lines look.
+    pub format: LogFormat,
+    /// Where the server says what its operator should know.
+    pub error: LogTarget,
+    /// The least severe of what is said there.
+    pub level: Level,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { access: None, format: LogFormat::Combined, error: LogTarget::Stderr, level: Level::Warning }
+    }
+}
+
+/// Where a log goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LogTarget {
+    /// To the end of a file, which is made if it does not exist.
+    File(PathBuf),
+    /// To the standard output, also written `-`.
+    Stdout,
+    /// To the standard error.
+    Stderr,
+}
+
+impl LogTarget {
+    /// `-` and `stdout` are the standard output, `stderr` is the standard error, all else is a path.
+    pub fn parse(text: impl AsRef<OsStr>) -> Self {
+        match text.as_ref().as_bytes() {
+            b"-" | b"stdout" => Self::Stdout,
+            b"stderr" => Self::Stderr,
+            _ => Self::File(text.as_ref().into()),
+        }
+    }
+}
+
+impl fmt::Display for LogTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Stdout => f.write_str("stdout"),
+            Self::Stderr => f.write_str("stderr"),
+        }
+    }
+}
+
+/// How the lines of an access log look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LogFormat {
+    /// The Common Log Format.
+    Common,
+    /// The Combined Log Format: Common, and behind it referer and user agent.
+    #[default]
+    Combined,
+    /// One JSON object a line.
+    Json,
+}
+
+/// How much something matters to an operator. The order is that of severity, the most severe first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Level {
+    /// Something does not work, and will not until somebody mends it.
+    Error,
+    /// Something was lost or refused, and service goes on.
+    Warning,
+    /// The server's own life: starts, stops, configurations, upgrades.
+    Notice,
+}
+
+impl Level {
+    /// The name as configuration and log have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Notice => "notice",
+        }
+    }
+}
+
+/// Figures for operators: a page, JSON, metrics for Prometheus, and a health check.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StatusConfig {
+    /// Where they are served, apart from what the server serves. There is no protection but the address.
+    pub listen: SocketAddr,
+    /// The file in which the figures of the last days survive a restart; `None`: they do not.
+    pub state: Option<PathBuf>,
 }

@@ -4,6 +4,9 @@
 //! beyond the bound the client is held back. Requests that came together are answered together as far as their
 //! responses are small. An idle connection holds no buffer.
 //!
+//! What a disk has to be waited for is done [aside](crate::aside): a request then waits with a copy of its head and is answered
+//! again, and a download waits before each part that is not in memory.
+//!
 //! A client that is still sending when the last response leaves would get a reset from a plain close, and might never read
 //! that response. Such a connection lingers: our direction is finished, the client's is drained for a while.
 
@@ -12,11 +15,14 @@ use std::rc::Rc;
 
 use thalweg_reactor::BufferPool;
 use thalweg_sys::{Driver, FileSpan, Instant, SendBuf, SocketId};
-use thalweg_wire::{BodyFraming, FieldSlots, RequestEvent, RequestHead, RequestReader, Version};
+use thalweg_wire::{BodyFraming, FieldSlots, Progress, RequestEvent, RequestHead, RequestReader, Version};
 
+use crate::aside::{Aside, Done, Reason};
+use crate::cold::Cold;
 use crate::config::Limits;
 use crate::head::Persistence;
-use crate::respond::{Outbox, Outgoing, Responder};
+use crate::multipart::Segments;
+use crate::respond::{Answer, Outbox, Outgoing, Responder};
 
 /// Larger request bodies are not read: the response is sent at once and is the connection's last.
 const BODY_BYTES_MAX: u64 = 64 << 10;
@@ -39,6 +45,8 @@ pub(crate) struct Connection {
     /// The client will send no more.
     ended: bool,
     paused: bool,
+    /// The driver has a send of this connection's.
+    is_sending: bool,
     requests: u32,
     reader: RequestReader,
     /// What came in while a response was under way, and is not read yet.
@@ -49,6 +57,21 @@ pub(crate) struct Connection {
     sending_bytes: u64,
     /// What is to be sent of a file when those have gone.
     rest: Option<FileSpan>,
+    /// What is to be sent behind that.
+    segments: Option<Box<Segments>>,
+    /// The request that is answered when something was done aside.
+    waiting: Option<Box<WaitingRequest>>,
+    /// What is known of a download whose file is not all in memory.
+    cold: Option<Box<Cold>>,
+}
+
+/// A request that cannot be answered yet.
+struct WaitingRequest {
+    /// Its head, to be read once more.
+    head: Vec<u8>,
+    done: Done,
+    /// Something is under way aside. If not, it is over, and earlier responses are still being sent.
+    is_under_way: bool,
 }
 
 /// What a connection is doing.
@@ -56,7 +79,7 @@ pub(crate) struct Connection {
 enum Phase {
     /// Waits for a request, or for the rest of one.
     Reading,
-    /// A response is under way.
+    /// A response is under way, or the request waits for something that is done aside.
     Sending,
     /// The last response is under way.
     SendingLast {
@@ -84,9 +107,18 @@ pub(crate) enum Fate {
 pub(crate) struct Shared {
     pub(crate) times: Times,
     pub(crate) responder: Responder,
+    pub(crate) aside: Aside,
     pub(crate) pool: BufferPool,
     /// No further request is waited for on any connection.
     pub(crate) draining: bool,
+}
+
+/// What holds for all that is done at one time.
+#[derive(Clone, Copy)]
+struct Present<'s> {
+    times: &'s Times,
+    draining: bool,
+    now: Instant,
 }
 
 /// [`Limits`] as the loop needs them.
@@ -129,6 +161,25 @@ impl Times {
     }
 }
 
+impl WaitingRequest {
+    /// For a request that waits for its first job.
+    #[cold]
+    fn new(request: &RequestHead<'_>, reason: Reason) -> Self {
+        let mut head = Vec::with_capacity(512);
+        let version = if request.version == Version::Http10 { " HTTP/1.0\r\n" } else { " HTTP/1.1\r\n" };
+        for part in [request.method.name().as_bytes(), b" ", request.target, version.as_bytes()] {
+            head.extend_from_slice(part);
+        }
+        for (name, value) in request.fields.iter() {
+            for part in [name.as_bytes(), b":", value, b"\r\n"] {
+                head.extend_from_slice(part);
+            }
+        }
+        head.extend_from_slice(b"\r\n");
+        Self { head, done: Done::NOTHING.and(reason), is_under_way: true }
+    }
+}
+
 impl Connection {
     /// A connection that was just accepted.
     pub(crate) fn new(socket: SocketId, shared: &Shared, now: Instant) -> Self {
@@ -138,12 +189,16 @@ impl Connection {
             phase: Phase::Reading,
             ended: false,
             paused: false,
+            is_sending: false,
             requests: 0,
             reader: RequestReader::new(shared.times.wire),
             unread: None,
             sending: None,
             sending_bytes: 0,
             rest: None,
+            segments: None,
+            waiting: None,
+            cold: None,
         }
     }
 
@@ -160,8 +215,8 @@ impl Connection {
                 let input = driver.received();
                 let was_idle = self.reader.idle();
                 let mut outbox = Outbox::new(&mut shared.pool);
-                let now = driver.now();
-                let read = self.read(input, &mut shared.responder, &shared.times, shared.draining, now, &mut outbox);
+                let present = Present { times: &shared.times, draining: shared.draining, now: driver.now() };
+                let read = self.read(input, &mut shared.responder, &mut shared.aside, present, &mut outbox);
                 let outgoing = outbox.into_outgoing();
                 if read < input.len() {
                     keep(&mut self.unread, &input[read..], &mut shared.pool);
@@ -197,12 +252,17 @@ impl Connection {
     /// The driver has sent what it was given.
     #[inline]
     pub(crate) fn on_sent<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+        self.is_sending = false;
         shared.responder.totals.bytes += mem::take(&mut self.sending_bytes);
         if let Some(buffer) = self.sending.take() {
             shared.pool.put(buffer);
         }
         if let Some(rest) = self.rest.take() {
             self.send(driver, shared, SendBuf::empty(), Some(rest));
+            return Fate::Stays;
+        }
+        if let Some((text, file)) = self.segments.as_mut().and_then(|segments| segments.next()) {
+            self.send(driver, shared, SendBuf::Owned(text), file);
             return Fate::Stays;
         }
         match self.phase {
@@ -213,12 +273,59 @@ impl Connection {
                 self.resume(driver);
                 Fate::Stays
             }
-            Phase::Sending => {
-                self.phase = Phase::Reading;
-                self.read_unread(driver, shared)
-            }
+            Phase::Sending => match &self.waiting {
+                None => {
+                    self.phase = Phase::Reading;
+                    self.cold = None;
+                    self.read_unread(driver, shared)
+                }
+                Some(waiting) if waiting.is_under_way => {
+                    self.deadline = driver.now().plus_ns(shared.times.stall_ns);
+                    Fate::Stays
+                }
+                Some(_) => self.answer_again(driver, shared),
+            },
             _ => Fate::Over,
         }
+    }
+
+    /// What was asked for is done aside.
+    pub(crate) fn on_done_aside<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+        if let Some(waiting) = &mut self.waiting {
+            waiting.is_under_way = false;
+            // Earlier responses go first.
+            return if self.is_sending { Fate::Stays } else { self.answer_again(driver, shared) };
+        }
+        if let Some(rest) = self.rest.take_if(|_| !self.is_sending) {
+            self.send(driver, shared, SendBuf::empty(), Some(rest));
+        }
+        Fate::Stays
+    }
+
+    /// Answers the request that has waited, or lets it wait for the next thing.
+    fn answer_again<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+        let Some(mut waiting) = self.waiting.take() else { return Fate::Stays };
+        let mut outbox = Outbox::new(&mut shared.pool);
+        let present = Present { times: &shared.times, draining: shared.draining, now: driver.now() };
+        let mut reader = RequestReader::new(shared.times.wire);
+        let mut slots = FieldSlots::new();
+        let progress = reader.read(&waiting.head, &mut slots);
+        let Ok(Progress { event: Some(RequestEvent::Head(head)), .. }) = progress else {
+            unreachable!("a head that was read is read again")
+        };
+        let (answer, persistence) =
+            answer(&head, self.requests, waiting.done, &mut shared.responder, present, &mut outbox);
+        if let Answer::After(job) = answer {
+            waiting.done = waiting.done.and(job.reason);
+            waiting.is_under_way = true;
+            shared.aside.ask(self.socket, *job);
+            self.waiting = Some(waiting);
+        } else if persistence == Persistence::Close {
+            self.phase = Phase::SendingLast { linger: has_body(&head) || self.unread.is_some() };
+            self.unread = None;
+        }
+        let outgoing = outbox.into_outgoing();
+        self.go_on(driver, shared, outgoing, false)
     }
 
     /// The client will send no more. What it has asked for before is still answered.
@@ -233,12 +340,15 @@ impl Connection {
     /// The deadline has passed.
     #[cold]
     pub(crate) fn on_deadline<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
-        // The response to a request whose body is late has gone already.
-        if self.phase != Phase::Reading || self.reader.idle() || self.reader.in_body() {
-            return Fate::Over;
-        }
+        let status = match self.phase {
+            // A disk that does not answer.
+            Phase::Sending if self.waiting.take().is_some() && !self.is_sending => 503,
+            // The response to a request whose body is late has gone already.
+            Phase::Reading if !self.reader.idle() && !self.reader.in_body() => 408,
+            _ => return Fate::Over,
+        };
         let mut outbox = Outbox::new(&mut shared.pool);
-        shared.responder.refuse(408, &mut outbox);
+        shared.responder.refuse(status, &mut outbox);
         self.phase = Phase::SendingLast { linger: true };
         let outgoing = outbox.into_outgoing();
         self.go_on(driver, shared, outgoing, false)
@@ -250,8 +360,8 @@ impl Connection {
         let mut unread = self.unread.take();
         let input = unread.as_ref().map_or(&[][..], |bytes| bytes);
         let mut outbox = Outbox::new(&mut shared.pool);
-        let now = driver.now();
-        let read = self.read(input, &mut shared.responder, &shared.times, shared.draining, now, &mut outbox);
+        let present = Present { times: &shared.times, draining: shared.draining, now: driver.now() };
+        let read = self.read(input, &mut shared.responder, &mut shared.aside, present, &mut outbox);
         let outgoing = outbox.into_outgoing();
         if let Some(mut bytes) = unread.take() {
             if read < bytes.len() {
@@ -270,9 +380,8 @@ impl Connection {
         &mut self,
         input: &[u8],
         responder: &mut Responder,
-        times: &Times,
-        draining: bool,
-        now: Instant,
+        aside: &mut Aside,
+        present: Present<'_>,
         out: &mut Outbox<'_>,
     ) -> usize {
         let mut read = 0;
@@ -290,14 +399,17 @@ impl Connection {
             match progress.event {
                 Some(RequestEvent::Head(head)) => {
                     self.requests = self.requests.saturating_add(1);
-                    let skips_body = !is_body_read(&head);
-                    let is_last = draining || skips_body || self.requests >= times.requests_max;
-                    let persistence = persistence(&head, is_last);
-                    responder.respond(&head, persistence, now, out);
+                    let (answer, persistence) = answer(&head, self.requests, Done::NOTHING, responder, present, out);
+                    if let Answer::After(job) = answer {
+                        if !aside.is_overloaded() {
+                            self.waiting = Some(Box::new(WaitingRequest::new(&head, job.reason)));
+                            aside.ask(self.socket, *job);
+                            return read;
+                        }
+                        responder.turn_away(&head, persistence, out);
+                    }
                     if persistence == Persistence::Close {
-                        let has_body = !matches!(head.body, BodyFraming::None | BodyFraming::Length(0));
-                        let linger = has_body || read < input.len();
-                        self.phase = Phase::SendingLast { linger };
+                        self.phase = Phase::SendingLast { linger: has_body(&head) || read < input.len() };
                         return input.len();
                     }
                 }
@@ -320,7 +432,13 @@ impl Connection {
             if !outgoing.is_shared {
                 self.sending = Some(Rc::clone(&bytes));
             }
+            self.segments = outgoing.segments;
             self.send(driver, shared, SendBuf::Shared(bytes), outgoing.file);
+            return Fate::Stays;
+        }
+        if self.waiting.is_some() {
+            self.phase = Phase::Sending;
+            self.deadline = now.plus_ns(shared.times.stall_ns);
             return Fate::Stays;
         }
         let is_idle = self.reader.idle();
@@ -343,25 +461,43 @@ impl Connection {
 
     /// Hands bytes and the first part of a file to the driver.
     #[inline]
-    fn send<D: Driver>(&mut self, driver: &mut D, shared: &Shared, bytes: SendBuf, file: Option<FileSpan>) {
+    fn send<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, bytes: SendBuf, file: Option<FileSpan>) {
         self.sending_bytes = bytes.len() as u64;
         match file {
-            None => driver.send(self.socket, bytes),
-            Some(mut span) => {
-                if span.len > SPAN_BYTES_MAX {
-                    self.rest = Some(FileSpan {
-                        file: Rc::clone(&span.file),
-                        offset: span.offset + SPAN_BYTES_MAX,
-                        len: span.len - SPAN_BYTES_MAX,
-                    });
-                    span.len = SPAN_BYTES_MAX;
-                }
-                self.sending_bytes += span.len;
-                driver.send_file(self.socket, bytes, span);
+            None => {
+                self.is_sending = true;
+                driver.send(self.socket, bytes);
             }
+            Some(span) => self.send_file(driver, shared, bytes, span),
         }
         let granted_ns = self.sending_bytes.saturating_mul(shared.times.ns_per_byte);
         self.deadline = driver.now().plus_ns(shared.times.stall_ns.saturating_add(granted_ns));
+    }
+
+    /// Hands bytes and the first part of a file to the driver, if that part is in memory. If not, it hands over the bytes, or has the
+    /// part read aside if there are none.
+    fn send_file<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, bytes: SendBuf, mut span: FileSpan) {
+        let sure = self.cold.as_ref().and_then(|cold| cold.known_from(span.offset));
+        let part = span.len.min(SPAN_BYTES_MAX).min(sure.unwrap_or(u64::MAX));
+        if sure.is_some() || span.file.is_in_memory(span.offset, part) {
+            if span.len > part {
+                let file = Rc::clone(&span.file);
+                self.rest = Some(FileSpan { file, offset: span.offset + part, len: span.len - part });
+                span.len = part;
+            }
+            self.sending_bytes += span.len;
+            self.is_sending = true;
+            driver.send_file(self.socket, bytes, span);
+            return;
+        }
+        if bytes.is_empty() {
+            let cold = self.cold.get_or_insert_default();
+            shared.aside.ask(self.socket, cold.read_ahead(&span, driver.now()));
+        } else {
+            self.is_sending = true;
+            driver.send(self.socket, bytes);
+        }
+        self.rest = Some(span);
     }
 
     fn pause<D: Driver>(&mut self, driver: &mut D) {
@@ -389,6 +525,25 @@ fn is_body_read(head: &RequestHead<'_>) -> bool {
     }
 }
 
+fn has_body(head: &RequestHead<'_>) -> bool {
+    !matches!(head.body, BodyFraming::None | BodyFraming::Length(0))
+}
+
+/// Answers a request, the so-and-so-many-th of its connection. What becomes of the connection then.
+#[inline]
+fn answer(
+    head: &RequestHead<'_>,
+    requests: u32,
+    done: Done,
+    responder: &mut Responder,
+    present: Present<'_>,
+    out: &mut Outbox<'_>,
+) -> (Answer, Persistence) {
+    let is_last = present.draining || !is_body_read(head) || requests >= present.times.requests_max;
+    let persistence = persistence(head, is_last);
+    (responder.respond(head, persistence, done, present.now, out), persistence)
+}
+
 fn persistence(head: &RequestHead<'_>, is_last: bool) -> Persistence {
     match head.version {
         _ if is_last || !head.keep_alive() => Persistence::Close,
@@ -405,4 +560,4 @@ fn keep(unread: &mut Option<Rc<Vec<u8>>>, bytes: &[u8], pool: &mut BufferPool) -
 }
 
 // A hundred thousand idle connections hold this much each, and no buffer.
-const _: () = assert!(size_of::<Connection>() <= 200);
+const _: () = assert!(size_of::<Connection>() <= 216);

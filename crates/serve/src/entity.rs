@@ -5,21 +5,29 @@
 //! other responses to GET and HEAD are written from the same parts, so that they cannot disagree with it.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use thalweg_sys::file::Stamp;
 use thalweg_sys::{File, FileSpan};
+use thalweg_wire::Fields;
+use thalweg_wire::coding::{AcceptEncoding, Coding};
 use thalweg_wire::date::{self, IMF_FIXDATE_BYTES};
+use thalweg_wire::digest::{Algorithm, push_repr_digest};
 use thalweg_wire::encode::{push_decimal, push_hex};
 use thalweg_wire::range::{ByteRange, push_content_range};
 use thalweg_wire::validator::{EntityTag, Validators};
 
 use crate::calendar::Calendar;
 use crate::head::{self, Persistence};
+use crate::material::{Digests, Material, Neighbour, OpenNeighbour};
+use crate::multipart::{self, Boundary, Multipart, Segments};
+use crate::presentation::Presentation;
 use crate::resolve::Refusal;
 
 /// A change that is younger than this when a file is read may be followed by another one with the same time stamps, whose
@@ -34,18 +42,27 @@ pub(crate) struct Entity {
     head_bytes: usize,
     size: u64,
     source: Source,
+    /// The same in content codings, each with responses and validators of its own.
+    variants: Box<[Entity]>,
     facts: Box<Facts>,
 }
 
 /// What is known of a file.
 struct Facts {
     stamp: Stamp,
-    /// The file had changed so shortly before it was read that an equal stamp later does not prove it unchanged.
+    /// What lies beside it and belongs to it.
+    neighbours: Vec<Neighbour>,
+    /// The file, or a neighbour, had changed so shortly before it was read that an equal stamp later does not prove it unchanged.
     unsettled: bool,
     /// The opaque part of the entity tag, which is strong.
     tag: Vec<u8>,
     last_modified: Option<i64>,
     content_type: Cow<'static, str>,
+    coding: Option<Coding>,
+    /// Which of several codings is sent depends on the request.
+    varies: bool,
+    digests: Digests,
+    presentation: Arc<Presentation>,
 }
 
 /// Where the bytes of a body come from.
@@ -56,59 +73,67 @@ enum Source {
     File(Rc<File>),
 }
 
+/// How a file is answered with.
+pub(crate) struct Reply<'a> {
+    pub(crate) part: Part<'a>,
+    /// The response is to a HEAD: its body is not sent. RFC 9110, 14.2 has it be about the whole.
+    pub(crate) is_head: bool,
+    /// The digest to be told, which the file has.
+    pub(crate) digest: Option<Algorithm>,
+    pub(crate) persistence: Persistence,
+}
+
+/// How much of a file.
+pub(crate) enum Part<'a> {
+    /// All of it.
+    Whole,
+    /// One range.
+    Range(ByteRange),
+    /// Several ranges, and what separates them.
+    Ranges(&'a [ByteRange], Boundary),
+}
+
 /// What a body is, as far as it does not stand behind its head already.
-pub(crate) type Rest = Option<FileSpan>;
+#[derive(Default)]
+pub(crate) struct Rest {
+    /// Comes first.
+    pub(crate) file: Option<FileSpan>,
+    /// Comes behind it.
+    pub(crate) segments: Option<Box<Segments>>,
+}
 
 impl Entity {
-    /// Reads what there is to know of a file, and the file itself if it is small.
-    pub(crate) fn load(file: File, name: &[u8], small_max: usize, calendar: &Calendar) -> Result<Self, Refusal> {
-        let stamp = file.stamp;
-        let facts = Facts {
-            stamp,
-            unsettled: is_unsettled(&stamp, calendar.second()),
-            tag: tag_of(&stamp),
-            // RFC 9110, 8.8.2.1: a time after the Date must not be sent.
-            last_modified: Some(stamp.modified_s).filter(|second| (0..=calendar.second()).contains(second)),
-            content_type: content_type(name),
+    /// Makes the responses with a file, whose name is its path beneath the root.
+    pub(crate) fn new(material: Material, name: &[u8], presentation: &Arc<Presentation>, calendar: &Calendar) -> Self {
+        let content_type = match &presentation.content_type {
+            Some(content_type) => Cow::Owned(content_type.clone()),
+            None => content_type(name),
         };
-        let mut entity = Self {
-            ready: Rc::default(),
-            ready_second: calendar.second(),
-            head_bytes: 0,
-            size: stamp.size,
-            source: Source::Memory,
-            facts: Box::new(facts),
-        };
-        let is_small = stamp.size <= small_max as u64;
-        let mut ready = Vec::with_capacity(HEAD_BYTES_USUAL + if is_small { stamp.size as usize } else { 0 });
-        entity.write_head(&mut ready, 200, None, Persistence::Default, calendar);
-        entity.head_bytes = ready.len();
-        if is_small {
-            ready.resize(entity.head_bytes + stamp.size as usize, 0);
-            let read = file.read_at(&mut ready[entity.head_bytes..], 0).map_err(|error| Refusal::of(&error))?;
-            if read as u64 != stamp.size {
-                return Err(Refusal::Failed);
-            }
-        } else {
-            entity.source = Source::File(Rc::new(file));
-        }
-        entity.ready = Rc::new(ready);
-        Ok(entity)
+        let common = Common { content_type, varies: !material.variants.is_empty(), presentation, calendar };
+        common.make(material)
     }
 
-    /// Whether a file that was opened just now under the same name is this one, unchanged.
-    pub(crate) fn is_still(&self, file: &File) -> bool {
-        !self.facts.unsettled && self.facts.stamp == file.stamp
+    /// Whether a file that was opened just now under the same name is this one, and neither it nor its neighbours have changed.
+    pub(crate) fn is_still(&self, file: &File, open: &mut OpenNeighbour<'_>) -> Result<bool, Refusal> {
+        if self.facts.unsettled || self.facts.stamp != file.stamp {
+            return Ok(false);
+        }
+        for neighbour in &self.facts.neighbours {
+            if open(&neighbour.name)?.map(|file| file.stamp) != neighbour.stamp {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Bytes of memory held, but for the fixed part.
     pub(crate) fn bytes(&self) -> usize {
-        self.ready.len()
+        self.ready.len() + self.variants.iter().map(Self::bytes).sum::<usize>()
     }
 
     /// Whether it holds an open file.
     pub(crate) fn holds_descriptor(&self) -> bool {
-        matches!(self.source, Source::File(_))
+        matches!(self.source, Source::File(_)) || self.variants.iter().any(Self::holds_descriptor)
     }
 
     /// The size of the whole, in bytes.
@@ -124,83 +149,221 @@ impl Entity {
         }
     }
 
+    /// Whether its digest is known.
+    pub(crate) fn has_digest(&self, algorithm: Algorithm) -> bool {
+        self.facts.digests[algorithm as usize].is_some()
+    }
+
+    /// Whether it is encoded.
+    pub(crate) fn is_encoded(&self) -> bool {
+        self.facts.coding.is_some()
+    }
+
+    /// Whether there are others to choose from.
+    #[inline]
+    pub(crate) fn has_variants(&self) -> bool {
+        !self.variants.is_empty()
+    }
+
+    /// Which of this and its variants is wanted most (RFC 9110, 12.5.3); of those that are wanted equally, the smallest.
+    /// `None` if all of them are excluded.
+    pub(crate) fn choose(&mut self, fields: Fields<'_>) -> Option<&mut Self> {
+        let accept = AcceptEncoding::of(fields);
+        let own = accept.identity().map(|quality| (quality, Reverse(self.size)));
+        let ranked = self.variants.iter().enumerate().filter_map(|(index, variant)| {
+            let quality = variant.facts.coding.map_or(0, |coding| accept.quality(coding));
+            (quality > 0).then_some(((quality, Reverse(variant.size)), index))
+        });
+        match ranked.max_by_key(|&(rank, _)| rank) {
+            Some((rank, index)) if own.is_none_or(|own| rank > own) => Some(&mut self.variants[index]),
+            _ => own.map(|_| self),
+        }
+    }
+
     /// The response to a GET of the whole on a connection that stays open: head, body as far as it is in memory, and
     /// what is to be sent behind it.
-    pub(crate) fn ready(&mut self, calendar: &Calendar) -> (&Rc<Vec<u8>>, Rest) {
+    #[inline]
+    pub(crate) fn ready(&mut self, calendar: &Calendar) -> (&Rc<Vec<u8>>, Option<FileSpan>) {
         if self.ready_second != calendar.second() {
             // In place, unless a client is still being sent the old second's.
             Rc::make_mut(&mut self.ready)[head::DATE].copy_from_slice(calendar.text());
             self.ready_second = calendar.second();
         }
-        (&self.ready, self.rest(0..self.size))
+        (&self.ready, self.span(0..self.size))
     }
 
-    /// Writes the response to a GET of the whole, or of a range.
-    pub(crate) fn write_get(
+    /// Writes any response to a GET or HEAD with the file, and returns what is to be sent behind it.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, reply: &Reply<'_>, calendar: &Calendar) -> Rest {
+        let content_type = self.facts.content_type.as_bytes();
+        let several = match &reply.part {
+            Part::Ranges(ranges, boundary) => {
+                Some((boundary, Multipart::new(boundary, ranges, &self.facts.content_type, self.size)))
+            }
+            _ => None,
+        };
+        head::begin(out, if matches!(reply.part, Part::Whole) { 200 } else { 206 }, calendar);
+        match &several {
+            Some((boundary, _)) => {
+                head::field_with(out, "Content-Type", |out| multipart::push_content_type(out, boundary))
+            }
+            None => head::field(out, "Content-Type", content_type),
+        }
+        let content_length = match (&reply.part, &several) {
+            (Part::Range(range), _) => range.length(),
+            (_, Some((_, multipart))) => multipart.content_length(),
+            _ => self.size,
+        };
+        head::field_with(out, "Content-Length", |out| push_decimal(out, content_length));
+        if let Part::Range(range) = reply.part {
+            head::field_with(out, "Content-Range", |out| push_content_range(out, range, self.size));
+        }
+        self.push_fields_of_all(out);
+        if let Some(algorithm) = reply.digest
+            && let Some(digest) = &self.facts.digests[algorithm as usize]
+        {
+            head::field_with(out, "Repr-Digest", |out| push_repr_digest(out, algorithm, digest));
+        }
+        head::end(out, reply.persistence);
+        match (&reply.part, several) {
+            _ if reply.is_head => Rest::default(),
+            (_, Some((_, multipart))) => self.write_ranges(out, multipart),
+            (Part::Range(range), None) => self.write_span(out, range.first..range.last + 1),
+            _ => self.write_span(out, 0..self.size),
+        }
+    }
+
+    /// Writes a response of another status with the whole as its body, which says nothing of the file but its type: it is
+    /// not what was asked for.
+    #[cold]
+    pub(crate) fn write_as_page(
         &self,
         out: &mut Vec<u8>,
-        range: Option<ByteRange>,
+        status: u16,
+        with_body: bool,
         persistence: Persistence,
         calendar: &Calendar,
+        fields: impl FnOnce(&mut Vec<u8>),
     ) -> Rest {
-        let span = match range {
-            None => 0..self.size,
-            Some(range) => range.first..range.last + 1,
-        };
-        self.write_head(out, if range.is_some() { 206 } else { 200 }, range, persistence, calendar);
-        if let Source::Memory = self.source {
-            out.extend_from_slice(&self.ready[self.head_bytes..][span.start as usize..span.end as usize]);
-        }
-        self.rest(span)
-    }
-
-    /// Writes the response to a HEAD: that to a GET of the whole, without the body.
-    pub(crate) fn write_head_only(&self, out: &mut Vec<u8>, persistence: Persistence, calendar: &Calendar) {
-        self.write_head(out, 200, None, persistence, calendar);
+        head::begin(out, status, calendar);
+        fields(out);
+        head::field(out, "Content-Type", self.facts.content_type.as_bytes());
+        head::field_with(out, "Content-Length", |out| push_decimal(out, self.size));
+        head::end(out, persistence);
+        if with_body { self.write_span(out, 0..self.size) } else { Rest::default() }
     }
 
     /// Writes a 304 (RFC 9110, 15.4.5): the validators, and nothing that describes the body.
     pub(crate) fn write_not_modified(&self, out: &mut Vec<u8>, persistence: Persistence, calendar: &Calendar) {
         head::begin(out, 304, calendar);
         self.push_validators(out);
+        out.extend_from_slice(self.facts.presentation.fields_of_304.as_bytes());
         head::end(out, persistence);
     }
 
-    fn write_head(
-        &self,
-        out: &mut Vec<u8>,
-        status: u16,
-        range: Option<ByteRange>,
-        persistence: Persistence,
-        calendar: &Calendar,
-    ) {
-        head::begin(out, status, calendar);
-        head::field(out, "Content-Type", self.facts.content_type.as_bytes());
-        head::field_with(out, "Content-Length", |out| {
-            push_decimal(out, range.map_or(self.size, ByteRange::length));
-        });
-        if let Some(range) = range {
-            head::field_with(out, "Content-Range", |out| push_content_range(out, range, self.size));
-        }
+    /// The fields that all of 200 and 206 have.
+    fn push_fields_of_all(&self, out: &mut Vec<u8>) {
         self.push_validators(out);
+        if let Some(coding) = self.facts.coding {
+            head::field(out, "Content-Encoding", coding.name().as_bytes());
+        }
         head::field(out, "Accept-Ranges", b"bytes");
-        head::end(out, persistence);
+        out.extend_from_slice(self.facts.presentation.fields.as_bytes());
     }
 
+    /// The validators, and the fields that the settings add.
     fn push_validators(&self, out: &mut Vec<u8>) {
         if let Some(second) = self.facts.last_modified {
             head::field(out, "Last-Modified", &date::imf_fixdate(second));
         }
         head::field_with(out, "ETag", |out| EntityTag { weak: false, opaque: &self.facts.tag }.push(out));
+        if self.facts.varies {
+            head::field(out, "Vary", b"Accept-Encoding");
+        }
     }
 
-    fn rest(&self, span: Range<u64>) -> Rest {
+    /// Writes a part of the body, if it is in memory.
+    fn write_span(&self, out: &mut Vec<u8>, span: Range<u64>) -> Rest {
+        if let Source::Memory = self.source {
+            out.extend_from_slice(&self.body()[span.start as usize..span.end as usize]);
+        }
+        Rest { file: self.span(span), segments: None }
+    }
+
+    /// Writes a body of several parts, or what comes before the first of a file's.
+    fn write_ranges(&self, out: &mut Vec<u8>, multipart: Multipart<'_>) -> Rest {
+        let Source::File(file) = &self.source else {
+            multipart.write(out, self.body());
+            return Rest::default();
+        };
+        let span = |range: ByteRange| FileSpan { file: Rc::clone(file), offset: range.first, len: range.length() };
+        let mut segments = multipart.into_segments(span);
+        let Some((text, file)) = segments.next() else {
+            return Rest::default();
+        };
+        out.extend_from_slice(&text);
+        Rest { file, segments: Some(Box::new(segments)) }
+    }
+
+    /// The bytes of a file in memory.
+    fn body(&self) -> &[u8] {
+        &self.ready[self.head_bytes..]
+    }
+
+    #[inline]
+    fn span(&self, span: Range<u64>) -> Option<FileSpan> {
         match &self.source {
             Source::Memory => None,
             Source::File(file) => {
                 Some(FileSpan { file: Rc::clone(file), offset: span.start, len: span.end - span.start })
             }
         }
+    }
+}
+
+/// What a file and its variants have in common.
+struct Common<'c> {
+    content_type: Cow<'static, str>,
+    varies: bool,
+    presentation: &'c Arc<Presentation>,
+    calendar: &'c Calendar,
+}
+
+impl Common<'_> {
+    fn make(&self, material: Material) -> Entity {
+        let Material { file, bytes, coding, digests, variants, neighbours } = material;
+        let now = self.calendar.second();
+        let stamp = file.stamp;
+        let facts = Facts {
+            stamp,
+            unsettled: is_unsettled(&stamp, now)
+                || neighbours.iter().filter_map(|neighbour| neighbour.stamp).any(|stamp| is_unsettled(&stamp, now)),
+            neighbours,
+            tag: tag_of(&stamp, coding),
+            // RFC 9110, 8.8.2.1: a time after the Date must not be sent.
+            last_modified: Some(stamp.modified_s).filter(|second| (0..=now).contains(second)),
+            content_type: self.content_type.clone(),
+            coding,
+            varies: self.varies,
+            digests,
+            presentation: Arc::clone(self.presentation),
+        };
+        let mut entity = Entity {
+            ready: Rc::default(),
+            ready_second: now,
+            head_bytes: 0,
+            size: stamp.size,
+            source: if bytes.is_some() { Source::Memory } else { Source::File(Rc::new(file)) },
+            variants: variants.into_iter().map(|variant| self.make(variant)).collect(),
+            facts: Box::new(facts),
+        };
+        // The head of a HEAD's response is that of the GET's.
+        let reply = Reply { part: Part::Whole, is_head: true, digest: None, persistence: Persistence::Default };
+        let mut ready = Vec::with_capacity(HEAD_BYTES_USUAL + bytes.as_ref().map_or(0, Vec::len));
+        entity.write(&mut ready, &reply, self.calendar);
+        entity.head_bytes = ready.len();
+        ready.extend_from_slice(bytes.as_deref().unwrap_or_default());
+        entity.ready = Rc::new(ready);
+        entity
     }
 }
 
@@ -215,8 +378,9 @@ fn is_unsettled(stamp: &Stamp, now: i64) -> bool {
 }
 
 /// `inode-mtime-size` in hexadecimal digits. It changes whenever the content does, but for a second write of the same
-/// length to the same file within one tick of the file system's clock.
-fn tag_of(stamp: &Stamp) -> Vec<u8> {
+/// length to the same file within one tick of the file system's clock. That of a coding has its name behind it: two
+/// representations must not share one (RFC 9110, 8.8.3), not even where one inode has both names.
+fn tag_of(stamp: &Stamp, coding: Option<Coding>) -> Vec<u8> {
     let modified_ns = i128::from(stamp.modified_s) * 1_000_000_000 + i128::from(stamp.modified_ns);
     let mut tag = Vec::with_capacity(48);
     push_hex(&mut tag, stamp.inode);
@@ -225,14 +389,17 @@ fn tag_of(stamp: &Stamp) -> Vec<u8> {
     push_hex(&mut tag, modified_ns as u64);
     tag.push(b'-');
     push_hex(&mut tag, stamp.size);
+    if let Some(coding) = coding {
+        tag.push(b'-');
+        tag.extend_from_slice(coding.name().as_bytes());
+    }
     tag
 }
 
 /// The media type that the name's extension stands for. Text is taken to be UTF-8: without a charset, browsers guess one
 /// of the last century's.
 fn content_type(name: &[u8]) -> Cow<'static, str> {
-    let file_name = if name.ends_with(b"/") { b"index.html" } else { name };
-    match mime_guess::from_path(Path::new(OsStr::from_bytes(file_name))).first_raw() {
+    match mime_guess::from_path(Path::new(OsStr::from_bytes(name))).first_raw() {
         Some(text) if text.starts_with("text/") => Cow::Owned(format!("{text}; charset=utf-8")),
         Some(other) => Cow::Borrowed(other),
         None => Cow::Borrowed("application/octet-stream"),
@@ -247,7 +414,7 @@ mod tests {
     fn types_follow_the_extension() {
         for (name, expected) in [
             ("a.html", "text/html; charset=utf-8"),
-            ("a/", "text/html; charset=utf-8"),
+            ("a/index.html", "text/html; charset=utf-8"),
             ("a.TXT", "text/plain; charset=utf-8"),
             ("a.png", "image/png"),
             ("a.tar.gz", "application/gzip"),
@@ -261,7 +428,7 @@ mod tests {
     #[test]
     fn each_part_of_the_state_changes_the_tag() {
         let stamp = Stamp { device: 1, inode: 2, size: 3, modified_s: 4, modified_ns: 5, changed_ns: 6 };
-        let tag = tag_of(&stamp);
+        let tag = tag_of(&stamp, None);
         assert_eq!(tag, b"2-ee6b2805-3");
         for other in [
             Stamp { inode: 3, ..stamp },
@@ -269,8 +436,9 @@ mod tests {
             Stamp { modified_s: 5, ..stamp },
             Stamp { modified_ns: 6, ..stamp },
         ] {
-            assert_ne!(tag_of(&other), tag);
+            assert_ne!(tag_of(&other, None), tag);
         }
+        assert_eq!(tag_of(&stamp, Some(Coding::Brotli)), b"2-ee6b2805-3-br");
     }
 
     #[test]

@@ -8,25 +8,34 @@
 
 #![forbid(unsafe_code)]
 
+mod aside;
 mod cache;
 mod calendar;
+mod check;
+mod cold;
 mod config;
 mod connection;
 mod counters;
 mod entity;
 mod head;
+mod limit;
 mod listeners;
+mod material;
+mod multipart;
 mod orders;
+mod presentation;
 mod resolve;
 mod respond;
 mod server;
 mod service;
 #[cfg(test)]
 mod simulated;
+mod site;
 
+pub use check::ConfigFault;
 pub use config::{
-    Bandwidth, CacheConfig, Limits, ListenAddr, ListingStyle, MountConfig, Rule, ServerConfig, Settings, SiteConfig,
-    Symlinks,
+    Bandwidth, CacheConfig, Level, Limits, ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig,
+    Rule, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks, UnknownHost,
 };
 pub use counters::Totals;
 pub use listeners::{Group, Listeners};

@@ -1,23 +1,31 @@
 //! From a request to its response (RFC 9110).
 //!
 //! It owns what a request means for a tree of files, and writes the response; sockets, and what becomes of a connection, are
-//! its caller's. Several ranges in one request are answered with the whole, as RFC 9110, 14.2 allows.
+//! its caller's.
+//!
+//! Where RFC 9110 leaves a choice: a Range with too many parts, or that cannot be understood, is ignored; overlapping parts are made
+//! one; several parts of a file in a content coding are answered with the whole, since a body of several parts has no place to name
+//! the coding. A request that excludes all there is to choose from gets a 406, but only where there is a choice.
 
 use std::rc::Rc;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use thalweg_reactor::BufferPool;
 use thalweg_sys::{FileSpan, Instant};
+use thalweg_wire::digest::{Algorithm, WantReprDigest};
 use thalweg_wire::encode::push_decimal;
-use thalweg_wire::range::{RangeSet, Unsatisfiable, push_unsatisfied_content_range};
+use thalweg_wire::range::{ByteRange, ByteRanges, RangeSet, Unsatisfiable, push_unsatisfied_content_range};
 use thalweg_wire::target::Target;
-use thalweg_wire::validator::{Conditions, Decision, Verdict};
+use thalweg_wire::validator::{Conditions, Verdict};
 use thalweg_wire::{Fields, Method, RequestHead, status};
 
+use crate::aside::{Done, Job, Reason};
 use crate::cache::{FileCache, Lookup};
 use crate::calendar::Calendar;
 use crate::counters::Totals;
+use crate::entity::{Entity, Part, Reply, Rest};
 use crate::head::{self, Persistence};
+use crate::multipart::{Boundaries, Segments};
 use crate::resolve::{self, Refusal};
 
 /// Answers requests for files.
@@ -25,18 +33,33 @@ pub(crate) struct Responder {
     pub(crate) cache: FileCache,
     pub(crate) calendar: Calendar,
     pub(crate) totals: Totals,
+    boundaries: Boundaries,
     /// Room for a canonical name.
     name: Vec<u8>,
+    /// What has to be done aside before the request can be answered whose status is [`POSTPONED`].
+    postponed_for: Option<Box<Job>>,
 }
 
-/// What is to be sent next: the responses to one request or to several that came together, and a part of a file behind
-/// the last of them.
+/// What came of a request.
+#[must_use]
+pub(crate) enum Answer {
+    /// The response is in the outbox.
+    Given,
+    /// Nothing yet: the request has to be answered again when this was done aside.
+    After(Box<Job>),
+}
+
+/// Instead of a status: there is no response yet.
+const POSTPONED: u16 = 0;
+
+/// What is to be sent next: the responses to one request or to several that came together, and behind the last of them a part
+/// of a file, or several with texts between them.
 pub(crate) struct Outbox<'p> {
     pool: &'p mut BufferPool,
     bytes: Option<Rc<Vec<u8>>>,
     /// The bytes are a ready-made response that belongs to others too.
     is_shared: bool,
-    file: Option<FileSpan>,
+    rest: Rest,
 }
 
 /// What an [`Outbox`] has gathered.
@@ -47,6 +70,27 @@ pub(crate) struct Outgoing {
     pub(crate) is_shared: bool,
     /// What goes behind them.
     pub(crate) file: Option<FileSpan>,
+    /// What goes behind that.
+    pub(crate) segments: Option<Box<Segments>>,
+}
+
+/// How much of a file is wanted.
+enum Wanted {
+    Whole,
+    Range(ByteRange),
+    Ranges(Box<ByteRanges>),
+}
+
+/// What a request says beside its target.
+enum Demand {
+    /// A file, or ranges of it, with a digest of the whole if there is one.
+    Send { wanted: Wanted, digest: Option<Algorithm> },
+    /// Nothing, since the client has it already.
+    NotModified,
+    /// Nothing, since a condition does not hold.
+    PreconditionFailed,
+    /// Ranges that the file does not have.
+    Unsatisfiable,
 }
 
 /// Methods that are answered, for the `Allow` field.
@@ -82,24 +126,51 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 impl Responder {
     /// A responder that has done nothing yet.
     pub(crate) fn new(cache: FileCache, calendar: Calendar) -> Self {
-        Self { cache, calendar, totals: Totals::default(), name: Vec::new() }
+        Self {
+            cache,
+            calendar,
+            totals: Totals::default(),
+            boundaries: Boundaries::new(),
+            name: Vec::new(),
+            postponed_for: None,
+        }
     }
 
-    /// Answers a request.
+    /// Answers a request, for which some things were done aside already.
     #[inline]
     pub(crate) fn respond(
         &mut self,
         request: &RequestHead<'_>,
         persistence: Persistence,
+        done: Done,
         now: Instant,
         out: &mut Outbox<'_>,
-    ) {
-        self.totals.requests += 1;
+    ) -> Answer {
         let status = match request.method {
-            Method::Get | Method::Head => self.respond_with_file(request, persistence, now, out),
+            Method::Get | Method::Head => self.respond_with_file(request, persistence, done, now, out),
             _ => self.respond_otherwise(request, persistence, out),
         };
+        if status == POSTPONED {
+            return Answer::After(self.postponed_for.take().expect("what is postponed waits for a job"));
+        }
+        self.totals.requests += 1;
         self.totals.count_response(status);
+        Answer::Given
+    }
+
+    /// Answers a request for which there is too much to be done.
+    #[cold]
+    pub(crate) fn turn_away(&mut self, request: &RequestHead<'_>, persistence: Persistence, out: &mut Outbox<'_>) {
+        let status = self.respond_with_refusal(request, Refusal::Exhausted, persistence, out);
+        self.totals.requests += 1;
+        self.totals.count_response(status);
+    }
+
+    /// Puts a request off until a job was done. The status that says so.
+    #[cold]
+    fn postpone(&mut self, job: Job) -> u16 {
+        self.postponed_for = Some(Box::new(job));
+        POSTPONED
     }
 
     /// Answers what is not, or not any longer, a request that can be understood. The connection cannot go on.
@@ -116,54 +187,67 @@ impl Responder {
         &mut self,
         request: &RequestHead<'_>,
         persistence: Persistence,
+        done: Done,
         now: Instant,
         out: &mut Outbox<'_>,
     ) -> u16 {
         let Some((path, query)) = file_target(request) else {
             return self.respond_with_refusal(request, Refusal::Malformed, persistence, out);
         };
+        let Some(site) = self.cache.sites().of_request(request) else {
+            return self.respond_with_page(request, 421, persistence, out, |_| {});
+        };
         if let Err(refusal) = resolve::canonical_name(path, &mut self.name) {
             return self.respond_with_refusal(request, refusal, persistence, out);
         }
-        let entity = match self.cache.look_up(&self.name, &self.calendar, now) {
-            Ok(Lookup::File(entity)) => entity,
+        let mut entity = match self.cache.look_up(site, &mut self.name, done, &self.calendar, now) {
+            Ok(Lookup::File(entity, _)) => entity,
             Ok(Lookup::Folder) => return self.redirect_to_folder(request, query, persistence, out),
+            Err(Refusal::NotYet) if !done.has(Reason::Open) => {
+                return self.postpone(self.cache.opening(site, &self.name, &self.calendar));
+            }
             Err(refusal) => return self.respond_with_refusal(request, refusal, persistence, out),
         };
-        let calendar = &self.calendar;
-        let decision = if may_have_conditions(request.fields) {
-            let conditions = Conditions::of(request.fields);
-            conditions.evaluate(request.method, &entity.validators(), calendar.second())
+        if entity.has_variants() {
+            match entity.choose(request.fields) {
+                Some(chosen) => entity = chosen,
+                None => return self.respond_with_not_acceptable(request, persistence, out),
+            }
+        }
+        let is_head = request.method == Method::Head;
+        let demand = if may_have_demands(request.fields) {
+            demand_of(request, entity, self.calendar.second())
         } else {
-            Decision { verdict: Verdict::Proceed, range: None }
+            Demand::Send { wanted: Wanted::Whole, digest: None }
         };
-        let range = match decision.verdict {
-            Verdict::Proceed => decision.range.and_then(RangeSet::parse),
-            Verdict::NotModified => {
-                entity.write_not_modified(out.buffer(), persistence, calendar);
+        let (wanted, digest) = match demand {
+            Demand::Send { wanted: Wanted::Whole, digest: None } if !is_head && persistence == Persistence::Default => {
+                let (ready, file) = entity.ready(&self.calendar);
+                out.push_ready(ready);
+                out.rest.file = file;
+                return 200;
+            }
+            Demand::Send { wanted, digest } => (wanted, digest),
+            Demand::NotModified => {
+                entity.write_not_modified(out.buffer(), persistence, &self.calendar);
                 return 304;
             }
-            Verdict::PreconditionFailed => return self.respond_with_page(request, 412, persistence, out, |_| {}),
-        };
-        let range = match range.map(|set| set.resolve(entity.size())).transpose() {
-            Ok(ranges) => ranges.and_then(|ranges| ranges.single()),
-            Err(Unsatisfiable) => {
+            Demand::PreconditionFailed => return self.respond_with_page(request, 412, persistence, out, |_| {}),
+            Demand::Unsatisfiable => {
                 let size = entity.size();
                 return self.respond_with_page(request, 416, persistence, out, |out| {
                     head::field_with(out, "Content-Range", |out| push_unsatisfied_content_range(out, size));
                 });
             }
         };
-        if request.method == Method::Head {
-            entity.write_head_only(out.buffer(), persistence, calendar);
-        } else if range.is_none() && persistence == Persistence::Default {
-            let (ready, rest) = entity.ready(calendar);
-            out.push_ready(ready);
-            out.file = rest;
-        } else {
-            out.file = entity.write_get(out.buffer(), range, persistence, calendar);
-        }
-        if range.is_some() { 206 } else { 200 }
+        let (part, status) = match &wanted {
+            Wanted::Whole => (Part::Whole, 200),
+            Wanted::Range(range) => (Part::Range(*range), 206),
+            Wanted::Ranges(ranges) => (Part::Ranges(ranges.as_slice(), self.boundaries.next()), 206),
+        };
+        let reply = Reply { part, is_head, digest, persistence };
+        out.rest = entity.write(out.buffer(), &reply, &self.calendar);
+        status
     }
 
     /// All other methods.
@@ -225,6 +309,17 @@ impl Responder {
         })
     }
 
+    /// 406: nothing of what there is to choose from is wanted (RFC 9110, 12.5.3).
+    #[cold]
+    fn respond_with_not_acceptable(
+        &mut self,
+        request: &RequestHead<'_>,
+        persistence: Persistence,
+        out: &mut Outbox<'_>,
+    ) -> u16 {
+        self.respond_with_page(request, 406, persistence, out, |out| head::field(out, "Vary", b"Accept-Encoding"))
+    }
+
     #[cold]
     fn respond_with_page(
         &mut self,
@@ -234,7 +329,13 @@ impl Responder {
         out: &mut Outbox<'_>,
         fields: impl FnOnce(&mut Vec<u8>),
     ) -> u16 {
-        self.write_page(out.buffer(), status, request.method != Method::Head, persistence, fields);
+        let with_body = request.method != Method::Head;
+        match find_error_page(&mut self.cache, request, status, &self.calendar) {
+            Some(page) => {
+                out.rest = page.write_as_page(out.buffer(), status, with_body, persistence, &self.calendar, fields);
+            }
+            None => self.write_page(out.buffer(), status, with_body, persistence, fields),
+        }
         status
     }
 
@@ -260,7 +361,23 @@ impl Responder {
     }
 }
 
-/// Path and query of a target that can name a file. An absolute target's host is not looked at: there is one tree.
+/// The file that the site of a request has for the body of such a response. If it cannot be had, ours must do.
+fn find_error_page<'c>(
+    cache: &'c mut FileCache,
+    request: &RequestHead<'_>,
+    status: u16,
+    calendar: &Calendar,
+) -> Option<&'c mut Entity> {
+    let site = cache.sites().of_request(request)?;
+    let mut name = cache.sites().site(site).error_page(status)?.to_vec();
+    // There are few such files, and what is refused is not put off.
+    match cache.look_up(site, &mut name, Done::NOTHING.and(Reason::Open), calendar, calendar.now()) {
+        Ok(Lookup::File(page, _)) => Some(page),
+        _ => None,
+    }
+}
+
+/// Path and query of a target that can name a file. An absolute target's host was looked at already.
 fn file_target<'a>(request: &RequestHead<'a>) -> Option<(&'a [u8], Option<&'a [u8]>)> {
     match Target::parse(request.method, request.target).ok()? {
         Target::Origin { path, query } => Some((path, query)),
@@ -272,27 +389,53 @@ fn file_target<'a>(request: &RequestHead<'a>) -> Option<(&'a [u8], Option<&'a [u
     }
 }
 
-/// Whether there may be a Range or a condition, whose names all begin with `If-`. Most requests have none, and the
-/// validators need not be fetched into the cache for them.
+/// Whether there may be a Range, a condition, whose names all begin with `If-`, or a Want-Repr-Digest. Most requests have
+/// none, and what is known of the file need not be fetched into the processor's cache for them.
 #[inline]
-fn may_have_conditions(fields: Fields<'_>) -> bool {
-    fields.iter().any(|(name, _)| matches!(name.as_bytes(), [b'i' | b'I' | b'r' | b'R', ..]))
+fn may_have_demands(fields: Fields<'_>) -> bool {
+    fields.iter().any(|(name, _)| matches!(name.as_bytes(), [b'i' | b'I' | b'r' | b'R' | b'w' | b'W', ..]))
+}
+
+/// What a GET or HEAD wants of a file at this second: its conditions first (RFC 9110, 13.2.2), then its Range.
+fn demand_of(request: &RequestHead<'_>, entity: &Entity, now: i64) -> Demand {
+    let conditions = Conditions::of(request.fields);
+    let decision = conditions.evaluate(request.method, &entity.validators(), now);
+    let range = match decision.verdict {
+        Verdict::Proceed => decision.range.and_then(RangeSet::parse),
+        Verdict::NotModified => return Demand::NotModified,
+        Verdict::PreconditionFailed => return Demand::PreconditionFailed,
+    };
+    let ranges = match range.map(|set| set.resolve(entity.size())).transpose() {
+        Ok(ranges) => ranges.map(|ranges| ranges.without_overlaps()),
+        Err(Unsatisfiable) => return Demand::Unsatisfiable,
+    };
+    let wanted = match ranges {
+        None => Wanted::Whole,
+        Some(ranges) => match ranges.single() {
+            Some(range) => Wanted::Range(range),
+            None if entity.is_encoded() => Wanted::Whole,
+            None => Wanted::Ranges(Box::new(ranges)),
+        },
+    };
+    let digest = WantReprDigest::of(request.fields).choose(|algorithm| entity.has_digest(algorithm));
+    Demand::Send { wanted, digest }
 }
 
 impl<'p> Outbox<'p> {
     /// Nothing yet; buffers come from `pool`.
     pub(crate) fn new(pool: &'p mut BufferPool) -> Self {
-        Self { pool, bytes: None, is_shared: false, file: None }
+        Self { pool, bytes: None, is_shared: false, rest: Rest::default() }
     }
 
     /// Whether it should be sent before more is put in.
     pub(crate) fn is_full(&self) -> bool {
-        self.file.is_some() || self.bytes.as_ref().is_some_and(|bytes| bytes.len() >= GATHERED_BYTES_USUAL_MAX)
+        self.rest.file.is_some() || self.bytes.as_ref().is_some_and(|bytes| bytes.len() >= GATHERED_BYTES_USUAL_MAX)
     }
 
     /// What was gathered.
     pub(crate) fn into_outgoing(self) -> Outgoing {
-        Outgoing { bytes: self.bytes, is_shared: self.is_shared, file: self.file }
+        let Rest { file, segments } = self.rest;
+        Outgoing { bytes: self.bytes, is_shared: self.is_shared, file, segments }
     }
 
     /// Adds a ready-made response; without a copy if it is the first.

@@ -9,19 +9,24 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use thalweg_sys::driver::Listen;
-use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Instant, Root, Waker, affinity, clock};
+use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Instant, Waker, affinity, clock};
 
+use crate::aside::Aside;
+use crate::check::ConfigFault;
 use crate::config::{ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
 use crate::listeners::{Change, Files, Listeners};
 use crate::orders::{Inbox, Order};
 use crate::service::{Curfew, Service, Setup};
+use crate::site::Sites;
 
 /// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
 /// core's own cache, because the kernel goes round them.
 const RECEIVE_BUFFER_BYTES: usize = 8 << 10;
 const RECEIVE_BUFFERS: u16 = 64;
 
+/// Threads of a core that wait for disks in its place. More of them make a disk that turns seek more.
+const ASIDE_THREADS_MAX: usize = 4;
 /// Longer than any download takes, and short enough for all clocks.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
@@ -57,6 +62,9 @@ pub enum StartError {
     /// There is nothing to listen on.
     #[error("no address to listen on")]
     NoAddress,
+    /// The configuration contradicts itself.
+    #[error("{0}")]
+    Config(ConfigFault),
     /// The folder cannot be served.
     #[error("cannot open the folder {}: {error}", path.display())]
     Root {
@@ -65,6 +73,12 @@ pub enum StartError {
         /// Why.
         error: io::Error,
     },
+    /// A rule's pattern for names of files cannot be understood.
+    #[error("in the pattern of a rule: {0}")]
+    Pattern(globset::Error),
+    /// A field that settings add cannot be written.
+    #[error("a header of a rule: {0}")]
+    Header(thalweg_wire::encode::EncodeError),
     /// An address cannot be had.
     #[error("cannot listen on {address}: {error}")]
     Listen {
@@ -107,7 +121,7 @@ impl Server {
     /// # Errors
     /// What the configuration asks for cannot be had. Nothing is left running then.
     pub fn start(config: ServerConfig) -> Result<Running, StartError> {
-        open_root(&config)?;
+        ensure_servable(&config)?;
         let listeners = Listeners::open(&config.listen, Vec::new(), core_count(&config)?)?;
         Self::start_on(config, listeners)
     }
@@ -117,8 +131,9 @@ impl Server {
     /// # Errors
     /// As for [`start`](Self::start).
     pub fn start_on(config: ServerConfig, listeners: Listeners) -> Result<Running, StartError> {
+        ensure_servable(&config)?;
+        let cpus = affinity::allowed_cpus().map_err(StartError::Loop)?;
         let cores = cores_of(&config)?;
-        open_root(&config)?;
         let mut shares = listeners.shares(cores.len()).map_err(StartError::Loop)?;
         let addresses = listeners.addresses();
         let wakers = cores.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>().map_err(StartError::Loop)?;
@@ -138,6 +153,7 @@ impl Server {
                 config: Arc::clone(&config),
                 core,
                 cpu,
+                cpus: cpus.clone(),
                 listeners: shares.pop().unwrap_or_default(),
                 orders: Arc::clone(&running.orders),
                 control: running.control.clone(),
@@ -167,6 +183,14 @@ impl Server {
     }
 }
 
+/// What is wrong with a configuration is better known now than by each core.
+fn ensure_servable(config: &ServerConfig) -> Result<(), StartError> {
+    if let Some(fault) = config.check().into_iter().next() {
+        return Err(StartError::Config(fault));
+    }
+    Sites::open(config).map(drop)
+}
+
 /// The CPUs to run on.
 fn cores_of(config: &ServerConfig) -> Result<Vec<usize>, StartError> {
     if config.cores.is_empty() { affinity::allowed_cpus().map_err(StartError::Loop) } else { Ok(config.cores.clone()) }
@@ -180,16 +204,13 @@ pub fn core_count(config: &ServerConfig) -> Result<usize, StartError> {
     Ok(cores_of(config)?.len())
 }
 
-pub(crate) fn open_root(config: &ServerConfig) -> Result<Root, StartError> {
-    let path = &config.sites[0].mounts[0].root;
-    Root::open(path).map_err(|error| StartError::Root { path: path.clone(), error })
-}
-
 /// What the thread of a core is given.
 struct Task {
     config: Arc<ServerConfig>,
     core: usize,
     cpu: usize,
+    /// All that this process may use, for threads that do not belong to a core.
+    cpus: Vec<usize>,
     listeners: Vec<(u32, OwnedFd)>,
     orders: Arc<[Inbox]>,
     control: Control,
@@ -227,17 +248,18 @@ impl Task {
     }
 
     fn run_over<D: Driver>(self, mut driver: D, started: SyncSender<Result<DriverKind, StartError>>) -> io::Result<()> {
-        let root = match open_root(&self.config) {
-            Ok(root) => root,
+        let sites = match Sites::open(&self.config) {
+            Ok(sites) => sites,
             Err(error) => {
                 let _ = started.send(Err(error));
                 return Ok(());
             }
         };
         let setup = Setup {
-            root,
+            sites,
             limits: &self.config.limits,
             cache: &self.config.cache,
+            aside: Aside::new(self.control.wakers[self.core].clone(), ASIDE_THREADS_MAX, self.cpus),
             seconds_at: |_| clock::unix_seconds(),
             curfew: Arc::clone(&self.control.curfew),
             orders: self.orders,
@@ -345,7 +367,7 @@ impl Running {
     /// # Errors
     /// The configuration cannot be had. The server goes on as before.
     pub fn configure(&mut self, config: &Arc<ServerConfig>) -> Result<(), StartError> {
-        open_root(config)?;
+        ensure_servable(config)?;
         let cores = self.threads.len();
         let Change { added, removed } = self.control.listeners().change(&config.listen, cores)?;
         self.addresses = self.control.listeners().addresses();

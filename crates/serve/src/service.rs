@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use thalweg_reactor::{App, BufferPool, Turn, Wheel};
 use thalweg_sys::driver::Listen;
-use thalweg_sys::{Completion, Driver, Fault, Instant, Root, SocketId};
+use thalweg_sys::{Completion, Driver, Fault, Instant, SocketId};
 
+use crate::aside::Aside;
 use crate::cache::FileCache;
 use crate::calendar::{Calendar, SecondsAt};
 use crate::config::{CacheConfig, Limits, ServerConfig};
@@ -14,7 +15,8 @@ use crate::connection::{Connection, Fate, Shared, Times};
 use crate::counters::Published;
 use crate::orders::{Inbox, Order};
 use crate::respond::Responder;
-use crate::server::{StartError, open_root};
+use crate::server::StartError;
+use crate::site::Sites;
 
 /// Resolution of deadlines.
 const TICK_NS: u64 = 10_000_000;
@@ -86,9 +88,10 @@ pub(crate) struct Service {
 
 /// What a server on one core is made of.
 pub(crate) struct Setup<'c> {
-    pub(crate) root: Root,
+    pub(crate) sites: Sites,
     pub(crate) limits: &'c Limits,
     pub(crate) cache: &'c CacheConfig,
+    pub(crate) aside: Aside,
     pub(crate) seconds_at: SecondsAt,
     pub(crate) curfew: Arc<Curfew>,
     /// Where each core finds its orders.
@@ -109,12 +112,13 @@ impl Service {
     /// A server that has nothing to listen to yet.
     pub(crate) fn new(setup: Setup<'_>, now: Instant) -> Self {
         let times = Times::new(setup.limits);
-        let cache = FileCache::new(setup.root, setup.cache.clone());
+        let cache = FileCache::new(Arc::new(setup.sites), setup.cache.clone());
         Self {
             look_ns: times.shortest_ns(),
             shared: Shared {
                 times,
                 responder: Responder::new(cache, Calendar::new(setup.seconds_at, now)),
+                aside: setup.aside,
                 pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
                 draining: false,
             },
@@ -160,11 +164,11 @@ impl Service {
 
     /// Serves by another configuration from now on. Responses under way go on as they began.
     fn configure(&mut self, config: &ServerConfig) -> Result<(), StartError> {
-        let root = open_root(config)?;
+        let sites = Sites::open(config)?;
         let times = Times::new(&config.limits);
         self.look_ns = times.shortest_ns();
         self.shared.times = times;
-        self.shared.responder.cache = FileCache::new(root, config.cache.clone());
+        self.shared.responder.cache = FileCache::new(Arc::new(sites), config.cache.clone());
         Ok(())
     }
 
@@ -243,6 +247,19 @@ impl Service {
         }
     }
 
+    /// Lets connections go on that have waited for something that was done aside.
+    #[cold]
+    fn on_woken<D: Driver>(&mut self, driver: &mut D) {
+        for socket in self.shared.aside.take_done() {
+            let slot = self.slots.get(socket.index());
+            let connection = slot.and_then(|slot| slot.connection.as_ref());
+            // It may have been closed meanwhile, and its place taken.
+            if connection.is_some_and(|connection| connection.socket == socket) {
+                self.react(driver, socket, Connection::on_done_aside);
+            }
+        }
+    }
+
     /// Ends connections whose deadline has passed.
     fn look_at_deadlines<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         while let Some(index) = self.wheel.pop_due(now) {
@@ -301,7 +318,10 @@ impl<D: Driver> App<D> for Service {
             Completion::Failed { socket, .. } => self.close(driver, socket),
             Completion::AcceptFailed { listener, error } => self.on_accept_failed(listener, &error, driver.now()),
             Completion::Connected { .. } => unreachable!("a server does not connect"),
-            Completion::Woken => self.follow_orders(driver),
+            Completion::Woken => {
+                self.on_woken(driver);
+                self.follow_orders(driver);
+            }
         }
     }
 

@@ -10,17 +10,22 @@ use tempfile::TempDir;
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, Turn, run};
 use thalweg_sys::driver::{Connect, Listen};
-use thalweg_sys::{Completion, Driver, Instant, Root, SendBuf, SocketId};
+use thalweg_sys::{Completion, Driver, Instant, SendBuf, SocketId};
 
-use crate::config::{CacheConfig, Limits};
+use crate::aside::{Aside, Hands};
+use crate::config::{CacheConfig, Limits, ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
 use crate::orders::Inbox;
 use crate::service::{Curfew, Service, Setup};
+use crate::site::Sites;
 
 #[path = "../tests/server/naive.rs"]
 mod naive;
 
 const SECOND_NS: u64 = 1_000_000_000;
+
+/// How long a disk takes to answer.
+const DISK_NS: u64 = 7_000_000;
 
 /// What a client does, one after the other.
 #[derive(Clone, Debug)]
@@ -66,6 +71,7 @@ struct World<'w> {
     clients: Vec<Client>,
     folder: &'w Path,
     curfew: Arc<Curfew>,
+    aside: Arc<Hands>,
     service_over: bool,
     /// When it ends at the latest.
     end: Option<Instant>,
@@ -140,6 +146,9 @@ impl App<Sim> for World<'_> {
         for client in &mut self.clients {
             client.step(driver, (self.folder, &self.curfew), now);
         }
+        while self.aside.work() {
+            driver.wake_at(now.plus_ns(DISK_NS));
+        }
         let mut until = None;
         if !self.service_over {
             match self.service.on_turn(driver, now) {
@@ -176,11 +185,14 @@ fn world<'w>(
     scripts: Vec<Vec<Step>>,
 ) -> (World<'w>, Arc<[Published]>) {
     let curfew = Arc::new(Curfew::new());
+    let aside = Aside::simulated();
+    let hands = aside.hands();
     let published: Arc<[Published]> = Arc::new([Published::default()]);
     let setup = Setup {
-        root: Root::open(folder).unwrap(),
+        sites: Sites::open(&ServerConfig::new(folder, Vec::<ListenAddr>::new())).unwrap(),
         limits,
         cache: &CacheConfig::default(),
+        aside,
         // Long after any file here was written: all of them are settled.
         seconds_at: |now| 4_000_000_000 + now.as_ns() / SECOND_NS,
         curfew: Arc::clone(&curfew),
@@ -201,7 +213,7 @@ fn world<'w>(
         over: None,
     });
     let clients = clients.collect();
-    (World { service, clients, folder, curfew, service_over: false, end: None }, published)
+    (World { service, clients, folder, curfew, aside: hands, service_over: false, end: None }, published)
 }
 
 /// Runs these clients against a server until all connections are over.
@@ -325,6 +337,71 @@ fn check_deadline(steps: Vec<Step>, seconds: std::ops::RangeInclusive<f64>, stat
     assert_eq!(responses.iter().map(|response| response.status).collect::<Vec<_>>(), statuses, "{steps:?}");
     let lasted = outcome.lasted.as_secs_f64();
     assert!(seconds.contains(&lasted), "{steps:?}: {lasted} s");
+}
+
+/// Has the kernel forget what is in a file, where the file system lets it. A name that was never asked for is not known either.
+fn forget(path: &Path) {
+    let file = fs::File::open(path).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+}
+
+#[test]
+fn requests_that_wait_for_a_disk_keep_their_order_and_their_bodies() {
+    const REQUESTS: &str = "GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /large HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody\
+        GET /b HTTP/1.1\r\nHost: h\r\n\r\nGET /never-asked HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n123456789\
+        GET /large HTTP/1.0\r\nRange: bytes=-700000\r\n\r\n";
+    for seed in 0..20 {
+        let folder = folder();
+        fs::write(folder.path().join("b"), "the letter b\n").unwrap();
+        for name in ["a", "b", "large"] {
+            forget(&folder.path().join(name));
+        }
+        let scripts = vec![vec![send(REQUESTS), Step::Finish]; 5];
+        let (outcomes, totals) = simulate(SimConfig::rough(seed), &Limits::default(), folder.path(), scripts);
+        for outcome in &outcomes {
+            let responses = naive::take_all(&outcome.received, &["GET"]);
+            let statuses: Vec<u16> = responses.iter().map(|response| response.status).collect();
+            assert_eq!(statuses, [200, 200, 200, 404, 206], "seed {seed}");
+            assert_eq!(responses[0].body, b"the letter a\n");
+            assert!(responses[1].body == large(), "seed {seed}");
+            assert_eq!(responses[2].body, b"the letter b\n");
+            assert!(responses[4].body == large()[800_000..], "seed {seed}");
+            assert!(outcome.orderly, "seed {seed}");
+        }
+        assert_eq!((totals.requests, totals.responses), (25, [20, 0, 5, 0]), "seed {seed}");
+    }
+}
+
+#[test]
+fn clients_of_a_cold_file_may_leave_at_any_time() {
+    let folder = folder();
+    for seed in 0..40 {
+        forget(&folder.path().join("large"));
+        let mut config = SimConfig::hostile(seed);
+        config.connect_failure_probability = 0.0;
+        let mut driver = Sim::new(config);
+        let get = |name: &str| send(&format!("GET /{name} HTTP/1.1\r\nHost: h\r\n\r\n"));
+        let steps = vec![get("large"), get(&format!("missing-{seed}")), Step::Finish];
+        let (mut world, published) = world(&mut driver, &Limits::default(), folder.path(), vec![steps; 20]);
+        world.end = Some(driver.now().plus_ns(600 * SECOND_NS));
+        run(&mut driver, &mut world).unwrap();
+        assert_eq!(published[0].totals().open, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_disk_that_does_not_answer_is_told_of() {
+    let folder = folder();
+    let mut driver = Sim::new(SimConfig::calm(1));
+    let steps = vec![send("GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /never-asked HTTP/1.1\r\nHost: h\r\n\r\n")];
+    let (mut world, _) = world(&mut driver, &Limits::default(), folder.path(), vec![steps]);
+    // What is asked for is not done by these.
+    world.aside = Aside::simulated().hands();
+    run(&mut driver, &mut world).unwrap();
+    let responses = naive::take_all(&world.clients[0].received, &["GET"]);
+    assert_eq!(responses.iter().map(|response| response.status).collect::<Vec<_>>(), [200, 503]);
+    assert_eq!(world.clients[0].over.map(|over| (over.at - Instant::from_ns(SECOND_NS)).as_secs()), Some(60));
 }
 
 #[test]

@@ -108,6 +108,14 @@ pub trait Driver {
     /// Closes the socket. What the kernel was not yet given is dropped.
     fn close(&mut self, socket: SocketId);
 
+    /// Closes the socket and drops what the peer has not taken yet, with the memory that it occupies; the peer sees a reset. For
+    /// peers who mean to take nothing: behind a plain [`close`](Driver::close) the kernel goes on offering for minutes.
+    fn reset(&mut self, socket: SocketId);
+
+    /// How many of the bytes that were to be sent so far the peer has not acknowledged; on a Unix socket, not read. A send whose
+    /// bytes the kernel works on by itself counts whole until it has ended.
+    fn unacknowledged(&self, socket: SocketId) -> u64;
+
     /// The peer's address.
     ///
     /// # Errors
@@ -272,6 +280,15 @@ pub enum SendBuf {
     Shared(Rc<Vec<u8>>),
     /// Bytes for this send only.
     Owned(Vec<u8>),
+    /// Some of the bytes of a buffer whose other bytes are sent at another time.
+    Part {
+        /// The buffer.
+        bytes: Rc<Vec<u8>>,
+        /// The first byte of the part.
+        start: u32,
+        /// The byte behind its last one.
+        end: u32,
+    },
 }
 
 impl SendBuf {
@@ -281,7 +298,36 @@ impl SendBuf {
             Self::Static(bytes) => bytes,
             Self::Shared(bytes) => bytes,
             Self::Owned(bytes) => bytes,
+            Self::Part { bytes, start, end } => &bytes[*start as usize..*end as usize],
         }
+    }
+
+    /// The first `at` bytes, and the others. Nothing is copied.
+    ///
+    /// # Panics
+    /// There are fewer bytes than that, or more than 4 GiB.
+    pub fn split_at(self, at: usize) -> (Self, Self) {
+        let (bytes, start, end) = match self {
+            Self::Static(bytes) => {
+                let (first, others) = bytes.split_at(at);
+                return (Self::Static(first), Self::Static(others));
+            }
+            Self::Shared(bytes) => {
+                let end = bytes.len();
+                (bytes, 0, end)
+            }
+            Self::Owned(bytes) => {
+                let end = bytes.len();
+                (Rc::new(bytes), 0, end)
+            }
+            Self::Part { bytes, start, end } => (bytes, start as usize, end as usize),
+        };
+        let part = |bytes, start: usize, end: usize| {
+            let index = |at| u32::try_from(at).expect("a buffer of less than 4 GiB");
+            Self::Part { bytes, start: index(start), end: index(end) }
+        };
+        assert!(at <= end - start, "a part is not larger than the whole");
+        (part(Rc::clone(&bytes), start, start + at), part(bytes, start + at, end))
     }
 
     /// How many bytes.
@@ -407,5 +453,26 @@ impl AnyDriver {
     pub fn refusal() -> Option<io::Error> {
         const SOCKETS_MAX: usize = 1;
         Waker::new().and_then(|waker| Uring::open(&DriverConfig::new(SOCKETS_MAX, waker))).err()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_buffer_are_its_bytes() {
+        let bytes = b"0123456789";
+        for buffer in [
+            SendBuf::Static(bytes),
+            SendBuf::Shared(Rc::new(bytes.to_vec())),
+            SendBuf::Owned(bytes.to_vec()),
+            SendBuf::Shared(Rc::new(b"--0123456789".to_vec())).split_at(2).1,
+        ] {
+            for at in 0..=bytes.len() {
+                let (first, others) = buffer.clone().split_at(at);
+                assert_eq!((first.as_slice(), others.as_slice()), bytes.split_at(at), "{buffer:?} at {at}");
+            }
+        }
     }
 }

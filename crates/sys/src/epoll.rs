@@ -469,6 +469,16 @@ impl Driver for Epoll {
         self.sockets.remove(socket).expect("the socket is open");
     }
 
+    fn reset(&mut self, socket: SocketId) {
+        socket::abandon(&self.live(socket).fd);
+        self.close(socket);
+    }
+
+    fn unacknowledged(&self, socket: SocketId) -> u64 {
+        let socket = self.live(socket);
+        socket.sending.as_ref().map_or(0, Sending::left) + socket::unacknowledged(&socket.fd)
+    }
+
     fn peer_addr(&self, socket: SocketId) -> io::Result<SocketAddr> {
         socket::peer_addr(&self.live(socket).fd)
     }

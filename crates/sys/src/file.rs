@@ -1,16 +1,30 @@
-//! Files: opening beneath a root without a race, and what a server wants to know of one.
+//! Files: opening beneath a root without a race, what a server wants to know of one, and whether that would wait for a disk.
+
+mod walk;
 
 use std::ffi::CStr;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
+use rustix::fs::{Advice, FileType, Mode, OFlags, ResolveFlags, Stat, fadvise, fstat, open, openat2};
+use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 
-/// An open file or directory with what `fstat` said of it when it was opened.
-#[derive(Debug)]
+/// Whether a call may wait for a disk or for another host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// It may.
+    Allowed,
+    /// It fails with `EAGAIN` instead, as far as the kernel and the file system can tell beforehand.
+    Never,
+}
+
+/// An open file or directory with what `fstat` said of it when it was opened. A clone is the same open file.
+#[derive(Clone, Debug)]
 pub struct File {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
+    wait: Wait,
     /// What it is.
     pub kind: FileKind,
     /// Its identity and state at the time it was opened.
@@ -26,6 +40,16 @@ pub enum FileKind {
     Directory,
     /// A device, FIFO, socket or anything else that a file server has no business to read.
     Special,
+}
+
+impl FileKind {
+    fn of(stat: &Stat) -> Self {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Self::Regular,
+            FileType::Directory => Self::Directory,
+            _ => Self::Special,
+        }
+    }
 }
 
 /// Identity and state of a file. Equal stamps: the same file, unchanged as far as the file system can tell.
@@ -46,36 +70,90 @@ pub struct Stamp {
 }
 
 impl File {
-    fn from_fd(fd: OwnedFd) -> io::Result<Self> {
+    fn from_fd(fd: OwnedFd, wait: Wait) -> io::Result<Self> {
         let stat = fstat(&fd)?;
-        let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => FileKind::Regular,
-            FileType::Directory => FileKind::Directory,
-            _ => FileKind::Special,
-        };
-        Ok(Self { fd, kind, stamp: stamp(&stat) })
+        Ok(Self { fd: Arc::new(fd), wait, kind: FileKind::of(&stat), stamp: stamp(&stat) })
     }
 
     /// Reads at `offset` until `buffer` is full or the file ends; the number of bytes read.
     ///
     /// # Errors
-    /// Those of `pread`.
+    /// Those of `pread`; `EAGAIN` if the file was opened by a root that does not wait ([`Root::at_once`]) and not all of this is in
+    /// memory.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
-            match rustix::io::pread(&self.fd, &mut buffer[filled..], offset + filled as u64) {
+            match self.read_once(&mut buffer[filled..], offset + filled as u64) {
                 Ok(0) => break,
                 Ok(n) => filled += n,
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }
         Ok(filled)
     }
 
+    fn read_once(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        match self.wait {
+            Wait::Allowed => pread(&self.fd, buffer, offset),
+            Wait::Never => match read_without_waiting(&self.fd, buffer, offset) {
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => pread(&self.fd, buffer, offset),
+                result => result,
+            },
+        }
+    }
+
+    /// Whether these bytes are in memory, by a sample: the first, the last, and one of each [`PROBE_STRIDE_BYTES`] between them. What
+    /// the kernel reads and throws out, it does in runs of pages, and a probe that is wrong costs a wait, not an error. Where
+    /// the file system cannot tell, the answer is yes.
+    ///
+    /// `cachestat` (Linux 6.5) would say it in one call, but counts pages that are still being read, and is refused to
+    /// those who do not own the file.
+    pub fn is_in_memory(&self, offset: u64, len: u64) -> bool {
+        let last = offset.saturating_add(len.saturating_sub(1));
+        let strides = (offset..last).step_by(PROBE_STRIDE_BYTES as usize);
+        let mut byte = [0];
+        strides.chain([last]).all(|at| read_without_waiting(&self.fd, &mut byte, at) != Err(Errno::AGAIN))
+    }
+
+    /// Reads these bytes into the kernel's memory, and waits until they are there.
+    ///
+    /// # Errors
+    /// Those of `pread`. There is nothing to be done about them: who sends the bytes meets them again.
+    pub fn read_ahead(&self, offset: u64, len: u64) -> io::Result<()> {
+        // All of it is asked for at once, so that the disk gets few large reads instead of many small ones.
+        if let Some(len) = std::num::NonZero::new(len) {
+            let _ = fadvise(&self.fd, offset, Some(len), Advice::WillNeed);
+        }
+        // A byte of each page would not do: large folios are filled from the page that is asked for.
+        let mut buffer = [0; READ_AHEAD_STEP_BYTES];
+        let mut at = offset;
+        let end = offset.saturating_add(len);
+        while at < end {
+            let step = (end - at).min(READ_AHEAD_STEP_BYTES as u64) as usize;
+            match pread(&self.fd, &mut buffer[..step], at) {
+                Ok(0) => break,
+                Ok(read) => at += read as u64,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// How far apart the bytes are by which [`File::is_in_memory`] decides.
+const PROBE_STRIDE_BYTES: u64 = 128 << 10;
+
+/// How much [`File::read_ahead`] reads at once, for the sake of a small buffer.
+const READ_AHEAD_STEP_BYTES: usize = 32 << 10;
+
+fn read_without_waiting(fd: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    preadv2(fd, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT)
 }
 
 fn stamp(stat: &Stat) -> Stamp {
@@ -94,39 +172,125 @@ const OPEN_TRIES: u32 = 16;
 
 /// The directory that a server serves. Paths are resolved beneath it by the kernel (openat2, Linux 5.6), so that neither `..`
 /// nor a symbolic link nor a rename in between can lead out.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Root {
-    directory: OwnedFd,
+    directory: Arc<OwnedFd>,
+    links: Links,
+    wait: Wait,
 }
 
 impl Root {
-    /// Opens the directory.
+    /// Opens the directory. Links beneath it are followed.
     ///
     /// # Errors
     /// It does not exist, is no directory, or is not readable.
     pub fn open(path: &Path) -> io::Result<Self> {
         let directory = open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { directory })
+        Ok(Self { directory: Arc::new(directory), links: Links::Beneath, wait: Wait::Allowed })
     }
 
-    /// Opens a path relative to the root for reading. Symbolic links are followed as long as they stay beneath the root.
+    /// The same, with other links followed.
+    #[must_use]
+    pub fn following(self, links: Links) -> Self {
+        Self { links, ..self }
+    }
+
+    /// The same directory, for a thread that must not wait for a disk: opening what the kernel does not know fails with
+    /// `EAGAIN`, and so does reading from the files that were opened. File systems that ask another host about each name
+    /// always fail; kernels before 5.12 open everything, and wait.
+    #[must_use]
+    pub fn at_once(&self) -> Self {
+        Self { wait: Wait::Never, ..self.clone() }
+    }
+
+    /// Opens a path relative to the root for reading, through the links that are [followed](Self::following).
     ///
     /// # Errors
-    /// Those of `openat2`: `EXDEV` for a way out of the root, `ELOOP`, `ENOENT`, `ENOTDIR`, `EACCES`, ...
+    /// Those of `openat2`: `EXDEV` for a way out of the root, `ELOOP`, `ENOENT`, `ENOTDIR`, `EACCES`, ...; `EAGAIN` as
+    /// [`at_once`](Self::at_once) has it.
     pub fn open_beneath(&self, path: &CStr) -> io::Result<File> {
-        // NONBLOCK: opening a FIFO must not wait for its writer. It means nothing on a regular file.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let mut tries_left = OPEN_TRIES;
-        loop {
-            tries_left -= 1;
-            match openat2(&self.directory, path, flags, Mode::empty(), resolve) {
-                // The kernel could not rule out that a rename raced with `..`; it says so and expects another try. A file under
-                // a lease says the same, for as long as its holder takes, so there is an end to trying.
-                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) if tries_left > 0 => {}
-                Err(errno) => return Err(errno.into()),
-                Ok(fd) => return File::from_fd(fd),
-            }
+        let resolve = match self.links {
+            Links::None => ResolveFlags::NO_SYMLINKS,
+            Links::Beneath => ResolveFlags::empty(),
+            Links::OfOwner => return walk::open(&self.directory, path.to_bytes(), self.wait),
+        };
+        open_at(&self.directory, path, READING, resolve, self.wait).and_then(|fd| File::from_fd(fd, self.wait))
+    }
+}
+
+/// Which symbolic links are followed on the way to a file. None leads out of the root.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Links {
+    /// None: the way ends there with `ELOOP`.
+    None,
+    /// Those that stay beneath the root.
+    Beneath,
+    /// Of those the ones whose owner owns what they lead to as well; the way ends at others with `ELOOP`.
+    ///
+    /// The kernel has no such rule, so the path is walked name by name, at two system calls each and two more for the file.
+    OfOwner,
+}
+
+/// How files are opened. NONBLOCK: opening a FIFO must not wait for its writer. It means nothing on a regular file.
+const READING: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
+/// Opens what lies beneath a directory.
+fn open_at(directory: &OwnedFd, path: &CStr, flags: OFlags, resolve: ResolveFlags, wait: Wait) -> io::Result<OwnedFd> {
+    let mut resolve = resolve | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    if wait == Wait::Never {
+        resolve |= ResolveFlags::CACHED;
+    }
+    let mut tries_left = OPEN_TRIES;
+    loop {
+        tries_left -= 1;
+        match openat2(directory, path, flags, Mode::empty(), resolve) {
+            // The kernel does not know the flag.
+            Err(Errno::INVAL) if resolve.contains(ResolveFlags::CACHED) => resolve -= ResolveFlags::CACHED,
+            Err(Errno::AGAIN) if resolve.contains(ResolveFlags::CACHED) => return Err(Errno::AGAIN.into()),
+            // The kernel could not rule out that a rename raced with `..`; it says so and expects another try. A file under
+            // a lease says the same, for as long as its holder takes, so there is an end to trying.
+            Err(Errno::AGAIN | Errno::INTR) if tries_left > 0 => {}
+            opened => return Ok(opened?),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A file of a folder of its own, whose pages the kernel was asked to throw out; `None` where the file system keeps them,
+    /// as one in memory does.
+    fn cold_file(test: &str) -> Option<File> {
+        let folder = std::env::temp_dir().join(format!("thalweg-{test}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("cold"), vec![7; 1 << 20]).unwrap();
+        fs::File::open(folder.join("cold")).unwrap().sync_all().unwrap();
+        let file = Root::open(&folder).unwrap().at_once().open_beneath(c"cold").unwrap();
+        fadvise(&file.fd, 0, None, Advice::DontNeed).unwrap();
+        let is_cold = !file.is_in_memory(0, 1 << 20);
+        fs::remove_dir_all(&folder).unwrap();
+        is_cold.then_some(file)
+    }
+
+    #[test]
+    fn what_is_not_in_memory_is_told_and_read_ahead() {
+        let Some(file) = cold_file("read-ahead") else { return };
+        let error = file.read_at(&mut [0; 100], 500_000).unwrap_err();
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::AGAIN));
+        file.read_ahead(0, 1 << 20).unwrap();
+        assert!(file.is_in_memory(0, 1 << 20));
+        let mut bytes = [0; 100];
+        assert_eq!(file.read_at(&mut bytes, 500_000).unwrap(), 100);
+        assert_eq!(bytes, [7; 100]);
+    }
+
+    #[test]
+    fn a_span_beyond_the_end_is_not_waited_for() {
+        let Some(file) = cold_file("beyond") else { return };
+        assert!(file.is_in_memory(2 << 20, 1 << 20));
+        file.read_ahead(2 << 20, 1 << 20).unwrap();
     }
 }

@@ -36,7 +36,7 @@ pub use driver::{
 };
 pub use epoll::Epoll;
 pub use fault::Fault;
-pub use file::{File, Root};
+pub use file::{File, Links, Root, Wait};
 pub use table::SocketId;
 pub use uring::Uring;
 pub use wake::Waker;

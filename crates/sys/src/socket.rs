@@ -29,11 +29,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::sendfile;
 use rustix::io::Errno;
-use rustix::net::sockopt::set_tcp_nodelay;
+use rustix::ioctl::{Getter, Opcode, ioctl};
+use rustix::net::sockopt::{set_socket_linger, set_tcp_nodelay};
 use rustix::net::{SendFlags, Shutdown, getpeername, getsockname, send};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
@@ -228,6 +230,18 @@ pub(crate) fn finish(fd: &OwnedFd) {
     let _ = rustix::net::shutdown(fd, Shutdown::Write);
 }
 
+/// Has a close drop what the peer has not taken. A socket that refuses is closed as any other.
+pub(crate) fn abandon(fd: &OwnedFd) {
+    let _ = set_socket_linger(fd, Some(Duration::ZERO));
+}
+
+/// How many bytes the kernel has taken that the peer has not acknowledged (SIOCOUTQ: tcp(7), unix(7)). 0 if it does not tell.
+pub(crate) fn unacknowledged(fd: &OwnedFd) -> u64 {
+    // SAFETY: SIOCOUTQ, which has the number of TIOCOUTQ, writes one int through the pointer that `Getter` passes.
+    let queued = unsafe { ioctl(fd, Getter::<{ libc::TIOCOUTQ as Opcode }, libc::c_int>::new()) };
+    queued.map_or(0, |bytes| u64::try_from(bytes).unwrap_or(0))
+}
+
 pub(crate) fn peer_addr(fd: &OwnedFd) -> io::Result<SocketAddr> {
     let addr = getpeername(fd)?.ok_or(Errno::NOTCONN)?;
     Ok(SocketAddr::try_from(addr)?)
@@ -305,6 +319,11 @@ impl Sending {
     pub(crate) fn advance_head(&mut self, sent: usize) {
         self.head_sent += sent;
         debug_assert!(self.head_sent <= self.head.len(), "the kernel took more than it was given");
+    }
+
+    /// How many bytes are still to be sent.
+    pub(crate) fn left(&self) -> u64 {
+        self.head_left().len() as u64 + self.span.as_ref().map_or(0, |span| span.len)
     }
 
     /// Whether a file follows the head.

@@ -1,7 +1,7 @@
 //! HTTP/1.0 and HTTP/1.1 in both directions, without I/O: bytes in, events out.
 //!
 //! Owned here: reading requests ([`RequestReader`]) and replies ([`ResponseReader`]), writing heads ([`encode`]),
-//! the chunked coding ([`chunked`]), dates, ranges, validators, and the way from a request target to a safe file path.
+//! the chunked coding ([`chunked`]), dates, ranges, validators, what a client wants of codings and digests, and the way from a request target to a safe file path.
 //! Lacking on purpose: sockets, files and clocks (a caller that needs a time passes it in), content codings, any
 //! protocol newer than 1.1, and every policy of a server or a client.
 //!
@@ -36,8 +36,11 @@
 
 mod authority;
 mod body;
+pub mod checksums;
 pub mod chunked;
+pub mod coding;
 pub mod date;
+pub mod digest;
 pub mod encode;
 mod fields;
 mod framing;

@@ -6,8 +6,9 @@
 use crate::encode::push_decimal;
 use crate::fields::list_elements;
 
-/// Most parts a Range may have. Many small or overlapping parts are an attack (RFC 9110, 17.15), never a need.
-pub const RANGES_MAX: usize = 16;
+/// Most parts a Range may have. Programs that mend an old file from pieces of the new one (zsync) ask for some twenty at once;
+/// hundreds are an attack (RFC 9110, 17.15).
+pub const RANGES_MAX: usize = 64;
 
 /// One part of a Range as it was asked for. Numbers too large for 64 bits count as the largest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +131,37 @@ impl ByteRanges {
         &self.ranges[..self.count]
     }
 
+    /// Makes ranges that overlap one, in the place of the first of them (RFC 9110, 15.3.7.2), so that all together are not
+    /// more than the representation. Ranges that only touch stay apart.
+    #[must_use]
+    pub fn without_overlaps(&self) -> Self {
+        let mut by_position = [(0, 0, 0); RANGES_MAX];
+        let by_position = &mut by_position[..self.count];
+        for (place, (entry, range)) in by_position.iter_mut().zip(self.as_slice()).enumerate() {
+            *entry = (range.first, range.last, place);
+        }
+        by_position.sort_unstable();
+        let mut count = 0;
+        for index in 0..by_position.len() {
+            let (first, last, place) = by_position[index];
+            if count > 0 && first <= by_position[count - 1].1 {
+                let before = &mut by_position[count - 1];
+                before.1 = before.1.max(last);
+                before.2 = before.2.min(place);
+            } else {
+                by_position[count] = (first, last, place);
+                count += 1;
+            }
+        }
+        let apart = &mut by_position[..count];
+        apart.sort_unstable_by_key(|&(_, _, place)| place);
+        let mut result = Self { count, ..*self };
+        for (range, &(first, last, _)) in result.ranges.iter_mut().zip(&*apart) {
+            *range = ByteRange { first, last };
+        }
+        result
+    }
+
     /// The range, if it is only one.
     #[must_use]
     pub fn single(&self) -> Option<ByteRange> {
@@ -216,6 +248,23 @@ mod tests {
         let most = format!("bytes=0-0{}", ",1-1".repeat(RANGES_MAX - 1));
         assert_eq!(RangeSet::parse(most.as_bytes()).map(|set| set.specs().len()), Some(RANGES_MAX));
         check(&format!("{most},2-2"), 10, "ignored");
+    }
+
+    #[test]
+    fn overlapping_parts_become_one() {
+        let check = |value: &str, expected: &str| {
+            let ranges = RangeSet::parse(value.as_bytes()).unwrap().resolve(100).unwrap().without_overlaps();
+            let shown: Vec<String> =
+                ranges.as_slice().iter().map(|range| format!("{}-{}", range.first, range.last)).collect();
+            assert_eq!(shown.join(","), expected, "{value}");
+        };
+        check("bytes=5-9", "5-9");
+        check("bytes=50-59,5-9", "50-59,5-9");
+        check("bytes=0-9,10-19", "0-9,10-19");
+        check("bytes=0-10,10-19", "0-19");
+        check("bytes=90-,0-9,50-92,5-6,-3", "50-99,0-9");
+        check("bytes=0-,0-,0-,-1", "0-99");
+        check("bytes=20-29,40-49,0-9,25-45", "20-49,0-9");
     }
 
     #[test]

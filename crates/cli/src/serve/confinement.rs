@@ -6,10 +6,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use thalweg_serve::{ListenAddr, ServerConfig};
+use thalweg_serve::{ListenAddr, LogTarget};
 use thalweg_sys::process::{Account, drop_capabilities, is_root};
 use thalweg_sys::sandbox::{Enforced, Territory, confine_calls, confine_to};
 
+use crate::configuration::Configuration;
 use crate::exit::Failure;
 
 /// Whether the server confines itself.
@@ -162,22 +163,26 @@ impl fmt::Display for Confinement {
     }
 }
 
-/// The files and folders that a server of this configuration needs, and those named beside it that it writes.
-pub fn territory(config: &ServerConfig, read: &[PathBuf], written: &[PathBuf]) -> io::Result<Territory> {
+/// The files and folders that a server of this configuration, and of this file, needs.
+pub fn territory(configuration: &Configuration, file: Option<&Path>) -> io::Result<Territory> {
     let folder_of = |path: &Path| -> io::Result<PathBuf> {
         let path = std::path::absolute(path)?;
         Ok(path.parent().map_or_else(|| path.clone(), Path::to_path_buf))
     };
-    let mounts = config.sites.iter().flat_map(|site| &site.mounts);
+    let server = &configuration.server;
+    let mounts = server.sites.iter().flat_map(|site| &site.mounts);
     let mut readable: Vec<PathBuf> = mounts.map(|mount| mount.root.clone()).collect();
     // A file that is edited is replaced, most often: it is the folder that stays.
-    for path in read {
-        readable.push(folder_of(path)?);
-    }
-    let sockets = config.listen.iter().filter_map(|address| match address {
-        ListenAddr::Unix(path) => Some(path),
+    readable.extend(file.map(folder_of).transpose()?);
+    let sockets = server.listen.iter().filter_map(|address| match address {
+        ListenAddr::Unix(path) => Some(path.as_path()),
         ListenAddr::Tcp(_) => None,
     });
-    let writable = sockets.chain(written).map(|path| folder_of(path)).collect::<io::Result<_>>()?;
-    Ok(Territory { readable, writable })
+    let logs = server.log.access.iter().chain([&server.log.error]).filter_map(|target| match target {
+        LogTarget::File(path) => Some(path.as_path()),
+        LogTarget::Stdout | LogTarget::Stderr => None,
+    });
+    let state = server.status.as_ref().and_then(|status| status.state.as_deref());
+    let written = sockets.chain(logs).chain(state).chain(configuration.pid_file.as_deref());
+    Ok(Territory { readable, writable: written.map(folder_of).collect::<io::Result<_>>()? })
 }

@@ -8,12 +8,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use thalweg_serve::{Running, ServerConfig};
+use thalweg_serve::Running;
 use thalweg_sys::service_manager::{self, News};
 
 use super::launcher::Launcher;
 use super::signals::Signals;
 use super::takeover::{Progress, Successor};
+use crate::configuration::Configuration;
 use crate::exit::{Failure, remark};
 
 /// How often signals are looked for and the status line is drawn.
@@ -39,9 +40,9 @@ pub struct Watch<'w> {
     /// What starts successors.
     pub launcher: &'w Launcher,
     /// Reads the configuration again.
-    pub configure: &'w dyn Fn() -> Result<ServerConfig, Failure>,
+    pub configure: &'w dyn Fn() -> Result<Configuration, Failure>,
     /// What the server runs by.
-    pub config: Arc<ServerConfig>,
+    pub configuration: Configuration,
 }
 
 impl Watch<'_> {
@@ -78,12 +79,12 @@ impl Watch<'_> {
     }
 
     /// After a successor has taken over: until all responses have ended, or somebody does not want to wait for that.
-    pub fn until_drained(&self, drain: Duration) {
+    pub fn until_drained(&self) {
         let mut is_hurried = false;
         while !self.running.is_over() {
             if self.signals.wants_end() && !is_hurried {
                 is_hurried = true;
-                self.running.drain(drain);
+                self.running.drain(self.configuration.drain);
             }
             thread::sleep(GLANCE);
         }
@@ -91,23 +92,22 @@ impl Watch<'_> {
 
     fn reload(&mut self) {
         tell(&[News::Reloading]);
-        match (self.configure)() {
-            Ok(config) => {
-                let config = Arc::new(config);
-                match self.running.configure(&config) {
-                    Ok(()) => {
-                        for setting in kept_until_upgrade(&self.config, &config) {
-                            remark(&format!(
-                                "the new configuration holds, but for {setting}: that takes an upgrade (USR2)"
-                            ));
-                        }
-                        remark("the configuration was read again");
-                        self.config = config;
-                    }
-                    Err(error) => refuse(&super::refuse(error)),
+        let configured = (self.configure)().and_then(|configuration| {
+            let server = Arc::new(configuration.server.clone());
+            self.running.configure(&server).map_err(super::refuse).map(|()| configuration)
+        });
+        match configured {
+            Ok(configuration) => {
+                for setting in kept_until_upgrade(&self.configuration, &configuration) {
+                    remark(&format!("the new configuration holds, but for {setting}: that takes an upgrade (USR2)"));
                 }
+                remark("the configuration was read again");
+                self.configuration = configuration;
             }
-            Err(failure) => refuse(&failure),
+            Err(failure) => remark(&format!(
+                "the configuration is refused, the old one holds: {failure} (folders that the sandbox was not made for take an \
+                 upgrade, USR2)"
+            )),
         }
         tell(&[News::Ready]);
     }
@@ -126,18 +126,15 @@ impl Watch<'_> {
     }
 }
 
-fn refuse(failure: &Failure) {
-    remark(&format!(
-        "the configuration is refused, the old one holds: {failure} (folders that the sandbox was not made for take an upgrade, USR2)"
-    ));
-}
-
 /// Settings that differ and that a running server keeps as they were at its start.
-fn kept_until_upgrade(old: &ServerConfig, new: &ServerConfig) -> Vec<&'static str> {
+fn kept_until_upgrade(old: &Configuration, new: &Configuration) -> Vec<&'static str> {
     let settings = [
-        ("cores", old.cores == new.cores),
-        ("driver", old.driver == new.driver),
-        ("connections_max", old.limits.connections_max == new.limits.connections_max),
+        ("cores", old.server.cores == new.server.cores),
+        ("driver", old.server.driver == new.server.driver),
+        ("limits.connections_max", old.server.limits.connections_max == new.server.limits.connections_max),
+        ("user", old.user == new.user),
+        ("sandbox", old.sandbox == new.sandbox),
+        ("pid_file", old.pid_file == new.pid_file),
     ];
     settings.into_iter().filter(|(_, same)| !same).map(|(name, _)| name).collect()
 }

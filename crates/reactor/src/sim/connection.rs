@@ -210,6 +210,11 @@ impl Sending {
         self.head_taken == self.head.len() && self.span.is_none()
     }
 
+    /// How many bytes the kernel has not taken.
+    pub(super) fn left(&self) -> u64 {
+        (self.head.len() - self.head_taken) as u64 + self.span.as_ref().map_or(0, |span| span.len)
+    }
+
     /// Moves up to `room` bytes into `held`; how many.
     pub(super) fn take(&mut self, room: usize, held: &mut VecDeque<u8>) -> io::Result<usize> {
         let head = &self.head.as_slice()[self.head_taken..];

@@ -362,6 +362,16 @@ impl Driver for Sim {
         }
     }
 
+    fn reset(&mut self, socket: SocketId) {
+        Self::reset(self, socket);
+        self.close(socket);
+    }
+
+    fn unacknowledged(&self, socket: SocketId) -> u64 {
+        let end = self.end(self.end_of(socket));
+        end.flow.held.len() as u64 + end.sending.as_ref().map_or(0, Sending::left)
+    }
+
     fn peer_addr(&self, socket: SocketId) -> io::Result<SocketAddr> {
         let id = self.end_of(socket);
         match self.end(id).state {

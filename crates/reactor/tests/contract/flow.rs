@@ -86,6 +86,42 @@ pub fn a_paused_receiver_holds_the_sender_back<D: Driver>(open: Open<'_, D>) {
     stage.until_sent(client);
 }
 
+pub fn tells_what_the_peer_has_not_acknowledged<D: Driver>(open: Open<'_, D>) {
+    // Of a file, since a driver may leave the sending of other bytes to the kernel until it is through.
+    const BYTES: usize = 48_000_000;
+    let (_directory, file) = file_of(BYTES);
+    let mut stage = open(8);
+    let (listener, addr) = stage.listen(LOOPBACK_V4);
+    let (client, server) = stage.pair(listener, addr);
+    assert_eq!(stage.driver.unacknowledged(server), 0);
+    stage.driver.pause(client);
+    stage.send_file(server, b"head", FileSpan { file, offset: 0, len: BYTES as u64 });
+    stage.settle();
+    let held = stage.driver.unacknowledged(server);
+    assert!(held > 0 && held <= BYTES as u64 + 4, "{held}");
+    stage.driver.resume(client);
+    let target = BYTES - 1_000_000;
+    stage.until("most has come", |stage| stage.socket(client).received.len() >= target);
+    assert!(stage.driver.unacknowledged(server) <= 1_000_004);
+    stage.until_received(client, BYTES + 4);
+    stage.until("all is acknowledged", |stage| stage.driver.unacknowledged(server) == 0);
+}
+
+pub fn a_reset_drops_what_was_not_taken<D: Driver>(open: Open<'_, D>) {
+    const BYTES: usize = 8_000_000;
+    let mut stage = open(8);
+    let (listener, addr) = stage.listen(LOOPBACK_V4);
+    let (client, server) = stage.pair(listener, addr);
+    stage.driver.pause(client);
+    stage.send(server, pattern(1, 0, BYTES));
+    stage.settle();
+    stage.reset(server);
+    stage.settle();
+    stage.driver.resume(client);
+    stage.until("the reset is seen", |stage| stage.socket(client).failed.is_some());
+    assert!(stage.socket(client).received.len() < BYTES);
+}
+
 /// A directory with one file of `bytes` patterned bytes, which is open.
 pub fn file_of(bytes: usize) -> (TempDir, Rc<File>) {
     const NAME: &CStr = c"file";

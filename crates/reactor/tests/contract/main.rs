@@ -149,7 +149,8 @@ over_all_drivers! {
         a_closed_listener_refuses;
     flow:
         transfers_megabytes_both_ways_at_once sends_nothing_at_once a_second_send_panics
-        a_paused_receiver_holds_the_sender_back sends_files_with_heads;
+        a_paused_receiver_holds_the_sender_back sends_files_with_heads tells_what_the_peer_has_not_acknowledged
+        a_reset_drops_what_was_not_taken;
     faults:
         a_port_without_listener_refuses unread_bytes_at_close_do_not_end_in_silence sending_to_nobody_fails
         a_file_that_is_too_short_fails_the_send a_full_table_stops_accepting_until_resumed a_full_table_refuses_to_connect;

@@ -161,6 +161,11 @@ impl<D: Driver> Stage<D> {
         self.driver.close(socket);
     }
 
+    pub fn reset(&mut self, socket: SocketId) {
+        self.sockets.remove(&socket).expect("an open socket");
+        self.driver.reset(socket);
+    }
+
     pub fn close_listener(&mut self, listener: SocketId) {
         self.listeners.remove(&listener).expect("an open listener");
         self.driver.close(listener);

@@ -101,7 +101,7 @@ fn files() {
         ("a query", get("/letters?x=/../y"), whole().body(letters())),
         ("an escaped name", get("/with%20space.txt"), whole().body("space")),
         ("needless escapes", get("/%6Cetters"), whole().body(letters())),
-        ("a hidden file", get("/.hidden"), whole().body("hidden")),
+        ("a hidden file", get("/.hidden"), status(404)),
         ("doubled slashes", get("//sub///page.html"), whole().body("<p>page</p>")),
         ("dot segments inside", get("/sub/./../letters"), whole().body(letters())),
         ("a link", get("/sub/inside"), whole().body("<p>page</p>")),
@@ -271,7 +271,9 @@ fn ranges() {
         ("far beyond the end", range("bytes=990-99999999999999999999999"), part(990, 1000)),
         ("behind the end", range("bytes=1000-"), unsatisfied()),
         ("suffix of nothing", range("bytes=-0"), unsatisfied()),
-        ("several", range("bytes=0-1,5-6"), whole()),
+        ("overlapping", range("bytes=5-9,0-6"), part(0, 10)),
+        ("one of several inside", range("bytes=10-19,1000-"), part(10, 20)),
+        ("too many", range(&format!("bytes=0-0{}", ",2-2".repeat(64))), whole()),
         ("backwards", range("bytes=9-1"), whole()),
         ("another unit", range("lines=1-2"), whole()),
         ("of HEAD", range("bytes=0-1").replace("GET", "HEAD"), status(200).with("Content-Length", "1000")),
@@ -283,6 +285,68 @@ fn ranges() {
         sparse("-10", "5368709110-5368709119", 10),
         sparse("4294967290-4294967310", "4294967290-4294967310", 21),
     ]);
+}
+
+/// Path, Range, what the file has, and the parts that have to come.
+type RangesCase<'c> = (&'c str, &'c str, &'c [u8], &'c [(u64, u64)]);
+
+#[test]
+fn several_ranges() {
+    let letters = letters();
+    let large = large();
+    let each_second: Vec<(u64, u64)> = (0..64).map(|index| (2 * index, 2 * index)).collect();
+    let many: Vec<String> = each_second.iter().map(|(first, last)| format!("{first}-{last}")).collect();
+    let many = format!("bytes={}", many.join(","));
+    let cases: [RangesCase<'_>; 5] = [
+        ("/letters", "bytes=0-1,5-6", &letters, &[(0, 1), (5, 6)]),
+        ("/letters", "bytes=900-,0-0,-50,7-8,1000-", &letters, &[(900, 999), (0, 0), (7, 8)]),
+        (
+            "/large.bin",
+            "bytes=2000000-2999999,0-0,5-1000004",
+            &large,
+            &[(2_000_000, 2_999_999), (0, 0), (5, 1_000_004)],
+        ),
+        ("/large.bin", "bytes=-1,0-0", &large, &[(2_999_999, 2_999_999), (0, 0)]),
+        ("/large.bin", &many, &large, &each_second),
+    ];
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, |_| {}) else { return };
+        for (path, range, file, expected) in cases {
+            let name = format!("{driver:?} {path} {range}");
+            let request = get_with(path, &format!("Range: {range}\r\n"));
+            let response = check(&served, &name, &request, &status(206).without("Content-Range"));
+            let parts = multipart(&response);
+            let shown: Vec<&str> = parts.iter().map(|(content_range, _)| content_range.as_str()).collect();
+            let wanted = expected.iter().map(|(first, last)| format!("bytes {first}-{last}/{}", file.len()));
+            assert_eq!(shown, wanted.collect::<Vec<_>>(), "{name}");
+            for ((_, bytes), (first, last)) in parts.iter().zip(expected) {
+                assert!(*bytes == file[*first as usize..=*last as usize], "{name}");
+            }
+        }
+        served.stop();
+    });
+}
+
+/// Takes a body of several parts to pieces: what each says that it is, and its bytes.
+fn multipart(response: &Response) -> Vec<(String, Vec<u8>)> {
+    let boundary = response.field("Content-Type").unwrap().strip_prefix("multipart/byteranges; boundary=").unwrap();
+    let mut rest = [b"\r\n", response.body.as_slice()].concat();
+    let mut parts = Vec::new();
+    loop {
+        let delimiter = format!("\r\n--{boundary}");
+        rest = rest.strip_prefix(delimiter.as_bytes()).expect("a delimiter").to_vec();
+        if rest == b"--\r\n" {
+            return parts;
+        }
+        let head_end = rest.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+        let head = std::str::from_utf8(&rest[2..head_end]).unwrap().to_owned();
+        let (content_type, content_range) = head.split_once("\r\n").unwrap();
+        assert_eq!(content_type, "Content-Type: application/octet-stream");
+        let end = rest.windows(delimiter.len()).position(|window| window == delimiter.as_bytes()).unwrap();
+        let content_range = content_range.strip_prefix("Content-Range: ").unwrap();
+        parts.push((content_range.to_owned(), rest[head_end + 4..end].to_vec()));
+        rest.drain(..end);
+    }
 }
 
 #[test]

@@ -4,4 +4,5 @@ mod conformance;
 mod lifecycle;
 mod naive;
 mod served;
+mod sites;
 mod takeover;

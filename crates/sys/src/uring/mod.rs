@@ -448,6 +448,20 @@ impl Driver for Uring {
         }
     }
 
+    fn reset(&mut self, socket: SocketId) {
+        sockets::abandon(&self.live(socket).fd);
+        self.close(socket);
+    }
+
+    fn unacknowledged(&self, socket: SocketId) -> u64 {
+        let socket = self.live(socket);
+        let left = match &socket.outgoing {
+            Outgoing::Send(sending) => sending.left(),
+            Outgoing::Nothing | Outgoing::Connect(_) => 0,
+        };
+        left + sockets::unacknowledged(&socket.fd)
+    }
+
     fn peer_addr(&self, socket: SocketId) -> io::Result<SocketAddr> {
         sockets::peer_addr(&self.live(socket).fd)
     }

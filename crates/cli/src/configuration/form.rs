@@ -1,0 +1,369 @@
+//! The forms of values: what is written in a file, and what it stands for.
+//!
+//! A form reads what it writes. Units are those of the options.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use thalweg_measure::units::{UnitError, display, parse_link_rate, parse_size, parse_time};
+use thalweg_serve::{Level, ListenAddr, LogFormat, LogTarget, Symlinks, UnknownHost};
+use thalweg_sys::DriverChoice;
+use toml::de::DeValue;
+use toml::{Spanned, Table, Value};
+
+use super::read::Fault;
+use crate::options::{CpuList, parse_cpus, parse_listen};
+use crate::serve::SandboxOption;
+
+/// How a value is written.
+pub(super) struct Form<T: 'static> {
+    /// A value as it may be written.
+    pub example: &'static str,
+    /// Reads a value; paths are relative to the folder.
+    pub read: fn(&Spanned<DeValue<'_>>, &Path) -> Result<T, Fault>,
+    /// Writes a value; `None` if there is none.
+    pub write: fn(&T) -> Option<Value>,
+}
+
+impl<T> Form<T> {
+    /// The same with an example that suits the key better.
+    pub(super) const fn like(&self, example: &'static str) -> Self {
+        Self { example, read: self.read, write: self.write }
+    }
+}
+
+/// A value that is one of some names.
+pub(super) trait Named: Copy + PartialEq + 'static {
+    /// All of them.
+    const NAMES: &'static [(&'static str, Self)];
+}
+
+pub(super) const TIME: Form<Duration> = Form {
+    example: "\"30s\"",
+    read: |value, _| unit(value, parse_time),
+    write: |time| Some(display::exact_time(*time).into()),
+};
+
+pub(super) const MAYBE_TIME: Form<Option<Duration>> = Form {
+    example: "\"30s\"",
+    read: |value, _| unit(value, parse_time).map(Some),
+    write: |time| time.map(|time| display::exact_time(time).into()),
+};
+
+pub(super) const SIZE: Form<usize> = Form {
+    example: "\"64KiB\"",
+    read: |value, _| size(value).and_then(|bytes| fitting(value, bytes)),
+    write: |&bytes| Some(size_text(bytes as u64).into()),
+};
+
+pub(super) const HEAD_SIZE: Form<u32> = Form {
+    example: "\"16KiB\"",
+    read: |value, _| size(value).and_then(|bytes| fitting(value, bytes)),
+    write: |&bytes| Some(size_text(bytes.into()).into()),
+};
+
+pub(super) const COUNT: Form<usize> = Form {
+    example: "1000",
+    read: |value, _| whole(value).and_then(|n| fitting(value, n)),
+    write: |&n| Some((n as i64).into()),
+};
+
+pub(super) const COUNT_32: Form<u32> = Form {
+    example: "1000",
+    read: |value, _| whole(value).and_then(|n| fitting(value, n)),
+    write: |&n| Some(i64::from(n).into()),
+};
+
+/// Bytes per second, written as bits per second; 0 is without limit.
+pub(super) const RATE: Form<u64> = Form {
+    example: "\"100Mbit\"",
+    read: |value, _| match text(value)? {
+        UNLIMITED => Ok(0),
+        _ => rate(value),
+    },
+    write: |&bytes| Some(if bytes == 0 { UNLIMITED.to_owned() } else { rate_text(bytes) }.into()),
+};
+
+/// The same where 0 means nothing.
+pub(super) const RATE_MIN: Form<u32> = Form {
+    example: "\"12kbit\"",
+    read: |value, _| rate(value).and_then(|bytes| fitting(value, bytes)),
+    write: |&bytes| Some(rate_text(bytes.into()).into()),
+};
+
+pub(super) const BOOL: Form<bool> =
+    Form { example: "true", read: |value, _| boolean(value), write: |&is_so| Some(is_so.into()) };
+
+pub(super) const MAYBE_BOOL: Form<Option<bool>> =
+    Form { example: "true", read: |value, _| boolean(value).map(Some), write: |is_so| is_so.map(Value::from) };
+
+pub(super) const TEXT: Form<String> =
+    Form { example: "\"/pub/\"", read: |value, _| owned(value), write: |text| Some(text.as_str().into()) };
+
+pub(super) const MAYBE_TEXT: Form<Option<String>> = Form {
+    example: "\"/pub/\"",
+    read: |value, _| owned(value).map(Some),
+    write: |text| text.as_deref().map(Value::from),
+};
+
+/// The name of a file, where none at all is written as an empty one.
+pub(super) const FILE_NAME: Form<Option<String>> = Form {
+    example: "\"HEADER.html\"",
+    read: |value, _| owned(value).map(|name| Some(name).filter(|name| !name.is_empty())),
+    write: |name| Some(name.as_deref().unwrap_or_default().into()),
+};
+
+pub(super) const TEXTS: Form<Vec<String>> = Form {
+    example: "[\"example.org\", \"*.example.org\"]",
+    read: |value, _| list(value, owned),
+    write: |texts| Some(texts.clone().into()),
+};
+
+pub(super) const MAYBE_TEXTS: Form<Option<Vec<String>>> = Form {
+    example: "[\"index.html\", \"index.htm\"]",
+    read: |value, _| list(value, owned).map(Some),
+    write: |texts| texts.clone().map(Value::from),
+};
+
+pub(super) const PATH: Form<PathBuf> =
+    Form { example: "\"/srv/mirror\"", read: path, write: |path| Some(path_text(path)) };
+
+pub(super) const MAYBE_PATH: Form<Option<PathBuf>> = Form {
+    example: "\"/srv/mirror\"",
+    read: |value, folder| path(value, folder).map(Some),
+    write: |path| path.as_deref().map(path_text),
+};
+
+pub(super) const ADDRESS: Form<SocketAddr> = Form {
+    example: "\"127.0.0.1:9180\"",
+    read: |value, _| {
+        let wrong = |_| Fault::at(value, "write an address with its port, such as \"127.0.0.1:9180\"");
+        text(value)?.parse().map_err(wrong)
+    },
+    write: |address| Some(address.to_string().into()),
+};
+
+pub(super) const LISTEN: Form<Vec<ListenAddr>> = Form {
+    example: "[\"0.0.0.0:80\", \"[::]:80\"]",
+    read: |value, folder| {
+        list(value, |value| match parse_listen(text(value)?).map_err(|what| Fault::at(value, what))? {
+            ListenAddr::Unix(path) => Ok(ListenAddr::Unix(folder.join(path))),
+            tcp @ ListenAddr::Tcp(_) => Ok(tcp),
+        })
+    },
+    write: |addresses| Some(addresses.iter().map(ToString::to_string).collect::<Vec<_>>().into()),
+};
+
+/// CPUs; none is all.
+pub(super) const CORES: Form<Vec<usize>> = Form {
+    example: "\"0,2-3\"",
+    read: |value, _| match text(value)? {
+        ALL => Ok(Vec::new()),
+        cpus => parse_cpus(cpus).map(|CpuList(cpus)| cpus).map_err(|what| Fault::at(value, what)),
+    },
+    write: |cpus| {
+        let listed: Vec<_> = cpus.iter().map(ToString::to_string).collect();
+        Some(if listed.is_empty() { ALL.to_owned() } else { listed.join(",") }.into())
+    },
+};
+
+pub(super) const LOG: Form<LogTarget> =
+    Form { example: "\"stderr\"", read: log_target, write: |target| Some(target.to_string().into()) };
+
+pub(super) const MAYBE_LOG: Form<Option<LogTarget>> = Form {
+    example: "\"/var/log/thalweg/access.log\"",
+    read: |value, folder| log_target(value, folder).map(Some),
+    write: |target| target.as_ref().map(|target| target.to_string().into()),
+};
+
+/// Names and values of fields; several values of one name are a list.
+pub(super) const HEADERS: Form<Vec<(String, String)>> = Form {
+    example: "{ X-Content-Type-Options = \"nosniff\" }",
+    read: |value, _| {
+        let mut headers = Vec::new();
+        for (name, value) in entries(value)? {
+            for text in list(value, owned)? {
+                headers.push((name.get_ref().to_string(), text));
+            }
+        }
+        Ok(headers)
+    },
+    write: |headers| {
+        let mut table = Table::new();
+        for (name, value) in headers {
+            match table.get_mut(name) {
+                Some(Value::Array(values)) => values.push(value.as_str().into()),
+                Some(first) => *first = vec![first.clone(), value.as_str().into()].into(),
+                None => drop(table.insert(name.clone(), value.as_str().into())),
+            }
+        }
+        (!table.is_empty()).then_some(Value::Table(table))
+    },
+};
+
+pub(super) const ERROR_PAGES: Form<Vec<(u16, String)>> = Form {
+    example: "{ 404 = \"/errors/404.html\" }",
+    read: |value, _| {
+        let page = |(status, path): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
+            let status: &std::borrow::Cow<'_, str> = status.get_ref();
+            let code = status.parse().map_err(|_| Fault::at(path, format!("{status:?} is no status code")))?;
+            Ok((code, owned(path)?))
+        };
+        entries(value)?.map(page).collect()
+    },
+    write: |pages| {
+        let table: Table = pages.iter().map(|(status, path)| (status.to_string(), path.as_str().into())).collect();
+        (!table.is_empty()).then_some(Value::Table(table))
+    },
+};
+
+/// The form of a value that is one of some names.
+pub(super) const fn name<T: Named>(example: &'static str) -> Form<T> {
+    Form {
+        example,
+        read: |value, _| {
+            let written = text(value)?;
+            let known = T::NAMES.iter().find(|(name, _)| *name == written);
+            known.map(|&(_, known)| known).ok_or_else(|| {
+                let names: Vec<_> = T::NAMES.iter().map(|(name, _)| format!("{name:?}")).collect();
+                Fault::at(value, format!("{written:?} is none of {}", names.join(", ")))
+            })
+        },
+        write: |value| T::NAMES.iter().find(|(_, known)| known == value).map(|&(name, _)| name.into()),
+    }
+}
+
+impl Named for DriverChoice {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("auto", Self::Auto), ("uring", Self::Uring), ("epoll", Self::Epoll)];
+}
+
+impl Named for SandboxOption {
+    const NAMES: &'static [(&'static str, Self)] = &[("auto", Self::Auto), ("on", Self::On), ("off", Self::Off)];
+}
+
+impl Named for UnknownHost {
+    const NAMES: &'static [(&'static str, Self)] = &[("first", Self::First), ("refuse", Self::Refuse)];
+}
+
+impl Named for Symlinks {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("deny", Self::Deny), ("beneath", Self::Beneath), ("owner", Self::OwnerMatch)];
+}
+
+impl Named for LogFormat {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("common", Self::Common), ("combined", Self::Combined), ("json", Self::Json)];
+}
+
+impl Named for Level {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("error", Self::Error), ("warning", Self::Warning), ("notice", Self::Notice)];
+}
+
+const UNLIMITED: &str = "unlimited";
+const ALL: &str = "all";
+
+/// What a value should have been instead.
+fn mismatch(value: &Spanned<DeValue<'_>>, wanted: &str) -> Fault {
+    Fault::at(value, format!("{wanted} is wanted here, and this is of type {}", value.get_ref().type_str()))
+}
+
+fn text<'v>(value: &'v Spanned<DeValue<'_>>) -> Result<&'v str, Fault> {
+    value.get_ref().as_str().ok_or_else(|| mismatch(value, "a text in quotes"))
+}
+
+fn owned(value: &Spanned<DeValue<'_>>) -> Result<String, Fault> {
+    text(value).map(str::to_owned)
+}
+
+fn boolean(value: &Spanned<DeValue<'_>>) -> Result<bool, Fault> {
+    value.get_ref().as_bool().ok_or_else(|| mismatch(value, "true or false"))
+}
+
+fn whole(value: &Spanned<DeValue<'_>>) -> Result<u64, Fault> {
+    let number = value.get_ref().as_integer().ok_or_else(|| mismatch(value, "a whole number"))?;
+    u64::from_str_radix(number.as_str(), number.radix()).map_err(|_| Fault::at(value, "a number from 0 up is wanted"))
+}
+
+fn fitting<N: Into<u64>, T: TryFrom<N>>(value: &Spanned<DeValue<'_>>, number: N) -> Result<T, Fault> {
+    T::try_from(number).map_err(|_| Fault::at(value, "the number is too large"))
+}
+
+fn unit<T>(value: &Spanned<DeValue<'_>>, parse: fn(&str) -> Result<T, UnitError>) -> Result<T, Fault> {
+    let wrong = |error: UnitError| Fault::at(value, error.to_string());
+    match value.get_ref() {
+        DeValue::Integer(number) => parse(number.as_str()).map_err(wrong),
+        _ => parse(text(value)?).map_err(wrong),
+    }
+}
+
+fn size(value: &Spanned<DeValue<'_>>) -> Result<u64, Fault> {
+    unit(value, parse_size)
+}
+
+fn rate(value: &Spanned<DeValue<'_>>) -> Result<u64, Fault> {
+    match unit(value, parse_link_rate)? / 8 {
+        0 => Err(Fault::at(value, "that is less than a byte per second")),
+        bytes => Ok(bytes),
+    }
+}
+
+/// A list, or what may stand for a list of one.
+fn list<T>(
+    value: &Spanned<DeValue<'_>>,
+    read: impl Fn(&Spanned<DeValue<'_>>) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    match value.get_ref() {
+        DeValue::Array(values) => values.iter().map(read).collect(),
+        _ => read(value).map(|one| vec![one]),
+    }
+}
+
+type Entry<'v, 'i> = (&'v Spanned<std::borrow::Cow<'i, str>>, &'v Spanned<DeValue<'i>>);
+
+fn entries<'v, 'i>(value: &'v Spanned<DeValue<'i>>) -> Result<impl Iterator<Item = Entry<'v, 'i>>, Fault> {
+    let table = value.get_ref().as_table().ok_or_else(|| mismatch(value, "a table such as { name = \"value\" }"))?;
+    Ok(table.iter())
+}
+
+fn path(value: &Spanned<DeValue<'_>>, folder: &Path) -> Result<PathBuf, Fault> {
+    match text(value)? {
+        "" => Err(Fault::at(value, "the path is empty")),
+        path => Ok(folder.join(path)),
+    }
+}
+
+fn log_target(value: &Spanned<DeValue<'_>>, folder: &Path) -> Result<LogTarget, Fault> {
+    Ok(match LogTarget::parse(path(value, Path::new(""))?) {
+        LogTarget::File(path) => LogTarget::File(folder.join(path)),
+        stream => stream,
+    })
+}
+
+fn path_text(path: &Path) -> Value {
+    path.to_string_lossy().as_ref().into()
+}
+
+/// In the largest unit of which it is a whole number.
+fn size_text(bytes: u64) -> String {
+    let units =
+        [("GiB", 1 << 30), ("GB", 1_000_000_000), ("MiB", 1 << 20), ("MB", 1_000_000), ("KiB", 1 << 10), ("KB", 1000)];
+    let unit = units.into_iter().find(|(_, factor)| bytes > 0 && bytes.is_multiple_of(*factor));
+    unit.map_or_else(|| format!("{bytes}B"), |(unit, factor)| format!("{}{unit}", bytes / factor))
+}
+
+/// In the largest unit in which it has at most three decimals.
+fn rate_text(bytes: u64) -> String {
+    let bits = u128::from(bytes) * 8;
+    let units = [("Gbit", 1_000_000_000), ("Mbit", 1_000_000), ("kbit", 1000)];
+    let unit = units.into_iter().find(|(_, factor)| bits >= *factor && bits.is_multiple_of(factor / 1000));
+    unit.map_or_else(
+        || format!("{bits}bit"),
+        |(unit, factor)| {
+            let decimals = format!("{}.{:03}", bits / factor, bits % factor / (factor / 1000));
+            format!("{}{unit}", decimals.trim_end_matches('0').trim_end_matches('.'))
+        },
+    )
+}

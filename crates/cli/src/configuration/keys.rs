@@ -1,0 +1,345 @@
+//! Every key of the configuration: its name, what it is for, its form, and what it sets.
+
+use std::path::PathBuf;
+
+use thalweg_serve::{
+    Bandwidth, CacheConfig, Limits, ListingStyle, LogConfig, MountConfig, Rule, SiteConfig, StatusConfig,
+};
+
+use super::Configuration;
+use super::form::{
+    ADDRESS, BOOL, CORES, COUNT, COUNT_32, ERROR_PAGES, FILE_NAME, Form, HEAD_SIZE, HEADERS, LISTEN, LOG, MAYBE_BOOL,
+    MAYBE_LOG, MAYBE_PATH, MAYBE_TEXT, MAYBE_TEXTS, MAYBE_TIME, PATH, RATE, RATE_MIN, SIZE, TEXT, TEXTS, TIME, name,
+};
+
+/// What goes through all keys: to read them, or to print them.
+pub(super) trait Keys {
+    /// A key that may be left out.
+    fn value<T>(&mut self, name: &'static str, says: &'static str, form: &Form<T>, value: &mut T);
+
+    /// A key that every such table has.
+    fn required<T>(&mut self, name: &'static str, says: &'static str, form: &Form<T>, value: &mut T);
+
+    /// A table of keys that is always there.
+    fn table<T>(&mut self, name: &'static str, says: &'static str, value: &mut T, keys: fn(&mut Self, &mut T));
+
+    /// A table that means something by being there.
+    fn optional<T>(
+        &mut self,
+        name: &'static str,
+        says: &'static str,
+        value: &mut Option<T>,
+        new: fn() -> T,
+        keys: fn(&mut Self, &mut T),
+    );
+
+    /// Any number of tables.
+    fn tables<T>(
+        &mut self,
+        name: &'static str,
+        says: &'static str,
+        values: &mut Vec<T>,
+        new: fn() -> T,
+        keys: fn(&mut Self, &mut T),
+    );
+}
+
+pub(super) fn configuration<K: Keys>(keys: &mut K, all: &mut Configuration) {
+    let server = &mut all.server;
+    keys.value(
+        "listen",
+        "Where to listen: addresses with their port, or unix:PATH for a Unix socket. 0.0.0.0 and [::] stand for all \
+         addresses of the host.",
+        &LISTEN,
+        &mut server.listen,
+    );
+    keys.value(
+        "cores",
+        "The CPUs to serve from, one loop on each, such as \"1\" or \"0,2-3\"; \"all\" are all that this process may use.",
+        &CORES,
+        &mut server.cores,
+    );
+    keys.value(
+        "driver",
+        "How to talk to the kernel: \"uring\", \"epoll\", or \"auto\" for io_uring where it is granted.",
+        &name("\"auto\""),
+        &mut server.driver,
+    );
+    keys.value(
+        "user",
+        "The user to become once all sockets and roots are open.",
+        &MAYBE_TEXT.like("\"www-data\""),
+        &mut all.user,
+    );
+    keys.value("drain", "How long downloads may go on after the server was told to end.", &TIME, &mut all.drain);
+    keys.value(
+        "upgrade_drain",
+        "The same after an upgrade (USR2); without it, they go on as long as they take.",
+        &MAYBE_TIME.like("\"12h\""),
+        &mut all.upgrade_drain,
+    );
+    keys.value(
+        "sandbox",
+        "Whether the server gives up the rest of the file system and most system calls: \"auto\" as far as the kernel can, \"on\", \"off\".",
+        &name("\"auto\""),
+        &mut all.sandbox,
+    );
+    keys.value(
+        "pid_file",
+        "The file to write the number of the process to.",
+        &MAYBE_PATH.like("\"/run/thalweg/pid\""),
+        &mut all.pid_file,
+    );
+    keys.value(
+        "unknown_host",
+        "What becomes of requests for hosts that no site names: \"first\" for the first site's answer, \"refuse\" for 421.",
+        &name("\"first\""),
+        &mut server.unknown_host,
+    );
+    keys.table("limits", "What a client may demand.", &mut server.limits, limits);
+    keys.table(
+        "bandwidth",
+        "How fast bodies leave. All of these hold at once, with those of mounts: the slowest decides.",
+        &mut server.bandwidth,
+        bandwidth,
+    );
+    keys.table("cache", "What each core keeps in memory between requests.", &mut server.cache, cache);
+    keys.table("log", "What is written down.", &mut server.log, log);
+    keys.optional(
+        "status",
+        "Figures for operators: a page, JSON, metrics for Prometheus, a health check. Whoever reaches the address sees them.",
+        &mut server.status,
+        || StatusConfig { listen: ([127, 0, 0, 1], 9180).into(), state: None },
+        status,
+    );
+    keys.tables(
+        "site",
+        "A virtual host. The first one answers those who name no host.",
+        &mut server.sites,
+        || SiteConfig { names: Vec::new(), mounts: Vec::new(), rules: Vec::new(), error_pages: Vec::new() },
+        site,
+    );
+}
+
+fn limits<K: Keys>(keys: &mut K, limits: &mut Limits) {
+    keys.value("head_bytes_max", "Most bytes of a request's head.", &HEAD_SIZE, &mut limits.head_bytes_max);
+    keys.value(
+        "head_time",
+        "How long a head may take, from the connection or its first byte on.",
+        &TIME,
+        &mut limits.head_time,
+    );
+    keys.value("idle_time", "How long a connection may wait for its next request.", &TIME, &mut limits.idle_time);
+    keys.value(
+        "stall_time",
+        "How long a client may take nothing of a response, beyond what send_rate_min grants for the bytes.",
+        &TIME,
+        &mut limits.stall_time,
+    );
+    keys.value(
+        "send_rate_min",
+        "What a client has to take on average; a 28.8 kbit/s modem takes twice the default.",
+        &RATE_MIN,
+        &mut limits.send_rate_min,
+    );
+    keys.value(
+        "linger_time",
+        "How long a client that is still sending may read the last response before the connection is cut.",
+        &TIME,
+        &mut limits.linger_time,
+    );
+    keys.value(
+        "connections_max",
+        "Most connections open at once, on all cores together.",
+        &COUNT,
+        &mut limits.connections_max,
+    );
+    keys.value(
+        "connections_per_client_max",
+        "Most connections of one client, which is an IPv4 address or an IPv6 /64; 0 is without limit.",
+        &COUNT,
+        &mut limits.connections_per_client_max,
+    );
+    keys.value(
+        "requests_per_connection_max",
+        "Most requests on one connection; 0 is without limit.",
+        &COUNT_32,
+        &mut limits.requests_per_connection_max,
+    );
+}
+
+fn bandwidth<K: Keys>(keys: &mut K, bandwidth: &mut Bandwidth) {
+    keys.value("total", "All connections together; \"unlimited\" is without limit.", &RATE, &mut bandwidth.total);
+    keys.value("per_client", "All connections of one client.", &RATE, &mut bandwidth.per_client);
+    keys.value("per_connection", "One connection.", &RATE, &mut bandwidth.per_connection);
+}
+
+fn cache<K: Keys>(keys: &mut K, cache: &mut CacheConfig) {
+    keys.value("entries_max", "Most files known at once.", &COUNT, &mut cache.entries_max);
+    keys.value("small_file_bytes_max", "Files up to this size are kept whole.", &SIZE, &mut cache.small_file_bytes_max);
+    keys.value("bytes_max", "Most bytes of small files and of heads together.", &SIZE, &mut cache.bytes_max);
+    keys.value("age", "How long a file is taken to be unchanged before it is looked at again.", &TIME, &mut cache.age);
+}
+
+fn log<K: Keys>(keys: &mut K, log: &mut LogConfig) {
+    keys.value("access", "Where a line for each request goes: a file, or \"stdout\".", &MAYBE_LOG, &mut log.access);
+    keys.value(
+        "format",
+        "How those lines look: \"common\", \"combined\" or \"json\".",
+        &name("\"combined\""),
+        &mut log.format,
+    );
+    keys.value(
+        "error",
+        "Where the server says what its operator should know: a file, or \"stderr\".",
+        &LOG,
+        &mut log.error,
+    );
+    keys.value(
+        "level",
+        "The least severe of what is said there: \"error\", \"warning\" or \"notice\".",
+        &name("\"warning\""),
+        &mut log.level,
+    );
+}
+
+fn status<K: Keys>(keys: &mut K, status: &mut StatusConfig) {
+    keys.required("listen", "Where they are served.", &ADDRESS, &mut status.listen);
+    keys.value(
+        "state",
+        "The file in which the figures of the last days survive a restart.",
+        &MAYBE_PATH.like("\"/var/lib/thalweg/state\""),
+        &mut status.state,
+    );
+}
+
+fn site<K: Keys>(keys: &mut K, site: &mut SiteConfig) {
+    keys.value(
+        "names",
+        "The hosts, without ports; \"*.example.org\" stands for all beneath example.org. Only the first site can do without.",
+        &TEXTS,
+        &mut site.names,
+    );
+    let mut root = None;
+    keys.value(
+        "root",
+        "Short for a mount at \"/\" with the defaults: the folder that is served.",
+        &MAYBE_PATH,
+        &mut root,
+    );
+    keys.value(
+        "error_pages",
+        "The files, by their paths in the site, that are the body of responses with these status codes.",
+        &ERROR_PAGES,
+        &mut site.error_pages,
+    );
+    keys.tables(
+        "mount",
+        "A folder, and where it is served. The longest path that a request's begins with wins.",
+        &mut site.mounts,
+        || MountConfig::new("/", PathBuf::new()),
+        mount,
+    );
+    site.mounts.extend(root.map(|root| MountConfig::new("/", root)));
+    keys.tables(
+        "rule",
+        "Settings of a folder or of kinds of files. Of rules that say something about the same setting the last one wins; \
+         headers add up unless they have the same name.",
+        &mut site.rules,
+        Rule::default,
+        rule,
+    );
+}
+
+fn mount<K: Keys>(keys: &mut K, mount: &mut MountConfig) {
+    keys.required("path", "Begins and ends with a slash.", &TEXT, &mut mount.path);
+    keys.required("root", "The folder; relative to that of this file.", &PATH, &mut mount.root);
+    keys.value(
+        "symlinks",
+        "Which symbolic links are followed: none with \"deny\", those that stay beneath the root with \"beneath\", of these \
+         only links whose owner owns what they lead to with \"owner\", which takes more system calls.",
+        &name("\"beneath\""),
+        &mut mount.symlinks,
+    );
+    keys.value(
+        "dot_files",
+        "Whether names that begin with a dot are served. /.well-known/ is, either way.",
+        &BOOL,
+        &mut mount.dot_files,
+    );
+    keys.value("bandwidth", "How fast all bodies from here together leave.", &RATE, &mut mount.bytes_per_s_max);
+}
+
+fn rule<K: Keys>(keys: &mut K, rule: &mut Rule) {
+    keys.value(
+        "folder",
+        "The folder, as a path of the site, from which on the rule holds; all if left out.",
+        &MAYBE_TEXT,
+        &mut rule.folder,
+    );
+    keys.value(
+        "files",
+        "The names of files for which it holds: *, ?, [a-z], {iso,img}. All, and folders, if left out.",
+        &MAYBE_TEXT.like("\"*.{iso,img}\""),
+        &mut rule.files,
+    );
+    let settings = &mut rule.settings;
+    keys.value("headers", "Fields added to successful responses.", &HEADERS, &mut settings.headers);
+    keys.value(
+        "cache_control",
+        "The Cache-Control field.",
+        &MAYBE_TEXT.like("\"public, max-age=3600\""),
+        &mut settings.cache_control,
+    );
+    keys.value(
+        "content_type",
+        "The media type, instead of the one that the name stands for.",
+        &MAYBE_TEXT.like("\"application/octet-stream\""),
+        &mut settings.content_type,
+    );
+    keys.value(
+        "index",
+        "Names of files that are sent for a folder, the first that exists; [\"index.html\"] if no rule says so.",
+        &MAYBE_TEXTS,
+        &mut settings.index,
+    );
+    keys.value(
+        "listing",
+        "Whether folders without such a file are listed; not so if no rule says so.",
+        &MAYBE_BOOL,
+        &mut settings.listing,
+    );
+    keys.value(
+        "precompressed",
+        "Whether a .zst, .br or .gz beside a file is sent to clients that take it; not so if no rule says so.",
+        &MAYBE_BOOL,
+        &mut settings.precompressed,
+    );
+    keys.value(
+        "digests",
+        "Whether SHA256SUMS and NAME.sha256 are used to answer Want-Repr-Digest; not so if no rule says so.",
+        &MAYBE_BOOL,
+        &mut settings.digests,
+    );
+    keys.optional(
+        "listing_style",
+        "How folders are listed.",
+        &mut settings.listing_style,
+        ListingStyle::default,
+        listing_style,
+    );
+}
+
+fn listing_style<K: Keys>(keys: &mut K, style: &mut ListingStyle) {
+    keys.value("name_width", "Names longer than this are shortened; 0 is never.", &COUNT, &mut style.name_width);
+    keys.value("hide", "Patterns of names that are not shown.", &TEXTS, &mut style.hide);
+    keys.value(
+        "header",
+        "The file in the folder that is shown above the list; \"\" is none.",
+        &FILE_NAME,
+        &mut style.header,
+    );
+    keys.value("readme", "The same, beneath the list.", &FILE_NAME, &mut style.readme);
+    keys.value("page_entries", "Entries of one page.", &COUNT, &mut style.page_entries);
+    keys.value("folders_first", "Whether folders come before files.", &BOOL, &mut style.folders_first);
+}

@@ -1,0 +1,177 @@
+//! The server's configuration as people write it: a TOML file, and what the options change of it.
+//!
+//! Each key stands in one place, [`keys`], with its explanation and its form; reading a file, printing one and the
+//! check that the manual has them all go by that. What values mean together is checked by the server's crate, which
+//! knows nothing of files; here its findings get their line and column.
+
+mod form;
+mod keys;
+mod print;
+mod read;
+mod report;
+
+use std::fs;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use thalweg_serve::{ConfigFault, ListenAddr, MountConfig, ServerConfig, SiteConfig};
+
+use crate::exit::Failure;
+use crate::options::{CpuList, ServeOptions};
+use crate::serve::SandboxOption;
+
+pub use print::print;
+
+/// Larger files are no configuration.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// How long downloads may go on after the server was told to end.
+pub const DRAIN_DEFAULT: Duration = Duration::from_secs(30);
+
+/// All that `thalweg serve` can be told.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Configuration {
+    /// What the server is told.
+    pub server: ServerConfig,
+    /// The user to become once all is open.
+    pub user: Option<String>,
+    /// How long downloads under way may go on after the server was told to end.
+    pub drain: Duration,
+    /// The same after another process has taken over; `None`: as long as they take.
+    pub upgrade_drain: Option<Duration>,
+    /// Whether the server confines itself.
+    pub sandbox: SandboxOption,
+    /// The file that names the process.
+    pub pid_file: Option<PathBuf>,
+}
+
+impl Default for Configuration {
+    /// Without a site.
+    fn default() -> Self {
+        let listen = [SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)), SocketAddr::from((Ipv6Addr::LOCALHOST, 8080))];
+        let mut server = ServerConfig::new("", listen.map(ListenAddr::Tcp));
+        server.sites.clear();
+        Self {
+            server,
+            user: None,
+            drain: DRAIN_DEFAULT,
+            upgrade_drain: None,
+            sandbox: SandboxOption::Auto,
+            pid_file: None,
+        }
+    }
+}
+
+impl Configuration {
+    /// What file and options come to. Options win. All that can be found wrong without starting is found.
+    ///
+    /// # Errors
+    /// The file cannot be read or understood, or what is asked for contradicts itself or is not there.
+    pub fn of(options: &ServeOptions) -> Result<Self, Failure> {
+        let Some(path) = &options.config else {
+            let mut configuration = Self::default();
+            configuration.obey(options).map_err(Failure::usage)?;
+            // With nothing to serve, it can still be printed what there is to be said.
+            let faults = if configuration.server.sites.is_empty() { Vec::new() } else { configuration.faults() };
+            return if faults.is_empty() { Ok(configuration) } else { Err(Failure::usage(listed(&faults))) };
+        };
+        let file = ConfigFile::open(path)?;
+        let (mut configuration, places) = file.read()?;
+        configuration.obey(options).map_err(|what| Failure::usage(format!("{}: {what}", path.display())))?;
+        let faults = configuration.faults();
+        if faults.is_empty() {
+            return Ok(configuration);
+        }
+        let faults = faults.into_iter().map(|fault| read::Fault { span: places.find(&fault.at), what: fault.what });
+        Err(file.refuse(faults.collect()))
+    }
+
+    /// Takes over what the options say.
+    fn obey(&mut self, options: &ServeOptions) -> Result<(), String> {
+        if let Some(directory) = &options.directory {
+            self.serve_directory(directory)?;
+        }
+        if !options.listen.is_empty() {
+            self.server.listen.clone_from(&options.listen);
+        }
+        if let Some(CpuList(cpus)) = &options.cores {
+            self.server.cores.clone_from(cpus);
+        }
+        if let Some(driver) = options.driver {
+            self.server.driver = driver.into();
+        }
+        if let Some(drain) = options.drain {
+            self.drain = drain;
+        }
+        if let Some(sandbox) = options.sandbox {
+            self.sandbox = sandbox;
+        }
+        self.user = options.user.clone().or(self.user.take());
+        self.upgrade_drain = options.upgrade_drain.or(self.upgrade_drain);
+        if let Some(path) = &options.pid_file {
+            self.pid_file = Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()));
+        }
+        Ok(())
+    }
+
+    /// Makes a directory the root of the sites that have none, or of one for all hosts.
+    fn serve_directory(&mut self, directory: &Path) -> Result<(), String> {
+        let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+        if self.server.sites.is_empty() {
+            self.server.sites.push(SiteConfig::new(directory));
+            return Ok(());
+        }
+        let mut rootless = self.server.sites.iter_mut().filter(|site| site.mounts.is_empty()).peekable();
+        if rootless.peek().is_none() {
+            return Err(format!("every site has its root already; leave {} out", directory.display()));
+        }
+        rootless.for_each(|site| site.mounts.push(MountConfig::new("/", &directory)));
+        Ok(())
+    }
+
+    fn faults(&self) -> Vec<ConfigFault> {
+        let mut faults = self.server.check();
+        if self.server.listen.is_empty() {
+            faults.push(ConfigFault { at: "listen".to_owned(), what: "there is no address to listen on".to_owned() });
+        }
+        if faults.is_empty() { self.server.check_host() } else { faults }
+    }
+}
+
+/// What is wrong with options alone, a line each.
+fn listed(faults: &[ConfigFault]) -> String {
+    faults.iter().map(|fault| fault.what.as_str()).collect::<Vec<_>>().join("\n")
+}
+
+/// A file with its text.
+struct ConfigFile<'p> {
+    path: &'p Path,
+    text: String,
+}
+
+impl<'p> ConfigFile<'p> {
+    fn open(path: &'p Path) -> Result<Self, Failure> {
+        let refuse = |why: String| Failure::usage(format!("cannot read the configuration {}: {why}", path.display()));
+        let bytes = fs::metadata(path).map_err(|error| refuse(error.to_string()))?.len();
+        if bytes > FILE_BYTES_MAX {
+            return Err(refuse(format!("it has {bytes} bytes; at most {FILE_BYTES_MAX} are read")));
+        }
+        let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+        Ok(Self { path, text })
+    }
+
+    fn read(&self) -> Result<(Configuration, read::Places), Failure> {
+        read::read(&self.text, &self.folder()).map_err(|faults| self.refuse(faults))
+    }
+
+    /// What paths in the file are relative to.
+    fn folder(&self) -> PathBuf {
+        let path = std::path::absolute(self.path).unwrap_or_else(|_| self.path.to_owned());
+        path.parent().unwrap_or(Path::new("/")).to_owned()
+    }
+
+    fn refuse(&self, faults: Vec<read::Fault>) -> Failure {
+        Failure::usage(report::report(&self.path.to_string_lossy(), &self.text, faults))
+    }
+}

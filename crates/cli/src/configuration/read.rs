@@ -1,0 +1,295 @@
+//! Reading a file by its keys. All mistakes are found, not only the first.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::Configuration;
+use super::form::Form;
+use super::keys::{self, Keys};
+
+/// Tables within tables, of which a configuration has few.
+const DEPTH_MAX: usize = 16;
+
+/// A mistake and the bytes of the file that it lies in.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) struct Fault {
+    pub(super) span: Range<usize>,
+    pub(super) what: String,
+}
+
+impl Fault {
+    /// A mistake in a value.
+    pub(super) fn at(value: &Spanned<DeValue<'_>>, what: impl Into<String>) -> Self {
+        Self { span: value.span(), what: what.into() }
+    }
+}
+
+/// Reads a file's text. Paths in it are relative to the folder.
+pub(super) fn read(text: &str, folder: &Path) -> Result<(Configuration, Places), Vec<Fault>> {
+    let table = DeTable::parse(text).map_err(|error| {
+        let what = error.message().trim().replace('\n', "; ");
+        vec![Fault { span: error.span().unwrap_or(0..0), what }]
+    })?;
+    let faults = RefCell::default();
+    let mut reader = Reader { table: table.get_ref(), at: 0..0, folder, faults: &faults, known: Vec::new() };
+    let mut configuration = Configuration::default();
+    keys::configuration(&mut reader, &mut configuration);
+    reader.end();
+    match faults.into_inner() {
+        faults if faults.is_empty() => Ok((configuration, Places::of(table.get_ref()))),
+        faults => Err(faults),
+    }
+}
+
+struct Reader<'t> {
+    table: &'t DeTable<'t>,
+    /// Where the table is.
+    at: Range<usize>,
+    folder: &'t Path,
+    faults: &'t RefCell<Vec<Fault>>,
+    /// The keys that were asked for.
+    known: Vec<&'static str>,
+}
+
+impl<'t> Reader<'t> {
+    fn value_of(&mut self, name: &'static str) -> Option<&'t Spanned<DeValue<'t>>> {
+        self.known.push(name);
+        self.table.get(name)
+    }
+
+    fn add(&self, fault: Fault) {
+        self.faults.borrow_mut().push(fault);
+    }
+
+    /// Reads a table that is the value of a key.
+    fn read_table<T>(&self, found: &'t Spanned<DeValue<'t>>, value: &mut T, keys: fn(&mut Self, &mut T)) {
+        let Some(table) = found.get_ref().as_table() else {
+            return self.add(Fault::at(found, "a table with keys of its own is wanted here"));
+        };
+        let mut reader = Self { table, at: found.span(), folder: self.folder, faults: self.faults, known: Vec::new() };
+        keys(&mut reader, value);
+        reader.end();
+    }
+
+    /// Finds the keys that nobody has asked for.
+    fn end(self) {
+        for (name, _) in self.table.iter().filter(|(name, _)| !self.known.contains(&name.get_ref().as_ref())) {
+            let written = name.get_ref();
+            let near = self.known.iter().map(|known| (strsim::damerau_levenshtein(known, written), known));
+            let what = match near.min().filter(|(distance, known)| *distance <= 1 + known.len() / 4) {
+                Some((_, known)) => format!("there is no key `{written}` here; `{known}` is meant, perhaps"),
+                None => format!("there is no key `{written}` here; there are {}", self.known.join(", ")),
+            };
+            self.add(Fault { span: name.span(), what });
+        }
+    }
+}
+
+impl Keys for Reader<'_> {
+    fn value<T>(&mut self, name: &'static str, _: &'static str, form: &Form<T>, value: &mut T) {
+        if let Some(found) = self.value_of(name) {
+            match (form.read)(found, self.folder) {
+                Ok(read) => *value = read,
+                Err(fault) => self.add(fault),
+            }
+        }
+    }
+
+    fn required<T>(&mut self, name: &'static str, says: &'static str, form: &Form<T>, value: &mut T) {
+        if !self.table.contains_key(name) {
+            self.add(Fault {
+                span: self.at.clone(),
+                what: format!("`{name}` is missing here, as in {name} = {}", form.example),
+            });
+        }
+        self.value(name, says, form, value);
+    }
+
+    fn table<T>(&mut self, name: &'static str, _: &'static str, value: &mut T, keys: fn(&mut Self, &mut T)) {
+        if let Some(found) = self.value_of(name) {
+            self.read_table(found, value, keys);
+        }
+    }
+
+    fn optional<T>(
+        &mut self,
+        name: &'static str,
+        _: &'static str,
+        value: &mut Option<T>,
+        new: fn() -> T,
+        keys: fn(&mut Self, &mut T),
+    ) {
+        if let Some(found) = self.value_of(name) {
+            self.read_table(found, value.get_or_insert_with(new), keys);
+        }
+    }
+
+    fn tables<T>(
+        &mut self,
+        name: &'static str,
+        _: &'static str,
+        values: &mut Vec<T>,
+        new: fn() -> T,
+        keys: fn(&mut Self, &mut T),
+    ) {
+        let Some(found) = self.value_of(name) else { return };
+        let Some(tables) = found.get_ref().as_array() else {
+            let what = format!("write it with two pairs of brackets, [[{name}]]: there may be several");
+            return self.add(Fault::at(found, what));
+        };
+        for found in tables {
+            let mut value = new();
+            self.read_table(found, &mut value, keys);
+            values.push(value);
+        }
+    }
+}
+
+/// Where each value of a file stands.
+pub(super) struct Places(HashMap<String, Range<usize>>);
+
+impl Places {
+    fn of(table: &DeTable<'_>) -> Self {
+        let mut places = Self(HashMap::new());
+        places.add_table("", table, 0);
+        places
+    }
+
+    /// The place of a value by its names with dots between. If it was left out, that of what it belongs to.
+    pub(super) fn find(&self, at: &str) -> Range<usize> {
+        let ends = at.rmatch_indices('.').map(|(end, _)| end);
+        let ends = std::iter::once(at.len()).chain(ends);
+        ends.filter_map(|end| self.0.get(&at[..end])).next().cloned().unwrap_or(0..0)
+    }
+
+    fn add_table(&mut self, prefix: &str, table: &DeTable<'_>, depth: usize) {
+        for (name, value) in table {
+            self.add(format!("{prefix}{}", name.get_ref()), value, depth);
+        }
+        // The root of a site stands for its last mount.
+        if let Some(root) = table.get("root").filter(|_| prefix.starts_with("site.") && depth == 2) {
+            let mounts = table.get("mount").and_then(|mounts| mounts.get_ref().as_array()).map_or(0, |all| all.len());
+            self.0.insert(format!("{prefix}mount.{mounts}"), root.span());
+        }
+    }
+
+    fn add(&mut self, at: String, value: &Spanned<DeValue<'_>>, depth: usize) {
+        if depth > DEPTH_MAX {
+            return;
+        }
+        match value.get_ref() {
+            DeValue::Table(table) => self.add_table(&format!("{at}."), table, depth + 1),
+            DeValue::Array(values) => {
+                for (index, value) in values.iter().enumerate() {
+                    self.add(format!("{at}.{index}"), value, depth + 1);
+                }
+            }
+            _ => {}
+        }
+        self.0.insert(at, value.span());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_serve::MountConfig;
+
+    use super::*;
+
+    /// What reading a text finds wrong: the words of the file that are marked, and a part of what is said.
+    #[track_caller]
+    fn check(text: &str, expected: &[(&str, &str)]) {
+        let faults = read(text, Path::new("/folder")).err().unwrap_or_default();
+        let marked: Vec<_> = faults.iter().map(|fault| &text[fault.span.clone()]).collect();
+        assert_eq!(marked, expected.iter().map(|(word, _)| *word).collect::<Vec<_>>(), "{text}: {faults:?}");
+        for (fault, (_, part)) in faults.iter().zip(expected) {
+            assert!(fault.what.contains(part), "{text}: {}", fault.what);
+        }
+    }
+
+    #[test]
+    fn values_of_the_wrong_form() {
+        check("", &[]);
+        check("cores = 3", &[("3", "text in quotes")]);
+        check("cores = \"x\"", &[("\"x\"", "CPUs")]);
+        check("driver = \"fast\"", &[("\"fast\"", "\"uring\"")]);
+        check("drain = \"10\"", &[("\"10\"", "unit")]);
+        check("drain = 10", &[("10", "unit")]);
+        check("listen = [\"127.0.0.1:80\", \"here\"]", &[("\"here\"", "port")]);
+        check("listen = [\"unix:\"]", &[("\"unix:\"", "socket")]);
+        check("[limits]\nhead_bytes_max = \"16K\"", &[("\"16K\"", "1024")]);
+        check("[limits]\nhead_bytes_max = \"5GB\"", &[("\"5GB\"", "too large")]);
+        check("[limits]\nconnections_max = -1", &[("-1", "from 0")]);
+        check("[limits]\nconnections_max = 1.5", &[("1.5", "whole number")]);
+        check("[bandwidth]\ntotal = \"7bit\"", &[("\"7bit\"", "byte")]);
+        check("[bandwidth]\ntotal = \"fast\"", &[("\"fast\"", "link rate")]);
+        check("[[site]]\nerror_pages = { x = \"/a\" }", &[("\"/a\"", "no status code")]);
+        check("[[site]]\nerror_pages = \"/a\"", &[("\"/a\"", "table")]);
+        check("[[site]]\n[[site.rule]]\nlisting = \"yes\"", &[("\"yes\"", "true or false")]);
+        check("limits = 3", &[("3", "table")]);
+        check("[site]\nroot = \"/\"", &[("[site]", "[[site]]")]);
+    }
+
+    #[test]
+    fn keys_that_do_not_exist() {
+        check("listne = \"x\"", &[("listne", "`listen` is meant")]);
+        check("[limit]", &[("limit", "`limits` is meant")]);
+        check("[limits]\nheadtime = \"1s\"", &[("headtime", "`head_time` is meant")]);
+        check("[bandwidth]\nzzzzzz = 1", &[("zzzzzz", "there are total, per_client, per_connection")]);
+        check(
+            "[[site]]\n[[site.mount]]\npath = \"/\"\nrot = \"/\"",
+            &[("[[site.mount]]", "`root` is missing"), ("rot", "`root` is meant")],
+        );
+    }
+
+    #[test]
+    fn what_is_no_toml() {
+        check("a = ", &[("", "")]);
+        check("[limits]\n[limits]", &[("limits", "duplicate")]);
+        check("a = 1\na = 2", &[("a", "duplicate")]);
+        // As deep as the parser lets it be.
+        let deep = format!("a = {}1{}", "[".repeat(10_000), "]".repeat(10_000));
+        assert!(read(&deep, Path::new("/")).is_err());
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_file() {
+        let text = "listen = \"unix:run/a\"\n[log]\naccess = \"access.log\"\nerror = \"stderr\"\n[[site]]\nroot = \"tree\"\n\
+                    [[site.mount]]\npath = \"/abs/\"\nroot = \"/elsewhere\"";
+        let server = read(text, Path::new("/folder")).unwrap().0.server;
+        assert_eq!(server.listen[0].to_string(), "unix:/folder/run/a");
+        assert_eq!(server.log.access.unwrap().to_string(), "/folder/access.log");
+        assert_eq!(server.log.error.to_string(), "stderr");
+        let mounts = [MountConfig::new("/abs/", "/elsewhere"), MountConfig::new("/", "/folder/tree")];
+        assert_eq!(server.sites[0].mounts, mounts);
+    }
+
+    #[test]
+    fn what_is_wrong_together_has_its_place_too() {
+        let text = "listen = [\"[::1]:80\", \"[::1]:80\"]\n[[site]]\nroot = \"/\"\n[[site.mount]]\npath = \"/a\"\nroot = \"/\"\n\
+                    [[site]]\n[site.error_pages]\n100 = \"/a\"\n";
+        let (configuration, places) = read(text, Path::new("/")).unwrap();
+        let marked = |at: &str| text[places.find(at)].to_owned();
+        for (at, expected) in [
+            ("listen.1", "\"[::1]:80\""),
+            ("site.0.mount.0.path", "\"/a\""),
+            ("site.0.mount.1.path", "\"/\""),
+            ("site.1.error_pages.100", "\"/a\""),
+            ("site.1.names", "[[site]]"),
+            ("site.1.mount", "[[site]]"),
+            ("nothing.of.it", ""),
+        ] {
+            assert_eq!(marked(at), expected, "{at}");
+        }
+        let found: Vec<_> = configuration.server.check().into_iter().map(|fault| fault.at).collect();
+        assert_eq!(
+            found,
+            ["listen.1", "site.1.names", "site.0.mount.0.path", "site.1.mount", "site.1.error_pages.100"]
+        );
+    }
+}

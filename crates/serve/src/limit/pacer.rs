@@ -1,0 +1,707 @@
+//! Who may send how much, and when: the rates of a connection, its client, its mount and of all, at once.
+//!
+//! A connection asks before each sending. Either it may send some bytes now, which all four rates are charged with, or it
+//! waits: for its own rate on the wheel, for a shared one in line. Who comes up asks again from the start, so that no rate is
+//! ever charged for what another one holds back.
+//!
+//! How much may be sent at once is a matter of cost. A sending takes the kernel some ten microseconds however small it is,
+//! so that many connections at modem speed are given several seconds' worth at a time; a few get a tenth of a second's, which a
+//! client sees as an even flow.
+//!
+//! With the rates off, none of this is there.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use thalweg_reactor::Wheel;
+use thalweg_sys::{Instant, SocketId};
+
+use super::bucket::{Bucket, Lease, Rate, SharedBucket};
+use super::client::{Clients, SharedClients, TooMany};
+use super::fair::{ClientIndex, Fair};
+use crate::config::{Bandwidth, Limits};
+
+/// Resolution of the times at which connections go on. Being late costs no rate: [`bucket`](super::bucket) makes up for it.
+const TICK_NS: u64 = 1_000_000;
+
+/// What a connection is given at once should last so long for each connection that waits: 10,000 sendings a second take a
+/// core some tenth of its time.
+const TURN_NS_PER_WAITING: u64 = 100_000;
+
+/// A few connections get as little as lasts so long, many get as much. Longer than the latter, and clients would take the
+/// connection for dead, and the flow for uneven.
+const TURN_NS_MIN: u64 = 100_000_000;
+const TURN_NS_MAX: u64 = 3_000_000_000;
+
+/// What is given at once: not less than a segment of Ethernet carries, nor more than a driver is handed in one piece.
+const TURN_BYTES_MIN: u64 = 1460;
+const TURN_BYTES_MAX: u64 = 512 << 10;
+
+/// For each client that waits, a core reserves as much of a shared rate as it is given in one turn, or as lasts so long, so that
+/// a core which is late a little does not lose its part to the others; of all of them not more than lasts so long.
+const SLICE_NS_PER_CLIENT: u64 = 5_000_000;
+const SLICE_NS_MAX: u64 = 200_000_000;
+
+/// What all cores share.
+#[derive(Debug)]
+pub(crate) struct SharedLimits {
+    connection: Option<Rate>,
+    clients: Arc<SharedClients>,
+    knows_clients: bool,
+    mounts: Box<[Option<Shared>]>,
+    total: Option<Shared>,
+}
+
+/// A rate that all cores share.
+#[derive(Debug)]
+struct Shared {
+    rate: Rate,
+    bucket: SharedBucket,
+}
+
+impl Shared {
+    fn new(bytes_per_s: u64, now: Instant) -> Option<Self> {
+        Rate::new(bytes_per_s).map(|rate| Self { rate, bucket: SharedBucket::new(rate, now) })
+    }
+}
+
+impl SharedLimits {
+    /// The limits of a server: those of all connections, and those of each mount in bytes per second, 0 for none.
+    pub(crate) fn new(
+        limits: &Limits,
+        bandwidth: Bandwidth,
+        mounts: impl IntoIterator<Item = u64>,
+        now: Instant,
+    ) -> Self {
+        let clients = SharedClients::new(Rate::new(bandwidth.per_client), limits.connections_per_client_max);
+        let total = Shared::new(bandwidth.total, now);
+        let mounts: Box<[_]> = mounts.into_iter().map(|bytes_per_s| Shared::new(bytes_per_s, now)).collect();
+        // A rate that clients share has to be shared fairly.
+        let is_shared = total.is_some() || mounts.iter().any(Option::is_some) || bandwidth.per_client > 0;
+        Self {
+            connection: Rate::new(bandwidth.per_connection),
+            clients: Arc::new(clients),
+            knows_clients: is_shared || limits.connections_per_client_max > 0,
+            mounts,
+            total,
+        }
+    }
+
+    /// Whether the address of a client makes any difference.
+    pub(crate) fn knows_clients(&self) -> bool {
+        self.knows_clients
+    }
+
+    /// Whether a connection has to be let in by a [`Pacer`] and leave through it.
+    pub(crate) fn are_on(&self) -> bool {
+        self.knows_clients || self.connection.is_some()
+    }
+
+    /// The rate that the connections of several clients share.
+    fn rate_of(&self, stage: Stage) -> Option<&Shared> {
+        match stage {
+            Stage::Mount(mount) => self.mounts.get(usize::from(mount))?.as_ref(),
+            Stage::Total => self.total.as_ref(),
+            Stage::Connection(_) | Stage::Client(_) => None,
+        }
+    }
+
+    fn have_rates(&self) -> bool {
+        let of_mounts = self.mounts.iter().any(Option::is_some);
+        self.connection.is_some() || self.clients.rate().is_some() || of_mounts || self.total.is_some()
+    }
+}
+
+/// The limits on one core.
+pub(crate) struct Pacer {
+    shared: Arc<SharedLimits>,
+    have_rates: bool,
+    clients: Clients,
+    mounts: Box<[Line]>,
+    total: Line,
+    /// Connections that wait for their own rate, and lines whose rate has nothing to give.
+    wheel: Wheel,
+    /// Lines whose rate may have something to give.
+    open: VecDeque<Stage>,
+    /// Connections that wait for anything.
+    waiting: usize,
+}
+
+/// Those who wait for a rate that clients share, on this core.
+#[derive(Default)]
+struct Line {
+    lease: Lease,
+    fair: Fair,
+    /// It stands in the wheel or is open.
+    is_known: bool,
+}
+
+/// What a connection keeps of its limits.
+pub(crate) struct Pace {
+    bucket: Bucket,
+    client: ClientIndex,
+    /// Where it has come up, until it asks.
+    turn: Option<Stage>,
+    /// It waits for its turn.
+    pub(crate) is_waiting: bool,
+    /// What is to be sent when it has come, ahead of a file, and from where on.
+    pub(crate) held: Option<(Rc<Vec<u8>>, usize)>,
+}
+
+/// What a connection can wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// Its own rate.
+    Connection(SocketId),
+    /// The rate of its client.
+    Client(ClientIndex),
+    /// The rate of its mount.
+    Mount(u16),
+    /// The rate of all.
+    Total,
+}
+
+impl Pacer {
+    /// Nobody yet.
+    pub(crate) fn new(shared: Arc<SharedLimits>, now: Instant) -> Self {
+        Self {
+            have_rates: shared.have_rates(),
+            clients: Clients::new(Arc::clone(&shared.clients)),
+            mounts: shared.mounts.iter().map(|_| Line::default()).collect(),
+            total: Line::default(),
+            wheel: Wheel::new(now, TICK_NS),
+            open: VecDeque::new(),
+            waiting: 0,
+            shared,
+        }
+    }
+
+    /// What all cores share.
+    pub(crate) fn shared(&self) -> &SharedLimits {
+        &self.shared
+    }
+
+    /// Lets a connection in. `address` may be `None` if addresses make no difference, or for those that have none.
+    pub(crate) fn enter(&mut self, address: Option<IpAddr>, now: Instant) -> Result<Box<Pace>, TooMany> {
+        let client = self.clients.enter(address, now)?;
+        // Without a rate of its own, the bucket is not used.
+        let bucket = self.shared.connection.map_or_else(Bucket::default, |rate| Bucket::new(rate, now));
+        Ok(Box::new(Pace { bucket, client, turn: None, is_waiting: false, held: None }))
+    }
+
+    /// A connection has gone. If it waits somewhere it will still come up, and is nobody's then.
+    pub(crate) fn leave(&mut self, pace: &Pace, now: Instant) {
+        self.waiting -= self.clients.leave(pace.client, now);
+    }
+
+    /// How much a connection that has so much to send for a mount may send now. `None`: it comes up ([`Pacer::pop`]).
+    pub(crate) fn ask(
+        &mut self,
+        pace: &mut Pace,
+        socket: SocketId,
+        mount: u16,
+        bytes: u64,
+        now: Instant,
+    ) -> Option<u64> {
+        if !self.have_rates {
+            return Some(bytes);
+        }
+        let turn = pace.turn.take();
+        let most = self.turn_bytes(pace.client, Some(mount));
+        pace.is_waiting = self.must_wait(pace, turn, socket, mount, most, now);
+        if pace.is_waiting {
+            self.waiting += 1;
+            return None;
+        }
+        let bytes = bytes.min(most);
+        if let Some(rate) = self.shared.connection {
+            pace.bucket.take(rate, bytes, now);
+        }
+        self.clients.take(pace.client, bytes);
+        let cores = self.clients.cores(pace.client);
+        for stage in [Stage::Mount(mount), Stage::Total] {
+            let is_limited = self.shared.rate_of(stage).is_some();
+            if let Some(line) = line_of(&mut self.mounts, &mut self.total, stage).filter(|_| is_limited) {
+                line.lease.take(bytes);
+                line.fair.charge(pace.client, bytes, cores);
+            }
+        }
+        Some(bytes)
+    }
+
+    /// The next connection that comes up, and where. It has to [`ask`](Pacer::ask) again, after [`Pace::come_up`].
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<(SocketId, Stage)> {
+        loop {
+            let Some(&stage) = self.open.front() else {
+                match Stage::of(self.wheel.pop_due(now)?) {
+                    stage @ Stage::Connection(socket) => {
+                        self.waiting -= 1;
+                        return Some((socket, stage));
+                    }
+                    stage => self.open.push_back(stage),
+                }
+                continue;
+            };
+            match self.pop_from(stage, now) {
+                Ok(socket) => {
+                    self.waiting -= 1;
+                    return Some((socket, stage));
+                }
+                Err(until) => {
+                    self.open.pop_front();
+                    if let Some(until) = until {
+                        self.wheel.arm(stage.to_bits(), until);
+                    }
+                }
+            }
+        }
+    }
+
+    /// When somebody comes up, if nobody asks until then. It may be earlier.
+    pub(crate) fn next_due(&self, now: Instant) -> Option<Instant> {
+        if self.open.is_empty() { self.wheel.next_due() } else { Some(now) }
+    }
+
+    /// Whether a connection has to wait for one of its rates; it stands in line then.
+    fn must_wait(
+        &mut self,
+        pace: &Pace,
+        turn: Option<Stage>,
+        socket: SocketId,
+        mount: u16,
+        most: u64,
+        now: Instant,
+    ) -> bool {
+        if let Some(rate) = self.shared.connection {
+            let at = pace.bucket.ready_at(rate);
+            if at > now {
+                self.wheel.arm(Stage::Connection(socket).to_bits(), at);
+                return true;
+            }
+        }
+        if self.shared.clients.rate().is_some() && self.waits_for_client(pace.client, turn, socket, most, now) {
+            return true;
+        }
+        for stage in [Stage::Mount(mount), Stage::Total] {
+            let Some(rate) = self.shared.rate_of(stage) else { continue };
+            let Some(line) = line_of(&mut self.mounts, &mut self.total, stage) else { continue };
+            // Who has come up here, or behind here, does not stand in line again.
+            let may_pass = line.fair.is_empty() || turn == Some(stage) || turn == Some(Stage::Total);
+            // Only who may pass looks whether there is something to give: how much the core reserves depends on who waits.
+            let mut ready = Ok(());
+            if may_pass {
+                let slice = slice_bytes(rate.rate, most, line.fair.clients_waiting());
+                ready = line.lease.ready(&rate.bucket, rate.rate, slice, now);
+                if ready.is_ok() {
+                    continue;
+                }
+            }
+            line.fair.push(pace.client, socket);
+            if !mem::replace(&mut line.is_known, true) {
+                self.wait_for(stage, ready);
+            }
+            return true;
+        }
+        false
+    }
+
+    fn waits_for_client(
+        &mut self,
+        client: ClientIndex,
+        turn: Option<Stage>,
+        socket: SocketId,
+        most: u64,
+        now: Instant,
+    ) -> bool {
+        let has_come_up = !matches!(turn, None | Some(Stage::Connection(_)));
+        let ready = self.clients.ready(client, most, now);
+        let Some(line) = self.clients.line(client) else { return false };
+        if ready.is_ok() && (has_come_up || line.sockets.is_empty()) {
+            return false;
+        }
+        if has_come_up {
+            line.sockets.push_front(socket);
+        } else {
+            line.sockets.push_back(socket);
+        }
+        if !mem::replace(&mut line.is_known, true) {
+            self.wait_for(Stage::Client(client), ready);
+        }
+        true
+    }
+
+    /// Has a line looked at: at once, or when its rate has something to give.
+    fn wait_for(&mut self, stage: Stage, ready: Result<(), Instant>) {
+        match ready {
+            Ok(()) => self.open.push_back(stage),
+            Err(at) => self.wheel.arm(stage.to_bits(), at),
+        }
+    }
+
+    /// The first in a line, if its rate has something to give; else when the line is to be looked at again, if anybody is
+    /// in it.
+    fn pop_from(&mut self, stage: Stage, now: Instant) -> Result<SocketId, Option<Instant>> {
+        if let Stage::Client(client) = stage {
+            let most = self.turn_bytes(client, None);
+            let line = self.clients.line(client).ok_or(None)?;
+            if line.sockets.is_empty() {
+                line.is_known = false;
+                return Err(None);
+            }
+            self.clients.ready(client, most, now).map_err(Some)?;
+            return self.clients.line(client).and_then(|line| line.sockets.pop_front()).ok_or(None);
+        }
+        let rate = self.shared.rate_of(stage).ok_or(None)?;
+        let most = self.share_of(rate.rate);
+        let line = line_of(&mut self.mounts, &mut self.total, stage).ok_or(None)?;
+        if line.fair.is_empty() {
+            line.is_known = false;
+            return Err(None);
+        }
+        let slice = slice_bytes(rate.rate, most, line.fair.clients_waiting());
+        line.lease.ready(&rate.bucket, rate.rate, slice, now).map_err(Some)?;
+        line.fair.pop().ok_or(None)
+    }
+
+    /// How much a connection is given at once.
+    fn turn_bytes(&self, client: ClientIndex, mount: Option<u16>) -> u64 {
+        let turn_ns = self.turn_ns();
+        let of_connection = self.shared.connection.map(|rate| rate.bytes_in(turn_ns));
+        let siblings = u64::from(self.clients.connections(client).max(1));
+        let of_client = self.shared.clients.rate().map(|rate| rate.bytes_in(turn_ns) / siblings);
+        let of_mount = mount.and_then(|mount| self.shared.rate_of(Stage::Mount(mount)));
+        let of_mount = of_mount.map(|shared| self.share_of(shared.rate));
+        let of_all = self.shared.total.as_ref().map(|shared| self.share_of(shared.rate));
+        let bytes = [of_connection, of_client, of_mount, of_all].into_iter().flatten().min();
+        bytes.unwrap_or(TURN_BYTES_MAX).clamp(TURN_BYTES_MIN, TURN_BYTES_MAX)
+    }
+
+    /// What each of those who wait gets of a shared rate in one turn.
+    fn share_of(&self, rate: Rate) -> u64 {
+        let bytes = rate.bytes_in(self.turn_ns()) / (self.waiting as u64).max(1);
+        bytes.clamp(TURN_BYTES_MIN, TURN_BYTES_MAX)
+    }
+
+    fn turn_ns(&self) -> u64 {
+        (self.waiting as u64).saturating_mul(TURN_NS_PER_WAITING).clamp(TURN_NS_MIN, TURN_NS_MAX)
+    }
+}
+
+fn line_of<'l>(mounts: &'l mut [Line], total: &'l mut Line, stage: Stage) -> Option<&'l mut Line> {
+    match stage {
+        Stage::Mount(mount) => mounts.get_mut(usize::from(mount)),
+        Stage::Total => Some(total),
+        Stage::Connection(_) | Stage::Client(_) => None,
+    }
+}
+
+impl Pace {
+    /// Its turn has come.
+    pub(crate) fn come_up(&mut self, stage: Stage) {
+        self.is_waiting = false;
+        self.turn = Some(stage);
+    }
+}
+
+/// How much of a shared rate a core reserves: more with more clients waiting, so that it gets the clients' share.
+fn slice_bytes(rate: Rate, turn_bytes: u64, clients: usize) -> u64 {
+    let of_client = turn_bytes.max(rate.bytes_in(SLICE_NS_PER_CLIENT));
+    of_client.saturating_mul(clients.max(1) as u64).min(rate.bytes_in(SLICE_NS_MAX)).max(turn_bytes)
+}
+
+/// As keys of the wheel: sockets' bits end below 2^56.
+impl Stage {
+    const CLIENT: u64 = 1 << 61;
+    const MOUNT: u64 = 1 << 62;
+    const TOTAL: u64 = 1 << 63;
+
+    fn to_bits(self) -> u64 {
+        match self {
+            Self::Connection(socket) => socket.to_bits(),
+            Self::Client(client) => Self::CLIENT | u64::from(client),
+            Self::Mount(mount) => Self::MOUNT | u64::from(mount),
+            Self::Total => Self::TOTAL,
+        }
+    }
+
+    fn of(bits: u64) -> Self {
+        if bits & Self::TOTAL != 0 {
+            Self::Total
+        } else if bits & Self::MOUNT != 0 {
+            Self::Mount(bits as u16)
+        } else if bits & Self::CLIENT != 0 {
+            Self::Client(bits as ClientIndex)
+        } else {
+            Self::Connection(SocketId::from_bits(bits))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const START: Instant = Instant::from_ns(1_234_567_890);
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    /// A client's connection that always has something to send.
+    struct Download {
+        core: usize,
+        socket: SocketId,
+        mount: u16,
+        pace: Box<Pace>,
+        bytes: u64,
+        sendings: u32,
+    }
+
+    /// Cores with the same limits, and downloads that go on for ever.
+    struct World {
+        cores: Vec<Pacer>,
+        downloads: Vec<Download>,
+        now: Instant,
+    }
+
+    impl World {
+        fn new(cores: usize, limits: &Limits, bandwidth: Bandwidth, mounts: &[u64]) -> Self {
+            let shared = Arc::new(SharedLimits::new(limits, bandwidth, mounts.iter().copied(), START));
+            let cores = (0..cores).map(|_| Pacer::new(Arc::clone(&shared), START)).collect();
+            Self { cores, downloads: Vec::new(), now: START }
+        }
+
+        /// Starts a download of a client.
+        fn start(&mut self, core: usize, client: u8, mount: u16) {
+            let pace = self.cores[core].enter(Some([192, 0, 2, client].into()), self.now).unwrap();
+            let socket = SocketId::from_bits(self.downloads.len() as u64);
+            let download = Download { core, socket, mount, pace, bytes: 0, sendings: 0 };
+            self.downloads.push(download);
+            self.go_on(self.downloads.len() - 1);
+        }
+
+        fn go_on(&mut self, index: usize) {
+            let Download { core, socket, mount, pace, bytes, sendings } = &mut self.downloads[index];
+            while let Some(sent) = self.cores[*core].ask(pace, *socket, *mount, u64::MAX, self.now) {
+                *bytes += sent;
+                *sendings += 1;
+            }
+        }
+
+        /// Lets time pass, with wake-ups that are late now and then.
+        fn run(&mut self, ns: u64) {
+            let end = self.now.plus_ns(ns);
+            let mut wakes = 0u64;
+            while self.now < end {
+                for core in 0..self.cores.len() {
+                    while let Some((socket, stage)) = self.cores[core].pop(self.now) {
+                        let index = socket.index();
+                        self.downloads[index].pace.come_up(stage);
+                        self.go_on(index);
+                    }
+                }
+                wakes += 1;
+                let late_ns = if wakes.is_multiple_of(7) { 9_000_000 } else { 0 };
+                let due = self.cores.iter().filter_map(|core| core.next_due(self.now)).min();
+                self.now = due.unwrap_or(end).max(self.now.plus_ns(1)).plus_ns(late_ns).min(end);
+            }
+        }
+
+        fn bytes(&self) -> Vec<u64> {
+            self.downloads.iter().map(|download| download.bytes).collect()
+        }
+    }
+
+    #[track_caller]
+    fn check_near(bytes: u64, expected: u64, percent: u64, context: &str) {
+        assert!(bytes.abs_diff(expected) * 100 <= expected * percent, "{context}: {bytes} instead of {expected}");
+    }
+
+    #[test]
+    fn each_connection_has_its_rate() {
+        for rate in [3600, 4200, 125_000, 125_000_000, 12_500_000_000] {
+            for count in [1u64, 10, 3000] {
+                let seconds = if rate > 1_000_000 { 1 } else { 300 };
+                if rate * count > 200_000_000_000 {
+                    continue;
+                }
+                let bandwidth = Bandwidth { per_connection: rate, ..Bandwidth::default() };
+                let mut world = World::new(1, &Limits::default(), bandwidth, &[]);
+                (0..count).for_each(|_| world.start(0, 1, 0));
+                world.run(seconds * SECOND_NS);
+                for bytes in world.bytes() {
+                    let context = format!("{count} at {rate} B/s for {seconds} s");
+                    check_near(bytes, rate * seconds, 2, &context);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn many_modems_are_sent_to_seldom_and_few_smoothly() {
+        let bandwidth = Bandwidth { per_connection: 4200, ..Bandwidth::default() };
+        for (count, sendings_per_s) in [(1u32, 3.0), (30_000, 0.34)] {
+            let mut world = World::new(1, &Limits::default(), bandwidth, &[]);
+            (0..count).for_each(|_| world.start(0, 1, 0));
+            world.run(60 * SECOND_NS);
+            let sendings: u32 = world.downloads.iter().map(|download| download.sendings).sum();
+            let rate = f64::from(sendings) / f64::from(count) / 60.0;
+            assert!((rate / sendings_per_s - 1.0).abs() < 0.15, "{count}: {rate} sendings a second each");
+        }
+    }
+
+    #[test]
+    fn a_client_with_many_connections_gets_no_more_than_one_with_one() {
+        for (cores, mounts) in [(1, &[][..]), (2, &[]), (1, &[1_000_000])] {
+            let total = if mounts.is_empty() { 1_000_000 } else { 0 };
+            let bandwidth = Bandwidth { total, ..Bandwidth::default() };
+            let mut world = World::new(cores, &Limits::default(), bandwidth, mounts);
+            world.start(0, 1, 0);
+            (0..100).for_each(|number| world.start(number % cores, 2, 0));
+            world.start(cores - 1, 3, 0);
+            world.run(300 * SECOND_NS);
+            let bytes = world.bytes();
+            let many: u64 = bytes[1..101].iter().sum();
+            for (client, bytes) in [(1, bytes[0]), (2, many), (3, bytes[101])] {
+                check_near(bytes, 100_000_000, 5, &format!("client {client} on {cores} cores"));
+            }
+            check_near(bytes.iter().sum(), 300_000_000, 1, "all");
+        }
+    }
+
+    #[test]
+    fn the_connections_of_a_client_share_its_rate() {
+        for cores in [1, 2] {
+            let bandwidth = Bandwidth { per_client: 100_000, ..Bandwidth::default() };
+            let mut world = World::new(cores, &Limits::default(), bandwidth, &[]);
+            (0..8).for_each(|number| world.start(number % cores, 1, 0));
+            world.start(0, 2, 0);
+            world.run(100 * SECOND_NS);
+            let bytes = world.bytes();
+            for bytes in &bytes[..8] {
+                check_near(*bytes, 1_250_000, 5, &format!("on {cores} cores"));
+            }
+            check_near(bytes[8], 10_000_000, 2, "the other client");
+        }
+    }
+
+    #[test]
+    fn the_slowest_of_all_rates_decides() {
+        #[track_caller]
+        fn check(total: u64, per_client: u64, per_connection: u64, mount: u64, expected: [u64; 3]) {
+            let bandwidth = Bandwidth { total, per_client, per_connection };
+            let mut world = World::new(1, &Limits::default(), bandwidth, &[mount, 0]);
+            // Two of one client, one of them at the mount that has a rate; one of another there.
+            world.start(0, 1, 0);
+            world.start(0, 1, 1);
+            world.start(0, 2, 0);
+            world.run(100 * SECOND_NS);
+            for (bytes, expected) in world.bytes().into_iter().zip(expected) {
+                check_near(bytes, expected * 100, 4, &format!("{total} {per_client} {per_connection} {mount}"));
+            }
+        }
+        check(0, 0, 10_000, 0, [10_000; 3]);
+        check(0, 10_000, 8_000, 0, [5_000, 5_000, 8_000]);
+        check(12_000, 0, 0, 0, [3_000, 3_000, 6_000]);
+        check(0, 0, 50_000, 20_000, [10_000, 50_000, 10_000]);
+        check(100_000, 0, 50_000, 20_000, [10_000, 50_000, 10_000]);
+    }
+
+    #[test]
+    fn who_has_gone_holds_nobody_up() {
+        let bandwidth = Bandwidth { total: 100_000, per_client: 50_000, per_connection: 40_000 };
+        let mut world = World::new(1, &Limits::default(), bandwidth, &[]);
+        (0..50).for_each(|client| world.start(0, client, 0));
+        world.run(SECOND_NS);
+        for index in 1..50 {
+            let now = world.now;
+            world.cores[0].leave(&world.downloads[index].pace, now);
+        }
+        // Those that had gone come up and are nobody's.
+        let pacer = &mut world.cores[0];
+        let end = world.now.plus_ns(10 * SECOND_NS);
+        let mut bytes = 0;
+        while world.now < end {
+            while let Some((socket, stage)) = pacer.pop(world.now) {
+                if socket.index() == 0 {
+                    let download = &mut world.downloads[0];
+                    download.pace.come_up(stage);
+                    while let Some(sent) = pacer.ask(&mut download.pace, socket, 0, u64::MAX, world.now) {
+                        bytes += sent;
+                    }
+                }
+            }
+            world.now = pacer.next_due(world.now).unwrap_or(end).max(world.now.plus_ns(1));
+        }
+        check_near(bytes, 400_000, 5, "the last one");
+        assert!(pacer.waiting <= 1, "{} wait", pacer.waiting);
+    }
+
+    #[test]
+    fn what_waits_is_looked_after_once() {
+        let bandwidth = Bandwidth { total: 1_000_000, per_client: 600_000, per_connection: 0 };
+        let mut world = World::new(1, &Limits::default(), bandwidth, &[900_000]);
+        (0..100).for_each(|number| world.start(0, number % 7, 0));
+        world.run(60 * SECOND_NS);
+        let pacer = &world.cores[0];
+        let lines = 7 + 2;
+        assert!(pacer.wheel.len() + pacer.open.len() <= lines, "{} {}", pacer.wheel.len(), pacer.open.len());
+        assert_eq!(pacer.waiting, 100);
+    }
+
+    #[test]
+    fn stages_survive_the_trip_through_the_wheel() {
+        let socket = SocketId::from_bits((1 << 56) - 1);
+        for stage in [Stage::Connection(socket), Stage::Client(u32::MAX), Stage::Mount(u16::MAX), Stage::Total] {
+            assert_eq!(Stage::of(stage.to_bits()), stage);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+
+        /// Any rates, any connections of any clients on any cores: no rate is exceeded by more than its credit and what
+        /// each connection may be given at once, and none lies idle.
+        #[test]
+        fn no_rate_is_exceeded_and_none_lies_idle(
+            rates in prop::array::uniform4(prop_oneof![Just(0u64), 3600u64..1_000_000]),
+            downloads in prop::collection::vec((0usize..2, 1u8..6, 0u16..2), 1..40),
+        ) {
+            const SECONDS: u64 = 60;
+            let [total, per_client, per_connection, mount] = rates;
+            prop_assume!(rates.iter().any(|&rate| rate > 0) && (total > 0 || per_client > 0 || per_connection > 0));
+            let bandwidth = Bandwidth { total, per_client, per_connection };
+            let mut world = World::new(2, &Limits::default(), bandwidth, &[mount, 0]);
+            for &(core, client, mount) in &downloads {
+                world.start(core, client, mount);
+            }
+            world.run(SECONDS * SECOND_NS);
+            let bytes = world.bytes();
+            let at_once = downloads.len() as u64 * (TURN_BYTES_MIN + 100_000);
+            // The credit, and what each core has reserved.
+            let bound = |rate: u64| rate * SECONDS + rate * 65 / 100 + at_once;
+            let sum = |is_in: &dyn Fn(&(usize, u8, u16)) -> bool| -> u64 {
+                downloads.iter().zip(&bytes).filter(|(download, _)| is_in(download)).map(|(_, bytes)| bytes).sum()
+            };
+            if total > 0 {
+                prop_assert!(sum(&|_| true) <= bound(total));
+            }
+            if mount > 0 {
+                prop_assert!(sum(&|download| download.2 == 0) <= bound(mount));
+            }
+            for client in 1..6 {
+                let sum = sum(&|download| download.1 == client);
+                prop_assert!(per_client == 0 || sum <= bound(per_client));
+            }
+            for &bytes in &bytes {
+                prop_assert!(per_connection == 0 || bytes <= per_connection * SECONDS + per_connection + TURN_BYTES_MIN);
+            }
+            // The whole of a rate is used if it is the only one.
+            if total > 0 && per_client == 0 && per_connection == 0 && mount == 0 {
+                prop_assert!(sum(&|_| true) >= total * SECONDS * 97 / 100);
+            }
+        }
+    }
+}

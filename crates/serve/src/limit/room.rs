@@ -1,0 +1,172 @@
+//! Room for connections: who is closed when the table is full, and how long idle ones may stay when it fills.
+//!
+//! The idlest goes first, since it is the least likely to be missed; then whoever has been accepted for a while and has not
+//! sent a request. A response under way is never cut off for a newcomer.
+//!
+//! No order of idleness is kept, for that would be work for each request. When somebody has to go, all connections are
+//! looked at once, and the next few that would have to go are noted with it.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use thalweg_sys::{Instant, SocketId};
+
+/// How a connection would be missed; the lower first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Rank {
+    /// Between two requests.
+    Idle,
+    /// It has not sent a whole request, for longer than an honest client takes ([`HEADLESS_AGE_NS`]).
+    Headless,
+}
+
+/// A connection that may be closed to make room: how it ranks, and since when.
+pub(crate) type Candidate = (Rank, Instant, SocketId);
+
+/// A head that takes longer than this, most often a round trip, may have to make room for another.
+pub(crate) const HEADLESS_AGE_NS: u64 = 1_000_000_000;
+
+/// Of all connections, this part is noted when they are looked at.
+const NOTED_PART: usize = 16;
+const NOTED_MIN: usize = 8;
+const NOTED_MAX: usize = 1024;
+
+/// When nobody could be closed, nobody is looked for so long.
+const BARREN_NS: u64 = 100_000_000;
+
+/// Idle connections are given less time from half of the table on, down to this part of it when it is full.
+const IDLE_PART_MIN: u64 = 16;
+
+/// Finds out who goes.
+#[derive(Default)]
+pub(crate) struct Shedder {
+    /// The last is the first to go.
+    noted: Vec<Candidate>,
+    barren_until: Instant,
+}
+
+impl Shedder {
+    /// Who is to go, out of `candidates`. Those who were noted before are asked for whether they are `still` what they were.
+    pub(crate) fn next(
+        &mut self,
+        candidates: impl ExactSizeIterator<Item = Option<Candidate>>,
+        still: impl Fn(Candidate) -> bool,
+        now: Instant,
+    ) -> Option<SocketId> {
+        while let Some(candidate) = self.noted.pop() {
+            if still(candidate) {
+                return Some(candidate.2);
+            }
+        }
+        if now < self.barren_until {
+            return None;
+        }
+        let noted_max = (candidates.len() / NOTED_PART).clamp(NOTED_MIN, NOTED_MAX);
+        let mut first = BinaryHeap::with_capacity(noted_max + 1);
+        for candidate in candidates.flatten() {
+            if first.len() < noted_max {
+                first.push(candidate);
+            } else if first.peek().is_some_and(|last| candidate < *last) {
+                first.pop();
+                first.push(candidate);
+            }
+        }
+        self.noted = first.into_sorted_vec();
+        self.noted.reverse();
+        debug_assert!(self.noted.is_sorted_by_key(Reverse));
+        let next = self.noted.pop();
+        if next.is_none() {
+            self.barren_until = now.plus_ns(BARREN_NS);
+        }
+        next.map(|(.., socket)| socket)
+    }
+}
+
+/// How long a connection may be idle when so many of so many places are taken. 0 places are any number.
+pub(crate) fn idle_ns(idle_ns_max: u64, taken: usize, places: usize) -> u64 {
+    let (half, taken, places) = (places as u64 / 2, taken as u64, places as u64);
+    if places == 0 || taken <= half {
+        return idle_ns_max;
+    }
+    let least = idle_ns_max / IDLE_PART_MIN;
+    let left = places.saturating_sub(taken);
+    let share = u128::from(idle_ns_max - least) * u128::from(left) / u128::from((places - half).max(1));
+    least + u64::try_from(share).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(rank: Rank, second: u64) -> Candidate {
+        (rank, Instant::from_ns(second * 1_000_000_000), SocketId::from_bits(second))
+    }
+
+    fn next(shedder: &mut Shedder, all: &[Option<Candidate>], now: Instant) -> Option<u64> {
+        let still = |candidate| all.contains(&Some(candidate));
+        shedder.next(all.iter().copied(), still, now).map(SocketId::to_bits)
+    }
+
+    #[test]
+    fn the_idlest_goes_first_and_who_has_asked_for_nothing_after_all_of_them() {
+        let mut all = vec![
+            Some(candidate(Rank::Headless, 1)),
+            Some(candidate(Rank::Idle, 7)),
+            None,
+            Some(candidate(Rank::Idle, 5)),
+            Some(candidate(Rank::Headless, 3)),
+            Some(candidate(Rank::Idle, 9)),
+        ];
+        let mut shedder = Shedder::default();
+        let mut gone = Vec::new();
+        while let Some(socket) = next(&mut shedder, &all, Instant::from_ns(1)) {
+            gone.push(socket);
+            all.retain(|candidate| candidate.is_none_or(|candidate| candidate.2.to_bits() != socket));
+        }
+        assert_eq!(gone, [5, 7, 9, 1, 3]);
+    }
+
+    #[test]
+    fn who_was_noted_and_is_busy_again_stays() {
+        let mut all: Vec<_> = (1..=4).map(|second| Some(candidate(Rank::Idle, second))).collect();
+        let mut shedder = Shedder::default();
+        assert_eq!(next(&mut shedder, &all, Instant::from_ns(1)), Some(1));
+        all[1] = None;
+        // Idle again, but not as long.
+        all[2] = Some(candidate(Rank::Idle, 100));
+        assert_eq!(next(&mut shedder, &all, Instant::from_ns(1)), Some(4));
+    }
+
+    #[test]
+    fn a_table_of_busy_connections_is_not_looked_through_for_each_newcomer() {
+        let mut shedder = Shedder::default();
+        let now = Instant::from_ns(1_000_000_000);
+        assert_eq!(next(&mut shedder, &[None], now), None);
+        let idle = [Some(candidate(Rank::Idle, 1))];
+        assert_eq!(next(&mut shedder, &idle, now.plus_ns(BARREN_NS - 1)), None);
+        assert_eq!(next(&mut shedder, &idle, now.plus_ns(BARREN_NS)), Some(1));
+    }
+
+    #[test]
+    fn what_is_noted_is_the_idlest_part() {
+        let all: Vec<_> = (0..10_000).map(|second| Some(candidate(Rank::Idle, (second * 7919) % 10_000))).collect();
+        let mut shedder = Shedder::default();
+        let gone: Vec<_> = (0..625).map_while(|_| next(&mut shedder, &all, Instant::from_ns(1))).collect();
+        assert_eq!(gone, (0..625).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn idle_time_shrinks_as_the_table_fills() {
+        for (taken, places, expected) in [
+            (0, 100, 1600),
+            (50, 100, 1600),
+            (75, 100, 850),
+            (100, 100, 100),
+            (200, 100, 100),
+            (1_000_000, 0, 1600),
+            (1, 1, 100),
+        ] {
+            assert_eq!(idle_ns(1600, taken, places), expected, "{taken} of {places}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! How files are presented: what [`Settings`] come to, made once for all the files that share them.
+//!
+//! It has the field lines ready to be copied into heads. Which settings hold for which file, and which fields are for a
+//! configuration to set, is not decided here.
+
+use thalweg_wire::encode::{EncodeError, FieldBlock};
+
+use crate::config::Settings;
+
+/// What settings say about the responses with a file, as a head needs it.
+#[derive(Debug, Default)]
+pub(crate) struct Presentation {
+    /// The field lines of a 200 and a 206.
+    pub(crate) fields: FieldBlock,
+    /// Those of them that a 304 has too.
+    pub(crate) fields_of_304: FieldBlock,
+    /// The media type, instead of the one that the name stands for.
+    pub(crate) content_type: Option<String>,
+    /// Whether compressed neighbours are looked for.
+    pub(crate) precompressed: bool,
+    /// Whether checksum files are looked for.
+    pub(crate) digests: bool,
+}
+
+impl Presentation {
+    /// What these settings come to. Headers follow in their order; Cache-Control comes first.
+    pub(crate) fn of(settings: &Settings) -> Result<Self, EncodeError> {
+        let mut presentation = Self {
+            precompressed: settings.precompressed.unwrap_or(false),
+            digests: settings.digests.unwrap_or(false),
+            content_type: settings.content_type.clone(),
+            ..Self::default()
+        };
+        if let Some(value) = &settings.content_type {
+            FieldBlock::new().field("Content-Type", value.as_bytes())?;
+        }
+        if let Some(value) = &settings.cache_control {
+            presentation.push("Cache-Control", value)?;
+        }
+        for (name, value) in &settings.headers {
+            presentation.push(name, value)?;
+        }
+        Ok(presentation)
+    }
+
+    fn push(&mut self, name: &str, value: &str) -> Result<(), EncodeError> {
+        self.fields.field(name, value.as_bytes())?;
+        if !describes_content(name) {
+            self.fields_of_304.field(name, value.as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a field is about the bytes that a 304 does not have (RFC 9110, 15.4.5). A policy is about how they are used.
+fn describes_content(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.starts_with("content-") && name != "content-location" && !name.starts_with("content-security-policy")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(headers: &[(&str, &str)]) -> Settings {
+        let headers = headers.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Settings { headers, cache_control: Some("max-age=60".to_owned()), ..Settings::default() }
+    }
+
+    #[test]
+    fn a_304_has_what_does_not_describe_the_body() {
+        let headers = [
+            ("Content-Disposition", "attachment"),
+            ("X-Mirror", "a"),
+            ("Content-Language", "en"),
+            ("content-security-policy", "sandbox"),
+            ("Content-Location", "/a"),
+        ];
+        let presentation = Presentation::of(&settings(&headers)).unwrap();
+        assert_eq!(
+            presentation.fields.as_bytes().escape_ascii().to_string(),
+            "Cache-Control: max-age=60\\r\\nContent-Disposition: attachment\\r\\nX-Mirror: a\\r\\nContent-Language: en\\r\\n\
+             content-security-policy: sandbox\\r\\nContent-Location: /a\\r\\n"
+        );
+        assert_eq!(
+            presentation.fields_of_304.as_bytes().escape_ascii().to_string(),
+            "Cache-Control: max-age=60\\r\\nX-Mirror: a\\r\\ncontent-security-policy: sandbox\\r\\nContent-Location: /a\\r\\n"
+        );
+    }
+
+    #[test]
+    fn what_would_break_the_head_is_refused() {
+        assert_eq!(Presentation::of(&settings(&[("X", "a\r\nY: b")])).err(), Some(EncodeError::FieldValue));
+        assert_eq!(Presentation::of(&settings(&[("X Y", "a")])).err(), Some(EncodeError::FieldName));
+        let broken = Settings { content_type: Some("a/b\nX: y".to_owned()), ..Settings::default() };
+        assert_eq!(Presentation::of(&broken).err(), Some(EncodeError::FieldValue));
+    }
+}

@@ -1,0 +1,73 @@
+//! The document that is written from the transcripts.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use super::case::{Case, Group, Step};
+
+/// The nginx whose answers are put down beside the cases.
+pub const NGINX: &str = "nginx 1.22.1";
+
+const INTRODUCTION: &str = "\
+# Conformance
+
+What `thalweg serve` answers to requests as bytes, and where that is written. Each row is a transcript in
+[`tests/conformance`](../tests/conformance/README.md), which the end-to-end tests play over both drivers, with a client that shares
+no code with the server; this table is written from them. An answer is the status of each response, and whether the connection was kept
+or closed behind it. `same` stands for an answer that is as good by what is written there too. ";
+
+/// Holds the document against the transcripts, or writes it if `THALWEG_WRITE` is set.
+pub fn check(groups: &[Group]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/conformance.md");
+    let document = document(groups);
+    if std::env::var_os("THALWEG_WRITE").is_some() {
+        fs::write(&path, &document).expect("the document can be written");
+    }
+    let has = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        has == document,
+        "docs/conformance.md is not what the transcripts say; write it: \
+         THALWEG_WRITE=1 cargo test -p thalweg-cli --test end_to_end conformance"
+    );
+}
+
+fn document(groups: &[Group]) -> String {
+    let cases = groups.iter().map(|group| group.cases.len()).sum::<usize>();
+    let differences = groups.iter().flat_map(|group| &group.cases).filter(|case| case.nginx.is_some()).count();
+    let mut text = String::from(INTRODUCTION);
+    let write = &mut text;
+    write_line(
+        write,
+        &format!(
+            "The same was sent to {NGINX}, set up alike; of {cases} cases it answers {differences} in another way, for the \
+             reasons given.",
+        ),
+    );
+    for group in groups {
+        write_line(write, &format!("\n## {}\n", group.title));
+        write_line(write, "| case | written in | answer | nginx |\n| --- | --- | --- | --- |");
+        for case in &group.cases {
+            let nginx = match &case.nginx {
+                None => "same".to_owned(),
+                Some(difference) => format!("{}: {}", difference.answer, difference.because),
+            };
+            let answer = case.note.as_ref().map_or_else(|| answer(case), |note| format!("{}: {note}", answer(case)));
+            let row = [&case.title, &case.section, &answer, &nginx].map(|cell| cell.replace('|', "\\|"));
+            write_line(write, &format!("| {} |", row.join(" | ")));
+        }
+    }
+    text
+}
+
+fn write_line(text: &mut String, line: &str) {
+    writeln!(text, "{line}").expect("a string can be written to");
+}
+
+fn answer(case: &Case) -> String {
+    let responses = case.steps.iter().filter_map(|step| match step {
+        Step::Receive(expected) => Some(expected.statuses[0].to_string()),
+        _ => None,
+    });
+    format!("{} {}", responses.collect::<Vec<_>>().join(" "), case.afters[0].name())
+}
