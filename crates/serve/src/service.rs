@@ -13,6 +13,7 @@ use crate::calendar::{Calendar, SecondsAt};
 use crate::config::{CacheConfig, Limits, ServerConfig};
 use crate::connection::{Connection, Fate, Shared, Times};
 use crate::counters::Published;
+use crate::list::Listings;
 use crate::orders::{Inbox, Order};
 use crate::respond::Responder;
 use crate::server::StartError;
@@ -113,11 +114,12 @@ impl Service {
     pub(crate) fn new(setup: Setup<'_>, now: Instant) -> Self {
         let times = Times::new(setup.limits);
         let cache = FileCache::new(Arc::new(setup.sites), setup.cache.clone());
+        let listings = Listings::new(Arc::clone(cache.sites()), setup.cache);
         Self {
             look_ns: times.shortest_ns(),
             shared: Shared {
                 times,
-                responder: Responder::new(cache, Calendar::new(setup.seconds_at, now)),
+                responder: Responder::new(cache, listings, Calendar::new(setup.seconds_at, now)),
                 aside: setup.aside,
                 pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
                 draining: false,
@@ -168,7 +170,9 @@ impl Service {
         let times = Times::new(&config.limits);
         self.look_ns = times.shortest_ns();
         self.shared.times = times;
-        self.shared.responder.cache = FileCache::new(Arc::new(sites), config.cache.clone());
+        let cache = FileCache::new(Arc::new(sites), config.cache.clone());
+        self.shared.responder.listings = Listings::new(Arc::clone(cache.sites()), &config.cache);
+        self.shared.responder.cache = cache;
         Ok(())
     }
 
