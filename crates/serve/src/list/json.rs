@@ -1,5 +1,7 @@
 //! A listing as JSON, for programs. `docs/listings.md` describes it.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use super::index::{Item, Kind};
@@ -31,7 +33,7 @@ struct Document<'d> {
 
 #[derive(Serialize)]
 struct Entry<'d> {
-    name: std::borrow::Cow<'d, str>,
+    name: Cow<'d, str>,
     #[serde(rename = "type")]
     kind: &'static str,
     size: Option<u64>,
@@ -77,5 +79,35 @@ fn entry(item: Item<'_>) -> Entry<'_> {
         size: (item.kind == Kind::File).then_some(item.size),
         modified: text::instant(item.modified_s),
         href: text::address(item),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ListingStyle;
+    use crate::list::index::Builder;
+
+    #[test]
+    fn documents_are_as_they_were() {
+        let mut builder = Builder::new(true, 1 << 20);
+        for (name, kind, size, modified_s) in [
+            (b"sub".as_slice(), Kind::Folder, 0, 1_700_000_000),
+            (b"quote\" \\ \n</script>", Kind::File, u64::MAX, 0),
+            (b"\xff\xfe", Kind::File, 1, i64::MAX),
+            (b"last", Kind::File, 0, -1),
+        ] {
+            builder.push(Item { name, kind, size, modified_s }, modified_s);
+        }
+        let folder = Folder::of_index(builder.finish());
+        let style = ListingStyle { page_entries: 3, ..ListingStyle::default() };
+        let style = Style::compile(&style).unwrap();
+        let document = |query: &str| json(&folder, b"/pub/\xff/", &style, View::parse(Some(query.as_bytes())));
+        let first = document("format=json").unwrap();
+        insta::assert_snapshot!("first", first);
+        insta::assert_snapshot!("second", document("format=json&sort=size&order=desc&page=2").unwrap());
+        assert_eq!(document("format=json&page=3"), None);
+        let value: serde_json::Value = serde_json::from_str(&first).unwrap();
+        assert_eq!(value["entries"][2]["name"], "quote\" \\ \n</script>");
     }
 }

@@ -23,13 +23,13 @@ pub(super) fn html(folder: &Folder, path: &[u8], style: &Style, view: View) -> O
     let pages = folder.index.pages(style.page_entries) as u32;
     let title = text::shown(path);
     let markup = html! {
-        (DOCTYPE)
+        (DOCTYPE) (PreEscaped("\n"))
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { (title) }
+                title { "Index of " (title) }
                 style { (PreEscaped(CSS)) }
             }
             body {
@@ -39,6 +39,7 @@ pub(super) fn html(folder: &Folder, path: &[u8], style: &Style, view: View) -> O
                 }
                 @if let Some(header) = &folder.header { section.fragment aria-label="About this folder" { (fragment(header)) } }
                 (notice(&folder.index.tally, folder.index.len()))
+                (pager(view, pages, "Pages"))
                 main {
                     table {
                         caption.unseen { "Files and folders in " (title) }
@@ -52,7 +53,7 @@ pub(super) fn html(folder: &Folder, path: &[u8], style: &Style, view: View) -> O
                     }
                     @if folder.index.len() == 0 { p.empty { "This folder is empty." } }
                 }
-                (pager(view, pages))
+                (pager(view, pages, "Pages, again"))
                 @if let Some(readme) = &folder.readme { section.fragment aria-label="Readme" { (fragment(readme)) } }
                 footer {
                     span { "Times are in UTC." }
@@ -137,8 +138,10 @@ fn row(item: Item<'_>, name_width: usize) -> Markup {
     let short = text::shortened(&name, name_width);
     let is_folder = item.kind == Kind::Folder;
     let when = text::instant(item.modified_s);
+    // A line of its own, for those who look at the source or search it by lines.
     html! {
-        tr.d[is_folder] {
+        (PreEscaped("\n"))
+        tr class=[is_folder.then_some("d")] {
             th scope="row" {
                 a href=(text::address(item)) title=[short.is_some().then_some(&name)] {
                     bdi { (short.as_deref().unwrap_or(&name)) } @if is_folder { "/" }
@@ -159,7 +162,7 @@ fn row(item: Item<'_>, name_width: usize) -> Markup {
 }
 
 /// Links to the other pages: the first, the last, and those about this one.
-fn pager(view: View, pages: u32) -> Markup {
+fn pager(view: View, pages: u32, label: &str) -> Markup {
     let link = |page: u32| View { page, ..view }.link();
     let (page, last) = (view.page, pages - 1);
     let near = page.saturating_sub(PAGES_BESIDE)..=page.saturating_add(PAGES_BESIDE).min(last);
@@ -171,7 +174,7 @@ fn pager(view: View, pages: u32) -> Markup {
     };
     html! {
         @if pages > 1 {
-            nav.pages aria-label="Pages" {
+            nav.pages aria-label=(label) {
                 ul {
                     @if page > 0 { li { a href=(link(page - 1)) rel="prev" { "← Previous" } } }
                     @if first_near > 0 { (numbered(0)) }
@@ -190,5 +193,165 @@ fn fragment(fragment: &Fragment) -> Markup {
     match fragment {
         Fragment::Html(markup) => PreEscaped(markup.clone()),
         Fragment::Text(text) => html! { pre { (text) } },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use percent_encoding::percent_decode_str;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::ListingStyle;
+    use crate::list::index::{Builder, Item};
+
+    fn folder(items: &[(&[u8], Kind, u64, i64)]) -> Folder {
+        let mut builder = Builder::new(true, 1 << 20);
+        for &(name, kind, size, modified_s) in items {
+            builder.push(Item { name, kind, size, modified_s }, modified_s);
+        }
+        Folder::of_index(builder.finish())
+    }
+
+    fn style(name_width: usize, page_entries: usize) -> Style {
+        Style::compile(&ListingStyle { name_width, page_entries, ..ListingStyle::default() }).unwrap()
+    }
+
+    /// The page without its style sheet.
+    fn page(folder: &Folder, path: &[u8], style: &Style, query: &str) -> String {
+        html(folder, path, style, View::parse(Some(query.as_bytes()))).unwrap().replace(CSS, "")
+    }
+
+    #[test]
+    fn pages_are_as_they_were() {
+        let mut folder = folder(&[
+            (b"debian", Kind::Folder, 0, 1_700_000_000),
+            (b"thalweg-1.10.iso", Kind::File, 1_470_103_552, 1_750_000_000),
+            (b"thalweg-1.9.iso", Kind::File, 999, 1_600_000_000),
+            (b"<script>alert('1')</script> & \"more\"", Kind::File, 1000, -70_000_000_000),
+        ]);
+        folder.header = Some(Fragment::Html("<p>Welcome</p>".into()));
+        folder.readme = Some(Fragment::Text("1 < 2 & 3\n".into()));
+        insta::assert_snapshot!("top", page(&folder, b"/", &style(0, 1000), ""));
+        insta::assert_snapshot!(
+            "below",
+            page(&folder, "/pub/ä&b/".as_bytes(), &style(12, 3), "sort=date&order=desc&page=2")
+        );
+        insta::assert_snapshot!("empty", page(&self::folder(&[]), b"/pub/", &style(0, 1000), ""));
+    }
+
+    #[test]
+    fn many_pages_are_linked_by_a_few() {
+        let names: Vec<String> = (0..50).map(|number| number.to_string()).collect();
+        let items: Vec<_> = names.iter().map(|name| (name.as_bytes(), Kind::File, 0, 0)).collect();
+        let folder = folder(&items);
+        for (page, expected) in [
+            (1, "1* 2 3 … 50 Next →"),
+            (2, "← Previous 1 2* 3 4 … 50 Next →"),
+            (5, "← Previous 1 … 3 4 5* 6 7 … 50 Next →"),
+            (49, "← Previous 1 … 47 48 49* 50 Next →"),
+            (50, "← Previous 1 … 48 49 50*"),
+        ] {
+            let text = self::page(&folder, b"/", &style(0, 1), &format!("page={page}"));
+            let start = text.find("<ul>").unwrap();
+            let list = &text[start..start + text[start..].find("</ul>").unwrap()];
+            let links: Vec<String> = list
+                .split("</li>")
+                .filter_map(|link| {
+                    let shown = link.strip_suffix("</a>").unwrap_or(link).rsplit('>').next()?;
+                    let mark = if link.contains("aria-current") { "*" } else { "" };
+                    (!shown.is_empty()).then(|| format!("{shown}{mark}"))
+                })
+                .collect();
+            assert_eq!(links.join(" "), expected, "{page}");
+        }
+        assert!(html(&folder, b"/", &style(0, 1), View { page: 50, ..View::default() }).is_none());
+    }
+
+    #[test]
+    fn a_folder_that_was_cut_says_so() {
+        let folder = Folder::of_index({
+            let mut builder = Builder::new(true, 16 << 10);
+            for number in 0..10_000 {
+                let name = format!("{number:05}");
+                builder.push(Item { name: name.as_bytes(), kind: Kind::File, size: 1, modified_s: 0 }, 0);
+            }
+            builder.finish()
+        });
+        let text = page(&folder, b"/", &style(0, 1000), "");
+        let (kept, omitted) = (folder.index.len() as u64, folder.index.tally.omitted);
+        assert_eq!(kept + omitted, 10_000);
+        let expected =
+            format!("only the first {} entries by name are shown, {} are not", text::count(kept), text::count(omitted));
+        assert!(text.contains(&expected), "{text}");
+    }
+
+    /// The markup alone: tags with empty attributes, without the text between them.
+    fn skeleton(page: &str) -> String {
+        let mut skeleton = String::new();
+        let (mut in_tag, mut in_quotes) = (false, false);
+        for char in page.chars() {
+            match (in_tag, in_quotes, char) {
+                (false, _, '<') => in_tag = true,
+                (true, false, '>') => in_tag = false,
+                (true, _, '"') => in_quotes = !in_quotes,
+                _ => {}
+            }
+            if (in_tag || char == '>') && (!in_quotes || char == '"') {
+                skeleton.push(char);
+            }
+        }
+        assert!(!in_tag && !in_quotes);
+        skeleton
+    }
+
+    /// Attributes of the page with this name, and their values.
+    fn values<'p>(page: &'p str, attribute: &str) -> Vec<&'p str> {
+        page.split(&format!(" {attribute}=\"")).skip(1).filter_map(|rest| rest.split('"').next()).collect()
+    }
+
+    fn name() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![
+            any::<u8>(),
+            proptest::sample::select(b"<>\"'&;:/\\%=?# -\n`script".to_vec()),
+            proptest::sample::select("\u{202e}\u{2028}\u{feff}".bytes().collect::<Vec<_>>()),
+        ];
+        let pieces = prop_oneof![
+            proptest::collection::vec(byte, 1..60),
+            proptest::sample::select(vec![
+                b"<script>".to_vec(),
+                b"\" onmouseover=\"x".to_vec(),
+                b"]]>--><!--".to_vec(),
+                b"&lt;&#0;&quot".to_vec(),
+                "\u{202e}cod.exe\u{2066}".as_bytes().to_vec(),
+            ]),
+        ];
+        pieces
+            .prop_map(|bytes| bytes.into_iter().filter(|byte| !matches!(byte, b'/' | 0)).collect::<Vec<_>>())
+            .prop_filter("names that exist", |name| !matches!(&name[..], b"" | b"." | b".."))
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_breaks_out_of_its_markup(name in name(), is_folder: bool, name_width in prop_oneof![Just(0usize), 5..20usize]) {
+            let kind = if is_folder { Kind::Folder } else { Kind::File };
+            let style = style(name_width, 10);
+            let path = [b"/".as_slice(), &name, b"/"].concat();
+            let page = page(&folder(&[(&name, kind, 5, 0)]), &path, &style, "");
+            let harmless = vec![b'x'; text::shown(&name).chars().count()];
+            let harmless_path = [b"/".as_slice(), &harmless, b"/"].concat();
+            let expected = self::page(&folder(&[(&harmless, kind, 5, 0)]), &harmless_path, &style, "");
+            prop_assert_eq!(skeleton(&page), skeleton(&expected));
+
+            let is_plain = |char: char| char.is_ascii_alphanumeric() || "-._~%/?=&;".contains(char);
+            let hrefs = values(&page, "href");
+            prop_assert!(hrefs.iter().all(|href| href.chars().all(is_plain)), "{:?}", hrefs);
+            let addresses: Vec<Vec<u8>> = hrefs.iter().map(|href| percent_decode_str(href).collect()).collect();
+            let slash = if is_folder { "/" } else { "" };
+            let address = [&name, slash.as_bytes()].concat();
+            prop_assert!(addresses.iter().any(|found| found.strip_prefix(b"./").unwrap_or(found) == address));
+            let acts = |char: char| char.is_control() && char != '\n' || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+            prop_assert!(!page.contains(acts));
+        }
     }
 }

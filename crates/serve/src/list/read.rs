@@ -276,6 +276,13 @@ impl Folder {
         self.index.tally.folders + self.index.tally.files
     }
 
+    /// A folder with these entries and nothing else to it.
+    #[cfg(test)]
+    pub(super) fn of_index(index: Index) -> Self {
+        let stamp = Stamp { device: 0, inode: 0, size: 0, modified_s: 0, modified_ns: 0, changed_ns: 0 };
+        Self { stamp, unsettled: false, index, header: None, readme: None, last_modified: None }
+    }
+
     /// Bytes of memory held.
     pub(super) fn bytes(&self) -> usize {
         let fragment = |fragment: &Option<Fragment>| match fragment {
