@@ -213,11 +213,13 @@ impl Listings {
     }
 
     fn take_in(&mut self, key: Box<[u8]>, made: Made, calendar: &Calendar, now: Instant) {
-        let Made { view, folder, page, presentation } = made;
+        let Made { view, was_checked, folder, page, presentation } = made;
         self.uses += 1;
         let used = self.uses;
         let mut known = match self.take_out(&key) {
-            Some(known) if Arc::ptr_eq(&known.folder, &folder) => Known { checked: now, used, ..known },
+            Some(known) if Arc::ptr_eq(&known.folder, &folder) => {
+                Known { checked: if was_checked { now } else { known.checked }, used, ..known }
+            }
             _ => Known { folder, read: now, checked: now, used, pages: Vec::new() },
         };
         if let Some(page) = page {
@@ -259,5 +261,162 @@ impl Known {
     /// For how long it is left alone after it was looked at.
     fn rest_ns(&self) -> u64 {
         REST_NS_PER_ENTRY.saturating_mul(self.folder.entries())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::time::Duration;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::config::{ListenAddr, ListingStyle, Rule, ServerConfig};
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn listings(root: &Path, listing_bytes_max: usize, page_entries: usize) -> Listings {
+        let mut config = ServerConfig::new(root, Vec::<ListenAddr>::new());
+        let listing_style = Some(ListingStyle { page_entries, ..ListingStyle::default() });
+        let settings = Settings { listing: Some(true), listing_style, ..Settings::default() };
+        config.sites[0].rules.push(Rule { settings, ..Rule::default() });
+        let cache = CacheConfig { listing_bytes_max, age: Duration::from_secs(1), ..CacheConfig::default() };
+        Listings::new(Arc::new(Sites::open(&config).unwrap()), &cache)
+    }
+
+    /// Far ahead of the folders' time stamps: all of them are settled.
+    fn calendar() -> Calendar {
+        Calendar::new(|_| 10_000_000_000, Instant::default())
+    }
+
+    fn asked<'a>(name: &'a str, query: &'a str) -> Asked<'a> {
+        Asked { site: 0, name: name.as_bytes(), query: Some(query.as_bytes()) }
+    }
+
+    fn page(listings: &mut Listings, asked: Asked<'_>, done: Done, now: Instant) -> Result<String, Refusal> {
+        let entity = listings.look_up(asked, done, &calendar(), now)?;
+        Ok(String::from_utf8(entity.ready(&calendar()).0.to_vec()).unwrap())
+    }
+
+    /// The page, and whether something had to be done for it.
+    fn made(listings: &mut Listings, asked: Asked<'_>, at_ns: u64) -> Result<(String, bool), Refusal> {
+        let now = Instant::from_ns(at_ns);
+        match page(listings, asked, Done::NOTHING, now) {
+            Err(Refusal::NotYet) => {
+                (listings.making(asked, &calendar(), now).work)();
+                Ok((page(listings, asked, Done::NOTHING.and(Reason::List), now)?, true))
+            }
+            page => Ok((page?, false)),
+        }
+    }
+
+    #[test]
+    fn a_folder_is_looked_at_again_when_it_has_aged() {
+        let root = TempDir::new().unwrap();
+        fs::write(root.path().join("file"), "12345").unwrap();
+        let mut listings = listings(root.path(), 1 << 20, 10);
+        let mut check = |at_ns, expected: &[&str], expected_work| {
+            let (text, work) = made(&mut listings, asked("/", "format=json"), at_ns).unwrap();
+            assert!(expected.iter().all(|expected| text.contains(expected)), "{at_ns}: {text}");
+            assert_eq!(work, expected_work, "{at_ns}");
+        };
+        check(0, &["\"size\":5"], true);
+        check(SECOND_NS - 1, &["\"size\":5"], false);
+        fs::write(root.path().join("file"), "123").unwrap();
+        // The folder looks the same.
+        check(SECOND_NS, &["\"size\":5"], true);
+        check(2 * SECOND_NS - 1, &["\"size\":5"], false);
+        check(READ_AGAIN_NS, &["\"size\":3"], true);
+        fs::write(root.path().join("new"), "").unwrap();
+        check(READ_AGAIN_NS + SECOND_NS - 1, &["\"files\":1"], false);
+        check(READ_AGAIN_NS + SECOND_NS, &["\"files\":2", "\"name\":\"new\""], true);
+    }
+
+    #[test]
+    fn a_large_folder_is_left_alone_for_longer() {
+        let root = TempDir::new().unwrap();
+        let entries = 3 * SECOND_NS / REST_NS_PER_ENTRY / 100;
+        for number in 0..entries {
+            fs::write(root.path().join(number.to_string()), "").unwrap();
+        }
+        let mut listings = listings(root.path(), 1 << 20, 10);
+        listings.age_ns = 0;
+        let rest_ns = entries * REST_NS_PER_ENTRY;
+        assert!(made(&mut listings, asked("/", ""), 0).unwrap().1);
+        fs::write(root.path().join("new"), "").unwrap();
+        let (text, work) = made(&mut listings, asked("/", ""), rest_ns - 1).unwrap();
+        assert!(!work && text.contains(&format!("{entries} files")));
+        // Another page of it is made of what is known.
+        let (text, work) = made(&mut listings, asked("/", "page=2"), rest_ns - 1).unwrap();
+        assert!(work && text.contains(&format!("{entries} files")));
+        let (text, work) = made(&mut listings, asked("/", ""), rest_ns).unwrap();
+        assert!(work && text.contains(&format!("{} files", entries + 1)));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_what_is_used_stays() {
+        let root = TempDir::new().unwrap();
+        for number in 0..40 {
+            let folder = root.path().join(number.to_string());
+            fs::create_dir(&folder).unwrap();
+            for file in 0..20 {
+                fs::write(folder.join(file.to_string()), "").unwrap();
+            }
+        }
+        const BYTES_MAX: usize = 100_000;
+        let mut listings = listings(root.path(), BYTES_MAX, 10);
+        for number in 0..40 {
+            let name = format!("{number}/");
+            for page in ["page=1", "page=2", "order=desc", "sort=size"] {
+                made(&mut listings, asked(&name, page), number).unwrap();
+                assert!(listings.bytes <= BYTES_MAX, "{}", listings.bytes);
+            }
+            let (_, work) = made(&mut listings, asked("0/", "page=1"), number).unwrap();
+            assert!(!work, "after {number} others");
+        }
+        assert!(listings.folders.len() < 40);
+        let held: usize = listings.folders.iter().map(|(key, known)| known.bytes(key)).sum();
+        assert_eq!(listings.bytes, held);
+    }
+
+    #[test]
+    fn pages_of_one_folder_are_bounded() {
+        let root = TempDir::new().unwrap();
+        for file in 0..100 {
+            fs::write(root.path().join(file.to_string()), "").unwrap();
+        }
+        let mut listings = listings(root.path(), 1 << 20, 1);
+        for page in 1..=100 {
+            made(&mut listings, asked("/", &format!("page={page}")), 0).unwrap();
+        }
+        assert_eq!(listings.folders[b"/".as_slice()].pages.len(), PAGES_MAX);
+        assert_eq!(made(&mut listings, asked("/", "page=101"), 0).err(), Some(Refusal::NotFound));
+    }
+
+    #[test]
+    fn a_listing_larger_than_the_bound_is_shown_all_the_same() {
+        let root = TempDir::new().unwrap();
+        fs::create_dir(root.path().join("sub")).unwrap();
+        let mut listings = listings(root.path(), 0, 10);
+        assert!(made(&mut listings, asked("/", ""), 0).unwrap().0.contains("sub"));
+        assert!(made(&mut listings, asked("sub/", ""), 0).unwrap().0.contains("empty"));
+        assert_eq!(listings.folders.len(), 1);
+    }
+
+    #[test]
+    fn all_who_wait_for_a_folder_that_is_refused_are_told_so() {
+        let root = TempDir::new().unwrap();
+        let mut listings = listings(root.path(), 1 << 20, 10);
+        let done = Done::NOTHING.and(Reason::List);
+        (listings.making(asked("missing/", ""), &calendar(), Instant::default()).work)();
+        for _ in 0..2 {
+            let refused = page(&mut listings, asked("missing/", ""), done, Instant::default());
+            assert_eq!(refused, Err(Refusal::NotFound));
+        }
+        // It is looked for again for whoever comes later.
+        fs::create_dir(root.path().join("missing")).unwrap();
+        assert!(made(&mut listings, asked("missing/", ""), 1).unwrap().1);
     }
 }

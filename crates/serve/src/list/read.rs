@@ -73,6 +73,8 @@ pub(super) enum Trust {
 /// What a task has made.
 pub(super) struct Made {
     pub(super) view: View,
+    /// The folder was looked at.
+    pub(super) was_checked: bool,
     /// What holds for the page.
     pub(super) presentation: Arc<Presentation>,
     pub(super) folder: Arc<Folder>,
@@ -122,7 +124,8 @@ impl Task {
         let folder = self.folder()?;
         let is_made = self.is_made && self.known.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, &folder));
         let page = if is_made { None } else { self.render(&folder) };
-        Ok(Made { view: self.view, presentation: self.presentation()?, page, folder })
+        let was_checked = !matches!(self.known, Some((_, Trust::Blind)));
+        Ok(Made { view: self.view, was_checked, presentation: self.presentation()?, page, folder })
     }
 
     fn folder(&self) -> Result<Arc<Folder>, Refusal> {
