@@ -7,7 +7,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 
-use rustix::fs::{Access, AtFlags, FileType, RawDir, StatxFlags, StatxTimestamp, accessat, statx};
+use rustix::fs::{Access, AtFlags, FileType, RawDir, StatxFlags, accessat, statx};
 
 use crate::file::File;
 
@@ -78,8 +78,8 @@ impl File {
         Ok(EntryState {
             kind: kind_of(FileType::from_raw_mode(state.stx_mode.into())),
             size: state.stx_size,
-            modified_s: second_of(&state.stx_mtime),
-            changed_s: second_of(&state.stx_ctime),
+            modified_s: state.stx_mtime.tv_sec,
+            changed_s: state.stx_ctime.tv_sec,
         })
     }
 
@@ -90,11 +90,6 @@ impl File {
     }
 }
 
-/// Time stamps before the epoch have negative seconds and nanoseconds that count forward.
-fn second_of(time: &StatxTimestamp) -> i64 {
-    time.tv_sec
-}
-
 fn kind_of(kind: FileType) -> EntryKind {
     match kind {
         FileType::RegularFile => EntryKind::Regular,
@@ -102,5 +97,110 @@ fn kind_of(kind: FileType) -> EntryKind {
         FileType::Symlink => EntryKind::Link,
         FileType::Unknown => EntryKind::Unknown,
         _ => EntryKind::Special,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::ffi::OsStr;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    use rustix::fs::{CWD, Mode, mknodat};
+
+    use super::*;
+    use crate::Root;
+
+    /// A folder that is removed when the test ends.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(test: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("thalweg-{test}-{}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        fn open(&self) -> File {
+            Root::open(&self.0).unwrap().open_beneath(c".").unwrap()
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn entries(folder: &File) -> BTreeMap<Vec<u8>, EntryKind> {
+        let mut entries = BTreeMap::new();
+        let visit = |name: &CStr, kind| {
+            let before = entries.insert(name.to_bytes().to_vec(), kind);
+            assert!(before.is_none(), "{name:?} came twice");
+            ControlFlow::Continue(())
+        };
+        folder.visit_entries(visit).unwrap();
+        entries
+    }
+
+    #[test]
+    fn entries_are_told_apart_and_links_are_not_followed() {
+        let scratch = Scratch::new("entries");
+        let path = |name: &str| scratch.0.join(name);
+        fs::write(path("file"), "12345").unwrap();
+        fs::create_dir(path("sub")).unwrap();
+        symlink("sub", path("link")).unwrap();
+        mknodat(CWD, path("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        fs::write(scratch.0.join(OsStr::from_bytes(b"\xff\n")), "").unwrap();
+        let folder = scratch.open();
+        let found = entries(&folder);
+        let expected = [
+            (b"fifo".to_vec(), EntryKind::Special),
+            (b"file".to_vec(), EntryKind::Regular),
+            (b"link".to_vec(), EntryKind::Link),
+            (b"sub".to_vec(), EntryKind::Directory),
+            (b"\xff\n".to_vec(), EntryKind::Regular),
+        ];
+        assert_eq!(found.keys().collect::<Vec<_>>(), expected.iter().map(|(name, _)| name).collect::<Vec<_>>());
+        for (name, kind) in &expected {
+            // Some file systems do not say what an entry is until it is looked at.
+            assert!([*kind, EntryKind::Unknown].contains(&found[name]), "{}", name.escape_ascii());
+            let name = std::ffi::CString::new(name.clone()).unwrap();
+            assert_eq!(folder.look_at(&name).unwrap().kind, *kind, "{name:?}");
+        }
+        let state = folder.look_at(c"file").unwrap();
+        let modified = fs::metadata(path("file")).unwrap().modified().unwrap();
+        let modified_s = modified.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        assert_eq!((state.size, state.modified_s), (5, modified_s as i64));
+        assert!(folder.may_use(c"file", EntryKind::Regular));
+        assert!(!folder.may_use(c"missing", EntryKind::Regular));
+        assert!(folder.look_at(c"missing").is_err());
+    }
+
+    #[test]
+    fn more_entries_than_fit_the_buffer_all_come_once() {
+        let scratch = Scratch::new("many-entries");
+        for number in 0..1500 {
+            fs::write(scratch.0.join(format!("{number:0>100}")), "").unwrap();
+        }
+        assert_eq!(entries(&scratch.open()).len(), 1500);
+        let mut seen = 0;
+        let stop_early = |_: &CStr, _| {
+            seen += 1;
+            if seen == 10 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        scratch.open().visit_entries(stop_early).unwrap();
+        assert_eq!(seen, 10);
+    }
+
+    #[test]
+    fn a_file_has_no_entries() {
+        let scratch = Scratch::new("no-entries");
+        fs::write(scratch.0.join("file"), "").unwrap();
+        let file = Root::open(&scratch.0).unwrap().open_beneath(c"file").unwrap();
+        assert!(file.visit_entries(|_, _| ControlFlow::Continue(())).is_err());
     }
 }
