@@ -21,6 +21,7 @@ mod counters;
 mod entity;
 mod head;
 mod limit;
+mod list;
 mod listeners;
 mod log;
 mod material;

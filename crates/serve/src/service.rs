@@ -16,6 +16,7 @@ use crate::connection::{Connection, Fate, Shared, Times};
 use crate::counters::Published;
 use crate::limit::pacer::{Pace, Pacer, SharedLimits, Stage};
 use crate::limit::room::{self, Shedder};
+use crate::list::Listings;
 use crate::orders::{Inbox, Order};
 use crate::respond::Responder;
 use crate::server::StartError;
@@ -139,11 +140,12 @@ impl Service {
     pub(crate) fn new(setup: Setup<'_>, now: Instant) -> Self {
         let times = Times::new(setup.limits);
         let cache = FileCache::new(Arc::new(setup.sites), setup.cache.clone());
+        let listings = Listings::new(Arc::clone(cache.sites()), setup.cache);
         Self {
             look_ns: times.shortest_ns(),
             shared: Shared {
                 times,
-                responder: Responder::new(cache, Calendar::new(setup.seconds_at, now), setup.books),
+                responder: Responder::new(cache, listings, Calendar::new(setup.seconds_at, now), setup.books),
                 aside: setup.aside,
                 pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
                 pacer: setup.shared_limits.are_on().then(|| Pacer::new(setup.shared_limits, now)),
@@ -210,13 +212,15 @@ impl Service {
         let times = Times::new(&config.limits);
         self.look_ns = times.shortest_ns();
         self.shared.times = times;
+        self.places = config.limits.connections_max;
+        self.limit_anew(driver, limits);
         let responder = &mut self.shared.responder;
-        responder.cache = FileCache::new(Arc::new(sites), config.cache.clone()).succeeding(&responder.cache);
+        let cache = FileCache::new(Arc::new(sites), config.cache.clone()).succeeding(&responder.cache);
+        responder.listings = Listings::new(Arc::clone(cache.sites()), &config.cache);
+        responder.cache = cache;
         if let Some(books) = &mut responder.books {
             books.configure(config);
         }
-        self.places = config.limits.connections_max;
-        self.limit_anew(driver, limits);
         Ok(())
     }
 

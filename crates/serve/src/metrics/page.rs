@@ -84,7 +84,7 @@ fn tiles(status: &Status) -> Markup {
     let now = &status.now;
     markup! {
         dl.tiles {
-            (tile("Downloads under way", &count(now.downloads), &format!("{} connections open", count(now.connections))))
+            (tile("Downloads under way", &count(now.downloads), &format!("connections open: {}", count(now.connections))))
             (tile("Sent per second", &bytes(now.bytes_per_s as u64), &bits(now.bytes_per_s)))
             (tile("Requests per second", &decimal(now.requests_per_s), &format!("{} since the start", count(status.total.requests))))
             (tile("Downloads today", &count(today.downloads), &format!("{} different files", count(today.unique_files))))

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod lifecycle;
+mod listings;
 mod logs;
 mod naive;
 mod representations;
