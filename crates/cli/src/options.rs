@@ -271,6 +271,9 @@ pub struct ServeOptions {
     /// CPUs to serve from, one loop each [default: all]
     #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
     pub cores: Option<CpuList>,
+    /// Show folders without an index as lists of what is in them (docs/listings.md)
+    #[arg(long)]
+    pub listing: bool,
     /// How to talk to the kernel [default: auto]
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<DriverOption>,

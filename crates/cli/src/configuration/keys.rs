@@ -178,6 +178,12 @@ fn cache<K: Keys>(keys: &mut K, cache: &mut CacheConfig) {
     keys.value("entries_max", "Most files known at once.", &COUNT, &mut cache.entries_max);
     keys.value("small_file_bytes_max", "Files up to this size are kept whole.", &SIZE, &mut cache.small_file_bytes_max);
     keys.value("bytes_max", "Most bytes of small files and of heads together.", &SIZE, &mut cache.bytes_max);
+    keys.value(
+        "listing_bytes_max",
+        "Most bytes of listings; the names of one folder may take half of them.",
+        &SIZE,
+        &mut cache.listing_bytes_max,
+    );
     keys.value("age", "How long a file is taken to be unchanged before it is looked at again.", &TIME, &mut cache.age);
 }
 

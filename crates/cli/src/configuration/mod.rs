@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use thalweg_serve::{ConfigFault, ListenAddr, MountConfig, ServerConfig, SiteConfig};
+use thalweg_serve::{ConfigFault, ListenAddr, MountConfig, Rule, ServerConfig, Settings, SiteConfig};
 
 use crate::exit::Failure;
 use crate::options::{CpuList, ServeOptions};
@@ -97,6 +97,12 @@ impl Configuration {
         }
         if let Some(CpuList(cpus)) = &options.cores {
             self.server.cores.clone_from(cpus);
+        }
+        if options.listing {
+            // Of several rules the last one wins.
+            let settings = Settings { listing: Some(true), ..Settings::default() };
+            let rule = Rule { settings, ..Rule::default() };
+            self.server.sites.iter_mut().for_each(|site| site.rules.push(rule.clone()));
         }
         if let Some(driver) = options.driver {
             self.server.driver = driver.into();

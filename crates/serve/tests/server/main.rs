@@ -2,6 +2,7 @@
 
 mod conformance;
 mod lifecycle;
+mod listings;
 mod naive;
 mod representations;
 mod served;
