@@ -74,7 +74,7 @@ impl FileCache {
 
     /// The sites whose files these are.
     #[inline]
-    pub(crate) fn sites(&self) -> &Sites {
+    pub(crate) fn sites(&self) -> &Arc<Sites> {
         &self.sites
     }
 

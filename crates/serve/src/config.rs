@@ -275,13 +275,22 @@ pub struct CacheConfig {
     pub small_file_bytes_max: usize,
     /// Most bytes of heads and small files together.
     pub bytes_max: usize,
+    /// Most bytes of listings together. Half of them are what the names of one folder may take.
+    pub listing_bytes_max: usize,
     /// How long a file is taken to be unchanged before it is looked at again.
     pub age: Duration,
 }
 
 impl Default for CacheConfig {
     fn default() -> Self {
-        Self { entries_max: 8192, small_file_bytes_max: 64 << 10, bytes_max: 64 << 20, age: Duration::from_secs(1) }
+        Self {
+            entries_max: 8192,
+            small_file_bytes_max: 64 << 10,
+            bytes_max: 64 << 20,
+            // A folder of a million entries is listed whole.
+            listing_bytes_max: 160 << 20,
+            age: Duration::from_secs(1),
+        }
     }
 }
 

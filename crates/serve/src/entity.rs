@@ -111,6 +111,51 @@ impl Entity {
         common.make(material)
     }
 
+    /// A page that the server itself has made, whose presentation has its type.
+    pub(crate) fn of_page(
+        body: &[u8],
+        tag: Vec<u8>,
+        last_modified: Option<i64>,
+        presentation: Arc<Presentation>,
+        calendar: &Calendar,
+    ) -> Self {
+        let facts = Facts {
+            // Nothing on any device: no file is the same.
+            stamp: Stamp { device: 0, inode: 0, size: 0, modified_s: 0, modified_ns: 0, changed_ns: 0 },
+            neighbours: Vec::new(),
+            unsettled: true,
+            tag,
+            last_modified,
+            content_type: presentation.content_type.clone().map_or_else(|| media::type_of(b""), Cow::Owned),
+            coding: None,
+            varies: false,
+            digests: Digests::default(),
+            presentation,
+        };
+        Self::assemble(facts, body.len() as u64, Source::Memory, Box::default(), body, calendar)
+    }
+
+    /// `body` is what stands behind the head in the ready-made response.
+    fn assemble(
+        facts: Facts,
+        size: u64,
+        source: Source,
+        variants: Box<[Self]>,
+        body: &[u8],
+        calendar: &Calendar,
+    ) -> Self {
+        let (facts, ready_second) = (Box::new(facts), calendar.second());
+        let mut entity = Self { ready: Rc::default(), ready_second, head_bytes: 0, size, source, variants, facts };
+        // The head of a HEAD's response is that of the GET's.
+        let reply = Reply { part: Part::Whole, is_head: true, digest: None, persistence: Persistence::Default };
+        let mut ready = Vec::with_capacity(HEAD_BYTES_USUAL + body.len());
+        entity.write(&mut ready, &reply, calendar);
+        entity.head_bytes = ready.len();
+        ready.extend_from_slice(body);
+        entity.ready = Rc::new(ready);
+        entity
+    }
+
     /// Whether a file that was opened just now under the same name is this one, and neither it nor its neighbours have changed.
     pub(crate) fn is_still(&self, file: &File, open: &mut OpenNeighbour<'_>) -> Result<bool, Refusal> {
         if self.facts.unsettled || self.facts.stamp != file.stamp {
@@ -345,23 +390,9 @@ impl Common<'_> {
             digests,
             presentation: Arc::clone(self.presentation),
         };
-        let mut entity = Entity {
-            ready: Rc::default(),
-            ready_second: now,
-            head_bytes: 0,
-            size: stamp.size,
-            source: if bytes.is_some() { Source::Memory } else { Source::File(Rc::new(file.waiting())) },
-            variants: variants.into_iter().map(|variant| self.make(variant)).collect(),
-            facts: Box::new(facts),
-        };
-        // The head of a HEAD's response is that of the GET's.
-        let reply = Reply { part: Part::Whole, is_head: true, digest: None, persistence: Persistence::Default };
-        let mut ready = Vec::with_capacity(HEAD_BYTES_USUAL + bytes.as_ref().map_or(0, Vec::len));
-        entity.write(&mut ready, &reply, self.calendar);
-        entity.head_bytes = ready.len();
-        ready.extend_from_slice(bytes.as_deref().unwrap_or_default());
-        entity.ready = Rc::new(ready);
-        entity
+        let source = if bytes.is_some() { Source::Memory } else { Source::File(Rc::new(file.waiting())) };
+        let variants = variants.into_iter().map(|variant| self.make(variant)).collect();
+        Entity::assemble(facts, stamp.size, source, variants, bytes.as_deref().unwrap_or_default(), self.calendar)
     }
 }
 

@@ -19,6 +19,7 @@ mod counters;
 mod entity;
 mod head;
 mod limit;
+mod list;
 mod listeners;
 mod material;
 mod media;

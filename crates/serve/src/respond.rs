@@ -25,12 +25,14 @@ use crate::calendar::Calendar;
 use crate::counters::Totals;
 use crate::entity::{Entity, Part, Reply, Rest};
 use crate::head::{self, Persistence};
+use crate::list::{Asked, Listings};
 use crate::multipart::{Boundaries, Segments};
 use crate::resolve::{self, Refusal};
 
 /// Answers requests for files.
 pub(crate) struct Responder {
     pub(crate) cache: FileCache,
+    pub(crate) listings: Listings,
     pub(crate) calendar: Calendar,
     pub(crate) totals: Totals,
     boundaries: Boundaries,
@@ -128,9 +130,10 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 
 impl Responder {
     /// A responder that has done nothing yet.
-    pub(crate) fn new(cache: FileCache, calendar: Calendar) -> Self {
+    pub(crate) fn new(cache: FileCache, listings: Listings, calendar: Calendar) -> Self {
         Self {
             cache,
+            listings,
             calendar,
             totals: Totals::default(),
             boundaries: Boundaries::new(),
@@ -211,6 +214,18 @@ impl Responder {
             Ok(Lookup::Folder) => return self.redirect_to_folder(request, query, persistence, out),
             Err(Refusal::NotYet) if !done.has(Reason::Open) => {
                 return self.postpone(self.cache.opening(site, &self.name, &self.calendar));
+            }
+            // No index: the folder may be listed.
+            Err(Refusal::NotFound) if self.name.ends_with(b"/") => {
+                let asked = Asked { site, name: &self.name, query };
+                match self.listings.look_up(asked, done, &self.calendar, now) {
+                    Ok(page) => page,
+                    Err(Refusal::NotYet) if !done.has(Reason::List) => {
+                        let job = self.listings.making(asked, &self.calendar, now);
+                        return self.postpone(job);
+                    }
+                    Err(refusal) => return self.respond_with_refusal(request, refusal, persistence, out),
+                }
             }
             Err(refusal) => return self.respond_with_refusal(request, refusal, persistence, out),
         };

@@ -15,6 +15,7 @@ use crate::connection::{Connection, Fate, Shared, Times};
 use crate::counters::Published;
 use crate::limit::pacer::{Pace, Pacer, SharedLimits, Stage};
 use crate::limit::room::{self, Shedder};
+use crate::list::Listings;
 use crate::orders::{Inbox, Order};
 use crate::respond::Responder;
 use crate::server::StartError;
@@ -131,11 +132,12 @@ impl Service {
     pub(crate) fn new(setup: Setup<'_>, now: Instant) -> Self {
         let times = Times::new(setup.limits);
         let cache = FileCache::new(Arc::new(setup.sites), setup.cache.clone());
+        let listings = Listings::new(Arc::clone(cache.sites()), setup.cache);
         Self {
             look_ns: times.shortest_ns(),
             shared: Shared {
                 times,
-                responder: Responder::new(cache, Calendar::new(setup.seconds_at, now)),
+                responder: Responder::new(cache, listings, Calendar::new(setup.seconds_at, now)),
                 aside: setup.aside,
                 pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
                 pacer: setup.shared_limits.are_on().then(|| Pacer::new(setup.shared_limits, now)),
@@ -196,9 +198,11 @@ impl Service {
         let times = Times::new(&config.limits);
         self.look_ns = times.shortest_ns();
         self.shared.times = times;
-        self.shared.responder.cache = FileCache::new(Arc::new(sites), config.cache.clone());
         self.places = config.limits.connections_max;
         self.limit_anew(driver, limits);
+        let cache = FileCache::new(Arc::new(sites), config.cache.clone());
+        self.shared.responder.listings = Listings::new(Arc::clone(cache.sites()), &config.cache);
+        self.shared.responder.cache = cache;
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use thalweg_serve::{
 use super::Configuration;
 use super::form::{
     ADDRESS, BOOL, CORES, COUNT, COUNT_32, ERROR_PAGES, FILE_NAME, Form, HEAD_SIZE, HEADERS, LISTEN, LOG, MAYBE_BOOL,
-    MAYBE_LOG, MAYBE_PATH, MAYBE_TEXT, MAYBE_TEXTS, PATH, RATE, RATE_MIN, SIZE, TEXT, TEXTS, TIME, name,
+    MAYBE_LOG, MAYBE_PATH, MAYBE_TEXT, MAYBE_TEXTS, MAYBE_TIME, PATH, RATE, RATE_MIN, SIZE, TEXT, TEXTS, TIME, name,
 };
 
 /// What goes through all keys: to read them, or to print them.
@@ -72,6 +72,24 @@ pub(super) fn configuration<K: Keys>(keys: &mut K, all: &mut Configuration) {
         &mut all.user,
     );
     keys.value("drain", "How long downloads may go on after the server was told to end.", &TIME, &mut all.drain);
+    keys.value(
+        "upgrade_drain",
+        "The same after an upgrade (USR2); without it, they go on as long as they take.",
+        &MAYBE_TIME.like("\"12h\""),
+        &mut all.upgrade_drain,
+    );
+    keys.value(
+        "sandbox",
+        "Whether the server gives up the rest of the file system and most system calls: \"auto\" as far as the kernel can, \"on\", \"off\".",
+        &name("\"auto\""),
+        &mut all.sandbox,
+    );
+    keys.value(
+        "pid_file",
+        "The file to write the number of the process to.",
+        &MAYBE_PATH.like("\"/run/thalweg/pid\""),
+        &mut all.pid_file,
+    );
     keys.value(
         "unknown_host",
         "What becomes of requests for hosts that no site names: \"first\" for the first site's answer, \"refuse\" for 421.",
@@ -160,6 +178,12 @@ fn cache<K: Keys>(keys: &mut K, cache: &mut CacheConfig) {
     keys.value("entries_max", "Most files known at once.", &COUNT, &mut cache.entries_max);
     keys.value("small_file_bytes_max", "Files up to this size are kept whole.", &SIZE, &mut cache.small_file_bytes_max);
     keys.value("bytes_max", "Most bytes of small files and of heads together.", &SIZE, &mut cache.bytes_max);
+    keys.value(
+        "listing_bytes_max",
+        "Most bytes of listings; the names of one folder may take half of them.",
+        &SIZE,
+        &mut cache.listing_bytes_max,
+    );
     keys.value("age", "How long a file is taken to be unchanged before it is looked at again.", &TIME, &mut cache.age);
 }
 

@@ -3,6 +3,7 @@
 mod attacks;
 mod conformance;
 mod lifecycle;
+mod listings;
 mod naive;
 mod representations;
 mod served;
