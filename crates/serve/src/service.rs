@@ -337,9 +337,12 @@ impl Service {
         let (slots, times) = (&self.slots, &self.shared.times);
         let of = |slot: &Slot| slot.connection.as_ref().and_then(|connection| connection.candidate(times, now));
         let still = |candidate: room::Candidate| slots.get(candidate.2.index()).and_then(of) == Some(candidate);
-        let Some(socket) = self.shedder.next(slots.iter().map(of), still, now) else { return false };
+        let Some((rank, _, socket)) = self.shedder.next(slots.iter().map(of), still, now) else { return false };
         self.shared.responder.totals.shed += 1;
-        self.close(driver, socket);
+        match rank {
+            room::Rank::Idle | room::Rank::Headless => self.close(driver, socket),
+            room::Rank::Slow => self.abandon(driver, socket),
+        }
         true
     }
 
