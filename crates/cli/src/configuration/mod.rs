@@ -19,6 +19,7 @@ use thalweg_serve::{ConfigFault, ListenAddr, MountConfig, ServerConfig, SiteConf
 
 use crate::exit::Failure;
 use crate::options::{CpuList, ServeOptions};
+use crate::serve::SandboxOption;
 
 pub use print::print;
 
@@ -37,6 +38,12 @@ pub struct Configuration {
     pub user: Option<String>,
     /// How long downloads under way may go on after the server was told to end.
     pub drain: Duration,
+    /// The same after another process has taken over; `None`: as long as they take.
+    pub upgrade_drain: Option<Duration>,
+    /// Whether the server confines itself.
+    pub sandbox: SandboxOption,
+    /// The file that names the process.
+    pub pid_file: Option<PathBuf>,
 }
 
 impl Default for Configuration {
@@ -45,7 +52,14 @@ impl Default for Configuration {
         let listen = [SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)), SocketAddr::from((Ipv6Addr::LOCALHOST, 8080))];
         let mut server = ServerConfig::new("", listen.map(ListenAddr::Tcp));
         server.sites.clear();
-        Self { server, user: None, drain: DRAIN_DEFAULT }
+        Self {
+            server,
+            user: None,
+            drain: DRAIN_DEFAULT,
+            upgrade_drain: None,
+            sandbox: SandboxOption::Auto,
+            pid_file: None,
+        }
     }
 }
 
@@ -89,6 +103,14 @@ impl Configuration {
         }
         if let Some(drain) = options.drain {
             self.drain = drain;
+        }
+        if let Some(sandbox) = options.sandbox {
+            self.sandbox = sandbox;
+        }
+        self.user = options.user.clone().or(self.user.take());
+        self.upgrade_drain = options.upgrade_drain.or(self.upgrade_drain);
+        if let Some(path) = &options.pid_file {
+            self.pid_file = Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()));
         }
         Ok(())
     }
