@@ -9,7 +9,7 @@
 //! | [`run`], [`outcomes`], [`networks`], [`stall`], [`interrupt`] | tests of a load as a whole, and of how requests can end |
 //! | [`arrivals`], [`connections`], [`workloads`], [`sessions`], [`replay`], [`slow`] | tests of what a load is made of, as the server sees it |
 //! | [`input`], [`files`], [`formats`] | tests of what goes in and comes out |
-//! | [`serve`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
+//! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`conformance`] | transcripts of HTTP, held against our server and against nginx |
 //! | [`process`], [`turn`], [`namespace`] | child processes; which tests may run side by side; networks of a test's own |
 //! | [`curl`], [`nginx`], [`server`] | a client, a server of the world's, and Thalweg's |
@@ -19,6 +19,7 @@
 
 mod arrivals;
 mod browser;
+mod configuration;
 mod conformance;
 mod connections;
 mod curl;

@@ -350,7 +350,7 @@ impl Common<'_> {
             ready_second: now,
             head_bytes: 0,
             size: stamp.size,
-            source: if bytes.is_some() { Source::Memory } else { Source::File(Rc::new(file)) },
+            source: if bytes.is_some() { Source::Memory } else { Source::File(Rc::new(file.waiting())) },
             variants: variants.into_iter().map(|variant| self.make(variant)).collect(),
             facts: Box::new(facts),
         };

@@ -15,9 +15,10 @@ use crate::aside::Aside;
 use crate::check::ConfigFault;
 use crate::config::{ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
+use crate::limit::pacer::SharedLimits;
 use crate::listeners::{Change, Files, Listeners};
 use crate::orders::{Inbox, Order};
-use crate::service::{Curfew, Service, Setup};
+use crate::service::{Curfew, Service, Setup, TURNED_AWAY_MAX};
 use crate::site::Sites;
 
 /// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
@@ -146,6 +147,7 @@ impl Server {
         let published: Arc<[Published]> = cores.iter().map(|_| Published::default()).collect();
         let driver = DriverKind::Epoll;
         let mut running = Running { addresses, driver, control, orders, threads: Vec::new(), published };
+        let shared_limits = Arc::new(SharedLimits::of(&config, Instant::now()));
         let (started, starts) = mpsc::sync_channel(cores.len());
         let config = Arc::new(config);
         for (core, &cpu) in cores.iter().enumerate() {
@@ -157,6 +159,7 @@ impl Server {
                 listeners: shares.pop().unwrap_or_default(),
                 orders: Arc::clone(&running.orders),
                 control: running.control.clone(),
+                shared_limits: Arc::clone(&shared_limits),
                 published: Arc::clone(&running.published),
             };
             let started = started.clone();
@@ -214,6 +217,7 @@ struct Task {
     listeners: Vec<(u32, OwnedFd)>,
     orders: Arc<[Inbox]>,
     control: Control,
+    shared_limits: Arc<SharedLimits>,
     published: Arc<[Published]>,
 }
 
@@ -238,7 +242,7 @@ impl Task {
     }
 
     fn open_driver(&self) -> io::Result<AnyDriver> {
-        let sockets_max = self.config.limits.connections_max + self.listeners.len();
+        let sockets_max = self.config.limits.connections_max + TURNED_AWAY_MAX + self.listeners.len();
         let config = DriverConfig {
             receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
             receive_buffers: RECEIVE_BUFFERS,
@@ -256,6 +260,7 @@ impl Task {
             }
         };
         let setup = Setup {
+            shared_limits: self.shared_limits,
             sites,
             limits: &self.config.limits,
             cache: &self.config.cache,
@@ -372,8 +377,9 @@ impl Running {
         let Change { added, removed } = self.control.listeners().change(&config.listen, cores)?;
         self.addresses = self.control.listeners().addresses();
         let (done, answers) = mpsc::sync_channel(cores);
+        let limits = Arc::new(SharedLimits::of(config, Instant::now()));
         for ((share, inbox), waker) in added.into_iter().zip(self.orders.iter()).zip(self.control.wakers.iter()) {
-            let configure = Order::Configure(Arc::clone(config), done.clone());
+            let configure = Order::Configure(Arc::clone(config), Arc::clone(&limits), done.clone());
             let retire = removed.iter().map(|&group| Order::Retire(group));
             let listen = share.into_iter().map(|(group, socket)| Order::Listen(group, socket));
             inbox.leave([configure].into_iter().chain(retire).chain(listen), waker);
