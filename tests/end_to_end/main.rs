@@ -10,7 +10,7 @@
 //! | [`arrivals`], [`connections`], [`workloads`], [`sessions`], [`replay`], [`slow`] | tests of what a load is made of, as the server sees it |
 //! | [`input`], [`files`], [`formats`] | tests of what goes in and comes out |
 //! | [`operation`] | tests of a server's life: signals, upgrades, users, the sandbox |
-//! | [`serve`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
+//! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`conformance`] | transcripts of HTTP, held against our server and against nginx |
 //! | [`process`], [`turn`], [`namespace`] | child processes; which tests may run side by side; networks of a test's own |
 //! | [`curl`], [`nginx`], [`server`] | a client, a server of the world's, and Thalweg's |
@@ -20,6 +20,7 @@
 
 mod arrivals;
 mod browser;
+mod configuration;
 mod conformance;
 mod connections;
 mod curl;

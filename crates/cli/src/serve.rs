@@ -70,11 +70,20 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     confinement.confine_files(configuration.sandbox, &territory)?;
     let running = Server::start_on(config.clone(), listeners).map_err(refuse)?;
     confinement.confine_calls(configuration.sandbox)?;
-    inheritance.settle()?;
+    let predecessor = inheritance.settle()?;
     announce(&roots(&configuration), &running, &confinement)?;
     let pid_file = configuration.pid_file.as_deref().map(PidFile::write).transpose()?;
     tell(&[News::Ready, News::Status("serving")]);
-    end(Watch { running, signals: &signals, launcher: &launcher, configure: &configure, configuration }, pid_file)
+    let watch = Watch {
+        running,
+        signals: &signals,
+        launcher: &launcher,
+        configure: &configure,
+        predecessor,
+        successor: None,
+        configuration,
+    };
+    end(watch, pid_file)
 }
 
 /// Watches the server to its end, which is one of two.
@@ -84,7 +93,7 @@ fn end(mut watch: Watch<'_>, pid_file: Option<PidFile>) -> Result<ExitCode, Fail
             // The other process has written its own number there.
             std::mem::forget(pid_file);
             remark("another process serves from now on; this one ends with its last download");
-            watch.running.hand_over(watch.configuration.upgrade_drain);
+            watch.hand_over();
             watch.until_drained();
         }
         End::Asked | End::Failed => {

@@ -220,15 +220,16 @@ pub struct Limits {
     pub head_time: Duration,
     /// How long a connection may stay open between two requests.
     pub idle_time: Duration,
-    /// How long a client may take none of a response before it is given up, over and above what
-    /// [`send_rate_min`](Self::send_rate_min) grants for the bytes.
+    /// How long a client may take none of a response before it is given up.
     pub stall_time: Duration,
-    /// Bytes per second that a client has to take on average, so that a large response cannot be drawn out without end.
+    /// Bytes per second of a response that a client has to take on average; by how much it falls behind counts as time in
+    /// which it takes nothing.
     pub send_rate_min: u32,
     /// How long a connection is drained after its last response, so that a client which is still sending gets to read
     /// the response instead of a reset.
     pub linger_time: Duration,
-    /// Most connections open at once, on all cores together.
+    /// Most connections open at once, on all cores together; 0 is as many as there is room for. When all places are taken, the
+    /// connection that has been idle longest is closed for a new one.
     pub connections_max: usize,
     /// Most connections of one client, which is an IPv4 address or an IPv6 /64, on all cores together; 0 is without limit.
     pub connections_per_client_max: usize,
@@ -243,8 +244,8 @@ impl Default for Limits {
             head_time: Duration::from_secs(10),
             idle_time: Duration::from_secs(75),
             stall_time: Duration::from_secs(60),
-            // Below half of what a 28.8 kbit/s modem takes.
-            send_rate_min: 1500,
+            // A modem of 28.8 kbit/s that is shared by seven downloads.
+            send_rate_min: 500,
             linger_time: Duration::from_secs(5),
             connections_max: 131_072,
             connections_per_client_max: 0,
@@ -253,7 +254,7 @@ impl Default for Limits {
     }
 }
 
-/// How fast bodies leave, in bytes per second of content; 0 is without limit. All of them hold at once, with a mount's
+/// How fast responses leave, in bytes per second, heads included; 0 is without limit. All of them hold at once, with a mount's
 /// ([`MountConfig::bytes_per_s_max`]): the slowest decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bandwidth {

@@ -6,10 +6,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::ffi::OsStr;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -26,6 +23,7 @@ use thalweg_wire::validator::{EntityTag, Validators};
 use crate::calendar::Calendar;
 use crate::head::{self, Persistence};
 use crate::material::{Digests, Material, Neighbour, OpenNeighbour};
+use crate::media;
 use crate::multipart::{self, Boundary, Multipart, Segments};
 use crate::presentation::Presentation;
 use crate::resolve::Refusal;
@@ -107,7 +105,7 @@ impl Entity {
     pub(crate) fn new(material: Material, name: &[u8], presentation: &Arc<Presentation>, calendar: &Calendar) -> Self {
         let content_type = match &presentation.content_type {
             Some(content_type) => Cow::Owned(content_type.clone()),
-            None => content_type(name),
+            None => media::type_of(name),
         };
         let common = Common { content_type, varies: !material.variants.is_empty(), presentation, calendar };
         common.make(material)
@@ -352,7 +350,7 @@ impl Common<'_> {
             ready_second: now,
             head_bytes: 0,
             size: stamp.size,
-            source: if bytes.is_some() { Source::Memory } else { Source::File(Rc::new(file)) },
+            source: if bytes.is_some() { Source::Memory } else { Source::File(Rc::new(file.waiting())) },
             variants: variants.into_iter().map(|variant| self.make(variant)).collect(),
             facts: Box::new(facts),
         };
@@ -396,34 +394,9 @@ fn tag_of(stamp: &Stamp, coding: Option<Coding>) -> Vec<u8> {
     tag
 }
 
-/// The media type that the name's extension stands for. Text is taken to be UTF-8: without a charset, browsers guess one
-/// of the last century's.
-fn content_type(name: &[u8]) -> Cow<'static, str> {
-    match mime_guess::from_path(Path::new(OsStr::from_bytes(name))).first_raw() {
-        Some(text) if text.starts_with("text/") => Cow::Owned(format!("{text}; charset=utf-8")),
-        Some(other) => Cow::Borrowed(other),
-        None => Cow::Borrowed("application/octet-stream"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn types_follow_the_extension() {
-        for (name, expected) in [
-            ("a.html", "text/html; charset=utf-8"),
-            ("a/index.html", "text/html; charset=utf-8"),
-            ("a.TXT", "text/plain; charset=utf-8"),
-            ("a.png", "image/png"),
-            ("a.tar.gz", "application/gzip"),
-            ("README", "application/octet-stream"),
-            (".html", "application/octet-stream"),
-        ] {
-            assert_eq!(content_type(name.as_bytes()), expected, "{name}");
-        }
-    }
 
     #[test]
     fn each_part_of_the_state_changes_the_tag() {

@@ -21,6 +21,7 @@ mod head;
 mod limit;
 mod listeners;
 mod material;
+mod media;
 mod multipart;
 mod orders;
 mod presentation;

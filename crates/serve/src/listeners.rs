@@ -10,6 +10,8 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use thalweg_sys::{PeerAddr, socket};
 
@@ -86,7 +88,7 @@ impl Listeners {
         for address in asked {
             let group = match there.iter().position(|group| group.asked == *address && !group.sockets.is_empty()) {
                 Some(at) => Ok(there.swap_remove(at)),
-                None => bind(address, cores),
+                None => bind_patiently(address, cores),
             };
             let entered = group.and_then(|group| listeners.enter(group));
             entered.map_err(|error| StartError::Listen { address: address.clone(), error })?;
@@ -157,6 +159,21 @@ impl Listeners {
         self.entries.push(Entry { id: self.next_id, group, at, file });
         self.next_id += 1;
         Ok(())
+    }
+}
+
+/// A server that was killed may leave its address in use for a moment: the kernel takes a ring apart, and with it the sockets that
+/// it waits at, some time after the process.
+fn bind_patiently(asked: &ListenAddr, cores: usize) -> io::Result<Group> {
+    const TRIES: u32 = 10;
+    const REST: Duration = Duration::from_millis(50);
+    let mut tries_left = TRIES;
+    loop {
+        tries_left -= 1;
+        match bind(asked, cores) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries_left > 0 => thread::sleep(REST),
+            bound => return bound,
+        }
     }
 }
 

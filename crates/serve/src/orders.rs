@@ -7,16 +7,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_sys::Waker;
 
 use crate::config::ServerConfig;
+use crate::limit::pacer::SharedLimits;
 use crate::server::StartError;
 
 /// Something that a core is to do.
 pub(crate) enum Order {
     /// Serve by this configuration from the next request on.
-    Configure(Arc<ServerConfig>, SyncSender<Result<(), StartError>>),
+    Configure(Arc<ServerConfig>, Arc<SharedLimits>, SyncSender<Result<(), StartError>>),
     /// Accept from this socket of a group, too.
     Listen(u32, OwnedFd),
     /// Accept from the sockets of this group no more.
     Retire(u32),
+    /// Look at the queues of all listeners, as if somebody had come in just now.
+    LookAgain,
     /// Say that the loop goes round.
     Answer(SyncSender<()>),
 }
@@ -44,6 +47,7 @@ impl std::fmt::Debug for Order {
             Self::Configure(..) => "Configure",
             Self::Listen(..) => "Listen",
             Self::Retire(_) => "Retire",
+            Self::LookAgain => "LookAgain",
             Self::Answer(_) => "Answer",
         })
     }

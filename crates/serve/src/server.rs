@@ -15,9 +15,10 @@ use crate::aside::Aside;
 use crate::check::ConfigFault;
 use crate::config::{ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
+use crate::limit::pacer::SharedLimits;
 use crate::listeners::{Change, Files, Listeners};
 use crate::orders::{Inbox, Order};
-use crate::service::{Curfew, Service, Setup};
+use crate::service::{Curfew, Service, Setup, TURNED_AWAY_MAX};
 use crate::site::Sites;
 
 /// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
@@ -32,6 +33,9 @@ const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// How long a core may take to answer an order. It takes one turn, unless the machine stands still.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether a core has ended instead of answering.
+const ANSWER_GLANCE: Duration = Duration::from_millis(10);
 
 /// The download server.
 #[derive(Debug)]
@@ -146,6 +150,7 @@ impl Server {
         let published: Arc<[Published]> = cores.iter().map(|_| Published::default()).collect();
         let driver = DriverKind::Epoll;
         let mut running = Running { addresses, driver, control, orders, threads: Vec::new(), published };
+        let shared_limits = Arc::new(SharedLimits::of(&config, Instant::now()));
         let (started, starts) = mpsc::sync_channel(cores.len());
         let config = Arc::new(config);
         for (core, &cpu) in cores.iter().enumerate() {
@@ -157,6 +162,7 @@ impl Server {
                 listeners: shares.pop().unwrap_or_default(),
                 orders: Arc::clone(&running.orders),
                 control: running.control.clone(),
+                shared_limits: Arc::clone(&shared_limits),
                 published: Arc::clone(&running.published),
             };
             let started = started.clone();
@@ -214,6 +220,7 @@ struct Task {
     listeners: Vec<(u32, OwnedFd)>,
     orders: Arc<[Inbox]>,
     control: Control,
+    shared_limits: Arc<SharedLimits>,
     published: Arc<[Published]>,
 }
 
@@ -238,7 +245,7 @@ impl Task {
     }
 
     fn open_driver(&self) -> io::Result<AnyDriver> {
-        let sockets_max = self.config.limits.connections_max + self.listeners.len();
+        let sockets_max = self.config.limits.connections_max + TURNED_AWAY_MAX + self.listeners.len();
         let config = DriverConfig {
             receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
             receive_buffers: RECEIVE_BUFFERS,
@@ -256,6 +263,7 @@ impl Task {
             }
         };
         let setup = Setup {
+            shared_limits: self.shared_limits,
             sites,
             limits: &self.config.limits,
             cache: &self.config.cache,
@@ -372,8 +380,9 @@ impl Running {
         let Change { added, removed } = self.control.listeners().change(&config.listen, cores)?;
         self.addresses = self.control.listeners().addresses();
         let (done, answers) = mpsc::sync_channel(cores);
+        let limits = Arc::new(SharedLimits::of(config, Instant::now()));
         for ((share, inbox), waker) in added.into_iter().zip(self.orders.iter()).zip(self.control.wakers.iter()) {
-            let configure = Order::Configure(Arc::clone(config), done.clone());
+            let configure = Order::Configure(Arc::clone(config), Arc::clone(&limits), done.clone());
             let retire = removed.iter().map(|&group| Order::Retire(group));
             let listen = share.into_iter().map(|(group, socket)| Order::Listen(group, socket));
             inbox.leave([configure].into_iter().chain(retire).chain(listen), waker);
@@ -400,9 +409,29 @@ impl Running {
         look(&self.control.listeners())
     }
 
-    /// See [`Control::hand_over`].
+    /// See [`Control::hand_over`]. When this returns, no core waits for connections any more, and the other process is to be told, so that
+    /// it can [look again](Self::look_again).
     pub fn hand_over(&self, time: Option<Duration>) {
         self.control.hand_over(time);
+        // An answer follows the turn in which accepting was stopped; at the one after that the kernel has been told.
+        for _ in 0..2 {
+            let answers = self.ask();
+            let begun = Instant::now();
+            let mut missing = self.threads.len();
+            while missing > self.threads.iter().filter(|thread| thread.is_finished()).count()
+                && Instant::now().ns_since(begun) < ANSWER_TIME.as_nanos() as u64
+            {
+                missing -= usize::from(answers.recv_timeout(ANSWER_GLANCE).is_ok());
+            }
+        }
+    }
+
+    /// Looks at the queues of all listeners, as if somebody had come in just now. The kernel tells one of those who wait at a socket of a
+    /// connection, and not another one when that one has stopped waiting meanwhile: to be called when another process has.
+    pub fn look_again(&self) {
+        for (inbox, waker) in self.orders.iter().zip(self.control.wakers.iter()) {
+            inbox.leave([Order::LookAgain], waker);
+        }
     }
 
     /// A handle to stop it with, for signal handlers and other threads.

@@ -13,6 +13,8 @@ use crate::calendar::{Calendar, SecondsAt};
 use crate::config::{CacheConfig, Limits, ServerConfig};
 use crate::connection::{Connection, Fate, Shared, Times};
 use crate::counters::Published;
+use crate::limit::pacer::{Pace, Pacer, SharedLimits, Stage};
+use crate::limit::room::{self, Shedder};
 use crate::orders::{Inbox, Order};
 use crate::respond::Responder;
 use crate::server::StartError;
@@ -24,6 +26,14 @@ const TICK_NS: u64 = 10_000_000;
 /// How long accepting rests after the process or the host ran out of descriptors, unless a connection ends before.
 const ACCEPT_REST_NS: u64 = 100_000_000;
 
+/// The same, after a connection was closed to make room: closing takes the kernel a moment.
+const SHED_REST_NS: u64 = 1_000_000;
+
+/// Connections that are told at the same time that there is no room for them. Further ones are closed without a word.
+pub(crate) const TURNED_AWAY_MAX: usize = 256;
+
+/// Paced connections that go on between two looks at the others: each takes the kernel some ten microseconds.
+const PACED_PER_TURN: usize = 64;
 /// How long a listener that is given up is still heard after it has stopped: what it had accepted by then is served, and
 /// what it had not stays in the queue of the socket.
 const RETIRE_NS: u64 = 50_000_000;
@@ -67,7 +77,8 @@ pub(crate) struct Service {
     shared: Shared,
     /// With the number of the group that each belongs to.
     listeners: Vec<(u32, SocketId)>,
-    /// Listeners that accept no more, and when they are closed.
+    /// Listeners that are about to be closed. First they accept who waits in their queues, then they accept no more.
+    retiring: Vec<SocketId>,
     retired: Vec<SocketId>,
     retirement_ends: Instant,
     /// Listeners that have stopped for want of descriptors or table slots.
@@ -76,6 +87,11 @@ pub(crate) struct Service {
     /// At the index of their socket.
     slots: Vec<Slot>,
     open: usize,
+    /// How many of them there is no room for.
+    turned_away: usize,
+    /// Connections that there is room for, on all cores; 0 is any number.
+    places: usize,
+    shedder: Shedder,
     wheel: Wheel,
     /// A deadline is looked at this long after the last look at the latest. As no deadline is set nearer than that, one
     /// entry in the wheel for each slot is enough.
@@ -92,6 +108,8 @@ pub(crate) struct Setup<'c> {
     pub(crate) limits: &'c Limits,
     pub(crate) cache: &'c CacheConfig,
     pub(crate) aside: Aside,
+    /// What all cores together may give.
+    pub(crate) shared_limits: Arc<SharedLimits>,
     pub(crate) seconds_at: SecondsAt,
     pub(crate) curfew: Arc<Curfew>,
     /// Where each core finds its orders.
@@ -120,15 +138,20 @@ impl Service {
                 responder: Responder::new(cache, Calendar::new(setup.seconds_at, now)),
                 aside: setup.aside,
                 pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
+                pacer: setup.shared_limits.are_on().then(|| Pacer::new(setup.shared_limits, now)),
                 draining: false,
             },
             listeners: Vec::new(),
+            retiring: Vec::new(),
             retired: Vec::new(),
             retirement_ends: now,
             resting: Vec::new(),
             rest_ends: now,
             slots: Vec::new(),
             open: 0,
+            turned_away: 0,
+            places: setup.limits.connections_max,
+            shedder: Shedder::default(),
             wheel: Wheel::new(now, TICK_NS),
             curfew: setup.curfew,
             orders: setup.orders,
@@ -148,7 +171,7 @@ impl Service {
         for order in orders[self.core].take() {
             // Who has given an order may have given up waiting for the answer.
             match order {
-                Order::Configure(config, done) => drop(done.send(self.configure(&config))),
+                Order::Configure(config, limits, done) => drop(done.send(self.configure(driver, &config, limits))),
                 Order::Listen(group, socket) if !self.shared.draining => {
                     // Without room for it this core does not hear it; the other cores do.
                     if let Ok(listener) = driver.listen(Listen::Socket(socket)) {
@@ -157,29 +180,80 @@ impl Service {
                 }
                 Order::Listen(..) => {}
                 Order::Retire(group) => self.retire(driver, |of| of == group),
+                Order::LookAgain => self.look_again(driver),
                 Order::Answer(done) => drop(done.send(())),
             }
         }
     }
 
     /// Serves by another configuration from now on. Responses under way go on as they began.
-    fn configure(&mut self, config: &ServerConfig) -> Result<(), StartError> {
+    fn configure<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        config: &ServerConfig,
+        limits: Arc<SharedLimits>,
+    ) -> Result<(), StartError> {
         let sites = Sites::open(config)?;
         let times = Times::new(&config.limits);
         self.look_ns = times.shortest_ns();
         self.shared.times = times;
         self.shared.responder.cache = FileCache::new(Arc::new(sites), config.cache.clone());
+        self.places = config.limits.connections_max;
+        self.limit_anew(driver, limits);
         Ok(())
     }
 
-    /// Stops accepting from the listeners of some groups. They are closed a little later, since the kernel may have accepted
-    /// already what this core has yet to hear of.
+    /// Has other limits hold, for the connections that are open too.
+    pub(crate) fn limit_anew<D: Driver>(&mut self, driver: &mut D, limits: Arc<SharedLimits>) {
+        let now = driver.now();
+        self.shared.pacer = limits.are_on().then(|| Pacer::new(limits, now));
+        for index in 0..self.slots.len() {
+            let Some(connection) = &mut self.slots[index].connection else { continue };
+            let socket = connection.socket;
+            if let Some(pacer) = &mut self.shared.pacer {
+                let knows_clients = pacer.shared().knows_clients();
+                let address = knows_clients.then(|| driver.peer_addr(socket).ok()).flatten();
+                let pace = pacer.take_over(connection.pace.take(), socket, address.map(|address| address.ip()), now);
+                connection.pace = Some(pace);
+            } else {
+                // Nothing to wait for any more.
+                self.react(driver, socket, |connection, driver, shared| {
+                    connection.on_turn(driver, shared, Stage::Total)
+                });
+            }
+        }
+    }
+
+    /// Begins to accept anew, which begins with a look at what waits.
+    fn look_again<D: Driver>(&mut self, driver: &mut D) {
+        for &(_, listener) in &self.listeners {
+            if !self.resting.contains(&listener) {
+                driver.pause(listener);
+                driver.resume(listener);
+            }
+        }
+    }
+
+    /// Gives up the listeners of some groups, a little later: who waits to be accepted has been told by the kernel already that
+    /// there is somebody.
     fn retire<D: Driver>(&mut self, driver: &mut D, which: impl Fn(u32) -> bool) {
         for (_, listener) in self.listeners.extract_if(.., |(group, _)| which(*group)) {
-            self.resting.retain(|resting| *resting != listener);
-            driver.pause(listener);
-            self.retired.push(listener);
+            if self.resting.contains(&listener) {
+                self.resting.retain(|resting| *resting != listener);
+                driver.resume_accept(listener);
+            }
+            self.retiring.push(listener);
         }
+        self.retirement_ends = driver.now().plus_ns(RETIRE_NS);
+    }
+
+    /// Stops accepting from those listeners. They are closed a little later still, since the kernel may have accepted already what this
+    /// core has yet to hear of.
+    fn pause_retiring<D: Driver>(&mut self, driver: &mut D) {
+        for &listener in &self.retiring {
+            driver.pause(listener);
+        }
+        self.retired.append(&mut self.retiring);
         self.retirement_ends = driver.now().plus_ns(RETIRE_NS);
     }
 
@@ -194,27 +268,95 @@ impl Service {
         if index >= self.slots.len() {
             self.slots.resize_with(index + 1, Slot::default);
         }
+        self.open += 1;
+        self.shared.responder.totals.accepted += 1;
         let now = driver.now();
-        let connection = Connection::new(socket, &self.shared, now);
+        let connection = match self.let_in(driver, socket, now) {
+            Some(pace) => Connection::new(socket, pace, &self.shared, now),
+            None if self.turned_away == TURNED_AWAY_MAX => {
+                self.open -= 1;
+                self.shared.responder.totals.turned_away += 1;
+                return driver.close(socket);
+            }
+            None => {
+                self.turned_away += 1;
+                Connection::turned_away(socket, driver, &mut self.shared)
+            }
+        };
         let slot = &mut self.slots[index];
         if !slot.armed {
             slot.armed = true;
             self.wheel.arm(index as u64, now.plus_ns(self.look_ns));
         }
         slot.connection = Some(connection);
-        self.open += 1;
-        self.shared.responder.totals.accepted += 1;
     }
 
-    fn on_accept_failed(&mut self, listener: SocketId, error: &std::io::Error, now: Instant) {
-        if Fault::of(error) == Fault::NoDescriptor {
-            self.shared.responder.cache.release_descriptors();
+    /// Whether there is room for a connection that was just accepted, and what its limits need.
+    #[inline]
+    #[expect(clippy::option_option, reason = "refused, let in without limits, let in with them")]
+    fn let_in<D: Driver>(&mut self, driver: &mut D, socket: SocketId, now: Instant) -> Option<Option<Box<Pace>>> {
+        if self.places > 0 && self.is_full() && !self.shed(driver, now) {
+            return None;
         }
-        if self.retired.contains(&listener) {
+        let Some(pacer) = &mut self.shared.pacer else { return Some(None) };
+        let knows_clients = pacer.shared().knows_clients();
+        // A Unix socket's peer has no address, and one that has gone already needs none.
+        let address = knows_clients.then(|| driver.peer_addr(socket).ok()).flatten();
+        pacer.enter(address.map(|address| address.ip()), now).ok().map(Some)
+    }
+
+    /// Whether all places are taken, with the connection that was just accepted. What the other cores have is as of their last
+    /// wake-up, and only asked for when this one has its part.
+    fn is_full(&self) -> bool {
+        let taken = self.open - self.turned_away;
+        if taken <= self.places / self.published.len() {
+            return false;
+        }
+        let others = self.published.iter().enumerate().filter(|&(core, _)| core != self.core);
+        let elsewhere: u64 = others.map(|(_, published)| published.totals().open).sum();
+        taken as u64 + elsewhere > self.places as u64
+    }
+
+    /// Closes the connection that will be missed least, if there is one.
+    #[cold]
+    fn shed<D: Driver>(&mut self, driver: &mut D, now: Instant) -> bool {
+        let (slots, times) = (&self.slots, &self.shared.times);
+        let of = |slot: &Slot| slot.connection.as_ref().and_then(|connection| connection.candidate(times, now));
+        let still = |candidate: room::Candidate| slots.get(candidate.2.index()).and_then(of) == Some(candidate);
+        let Some(socket) = self.shedder.next(slots.iter().map(of), still, now) else { return false };
+        self.shared.responder.totals.shed += 1;
+        self.close(driver, socket);
+        true
+    }
+
+    fn on_accept_failed<D: Driver>(&mut self, driver: &mut D, listener: SocketId, error: &std::io::Error) {
+        if self.retired.contains(&listener) || self.retiring.contains(&listener) {
             return;
         }
+        let now = driver.now();
         self.resting.push(listener);
+        // The kernel needs a moment to give back what was closed; who comes again in between finds nothing new.
+        let has_just_shed = now < self.rest_ends;
         self.rest_ends = now.plus_ns(ACCEPT_REST_NS);
+        if Fault::of(error) == Fault::NoDescriptor {
+            self.shared.responder.cache.release_descriptors();
+            if has_just_shed || self.shed(driver, now) {
+                self.rest_ends = now.plus_ns(SHED_REST_NS);
+            }
+        }
+    }
+
+    /// Lets connections go on that have waited for a rate.
+    fn let_paced_go_on<D: Driver>(&mut self, driver: &mut D, now: Instant) {
+        for _ in 0..PACED_PER_TURN {
+            let Some((socket, stage)) = self.shared.pacer.as_mut().and_then(|pacer| pacer.pop(now)) else { return };
+            let slot = self.slots.get(socket.index());
+            let connection = slot.and_then(|slot| slot.connection.as_ref());
+            // It may have been closed meanwhile, and its place taken.
+            if connection.is_some_and(|connection| connection.socket == socket) {
+                self.react(driver, socket, |connection, driver, shared| connection.on_turn(driver, shared, stage));
+            }
+        }
     }
 
     fn resume_accepting<D: Driver>(&mut self, driver: &mut D) {
@@ -233,17 +375,35 @@ impl Service {
     ) {
         let connection = self.slots[socket.index()].connection.as_mut().expect("each open socket has a connection");
         debug_assert_eq!(connection.socket, socket);
-        if react(connection, driver, &mut self.shared) == Fate::Over {
-            self.close(driver, socket);
+        match react(connection, driver, &mut self.shared) {
+            Fate::Stays => {}
+            Fate::Over => self.close(driver, socket),
+            Fate::Abandoned => self.abandon(driver, socket),
         }
     }
 
     fn close<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
-        self.slots[socket.index()].connection = None;
-        self.open -= 1;
+        self.forget(socket, driver.now());
         driver.close(socket);
         if !self.resting.is_empty() {
             self.resume_accepting(driver);
+        }
+    }
+
+    /// Closes a connection whose client does not take what it was sent.
+    #[cold]
+    fn abandon<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
+        self.forget(socket, driver.now());
+        driver.reset(socket);
+        self.resume_accepting(driver);
+    }
+
+    fn forget(&mut self, socket: SocketId, now: Instant) {
+        let Some(connection) = self.slots[socket.index()].connection.take() else { return };
+        self.open -= 1;
+        self.turned_away -= usize::from(connection.is_turned_away);
+        if let (Some(pace), Some(pacer)) = (&connection.pace, &mut self.shared.pacer) {
+            pacer.leave(pace, now);
         }
     }
 
@@ -269,9 +429,15 @@ impl Service {
                 continue;
             };
             let socket = connection.socket;
-            if connection.deadline <= now && connection.on_deadline(driver, &mut self.shared) == Fate::Over {
+            connection.look(driver, &self.shared.times, now);
+            let fate = match connection.deadline <= now {
+                true => connection.on_deadline(driver, &mut self.shared),
+                false if connection.is_idle_too_long(&self.shared.times, now) => Fate::Over,
+                false => Fate::Stays,
+            };
+            if fate != Fate::Stays {
                 slot.armed = false;
-                self.close(driver, socket);
+                self.react(driver, socket, |_, _, _| fate);
                 continue;
             }
             let look = connection.deadline.min(now.plus_ns(self.look_ns));
@@ -284,7 +450,10 @@ impl Service {
     fn begin_to_drain<D: Driver>(&mut self, driver: &mut D) {
         self.shared.draining = true;
         self.retire(driver, |_| true);
-        if !self.curfew.gentle.load(Relaxed) {
+        if self.curfew.gentle.load(Relaxed) {
+            // The process that follows accepts who waits.
+            self.pause_retiring(driver);
+        } else {
             self.close_where(driver, Connection::is_idle_again);
         }
     }
@@ -299,11 +468,13 @@ impl Service {
     }
 
     /// When the next turn is due though nothing happens.
-    fn next_turn(&self) -> Option<Instant> {
+    fn next_turn(&self, now: Instant) -> Option<Instant> {
         let rest_ends = (!self.resting.is_empty()).then_some(self.rest_ends);
         let curfew = if self.shared.draining { self.curfew.at() } else { None };
-        let retirement_ends = (!self.retired.is_empty()).then_some(self.retirement_ends);
-        [self.wheel.next_due(), rest_ends, retirement_ends, curfew].into_iter().flatten().min()
+        let is_retirement_due = !(self.retiring.is_empty() && self.retired.is_empty());
+        let retirement_ends = is_retirement_due.then_some(self.retirement_ends);
+        let paced = self.shared.pacer.as_ref().and_then(|pacer| pacer.next_due(now));
+        [self.wheel.next_due(), rest_ends, retirement_ends, curfew, paced].into_iter().flatten().min()
     }
 }
 
@@ -316,7 +487,7 @@ impl<D: Driver> App<D> for Service {
             Completion::Accepted { socket, .. } => self.on_accepted(driver, socket),
             Completion::Ended { socket } => self.react(driver, socket, |connection, _, _| connection.on_ended()),
             Completion::Failed { socket, .. } => self.close(driver, socket),
-            Completion::AcceptFailed { listener, error } => self.on_accept_failed(listener, &error, driver.now()),
+            Completion::AcceptFailed { listener, error } => self.on_accept_failed(driver, listener, &error),
             Completion::Connected { .. } => unreachable!("a server does not connect"),
             Completion::Woken => {
                 self.on_woken(driver);
@@ -327,7 +498,12 @@ impl<D: Driver> App<D> for Service {
 
     fn on_turn(&mut self, driver: &mut D, now: Instant) -> Turn {
         self.shared.responder.calendar.advance(now);
+        let times = &mut self.shared.times;
+        times.idle_ns_now = room::idle_ns(times.idle_ns_max(), self.open, self.places / self.published.len());
         self.look_at_deadlines(driver, now);
+        if self.shared.pacer.is_some() {
+            self.let_paced_go_on(driver, now);
+        }
         if !self.resting.is_empty() && self.rest_ends <= now {
             self.resume_accepting(driver);
         }
@@ -337,14 +513,18 @@ impl<D: Driver> App<D> for Service {
         }
         if curfew.is_some_and(|at| at <= now) {
             self.close_where(driver, |_| true);
+            self.pause_retiring(driver);
             self.close_retired(driver);
         }
-        if !self.retired.is_empty() && self.retirement_ends <= now {
+        if self.retirement_ends <= now {
             self.close_retired(driver);
+            if !self.retiring.is_empty() {
+                self.pause_retiring(driver);
+            }
         }
         self.shared.responder.totals.open = self.open as u64;
         self.published[self.core].publish(&self.shared.responder.totals);
-        let is_over = self.shared.draining && self.open == 0 && self.retired.is_empty();
-        if is_over { Turn::Stop } else { Turn::Until(self.next_turn()) }
+        let is_over = self.shared.draining && self.open == 0 && self.retiring.is_empty() && self.retired.is_empty();
+        if is_over { Turn::Stop } else { Turn::Until(self.next_turn(now)) }
     }
 }

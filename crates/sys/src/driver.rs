@@ -82,6 +82,11 @@ pub trait Driver {
     /// next [`Driver::wait`] at the latest, it is the time of the send before, or the clock's start.
     fn sent_at(&self, socket: SocketId) -> Instant;
 
+    /// Bounds what the kernel takes of a send before it can put it on the wire, to [`socket::UNSENT_BYTES_MAX`](crate::socket::UNSENT_BYTES_MAX) or to
+    /// nothing but the socket's buffer. Connections that were accepted begin with the bound; see [`socket`](crate::socket) for
+    /// what it is worth. Unix sockets have none.
+    fn bound_unsent(&mut self, socket: SocketId, bounded: bool);
+
     /// Asks a metered socket for bytes: as soon as there are any, one [`Completion::Received`] delivers at most `bytes_max` of
     /// them, or as many as a receive buffer holds. At an end or a failure that is told instead; after those, asking does
     /// nothing.

@@ -427,6 +427,10 @@ impl Driver for Epoll {
         self.live(socket).sent_at
     }
 
+    fn bound_unsent(&mut self, socket: SocketId, bounded: bool) {
+        socket::bound_unsent(&self.live(socket).fd, bounded);
+    }
+
     fn receive(&mut self, socket: SocketId, bytes_max: u32) {
         let entry = self.live_mut(socket);
         assert!(entry.metered && entry.state == State::Connected, "a metered socket asks once it is connected");

@@ -75,6 +75,12 @@ impl File {
         Ok(Self { fd: Arc::new(fd), wait, kind: FileKind::of(&stat), stamp: stamp(&stat) })
     }
 
+    /// The same open file, from which reading may wait.
+    #[must_use]
+    pub fn waiting(self) -> Self {
+        Self { wait: Wait::Allowed, ..self }
+    }
+
     /// Reads at `offset` until `buffer` is full or the file ends; the number of bytes read.
     ///
     /// # Errors

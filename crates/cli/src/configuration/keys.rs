@@ -343,3 +343,92 @@ fn listing_style<K: Keys>(keys: &mut K, style: &mut ListingStyle) {
     keys.value("page_entries", "Entries of one page.", &COUNT, &mut style.page_entries);
     keys.value("folders_first", "Whether folders come before files.", &BOOL, &mut style.folders_first);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANUAL: &str = include_str!("../../../../docs/configuration.md");
+
+    /// The names of all keys, those of tables with their table's before them.
+    #[derive(Default)]
+    struct Names {
+        table: Vec<&'static str>,
+        found: Vec<(String, &'static str)>,
+    }
+
+    impl Names {
+        fn within<T>(&mut self, name: &'static str, mut value: T, keys: fn(&mut Self, &mut T)) {
+            self.table.push(name);
+            keys(self, &mut value);
+            self.table.pop();
+        }
+    }
+
+    impl Keys for Names {
+        fn value<T>(&mut self, name: &'static str, _: &'static str, _: &Form<T>, _: &mut T) {
+            self.found.push((self.table.join("."), name));
+        }
+
+        fn required<T>(&mut self, name: &'static str, says: &'static str, form: &Form<T>, value: &mut T) {
+            self.value(name, says, form, value);
+        }
+
+        fn table<T>(&mut self, name: &'static str, _: &'static str, value: &mut T, keys: fn(&mut Self, &mut T)) {
+            self.table.push(name);
+            keys(self, value);
+            self.table.pop();
+        }
+
+        fn optional<T>(
+            &mut self,
+            name: &'static str,
+            _: &'static str,
+            _: &mut Option<T>,
+            new: fn() -> T,
+            keys: fn(&mut Self, &mut T),
+        ) {
+            self.within(name, new(), keys);
+        }
+
+        fn tables<T>(
+            &mut self,
+            name: &'static str,
+            _: &'static str,
+            _: &mut Vec<T>,
+            new: fn() -> T,
+            keys: fn(&mut Self, &mut T),
+        ) {
+            self.within(name, new(), keys);
+        }
+    }
+
+    #[test]
+    fn the_manual_has_every_key_in_its_table() {
+        let mut names = Names::default();
+        configuration(&mut names, &mut Configuration::default());
+        assert!(names.found.len() > 40);
+        for (table, name) in names.found {
+            // The part of the manual whose heading, or whose sentence before a table, names this one.
+            let part = match MANUAL.find(&format!("[{table}]")).filter(|_| !table.is_empty()) {
+                Some(at) => &MANUAL[at..],
+                None => MANUAL,
+            };
+            let rows = [format!("\n| `{name}` |"), format!("\n| `{table}.{name}` |")];
+            assert!(rows.iter().any(|row| part.contains(row)), "docs/configuration.md lacks {name} of [{table}]");
+        }
+    }
+
+    #[test]
+    fn the_examples_of_the_manual_are_understood() {
+        let examples = MANUAL.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());
+        let mut count = 0;
+        for example in examples {
+            let (all, _) = super::super::read::read(example, std::path::Path::new("/"))
+                .unwrap_or_else(|faults| panic!("{faults:?}\n{example}"));
+            assert_eq!(all.server.check(), [], "{example}");
+            count += 1;
+        }
+        assert_eq!(count, 2);
+    }
+}

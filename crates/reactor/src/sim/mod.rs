@@ -312,6 +312,11 @@ impl Driver for Sim {
         self.end(self.end_of(socket)).sent_at
     }
 
+    /// A simulated kernel has no buffer beyond what the network holds.
+    fn bound_unsent(&mut self, socket: SocketId, _bounded: bool) {
+        self.end_of(socket);
+    }
+
     fn receive(&mut self, socket: SocketId, bytes_max: u32) {
         let id = self.end_of(socket);
         let end = self.end_mut(id);

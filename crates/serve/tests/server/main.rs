@@ -3,6 +3,7 @@
 mod conformance;
 mod lifecycle;
 mod naive;
+mod representations;
 mod served;
 mod sites;
 mod takeover;
