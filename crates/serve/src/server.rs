@@ -134,12 +134,13 @@ impl Server {
     ///
     /// # Errors
     /// As for [`start`](Self::start).
-    pub fn start_on(config: ServerConfig, listeners: Listeners) -> Result<Running, StartError> {
+    pub fn start_on(config: ServerConfig, mut listeners: Listeners) -> Result<Running, StartError> {
         ensure_servable(&config)?;
         let cpus = affinity::allowed_cpus().map_err(StartError::Loop)?;
         let cores = cores_of(&config)?;
         let mut shares = listeners.shares(cores.len()).map_err(StartError::Loop)?;
         let addresses = listeners.addresses();
+        listeners.close_spare();
         let wakers = cores.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>().map_err(StartError::Loop)?;
         let control = Control {
             curfew: Arc::new(Curfew::new()),
