@@ -9,6 +9,7 @@
 
 use std::rc::Rc;
 
+use memchr::memmem;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use thalweg_reactor::BufferPool;
 use thalweg_sys::{FileSpan, Instant};
@@ -20,6 +21,7 @@ use thalweg_wire::validator::{Conditions, Verdict};
 use thalweg_wire::{Fields, Method, RequestHead, status};
 
 use crate::aside::{Done, Job, Reason};
+use crate::books::{Books, Delivery, Given};
 use crate::cache::{FileCache, Lookup};
 use crate::calendar::Calendar;
 use crate::counters::Totals;
@@ -33,6 +35,10 @@ pub(crate) struct Responder {
     pub(crate) cache: FileCache,
     pub(crate) calendar: Calendar,
     pub(crate) totals: Totals,
+    /// If anybody wants to know.
+    pub(crate) books: Option<Books>,
+    /// What the last response was, for the books.
+    pub(crate) given: Given,
     boundaries: Boundaries,
     /// Room for a canonical name.
     name: Vec<u8>,
@@ -128,11 +134,13 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 
 impl Responder {
     /// A responder that has done nothing yet.
-    pub(crate) fn new(cache: FileCache, calendar: Calendar) -> Self {
+    pub(crate) fn new(cache: FileCache, calendar: Calendar, books: Option<Books>) -> Self {
         Self {
             cache,
             calendar,
             totals: Totals::default(),
+            books,
+            given: Given::default(),
             boundaries: Boundaries::new(),
             name: Vec::new(),
             postponed_for: None,
@@ -149,6 +157,7 @@ impl Responder {
         now: Instant,
         out: &mut Outbox<'_>,
     ) -> Answer {
+        self.given = Given::default();
         let status = match request.method {
             Method::Get | Method::Head => self.respond_with_file(request, persistence, done, now, out),
             _ => self.respond_otherwise(request, persistence, out),
@@ -156,8 +165,7 @@ impl Responder {
         if status == POSTPONED {
             return Answer::After(self.postponed_for.take().expect("what is postponed waits for a job"));
         }
-        self.totals.requests += 1;
-        self.totals.count_response(status);
+        self.count(status);
         Answer::Given
     }
 
@@ -165,8 +173,13 @@ impl Responder {
     #[cold]
     pub(crate) fn turn_away(&mut self, request: &RequestHead<'_>, persistence: Persistence, out: &mut Outbox<'_>) {
         let status = self.respond_with_refusal(request, Refusal::Exhausted, persistence, out);
+        self.count(status);
+    }
+
+    fn count(&mut self, status: u16) {
         self.totals.requests += 1;
         self.totals.count_response(status);
+        self.given.status = status;
     }
 
     /// Puts a request off until a job was done. The status that says so.
@@ -179,8 +192,8 @@ impl Responder {
     /// Answers what is not, or not any longer, a request that can be understood. The connection cannot go on.
     #[cold]
     pub(crate) fn refuse(&mut self, status: u16, out: &mut Outbox<'_>) {
-        self.totals.requests += 1;
-        self.totals.count_response(status);
+        self.given = Given::default();
+        self.count(status);
         self.write_page(out.buffer(), status, true, Persistence::Close, |_| {});
     }
 
@@ -205,6 +218,7 @@ impl Responder {
         }
         let mut entity = match self.cache.look_up(site, &mut self.name, done, &self.calendar, now) {
             Ok(Lookup::File(entity, mount)) => {
+                self.given.mount = mount;
                 out.mount = mount;
                 entity
             }
@@ -231,6 +245,7 @@ impl Responder {
                 let (ready, file) = entity.ready(&self.calendar);
                 out.push_ready(ready);
                 out.rest.file = file;
+                self.given.delivery = Delivery::End;
                 return 200;
             }
             Demand::Send { wanted, digest } => (wanted, digest),
@@ -251,6 +266,9 @@ impl Responder {
             Wanted::Range(range) => (Part::Range(*range), 206),
             Wanted::Ranges(ranges) => (Part::Ranges(ranges.as_slice(), self.boundaries.next()), 206),
         };
+        if !is_head {
+            self.given.delivery = wanted.delivery(entity.size());
+        }
         let reply = Reply { part, is_head, digest, persistence };
         out.rest = entity.write(out.buffer(), &reply, &self.calendar);
         status
@@ -427,6 +445,19 @@ fn demand_of(request: &RequestHead<'_>, entity: &Entity, now: i64) -> Demand {
     Demand::Send { wanted, digest }
 }
 
+impl Wanted {
+    /// What sending it brings of a file of this size.
+    fn delivery(&self, size: u64) -> Delivery {
+        let has_last = |range: &ByteRange| range.last + 1 == size;
+        let is_end = match self {
+            Self::Whole => true,
+            Self::Range(range) => has_last(range),
+            Self::Ranges(ranges) => ranges.as_slice().iter().any(has_last),
+        };
+        if is_end { Delivery::End } else { Delivery::Part }
+    }
+}
+
 impl<'p> Outbox<'p> {
     /// Nothing yet; buffers come from `pool`.
     pub(crate) fn new(pool: &'p mut BufferPool) -> Self {
@@ -436,6 +467,21 @@ impl<'p> Outbox<'p> {
     /// Whether it should be sent before more is put in.
     pub(crate) fn is_full(&self) -> bool {
         self.rest.file.is_some() || self.bytes.as_ref().is_some_and(|bytes| bytes.len() >= GATHERED_BYTES_USUAL_MAX)
+    }
+
+    /// How many bytes were gathered, those of a file included.
+    pub(crate) fn len(&self) -> u64 {
+        let Rest { file, segments } = &self.rest;
+        let bytes = self.bytes.as_ref().map_or(0, |bytes| bytes.len());
+        let file_bytes = file.as_ref().map_or(0, |span| span.len);
+        bytes as u64 + file_bytes + segments.as_ref().map_or(0, |segments| segments.bytes())
+    }
+
+    /// How long the head is that begins at a byte.
+    pub(crate) fn head_bytes(&self, begins_at: u64) -> u64 {
+        let gathered = self.bytes.as_ref().map_or(&[][..], |bytes| bytes);
+        let response = usize::try_from(begins_at).ok().and_then(|at| gathered.get(at..)).unwrap_or_default();
+        memmem::find(response, b"\r\n\r\n").map_or(response.len(), |at| at + 4) as u64
     }
 
     /// What was gathered.

@@ -21,6 +21,7 @@ use crate::orders::Inbox;
 use crate::service::{Curfew, Service, Setup};
 use crate::site::Sites;
 
+mod booked;
 mod limits;
 #[path = "../tests/server/naive.rs"]
 mod naive;
@@ -250,6 +251,7 @@ fn world_with<'w>(
         aside,
         // Long after any file here was written: all of them are settled.
         seconds_at: |now| 4_000_000_000 + now.as_ns() / SECOND_NS,
+        books: None,
         curfew: Arc::clone(&curfew),
         orders: Arc::new([Inbox::default()]),
         published: Arc::clone(&published),

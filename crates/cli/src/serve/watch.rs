@@ -104,6 +104,7 @@ impl Watch<'_> {
 
     fn reload(&mut self) {
         tell(&[News::Reloading]);
+        self.running.control().reopen_logs();
         let configured = (self.configure)().and_then(|configuration| {
             let server = Arc::new(configuration.server.clone());
             self.running.configure(&server).map_err(super::refuse).map(|()| configuration)
@@ -146,6 +147,8 @@ fn kept_until_upgrade(old: &Configuration, new: &Configuration) -> Vec<&'static 
         ("limits.connections_max", old.server.limits.connections_max == new.server.limits.connections_max),
         ("user", old.user == new.user),
         ("sandbox", old.sandbox == new.sandbox),
+        ("log", old.server.log == new.server.log),
+        ("status", old.server.status == new.server.status),
         ("pid_file", old.pid_file == new.pid_file),
     ];
     settings.into_iter().filter(|(_, same)| !same).map(|(name, _)| name).collect()

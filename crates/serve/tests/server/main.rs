@@ -2,8 +2,10 @@
 
 mod conformance;
 mod lifecycle;
+mod logs;
 mod naive;
 mod representations;
 mod served;
 mod sites;
+mod status;
 mod takeover;
