@@ -9,8 +9,8 @@
 //! | [`run`], [`outcomes`], [`networks`], [`stall`], [`interrupt`] | tests of a load as a whole, and of how requests can end |
 //! | [`arrivals`], [`connections`], [`workloads`], [`sessions`], [`replay`], [`slow`] | tests of what a load is made of, as the server sees it |
 //! | [`input`], [`files`], [`formats`] | tests of what goes in and comes out |
-//! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`operation`] | tests of a server's life: signals, upgrades, users, the sandbox |
+//! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`conformance`] | transcripts of HTTP, held against our server and against nginx |
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and the downloads of the world's clients |
 //! | [`process`], [`turn`], [`namespace`] | child processes; which tests may run side by side; networks of a test's own |

@@ -196,6 +196,7 @@ impl Service {
                 }
                 Order::Listen(..) => {}
                 Order::Retire(group) => self.retire(driver, |of| of == group),
+                Order::LookAgain => self.look_again(driver),
                 Order::Answer(done) => drop(done.send(())),
             }
         }
@@ -241,6 +242,16 @@ impl Service {
                 self.react(driver, socket, |connection, driver, shared| {
                     connection.on_turn(driver, shared, Stage::Total)
                 });
+            }
+        }
+    }
+
+    /// Begins to accept anew, which begins with a look at what waits.
+    fn look_again<D: Driver>(&mut self, driver: &mut D) {
+        for &(_, listener) in &self.listeners {
+            if !self.resting.contains(&listener) {
+                driver.pause(listener);
+                driver.resume(listener);
             }
         }
     }
