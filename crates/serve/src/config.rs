@@ -228,7 +228,8 @@ pub struct Limits {
     /// How long a connection is drained after its last response, so that a client which is still sending gets to read
     /// the response instead of a reset.
     pub linger_time: Duration,
-    /// Most connections open at once, on all cores together.
+    /// Most connections open at once, on all cores together; 0 is as many as one table of descriptors holds. More than that
+    /// many are spread over several loops on each CPU, with a table each.
     pub connections_max: usize,
     /// Most connections of one client, which is an IPv4 address or an IPv6 /64, on all cores together; 0 is without limit.
     pub connections_per_client_max: usize,
@@ -246,7 +247,7 @@ impl Default for Limits {
             // Below half of what a 28.8 kbit/s modem takes.
             send_rate_min: 1500,
             linger_time: Duration::from_secs(5),
-            connections_max: 131_072,
+            connections_max: 0,
             connections_per_client_max: 0,
             requests_per_connection_max: 0,
         }

@@ -18,6 +18,7 @@ mod connection;
 mod counters;
 mod entity;
 mod head;
+mod layout;
 mod limit;
 mod listeners;
 mod material;

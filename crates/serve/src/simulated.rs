@@ -196,6 +196,7 @@ fn world<'w>(
         // Long after any file here was written: all of them are settled.
         seconds_at: |now| 4_000_000_000 + now.as_ns() / SECOND_NS,
         curfew: Arc::clone(&curfew),
+        channel: None,
         orders: Arc::new([Inbox::default()]),
         published: Arc::clone(&published),
         core: 0,

@@ -115,7 +115,7 @@ fn is_stale(path: &Path) -> bool {
 /// # Errors
 /// `InvalidInput` if it is no listening stream socket of TCP or of a Unix path.
 pub fn listens_at(socket: &impl AsFd) -> io::Result<PeerAddr> {
-    let socket = socket2::SockRef::from(socket);
+    let socket = SockRef::from(socket);
     let no_listener = || io::Error::new(io::ErrorKind::InvalidInput, "this is no listening stream socket");
     if !socket.is_listener()? || socket.r#type()? != Type::STREAM {
         return Err(no_listener());
