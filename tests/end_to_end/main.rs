@@ -9,6 +9,8 @@
 //! | [`run`], [`outcomes`], [`networks`], [`stall`], [`interrupt`] | tests of a load as a whole, and of how requests can end |
 //! | [`arrivals`], [`connections`], [`workloads`], [`sessions`], [`replay`], [`slow`] | tests of what a load is made of, as the server sees it |
 //! | [`input`], [`files`], [`formats`] | tests of what goes in and comes out |
+//! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
+//! | [`operation`] | tests of a server's life: signals, upgrades, users, the sandbox |
 //! | [`serve`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`conformance`] | transcripts of HTTP, held against our server and against nginx |
 //! | [`process`], [`turn`], [`namespace`] | child processes; which tests may run side by side; networks of a test's own |
@@ -19,6 +21,7 @@
 
 mod arrivals;
 mod browser;
+mod configuration;
 mod conformance;
 mod connections;
 mod curl;
@@ -33,6 +36,7 @@ mod interrupt;
 mod namespace;
 mod networks;
 mod nginx;
+mod operation;
 mod outcomes;
 mod process;
 mod recorder;

@@ -19,6 +19,9 @@ pub const SPARSE_BYTES: u64 = 5_000_000_000;
 /// What stands at its end.
 pub const SPARSE_END: &[u8] = b"the end";
 
+/// Ports are the kernel's choice.
+const LISTEN: &[&str] = &["--listen", "127.0.0.1:0", "--listen", "[::1]:0"];
+
 /// A folder with the tree in `root`, and a secret beside it.
 pub struct Tree(TempDir);
 
@@ -49,8 +52,27 @@ impl Server {
     /// Starts to serve `root` and waits until it listens; what it has left behind if it has ended instead.
     pub fn start(root: &Path, options: &[&str], launch: impl FnOnce(&[&str]) -> Command) -> Result<Self, Ended> {
         let root = root.to_str().expect("temporary folders have plain names");
-        let fixed = ["serve", root, "--listen", "127.0.0.1:0", "--listen", "[::1]:0"];
-        let mut process = Process::start(&mut launch(&[&fixed, options].concat()));
+        Self::listening(launch(&[&["serve", root], LISTEN, options].concat()))
+    }
+
+    /// Starts what a configuration names, with the options beside it.
+    pub fn configured(file: &Path, options: &[&str]) -> Self {
+        let file = file.to_str().expect("temporary folders have plain names");
+        Self::listening(thalweg(&[&["serve", "--config", file], LISTEN, options].concat()))
+            .unwrap_or_else(|ended| panic!("the server has not started: {ended:?}"))
+    }
+
+    /// The same with another start of the process.
+    pub fn configured_for(file: &Path, change: impl FnOnce(&mut Command)) -> Self {
+        let file = file.to_str().expect("temporary folders have plain names");
+        let mut command = thalweg(&[&["serve", "--config", file], LISTEN].concat());
+        change(&mut command);
+        Self::listening(command).unwrap_or_else(|ended| panic!("the server has not started: {ended:?}"))
+    }
+
+    /// Waits until both addresses are listened on.
+    fn listening(mut command: Command) -> Result<Self, Ended> {
+        let mut process = Process::start(&mut command);
         let said = until("the server to listen or to end", PATIENCE, || {
             let said = process.stdout();
             (said.matches("listening on ").count() >= 2 || process.ended().is_some()).then_some(said)

@@ -66,6 +66,12 @@ impl Failure {
     }
 }
 
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
 /// Says on stderr what a form of output has no place for.
 #[expect(clippy::print_stderr, reason = "beside errors, the one thing that is said there")]
 pub fn remark(message: &str) {

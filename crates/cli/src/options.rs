@@ -11,6 +11,8 @@ use thalweg_measure::units::{parse_link_rate, parse_percent, parse_time};
 use thalweg_serve::ListenAddr;
 use thalweg_sys::{DriverChoice, UnixAddr};
 
+use crate::serve::SandboxOption;
+
 /// The method of requests that name no other.
 pub const METHOD_DEFAULT: &str = "GET";
 
@@ -244,9 +246,12 @@ pub struct OutputOptions {
 #[command(after_help = "\
 Examples:
   thalweg serve /srv/mirror
-  thalweg serve /srv/mirror --listen 0.0.0.0:80 --listen '[::]:80'
+  thalweg serve /srv/mirror --listen 0.0.0.0:80 --listen '[::]:80' --user www-data
   thalweg serve --print-config /srv/mirror > thalweg.toml
-  thalweg serve --config thalweg.toml --check")]
+  thalweg serve --config thalweg.toml --check
+
+Signals: TERM and INT let downloads end, then stop; a second one stops at once. HUP reads the configuration again.
+USR2 starts the program anew on the same sockets, and lets this process end with its last download.")]
 pub struct ServeOptions {
     /// The directory; with --config that of the sites that have none
     #[arg(required_unless_present_any = ["config", "print_config"])]
@@ -266,12 +271,27 @@ pub struct ServeOptions {
     /// CPUs to serve from, one loop each [default: all]
     #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
     pub cores: Option<CpuList>,
+    /// Show folders without an index as lists of what is in them (docs/listings.md)
+    #[arg(long)]
+    pub listing: bool,
     /// How to talk to the kernel [default: auto]
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<DriverOption>,
     /// How long downloads under way may go on after TERM or Ctrl-C [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub drain: Option<Duration>,
+    /// How long they may go on after an upgrade (USR2) [default: as long as they take]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub upgrade_drain: Option<Duration>,
+    /// The user to become when the sockets are open
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Whether to give up the rest of the file system and most system calls [default: auto]
+    #[arg(long, value_name = "WHEN")]
+    pub sandbox: Option<SandboxOption>,
+    /// File to write the number of the process to
+    #[arg(long, value_name = "FILE")]
+    pub pid_file: Option<PathBuf>,
 }
 
 /// Options of `thalweg demo`.

@@ -1,24 +1,35 @@
 //! `thalweg serve`: the download server in the foreground.
+//!
+//! The order of the start matters. Sockets are opened while the process may still do that; then it becomes the user that it serves as;
+//! then, as long as it has one thread, the launcher is set apart and the file system is taken away; then the cores start; and when
+//! all is open that is ever opened, most system calls go.
 
-use std::io::IsTerminal;
-use std::process::ExitCode;
-use std::thread;
-use std::time::Duration;
+mod confinement;
+mod launcher;
+mod signals;
+mod takeover;
+mod watch;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{self, ExitCode};
+
 use thalweg_measure::units::display;
-use thalweg_serve::{ListenAddr, Running, Server, StartError, Totals};
+use thalweg_serve::{ListenAddr, Listeners, Running, Server, StartError, Totals, core_count};
 use thalweg_sys::limits::{descriptors, raise_descriptors};
+use thalweg_sys::service_manager::News;
 
+pub use self::confinement::SandboxOption;
+use self::confinement::{Confinement, Identity, territory};
+use self::launcher::Launcher;
+use self::signals::Signals;
+use self::takeover::Inheritance;
+use self::watch::{End, Watch, tell};
 use crate::configuration::{self, Configuration};
-use crate::exit::{Exit, Failure};
-use crate::interrupt::Interrupt;
+use crate::exit::{Exit, Failure, remark};
 use crate::load_options::ensure_driver;
 use crate::options::ServeOptions;
 use crate::output::print;
-
-/// How often signals are looked for and the status line is drawn.
-const GLANCE: Duration = Duration::from_millis(100);
 
 /// Runs the command until a signal ends it.
 ///
@@ -34,19 +45,71 @@ pub fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
         print(&summary(&configuration))?;
         return Ok(Exit::Met.into());
     }
-    ensure_driver(configuration.server.driver)?;
-    let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;
+    run(options)
+}
+
+/// Serves until the end.
+fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
+    let mut inheritance = Inheritance::take()?;
+    let groups = std::mem::take(&mut inheritance.groups);
+    let given: Vec<_> = groups.iter().filter(|group| group.given).map(|group| group.asked.clone()).collect();
+    let configure = || Configuration::of(options).map(|configuration| with_given(configuration, &given));
+    let configuration = configure()?;
+    let config = &configuration.server;
+    ensure_driver(config.driver)?;
     // As many connections as the kernel lets us have; the server itself stops accepting before they run out.
     raise_descriptors(descriptors().hard).map_err(Failure::unreachable)?;
-    let drain = configuration.drain;
-    let roots = roots(&configuration);
-    let running = Server::start(configuration.server).map_err(refuse)?;
-    announce(&roots, &running)?;
-    watch(&running, &interrupt);
-    running.drain(drain);
-    let totals = running.join().map_err(|error| Failure::unreachable(format!("the server has failed: {error}")))?;
+    let identity = Identity::choose(configuration.user.as_deref(), &config.listen)?;
+    let cores = core_count(config).map_err(refuse)?;
+    let listeners = Listeners::open(&config.listen, groups, cores).map_err(refuse)?;
+    let mut confinement = identity.assume()?;
+    let unable = |error| Failure::unreachable(format!("cannot set the process apart that starts successors: {error}"));
+    let launcher = Launcher::start().map_err(unable)?;
+    let signals = Signals::listen().map_err(Failure::unreachable)?;
+    let territory = territory(&configuration, options.config.as_deref()).map_err(Failure::unreachable)?;
+    confinement.confine_files(configuration.sandbox, &territory)?;
+    let running = Server::start_on(config.clone(), listeners).map_err(refuse)?;
+    confinement.confine_calls(configuration.sandbox)?;
+    inheritance.settle()?;
+    announce(&roots(&configuration), &running, &confinement)?;
+    let pid_file = configuration.pid_file.as_deref().map(PidFile::write).transpose()?;
+    tell(&[News::Ready, News::Status("serving")]);
+    end(Watch { running, signals: &signals, launcher: &launcher, configure: &configure, configuration }, pid_file)
+}
+
+/// Watches the server to its end, which is one of two.
+fn end(mut watch: Watch<'_>, pid_file: Option<PidFile>) -> Result<ExitCode, Failure> {
+    match watch.until_end() {
+        End::HandedOver => {
+            // The other process has written its own number there.
+            std::mem::forget(pid_file);
+            remark("another process serves from now on; this one ends with its last download");
+            watch.running.hand_over(watch.configuration.upgrade_drain);
+            watch.until_drained();
+        }
+        End::Asked | End::Failed => {
+            tell(&[News::Stopping]);
+            watch.running.drain(watch.configuration.drain);
+        }
+    }
+    let ended = watch.running.join();
+    let totals = ended.map_err(|error| Failure::unreachable(format!("the server has failed: {error}")))?;
     print(&format!("stopped after {}\n", describe(&totals)))?;
     Ok(Exit::Met.into())
+}
+
+/// The addresses that a service manager listens on already count as configured, and nothing else does if nobody has chosen an address.
+fn with_given(mut configuration: Configuration, given: &[ListenAddr]) -> Configuration {
+    let listen = &mut configuration.server.listen;
+    if !given.is_empty() && *listen == Configuration::default().server.listen {
+        listen.clear();
+    }
+    for address in given {
+        if !listen.contains(address) {
+            listen.push(address.clone());
+        }
+    }
+    configuration
 }
 
 /// What was checked.
@@ -100,15 +163,15 @@ fn refuse(error: StartError) -> Failure {
             };
             Failure::unreachable(format!("{error}; {advice}"))
         }
-        StartError::Config(_) | StartError::Pattern(_) => Failure::usage(error),
+        StartError::Config(_) | StartError::Pattern(_) | StartError::Header(_) => Failure::usage(error),
         StartError::Pin { .. } => Failure::usage(format!("{error}; see --cores")),
         StartError::NoAddress | StartError::Driver(_) | StartError::Loop(_) => Failure::unreachable(error),
     }
 }
 
-fn announce(roots: &str, running: &Running) -> Result<(), Failure> {
-    let mut text =
-        format!("serving {roots} on {} over {}\n", counted(running.cores(), "core"), running.driver().name(),);
+fn announce(roots: &str, running: &Running, confinement: &Confinement) -> Result<(), Failure> {
+    let cores = counted(running.cores(), "core");
+    let mut text = format!("serving {roots} on {cores} over {}\n{confinement}\n", running.driver().name());
     for address in running.addresses() {
         match address {
             ListenAddr::Tcp(address) => text.push_str(&format!("listening on http://{address}/\n")),
@@ -118,16 +181,33 @@ fn announce(roots: &str, running: &Running) -> Result<(), Failure> {
     print(&text)
 }
 
-/// Waits for the end, with a status line where somebody can see it.
-fn watch(running: &Running, interrupt: &Interrupt) {
-    let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-    bar.set_style(ProgressStyle::with_template("{spinner} {wide_msg}").expect("a valid template"));
-    while !interrupt.is_wanted() && !running.has_ended() {
-        thread::sleep(GLANCE);
-        bar.set_message(describe(&running.totals()));
-        bar.tick();
+/// The file that names this process, for scripts. It is removed at the end, unless it names another one by then.
+#[derive(Debug)]
+struct PidFile(PathBuf);
+
+impl PidFile {
+    /// Replaces the file as a whole, so that nobody reads half a number.
+    fn write(path: &Path) -> Result<Self, Failure> {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".new");
+        let written = fs::write(&beside, format!("{}\n", process::id())).and_then(|()| fs::rename(&beside, path));
+        written.map_err(|error| {
+            Failure::unreachable(format!(
+                "cannot write {}: {error}; name a file in a folder that the server's user may write to",
+                path.display()
+            ))
+        })?;
+        Ok(Self(path.to_owned()))
     }
-    bar.finish_and_clear();
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        if fs::read_to_string(&self.0).is_ok_and(|text| text.trim() == process::id().to_string()) {
+            // A number that is left behind names no process, which scripts have to expect anyhow.
+            let _ = fs::remove_file(&self.0);
+        }
+    }
 }
 
 fn describe(totals: &Totals) -> String {

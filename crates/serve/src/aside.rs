@@ -5,8 +5,8 @@
 //! it needs are in the kernel's memory. So jobs carry nothing back but what they put there (or into a place that they
 //! were given), and the same code runs in both threads.
 //!
-//! The queue needs no bound of its own: a connection waits for one job at a time, and connections are bounded. Jobs that people
-//! wait for to see anything at all go before those that fetch more of a large file, which also never get the last thread.
+//! The queue needs no bound of its own: a connection waits for one job at a time, and connections are bounded. Jobs that are
+//! short go before those that fetch more of a large file or read a whole folder, which also never get the last thread.
 //!
 //! Each core has threads of its own, started when there is work for them, because they share its table of descriptors.
 
@@ -37,6 +37,8 @@ pub(crate) enum Reason {
     Open,
     /// A part of a large file was not.
     Read,
+    /// A page of a listing was not made yet.
+    List,
 }
 
 /// What was done aside for a request already: it is not done aside again.
@@ -150,7 +152,7 @@ impl Aside {
     fn hand_over(&self, number: u64, reason: Reason, work: Work) {
         let mut desk = self.hands.desk();
         match reason {
-            Reason::Read => desk.later.push_back((number, work)),
+            Reason::Read | Reason::List => desk.later.push_back((number, work)),
             Reason::Open => desk.first.push_back((number, work)),
         }
         // One more than there are jobs: large files leave it alone.

@@ -51,7 +51,7 @@ struct Entry {
 /// What a name leads to.
 pub(crate) enum Lookup<'c> {
     /// A file, and the number of the mount that it is in.
-    File(&'c mut Entity, #[expect(dead_code, reason = "logs and limits by mount follow")] u16),
+    File(&'c mut Entity, u16),
     /// A folder that was asked for without the slash at the end.
     Folder,
 }
@@ -74,7 +74,7 @@ impl FileCache {
 
     /// The sites whose files these are.
     #[inline]
-    pub(crate) fn sites(&self) -> &Sites {
+    pub(crate) fn sites(&self) -> &Arc<Sites> {
         &self.sites
     }
 

@@ -220,16 +220,17 @@ pub struct Limits {
     pub head_time: Duration,
     /// How long a connection may stay open between two requests.
     pub idle_time: Duration,
-    /// How long a client may take none of a response before it is given up, over and above what
-    /// [`send_rate_min`](Self::send_rate_min) grants for the bytes.
+    /// How long a client may take none of a response before it is given up.
     pub stall_time: Duration,
-    /// Bytes per second that a client has to take on average, so that a large response cannot be drawn out without end.
+    /// Bytes per second of a response that a client has to take on average; by how much it falls behind counts as time in
+    /// which it takes nothing.
     pub send_rate_min: u32,
     /// How long a connection is drained after its last response, so that a client which is still sending gets to read
     /// the response instead of a reset.
     pub linger_time: Duration,
-    /// Most connections open at once, on all cores together; 0 is as many as one table of descriptors holds. More than that
-    /// many are spread over several loops on each CPU, with a table each.
+    /// Most connections open at once, on all cores together; 0 is as many as one table of descriptors holds, and more than that are
+    /// spread over several loops on each CPU, with a table each. When all places are taken, the connection that has been idle
+    /// longest is closed for a new one.
     pub connections_max: usize,
     /// Most connections of one client, which is an IPv4 address or an IPv6 /64, on all cores together; 0 is without limit.
     pub connections_per_client_max: usize,
@@ -244,8 +245,8 @@ impl Default for Limits {
             head_time: Duration::from_secs(10),
             idle_time: Duration::from_secs(75),
             stall_time: Duration::from_secs(60),
-            // Below half of what a 28.8 kbit/s modem takes.
-            send_rate_min: 1500,
+            // A modem of 28.8 kbit/s that is shared by seven downloads.
+            send_rate_min: 500,
             linger_time: Duration::from_secs(5),
             connections_max: 0,
             connections_per_client_max: 0,
@@ -254,7 +255,7 @@ impl Default for Limits {
     }
 }
 
-/// How fast bodies leave, in bytes per second of content; 0 is without limit. All of them hold at once, with a mount's
+/// How fast responses leave, in bytes per second, heads included; 0 is without limit. All of them hold at once, with a mount's
 /// ([`MountConfig::bytes_per_s_max`]): the slowest decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bandwidth {
@@ -275,13 +276,22 @@ pub struct CacheConfig {
     pub small_file_bytes_max: usize,
     /// Most bytes of heads and small files together.
     pub bytes_max: usize,
+    /// Most bytes of listings together. Half of them are what the names of one folder may take.
+    pub listing_bytes_max: usize,
     /// How long a file is taken to be unchanged before it is looked at again.
     pub age: Duration,
 }
 
 impl Default for CacheConfig {
     fn default() -> Self {
-        Self { entries_max: 8192, small_file_bytes_max: 64 << 10, bytes_max: 64 << 20, age: Duration::from_secs(1) }
+        Self {
+            entries_max: 8192,
+            small_file_bytes_max: 64 << 10,
+            bytes_max: 64 << 20,
+            // A folder of a million entries is listed whole.
+            listing_bytes_max: 160 << 20,
+            age: Duration::from_secs(1),
+        }
     }
 }
 

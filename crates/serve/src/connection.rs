@@ -20,7 +20,9 @@ use thalweg_wire::{BodyFraming, FieldSlots, Progress, RequestEvent, RequestHead,
 use crate::aside::{Aside, Done, Reason};
 use crate::cold::Cold;
 use crate::config::Limits;
-use crate::head::Persistence;
+use crate::head::{self, Persistence};
+use crate::limit::pacer::{Pace, Pacer, Stage};
+use crate::limit::room::{Candidate, HEADLESS_AGE_NS, Rank};
 use crate::multipart::Segments;
 use crate::respond::{Answer, Outbox, Outgoing, Responder};
 
@@ -57,6 +59,10 @@ pub(crate) struct Connection {
     is_sending: bool,
     /// The client has taken parts of files fast, and what the kernel takes is not bounded.
     is_fast: bool,
+    /// It was accepted only to be told that there is no room for it.
+    pub(crate) is_turned_away: bool,
+    /// Whose rate what is being sent counts for.
+    mount: u16,
     requests: u32,
     reader: RequestReader,
     /// What came in while a response was under way, and is not read yet.
@@ -65,6 +71,8 @@ pub(crate) struct Connection {
     sending: Option<Rc<Vec<u8>>>,
     /// Bytes that the driver was handed and has not reported as sent.
     sending_bytes: u64,
+    /// Bytes that the client had not taken when that was looked at last, and those that were sent since then.
+    untaken_bytes: u64,
     /// What is to be sent of a file when those have gone.
     rest: Option<FileSpan>,
     /// What is to be sent behind that.
@@ -73,6 +81,8 @@ pub(crate) struct Connection {
     waiting: Option<Box<WaitingRequest>>,
     /// What is known of a download whose file is not all in memory.
     cold: Option<Box<Cold>>,
+    /// What limits by client and by rate need, if there are any.
+    pub(crate) pace: Option<Box<Pace>>,
 }
 
 /// A request that cannot be answered yet.
@@ -111,6 +121,8 @@ pub(crate) enum Fate {
     Stays,
     /// It is to be closed.
     Over,
+    /// It is to be closed, and what the client has not taken by now is not kept for it.
+    Abandoned,
 }
 
 /// What all connections of a core share.
@@ -119,6 +131,8 @@ pub(crate) struct Shared {
     pub(crate) responder: Responder,
     pub(crate) aside: Aside,
     pub(crate) pool: BufferPool,
+    /// There if anything is limited by client or by rate.
+    pub(crate) pacer: Option<Pacer>,
     /// No further request is waited for on any connection.
     pub(crate) draining: bool,
 }
@@ -141,6 +155,8 @@ pub(crate) struct Times {
     ns_per_byte: u64,
     linger_ns: u64,
     requests_max: u32,
+    /// How long a connection may be idle with as many of them open as there are now.
+    pub(crate) idle_ns_now: u64,
 }
 
 impl Times {
@@ -155,6 +171,7 @@ impl Times {
             },
             head_ns: ns(limits.head_time),
             idle_ns: ns(limits.idle_time),
+            idle_ns_now: ns(limits.idle_time),
             stall_ns: ns(limits.stall_time),
             ns_per_byte: 1_000_000_000 / u64::from(limits.send_rate_min.max(1)),
             linger_ns: ns(limits.linger_time),
@@ -163,6 +180,11 @@ impl Times {
                 requests => requests,
             },
         }
+    }
+
+    /// How long a connection may be idle while there is room for more.
+    pub(crate) fn idle_ns_max(&self) -> u64 {
+        self.idle_ns
     }
 
     /// The shortest of all times: no deadline is set nearer than that.
@@ -192,7 +214,7 @@ impl WaitingRequest {
 
 impl Connection {
     /// A connection that was just accepted.
-    pub(crate) fn new(socket: SocketId, shared: &Shared, now: Instant) -> Self {
+    pub(crate) fn new(socket: SocketId, pace: Option<Box<Pace>>, shared: &Shared, now: Instant) -> Self {
         Self {
             socket,
             deadline: now.plus_ns(shared.times.head_ns),
@@ -201,21 +223,76 @@ impl Connection {
             paused: false,
             is_sending: false,
             is_fast: false,
+            is_turned_away: false,
+            mount: 0,
             requests: 0,
             reader: RequestReader::new(shared.times.wire),
             unread: None,
             sending: None,
             sending_bytes: 0,
+            untaken_bytes: 0,
             rest: None,
             segments: None,
             waiting: None,
             cold: None,
+            pace,
         }
+    }
+
+    /// A connection that was accepted though there is no room: it is told so, and not read.
+    #[cold]
+    pub(crate) fn turned_away<D: Driver>(socket: SocketId, driver: &mut D, shared: &mut Shared) -> Self {
+        let now = driver.now();
+        let mut connection = Self::new(socket, None, shared, now);
+        connection.is_turned_away = true;
+        connection.phase = Phase::SendingLast { linger: true };
+        connection.deadline = now.plus_ns(shared.times.stall_ns);
+        shared.responder.totals.turned_away += 1;
+        connection.send(driver, shared, SendBuf::Static(head::NO_ROOM), None);
+        connection
     }
 
     /// Whether nothing is under way after a request was answered, so that it can be closed without a loss.
     pub(crate) fn is_idle_again(&self) -> bool {
         self.phase == Phase::Reading && self.reader.idle() && self.requests > 0
+    }
+
+    /// Whether it has been idle for so long that it has to make room now.
+    pub(crate) fn is_idle_too_long(&self, times: &Times, now: Instant) -> bool {
+        let short_ns = times.idle_ns.saturating_sub(times.idle_ns_now);
+        short_ns > 0 && self.is_idle_again() && self.deadline.minus_ns(short_ns) <= now
+    }
+
+    /// How it would be missed if somebody had to go; `None` if it is not to be closed for anybody.
+    pub(crate) fn candidate(&self, times: &Times, now: Instant) -> Option<Candidate> {
+        if self.phase != Phase::Reading {
+            return None;
+        }
+        if self.requests > 0 && self.reader.idle() {
+            return Some((Rank::Idle, self.deadline.minus_ns(times.idle_ns), self.socket));
+        }
+        let since = self.deadline.minus_ns(if self.reader.in_body() { times.stall_ns } else { times.head_ns });
+        (now.ns_since(since) >= HEADLESS_AGE_NS).then_some((Rank::Headless, since, self.socket))
+    }
+
+    /// Looks how far the client has come with what is sent to it, from time to time. What it has taken gives it time for the
+    /// rest, at the rate that is the least; and never more than it may stall, so that it cannot be saved up.
+    pub(crate) fn look<D: Driver>(&mut self, driver: &D, times: &Times, now: Instant) {
+        if !matches!(self.phase, Phase::Sending | Phase::SendingLast { .. }) {
+            return;
+        }
+        let untaken = driver.unacknowledged(self.socket);
+        let taken = self.untaken_bytes.saturating_sub(untaken);
+        self.untaken_bytes = untaken;
+        let stalled = now.plus_ns(times.stall_ns);
+        let waits_for_us = untaken == 0 && (self.is_sending || self.waits_for_its_turn());
+        let granted_ns = taken.saturating_mul(times.ns_per_byte);
+        self.deadline = if waits_for_us { stalled } else { self.deadline.plus_ns(granted_ns).min(stalled) };
+    }
+
+    /// Whether it has something to send, and a rate does not let it.
+    fn waits_for_its_turn(&self) -> bool {
+        self.pace.as_ref().is_some_and(|pace| pace.is_waiting)
     }
 
     /// Bytes have come in.
@@ -266,12 +343,18 @@ impl Connection {
         self.is_sending = false;
         let sent_bytes = mem::take(&mut self.sending_bytes);
         shared.responder.totals.bytes += sent_bytes;
-        if let Some(buffer) = self.sending.take() {
+        let held = self.pace.as_mut().and_then(|pace| pace.held.take());
+        if held.is_none()
+            && let Some(buffer) = self.sending.take()
+        {
             shared.pool.put(buffer);
         }
-        if let Some(rest) = self.rest.take() {
-            self.judge_speed(driver, sent_bytes);
-            self.send(driver, shared, SendBuf::empty(), Some(rest));
+        if held.is_some() || self.rest.is_some() {
+            let rest = self.rest.take();
+            if rest.is_some() {
+                self.judge_speed(driver, sent_bytes);
+            }
+            self.send(driver, shared, held.unwrap_or(SendBuf::empty()), rest);
             return Fate::Stays;
         }
         if let Some((text, file)) = self.segments.as_mut().and_then(|segments| segments.next()) {
@@ -321,11 +404,24 @@ impl Connection {
         if let Some(waiting) = &mut self.waiting {
             waiting.is_under_way = false;
             // Earlier responses go first.
-            return if self.is_sending { Fate::Stays } else { self.answer_again(driver, shared) };
+            let is_busy = self.is_sending || self.waits_for_its_turn();
+            return if is_busy { Fate::Stays } else { self.answer_again(driver, shared) };
         }
-        if let Some(rest) = self.rest.take_if(|_| !self.is_sending) {
+        let is_busy = self.is_sending || self.waits_for_its_turn();
+        if let Some(rest) = self.rest.take_if(|_| !is_busy) {
+            self.deadline = driver.now().plus_ns(shared.times.stall_ns);
             self.send(driver, shared, SendBuf::empty(), Some(rest));
         }
+        Fate::Stays
+    }
+
+    /// A rate that it has waited for may have something for it.
+    pub(crate) fn on_turn<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, stage: Stage) -> Fate {
+        let Some(pace) = self.pace.as_mut().filter(|pace| pace.is_waiting) else { return Fate::Stays };
+        pace.come_up(stage);
+        let held = pace.held.take();
+        let rest = self.rest.take();
+        self.send(driver, shared, held.unwrap_or(SendBuf::empty()), rest);
         Fate::Stays
     }
 
@@ -372,7 +468,8 @@ impl Connection {
             Phase::Sending if self.waiting.take().is_some() && !self.is_sending => 503,
             // The response to a request whose body is late has gone already.
             Phase::Reading if !self.reader.idle() && !self.reader.in_body() => 408,
-            _ => return Fate::Over,
+            Phase::Reading | Phase::Lingering { .. } => return Fate::Over,
+            Phase::Sending | Phase::SendingLast { .. } => return Fate::Abandoned,
         };
         let mut outbox = Outbox::new(&mut shared.pool);
         shared.responder.refuse(status, &mut outbox);
@@ -459,6 +556,8 @@ impl Connection {
             if !outgoing.is_shared {
                 self.sending = Some(Rc::clone(&bytes));
             }
+            self.mount = outgoing.mount;
+            self.deadline = now.plus_ns(shared.times.stall_ns);
             self.segments = outgoing.segments;
             self.send(driver, shared, SendBuf::Shared(bytes), outgoing.file);
             return Fate::Stays;
@@ -486,28 +585,84 @@ impl Connection {
         Fate::Stays
     }
 
-    /// Hands bytes and the first part of a file to the driver.
+    /// Hands bytes and the first part of a file to the driver, as much as the rates allow.
     #[inline]
     fn send<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, bytes: SendBuf, file: Option<FileSpan>) {
+        if self.pace.is_some() {
+            return self.send_paced(driver, shared, bytes, file);
+        }
+        self.hand_over(driver, shared, bytes, file, u64::MAX);
+    }
+
+    /// Hands over what the rates allow now, or lets the rest wait for its turn.
+    fn send_paced<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        shared: &mut Shared,
+        mut bytes: SendBuf,
+        file: Option<FileSpan>,
+    ) {
+        let wanted = bytes.len() as u64 + file.as_ref().map_or(0, |span| span.len);
+        let (Some(pace), Some(pacer)) = (&mut self.pace, &mut shared.pacer) else {
+            // There were limits when this connection was accepted, and there are none now.
+            return self.hand_over(driver, shared, bytes, file, u64::MAX);
+        };
+        let Some(granted) = pacer.ask(pace, self.socket, self.mount, wanted, driver.now()) else {
+            pace.held = Some(bytes).filter(|bytes| !bytes.is_empty());
+            self.rest = file;
+            return;
+        };
+        if granted < bytes.len() as u64 {
+            let (first, others) = bytes.split_at(granted as usize);
+            bytes = first;
+            pace.held = Some(others);
+            self.rest = file;
+            self.hand_over(driver, shared, bytes, None, granted);
+        } else {
+            let of_file = granted - bytes.len() as u64;
+            self.hand_over(driver, shared, bytes, file, of_file);
+        }
+        // A disk that has to be waited for does not cost the turn.
+        if let Some(pace) = &mut self.pace {
+            pace.keep(granted - self.sending_bytes);
+        }
+    }
+
+    /// Hands bytes and the first part of a file, of which it is so much at most, to the driver.
+    #[inline]
+    fn hand_over<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        shared: &mut Shared,
+        bytes: SendBuf,
+        file: Option<FileSpan>,
+        file_bytes_max: u64,
+    ) {
         self.sending_bytes = bytes.len() as u64;
         match file {
             None => {
                 self.is_sending = true;
                 driver.send(self.socket, bytes);
             }
-            Some(span) => self.send_file(driver, shared, bytes, span),
+            Some(span) => self.send_file(driver, shared, bytes, span, file_bytes_max),
         }
-        let granted_ns = self.sending_bytes.saturating_mul(shared.times.ns_per_byte);
-        self.deadline = driver.now().plus_ns(shared.times.stall_ns.saturating_add(granted_ns));
+        self.untaken_bytes = self.untaken_bytes.saturating_add(self.sending_bytes);
     }
 
     /// Hands bytes and the first part of a file to the driver, if that part is in memory. If not, it hands over the bytes, or has the
     /// part read aside if there are none.
-    fn send_file<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, bytes: SendBuf, mut span: FileSpan) {
+    fn send_file<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        shared: &mut Shared,
+        bytes: SendBuf,
+        mut span: FileSpan,
+        bytes_max: u64,
+    ) {
         let sure = self.cold.as_ref().and_then(|cold| cold.known_from(span.offset));
         let part_max = if self.is_fast { SPAN_BYTES_MAX } else { SPAN_BYTES_SLOW_MAX };
-        let part = span.len.min(part_max).min(sure.unwrap_or(u64::MAX));
-        if sure.is_some() || span.file.is_in_memory(span.offset, part) {
+        let part = span.len.min(part_max).min(bytes_max).min(sure.unwrap_or(u64::MAX));
+        if part > 0 && (sure.is_some() || span.file.is_in_memory(span.offset, part)) {
             if span.len > part {
                 let file = Rc::clone(&span.file);
                 self.rest = Some(FileSpan { file, offset: span.offset + part, len: span.len - part });
@@ -588,4 +743,4 @@ fn keep(unread: &mut Option<Rc<Vec<u8>>>, bytes: &[u8], pool: &mut BufferPool) -
 }
 
 // A hundred thousand idle connections hold this much each, and no buffer.
-const _: () = assert!(size_of::<Connection>() <= 216);
+const _: () = assert!(size_of::<Connection>() <= 240);

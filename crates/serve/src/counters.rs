@@ -13,6 +13,10 @@ pub struct Totals {
     pub requests: u64,
     /// Final responses by class: 2xx, 3xx, 4xx, 5xx.
     pub responses: [u64; 4],
+    /// Connections that were told that there is no room for them.
+    pub turned_away: u64,
+    /// Connections that were closed, while nothing was under way, to make room for others.
+    pub shed: u64,
     /// Bytes of responses that the kernel has taken, heads included.
     pub bytes: u64,
 }
@@ -24,6 +28,8 @@ impl Totals {
         self.open += other.open;
         self.requests += other.requests;
         self.bytes += other.bytes;
+        self.turned_away += other.turned_away;
+        self.shed += other.shed;
         for (sum, responses) in self.responses.iter_mut().zip(other.responses) {
             *sum += responses;
         }
@@ -39,13 +45,14 @@ impl Totals {
 /// is two lines because processors fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Published([AtomicU64; 8]);
+pub(crate) struct Published([AtomicU64; 10]);
 
 impl Published {
     /// Replaces what is published. Plain stores: readers may see some fields before others.
     pub(crate) fn publish(&self, totals: &Totals) {
         let [ok, moved, refused, failed] = totals.responses;
-        let values = [totals.accepted, totals.open, totals.requests, totals.bytes, ok, moved, refused, failed];
+        let Totals { accepted, open, requests, bytes, turned_away, shed, .. } = *totals;
+        let values = [accepted, open, requests, bytes, ok, moved, refused, failed, turned_away, shed];
         for (cell, value) in self.0.iter().zip(values) {
             cell.store(value, Relaxed);
         }
@@ -53,9 +60,9 @@ impl Published {
 
     /// What was published last.
     pub(crate) fn totals(&self) -> Totals {
-        let [accepted, open, requests, bytes, ok, moved, refused, failed] =
+        let [accepted, open, requests, bytes, ok, moved, refused, failed, turned_away, shed] =
             self.0.each_ref().map(|cell| cell.load(Relaxed));
-        Totals { accepted, open, requests, responses: [ok, moved, refused, failed], bytes }
+        Totals { accepted, open, requests, responses: [ok, moved, refused, failed], turned_away, shed, bytes }
     }
 }
 
@@ -65,7 +72,8 @@ mod tests {
 
     #[test]
     fn what_is_published_is_what_is_read() {
-        let totals = Totals { accepted: 1, open: 2, requests: 3, responses: [4, 5, 6, 7], bytes: 8 };
+        let totals =
+            Totals { accepted: 1, open: 2, requests: 3, responses: [4, 5, 6, 7], bytes: 8, turned_away: 9, shed: 10 };
         let published = Published::default();
         published.publish(&totals);
         assert_eq!(published.totals(), totals);

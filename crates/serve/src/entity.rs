@@ -6,10 +6,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::ffi::OsStr;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -26,6 +23,7 @@ use thalweg_wire::validator::{EntityTag, Validators};
 use crate::calendar::Calendar;
 use crate::head::{self, Persistence};
 use crate::material::{Digests, Material, Neighbour, OpenNeighbour};
+use crate::media;
 use crate::multipart::{self, Boundary, Multipart, Segments};
 use crate::presentation::Presentation;
 use crate::resolve::Refusal;
@@ -107,10 +105,55 @@ impl Entity {
     pub(crate) fn new(material: Material, name: &[u8], presentation: &Arc<Presentation>, calendar: &Calendar) -> Self {
         let content_type = match &presentation.content_type {
             Some(content_type) => Cow::Owned(content_type.clone()),
-            None => content_type(name),
+            None => media::type_of(name),
         };
         let common = Common { content_type, varies: !material.variants.is_empty(), presentation, calendar };
         common.make(material)
+    }
+
+    /// A page that the server itself has made, whose presentation has its type.
+    pub(crate) fn of_page(
+        body: &[u8],
+        tag: Vec<u8>,
+        last_modified: Option<i64>,
+        presentation: Arc<Presentation>,
+        calendar: &Calendar,
+    ) -> Self {
+        let facts = Facts {
+            // Nothing on any device: no file is the same.
+            stamp: Stamp { device: 0, inode: 0, size: 0, modified_s: 0, modified_ns: 0, changed_ns: 0 },
+            neighbours: Vec::new(),
+            unsettled: true,
+            tag,
+            last_modified,
+            content_type: presentation.content_type.clone().map_or_else(|| media::type_of(b""), Cow::Owned),
+            coding: None,
+            varies: false,
+            digests: Digests::default(),
+            presentation,
+        };
+        Self::assemble(facts, body.len() as u64, Source::Memory, Box::default(), body, calendar)
+    }
+
+    /// `body` is what stands behind the head in the ready-made response.
+    fn assemble(
+        facts: Facts,
+        size: u64,
+        source: Source,
+        variants: Box<[Self]>,
+        body: &[u8],
+        calendar: &Calendar,
+    ) -> Self {
+        let (facts, ready_second) = (Box::new(facts), calendar.second());
+        let mut entity = Self { ready: Rc::default(), ready_second, head_bytes: 0, size, source, variants, facts };
+        // The head of a HEAD's response is that of the GET's.
+        let reply = Reply { part: Part::Whole, is_head: true, digest: None, persistence: Persistence::Default };
+        let mut ready = Vec::with_capacity(HEAD_BYTES_USUAL + body.len());
+        entity.write(&mut ready, &reply, calendar);
+        entity.head_bytes = ready.len();
+        ready.extend_from_slice(body);
+        entity.ready = Rc::new(ready);
+        entity
     }
 
     /// Whether a file that was opened just now under the same name is this one, and neither it nor its neighbours have changed.
@@ -347,23 +390,9 @@ impl Common<'_> {
             digests,
             presentation: Arc::clone(self.presentation),
         };
-        let mut entity = Entity {
-            ready: Rc::default(),
-            ready_second: now,
-            head_bytes: 0,
-            size: stamp.size,
-            source: if bytes.is_some() { Source::Memory } else { Source::File(Rc::new(file.waiting())) },
-            variants: variants.into_iter().map(|variant| self.make(variant)).collect(),
-            facts: Box::new(facts),
-        };
-        // The head of a HEAD's response is that of the GET's.
-        let reply = Reply { part: Part::Whole, is_head: true, digest: None, persistence: Persistence::Default };
-        let mut ready = Vec::with_capacity(HEAD_BYTES_USUAL + bytes.as_ref().map_or(0, Vec::len));
-        entity.write(&mut ready, &reply, self.calendar);
-        entity.head_bytes = ready.len();
-        ready.extend_from_slice(bytes.as_deref().unwrap_or_default());
-        entity.ready = Rc::new(ready);
-        entity
+        let source = if bytes.is_some() { Source::Memory } else { Source::File(Rc::new(file.waiting())) };
+        let variants = variants.into_iter().map(|variant| self.make(variant)).collect();
+        Entity::assemble(facts, stamp.size, source, variants, bytes.as_deref().unwrap_or_default(), self.calendar)
     }
 }
 
@@ -396,34 +425,9 @@ fn tag_of(stamp: &Stamp, coding: Option<Coding>) -> Vec<u8> {
     tag
 }
 
-/// The media type that the name's extension stands for. Text is taken to be UTF-8: without a charset, browsers guess one
-/// of the last century's.
-fn content_type(name: &[u8]) -> Cow<'static, str> {
-    match mime_guess::from_path(Path::new(OsStr::from_bytes(name))).first_raw() {
-        Some(text) if text.starts_with("text/") => Cow::Owned(format!("{text}; charset=utf-8")),
-        Some(other) => Cow::Borrowed(other),
-        None => Cow::Borrowed("application/octet-stream"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn types_follow_the_extension() {
-        for (name, expected) in [
-            ("a.html", "text/html; charset=utf-8"),
-            ("a/index.html", "text/html; charset=utf-8"),
-            ("a.TXT", "text/plain; charset=utf-8"),
-            ("a.png", "image/png"),
-            ("a.tar.gz", "application/gzip"),
-            ("README", "application/octet-stream"),
-            (".html", "application/octet-stream"),
-        ] {
-            assert_eq!(content_type(name.as_bytes()), expected, "{name}");
-        }
-    }
 
     #[test]
     fn each_part_of_the_state_changes_the_tag() {

@@ -28,6 +28,12 @@ pub(crate) const DATE: Range<usize> = {
     start..start + IMF_FIXDATE_BYTES
 };
 
+/// All of the response to a connection that there is no room for. A 503 may be without Date (RFC 9110, 6.6.1), so that it can
+/// be the same for all.
+pub(crate) const NO_ROOM: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nServer: thalweg\r\nRetry-After: 5\r\n\
+    Content-Type: text/html; charset=utf-8\r\nContent-Length: 97\r\nConnection: close\r\n\r\n\
+    <!doctype html>\n<title>503 Service Unavailable</title>\n<h1>Too many connections. Try again.</h1>\n";
+
 /// Writes the status line and the fields of all responses. The version is ours, whatever the client's (RFC 9110, 6.2).
 pub(crate) fn begin(out: &mut Vec<u8>, status: u16, calendar: &Calendar) {
     out.extend_from_slice(b"HTTP/1.1 ");
@@ -66,6 +72,13 @@ mod tests {
     use thalweg_sys::Instant;
 
     use super::*;
+
+    #[test]
+    fn what_is_said_when_there_is_no_room_is_complete() {
+        let text = std::str::from_utf8(NO_ROOM).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{}", body.len());
+    }
 
     #[test]
     fn the_date_of_a_200_stands_where_it_is_patched() {

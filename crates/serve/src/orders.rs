@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_sys::Waker;
 
 use crate::config::ServerConfig;
+use crate::limit::pacer::SharedLimits;
 use crate::server::StartError;
 
 /// Something that a core is to do.
 pub(crate) enum Order {
     /// Serve by this configuration from the next request on.
-    Configure(Arc<ServerConfig>, SyncSender<Result<(), StartError>>),
+    Configure(Arc<ServerConfig>, Arc<SharedLimits>, SyncSender<Result<(), StartError>>),
     /// Accept from this socket of a group, too. Without one it comes by the core's channel.
     Listen(u32, Option<OwnedFd>),
     /// Accept from the sockets of this group no more.

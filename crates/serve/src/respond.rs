@@ -25,12 +25,14 @@ use crate::calendar::Calendar;
 use crate::counters::Totals;
 use crate::entity::{Entity, Part, Reply, Rest};
 use crate::head::{self, Persistence};
+use crate::list::{Asked, Listings};
 use crate::multipart::{Boundaries, Segments};
 use crate::resolve::{self, Refusal};
 
 /// Answers requests for files.
 pub(crate) struct Responder {
     pub(crate) cache: FileCache,
+    pub(crate) listings: Listings,
     pub(crate) calendar: Calendar,
     pub(crate) totals: Totals,
     boundaries: Boundaries,
@@ -60,6 +62,7 @@ pub(crate) struct Outbox<'p> {
     /// The bytes are a ready-made response that belongs to others too.
     is_shared: bool,
     rest: Rest,
+    mount: u16,
 }
 
 /// What an [`Outbox`] has gathered.
@@ -70,6 +73,8 @@ pub(crate) struct Outgoing {
     pub(crate) is_shared: bool,
     /// What goes behind them.
     pub(crate) file: Option<FileSpan>,
+    /// The number of the mount that the last file came from.
+    pub(crate) mount: u16,
     /// What goes behind that.
     pub(crate) segments: Option<Box<Segments>>,
 }
@@ -125,9 +130,10 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 
 impl Responder {
     /// A responder that has done nothing yet.
-    pub(crate) fn new(cache: FileCache, calendar: Calendar) -> Self {
+    pub(crate) fn new(cache: FileCache, listings: Listings, calendar: Calendar) -> Self {
         Self {
             cache,
+            listings,
             calendar,
             totals: Totals::default(),
             boundaries: Boundaries::new(),
@@ -201,10 +207,25 @@ impl Responder {
             return self.respond_with_refusal(request, refusal, persistence, out);
         }
         let mut entity = match self.cache.look_up(site, &mut self.name, done, &self.calendar, now) {
-            Ok(Lookup::File(entity, _)) => entity,
+            Ok(Lookup::File(entity, mount)) => {
+                out.mount = mount;
+                entity
+            }
             Ok(Lookup::Folder) => return self.redirect_to_folder(request, query, persistence, out),
             Err(Refusal::NotYet) if !done.has(Reason::Open) => {
                 return self.postpone(self.cache.opening(site, &self.name, &self.calendar));
+            }
+            // No index: the folder may be listed.
+            Err(Refusal::NotFound) if self.name.ends_with(b"/") => {
+                let asked = Asked { site, name: &self.name, query };
+                match self.listings.look_up(asked, done, &self.calendar, now) {
+                    Ok(page) => page,
+                    Err(Refusal::NotYet) if !done.has(Reason::List) => {
+                        let job = self.listings.making(asked, &self.calendar, now);
+                        return self.postpone(job);
+                    }
+                    Err(refusal) => return self.respond_with_refusal(request, refusal, persistence, out),
+                }
             }
             Err(refusal) => return self.respond_with_refusal(request, refusal, persistence, out),
         };
@@ -424,7 +445,7 @@ fn demand_of(request: &RequestHead<'_>, entity: &Entity, now: i64) -> Demand {
 impl<'p> Outbox<'p> {
     /// Nothing yet; buffers come from `pool`.
     pub(crate) fn new(pool: &'p mut BufferPool) -> Self {
-        Self { pool, bytes: None, is_shared: false, rest: Rest::default() }
+        Self { pool, bytes: None, is_shared: false, rest: Rest::default(), mount: 0 }
     }
 
     /// Whether it should be sent before more is put in.
@@ -435,7 +456,7 @@ impl<'p> Outbox<'p> {
     /// What was gathered.
     pub(crate) fn into_outgoing(self) -> Outgoing {
         let Rest { file, segments } = self.rest;
-        Outgoing { bytes: self.bytes, is_shared: self.is_shared, file, segments }
+        Outgoing { bytes: self.bytes, is_shared: self.is_shared, file, segments, mount: self.mount }
     }
 
     /// Adds a ready-made response; without a copy if it is the first.

@@ -18,9 +18,10 @@ use crate::check::ConfigFault;
 use crate::config::{ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
 use crate::layout::Layout;
+use crate::limit::pacer::SharedLimits;
 use crate::listeners::{Change, Files, Listeners};
 use crate::orders::{Inbox, Order};
-use crate::service::{Curfew, Service, Setup, take_listener};
+use crate::service::{Curfew, Service, Setup, TURNED_AWAY_MAX, take_listener};
 use crate::site::Sites;
 
 /// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
@@ -155,6 +156,7 @@ impl Server {
         let (channels, threads) = (Vec::new(), Vec::new());
         let mut running =
             Running { addresses, driver, cores: core_count, control, orders, channels, threads, published };
+        let shared_limits = Arc::new(SharedLimits::of(&config, Instant::now()));
         let (started, starts) = mpsc::sync_channel(cores.len());
         let config = Arc::new(config);
         for (core, &cpu) in cores.iter().enumerate() {
@@ -172,6 +174,7 @@ impl Server {
                 table,
                 orders: Arc::clone(&running.orders),
                 control: running.control.clone(),
+                shared_limits: Arc::clone(&shared_limits),
                 published: Arc::clone(&running.published),
             };
             let started = started.clone();
@@ -236,6 +239,7 @@ struct Task {
     table: Option<Channel>,
     orders: Arc<[Inbox]>,
     control: Control,
+    shared_limits: Arc<SharedLimits>,
     published: Arc<[Published]>,
 }
 
@@ -274,7 +278,7 @@ impl Task {
     }
 
     fn open_driver(&self) -> io::Result<AnyDriver> {
-        let sockets_max = self.connections_max + self.listeners.len();
+        let sockets_max = self.connections_max + TURNED_AWAY_MAX + self.listeners.len();
         let config = DriverConfig {
             receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
             receive_buffers: RECEIVE_BUFFERS,
@@ -292,6 +296,7 @@ impl Task {
             }
         };
         let setup = Setup {
+            shared_limits: self.shared_limits,
             sites,
             limits: &self.config.limits,
             cache: &self.config.cache,
@@ -425,11 +430,12 @@ impl Running {
         let Change { added, removed } = self.control.listeners().change(&config.listen, cores)?;
         self.addresses = self.control.listeners().addresses();
         let (done, answers) = mpsc::sync_channel(cores);
+        let limits = Arc::new(SharedLimits::of(config, Instant::now()));
         for (core, ((share, inbox), waker)) in
             added.into_iter().zip(self.orders.iter()).zip(self.control.wakers.iter()).enumerate()
         {
             let channel = self.channels.get(core);
-            let configure = Order::Configure(Arc::clone(config), done.clone());
+            let configure = Order::Configure(Arc::clone(config), Arc::clone(&limits), done.clone());
             let retire = removed.iter().map(|&group| Order::Retire(group));
             let listen = share.into_iter().map(|(group, socket)| {
                 // What is lost here the loop does not find, and goes on without.

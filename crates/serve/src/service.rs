@@ -15,6 +15,9 @@ use crate::calendar::{Calendar, SecondsAt};
 use crate::config::{CacheConfig, Limits, ServerConfig};
 use crate::connection::{Connection, Fate, Shared, Times};
 use crate::counters::Published;
+use crate::limit::pacer::{Pace, Pacer, SharedLimits, Stage};
+use crate::limit::room::{self, Shedder};
+use crate::list::Listings;
 use crate::orders::{Inbox, Order};
 use crate::respond::Responder;
 use crate::server::StartError;
@@ -26,6 +29,14 @@ const TICK_NS: u64 = 10_000_000;
 /// How long accepting rests after the process or the host ran out of descriptors, unless a connection ends before.
 const ACCEPT_REST_NS: u64 = 100_000_000;
 
+/// The same, after a connection was closed to make room: closing takes the kernel a moment.
+const SHED_REST_NS: u64 = 1_000_000;
+
+/// Connections that are told at the same time that there is no room for them. Further ones are closed without a word.
+pub(crate) const TURNED_AWAY_MAX: usize = 256;
+
+/// Paced connections that go on between two looks at the others: each takes the kernel some ten microseconds.
+const PACED_PER_TURN: usize = 64;
 /// How long a listener that is given up is still heard after it has stopped: what it had accepted by then is served, and
 /// what it had not stays in the queue of the socket.
 const RETIRE_NS: u64 = 50_000_000;
@@ -79,6 +90,11 @@ pub(crate) struct Service {
     /// At the index of their socket.
     slots: Vec<Slot>,
     open: usize,
+    /// How many of them there is no room for.
+    turned_away: usize,
+    /// Connections that there is room for, on all cores; 0 is any number.
+    places: usize,
+    shedder: Shedder,
     wheel: Wheel,
     /// A deadline is looked at this long after the last look at the latest. As no deadline is set nearer than that, one
     /// entry in the wheel for each slot is enough.
@@ -96,6 +112,8 @@ pub(crate) struct Setup<'c> {
     pub(crate) limits: &'c Limits,
     pub(crate) cache: &'c CacheConfig,
     pub(crate) aside: Aside,
+    /// What all cores together may give.
+    pub(crate) shared_limits: Arc<SharedLimits>,
     pub(crate) seconds_at: SecondsAt,
     pub(crate) curfew: Arc<Curfew>,
     /// Where each core finds its orders.
@@ -127,13 +145,15 @@ impl Service {
     pub(crate) fn new(setup: Setup<'_>, now: Instant) -> Self {
         let times = Times::new(setup.limits);
         let cache = FileCache::new(Arc::new(setup.sites), setup.cache.clone());
+        let listings = Listings::new(Arc::clone(cache.sites()), setup.cache);
         Self {
             look_ns: times.shortest_ns(),
             shared: Shared {
                 times,
-                responder: Responder::new(cache, Calendar::new(setup.seconds_at, now)),
+                responder: Responder::new(cache, listings, Calendar::new(setup.seconds_at, now)),
                 aside: setup.aside,
                 pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
+                pacer: setup.shared_limits.are_on().then(|| Pacer::new(setup.shared_limits, now)),
                 draining: false,
             },
             listeners: Vec::new(),
@@ -144,6 +164,9 @@ impl Service {
             rest_ends: now,
             slots: Vec::new(),
             open: 0,
+            turned_away: 0,
+            places: setup.limits.connections_max,
+            shedder: Shedder::default(),
             wheel: Wheel::new(now, TICK_NS),
             curfew: setup.curfew,
             orders: setup.orders,
@@ -164,7 +187,7 @@ impl Service {
         for order in orders[self.core].take() {
             // Who has given an order may have given up waiting for the answer.
             match order {
-                Order::Configure(config, done) => drop(done.send(self.configure(&config))),
+                Order::Configure(config, limits, done) => drop(done.send(self.configure(driver, &config, limits))),
                 Order::Listen(group, socket) => {
                     let socket = socket.or_else(|| self.channel.as_ref().and_then(take_listener));
                     // Without room for it this core does not hear it; the other cores do.
@@ -180,13 +203,43 @@ impl Service {
     }
 
     /// Serves by another configuration from now on. Responses under way go on as they began.
-    fn configure(&mut self, config: &ServerConfig) -> Result<(), StartError> {
+    fn configure<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        config: &ServerConfig,
+        limits: Arc<SharedLimits>,
+    ) -> Result<(), StartError> {
         let sites = Sites::open(config)?;
         let times = Times::new(&config.limits);
         self.look_ns = times.shortest_ns();
         self.shared.times = times;
-        self.shared.responder.cache = FileCache::new(Arc::new(sites), config.cache.clone());
+        self.places = config.limits.connections_max;
+        self.limit_anew(driver, limits);
+        let cache = FileCache::new(Arc::new(sites), config.cache.clone());
+        self.shared.responder.listings = Listings::new(Arc::clone(cache.sites()), &config.cache);
+        self.shared.responder.cache = cache;
         Ok(())
+    }
+
+    /// Has other limits hold, for the connections that are open too.
+    pub(crate) fn limit_anew<D: Driver>(&mut self, driver: &mut D, limits: Arc<SharedLimits>) {
+        let now = driver.now();
+        self.shared.pacer = limits.are_on().then(|| Pacer::new(limits, now));
+        for index in 0..self.slots.len() {
+            let Some(connection) = &mut self.slots[index].connection else { continue };
+            let socket = connection.socket;
+            if let Some(pacer) = &mut self.shared.pacer {
+                let knows_clients = pacer.shared().knows_clients();
+                let address = knows_clients.then(|| driver.peer_addr(socket).ok()).flatten();
+                let pace = pacer.take_over(connection.pace.take(), socket, address.map(|address| address.ip()), now);
+                connection.pace = Some(pace);
+            } else {
+                // Nothing to wait for any more.
+                self.react(driver, socket, |connection, driver, shared| {
+                    connection.on_turn(driver, shared, Stage::Total)
+                });
+            }
+        }
     }
 
     /// Gives up the listeners of some groups, a little later: who waits to be accepted has been told by the kernel already that
@@ -223,27 +276,95 @@ impl Service {
         if index >= self.slots.len() {
             self.slots.resize_with(index + 1, Slot::default);
         }
+        self.open += 1;
+        self.shared.responder.totals.accepted += 1;
         let now = driver.now();
-        let connection = Connection::new(socket, &self.shared, now);
+        let connection = match self.let_in(driver, socket, now) {
+            Some(pace) => Connection::new(socket, pace, &self.shared, now),
+            None if self.turned_away == TURNED_AWAY_MAX => {
+                self.open -= 1;
+                self.shared.responder.totals.turned_away += 1;
+                return driver.close(socket);
+            }
+            None => {
+                self.turned_away += 1;
+                Connection::turned_away(socket, driver, &mut self.shared)
+            }
+        };
         let slot = &mut self.slots[index];
         if !slot.armed {
             slot.armed = true;
             self.wheel.arm(index as u64, now.plus_ns(self.look_ns));
         }
         slot.connection = Some(connection);
-        self.open += 1;
-        self.shared.responder.totals.accepted += 1;
     }
 
-    fn on_accept_failed(&mut self, listener: SocketId, error: &std::io::Error, now: Instant) {
-        if Fault::of(error) == Fault::NoDescriptor {
-            self.shared.responder.cache.release_descriptors();
+    /// Whether there is room for a connection that was just accepted, and what its limits need.
+    #[inline]
+    #[expect(clippy::option_option, reason = "refused, let in without limits, let in with them")]
+    fn let_in<D: Driver>(&mut self, driver: &mut D, socket: SocketId, now: Instant) -> Option<Option<Box<Pace>>> {
+        if self.places > 0 && self.is_full() && !self.shed(driver, now) {
+            return None;
         }
+        let Some(pacer) = &mut self.shared.pacer else { return Some(None) };
+        let knows_clients = pacer.shared().knows_clients();
+        // A Unix socket's peer has no address, and one that has gone already needs none.
+        let address = knows_clients.then(|| driver.peer_addr(socket).ok()).flatten();
+        pacer.enter(address.map(|address| address.ip()), now).ok().map(Some)
+    }
+
+    /// Whether all places are taken, with the connection that was just accepted. What the other cores have is as of their last
+    /// wake-up, and only asked for when this one has its part.
+    fn is_full(&self) -> bool {
+        let taken = self.open - self.turned_away;
+        if taken <= self.places / self.published.len() {
+            return false;
+        }
+        let others = self.published.iter().enumerate().filter(|&(core, _)| core != self.core);
+        let elsewhere: u64 = others.map(|(_, published)| published.totals().open).sum();
+        taken as u64 + elsewhere > self.places as u64
+    }
+
+    /// Closes the connection that will be missed least, if there is one.
+    #[cold]
+    fn shed<D: Driver>(&mut self, driver: &mut D, now: Instant) -> bool {
+        let (slots, times) = (&self.slots, &self.shared.times);
+        let of = |slot: &Slot| slot.connection.as_ref().and_then(|connection| connection.candidate(times, now));
+        let still = |candidate: room::Candidate| slots.get(candidate.2.index()).and_then(of) == Some(candidate);
+        let Some(socket) = self.shedder.next(slots.iter().map(of), still, now) else { return false };
+        self.shared.responder.totals.shed += 1;
+        self.close(driver, socket);
+        true
+    }
+
+    fn on_accept_failed<D: Driver>(&mut self, driver: &mut D, listener: SocketId, error: &std::io::Error) {
         if self.retired.contains(&listener) || self.retiring.contains(&listener) {
             return;
         }
+        let now = driver.now();
         self.resting.push(listener);
+        // The kernel needs a moment to give back what was closed; who comes again in between finds nothing new.
+        let has_just_shed = now < self.rest_ends;
         self.rest_ends = now.plus_ns(ACCEPT_REST_NS);
+        if Fault::of(error) == Fault::NoDescriptor {
+            self.shared.responder.cache.release_descriptors();
+            if has_just_shed || self.shed(driver, now) {
+                self.rest_ends = now.plus_ns(SHED_REST_NS);
+            }
+        }
+    }
+
+    /// Lets connections go on that have waited for a rate.
+    fn let_paced_go_on<D: Driver>(&mut self, driver: &mut D, now: Instant) {
+        for _ in 0..PACED_PER_TURN {
+            let Some((socket, stage)) = self.shared.pacer.as_mut().and_then(|pacer| pacer.pop(now)) else { return };
+            let slot = self.slots.get(socket.index());
+            let connection = slot.and_then(|slot| slot.connection.as_ref());
+            // It may have been closed meanwhile, and its place taken.
+            if connection.is_some_and(|connection| connection.socket == socket) {
+                self.react(driver, socket, |connection, driver, shared| connection.on_turn(driver, shared, stage));
+            }
+        }
     }
 
     fn resume_accepting<D: Driver>(&mut self, driver: &mut D) {
@@ -262,17 +383,35 @@ impl Service {
     ) {
         let connection = self.slots[socket.index()].connection.as_mut().expect("each open socket has a connection");
         debug_assert_eq!(connection.socket, socket);
-        if react(connection, driver, &mut self.shared) == Fate::Over {
-            self.close(driver, socket);
+        match react(connection, driver, &mut self.shared) {
+            Fate::Stays => {}
+            Fate::Over => self.close(driver, socket),
+            Fate::Abandoned => self.abandon(driver, socket),
         }
     }
 
     fn close<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
-        self.slots[socket.index()].connection = None;
-        self.open -= 1;
+        self.forget(socket, driver.now());
         driver.close(socket);
         if !self.resting.is_empty() {
             self.resume_accepting(driver);
+        }
+    }
+
+    /// Closes a connection whose client does not take what it was sent.
+    #[cold]
+    fn abandon<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
+        self.forget(socket, driver.now());
+        driver.reset(socket);
+        self.resume_accepting(driver);
+    }
+
+    fn forget(&mut self, socket: SocketId, now: Instant) {
+        let Some(connection) = self.slots[socket.index()].connection.take() else { return };
+        self.open -= 1;
+        self.turned_away -= usize::from(connection.is_turned_away);
+        if let (Some(pace), Some(pacer)) = (&connection.pace, &mut self.shared.pacer) {
+            pacer.leave(pace, now);
         }
     }
 
@@ -298,9 +437,15 @@ impl Service {
                 continue;
             };
             let socket = connection.socket;
-            if connection.deadline <= now && connection.on_deadline(driver, &mut self.shared) == Fate::Over {
+            connection.look(driver, &self.shared.times, now);
+            let fate = match connection.deadline <= now {
+                true => connection.on_deadline(driver, &mut self.shared),
+                false if connection.is_idle_too_long(&self.shared.times, now) => Fate::Over,
+                false => Fate::Stays,
+            };
+            if fate != Fate::Stays {
                 slot.armed = false;
-                self.close(driver, socket);
+                self.react(driver, socket, |_, _, _| fate);
                 continue;
             }
             let look = connection.deadline.min(now.plus_ns(self.look_ns));
@@ -331,12 +476,13 @@ impl Service {
     }
 
     /// When the next turn is due though nothing happens.
-    fn next_turn(&self) -> Option<Instant> {
+    fn next_turn(&self, now: Instant) -> Option<Instant> {
         let rest_ends = (!self.resting.is_empty()).then_some(self.rest_ends);
         let curfew = if self.shared.draining { self.curfew.at() } else { None };
         let is_retirement_due = !(self.retiring.is_empty() && self.retired.is_empty());
         let retirement_ends = is_retirement_due.then_some(self.retirement_ends);
-        [self.wheel.next_due(), rest_ends, retirement_ends, curfew].into_iter().flatten().min()
+        let paced = self.shared.pacer.as_ref().and_then(|pacer| pacer.next_due(now));
+        [self.wheel.next_due(), rest_ends, retirement_ends, curfew, paced].into_iter().flatten().min()
     }
 }
 
@@ -349,7 +495,7 @@ impl<D: Driver> App<D> for Service {
             Completion::Accepted { socket, .. } => self.on_accepted(driver, socket),
             Completion::Ended { socket } => self.react(driver, socket, |connection, _, _| connection.on_ended()),
             Completion::Failed { socket, .. } => self.close(driver, socket),
-            Completion::AcceptFailed { listener, error } => self.on_accept_failed(listener, &error, driver.now()),
+            Completion::AcceptFailed { listener, error } => self.on_accept_failed(driver, listener, &error),
             Completion::Connected { .. } => unreachable!("a server does not connect"),
             Completion::Woken => {
                 self.on_woken(driver);
@@ -360,7 +506,12 @@ impl<D: Driver> App<D> for Service {
 
     fn on_turn(&mut self, driver: &mut D, now: Instant) -> Turn {
         self.shared.responder.calendar.advance(now);
+        let times = &mut self.shared.times;
+        times.idle_ns_now = room::idle_ns(times.idle_ns_max(), self.open, self.places / self.published.len());
         self.look_at_deadlines(driver, now);
+        if self.shared.pacer.is_some() {
+            self.let_paced_go_on(driver, now);
+        }
         if !self.resting.is_empty() && self.rest_ends <= now {
             self.resume_accepting(driver);
         }
@@ -382,6 +533,6 @@ impl<D: Driver> App<D> for Service {
         self.shared.responder.totals.open = self.open as u64;
         self.published[self.core].publish(&self.shared.responder.totals);
         let is_over = self.shared.draining && self.open == 0 && self.retiring.is_empty() && self.retired.is_empty();
-        if is_over { Turn::Stop } else { Turn::Until(self.next_turn()) }
+        if is_over { Turn::Stop } else { Turn::Until(self.next_turn(now)) }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +14,14 @@ use thalweg_sys::driver::{Connect, Listen};
 use thalweg_sys::{Completion, Driver, Instant, SendBuf, SocketId};
 
 use crate::aside::{Aside, Hands};
-use crate::config::{CacheConfig, Limits, ListenAddr, ServerConfig};
+use crate::config::{Bandwidth, CacheConfig, Limits, ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
+use crate::limit::pacer::SharedLimits;
 use crate::orders::Inbox;
 use crate::service::{Curfew, Service, Setup};
 use crate::site::Sites;
 
+mod limits;
 #[path = "../tests/server/naive.rs"]
 mod naive;
 
@@ -75,6 +78,10 @@ struct World<'w> {
     service_over: bool,
     /// When it ends at the latest.
     end: Option<Instant>,
+    /// Those who come later: when, from where, and what they do.
+    newcomers: VecDeque<(Instant, IpAddr, Vec<Step>)>,
+    /// When other limits hold, and which.
+    changes: VecDeque<(Instant, Arc<SharedLimits>)>,
 }
 
 /// What came of a client.
@@ -85,7 +92,22 @@ struct Outcome {
     lasted: Duration,
 }
 
+/// Where the server listens.
+const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 80);
+
 impl Client {
+    fn connect(driver: &mut Sim, source: Option<IpAddr>, steps: Vec<Step>) -> Self {
+        Self {
+            socket: driver.connect(&Connect { source, ..Connect::tcp(SERVER) }).unwrap(),
+            steps: steps.into(),
+            busy_until: None,
+            connected: false,
+            sending: false,
+            received: Vec::new(),
+            over: None,
+        }
+    }
+
     /// Does what can be done now. Whether anything was.
     fn step(&mut self, driver: &mut Sim, world: (&Path, &Curfew), now: Instant) {
         while self.connected && !self.sending && self.over.is_none() && self.busy_until.is_none_or(|until| until <= now)
@@ -127,6 +149,17 @@ impl Client {
     }
 }
 
+impl World<'_> {
+    /// What came of the clients, whose connections are all over.
+    fn outcomes(self, start: Instant) -> Vec<Outcome> {
+        let outcomes = self.clients.into_iter().map(|client| {
+            let over = client.over.unwrap();
+            Outcome { received: client.received, orderly: over.orderly, lasted: over.at - start }
+        });
+        outcomes.collect()
+    }
+}
+
 impl App<Sim> for World<'_> {
     fn on_completion(&mut self, driver: &mut Sim, completion: Completion) {
         let subject = completion.subject();
@@ -143,6 +176,12 @@ impl App<Sim> for World<'_> {
     }
 
     fn on_turn(&mut self, driver: &mut Sim, now: Instant) -> Turn {
+        while let Some((_, source, steps)) = self.newcomers.pop_front_if(|(at, ..)| *at <= now) {
+            self.clients.push(Client::connect(driver, Some(source), steps));
+        }
+        while let Some((_, limits)) = self.changes.pop_front_if(|(at, _)| *at <= now) {
+            self.service.limit_anew(driver, limits);
+        }
         for client in &mut self.clients {
             client.step(driver, (self.folder, &self.curfew), now);
         }
@@ -156,11 +195,14 @@ impl App<Sim> for World<'_> {
                 Turn::Stop => self.service_over = true,
             }
         }
-        if self.clients.iter().all(|client| client.over.is_some()) || self.end.is_some_and(|end| end <= now) {
+        let is_over = self.newcomers.is_empty() && self.clients.iter().all(|client| client.over.is_some());
+        if is_over || self.end.is_some_and(|end| end <= now) {
             return Turn::Stop;
         }
         let resting = self.clients.iter().filter(|client| client.over.is_none()).filter_map(|client| client.busy_until);
-        Turn::Until(until.into_iter().chain(resting).chain(self.end).min())
+        let change = self.changes.front().map(|(at, _)| *at);
+        let newcomer = self.newcomers.front().map(|(at, ..)| *at);
+        Turn::Until(until.into_iter().chain(resting).chain(self.end).chain(newcomer).chain(change).min())
     }
 }
 
@@ -184,11 +226,24 @@ fn world<'w>(
     folder: &'w Path,
     scripts: Vec<Vec<Step>>,
 ) -> (World<'w>, Arc<[Published]>) {
+    world_with(driver, limits, (Bandwidth::default(), 0), folder, scripts)
+}
+
+/// The same, with rates: those of all, of clients and of connections, and that of the mount.
+fn world_with<'w>(
+    driver: &mut Sim,
+    limits: &Limits,
+    (bandwidth, mount_bytes_per_s_max): (Bandwidth, u64),
+    folder: &'w Path,
+    scripts: Vec<Vec<Step>>,
+) -> (World<'w>, Arc<[Published]>) {
     let curfew = Arc::new(Curfew::new());
     let aside = Aside::simulated();
     let hands = aside.hands();
     let published: Arc<[Published]> = Arc::new([Published::default()]);
+    let shared_limits = Arc::new(SharedLimits::new(limits, bandwidth, [mount_bytes_per_s_max], driver.now()));
     let setup = Setup {
+        shared_limits,
         sites: Sites::open(&ServerConfig::new(folder, Vec::<ListenAddr>::new())).unwrap(),
         limits,
         cache: &CacheConfig::default(),
@@ -202,19 +257,20 @@ fn world<'w>(
         core: 0,
     };
     let mut service = Service::new(setup, driver.now());
-    let peer = "127.0.0.1:80".parse().unwrap();
-    service.add_listener(0, driver.listen(Listen::Address(peer)).unwrap());
-    let clients = scripts.into_iter().map(|steps| Client {
-        socket: driver.connect(&Connect::tcp(peer)).unwrap(),
-        steps: steps.into(),
-        busy_until: None,
-        connected: false,
-        sending: false,
-        received: Vec::new(),
-        over: None,
-    });
-    let clients = clients.collect();
-    (World { service, clients, folder, curfew, aside: hands, service_over: false, end: None }, published)
+    service.add_listener(0, driver.listen(Listen::Address(SERVER)).unwrap());
+    let clients = scripts.into_iter().map(|steps| Client::connect(driver, None, steps)).collect();
+    let world = World {
+        service,
+        clients,
+        folder,
+        curfew,
+        service_over: false,
+        end: None,
+        newcomers: VecDeque::new(),
+        changes: VecDeque::new(),
+        aside: hands,
+    };
+    (world, published)
 }
 
 /// Runs these clients against a server until all connections are over.
@@ -223,11 +279,7 @@ fn simulate(config: SimConfig, limits: &Limits, folder: &Path, scripts: Vec<Vec<
     let start = driver.now();
     let (mut world, published) = world(&mut driver, limits, folder, scripts);
     run(&mut driver, &mut world).unwrap();
-    let outcomes = world.clients.into_iter().map(|client| {
-        let over = client.over.unwrap();
-        Outcome { received: client.received, orderly: over.orderly, lasted: over.at - start }
-    });
-    (outcomes.collect(), published[0].totals())
+    (world.outcomes(start), published[0].totals())
 }
 
 fn one(config: SimConfig, folder: &Path, steps: Vec<Step>) -> Outcome {

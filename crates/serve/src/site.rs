@@ -225,11 +225,22 @@ impl Mount {
         if self.hides(name) {
             return Err(Refusal::NotFound);
         }
-        let root = match wait {
+        resolve::open_beneath(self.root(wait), name, room)
+    }
+
+    /// Opens a folder, whose name is empty for the root itself and else ends with a slash.
+    pub(crate) fn open_folder(&self, name: &[u8], wait: Wait, room: &mut Vec<u8>) -> Result<File, Refusal> {
+        if name.is_empty() {
+            return resolve::open_beneath(self.root(wait), b".", room);
+        }
+        self.open_file(name, wait, room)
+    }
+
+    fn root(&self, wait: Wait) -> &Root {
+        match wait {
             Wait::Allowed => &self.root,
             Wait::Never => &self.root_at_once,
-        };
-        resolve::open_beneath(root, name, room)
+        }
     }
 
     /// Whether a name is not served because of a dot at the beginning of one of its parts.
@@ -245,6 +256,9 @@ impl CompiledRule {
     fn new(rule: &Rule) -> Result<Self, StartError> {
         let files = rule.files.as_deref().map(compile_pattern).transpose().map_err(StartError::Pattern)?;
         Presentation::of(&rule.settings).map_err(StartError::Header)?;
+        for pattern in rule.settings.listing_style.iter().flat_map(|style| &style.hide) {
+            compile_pattern(pattern).map_err(StartError::Pattern)?;
+        }
         let folder = rule.folder.as_deref().map_or(&b""[..], relative);
         Ok(Self { folder: folder.into(), files, settings: rule.settings.clone() })
     }

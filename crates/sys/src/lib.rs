@@ -18,6 +18,7 @@ pub mod driver;
 mod epoll;
 pub mod fault;
 pub mod file;
+pub mod folder;
 pub mod handover;
 pub mod limits;
 pub mod proc;

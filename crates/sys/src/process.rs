@@ -47,9 +47,9 @@ impl Account {
         account.ok_or_else(unknown)
     }
 
-    /// Whether it is the superuser.
-    pub fn is_root(&self) -> bool {
-        self.uid == 0
+    /// Whether this process is that user's already.
+    pub fn is_current(&self) -> bool {
+        rustix::process::geteuid() == Uid::from_raw(self.uid)
     }
 
     /// Makes this process one of the user's: groups, group and user, for good. To be called before threads are started.
@@ -157,6 +157,17 @@ pub fn stand_apart(channel: OwnedFd, work: impl FnOnce(OwnedFd) -> i32) -> io::R
     }
 }
 
+/// Lets all signals through to this thread, and to those that it starts. A program inherits what its starter has blocked, and one that was
+/// started from where [`stand_apart`] leads would hear nothing.
+pub fn unblock_signals() {
+    // SAFETY: the set is initialised by `sigemptyset` before it is read; a mask can always be set.
+    unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
+    }
+}
+
 fn block_signals() {
     // SAFETY: the set is initialised by `sigfillset` before it is read; a mask can always be set.
     unsafe {
@@ -213,7 +224,7 @@ mod tests {
     #[test]
     fn users_are_found_by_name_and_by_number() {
         let root = Account::named("root").unwrap();
-        assert!(root.is_root() && root.groups.contains(&0), "{root:?}");
+        assert!(root.uid == 0 && root.groups.contains(&0), "{root:?}");
         assert_eq!(Account::named("0").unwrap(), root);
         for unknown in ["no-such-user-here", "", "-1", "99999999999", "a\0b"] {
             assert_eq!(Account::named(unknown).unwrap_err().kind(), io::ErrorKind::NotFound, "{unknown:?}");

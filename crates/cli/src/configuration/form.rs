@@ -14,6 +14,7 @@ use toml::{Spanned, Table, Value};
 
 use super::read::Fault;
 use crate::options::{CpuList, parse_cpus, parse_listen};
+use crate::serve::SandboxOption;
 
 /// How a value is written.
 pub(super) struct Form<T: 'static> {
@@ -42,6 +43,12 @@ pub(super) const TIME: Form<Duration> = Form {
     example: "\"30s\"",
     read: |value, _| unit(value, parse_time),
     write: |time| Some(display::exact_time(*time).into()),
+};
+
+pub(super) const MAYBE_TIME: Form<Option<Duration>> = Form {
+    example: "\"30s\"",
+    read: |value, _| unit(value, parse_time).map(Some),
+    write: |time| time.map(|time| display::exact_time(time).into()),
 };
 
 pub(super) const SIZE: Form<usize> = Form {
@@ -230,6 +237,10 @@ pub(super) const fn name<T: Named>(example: &'static str) -> Form<T> {
 impl Named for DriverChoice {
     const NAMES: &'static [(&'static str, Self)] =
         &[("auto", Self::Auto), ("uring", Self::Uring), ("epoll", Self::Epoll)];
+}
+
+impl Named for SandboxOption {
+    const NAMES: &'static [(&'static str, Self)] = &[("auto", Self::Auto), ("on", Self::On), ("off", Self::Off)];
 }
 
 impl Named for UnknownHost {

@@ -9,7 +9,7 @@ use thalweg_serve::{
 use super::Configuration;
 use super::form::{
     ADDRESS, BOOL, CORES, COUNT, COUNT_32, ERROR_PAGES, FILE_NAME, Form, HEAD_SIZE, HEADERS, LISTEN, LOG, MAYBE_BOOL,
-    MAYBE_LOG, MAYBE_PATH, MAYBE_TEXT, MAYBE_TEXTS, PATH, RATE, RATE_MIN, SIZE, TEXT, TEXTS, TIME, name,
+    MAYBE_LOG, MAYBE_PATH, MAYBE_TEXT, MAYBE_TEXTS, MAYBE_TIME, PATH, RATE, RATE_MIN, SIZE, TEXT, TEXTS, TIME, name,
 };
 
 /// What goes through all keys: to read them, or to print them.
@@ -72,6 +72,24 @@ pub(super) fn configuration<K: Keys>(keys: &mut K, all: &mut Configuration) {
         &mut all.user,
     );
     keys.value("drain", "How long downloads may go on after the server was told to end.", &TIME, &mut all.drain);
+    keys.value(
+        "upgrade_drain",
+        "The same after an upgrade (USR2); without it, they go on as long as they take.",
+        &MAYBE_TIME.like("\"12h\""),
+        &mut all.upgrade_drain,
+    );
+    keys.value(
+        "sandbox",
+        "Whether the server gives up the rest of the file system and most system calls: \"auto\" as far as the kernel can, \"on\", \"off\".",
+        &name("\"auto\""),
+        &mut all.sandbox,
+    );
+    keys.value(
+        "pid_file",
+        "The file to write the number of the process to.",
+        &MAYBE_PATH.like("\"/run/thalweg/pid\""),
+        &mut all.pid_file,
+    );
     keys.value(
         "unknown_host",
         "What becomes of requests for hosts that no site names: \"first\" for the first site's answer, \"refuse\" for 421.",
@@ -160,6 +178,12 @@ fn cache<K: Keys>(keys: &mut K, cache: &mut CacheConfig) {
     keys.value("entries_max", "Most files known at once.", &COUNT, &mut cache.entries_max);
     keys.value("small_file_bytes_max", "Files up to this size are kept whole.", &SIZE, &mut cache.small_file_bytes_max);
     keys.value("bytes_max", "Most bytes of small files and of heads together.", &SIZE, &mut cache.bytes_max);
+    keys.value(
+        "listing_bytes_max",
+        "Most bytes of listings; the names of one folder may take half of them.",
+        &SIZE,
+        &mut cache.listing_bytes_max,
+    );
     keys.value("age", "How long a file is taken to be unchanged before it is looked at again.", &TIME, &mut cache.age);
 }
 
@@ -324,4 +348,93 @@ fn listing_style<K: Keys>(keys: &mut K, style: &mut ListingStyle) {
     keys.value("readme", "The same, beneath the list.", &FILE_NAME, &mut style.readme);
     keys.value("page_entries", "Entries of one page.", &COUNT, &mut style.page_entries);
     keys.value("folders_first", "Whether folders come before files.", &BOOL, &mut style.folders_first);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANUAL: &str = include_str!("../../../../docs/configuration.md");
+
+    /// The names of all keys, those of tables with their table's before them.
+    #[derive(Default)]
+    struct Names {
+        table: Vec<&'static str>,
+        found: Vec<(String, &'static str)>,
+    }
+
+    impl Names {
+        fn within<T>(&mut self, name: &'static str, mut value: T, keys: fn(&mut Self, &mut T)) {
+            self.table.push(name);
+            keys(self, &mut value);
+            self.table.pop();
+        }
+    }
+
+    impl Keys for Names {
+        fn value<T>(&mut self, name: &'static str, _: &'static str, _: &Form<T>, _: &mut T) {
+            self.found.push((self.table.join("."), name));
+        }
+
+        fn required<T>(&mut self, name: &'static str, says: &'static str, form: &Form<T>, value: &mut T) {
+            self.value(name, says, form, value);
+        }
+
+        fn table<T>(&mut self, name: &'static str, _: &'static str, value: &mut T, keys: fn(&mut Self, &mut T)) {
+            self.table.push(name);
+            keys(self, value);
+            self.table.pop();
+        }
+
+        fn optional<T>(
+            &mut self,
+            name: &'static str,
+            _: &'static str,
+            _: &mut Option<T>,
+            new: fn() -> T,
+            keys: fn(&mut Self, &mut T),
+        ) {
+            self.within(name, new(), keys);
+        }
+
+        fn tables<T>(
+            &mut self,
+            name: &'static str,
+            _: &'static str,
+            _: &mut Vec<T>,
+            new: fn() -> T,
+            keys: fn(&mut Self, &mut T),
+        ) {
+            self.within(name, new(), keys);
+        }
+    }
+
+    #[test]
+    fn the_manual_has_every_key_in_its_table() {
+        let mut names = Names::default();
+        configuration(&mut names, &mut Configuration::default());
+        assert!(names.found.len() > 40);
+        for (table, name) in names.found {
+            // The part of the manual whose heading, or whose sentence before a table, names this one.
+            let part = match MANUAL.find(&format!("[{table}]")).filter(|_| !table.is_empty()) {
+                Some(at) => &MANUAL[at..],
+                None => MANUAL,
+            };
+            let rows = [format!("\n| `{name}` |"), format!("\n| `{table}.{name}` |")];
+            assert!(rows.iter().any(|row| part.contains(row)), "docs/configuration.md lacks {name} of [{table}]");
+        }
+    }
+
+    #[test]
+    fn the_examples_of_the_manual_are_understood() {
+        let examples = MANUAL.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());
+        let mut count = 0;
+        for example in examples {
+            let (all, _) = super::super::read::read(example, std::path::Path::new("/"))
+                .unwrap_or_else(|faults| panic!("{faults:?}\n{example}"));
+            assert_eq!(all.server.check(), [], "{example}");
+            count += 1;
+        }
+        assert_eq!(count, 2);
+    }
 }

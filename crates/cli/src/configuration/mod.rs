@@ -15,10 +15,11 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use thalweg_serve::{ConfigFault, ListenAddr, MountConfig, ServerConfig, SiteConfig};
+use thalweg_serve::{ConfigFault, ListenAddr, MountConfig, Rule, ServerConfig, Settings, SiteConfig};
 
 use crate::exit::Failure;
 use crate::options::{CpuList, ServeOptions};
+use crate::serve::SandboxOption;
 
 pub use print::print;
 
@@ -37,6 +38,12 @@ pub struct Configuration {
     pub user: Option<String>,
     /// How long downloads under way may go on after the server was told to end.
     pub drain: Duration,
+    /// The same after another process has taken over; `None`: as long as they take.
+    pub upgrade_drain: Option<Duration>,
+    /// Whether the server confines itself.
+    pub sandbox: SandboxOption,
+    /// The file that names the process.
+    pub pid_file: Option<PathBuf>,
 }
 
 impl Default for Configuration {
@@ -45,7 +52,14 @@ impl Default for Configuration {
         let listen = [SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)), SocketAddr::from((Ipv6Addr::LOCALHOST, 8080))];
         let mut server = ServerConfig::new("", listen.map(ListenAddr::Tcp));
         server.sites.clear();
-        Self { server, user: None, drain: DRAIN_DEFAULT }
+        Self {
+            server,
+            user: None,
+            drain: DRAIN_DEFAULT,
+            upgrade_drain: None,
+            sandbox: SandboxOption::Auto,
+            pid_file: None,
+        }
     }
 }
 
@@ -84,11 +98,25 @@ impl Configuration {
         if let Some(CpuList(cpus)) = &options.cores {
             self.server.cores.clone_from(cpus);
         }
+        if options.listing {
+            // Of several rules the last one wins.
+            let settings = Settings { listing: Some(true), ..Settings::default() };
+            let rule = Rule { settings, ..Rule::default() };
+            self.server.sites.iter_mut().for_each(|site| site.rules.push(rule.clone()));
+        }
         if let Some(driver) = options.driver {
             self.server.driver = driver.into();
         }
         if let Some(drain) = options.drain {
             self.drain = drain;
+        }
+        if let Some(sandbox) = options.sandbox {
+            self.sandbox = sandbox;
+        }
+        self.user = options.user.clone().or(self.user.take());
+        self.upgrade_drain = options.upgrade_drain.or(self.upgrade_drain);
+        if let Some(path) = &options.pid_file {
+            self.pid_file = Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()));
         }
         Ok(())
     }

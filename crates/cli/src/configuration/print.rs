@@ -199,6 +199,7 @@ mod tests {
         server.bandwidth.per_connection = 1_234_567_890_123;
         server.cache.small_file_bytes_max = 0;
         server.cache.bytes_max = 1_000_001;
+        server.cache.listing_bytes_max = 3;
         server.log.access = Some(LogTarget::Stdout);
         server.log.format = LogFormat::Json;
         server.log.error = LogTarget::File("/var/log/error \"1\".log".into());

@@ -89,7 +89,7 @@ impl SharedClients {
     }
 
     /// Counts a connection of a client in.
-    fn enter(&self, key: ClientKey, now: Instant) -> Result<Arc<SharedClient>, TooMany> {
+    fn enter(&self, key: ClientKey, connections_max: u32, now: Instant) -> Result<Arc<SharedClient>, TooMany> {
         let shard = &self.shards[self.hasher.hash_one(key) as usize % SHARDS];
         // A core that panicked has left nothing half done here.
         let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,7 +99,7 @@ impl SharedClients {
         }
         let client = shard.clients.entry(key).or_insert_with(|| Arc::new(SharedClient::new(self.rate, now)));
         // Under the lock, so that two cores cannot both take the last place.
-        if client.connections.load(Relaxed) >= self.connections_max {
+        if client.connections.load(Relaxed) >= connections_max {
             return Err(TooMany);
         }
         client.connections.fetch_add(1, Relaxed);
@@ -153,12 +153,26 @@ impl Clients {
 
     /// A connection has come; `address` is `None` for those that have none.
     pub(crate) fn enter(&mut self, address: Option<IpAddr>, now: Instant) -> Result<ClientIndex, TooMany> {
+        self.enter_up_to(self.shared.connections_max, address, now)
+    }
+
+    /// A connection is there already, however many there are of its client.
+    pub(crate) fn enter_anyway(&mut self, address: Option<IpAddr>, now: Instant) -> ClientIndex {
+        self.enter_up_to(u32::MAX, address, now).expect("fewer connections than that")
+    }
+
+    fn enter_up_to(
+        &mut self,
+        connections_max: u32,
+        address: Option<IpAddr>,
+        now: Instant,
+    ) -> Result<ClientIndex, TooMany> {
         let Some(key) = address.map(ClientKey::of) else {
             let own = SharedClient::new(self.shared.rate, now);
             own.connections.store(1, Relaxed);
             return Ok(self.insert(None, Arc::new(own)));
         };
-        let shared = self.shared.enter(key, now)?;
+        let shared = self.shared.enter(key, connections_max, now)?;
         if let Entry::Occupied(known) = self.by_key.entry(key) {
             let index = *known.get();
             self.place(index).connections += 1;

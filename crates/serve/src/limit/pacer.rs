@@ -13,16 +13,15 @@
 use std::collections::VecDeque;
 use std::mem;
 use std::net::IpAddr;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use thalweg_reactor::Wheel;
-use thalweg_sys::{Instant, SocketId};
+use thalweg_sys::{Instant, SendBuf, SocketId};
 
 use super::bucket::{Bucket, Lease, Rate, SharedBucket};
 use super::client::{Clients, SharedClients, TooMany};
 use super::fair::{ClientIndex, Fair};
-use crate::config::{Bandwidth, Limits};
+use crate::config::{Bandwidth, Limits, ServerConfig};
 
 /// Resolution of the times at which connections go on. Being late costs no rate: [`bucket`](super::bucket) makes up for it.
 const TICK_NS: u64 = 1_000_000;
@@ -90,6 +89,12 @@ impl SharedLimits {
         }
     }
 
+    /// Those of a configuration.
+    pub(crate) fn of(config: &ServerConfig, now: Instant) -> Self {
+        let mounts = config.sites.iter().flat_map(|site| &site.mounts).map(|mount| mount.bytes_per_s_max);
+        Self::new(&config.limits, config.bandwidth, mounts, now)
+    }
+
     /// Whether the address of a client makes any difference.
     pub(crate) fn knows_clients(&self) -> bool {
         self.knows_clients
@@ -147,8 +152,10 @@ pub(crate) struct Pace {
     turn: Option<Stage>,
     /// It waits for its turn.
     pub(crate) is_waiting: bool,
-    /// What is to be sent when it has come, ahead of a file, and from where on.
-    pub(crate) held: Option<(Rc<Vec<u8>>, usize)>,
+    /// What is to be sent when it has come, ahead of a file.
+    pub(crate) held: Option<SendBuf>,
+    /// What it was given and has not used.
+    kept_bytes: u64,
 }
 
 /// What a connection can wait for.
@@ -187,9 +194,35 @@ impl Pacer {
     /// Lets a connection in. `address` may be `None` if addresses make no difference, or for those that have none.
     pub(crate) fn enter(&mut self, address: Option<IpAddr>, now: Instant) -> Result<Box<Pace>, TooMany> {
         let client = self.clients.enter(address, now)?;
+        Ok(Box::new(self.pace(client, now)))
+    }
+
+    fn pace(&self, client: ClientIndex, now: Instant) -> Pace {
         // Without a rate of its own, the bucket is not used.
         let bucket = self.shared.connection.map_or_else(Bucket::default, |rate| Bucket::new(rate, now));
-        Ok(Box::new(Pace { bucket, client, turn: None, is_waiting: false, held: None }))
+        Pace { bucket, client, turn: None, is_waiting: false, held: None, kept_bytes: 0 }
+    }
+
+    /// Lets a connection in that is open already, under other limits or none, and takes over what it has to send. If it waited,
+    /// it comes up at once.
+    pub(crate) fn take_over(
+        &mut self,
+        before: Option<Box<Pace>>,
+        socket: SocketId,
+        address: Option<IpAddr>,
+        now: Instant,
+    ) -> Box<Pace> {
+        let client = self.clients.enter_anyway(address, now);
+        let mut pace = self.pace(client, now);
+        if let Some(before) = before {
+            pace.held = before.held;
+            pace.is_waiting = before.is_waiting;
+        }
+        if pace.is_waiting {
+            self.waiting += 1;
+            self.wheel.arm(Stage::Connection(socket).to_bits(), now);
+        }
+        Box::new(pace)
     }
 
     /// A connection has gone. If it waits somewhere it will still come up, and is nobody's then.
@@ -206,8 +239,11 @@ impl Pacer {
         bytes: u64,
         now: Instant,
     ) -> Option<u64> {
-        if !self.have_rates {
+        if !self.have_rates || bytes == 0 {
             return Some(bytes);
+        }
+        if pace.kept_bytes > 0 {
+            return Some(mem::take(&mut pace.kept_bytes).min(bytes));
         }
         let turn = pace.turn.take();
         let most = self.turn_bytes(pace.client, Some(mount));
@@ -403,6 +439,11 @@ impl Pace {
     pub(crate) fn come_up(&mut self, stage: Stage) {
         self.is_waiting = false;
         self.turn = Some(stage);
+    }
+
+    /// It could not use all that it was given, and does not have to ask for it again.
+    pub(crate) fn keep(&mut self, bytes: u64) {
+        self.kept_bytes = bytes;
     }
 }
 

@@ -328,7 +328,7 @@ fn several_ranges() {
 }
 
 /// Takes a body of several parts to pieces: what each says that it is, and its bytes.
-fn multipart(response: &Response) -> Vec<(String, Vec<u8>)> {
+pub fn multipart(response: &Response) -> Vec<(String, Vec<u8>)> {
     let boundary = response.field("Content-Type").unwrap().strip_prefix("multipart/byteranges; boundary=").unwrap();
     let mut rest = [b"\r\n", response.body.as_slice()].concat();
     let mut parts = Vec::new();

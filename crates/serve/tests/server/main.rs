@@ -2,7 +2,9 @@
 
 mod conformance;
 mod lifecycle;
+mod listings;
 mod naive;
+mod representations;
 mod served;
 mod sites;
 mod takeover;

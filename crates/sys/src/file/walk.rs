@@ -250,4 +250,40 @@ mod tests {
         lchown(root.path().join("folder/file"), Some(12345), None).unwrap();
         check(root.path(), &[("of-other", Ok("file")), ("own-to-other", Err(Errno::LOOP))]);
     }
+
+    #[test]
+    fn what_is_exchanged_during_the_walk_never_leads_out() {
+        const ROUNDS: usize = 3000;
+        let dir = TempDir::new().unwrap();
+        let root = dir.path().join("root");
+        for folder in [root.join("inside"), dir.path().join("outside")] {
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("file"), folder.file_name().unwrap().as_encoded_bytes()).unwrap();
+        }
+        // A folder that becomes a link to outside and back again, each time as a whole.
+        fs::rename(root.join("inside"), root.join("place")).unwrap();
+        symlink("../outside", root.join("link")).unwrap();
+        let opened = Root::open(&root).unwrap().following(Links::OfOwner);
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    for (from, to) in [("place", "kept"), ("link", "place"), ("place", "link"), ("kept", "place")] {
+                        fs::rename(root.join(from), root.join(to)).unwrap();
+                    }
+                }
+            });
+            let mut found = 0;
+            for _ in 0..ROUNDS {
+                let mut bytes = [0; 16];
+                if let Ok(file) = opened.open_beneath(c"place/file") {
+                    let read = file.read_at(&mut bytes, 0).unwrap();
+                    assert_eq!(&bytes[..read], b"inside");
+                    found += 1;
+                }
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(found > 0, "the folder was there from time to time");
+        });
+    }
 }

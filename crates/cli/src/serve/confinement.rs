@@ -1,0 +1,188 @@
+//! What a server gives up before it talks to strangers: the superuser's account, capabilities, most of the file system, and most
+//! system calls.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use thalweg_serve::{ListenAddr, LogTarget};
+use thalweg_sys::process::{Account, drop_capabilities, is_root};
+use thalweg_sys::sandbox::{Enforced, Territory, confine_calls, confine_to};
+
+use crate::configuration::Configuration;
+use crate::exit::Failure;
+
+/// Whether the server confines itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum SandboxOption {
+    /// As far as the kernel can.
+    #[default]
+    Auto,
+    /// Or not at all: a kernel that cannot is an error.
+    On,
+    /// Not.
+    Off,
+}
+
+/// What was given up, for the start lines.
+#[derive(Debug, Default)]
+pub struct Confinement {
+    user: Option<String>,
+    files: Option<Enforced>,
+    calls: Option<Result<(), String>>,
+}
+
+/// As whom to serve.
+#[derive(Debug)]
+pub enum Identity {
+    /// Another user than the one who started the process.
+    Other(Account),
+    /// The one who started it.
+    Own,
+}
+
+impl Identity {
+    /// Checks the wish against what is possible, and refuses to serve the network as the superuser without being told to.
+    ///
+    /// # Errors
+    /// The user does not exist or cannot be assumed; or nobody was named though it matters.
+    pub fn choose(user: Option<&str>, listen: &[ListenAddr]) -> Result<Self, Failure> {
+        let Some(name) = user else {
+            let reached = listen.iter().find(|address| is_reached_from_elsewhere(address));
+            return match reached {
+                Some(address) if is_root() => Err(Failure::usage(format!(
+                    "refusing to serve {address} as root: a mistake in the server would be a mistake with all of this host; name a user \
+                     to become after the start, such as --user www-data (--user root if it has to be)"
+                ))),
+                _ => Ok(Self::Own),
+            };
+        };
+        let unknown = |error| Failure::usage(format!("cannot serve as user {name:?}: {error}; see --user"));
+        let account = Account::named(name).map_err(unknown)?;
+        if account.is_current() {
+            return Ok(Self::Own);
+        }
+        if !is_root() {
+            return Err(Failure::usage(format!(
+                "only root can become user {name:?}; start as root, or leave --user out"
+            )));
+        }
+        Ok(Self::Other(account))
+    }
+
+    /// Becomes that user, with no capabilities left. To be called before there are threads.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn assume(&self) -> Result<Confinement, Failure> {
+        let given_up = match self {
+            Self::Other(account) => account.assume().and_then(|()| drop_capabilities()),
+            Self::Own if is_root() => Ok(()),
+            Self::Own => drop_capabilities(),
+        };
+        given_up.map_err(|error| Failure::unreachable(format!("cannot give up privileges: {error}")))?;
+        let user = match self {
+            Self::Other(account) => Some(account.name.clone()),
+            Self::Own => is_root().then(|| "root".to_owned()),
+        };
+        Ok(Confinement { user, ..Confinement::default() })
+    }
+}
+
+fn is_reached_from_elsewhere(address: &ListenAddr) -> bool {
+    match address {
+        ListenAddr::Tcp(address) => !address.ip().is_loopback(),
+        ListenAddr::Unix(_) => false,
+    }
+}
+
+impl Confinement {
+    /// Leaves this process its territory only. To be called before there are threads, which inherit it.
+    ///
+    /// # Errors
+    /// The kernel cannot, and it has to.
+    pub fn confine_files(&mut self, option: SandboxOption, territory: &Territory) -> Result<(), Failure> {
+        if option == SandboxOption::Off {
+            return Ok(());
+        }
+        match confine_to(territory) {
+            Ok(enforced @ (Enforced::Partly | Enforced::Not)) if option == SandboxOption::On => {
+                let how = if enforced == Enforced::Not { "nothing" } else { "not enough" };
+                Err(Failure::unreachable(format!(
+                    "--sandbox on: this kernel knows {how} of landlock; Linux 6.12 and newer do, if `lsm=` on the kernel's command line names it"
+                )))
+            }
+            Ok(enforced) => {
+                self.files = Some(enforced);
+                Ok(())
+            }
+            Err(error) => {
+                Err(Failure::unreachable(format!("cannot confine the server to its folders: {error}; see --sandbox")))
+            }
+        }
+    }
+
+    /// Leaves all threads of this process the system calls of a server that has started.
+    ///
+    /// # Errors
+    /// The kernel cannot, and it has to.
+    pub fn confine_calls(&mut self, option: SandboxOption) -> Result<(), Failure> {
+        if option == SandboxOption::Off {
+            return Ok(());
+        }
+        let confined = confine_calls();
+        if let (SandboxOption::On, Err(error)) = (option, &confined) {
+            return Err(Failure::unreachable(format!(
+                "--sandbox on: this kernel does not filter system calls: {error}"
+            )));
+        }
+        self.calls = Some(confined.map_err(|error| error.to_string()));
+        Ok(())
+    }
+}
+
+/// One line.
+impl fmt::Display for Confinement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(user) = &self.user {
+            write!(f, "as user {user}, ")?;
+        }
+        f.write_str("sandbox: ")?;
+        match self.files {
+            None => return f.write_str("off"),
+            Some(Enforced::Fully) => f.write_str("files")?,
+            Some(Enforced::Partly) => f.write_str("files (not all that newer kernels can)")?,
+            Some(Enforced::Not) => f.write_str("no files (this kernel has no landlock)")?,
+        }
+        match &self.calls {
+            None => Ok(()),
+            Some(Ok(())) => f.write_str(", system calls"),
+            Some(Err(error)) => write!(f, ", no system calls ({error})"),
+        }
+    }
+}
+
+/// The files and folders that a server of this configuration, and of this file, needs.
+pub fn territory(configuration: &Configuration, file: Option<&Path>) -> io::Result<Territory> {
+    let folder_of = |path: &Path| -> io::Result<PathBuf> {
+        let path = std::path::absolute(path)?;
+        Ok(path.parent().map_or_else(|| path.clone(), Path::to_path_buf))
+    };
+    let server = &configuration.server;
+    let mounts = server.sites.iter().flat_map(|site| &site.mounts);
+    let mut readable: Vec<PathBuf> = mounts.map(|mount| mount.root.clone()).collect();
+    // A file that is edited is replaced, most often: it is the folder that stays.
+    readable.extend(file.map(folder_of).transpose()?);
+    let sockets = server.listen.iter().filter_map(|address| match address {
+        ListenAddr::Unix(path) => Some(path.as_path()),
+        ListenAddr::Tcp(_) => None,
+    });
+    let logs = server.log.access.iter().chain([&server.log.error]).filter_map(|target| match target {
+        LogTarget::File(path) => Some(path.as_path()),
+        LogTarget::Stdout | LogTarget::Stderr => None,
+    });
+    let state = server.status.as_ref().and_then(|status| status.state.as_deref());
+    let written = sockets.chain(logs).chain(state).chain(configuration.pid_file.as_deref());
+    Ok(Territory { readable, writable: written.map(folder_of).collect::<io::Result<_>>()? })
+}

@@ -1,0 +1,141 @@
+//! Which part of a folder is asked for, in which order and form: the query of a listing's address.
+//!
+//! What a query says that means nothing here is passed over, as any other page would do: a listing has to be there for links
+//! that somebody has decorated. The one thing that can fail is a page that does not exist, which is found out later.
+
+/// Which page of a folder is to be shown, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct View {
+    pub(crate) sort: Sort,
+    pub(crate) descending: bool,
+    /// From 0 on; one less than in the address.
+    pub(crate) page: u32,
+    pub(crate) format: Format,
+}
+
+/// What entries are ordered by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Sort {
+    #[default]
+    Name,
+    Date,
+    Size,
+}
+
+/// The form of a listing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Format {
+    #[default]
+    Html,
+    Json,
+}
+
+impl View {
+    /// Reads a query: ours (`sort=size&order=desc&page=2&format=json`) or that of Apache's listings (`C=S;O=D`), which
+    /// scripts and bookmarks know. Of what is said twice the last counts.
+    pub(crate) fn parse(query: Option<&[u8]>) -> Self {
+        let mut view = Self::default();
+        for part in query.unwrap_or_default().split(|byte| matches!(byte, b'&' | b';')) {
+            let Some(equals) = part.iter().position(|&byte| byte == b'=') else { continue };
+            match (&part[..equals], &part[equals + 1..]) {
+                (b"sort", b"name") | (b"C", b"N") => view.sort = Sort::Name,
+                (b"sort", b"date") | (b"C", b"M") => view.sort = Sort::Date,
+                (b"sort", b"size") | (b"C", b"S") => view.sort = Sort::Size,
+                (b"order", b"asc") | (b"O", b"A") => view.descending = false,
+                (b"order", b"desc") | (b"O", b"D") => view.descending = true,
+                (b"format", b"json") => view.format = Format::Json,
+                (b"format", b"html") => view.format = Format::Html,
+                (b"page", number) => view.page = page(number).unwrap_or(view.page),
+                _ => {}
+            }
+        }
+        view
+    }
+
+    /// The query that asks for this view, with its question mark; what goes without saying is left out, and a query that
+    /// says nothing is the folder itself.
+    pub(crate) fn link(self) -> String {
+        let mut parts = Vec::new();
+        if self.format == Format::Json {
+            parts.push("format=json".to_owned());
+        }
+        if self.sort != Sort::Name {
+            parts.push(format!("sort={}", self.sort.name()));
+        }
+        if self.descending {
+            parts.push("order=desc".to_owned());
+        }
+        if self.page > 0 {
+            parts.push(format!("page={}", u64::from(self.page) + 1));
+        }
+        if parts.is_empty() { "./".to_owned() } else { format!("?{}", parts.join("&")) }
+    }
+
+    /// The direction as it is written in addresses.
+    pub(crate) fn direction(self) -> &'static str {
+        if self.descending { "desc" } else { "asc" }
+    }
+}
+
+impl Sort {
+    /// As it is written in addresses.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Date => "date",
+            Self::Size => "size",
+        }
+    }
+}
+
+fn page(number: &[u8]) -> Option<u32> {
+    let number: u32 = std::str::from_utf8(number).ok()?.parse().ok()?;
+    number.checked_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(query: &str, expected: View) {
+        assert_eq!(View::parse(Some(query.as_bytes())), expected, "{query}");
+    }
+
+    #[test]
+    fn queries() {
+        let plain = View::default();
+        let by = |sort, descending| View { sort, descending, ..plain };
+        assert_eq!(View::parse(None), plain);
+        for query in
+            ["", "&", "a", "a=b", "sort", "sort=", "sort=colour", "page=0", "page=-1", "page=99999999999", "O=X"]
+        {
+            check(query, plain);
+        }
+        check("sort=size&order=desc", by(Sort::Size, true));
+        check("sort=date", by(Sort::Date, false));
+        check("sort=date&sort=name&order=desc&order=asc", plain);
+        check("C=S;O=D", by(Sort::Size, true));
+        check("C=M&O=A", by(Sort::Date, false));
+        check("C=N;O=D", by(Sort::Name, true));
+        check("utm=1&page=2&format=json", View { page: 1, format: Format::Json, ..plain });
+        check("page=4294967295", View { page: u32::MAX - 1, ..plain });
+        check("page=3&page=x", View { page: 2, ..plain });
+    }
+
+    #[test]
+    fn a_link_leads_back_to_its_view() {
+        for sort in [Sort::Name, Sort::Date, Sort::Size] {
+            for (descending, page, format) in [
+                (false, 0, Format::Html),
+                (true, 0, Format::Json),
+                (true, 6, Format::Html),
+                (false, u32::MAX - 1, Format::Json),
+            ] {
+                let view = View { sort, descending, page, format };
+                let link = view.link();
+                assert_eq!(View::parse(link.strip_prefix('?').map(str::as_bytes)), view, "{link}");
+            }
+        }
+        assert_eq!(View::default().link(), "./");
+    }
+}

@@ -1,0 +1,226 @@
+//! Folders without an index, over both drivers.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+use thalweg_serve::{ListingStyle, Rule, ServerConfig, Settings, Symlinks};
+
+use crate::naive::{Response, take_all};
+use crate::served::{Served, each_driver};
+
+/// Turns listings on, from a folder on.
+fn list(config: &mut ServerConfig, folder: &str, listing: bool, listing_style: Option<ListingStyle>) {
+    let settings = Settings { listing: Some(listing), listing_style, ..Settings::default() };
+    config.sites[0].rules.push(Rule { folder: Some(folder.to_owned()), files: None, settings });
+}
+
+fn everywhere(config: &mut ServerConfig) {
+    list(config, "/", true, None);
+}
+
+fn ask(served: &Served, method: &str, path: &str, fields: &str) -> Response {
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+    let mut responses = take_all(&served.exchange(request.as_bytes()), &[method]);
+    assert_eq!(responses.len(), 1, "{method} {path}");
+    responses.remove(0)
+}
+
+fn get(served: &Served, path: &str) -> Response {
+    ask(served, "GET", path, "")
+}
+
+/// What the JSON of a folder has as addresses, in order.
+fn hrefs(served: &Served, path: &str) -> Vec<String> {
+    let response = get(served, path);
+    assert_eq!((response.status, response.field("Content-Type")), (200, Some("application/json")), "{path}");
+    let text = String::from_utf8(response.body).unwrap();
+    let hrefs = text.split("\"href\":\"").skip(1).filter_map(|rest| rest.split('"').next());
+    hrefs.map(str::to_owned).collect()
+}
+
+#[test]
+fn folders_without_an_index_are_listed_where_that_is_wanted() {
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, |config| {
+            list(config, "/sub/", true, None);
+            list(config, "/sub/private/", false, None);
+        }) else {
+            return;
+        };
+        fs::create_dir_all(served.path().join("sub/private/deeper")).unwrap();
+        for (path, status) in [
+            ("/", 404),
+            ("/sub/", 200),
+            ("/sub", 301),
+            ("/sub/private/", 404),
+            ("/sub/private/deeper/", 404),
+            ("/sub/missing/", 404),
+            ("/sub/page.html/", 404),
+            ("/sub/?page=1", 200),
+            ("/sub/?page=2", 404),
+            ("/sub/?page=2&format=json", 404),
+            ("/sub/?nonsense", 200),
+        ] {
+            // Twice: the second time from the cache.
+            for round in ["first", "again"] {
+                assert_eq!(get(&served, path).status, status, "{driver:?} {round} {path}");
+            }
+        }
+        let index = get(&served, "/sub/with%20index/");
+        assert_eq!(index.body, b"<p>index</p>", "a folder with an index is not listed");
+        served.stop();
+    });
+}
+
+#[test]
+fn what_is_listed_is_what_is_served() {
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, everywhere) else { return };
+        let odd: &[&[u8]] = &[
+            b"\"quoted\"&'x'<b>",
+            b"line\nbreak",
+            b"\xff\xfe",
+            b"100%25 %2F",
+            b"a:b",
+            b"-rf",
+            b"question?#",
+            b"...",
+            b" ",
+            b"back\\slash",
+            "z\u{202e}x".as_bytes(),
+        ];
+        fs::create_dir(served.path().join("odd")).unwrap();
+        for name in odd {
+            fs::write(served.path().join("odd").join(OsStr::from_bytes(name)), name).unwrap();
+        }
+        let expected = "sub/ empty.txt large.bin letters sparse with%20space.txt";
+        assert_eq!(hrefs(&served, "/?format=json").join(" "), expected.replace("sub/", "odd/ sub/"));
+        assert_eq!(hrefs(&served, "/sub/?format=json"), ["with%20index/", "inside", "page.html", "up"]);
+
+        let odd_hrefs = hrefs(&served, "/odd/?format=json");
+        // A name that begins with a dot is hidden, whatever follows.
+        assert_eq!(odd_hrefs.len(), odd.len() - 1);
+        let mut found: Vec<Vec<u8>> = Vec::new();
+        for href in &odd_hrefs {
+            let response = get(&served, &format!("/odd/{}", href.strip_prefix("./").unwrap_or(href)));
+            assert_eq!(response.status, 200, "{driver:?} {href}");
+            found.push(response.body);
+        }
+        found.sort();
+        let mut names: Vec<_> = odd.iter().filter(|name| !name.starts_with(b".")).map(|name| name.to_vec()).collect();
+        names.sort();
+        assert_eq!(found, names);
+        served.stop();
+    });
+}
+
+#[test]
+fn a_listing_is_a_resource_like_any_other() {
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, everywhere) else { return };
+        for path in ["/sub/", "/sub/?format=json", "/sub/?sort=size&order=desc"] {
+            let whole = get(&served, path);
+            let tag = whole.field("ETag").unwrap().to_owned();
+            assert!(tag.starts_with('"'), "{driver:?} {path}: {tag}");
+            assert!(whole.field("Content-Security-Policy").is_some_and(|policy| policy.contains("default-src 'none'")));
+            assert_eq!(whole.field("X-Content-Type-Options"), Some("nosniff"));
+            let head = ask(&served, "HEAD", path, "");
+            assert_eq!((head.status, head.field("Content-Length")), (200, whole.field("Content-Length")));
+            let unchanged = ask(&served, "GET", path, &format!("If-None-Match: {tag}\r\n"));
+            assert_eq!((unchanged.status, unchanged.field("ETag")), (304, Some(tag.as_str())));
+            let changed = ask(&served, "GET", path, "If-Match: \"other\"\r\n");
+            assert_eq!(changed.status, 412);
+        }
+        let (html, json) = (get(&served, "/sub/"), get(&served, "/sub/?format=json"));
+        assert_ne!(html.field("ETag"), json.field("ETag"));
+        served.stop();
+    });
+}
+
+#[test]
+fn a_change_in_a_folder_is_seen_when_the_listing_has_aged() {
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, |config| {
+            everywhere(config);
+            config.cache.age = Duration::ZERO;
+        }) else {
+            return;
+        };
+        let path = "/new/?format=json";
+        assert_eq!(get(&served, path).status, 404);
+        fs::create_dir(served.path().join("new")).unwrap();
+        assert_eq!(hrefs(&served, path), Vec::<String>::new());
+        let empty = get(&served, path);
+        fs::write(served.path().join("new/file"), "1").unwrap();
+        assert_eq!(hrefs(&served, path), ["file"]);
+        assert_ne!(get(&served, path).field("ETag"), empty.field("ETag"));
+        fs::remove_file(served.path().join("new/file")).unwrap();
+        assert_eq!(get(&served, path).field("ETag"), empty.field("ETag"), "the same content has the same tag");
+        fs::remove_dir(served.path().join("new")).unwrap();
+        assert_eq!(get(&served, path).status, 404);
+        served.stop();
+    });
+}
+
+#[test]
+fn styles_change_what_is_shown() {
+    let style = ListingStyle {
+        name_width: 8,
+        hide: vec!["*.txt".into(), "{sparse,large.*}".into()],
+        header: Some("empty.txt".into()),
+        readme: Some("sub/page.html".into()),
+        page_entries: 2,
+        folders_first: false,
+    };
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, |config| list(config, "/", true, Some(style.clone()))) else { return };
+        fs::write(served.path().join("a name to be shortened"), "").unwrap();
+        assert_eq!(hrefs(&served, "/?format=json"), ["a%20name%20to%20be%20shortened", "letters"]);
+        assert_eq!(hrefs(&served, "/?format=json&page=2"), ["sub/"]);
+        assert_eq!(hrefs(&served, "/?C=N;O=D&format=json"), ["sub/", "letters"]);
+        let text = String::from_utf8(get(&served, "/").body).unwrap();
+        assert!(text.contains("title=\"a name to be shortened\""), "{text}");
+        assert!(text.contains("a nam…ed"), "{text}");
+        assert!(text.contains("<p>page</p>"), "the readme: {text}");
+        // Hidden from the list is not kept back.
+        assert_eq!(get(&served, "/empty.txt").status, 200);
+        served.stop();
+    });
+}
+
+#[test]
+fn links_are_listed_as_they_are_followed() {
+    for (symlinks, expected) in
+        [(Symlinks::Beneath, "with%20index/ inside page.html up"), (Symlinks::Deny, "with%20index/ page.html")]
+    {
+        each_driver(|driver| {
+            let Some(served) = Served::start(driver, |config| {
+                everywhere(config);
+                config.sites[0].mounts[0].symlinks = symlinks;
+            }) else {
+                return;
+            };
+            symlink("missing", served.path().join("sub/dangling")).unwrap();
+            symlink("/etc/passwd", served.path().join("sub/out")).unwrap();
+            assert_eq!(hrefs(&served, "/sub/?format=json").join(" "), expected, "{driver:?} {symlinks:?}");
+            served.stop();
+        });
+    }
+}
+
+#[test]
+fn dot_files_are_listed_if_they_are_served() {
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, |config| {
+            everywhere(config);
+            config.sites[0].mounts[0].dot_files = true;
+        }) else {
+            return;
+        };
+        assert!(hrefs(&served, "/?format=json").contains(&".hidden".to_owned()));
+        served.stop();
+    });
+}

@@ -1,0 +1,54 @@
+//! The sandbox as a process feels it. Alone in its program, because what is taken away here is taken from all of it.
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::thread;
+
+use thalweg_sys::sandbox::{Enforced, Territory, confine_calls, confine_to};
+
+#[test]
+fn what_was_given_up_is_gone_and_the_rest_goes_on() {
+    let folder = std::env::temp_dir().join(format!("thalweg-confinement-{}", std::process::id()));
+    fs::create_dir_all(folder.join("read")).unwrap();
+    fs::create_dir_all(folder.join("write")).unwrap();
+    fs::write(folder.join("read/file"), "content").unwrap();
+    fs::write(folder.join("outside"), "secret").unwrap();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    Command::new("true").status().expect("programs can be started");
+
+    let territory = Territory { readable: vec![folder.join("read")], writable: vec![folder.join("write")] };
+    let enforced = confine_to(&territory).unwrap();
+    if enforced != Enforced::Not {
+        // Files: also for a thread that starts from here.
+        let denied = |path: &str| fs::read(folder.join(path)).unwrap_err().kind() == ErrorKind::PermissionDenied;
+        thread::scope(|scope| assert!(scope.spawn(|| denied("outside")).join().unwrap()));
+        assert!(denied("/etc/passwd") && denied("/proc/self/status"));
+        assert_eq!(fs::read(folder.join("read/file")).unwrap(), b"content");
+        assert!(fs::write(folder.join("read/file"), "changed").is_err());
+        fs::write(folder.join("write/new"), "written").unwrap();
+        fs::rename(folder.join("write/new"), folder.join("write/file")).unwrap();
+        fs::remove_file(folder.join("write/file")).unwrap();
+    }
+    if enforced == Enforced::Fully {
+        assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::PermissionDenied);
+    }
+
+    confine_calls().unwrap();
+    let refused = Command::new("true").status().unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(38), "as if the kernel could not: {refused}");
+    assert!(thalweg_sys::process::stand_apart(listener.try_clone().unwrap().into(), |_| 0).is_err());
+    // What a server does, goes on: threads, memory, connections, files.
+    thread::spawn(|| vec![1u8; 10 << 20].len()).join().unwrap();
+    let (mut accepted, _) = listener.accept().unwrap();
+    accepted.write_all(b"answer").unwrap();
+    drop(accepted);
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "answer");
+    assert_eq!(fs::read(folder.join("read/file")).unwrap(), b"content");
+    assert!(TcpListener::bind(("127.0.0.1", 0)).is_ok());
+}

@@ -1,0 +1,406 @@
+//! `thalweg serve` as its operators know it: signals, upgrades, service managers, users, the sandbox, and what a killed server
+//! leaves behind.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::process::{DRIVERS, Ended, PATIENCE, Process, program, run_thalweg, signal, thalweg, until};
+use crate::turn;
+
+/// More than the buffers between a server and a client that does not read hold, so that a download is under way until it is read.
+const LARGE_BYTES: usize = 12_000_000;
+
+/// How many downloads are under way in an upgrade. `THALWEG_DOWNLOADS=2000` makes it what a busy mirror has.
+const DOWNLOADS: usize = 60;
+
+/// A folder with a `root` to serve.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        // For users other than the one who runs the tests.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let place = Self(folder);
+        fs::create_dir(place.path("root")).unwrap();
+        fs::write(place.path("root/name"), "first").unwrap();
+        fs::write(place.path("root/large"), large()).unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+}
+
+fn large() -> Vec<u8> {
+    (0..LARGE_BYTES as u32 / 4).flat_map(u32::to_be_bytes).collect()
+}
+
+/// Waits until the server has said where it listens for the `nth` time: host and port, or the path of a Unix socket.
+fn listening(process: &mut Process, nth: usize) -> String {
+    until("the server to listen", PATIENCE, || {
+        assert!(process.ended().is_none(), "{} {}", process.stdout(), process.stderr());
+        let said = process.stdout();
+        let line = said.lines().filter_map(|line| line.strip_prefix("listening on ")).nth(nth)?;
+        let complete = said.ends_with('\n');
+        complete
+            .then(|| line.trim_start_matches("http://").trim_end_matches('/').trim_start_matches("unix:").to_owned())
+    })
+}
+
+fn started(arguments: &[&str]) -> (Process, String) {
+    let mut process = Process::start(&mut thalweg(arguments));
+    let address = listening(&mut process, 0);
+    (process, address)
+}
+
+/// Waits until it has said something on the standard error, and returns all that it has said there.
+fn said(process: &Process, what: &str) -> String {
+    until(what, PATIENCE, || Some(process.stderr()).filter(|said| said.contains(what)))
+}
+
+/// The process that follows a server, which is nobody's child here.
+struct Successor(u32);
+
+impl Successor {
+    /// Has a server upgraded, and waits until the other one serves.
+    fn of(process: &Process) -> Self {
+        process.signal("USR2");
+        let said = said(process, "another process serves from now on");
+        let number = said.lines().rev().find_map(|line| {
+            line.strip_prefix("thalweg: process ")?.strip_suffix(" is to follow this one")?.parse().ok()
+        });
+        Self(number.expect("it says which process is to follow"))
+    }
+
+    fn is_alive(&self) -> bool {
+        // A process that has ended and that nobody has asked for is still listed.
+        fs::read_to_string(format!("/proc/{}/stat", self.0))
+            .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
+    }
+
+    fn end(self) {
+        signal("TERM", self.0);
+        until("the successor to end", PATIENCE, || (!self.is_alive()).then_some(()));
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        if self.is_alive() {
+            signal("KILL", self.0);
+        }
+    }
+}
+
+/// Asks for something over a connection of its own. The body.
+fn ask(stream: &mut (impl Read + Write), path: &str) -> Vec<u8> {
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").expect("a response has a head");
+    bytes.split_off(end + 4)
+}
+
+fn body(address: &str, path: &str) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    ask(&mut stream, path)
+}
+
+fn ended_well(ended: &Ended) {
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+#[test]
+fn downloads_survive_upgrades_and_reloads() {
+    let _turn = turn::beside_others();
+    let count = std::env::var("THALWEG_DOWNLOADS").map_or(DOWNLOADS, |count| count.parse().expect("a number"));
+    let expected = large();
+    for driver in DRIVERS {
+        let place = Place::new();
+        let (server, address) = started(&["serve", &place.path("root"), "--listen", "127.0.0.1:0", "--driver", driver]);
+        let mut downloads: Vec<_> = (0..count)
+            .map(|_| {
+                let mut stream = TcpStream::connect(&address).unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+                let mut received = vec![0; 1000];
+                stream.read_exact(&mut received).unwrap();
+                (stream, received)
+            })
+            .collect();
+        server.signal("HUP");
+        said(&server, "the configuration was read again");
+        let mut successor = Successor::of(&server);
+        assert_eq!(body(&address, "/name"), b"first", "{driver}");
+        // Once more, while the first process still sends.
+        let later = TcpStream::connect(&address).unwrap();
+        signal("USR2", successor.0);
+        let next = until("the successor's successor", PATIENCE, || {
+            let said = server.stderr();
+            (said.matches("another process serves from now on").count() == 2).then_some(said)
+        });
+        let number = next.lines().filter(|line| line.ends_with("is to follow this one")).next_back().unwrap();
+        let number = number.split(' ').nth(2).unwrap().parse().unwrap();
+        let first = std::mem::replace(&mut successor, Successor(number));
+        assert_eq!(body(&address, "/name"), b"first", "{driver}");
+        for (stream, received) in &mut downloads {
+            stream.read_to_end(received).unwrap();
+            let end = received.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+            assert!(received[end + 4..] == expected, "{driver}: {} bytes", received.len());
+        }
+        ended_well(&server.wait(PATIENCE));
+        drop(later);
+        until("the second server to end", PATIENCE, || (!first.is_alive()).then_some(()));
+        assert_eq!(body(&address, "/name"), b"first", "{driver}");
+        successor.end();
+        assert!(TcpStream::connect(&address).is_err(), "{driver}");
+    }
+}
+
+#[test]
+fn a_program_that_does_not_start_leaves_the_server_in_place() {
+    let _turn = turn::beside_others();
+    let place = Place::new();
+    let copy = place.path("thalweg");
+    fs::copy(env!("CARGO_BIN_EXE_thalweg"), &copy).unwrap();
+    let mut command = Command::new(&copy);
+    command.args(["serve", &place.path("root"), "--listen", "127.0.0.1:0"]);
+    let mut server = Process::start(&mut command);
+    let address = listening(&mut server, 0);
+    let replace = |content: &str| {
+        fs::write(place.path("new"), content).unwrap();
+        fs::set_permissions(place.path("new"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::rename(place.path("new"), &copy).unwrap();
+    };
+    // One that ends, one that cannot be started, one that is not there.
+    replace("#!/bin/sh\nexit 1\n");
+    server.signal("USR2");
+    said(&server, "the upgrade has failed, this server goes on");
+    replace("nothing that runs\n");
+    server.signal("USR2");
+    said(&server, &format!("cannot start {copy}"));
+    fs::remove_file(&copy).unwrap();
+    server.signal("USR2");
+    until("the third failure", PATIENCE, || (server.stderr().matches("has failed").count() == 3).then_some(()));
+    assert_eq!(body(&address, "/name"), b"first");
+    // And one that is in order, though it has another inode than the one that runs.
+    fs::copy(env!("CARGO_BIN_EXE_thalweg"), place.path("new")).unwrap();
+    fs::rename(place.path("new"), &copy).unwrap();
+    let successor = Successor::of(&server);
+    ended_well(&server.wait(PATIENCE));
+    assert_eq!(body(&address, "/name"), b"first");
+    successor.end();
+}
+
+#[test]
+fn hup_takes_up_a_good_configuration_and_refuses_a_bad_one() {
+    let _turn = turn::beside_others();
+    let place = Place::new();
+    fs::create_dir(place.path("other")).unwrap();
+    fs::write(place.path("other/name"), "second").unwrap();
+    let config = place.path("thalweg.toml");
+    let write = |root: &str, more: &str| {
+        let text = format!("listen = [\"127.0.0.1:0\"]\n{more}\n[[site]]\nroot = \"{root}\"\n");
+        fs::write(&config, text).unwrap();
+    };
+    write("root", "");
+    let (server, address) = started(&["serve", "--config", &config]);
+    let times = std::cell::Cell::new(0);
+    let reload = |outcome: &str| {
+        times.set(times.get() + 1);
+        server.signal("HUP");
+        until(outcome, PATIENCE, || {
+            let said = server.stderr();
+            let taken = said.matches("was read again").count() + said.matches("is refused").count();
+            (taken == times.get() && said.lines().any(|line| line.contains(outcome))).then_some(())
+        });
+    };
+    write("root", "nonsense = 1");
+    reload("nonsense");
+    write("missing", "");
+    reload("missing");
+    // The sandbox was made for the folders of the start.
+    write("other", "");
+    reload("ermission denied");
+    assert_eq!(body(&address, "/name"), b"first");
+    write("root", "driver = \"epoll\"\n[limits]\nrequests_per_connection_max = 1");
+    reload("but for driver");
+    let mut stream = TcpStream::connect(&address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(b"GET /name HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).expect("one request is all that a connection gets now");
+    // What a reload cannot do, an upgrade does.
+    write("other", "");
+    let successor = Successor::of(&server);
+    assert_eq!(body(&address, "/name"), b"second");
+    ended_well(&server.wait(PATIENCE));
+    successor.end();
+}
+
+#[test]
+fn a_second_term_does_not_wait() {
+    let _turn = turn::beside_others();
+    let place = Place::new();
+    let (server, address) = started(&["serve", &place.path("root"), "--listen", "127.0.0.1:0", "--drain", "1h"]);
+    let mut stuck = TcpStream::connect(&address).unwrap();
+    stuck.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    stuck.read_exact(&mut [0; 100]).unwrap();
+    server.signal("TERM");
+    until("new connections to be refused", PATIENCE, || TcpStream::connect(&address).is_err().then_some(()));
+    server.signal("TERM");
+    assert_eq!(server.wait(Duration::from_secs(10)).code, Some(130));
+}
+
+#[test]
+fn sockets_of_a_service_manager_are_used() {
+    let _turn = turn::beside_others();
+    let place = Place::new();
+    // What systemd does with a socket unit.
+    let script = "import os, socket, sys
+listener = socket.create_server(('127.0.0.1', 0))
+os.dup2(listener.fileno(), 3)
+os.set_inheritable(3, True)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1', LISTEN_FDNAMES='web')
+os.execv(sys.argv[1], sys.argv[1:])";
+    let mut command = Command::new(program(&["python3"], "python3"));
+    command.args(["-c", script, env!("CARGO_BIN_EXE_thalweg"), "serve", &place.path("root")]);
+    let mut server = Process::start(&mut command);
+    let address = listening(&mut server, 0);
+    assert_eq!(body(&address, "/name"), b"first");
+    assert_eq!(server.stdout().matches("listening on").count(), 1, "{}", server.stdout());
+    server.signal("HUP");
+    said(&server, "the configuration was read again");
+    assert_eq!(body(&address, "/name"), b"first");
+    let successor = Successor::of(&server);
+    ended_well(&server.wait(PATIENCE));
+    assert_eq!(body(&address, "/name"), b"first");
+    successor.end();
+}
+
+#[test]
+fn a_service_manager_hears_what_happens() {
+    let _turn = turn::beside_others();
+    let place = Place::new();
+    let manager = UnixDatagram::bind(place.path("notify")).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let hears = |wanted: &[&str]| {
+        let mut buffer = [0; 1000];
+        loop {
+            let bytes = manager.recv(&mut buffer).expect("it is told");
+            let text = String::from_utf8_lossy(&buffer[..bytes]).into_owned();
+            if wanted.iter().all(|line| text.lines().any(|of| of == *line)) {
+                return;
+            }
+        }
+    };
+    let mut command = thalweg(&["serve", &place.path("root"), "--listen", "127.0.0.1:0"]);
+    command.env("NOTIFY_SOCKET", place.path("notify")).env("WATCHDOG_USEC", "400000");
+    let mut server = Process::start(&mut command);
+    hears(&["READY=1", &format!("MAINPID={}", server.id())]);
+    listening(&mut server, 0);
+    hears(&["WATCHDOG=1"]);
+    hears(&["WATCHDOG=1"]);
+    server.signal("HUP");
+    hears(&["RELOADING=1"]);
+    hears(&["READY=1"]);
+    let successor = Successor::of(&server);
+    hears(&["READY=1", &format!("MAINPID={}", successor.0)]);
+    ended_well(&server.wait(PATIENCE));
+    hears(&["WATCHDOG=1"]);
+    signal("TERM", successor.0);
+    hears(&["STOPPING=1"]);
+}
+
+#[test]
+fn a_killed_server_leaves_nothing_that_hinders_the_next() {
+    let _turn = turn::beside_others();
+    let place = Place::new();
+    let (socket, pid_file) = (place.path("socket"), place.path("pid"));
+    let listen = format!("unix:{socket}");
+    let root = place.path("root");
+    let arguments = ["serve", root.as_str(), "--listen", &listen, "--pid-file", &pid_file];
+    for _ in 0..2 {
+        let (server, path) = started(&arguments);
+        assert_eq!(ask(&mut UnixStream::connect(path).unwrap(), "/name"), b"first");
+        assert_eq!(run_thalweg(&arguments).code, Some(4), "one server per socket");
+        server.signal("KILL");
+        assert_eq!(server.wait(PATIENCE).code, None);
+        assert!(Path::new(&socket).exists());
+    }
+    let (server, path) = started(&arguments);
+    until("the file with its number", PATIENCE, || {
+        fs::read_to_string(&pid_file).is_ok_and(|text| text == format!("{}\n", server.id())).then_some(())
+    });
+    let successor = Successor::of(&server);
+    ended_well(&server.wait(PATIENCE));
+    assert_eq!(ask(&mut UnixStream::connect(path).unwrap(), "/name"), b"first");
+    assert_eq!(fs::read_to_string(&pid_file).unwrap(), format!("{}\n", successor.0));
+    successor.end();
+    assert!(!Path::new(&socket).exists() && !Path::new(&pid_file).exists(), "what ends in order leaves nothing");
+}
+
+#[test]
+fn the_superuser_serves_the_network_only_if_told_to() {
+    let _turn = turn::beside_others();
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    let place = Place::new();
+    let root = place.path("root");
+    if !is_root {
+        let ended = run_thalweg(&["serve", &root, "--listen", "127.0.0.1:0", "--user", "root"]);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        return;
+    }
+    let ended = run_thalweg(&["serve", &root, "--listen", "0.0.0.0:0"]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("--user"), "{ended:?}");
+    let ended = run_thalweg(&["serve", &root, "--listen", "127.0.0.1:0", "--user", "nobody-of-that-name"]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("nobody-of-that-name"), "{ended:?}");
+
+    fs::write(place.path("root/secret"), "secret").unwrap();
+    fs::set_permissions(place.path("root/secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    let (server, address) = started(&["serve", &root, "--listen", "127.0.0.1:0", "--user", "nobody"]);
+    assert!(server.stdout().contains("as user nobody"), "{}", server.stdout());
+    let status = fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(!field("Uid:").contains(&"0".to_owned()) && !field("Gid:").contains(&"0".to_owned()), "{status}");
+    for set in ["CapEff:", "CapPrm:", "CapInh:", "CapAmb:"] {
+        assert_eq!(field(set), ["0000000000000000"], "{set}");
+    }
+    assert_eq!(body(&address, "/name"), b"first");
+    assert_ne!(body(&address, "/secret"), b"secret");
+    server.signal("TERM");
+    ended_well(&server.wait(PATIENCE));
+}
+
+#[test]
+fn the_sandbox_can_be_had_or_left() {
+    let _turn = turn::beside_others();
+    let place = Place::new();
+    for (option, expected) in [("off", "sandbox: off"), ("auto", "sandbox: ")] {
+        for driver in DRIVERS {
+            let root = place.path("root");
+            let (server, address) =
+                started(&["serve", &root, "--listen", "127.0.0.1:0", "--sandbox", option, "--driver", driver]);
+            assert!(server.stdout().contains(expected), "{}", server.stdout());
+            let status = fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+            assert_eq!(status.lines().any(|line| line == "Seccomp:\t2"), option == "auto", "{status}");
+            assert_eq!(body(&address, "/name"), b"first");
+            server.signal("TERM");
+            ended_well(&server.wait(PATIENCE));
+        }
+    }
+}
