@@ -151,9 +151,6 @@ fn check_bounds(config: &ServerConfig, faults: &mut Faults) {
     for (name, _) in times.into_iter().filter(|(_, time)| time.is_zero()) {
         faults.add(format_args!("limits.{name}"), "nobody can do anything in no time");
     }
-    if limits.connections_max == 0 {
-        faults.add("limits.connections_max", "at least one connection is needed");
-    }
     if cache.entries_max == 0 {
         faults.add("cache.entries_max", "at least one file has to be known at a time");
     }
@@ -530,7 +527,6 @@ mod tests {
     fn bounds_that_nobody_could_live_with() {
         check(|config| config.limits.head_bytes_max = 10, &[("limits.head_bytes_max", "512")]);
         check(|config| config.limits.idle_time = Duration::ZERO, &[("limits.idle_time", "no time")]);
-        check(|config| config.limits.connections_max = 0, &[("limits.connections_max", "at least one")]);
         check(|config| config.cache.small_file_bytes_max = 1 << 30, &[("cache.small_file_bytes_max", "bytes_max")]);
         check(|config| config.listen.push(config.listen[0].clone()), &[("listen.1", "twice")]);
     }

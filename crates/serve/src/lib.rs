@@ -20,6 +20,7 @@ mod connection;
 mod counters;
 mod entity;
 mod head;
+mod layout;
 mod limit;
 mod list;
 mod listeners;

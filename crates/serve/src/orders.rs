@@ -14,8 +14,8 @@ use crate::server::StartError;
 pub(crate) enum Order {
     /// Serve by this configuration from the next request on.
     Configure(Arc<ServerConfig>, Arc<SharedLimits>, SyncSender<Result<(), StartError>>),
-    /// Accept from this socket of a group, too.
-    Listen(u32, OwnedFd),
+    /// Accept from this socket of a group, too. Without one it comes by the core's channel.
+    Listen(u32, Option<OwnedFd>),
     /// Accept from the sockets of this group no more.
     Retire(u32),
     /// Look at the queues of all listeners, as if somebody had come in just now.

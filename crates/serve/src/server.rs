@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +10,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use thalweg_sys::driver::Listen;
+use thalweg_sys::handover::Channel;
+use thalweg_sys::limits::own_table_with;
 use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Instant, Waker, affinity, clock};
 
 use crate::aside::Aside;
@@ -17,12 +19,13 @@ use crate::books::Books;
 use crate::check::ConfigFault;
 use crate::config::{Level, ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
+use crate::layout::Layout;
 use crate::limit::pacer::SharedLimits;
 use crate::listeners::{Change, Files, Listeners};
 use crate::log::{ErrorLog, Feed, LogControl, Logs, OpenError};
 use crate::metrics::{Board, Observed, Sources, StatusListener};
 use crate::orders::{Inbox, Order};
-use crate::service::{Curfew, Service, Setup, TURNED_AWAY_MAX};
+use crate::service::{Curfew, Service, Setup, TURNED_AWAY_MAX, take_listener};
 use crate::site::Sites;
 
 /// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
@@ -50,8 +53,11 @@ pub struct Server;
 pub struct Running {
     addresses: Vec<ListenAddr>,
     driver: DriverKind,
+    cores: usize,
     control: Control,
     orders: Arc<[Inbox]>,
+    /// To loops with tables of descriptors of their own.
+    channels: Vec<Channel>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     published: Arc<[Published]>,
     status: Option<StatusListener>,
@@ -152,7 +158,8 @@ impl Server {
     pub fn start_on(config: ServerConfig, mut listeners: Listeners) -> Result<Running, StartError> {
         ensure_servable(&config)?;
         let cpus = affinity::allowed_cpus().map_err(StartError::Loop)?;
-        let cores = cores_of(&config)?;
+        let Layout { cpus: cores, own_tables, connections_max } = Layout::of(&config, &cores_of(&config)?);
+        let core_count = cores.chunk_by(|one, other| one == other).count();
         let mut shares = listeners.shares(cores.len()).map_err(StartError::Loop)?;
         let addresses = listeners.addresses();
         let status_socket = config.status.as_ref().map(|status| listeners.aside(&status.listen.into())).transpose()?;
@@ -179,17 +186,34 @@ impl Server {
             error_log: logs.error_log().clone(),
         };
         let status = show_status(&config, sources, status_socket)?;
-        let threads = Vec::new();
-        let mut running = Running { addresses, driver, control, orders, threads, published, status, logs };
+        let (channels, threads) = (Vec::new(), Vec::new());
+        let mut running = Running {
+            addresses,
+            driver,
+            cores: core_count,
+            control,
+            orders,
+            channels,
+            threads,
+            published,
+            status,
+            logs,
+        };
         let (started, starts) = mpsc::sync_channel(cores.len());
         let config = Arc::new(config);
         for (core, &cpu) in cores.iter().enumerate() {
+            let listeners = shares.pop().unwrap_or_default();
+            let table =
+                if own_tables { Some(running.open_channel(&listeners).map_err(StartError::Loop)?) } else { None };
             let task = Task {
                 config: Arc::clone(&config),
                 core,
                 cpu,
                 cpus: cpus.clone(),
-                listeners: shares.pop().unwrap_or_default(),
+                connections_max,
+                groups: listeners.iter().map(|(group, _)| *group).collect(),
+                listeners: if own_tables { Vec::new() } else { listeners },
+                table,
                 orders: Arc::clone(&running.orders),
                 control: running.control.clone(),
                 shared_limits: Arc::clone(&shared_limits),
@@ -252,12 +276,13 @@ fn cores_of(config: &ServerConfig) -> Result<Vec<usize>, StartError> {
     if config.cores.is_empty() { affinity::allowed_cpus().map_err(StartError::Loop) } else { Ok(config.cores.clone()) }
 }
 
-/// How many loops a server of this configuration runs, and so on how many sockets it listens best.
+/// How many loops a server of this configuration runs with the present limit of descriptors, and so on how many sockets it
+/// listens best.
 ///
 /// # Errors
 /// The kernel does not tell which CPUs this process may use.
 pub fn core_count(config: &ServerConfig) -> Result<usize, StartError> {
-    Ok(cores_of(config)?.len())
+    Ok(Layout::of(config, &cores_of(config)?).cpus.len())
 }
 
 /// What the thread of a core is given.
@@ -267,7 +292,13 @@ struct Task {
     cpu: usize,
     /// All that this process may use, for threads that do not belong to a core.
     cpus: Vec<usize>,
+    connections_max: usize,
+    /// The groups of the listeners.
+    groups: Vec<u32>,
+    /// The listeners, unless they come by the channel.
     listeners: Vec<(u32, OwnedFd)>,
+    /// The thread gets a table of descriptors of its own, and its listeners by this.
+    table: Option<Channel>,
     orders: Arc<[Inbox]>,
     control: Control,
     shared_limits: Arc<SharedLimits>,
@@ -277,10 +308,11 @@ struct Task {
 }
 
 impl Task {
-    fn run(self, started: SyncSender<Result<DriverKind, StartError>>) -> io::Result<()> {
+    fn run(mut self, started: SyncSender<Result<DriverKind, StartError>>) -> io::Result<()> {
         let _guard = StopOnPanic(self.control.clone());
         let opened = affinity::pin_to(&[self.cpu])
             .map_err(|error| StartError::Pin { cpu: self.cpu, error })
+            .and_then(|()| self.leave_table().map_err(StartError::Loop))
             .and_then(|()| self.open_driver().map_err(StartError::Driver));
         let driver = match opened {
             Ok(driver) => driver,
@@ -296,8 +328,21 @@ impl Task {
         }
     }
 
+    /// Takes a table of descriptors of its own, if that is the layout: with the wakers of all, and with listeners that are in
+    /// no other loop's, so that they are closed when this loop closes them.
+    fn leave_table(&mut self) -> io::Result<()> {
+        let Some(channel) = &self.table else { return Ok(()) };
+        let wakers = self.control.wakers.iter().map(AsFd::as_fd);
+        own_table_with(&wakers.chain([channel.as_fd()]).collect::<Vec<_>>())?;
+        for &group in &self.groups {
+            let socket = take_listener(channel).ok_or_else(|| io::Error::other("a listener was lost"))?;
+            self.listeners.push((group, socket));
+        }
+        Ok(())
+    }
+
     fn open_driver(&self) -> io::Result<AnyDriver> {
-        let sockets_max = self.config.limits.connections_max + TURNED_AWAY_MAX + self.listeners.len();
+        let sockets_max = self.connections_max + TURNED_AWAY_MAX + self.listeners.len();
         let config = DriverConfig {
             receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
             receive_buffers: RECEIVE_BUFFERS,
@@ -327,6 +372,7 @@ impl Task {
             }),
             curfew: Arc::clone(&self.control.curfew),
             orders: self.orders,
+            channel: self.table,
             published: self.published,
             core: self.core,
         };
@@ -342,7 +388,7 @@ impl Task {
         }
         let _ = started.send(Ok(driver.kind()));
         drop(started);
-        thalweg_reactor::run(&mut driver, &mut service).inspect_err(|_| self.control.stop())
+        thalweg_reactor::run(&mut driver, &mut service).inspect_err(|_| self.control.end())
     }
 }
 
@@ -352,7 +398,7 @@ struct StopOnPanic(Control);
 impl Drop for StopOnPanic {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.stop();
+            self.0.end();
         }
     }
 }
@@ -393,9 +439,25 @@ impl Control {
     pub fn reopen_logs(&self) {
         self.logs.reopen();
     }
+
+    /// Has all loops end, for one of them. The listeners here are left to the threads whose table they are in.
+    fn end(&self) {
+        self.curfew.set(Instant::now());
+        self.wake();
+    }
 }
 
 impl Running {
+    /// A channel to a loop with a table of its own, by which it gets its listeners. The loop's end.
+    fn open_channel(&mut self, listeners: &[(u32, OwnedFd)]) -> io::Result<Channel> {
+        let (ours, its) = Channel::pair()?;
+        for (_, socket) in listeners {
+            send_listener(&ours, socket)?;
+        }
+        self.channels.push(ours);
+        Ok(its)
+    }
+
     /// Where it listens, in the order of the configuration, with the ports that the kernel chose.
     pub fn addresses(&self) -> &[ListenAddr] {
         &self.addresses
@@ -408,7 +470,7 @@ impl Running {
 
     /// How many cores it runs on.
     pub fn cores(&self) -> usize {
-        self.threads.len()
+        self.cores
     }
 
     /// What all cores have done so far, a wake-up of each behind at most.
@@ -442,10 +504,17 @@ impl Running {
         self.addresses = self.control.listeners().addresses();
         let (done, answers) = mpsc::sync_channel(cores);
         let limits = Arc::new(SharedLimits::of(config, Instant::now()));
-        for ((share, inbox), waker) in added.into_iter().zip(self.orders.iter()).zip(self.control.wakers.iter()) {
+        for (core, ((share, inbox), waker)) in
+            added.into_iter().zip(self.orders.iter()).zip(self.control.wakers.iter()).enumerate()
+        {
+            let channel = self.channels.get(core);
             let configure = Order::Configure(Arc::clone(config), Arc::clone(&limits), done.clone());
             let retire = removed.iter().map(|&group| Order::Retire(group));
-            let listen = share.into_iter().map(|(group, socket)| Order::Listen(group, socket));
+            let listen = share.into_iter().map(|(group, socket)| {
+                // What is lost here the loop does not find, and goes on without.
+                let sent = channel.map(|channel| send_listener(channel, &socket));
+                Order::Listen(group, if sent.is_some() { None } else { Some(socket) })
+            });
             inbox.leave([configure].into_iter().chain(retire).chain(listen), waker);
         }
         drop(done);
@@ -552,6 +621,10 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.control.stop();
     }
+}
+
+fn send_listener(channel: &Channel, socket: &OwnedFd) -> io::Result<()> {
+    channel.send(b"listener", &[socket.as_fd()])
 }
 
 fn message_of(panic: &(dyn std::any::Any + Send)) -> String {

@@ -1,10 +1,12 @@
 //! The server on one core: its listeners, its connections and their deadlines, as an [`App`] of the reactor's loop.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use thalweg_reactor::{App, BufferPool, Turn, Wheel};
 use thalweg_sys::driver::Listen;
+use thalweg_sys::handover::{Channel, Heard};
 use thalweg_sys::{Completion, Driver, Fault, Instant, SocketId};
 
 use crate::aside::Aside;
@@ -105,6 +107,7 @@ pub(crate) struct Service {
     look_ns: u64,
     curfew: Arc<Curfew>,
     orders: Arc<[Inbox]>,
+    channel: Option<Channel>,
     published: Arc<[Published]>,
     core: usize,
 }
@@ -123,9 +126,19 @@ pub(crate) struct Setup<'c> {
     pub(crate) curfew: Arc<Curfew>,
     /// Where each core finds its orders.
     pub(crate) orders: Arc<[Inbox]>,
+    /// By which listeners come, if this core has a table of descriptors of its own.
+    pub(crate) channel: Option<Channel>,
     /// Where all cores publish what they have done, and which of them this is.
     pub(crate) published: Arc<[Published]>,
     pub(crate) core: usize,
+}
+
+/// The next listener that was sent to this core; `None` if it was lost for want of descriptors.
+pub(crate) fn take_listener(channel: &Channel) -> Option<OwnedFd> {
+    match channel.look() {
+        Ok(Heard::Message(_, mut sockets)) => sockets.pop(),
+        _ => None,
+    }
 }
 
 #[derive(Default)]
@@ -165,6 +178,7 @@ impl Service {
             wheel: Wheel::new(now, TICK_NS),
             curfew: setup.curfew,
             orders: setup.orders,
+            channel: setup.channel,
             published: setup.published,
             core: setup.core,
         }
@@ -188,13 +202,14 @@ impl Service {
             // Who has given an order may have given up waiting for the answer.
             match order {
                 Order::Configure(config, limits, done) => drop(done.send(self.configure(driver, &config, limits))),
-                Order::Listen(group, socket) if !self.shared.draining => {
+                Order::Listen(group, socket) => {
+                    let socket = socket.or_else(|| self.channel.as_ref().and_then(take_listener));
                     // Without room for it this core does not hear it; the other cores do.
-                    if let Ok(listener) = driver.listen(Listen::Socket(socket)) {
+                    let socket = socket.filter(|_| !self.shared.draining);
+                    if let Some(Ok(listener)) = socket.map(|socket| driver.listen(Listen::Socket(socket))) {
                         self.add_listener(group, listener);
                     }
                 }
-                Order::Listen(..) => {}
                 Order::Retire(group) => self.retire(driver, |of| of == group),
                 Order::LookAgain => self.look_again(driver),
                 Order::Answer(done) => drop(done.send(())),

@@ -253,6 +253,7 @@ fn world_with<'w>(
         seconds_at: |now| 4_000_000_000 + now.as_ns() / SECOND_NS,
         books: None,
         curfew: Arc::clone(&curfew),
+        channel: None,
         orders: Arc::new([Inbox::default()]),
         published: Arc::clone(&published),
         core: 0,

@@ -1,6 +1,7 @@
 //! Limits of this process that decide how many connections it can hold.
 
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
@@ -64,6 +65,33 @@ pub fn own_table() -> io::Result<()> {
     Ok(())
 }
 
+/// Like [`own_table`], with nothing in the new table but the standard streams and these: what is closed in the other tables is then
+/// closed for good.
+///
+/// # Errors
+/// As for [`own_table`], and on kernels before 5.9. The table may be the caller's own then.
+pub fn own_table_with(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
+    own_table()?;
+    let mut kept: Vec<u32> = kept.iter().map(|fd| fd.as_raw_fd().cast_unsigned()).collect();
+    kept.sort_unstable();
+    let mut first = 3;
+    for fd in kept {
+        if first < fd {
+            close_range(first, fd - 1)?;
+        }
+        first = first.max(fd + 1);
+    }
+    close_range(first, u32::MAX)
+}
+
+/// Closes all of these numbers in the calling thread's table.
+fn close_range(first: u32, last: u32) -> io::Result<()> {
+    // SAFETY: the arguments are plain values. The table is a fresh copy that belongs to this thread alone, so that no owner of
+    // a descriptor meets its number closed: all owners live in the other table.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The ports from which the kernel chooses by itself (`net.ipv4.ip_local_port_range`, also for IPv6); `None` where it does not tell.
 /// Their number bounds the connections from one address to one peer, unless [`Connect::ports`](crate::Connect) names others.
 pub fn ip_local_port_range() -> Option<PortRange> {
@@ -75,6 +103,31 @@ pub fn ip_local_port_range() -> Option<PortRange> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_of_its_own_has_what_was_kept_and_nothing_else() {
+        use std::io::{Read, Write};
+        use std::os::fd::AsFd;
+
+        let (mut kept, mut peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (other, mut its_peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        let thread = std::thread::spawn(move || {
+            own_table_with(&[kept.as_fd()]).unwrap();
+            kept.write_all(b"here").unwrap();
+            let open = std::fs::read_dir("/proc/thread-self/fd").unwrap().count();
+            // The standard streams, the one that was kept, and the directory itself.
+            (open, kept)
+        });
+        let (open, kept) = thread.join().unwrap();
+        assert_eq!(open, 3 + 1 + 1);
+        let mut heard = [0; 4];
+        peer.read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"here");
+        // Closed here, it is closed for good: the thread had no copy.
+        drop(other);
+        assert_eq!(its_peer.read(&mut heard).unwrap(), 0);
+        drop(kept);
+    }
 
     #[test]
     fn the_kernel_has_ports_to_give() {

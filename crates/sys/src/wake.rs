@@ -40,3 +40,10 @@ impl Waker {
         self.event.as_fd()
     }
 }
+
+/// For keeping it in a [table of its own](crate::limits::own_table_with).
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}

@@ -150,7 +150,7 @@ fn limits<K: Keys>(keys: &mut K, limits: &mut Limits) {
     );
     keys.value(
         "connections_max",
-        "Most connections open at once, on all cores together.",
+        "Most connections open at once, on all cores together; 0 is as many as the limit of descriptors allows one loop per core.",
         &COUNT,
         &mut limits.connections_max,
     );

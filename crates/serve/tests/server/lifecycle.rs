@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener};
-use std::time::Duration;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 use thalweg_serve::{Server, ServerConfig, StartError};
 use thalweg_sys::DriverChoice;
 
 use crate::naive::{take, take_all};
-use crate::served::{Served, connect, each_driver, large, letters, read_to_end, tcp};
+use crate::served::{PATIENCE, Served, connect, each_driver, large, letters, read_to_end, tcp};
 
 const GET: &[u8] = b"GET /letters HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -139,6 +139,52 @@ fn connections_beyond_the_limit_wait() {
         }
         assert_eq!(served.server.cores(), 1);
         served.stop();
+    });
+}
+
+#[test]
+fn more_connections_than_a_table_holds_are_spread_over_several() {
+    each_driver(|driver| {
+        let change = |config: &mut ServerConfig| {
+            config.cores.push(thalweg_sys::affinity::allowed_cpus().unwrap()[0]);
+            config.limits.connections_max = thalweg_sys::limits::descriptors().soft as usize;
+        };
+        let Some(mut served) = Served::start(driver, change) else { return };
+        assert_eq!(served.server.cores(), 1);
+        let exchange = |address: SocketAddr| {
+            let mut stream = connect(address);
+            stream.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+            assert!(take_all(&read_to_end(&mut stream), &["GET"])[0].body == large());
+        };
+        let first = served.address();
+        // As many as reach all loops, whatever the kernel's dice say.
+        (0..60).for_each(|_| exchange(first));
+        // Listeners that come later get into the loops' tables, and out of them again.
+        let mut listen_on = |addresses: &[&str]| {
+            let addresses = addresses.iter().map(|address| address.parse::<SocketAddr>().unwrap());
+            let mut config = ServerConfig::new(served.path(), addresses);
+            change(&mut config);
+            served.server.configure(&config.into()).unwrap();
+            served.server.addresses().iter().map(tcp).collect::<Vec<_>>()
+        };
+        let both = listen_on(&["127.0.0.1:0", "127.0.0.2:0"]);
+        assert_eq!(both[0], first);
+        (0..60).for_each(|_| both.iter().copied().for_each(exchange));
+        assert_eq!(listen_on(&["127.0.0.2:0"]), both[1..]);
+        let is_refused = |address: SocketAddr| {
+            let start = Instant::now();
+            while TcpStream::connect(address).is_ok() && start.elapsed() < PATIENCE {}
+            TcpStream::connect(address).is_err()
+        };
+        // No loop keeps the listener of another one open.
+        assert!(is_refused(first), "{driver:?}");
+        let mut under_way = connect(served.address());
+        under_way.write_all(b"GET /sparse HTTP/1.1\r\nHost: h\r\nRange: bytes=0-49999999\r\n\r\n").unwrap();
+        under_way.read_exact(&mut [0; 1000]).unwrap();
+        served.server.drain(Duration::from_secs(15));
+        assert!(is_refused(both[1]), "{driver:?}");
+        assert!(read_to_end(&mut under_way).len() > 49_990_000, "{driver:?}");
+        served.server.join().unwrap();
     });
 }
 

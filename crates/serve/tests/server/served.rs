@@ -18,7 +18,7 @@ pub struct Served {
 }
 
 /// No answer takes that long; a test that waits for one has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What `letters` consists of, in the folder.
 pub fn letters() -> Vec<u8> {

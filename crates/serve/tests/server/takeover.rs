@@ -69,10 +69,10 @@ fn no_connection_is_lost_between_two_servers() {
                 })
                 .collect();
             // Several times, since what could be lost is lost by chance.
-            for _ in 0..10 {
-                let folder = TempDir::new().unwrap();
+            let folders: [_; 10] = std::array::from_fn(|_| TempDir::new().unwrap());
+            for folder in &folders {
                 fs::write(folder.path().join("letters"), "successor").unwrap();
-                let next = successor(&served, driver, &folder).unwrap();
+                let next = successor(&served, driver, folder).unwrap();
                 assert_eq!(tcp(&next.addresses()[0]), address);
                 served.server.hand_over(None);
                 next.look_again();
