@@ -336,8 +336,9 @@ fn check_style(style: &ListingStyle, faults: &mut Faults) {
         check_pattern(&format!("hide.{index}"), pattern, faults);
     }
     for (at, name) in [("header", &style.header), ("readme", &style.readme)] {
-        if let Some(name) = name {
-            check_file_name(at, name, faults);
+        // It may lie in a folder of the folder.
+        for part in name.iter().flat_map(|name| name.split('/')) {
+            check_file_name(at, part, faults);
         }
     }
     if style.page_entries == 0 {
