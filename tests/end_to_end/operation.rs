@@ -209,8 +209,10 @@ fn hup_takes_up_a_good_configuration_and_refuses_a_bad_one() {
     let place = Place::new();
     fs::create_dir(place.path("other")).unwrap();
     fs::write(place.path("other/name"), "second").unwrap();
-    let config = place.path("thalweg.toml");
+    fs::create_dir(place.path("etc")).unwrap();
+    let config = place.path("etc/thalweg.toml");
     let write = |root: &str, more: &str| {
+        let root = place.path(root);
         let text = format!("listen = [\"127.0.0.1:0\"]\n{more}\n[[site]]\nroot = \"{root}\"\n");
         fs::write(&config, text).unwrap();
     };

@@ -70,11 +70,20 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     confinement.confine_files(configuration.sandbox, &territory)?;
     let running = Server::start_on(config.clone(), listeners).map_err(refuse)?;
     confinement.confine_calls(configuration.sandbox)?;
-    inheritance.settle()?;
-    say(&configuration, &announcement(&roots(&configuration), &running, &confinement))?;
+    let predecessor = inheritance.settle()?;
+    say(&configuration)(&announcement(&roots(&configuration), &running, &confinement))?;
     let pid_file = configuration.pid_file.as_deref().map(PidFile::write).transpose()?;
     tell(&[News::Ready, News::Status("serving")]);
-    end(Watch { running, signals: &signals, launcher: &launcher, configure: &configure, configuration }, pid_file)
+    let watch = Watch {
+        running,
+        signals: &signals,
+        launcher: &launcher,
+        configure: &configure,
+        predecessor,
+        successor: None,
+        configuration,
+    };
+    end(watch, pid_file)
 }
 
 /// Watches the server to its end, which is one of two.
@@ -84,7 +93,7 @@ fn end(mut watch: Watch<'_>, pid_file: Option<PidFile>) -> Result<ExitCode, Fail
             // The other process has written its own number there.
             std::mem::forget(pid_file);
             remark("another process serves from now on; this one ends with its last download");
-            watch.running.hand_over(watch.configuration.upgrade_drain);
+            watch.hand_over();
             watch.until_drained();
         }
         End::Asked | End::Failed => {
@@ -92,10 +101,9 @@ fn end(mut watch: Watch<'_>, pid_file: Option<PidFile>) -> Result<ExitCode, Fail
             watch.running.drain(watch.configuration.drain);
         }
     }
-    let configuration = watch.configuration;
     let ended = watch.running.join();
     let totals = ended.map_err(|error| Failure::unreachable(format!("the server has failed: {error}")))?;
-    say(&configuration, &format!("stopped after {}\n", describe(&totals)))?;
+    say(&watch.configuration)(&format!("stopped after {}\n", describe(&totals)))?;
     Ok(Exit::Met.into())
 }
 
@@ -171,11 +179,13 @@ fn refuse(error: StartError) -> Failure {
     }
 }
 
-/// Says how it goes on the standard output, unless the access log has that.
-fn say(configuration: &Configuration, text: &str) -> Result<(), Failure> {
-    if configuration.server.log.access != Some(LogTarget::Stdout) {
-        return print(text);
-    }
+/// How to say what is no error.
+fn say(configuration: &Configuration) -> fn(&str) -> Result<(), Failure> {
+    if configuration.server.log.access == Some(LogTarget::Stdout) { say_aside } else { print }
+}
+
+/// Says something on the standard error, because the access log has the standard output.
+fn say_aside(text: &str) -> Result<(), Failure> {
     text.lines().for_each(remark);
     Ok(())
 }

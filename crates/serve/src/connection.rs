@@ -274,8 +274,13 @@ impl Connection {
 
     /// How it would be missed if somebody had to go; `None` if it is not to be closed for anybody.
     pub(crate) fn candidate(&self, times: &Times, now: Instant) -> Option<Candidate> {
-        if self.phase != Phase::Reading {
-            return None;
+        match self.phase {
+            Phase::Reading => {}
+            Phase::Lingering { .. } => return None,
+            Phase::Sending | Phase::SendingLast { .. } => {
+                let is_late = self.deadline.minus_ns(times.stall_ns / 2) <= now && !self.waits_for_its_turn();
+                return is_late.then_some((Rank::Slow, self.deadline, self.socket));
+            }
         }
         if self.requests > 0 && self.reader.idle() {
             return Some((Rank::Idle, self.deadline.minus_ns(times.idle_ns), self.socket));

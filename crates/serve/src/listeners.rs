@@ -10,6 +10,8 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use thalweg_sys::{PeerAddr, socket};
 
@@ -20,6 +22,8 @@ use crate::server::StartError;
 #[derive(Debug, Default)]
 pub struct Listeners {
     entries: Vec<Entry>,
+    /// Sockets that are there and that nobody has asked for yet.
+    spare: Vec<Group>,
     next_id: u32,
 }
 
@@ -40,6 +44,8 @@ struct Entry {
     id: u32,
     group: Group,
     at: ListenAddr,
+    /// The cores accept from it.
+    is_for_cores: bool,
     /// Device and inode of a Unix socket's file, if it is ours to remove.
     file: Option<(u64, u64)>,
 }
@@ -74,7 +80,7 @@ impl Group {
 
 impl Listeners {
     /// Listens on the addresses, once for each core. Sockets that are there already are taken over where the address is among those
-    /// that are asked for, as many as they are; the others of them are closed.
+    /// that are asked for, as many as they are; the others of them are closed when the server has started.
     ///
     /// # Errors
     /// An address cannot be had.
@@ -85,18 +91,38 @@ impl Listeners {
         let mut listeners = Self::default();
         for address in asked {
             let group = match there.iter().position(|group| group.asked == *address && !group.sockets.is_empty()) {
-                Some(at) => Ok(there.swap_remove(at)),
-                None => bind(address, cores),
+                Some(at) => Ok(there.remove(at)),
+                None => bind_patiently(address, cores),
             };
-            let entered = group.and_then(|group| listeners.enter(group));
+            let entered = group.and_then(|group| listeners.enter(group, true));
             entered.map_err(|error| StartError::Listen { address: address.clone(), error })?;
         }
+        listeners.spare = there;
         Ok(listeners)
+    }
+
+    /// Listens on an address from which the cores do not accept, with one socket that is there or a new one; a duplicate of it. It is
+    /// handed on with the others.
+    pub(crate) fn aside(&mut self, address: &ListenAddr) -> Result<OwnedFd, StartError> {
+        let group = match self.spare.iter().position(|group| group.asked == *address && !group.sockets.is_empty()) {
+            Some(at) => Ok(self.spare.remove(at)),
+            None => bind_patiently(address, 1),
+        };
+        let duplicate = group.and_then(|group| {
+            let duplicate = group.sockets[0].try_clone()?;
+            self.enter(group, false).map(|()| duplicate)
+        });
+        duplicate.map_err(|error| StartError::Listen { address: address.clone(), error })
+    }
+
+    /// Closes the sockets that were there and that nobody has asked for.
+    pub(crate) fn close_spare(&mut self) {
+        self.spare.clear();
     }
 
     /// Where they listen, in the order of the configuration, with the ports that the kernel chose.
     pub fn addresses(&self) -> Vec<ListenAddr> {
-        self.entries.iter().map(|entry| entry.at.clone()).collect()
+        self.entries.iter().filter(|entry| entry.is_for_cores).map(|entry| entry.at.clone()).collect()
     }
 
     /// The addresses and their sockets, to hand them on.
@@ -111,17 +137,17 @@ impl Listeners {
 
     /// Listens on these addresses from now on: on new ones as well, on others no more. All is as it was if one cannot be had.
     pub(crate) fn change(&mut self, asked: &[ListenAddr], cores: usize) -> Result<Change, StartError> {
-        let mut added = Self { entries: Vec::new(), next_id: self.next_id };
-        let mut left: Vec<usize> = (0..self.entries.len()).collect();
+        let mut added = Self { next_id: self.next_id, ..Self::default() };
+        let mut left: Vec<usize> = (0..self.entries.len()).filter(|&index| self.entries[index].is_for_cores).collect();
         // For each address, the entry that it has, or has not yet.
         let mut order = Vec::new();
         for address in asked {
             let known = left.iter().position(|&index| self.entries[index].group.asked == *address);
             if known.is_none() {
                 let refused = |error| StartError::Listen { address: address.clone(), error };
-                bind(address, cores).and_then(|group| added.enter(group)).map_err(refused)?;
+                bind(address, cores).and_then(|group| added.enter(group, true)).map_err(refused)?;
             }
-            order.push(known.map(|at| self.entries[left.swap_remove(at)].id));
+            order.push(known.map(|at| self.entries[left.remove(at)].id));
         }
         let shares = added.shares(cores).map_err(StartError::Loop)?;
         self.next_id = added.next_id;
@@ -131,8 +157,9 @@ impl Listeners {
             let at = known.and_then(|id| before.iter().position(|entry| entry.id == id));
             self.entries.extend(at.map(|at| before.swap_remove(at)).or_else(|| new.next()));
         }
+        self.entries.extend(before.extract_if(.., |entry| !entry.is_for_cores));
         let removed = before.iter().map(|entry| entry.id).collect();
-        Self { entries: before, next_id: 0 }.give_up(Files::Remove);
+        Self { entries: before, ..Self::default() }.give_up(Files::Remove);
         Ok(Change { added: shares, removed })
     }
 
@@ -148,15 +175,30 @@ impl Listeners {
         }
     }
 
-    fn enter(&mut self, group: Group) -> io::Result<()> {
+    fn enter(&mut self, group: Group, is_for_cores: bool) -> io::Result<()> {
         let at = address_of(&group.sockets[0])?;
         let file = match &at {
             ListenAddr::Unix(path) if !group.given => identity(path),
             _ => None,
         };
-        self.entries.push(Entry { id: self.next_id, group, at, file });
+        self.entries.push(Entry { id: self.next_id, group, at, is_for_cores, file });
         self.next_id += 1;
         Ok(())
+    }
+}
+
+/// A server that was killed may leave its address in use for a moment: the kernel takes a ring apart, and with it the sockets that
+/// it waits at, some time after the process.
+fn bind_patiently(asked: &ListenAddr, cores: usize) -> io::Result<Group> {
+    const TRIES: u32 = 10;
+    const REST: Duration = Duration::from_millis(50);
+    let mut tries_left = TRIES;
+    loop {
+        tries_left -= 1;
+        match bind(asked, cores) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries_left > 0 => thread::sleep(REST),
+            bound => return bound,
+        }
     }
 }
 
@@ -182,7 +224,7 @@ fn bind(asked: &ListenAddr, cores: usize) -> io::Result<Group> {
 /// without a core, since the kernel spreads connections over all.
 fn share(entries: &[Entry], cores: usize) -> io::Result<Shares> {
     let mut shares: Shares = (0..cores).map(|_| Vec::new()).collect();
-    for entry in entries {
+    for entry in entries.iter().filter(|entry| entry.is_for_cores) {
         let sockets = &entry.group.sockets;
         for index in 0..cores.max(sockets.len()) {
             shares[index % cores].push((entry.id, sockets[index % sockets.len()].try_clone()?));
@@ -239,10 +281,15 @@ mod tests {
         let second = Listeners::open(&[any_port(), any_port(), any_port()], there, 4).unwrap();
         assert_eq!(second.addresses()[..2], at);
         assert_eq!(second.entries[0].group.sockets.len(), 2, "as many as they are");
+        let second_only = second.addresses()[2].clone();
         let there = second.entries.into_iter().map(|entry| entry.group).collect();
-        let third = Listeners::open(&[any_port()], there, 1).unwrap();
+        let mut third = Listeners::open(&[any_port()], there, 1).unwrap();
+        let aside = third.aside(&any_port()).unwrap();
+        assert_eq!((third.addresses().len(), third.groups().count()), (1, 2));
+        assert!([&at[0], &at[1]].contains(&&address_of(&aside).unwrap()), "it was there");
+        third.close_spare();
         assert!(reaches(&third.addresses()[0]));
-        assert!(!reaches(&at[1]), "what nobody asks for is closed");
+        assert!(!reaches(&second_only), "what nobody asks for is closed");
     }
 
     #[test]

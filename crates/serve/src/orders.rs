@@ -18,6 +18,8 @@ pub(crate) enum Order {
     Listen(u32, OwnedFd),
     /// Accept from the sockets of this group no more.
     Retire(u32),
+    /// Look at the queues of all listeners, as if somebody had come in just now.
+    LookAgain,
     /// Say that the loop goes round.
     Answer(SyncSender<()>),
 }
@@ -45,6 +47,7 @@ impl std::fmt::Debug for Order {
             Self::Configure(..) => "Configure",
             Self::Listen(..) => "Listen",
             Self::Retire(_) => "Retire",
+            Self::LookAgain => "LookAgain",
             Self::Answer(_) => "Answer",
         })
     }

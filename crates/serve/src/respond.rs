@@ -98,10 +98,14 @@ enum Demand {
     Send { wanted: Wanted, digest: Option<Algorithm> },
     /// Nothing, since the client has it already.
     NotModified,
-    /// Nothing, since a condition does not hold.
-    PreconditionFailed,
-    /// Ranges that the file does not have.
-    Unsatisfiable,
+}
+
+/// Why a demand cannot be met.
+enum Unmet {
+    /// A condition does not hold.
+    Condition,
+    /// The file, of this size, has none of the ranges.
+    Range { size: u64 },
 }
 
 /// Methods that are answered, for the `Allow` field.
@@ -249,44 +253,16 @@ impl Responder {
                 None => return self.respond_with_not_acceptable(request, persistence, out),
             }
         }
-        let is_head = request.method == Method::Head;
-        let demand = if may_have_demands(request.fields) {
-            demand_of(request, entity, self.calendar.second())
-        } else {
-            Demand::Send { wanted: Wanted::Whole, digest: None }
-        };
-        let (wanted, digest) = match demand {
-            Demand::Send { wanted: Wanted::Whole, digest: None } if !is_head && persistence == Persistence::Default => {
-                let (ready, file) = entity.ready(&self.calendar);
-                out.push_ready(ready);
-                out.rest.file = file;
-                self.given.delivery = Delivery::End;
-                return 200;
+        match reply_with(entity, request, persistence, &self.calendar, &mut self.boundaries, out) {
+            Ok((status, delivery)) => {
+                self.given.delivery = delivery;
+                status
             }
-            Demand::Send { wanted, digest } => (wanted, digest),
-            Demand::NotModified => {
-                entity.write_not_modified(out.buffer(), persistence, &self.calendar);
-                return 304;
-            }
-            Demand::PreconditionFailed => return self.respond_with_page(request, 412, persistence, out, |_| {}),
-            Demand::Unsatisfiable => {
-                let size = entity.size();
-                return self.respond_with_page(request, 416, persistence, out, |out| {
-                    head::field_with(out, "Content-Range", |out| push_unsatisfied_content_range(out, size));
-                });
-            }
-        };
-        let (part, status) = match &wanted {
-            Wanted::Whole => (Part::Whole, 200),
-            Wanted::Range(range) => (Part::Range(*range), 206),
-            Wanted::Ranges(ranges) => (Part::Ranges(ranges.as_slice(), self.boundaries.next()), 206),
-        };
-        if !is_head {
-            self.given.delivery = wanted.delivery(entity.size());
+            Err(Unmet::Condition) => self.respond_with_page(request, 412, persistence, out, |_| {}),
+            Err(Unmet::Range { size }) => self.respond_with_page(request, 416, persistence, out, |out| {
+                head::field_with(out, "Content-Range", |out| push_unsatisfied_content_range(out, size));
+            }),
         }
-        let reply = Reply { part, is_head, digest, persistence };
-        out.rest = entity.write(out.buffer(), &reply, &self.calendar);
-        status
     }
 
     /// All other methods.
@@ -435,20 +411,60 @@ fn may_have_demands(fields: Fields<'_>) -> bool {
     fields.iter().any(|(name, _)| matches!(name.as_bytes(), [b'i' | b'I' | b'r' | b'R' | b'w' | b'W', ..]))
 }
 
-/// What a GET or HEAD wants of a file at this second: its conditions first (RFC 9110, 13.2.2), then its Range.
-fn demand_of(request: &RequestHead<'_>, entity: &Entity, now: i64) -> Demand {
+/// Answers a GET or HEAD with a file. The status of the response.
+#[inline]
+fn reply_with(
+    entity: &mut Entity,
+    request: &RequestHead<'_>,
+    persistence: Persistence,
+    calendar: &Calendar,
+    boundaries: &mut Boundaries,
+    out: &mut Outbox<'_>,
+) -> Result<(u16, Delivery), Unmet> {
+    let is_head = request.method == Method::Head;
+    let demand = if may_have_demands(request.fields) {
+        demand_of(request, entity, calendar.second())?
+    } else {
+        Demand::Send { wanted: Wanted::Whole, digest: None }
+    };
+    let (wanted, digest) = match demand {
+        Demand::Send { wanted: Wanted::Whole, digest: None } if !is_head && persistence == Persistence::Default => {
+            let (ready, file) = entity.ready(calendar);
+            out.push_ready(ready);
+            out.rest.file = file;
+            return Ok((200, Delivery::End));
+        }
+        Demand::Send { wanted, digest } => (wanted, digest),
+        Demand::NotModified => {
+            entity.write_not_modified(out.buffer(), persistence, calendar);
+            return Ok((304, Delivery::default()));
+        }
+    };
+    let (part, status) = match &wanted {
+        Wanted::Whole => (Part::Whole, 200),
+        Wanted::Range(range) => (Part::Range(*range), 206),
+        Wanted::Ranges(ranges) => (Part::Ranges(ranges.as_slice(), boundaries.next()), 206),
+    };
+    let delivery = if is_head { Delivery::default() } else { wanted.delivery(entity.size()) };
+    let reply = Reply { part, is_head, digest, persistence };
+    out.rest = entity.write(out.buffer(), &reply, calendar);
+    Ok((status, delivery))
+}
+
+/// What a GET or HEAD wants of a file at this second: its conditions first (RFC 9110, 13.2.2), then its Range. Kept out of the way
+/// of most requests, which would else pay for the room that many ranges take on the stack.
+#[inline(never)]
+fn demand_of(request: &RequestHead<'_>, entity: &Entity, now: i64) -> Result<Demand, Unmet> {
     let conditions = Conditions::of(request.fields);
     let decision = conditions.evaluate(request.method, &entity.validators(), now);
     let range = match decision.verdict {
         Verdict::Proceed => decision.range.and_then(RangeSet::parse),
-        Verdict::NotModified => return Demand::NotModified,
-        Verdict::PreconditionFailed => return Demand::PreconditionFailed,
+        Verdict::NotModified => return Ok(Demand::NotModified),
+        Verdict::PreconditionFailed => return Err(Unmet::Condition),
     };
-    let ranges = match range.map(|set| set.resolve(entity.size())).transpose() {
-        Ok(ranges) => ranges.map(|ranges| ranges.without_overlaps()),
-        Err(Unsatisfiable) => return Demand::Unsatisfiable,
-    };
-    let wanted = match ranges {
+    let size = entity.size();
+    let ranges = range.map(|set| set.resolve(size)).transpose().map_err(|Unsatisfiable| Unmet::Range { size })?;
+    let wanted = match ranges.map(|ranges| ranges.without_overlaps()) {
         None => Wanted::Whole,
         Some(ranges) => match ranges.single() {
             Some(range) => Wanted::Range(range),
@@ -457,7 +473,7 @@ fn demand_of(request: &RequestHead<'_>, entity: &Entity, now: i64) -> Demand {
         },
     };
     let digest = WantReprDigest::of(request.fields).choose(|algorithm| entity.has_digest(algorithm));
-    Demand::Send { wanted, digest }
+    Ok(Demand::Send { wanted, digest })
 }
 
 impl Wanted {

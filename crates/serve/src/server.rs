@@ -38,6 +38,9 @@ const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// How long a core may take to answer an order. It takes one turn, unless the machine stands still.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
+/// How often it is looked whether a core has ended instead of answering.
+const ANSWER_GLANCE: Duration = Duration::from_millis(10);
+
 /// The download server.
 #[derive(Debug)]
 pub struct Server;
@@ -146,12 +149,14 @@ impl Server {
     ///
     /// # Errors
     /// As for [`start`](Self::start).
-    pub fn start_on(config: ServerConfig, listeners: Listeners) -> Result<Running, StartError> {
+    pub fn start_on(config: ServerConfig, mut listeners: Listeners) -> Result<Running, StartError> {
         ensure_servable(&config)?;
         let cpus = affinity::allowed_cpus().map_err(StartError::Loop)?;
         let cores = cores_of(&config)?;
         let mut shares = listeners.shares(cores.len()).map_err(StartError::Loop)?;
         let addresses = listeners.addresses();
+        let status_socket = config.status.as_ref().map(|status| listeners.aside(&status.listen.into())).transpose()?;
+        listeners.close_spare();
         let wakers = cores.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>().map_err(StartError::Loop)?;
         let observed = Arc::new(Observed::new(cores.len(), config.status.is_some()));
         observed.adopt(&config);
@@ -173,7 +178,7 @@ impl Server {
             curfew: Arc::clone(&control.curfew),
             error_log: logs.error_log().clone(),
         };
-        let status = show_status(&config, sources)?;
+        let status = show_status(&config, sources, status_socket)?;
         let threads = Vec::new();
         let mut running = Running { addresses, driver, control, orders, threads, published, status, logs };
         let (started, starts) = mpsc::sync_channel(cores.len());
@@ -223,13 +228,15 @@ fn has_books(config: &ServerConfig) -> bool {
 }
 
 /// Starts the status listener, if there is to be one.
-fn show_status(config: &ServerConfig, sources: Sources) -> Result<Option<StatusListener>, StartError> {
-    let Some(status) = &config.status else { return Ok(None) };
-    let refused = |error| StartError::Listen { address: status.listen.into(), error };
-    let socket = StatusListener::bind(status.listen).map_err(refused)?;
+fn show_status(
+    config: &ServerConfig,
+    sources: Sources,
+    socket: Option<OwnedFd>,
+) -> Result<Option<StatusListener>, StartError> {
+    let (Some(status), Some(socket)) = (&config.status, socket) else { return Ok(None) };
     let second = i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX);
     let board = Board::new(sources, status.state.clone(), second);
-    StatusListener::start(socket, board).map(Some).map_err(StartError::Loop)
+    StatusListener::start(socket.into(), board).map(Some).map_err(StartError::Loop)
 }
 
 /// What is wrong with a configuration is better known now than by each core.
@@ -463,9 +470,31 @@ impl Running {
         look(&self.control.listeners())
     }
 
-    /// See [`Control::hand_over`].
-    pub fn hand_over(&self, time: Option<Duration>) {
+    /// See [`Control::hand_over`]. When this returns, no core waits for connections any more, and the other process is to be told, so that
+    /// it can [look again](Self::look_again).
+    pub fn hand_over(&mut self, time: Option<Duration>) {
+        // The figures are shown, and kept over restarts, by the process that serves.
+        drop(self.status.take());
         self.control.hand_over(time);
+        // An answer follows the turn in which accepting was stopped; at the one after that the kernel has been told.
+        for _ in 0..2 {
+            let answers = self.ask();
+            let begun = Instant::now();
+            let mut missing = self.threads.len();
+            while missing > self.threads.iter().filter(|thread| thread.is_finished()).count()
+                && Instant::now().ns_since(begun) < ANSWER_TIME.as_nanos() as u64
+            {
+                missing -= usize::from(answers.recv_timeout(ANSWER_GLANCE).is_ok());
+            }
+        }
+    }
+
+    /// Looks at the queues of all listeners, as if somebody had come in just now. The kernel tells one of those who wait at a socket of a
+    /// connection, and not another one when that one has stopped waiting meanwhile: to be called when another process has.
+    pub fn look_again(&self) {
+        for (inbox, waker) in self.orders.iter().zip(self.control.wakers.iter()) {
+            inbox.leave([Order::LookAgain], waker);
+        }
     }
 
     /// Where the server says what its operator should know.

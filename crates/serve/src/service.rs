@@ -196,6 +196,7 @@ impl Service {
                 }
                 Order::Listen(..) => {}
                 Order::Retire(group) => self.retire(driver, |of| of == group),
+                Order::LookAgain => self.look_again(driver),
                 Order::Answer(done) => drop(done.send(())),
             }
         }
@@ -241,6 +242,16 @@ impl Service {
                 self.react(driver, socket, |connection, driver, shared| {
                     connection.on_turn(driver, shared, Stage::Total)
                 });
+            }
+        }
+    }
+
+    /// Begins to accept anew, which begins with a look at what waits.
+    fn look_again<D: Driver>(&mut self, driver: &mut D) {
+        for &(_, listener) in &self.listeners {
+            if !self.resting.contains(&listener) {
+                driver.pause(listener);
+                driver.resume(listener);
             }
         }
     }
@@ -337,9 +348,12 @@ impl Service {
         let (slots, times) = (&self.slots, &self.shared.times);
         let of = |slot: &Slot| slot.connection.as_ref().and_then(|connection| connection.candidate(times, now));
         let still = |candidate: room::Candidate| slots.get(candidate.2.index()).and_then(of) == Some(candidate);
-        let Some(socket) = self.shedder.next(slots.iter().map(of), still, now) else { return false };
+        let Some((rank, _, socket)) = self.shedder.next(slots.iter().map(of), still, now) else { return false };
         self.shared.responder.totals.shed += 1;
-        self.close(driver, socket);
+        match rank {
+            room::Rank::Idle | room::Rank::Headless => self.close(driver, socket),
+            room::Rank::Slow => self.abandon(driver, socket),
+        }
         true
     }
 

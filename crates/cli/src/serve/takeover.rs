@@ -7,10 +7,12 @@
 //!   done                              ->
 //!                                     <-  ready        it accepts, on the same sockets
 //!   yours                             ->               the predecessor stops accepting
+//!   (end)                             ->               it has stopped
 //! ```
 //!
 //! Whoever finds the channel closed before the last word goes back to how it was: the predecessor serves on, the successor ends. Both
-//! accept for a moment, from the same queues, so that no connection is lost in between.
+//! accept for a moment, from the same queues, so that no connection is lost in between. When the predecessor has stopped, the successor looks
+//! at the queues once more: the kernel may have told the predecessor of a connection that it then did not take.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -37,6 +39,10 @@ pub struct Inheritance {
     /// Who gives way.
     predecessor: Option<Channel>,
 }
+
+/// A predecessor that has given way.
+#[derive(Debug)]
+pub struct Predecessor(Channel);
 
 /// A successor that was started and is not ready yet.
 #[derive(Debug)]
@@ -104,19 +110,27 @@ impl Inheritance {
         }
     }
 
-    /// Tells the predecessor, if there is one, that this process serves, and waits for its word.
+    /// Tells the predecessor, if there is one, that this process serves, and waits for its word. It then stops, some time later.
     ///
     /// # Errors
     /// It has given up waiting, and serves on.
-    pub fn settle(self) -> Result<(), Failure> {
-        let Some(channel) = self.predecessor else { return Ok(()) };
+    pub fn settle(self) -> Result<Option<Predecessor>, Failure> {
+        let Some(channel) = self.predecessor else { return Ok(None) };
         let settled = channel.send(b"ready", &[]).and_then(|()| channel.receive());
         match settled {
-            Ok(Heard::Message(word, _)) if word == b"yours" => Ok(()),
+            Ok(Heard::Message(word, _)) if word == b"yours" => Ok(Some(Predecessor(channel))),
             _ => Err(Failure::unreachable(
                 "the server that was to give way does not; it was not ready in time or has ended",
             )),
         }
+    }
+}
+
+impl Predecessor {
+    /// Whether it has stopped accepting.
+    pub fn has_stopped(&self) -> bool {
+        // It says no more; whatever comes is the end.
+        !matches!(self.0.look(), Ok(Heard::Nothing))
     }
 }
 

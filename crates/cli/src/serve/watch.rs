@@ -13,7 +13,7 @@ use thalweg_sys::service_manager::{self, News};
 
 use super::launcher::Launcher;
 use super::signals::Signals;
-use super::takeover::{Progress, Successor};
+use super::takeover::{Predecessor, Progress, Successor};
 use crate::configuration::Configuration;
 use crate::exit::{Failure, remark};
 
@@ -41,6 +41,10 @@ pub struct Watch<'w> {
     pub launcher: &'w Launcher,
     /// Reads the configuration again.
     pub configure: &'w dyn Fn() -> Result<Configuration, Failure>,
+    /// Who gives way to this process, until it has.
+    pub predecessor: Option<Predecessor>,
+    /// Who follows this process.
+    pub successor: Option<Successor>,
     /// What the server runs by.
     pub configuration: Configuration,
 }
@@ -50,7 +54,6 @@ impl Watch<'_> {
     pub fn until_end(&mut self) -> End {
         let line = StatusLine::new();
         let mut pulse = Pulse::new();
-        let mut successor = None;
         loop {
             if self.signals.wants_end() {
                 return End::Asked;
@@ -61,14 +64,17 @@ impl Watch<'_> {
             if self.signals.wants_reload() {
                 self.reload();
             }
-            if self.signals.wants_upgrade() && successor.is_none() {
-                successor = self.start_successor();
+            if self.predecessor.take_if(|predecessor| predecessor.has_stopped()).is_some() {
+                self.running.look_again();
             }
-            match successor.as_ref().map(Successor::look) {
+            if self.signals.wants_upgrade() && self.successor.is_none() {
+                self.successor = self.start_successor();
+            }
+            match self.successor.as_ref().map(Successor::look) {
                 Some(Progress::Ready) => return End::HandedOver,
                 Some(Progress::Failed(why)) => {
                     remark(&format!("the upgrade has failed, this server goes on: {why}"));
-                    successor = None;
+                    self.successor = None;
                 }
                 Some(Progress::Starting) | None => {}
             }
@@ -76,6 +82,12 @@ impl Watch<'_> {
             line.draw(&self.running);
             thread::sleep(GLANCE);
         }
+    }
+
+    /// Leaves everything to the successor, which is told when that is done.
+    pub fn hand_over(&mut self) {
+        self.running.hand_over(self.configuration.upgrade_drain);
+        self.successor = None;
     }
 
     /// After a successor has taken over: until all responses have ended, or somebody does not want to wait for that.
@@ -135,6 +147,8 @@ fn kept_until_upgrade(old: &Configuration, new: &Configuration) -> Vec<&'static 
         ("limits.connections_max", old.server.limits.connections_max == new.server.limits.connections_max),
         ("user", old.user == new.user),
         ("sandbox", old.sandbox == new.sandbox),
+        ("log", old.server.log == new.server.log),
+        ("status", old.server.status == new.server.status),
         ("pid_file", old.pid_file == new.pid_file),
     ];
     settings.into_iter().filter(|(_, same)| !same).map(|(name, _)| name).collect()

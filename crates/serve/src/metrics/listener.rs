@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 
 use thalweg_reactor::{App, Turn};
 use thalweg_sys::driver::Listen;
-use thalweg_sys::{Completion, Driver, DriverConfig, Epoll, Instant, SendBuf, SocketId, Waker, clock, socket};
+use thalweg_sys::{Completion, Driver, DriverConfig, Epoll, Instant, SendBuf, SocketId, Waker, clock};
 use thalweg_wire::{FieldSlots, Limits, Method, RequestEvent, RequestReader, status::reason};
 
 use super::board::{Board, State};
@@ -39,15 +39,6 @@ pub(crate) struct StatusListener {
 }
 
 impl StatusListener {
-    /// Takes the address.
-    ///
-    /// # Errors
-    /// It cannot be had.
-    pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-        socket::probe(address)?;
-        socket::listen(address).map(TcpListener::from)
-    }
-
     /// Shows a board on a socket that listens.
     ///
     /// # Errors

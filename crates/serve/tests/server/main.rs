@@ -1,5 +1,6 @@
 //! The server over the drivers of the kernel, with clients that know nothing of its crates.
 
+mod attacks;
 mod conformance;
 mod lifecycle;
 mod listings;

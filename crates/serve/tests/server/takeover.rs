@@ -75,6 +75,7 @@ fn no_connection_is_lost_between_two_servers() {
                 let next = successor(&served, driver, &folder).unwrap();
                 assert_eq!(tcp(&next.addresses()[0]), address);
                 served.server.hand_over(None);
+                next.look_again();
                 let before = std::mem::replace(&mut served.server, next);
                 before.join().unwrap();
                 assert_eq!(body(connect(address)), b"successor", "{driver:?}");
@@ -102,6 +103,7 @@ fn a_connection_that_has_not_asked_yet_is_answered_by_the_one_that_has_it() {
         fs::write(folder.path().join("letters"), "successor").unwrap();
         let next = successor(&served, driver, &folder).unwrap();
         served.server.hand_over(None);
+        next.look_again();
         let before = std::mem::replace(&mut served.server, next);
         for stream in [kept, silent] {
             let body = body(stream);
