@@ -34,6 +34,7 @@ pub(crate) struct Books {
     accounts: Vec<Account>,
     /// Where the account of each mount of the configuration is, in its order.
     places: Vec<usize>,
+    #[expect(clippy::vec_box, reason = "they go to connections, which hold them boxed, and come back")]
     idle: Vec<Box<UnderWay>>,
 }
 

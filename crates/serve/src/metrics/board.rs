@@ -329,7 +329,7 @@ impl Board {
 
     /// Requests and bytes per second, lately.
     fn rates(&self) -> (f64, f64) {
-        let first = self.samples.iter().rev().take(RATE_S + 1).last();
+        let first = self.samples.iter().rev().take(RATE_S + 1).next_back();
         first.zip(self.samples.back()).map_or((0.0, 0.0), |(first, last)| between(first, last))
     }
 

@@ -66,6 +66,8 @@ impl StatusListener {
                     let mut desk = Desk::new(board, listener, stops_too);
                     // A driver that fails leaves the server without its status, which a health check sees.
                     let _ = thalweg_reactor::run(&mut driver, &mut desk);
+                    // The last second counts too.
+                    desk.board.advance(Instant::now(), second());
                     desk.board.save(second());
                 }
                 Err(error) => drop(started.send(Err(error))),

@@ -56,7 +56,7 @@ fn content(status: &Status) -> Markup {
         section {
             h2 { "The last two minutes" }
             div.pair {
-                (curve("Requests per second", &status.curve.requests_per_s, |rate| decimal(rate)))
+                (curve("Requests per second", &status.curve.requests_per_s, decimal))
                 (curve("Sent per second", &status.curve.bytes_per_s, |rate| bytes(rate.round() as u64)))
             }
         }
@@ -242,7 +242,7 @@ fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
