@@ -9,8 +9,9 @@
 //! | [`run`], [`outcomes`], [`networks`], [`stall`], [`interrupt`] | tests of a load as a whole, and of how requests can end |
 //! | [`arrivals`], [`connections`], [`workloads`], [`sessions`], [`replay`], [`slow`] | tests of what a load is made of, as the server sees it |
 //! | [`input`], [`files`], [`formats`] | tests of what goes in and comes out |
-//! | [`operation`] | tests of a server's life: signals, upgrades, users, the sandbox |
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
+//! | [`listings`] | folders without an index, in a browser too |
+//! | [`operation`] | tests of a server's life: signals, upgrades, users, the sandbox |
 //! | [`conformance`] | transcripts of HTTP, held against our server and against nginx |
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and the downloads of the world's clients |
 //! | [`process`], [`turn`], [`namespace`] | child processes; which tests may run side by side; networks of a test's own |
@@ -35,6 +36,7 @@ mod formats;
 mod input;
 mod interrupt;
 mod kill;
+mod listings;
 mod namespace;
 mod networks;
 mod nginx;
