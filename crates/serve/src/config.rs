@@ -228,8 +228,8 @@ pub struct Limits {
     /// How long a connection is drained after its last response, so that a client which is still sending gets to read
     /// the response instead of a reset.
     pub linger_time: Duration,
-    /// Most connections open at once, on all cores together; 0 is as many as there is room for. When all places are taken, the
-    /// connection that has been idle longest is closed for a new one.
+    /// Most connections open at once, on all cores together. When all places are taken, the connection that has been idle
+    /// longest is closed for a new one.
     pub connections_max: usize,
     /// Most connections of one client, which is an IPv4 address or an IPv6 /64, on all cores together; 0 is without limit.
     pub connections_per_client_max: usize,
