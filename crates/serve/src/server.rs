@@ -1,6 +1,7 @@
 //! Starting the loops of a server, one thread per core, and what can be done with them from outside.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, SyncSender};
@@ -12,11 +13,14 @@ use thalweg_sys::driver::Listen;
 use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Instant, Waker, affinity, clock};
 
 use crate::aside::Aside;
+use crate::books::Books;
 use crate::check::ConfigFault;
-use crate::config::{ListenAddr, ServerConfig};
+use crate::config::{Level, ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
 use crate::limit::pacer::SharedLimits;
 use crate::listeners::{Change, Files, Listeners};
+use crate::log::{ErrorLog, Feed, LogControl, Logs, OpenError};
+use crate::metrics::{Board, Observed, Sources, StatusListener};
 use crate::orders::{Inbox, Order};
 use crate::service::{Curfew, Service, Setup, TURNED_AWAY_MAX};
 use crate::site::Sites;
@@ -47,12 +51,15 @@ pub struct Running {
     orders: Arc<[Inbox]>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     published: Arc<[Published]>,
+    status: Option<StatusListener>,
+    logs: Logs,
 }
 
-/// Stops a server, from any thread.
+/// Stops a server and has it reopen its logs, from any thread.
 #[derive(Clone, Debug)]
 pub struct Control {
     curfew: Arc<Curfew>,
+    logs: LogControl,
     wakers: Arc<[Waker]>,
     listeners: Arc<Mutex<Listeners>>,
 }
@@ -80,6 +87,14 @@ pub enum StartError {
     /// A field that settings add cannot be written.
     #[error("a header of a rule: {0}")]
     Header(thalweg_wire::encode::EncodeError),
+    /// A log cannot be written.
+    #[error("cannot open the log {}: {error}", path.display())]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     /// An address cannot be had.
     #[error("cannot listen on {address}: {error}")]
     Listen {
@@ -138,16 +153,29 @@ impl Server {
         let mut shares = listeners.shares(cores.len()).map_err(StartError::Loop)?;
         let addresses = listeners.addresses();
         let wakers = cores.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>().map_err(StartError::Loop)?;
+        let observed = Arc::new(Observed::new(cores.len(), config.status.is_some()));
+        observed.adopt(&config);
+        let logs = Logs::start(&config.log, cores.len(), Arc::clone(&observed))
+            .map_err(|OpenError { path, error }| StartError::Log { path, error })?;
         let control = Control {
             curfew: Arc::new(Curfew::new()),
+            logs: logs.control(),
             wakers: wakers.into(),
             listeners: Arc::new(Mutex::new(listeners)),
         };
         let orders: Arc<[Inbox]> = cores.iter().map(|_| Inbox::default()).collect();
         let published: Arc<[Published]> = cores.iter().map(|_| Published::default()).collect();
         let driver = DriverKind::Epoll;
-        let mut running = Running { addresses, driver, control, orders, threads: Vec::new(), published };
         let shared_limits = Arc::new(SharedLimits::of(&config, Instant::now()));
+        let sources = Sources {
+            observed: Arc::clone(&observed),
+            published: Arc::clone(&published),
+            curfew: Arc::clone(&control.curfew),
+            error_log: logs.error_log().clone(),
+        };
+        let status = show_status(&config, sources)?;
+        let threads = Vec::new();
+        let mut running = Running { addresses, driver, control, orders, threads, published, status, logs };
         let (started, starts) = mpsc::sync_channel(cores.len());
         let config = Arc::new(config);
         for (core, &cpu) in cores.iter().enumerate() {
@@ -161,6 +189,8 @@ impl Server {
                 control: running.control.clone(),
                 shared_limits: Arc::clone(&shared_limits),
                 published: Arc::clone(&running.published),
+                feed: has_books(&config).then(|| running.logs.feed()),
+                observed: Arc::clone(&observed),
             };
             let started = started.clone();
             let builder = thread::Builder::new().name(format!("serve-{cpu}"));
@@ -182,8 +212,24 @@ impl Server {
                 return Err(error);
             }
         }
+        running.error_log().say(Level::Notice, format_args!("started on {} cores", running.cores()));
         Ok(running)
     }
+}
+
+/// Whether anybody wants to know about single responses.
+fn has_books(config: &ServerConfig) -> bool {
+    config.log.access.is_some() || config.status.is_some()
+}
+
+/// Starts the status listener, if there is to be one.
+fn show_status(config: &ServerConfig, sources: Sources) -> Result<Option<StatusListener>, StartError> {
+    let Some(status) = &config.status else { return Ok(None) };
+    let refused = |error| StartError::Listen { address: status.listen.into(), error };
+    let socket = StatusListener::bind(status.listen).map_err(refused)?;
+    let second = i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX);
+    let board = Board::new(sources, status.state.clone(), second);
+    StatusListener::start(socket, board).map(Some).map_err(StartError::Loop)
 }
 
 /// What is wrong with a configuration is better known now than by each core.
@@ -219,6 +265,8 @@ struct Task {
     control: Control,
     shared_limits: Arc<SharedLimits>,
     published: Arc<[Published]>,
+    feed: Option<Feed>,
+    observed: Arc<Observed>,
 }
 
 impl Task {
@@ -266,6 +314,10 @@ impl Task {
             cache: &self.config.cache,
             aside: Aside::new(self.control.wakers[self.core].clone(), ASIDE_THREADS_MAX, self.cpus),
             seconds_at: |_| clock::unix_seconds(),
+            books: self.feed.map(|feed| {
+                let with_fields = self.config.log.access.is_some();
+                Books::new(self.core, feed, with_fields, self.observed, &self.config)
+            }),
             curfew: Arc::clone(&self.control.curfew),
             orders: self.orders,
             published: self.published,
@@ -328,6 +380,11 @@ impl Control {
     /// Closes everything at once.
     pub fn stop(&self) {
         self.drain(Duration::ZERO);
+    }
+
+    /// Closes the files of the logs and opens what has their names now, after they were moved away.
+    pub fn reopen_logs(&self) {
+        self.logs.reopen();
     }
 }
 
@@ -411,6 +468,16 @@ impl Running {
         self.control.hand_over(time);
     }
 
+    /// Where the server says what its operator should know.
+    pub fn error_log(&self) -> &ErrorLog {
+        self.logs.error_log()
+    }
+
+    /// Where the status is shown, if it is.
+    pub fn status_address(&self) -> Option<SocketAddr> {
+        self.status.as_ref().map(StatusListener::address)
+    }
+
     /// A handle to stop it with, for signal handlers and other threads.
     pub fn control(&self) -> Control {
         self.control.clone()
@@ -440,6 +507,14 @@ impl Running {
             };
             result = result.and(ended);
         }
+        match &result {
+            Ok(()) => self.error_log().say(Level::Notice, "stopped"),
+            Err(error) => self.error_log().say(Level::Error, error),
+        }
+        if let Some(status) = &mut self.status {
+            status.stop();
+        }
+        self.logs.stop();
         result.map(|()| self.totals())
     }
 }

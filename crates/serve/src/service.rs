@@ -8,6 +8,7 @@ use thalweg_sys::driver::Listen;
 use thalweg_sys::{Completion, Driver, Fault, Instant, SocketId};
 
 use crate::aside::Aside;
+use crate::books::Books;
 use crate::cache::FileCache;
 use crate::calendar::{Calendar, SecondsAt};
 use crate::config::{CacheConfig, Limits, ServerConfig};
@@ -68,6 +69,11 @@ impl Curfew {
         self.at_ns.fetch_min(at.as_ns(), Relaxed);
     }
 
+    /// Whether there is an end in sight.
+    pub(crate) fn is_set(&self) -> bool {
+        self.at().is_some()
+    }
+
     fn at(&self) -> Option<Instant> {
         Some(self.at_ns.load(Relaxed)).filter(|&ns| ns != u64::MAX).map(Instant::from_ns)
     }
@@ -112,6 +118,8 @@ pub(crate) struct Setup<'c> {
     /// What all cores together may give.
     pub(crate) shared_limits: Arc<SharedLimits>,
     pub(crate) seconds_at: SecondsAt,
+    /// If anybody wants to know what is done.
+    pub(crate) books: Option<Books>,
     pub(crate) curfew: Arc<Curfew>,
     /// Where each core finds its orders.
     pub(crate) orders: Arc<[Inbox]>,
@@ -137,7 +145,7 @@ impl Service {
             look_ns: times.shortest_ns(),
             shared: Shared {
                 times,
-                responder: Responder::new(cache, listings, Calendar::new(setup.seconds_at, now)),
+                responder: Responder::new(cache, listings, Calendar::new(setup.seconds_at, now), setup.books),
                 aside: setup.aside,
                 pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
                 pacer: setup.shared_limits.are_on().then(|| Pacer::new(setup.shared_limits, now)),
@@ -160,6 +168,12 @@ impl Service {
             published: setup.published,
             core: setup.core,
         }
+    }
+
+    /// Writes down what is done from now on.
+    #[cfg(test)]
+    pub(crate) fn keep_books(&mut self, books: Books) {
+        self.shared.responder.books = Some(books);
     }
 
     /// Serves the connections that come in at a listener of its driver.
@@ -200,9 +214,13 @@ impl Service {
         self.shared.times = times;
         self.places = config.limits.connections_max;
         self.limit_anew(driver, limits);
-        let cache = FileCache::new(Arc::new(sites), config.cache.clone());
-        self.shared.responder.listings = Listings::new(Arc::clone(cache.sites()), &config.cache);
-        self.shared.responder.cache = cache;
+        let responder = &mut self.shared.responder;
+        let cache = FileCache::new(Arc::new(sites), config.cache.clone()).succeeding(&responder.cache);
+        responder.listings = Listings::new(Arc::clone(cache.sites()), &config.cache);
+        responder.cache = cache;
+        if let Some(books) = &mut responder.books {
+            books.configure(config);
+        }
         Ok(())
     }
 
@@ -282,6 +300,9 @@ impl Service {
             self.wheel.arm(index as u64, now.plus_ns(self.look_ns));
         }
         slot.connection = Some(connection);
+        if let Some(books) = self.shared.responder.books.as_mut().filter(|books| books.wants_clients()) {
+            books.set_client(socket, driver.peer_addr(socket).ok().map(|peer| peer.ip()));
+        }
     }
 
     /// Whether there is room for a connection that was just accepted, and what its limits need.
@@ -401,6 +422,9 @@ impl Service {
         if let (Some(pace), Some(pacer)) = (&connection.pace, &mut self.shared.pacer) {
             pacer.leave(pace, now);
         }
+        if let Some(books) = &mut self.shared.responder.books {
+            books.on_closed(connection.into_under_way(), now);
+        }
     }
 
     /// Lets connections go on that have waited for something that was done aside.
@@ -470,7 +494,8 @@ impl Service {
         let is_retirement_due = !(self.retiring.is_empty() && self.retired.is_empty());
         let retirement_ends = is_retirement_due.then_some(self.retirement_ends);
         let paced = self.shared.pacer.as_ref().and_then(|pacer| pacer.next_due(now));
-        [self.wheel.next_due(), rest_ends, retirement_ends, curfew, paced].into_iter().flatten().min()
+        let books = self.shared.responder.books.as_ref().and_then(Books::due);
+        [self.wheel.next_due(), rest_ends, retirement_ends, curfew, paced, books].into_iter().flatten().min()
     }
 }
 
@@ -517,6 +542,10 @@ impl<D: Driver> App<D> for Service {
             if !self.retiring.is_empty() {
                 self.pause_retiring(driver);
             }
+        }
+        if let Some(books) = &mut self.shared.responder.books {
+            let (entries, bytes, misses) = self.shared.responder.cache.figures();
+            books.on_turn(now, entries, bytes, misses);
         }
         self.shared.responder.totals.open = self.open as u64;
         self.published[self.core].publish(&self.shared.responder.totals);
