@@ -99,7 +99,7 @@ pub(super) fn configuration<K: Keys>(keys: &mut K, all: &mut Configuration) {
     keys.table("limits", "What a client may demand.", &mut server.limits, limits);
     keys.table(
         "bandwidth",
-        "How fast bodies leave. All of these hold at once, with those of mounts: the slowest decides.",
+        "How fast responses leave. All of these hold at once, with those of mounts: the slowest decides.",
         &mut server.bandwidth,
         bandwidth,
     );
@@ -130,15 +130,10 @@ fn limits<K: Keys>(keys: &mut K, limits: &mut Limits) {
         &mut limits.head_time,
     );
     keys.value("idle_time", "How long a connection may wait for its next request.", &TIME, &mut limits.idle_time);
-    keys.value(
-        "stall_time",
-        "How long a client may take nothing of a response, beyond what send_rate_min grants for the bytes.",
-        &TIME,
-        &mut limits.stall_time,
-    );
+    keys.value("stall_time", "How long a client may take nothing of a response.", &TIME, &mut limits.stall_time);
     keys.value(
         "send_rate_min",
-        "What a client has to take on average; a 28.8 kbit/s modem takes twice the default.",
+        "What a client has to take on average; seven downloads over a 28.8 kbit/s modem take the default each.",
         &RATE_MIN,
         &mut limits.send_rate_min,
     );
