@@ -3,10 +3,10 @@
 //! The cases are text in `tests/conformance/`, beside the description of their format. `docs/conformance.md` is written from them:
 //! `THALWEG_WRITE=1 cargo test -p thalweg-cli --test end_to_end conformance` does that, and puts down what nginx answers.
 
-mod case;
+pub mod case;
 mod peer;
 mod table;
-mod talk;
+pub mod talk;
 
 use case::{After, Body, Case, Expected, Group, Step};
 use peer::{Nginx, Peer, Tree};
@@ -136,7 +136,9 @@ fn is_date(text: &str) -> bool {
 fn holds(driver: &str) {
     let _turn = turn::beside_others();
     let tree = Tree::new();
-    let server = Server::start(&tree.root, &["--driver", driver], thalweg)
+    let configuration = peer::configure(tree.folder.path());
+    let configuration = configuration.to_str().expect("temporary folders have plain names");
+    let server = Server::start(&tree.root, &["--driver", driver, "--config", configuration], thalweg)
         .unwrap_or_else(|ended| panic!("the server has not started: {ended:?}"));
     let peer = Peer::new(server.authority().parse().expect("an address"));
     let mut wrong = Vec::new();

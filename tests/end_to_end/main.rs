@@ -11,8 +11,8 @@
 //! | [`input`], [`files`], [`formats`] | tests of what goes in and comes out |
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`operation`] | tests of a server's life: signals, upgrades, users, the sandbox |
-//! | [`serve`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`conformance`] | transcripts of HTTP, held against our server and against nginx |
+//! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and the downloads of the world's clients |
 //! | [`process`], [`turn`], [`namespace`] | child processes; which tests may run side by side; networks of a test's own |
 //! | [`curl`], [`nginx`], [`server`] | a client, a server of the world's, and Thalweg's |
 //! | [`scripted`], [`recorder`] | servers that misbehave as told, and that write down what they hear |
@@ -21,6 +21,7 @@
 
 mod arrivals;
 mod browser;
+mod clients;
 mod configuration;
 mod conformance;
 mod connections;
@@ -33,12 +34,14 @@ mod find;
 mod formats;
 mod input;
 mod interrupt;
+mod kill;
 mod namespace;
 mod networks;
 mod nginx;
 mod operation;
 mod outcomes;
 mod process;
+mod race;
 mod recorder;
 mod replay;
 mod run;

@@ -1,6 +1,6 @@
 //! The commands and their options, as clap reads them. What they mean together is checked where a plan is made of them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use thalweg_load::{Pick, RateText, Reuse, Spacing};
 use thalweg_measure::Limit;
 use thalweg_measure::units::{parse_link_rate, parse_percent, parse_time};
-use thalweg_serve::ListenAddr;
+use thalweg_serve::{ListenAddr, LogFormat};
 use thalweg_sys::{DriverChoice, UnixAddr};
 
 use crate::serve::SandboxOption;
@@ -247,6 +247,7 @@ pub struct OutputOptions {
 Examples:
   thalweg serve /srv/mirror
   thalweg serve /srv/mirror --listen 0.0.0.0:80 --listen '[::]:80' --user www-data
+  thalweg serve /srv/mirror --access-log /var/log/thalweg/access.log --status 127.0.0.1:9180
   thalweg serve --print-config /srv/mirror > thalweg.toml
   thalweg serve --config thalweg.toml --check
 
@@ -280,6 +281,21 @@ pub struct ServeOptions {
     /// How long downloads under way may go on after TERM or Ctrl-C [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub drain: Option<Duration>,
+    /// Where to write a line for each request: a file, or - for the standard output
+    #[arg(long, value_name = "FILE")]
+    pub access_log: Option<PathBuf>,
+    /// How those lines look [default: combined]
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<LogFormatOption>,
+    /// Where to say what has happened: a file [default: the standard error]
+    #[arg(long, value_name = "FILE")]
+    pub error_log: Option<PathBuf>,
+    /// Show status page, metrics and health check there, to whoever can reach it
+    #[arg(long, value_name = "ADDR")]
+    pub status: Option<SocketAddr>,
+    /// Keep the status page's figures of the last days over restarts, in this file
+    #[arg(long, value_name = "FILE", requires = "status")]
+    pub status_state: Option<PathBuf>,
     /// How long they may go on after an upgrade (USR2) [default: as long as they take]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub upgrade_drain: Option<Duration>,
@@ -312,6 +328,27 @@ pub struct DemoOptions {
 /// CPUs as they were listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuList(pub Vec<usize>);
+
+/// The formats of an access log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormatOption {
+    /// Common Log Format
+    Common,
+    /// Common, with referer and user agent behind it
+    Combined,
+    /// One JSON object a line
+    Json,
+}
+
+impl From<LogFormatOption> for LogFormat {
+    fn from(option: LogFormatOption) -> Self {
+        match option {
+            LogFormatOption::Common => Self::Common,
+            LogFormatOption::Combined => Self::Combined,
+            LogFormatOption::Json => Self::Json,
+        }
+    }
+}
 
 /// The HTTP versions that can be spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 
 use thalweg_measure::units::display;
-use thalweg_serve::{ListenAddr, Listeners, Running, Server, StartError, Totals, core_count};
+use thalweg_serve::{ListenAddr, Listeners, LogTarget, Running, Server, StartError, Totals, core_count};
 use thalweg_sys::limits::{descriptors, raise_descriptors};
 use thalweg_sys::service_manager::News;
 
@@ -71,7 +71,7 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     let running = Server::start_on(config.clone(), listeners).map_err(refuse)?;
     confinement.confine_calls(configuration.sandbox)?;
     inheritance.settle()?;
-    announce(&roots(&configuration), &running, &confinement)?;
+    say(&configuration, &announcement(&roots(&configuration), &running, &confinement))?;
     let pid_file = configuration.pid_file.as_deref().map(PidFile::write).transpose()?;
     tell(&[News::Ready, News::Status("serving")]);
     end(Watch { running, signals: &signals, launcher: &launcher, configure: &configure, configuration }, pid_file)
@@ -92,9 +92,10 @@ fn end(mut watch: Watch<'_>, pid_file: Option<PidFile>) -> Result<ExitCode, Fail
             watch.running.drain(watch.configuration.drain);
         }
     }
+    let configuration = watch.configuration;
     let ended = watch.running.join();
     let totals = ended.map_err(|error| Failure::unreachable(format!("the server has failed: {error}")))?;
-    print(&format!("stopped after {}\n", describe(&totals)))?;
+    say(&configuration, &format!("stopped after {}\n", describe(&totals)))?;
     Ok(Exit::Met.into())
 }
 
@@ -163,13 +164,23 @@ fn refuse(error: StartError) -> Failure {
             };
             Failure::unreachable(format!("{error}; {advice}"))
         }
+        StartError::Log { .. } => Failure::usage(format!("{error}; name a file that this user may write")),
         StartError::Config(_) | StartError::Pattern(_) | StartError::Header(_) => Failure::usage(error),
         StartError::Pin { .. } => Failure::usage(format!("{error}; see --cores")),
         StartError::NoAddress | StartError::Driver(_) | StartError::Loop(_) => Failure::unreachable(error),
     }
 }
 
-fn announce(roots: &str, running: &Running, confinement: &Confinement) -> Result<(), Failure> {
+/// Says how it goes on the standard output, unless the access log has that.
+fn say(configuration: &Configuration, text: &str) -> Result<(), Failure> {
+    if configuration.server.log.access != Some(LogTarget::Stdout) {
+        return print(text);
+    }
+    text.lines().for_each(remark);
+    Ok(())
+}
+
+fn announcement(roots: &str, running: &Running, confinement: &Confinement) -> String {
     let cores = counted(running.cores(), "core");
     let mut text = format!("serving {roots} on {cores} over {}\n{confinement}\n", running.driver().name());
     for address in running.addresses() {
@@ -178,7 +189,10 @@ fn announce(roots: &str, running: &Running, confinement: &Confinement) -> Result
             ListenAddr::Unix(_) => text.push_str(&format!("listening on {address}\n")),
         }
     }
-    print(&text)
+    if let Some(address) = running.status_address() {
+        text.push_str(&format!("status on http://{address}/\n"));
+    }
+    text
 }
 
 /// The file that names this process, for scripts. It is removed at the end, unless it names another one by then.

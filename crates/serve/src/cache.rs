@@ -34,6 +34,8 @@ pub(crate) struct FileCache {
     free: Vec<usize>,
     hand: usize,
     bytes: usize,
+    /// Look-ups for which a file was opened, or looked at again.
+    misses: u64,
     /// Room for a path with its NUL.
     path: Vec<u8>,
 }
@@ -68,6 +70,7 @@ impl FileCache {
             free: Vec::new(),
             hand: 0,
             bytes: 0,
+            misses: 0,
             path: Vec::new(),
         }
     }
@@ -108,6 +111,17 @@ impl FileCache {
         })
     }
 
+    /// Entries, bytes of memory, and misses so far.
+    pub(crate) fn figures(&self) -> (usize, usize, u64) {
+        (self.places.len(), self.bytes, self.misses)
+    }
+
+    /// Goes on counting misses where another cache has stopped.
+    pub(crate) fn succeeding(mut self, other: &Self) -> Self {
+        self.misses = other.misses;
+        self
+    }
+
     fn entry_mut(&mut self, place: usize) -> &mut Entry {
         self.entries[place].as_mut().expect("a name leads to an entry")
     }
@@ -125,6 +139,7 @@ impl FileCache {
         calendar: &Calendar,
         now: Instant,
     ) -> Result<Option<usize>, Refusal> {
+        self.misses += 1;
         let entry = self.entries[place].as_mut().expect("a name leads to an entry");
         let (site, wait) = (entry.site, done.wait(Reason::Open));
         let is_still =
@@ -161,6 +176,7 @@ impl FileCache {
         calendar: &Calendar,
         now: Instant,
     ) -> Result<Option<usize>, Refusal> {
+        self.misses += 1;
         let mut refusal = Refusal::Failed;
         for _ in 0..LOAD_ATTEMPTS {
             let (canonical, wait) = (self.sites.unmarked(name), done.wait(Reason::Open));

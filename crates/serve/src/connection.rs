@@ -18,6 +18,7 @@ use thalweg_sys::{Driver, FileSpan, Instant, SendBuf, SocketId};
 use thalweg_wire::{BodyFraming, FieldSlots, Progress, RequestEvent, RequestHead, RequestReader, Version};
 
 use crate::aside::{Aside, Done, Reason};
+use crate::books::{Noted, UnderWay};
 use crate::cold::Cold;
 use crate::config::Limits;
 use crate::head::{self, Persistence};
@@ -81,6 +82,8 @@ pub(crate) struct Connection {
     waiting: Option<Box<WaitingRequest>>,
     /// What is known of a download whose file is not all in memory.
     cold: Option<Box<Cold>>,
+    /// What the books have to be told when the responses have gone.
+    under_way: Option<Box<UnderWay>>,
     /// What limits by client and by rate need, if there are any.
     pub(crate) pace: Option<Box<Pace>>,
 }
@@ -235,8 +238,14 @@ impl Connection {
             segments: None,
             waiting: None,
             cold: None,
+            under_way: None,
             pace,
         }
+    }
+
+    /// What was under way when the connection ended.
+    pub(crate) fn into_under_way(self) -> Option<Box<UnderWay>> {
+        self.under_way
     }
 
     /// A connection that was accepted though there is no room: it is told so, and not read.
@@ -265,8 +274,13 @@ impl Connection {
 
     /// How it would be missed if somebody had to go; `None` if it is not to be closed for anybody.
     pub(crate) fn candidate(&self, times: &Times, now: Instant) -> Option<Candidate> {
-        if self.phase != Phase::Reading {
-            return None;
+        match self.phase {
+            Phase::Reading => {}
+            Phase::Lingering { .. } => return None,
+            Phase::Sending | Phase::SendingLast { .. } => {
+                let is_late = self.deadline.minus_ns(times.stall_ns / 2) <= now && !self.waits_for_its_turn();
+                return is_late.then_some((Rank::Slow, self.deadline, self.socket));
+            }
         }
         if self.requests > 0 && self.reader.idle() {
             return Some((Rank::Idle, self.deadline.minus_ns(times.idle_ns), self.socket));
@@ -343,6 +357,9 @@ impl Connection {
         self.is_sending = false;
         let sent_bytes = mem::take(&mut self.sending_bytes);
         shared.responder.totals.bytes += sent_bytes;
+        if let Some(books) = &mut shared.responder.books {
+            books.on_sent(&mut self.under_way, sent_bytes, driver.now());
+        }
         let held = self.pace.as_mut().and_then(|pace| pace.held.take());
         if held.is_none()
             && let Some(buffer) = self.sending.take()
@@ -443,9 +460,12 @@ impl Connection {
             waiting.is_under_way = true;
             shared.aside.ask(self.socket, *job);
             self.waiting = Some(waiting);
-        } else if persistence == Persistence::Close {
-            self.phase = Phase::SendingLast { linger: has_body(&head) || self.unread.is_some() };
-            self.unread = None;
+        } else {
+            note(&mut self.under_way, self.socket, Some(&head), &mut shared.responder, present.now, &outbox);
+            if persistence == Persistence::Close {
+                self.phase = Phase::SendingLast { linger: has_body(&head) || self.unread.is_some() };
+                self.unread = None;
+            }
         }
         let outgoing = outbox.into_outgoing();
         self.go_on(driver, shared, outgoing, false)
@@ -473,6 +493,7 @@ impl Connection {
         };
         let mut outbox = Outbox::new(&mut shared.pool);
         shared.responder.refuse(status, &mut outbox);
+        note(&mut self.under_way, self.socket, None, &mut shared.responder, driver.now(), &outbox);
         self.phase = Phase::SendingLast { linger: true };
         let outgoing = outbox.into_outgoing();
         self.go_on(driver, shared, outgoing, false)
@@ -515,6 +536,7 @@ impl Connection {
                 Ok(progress) => progress,
                 Err(error) => {
                     responder.refuse(error.status(), out);
+                    note(&mut self.under_way, self.socket, None, responder, present.now, out);
                     self.phase = Phase::SendingLast { linger: true };
                     return input.len();
                 }
@@ -531,6 +553,9 @@ impl Connection {
                             return read;
                         }
                         responder.turn_away(&head, persistence, out);
+                    }
+                    if responder.books.is_some() {
+                        note(&mut self.under_way, self.socket, Some(&head), responder, present.now, out);
                     }
                     if persistence == Persistence::Close {
                         self.phase = Phase::SendingLast { linger: has_body(&head) || read < input.len() };
@@ -735,6 +760,21 @@ fn persistence(head: &RequestHead<'_>, is_last: bool) -> Persistence {
     }
 }
 
+/// Has the books note the response that was put into the outbox last. Not inlined: most servers keep no books.
+#[inline(never)]
+fn note(
+    under_way: &mut Option<Box<UnderWay>>,
+    socket: SocketId,
+    request: Option<&RequestHead<'_>>,
+    responder: &mut Responder,
+    now: Instant,
+    out: &Outbox<'_>,
+) {
+    let Some(books) = &mut responder.books else { return };
+    let (given, second) = (responder.given, responder.calendar.second());
+    books.note(under_way, &Noted { socket, request, given, now, second }, out);
+}
+
 /// Keeps bytes for later. How many are kept now.
 fn keep(unread: &mut Option<Rc<Vec<u8>>>, bytes: &[u8], pool: &mut BufferPool) -> usize {
     let kept = Rc::make_mut(unread.get_or_insert_with(|| pool.take()));
@@ -743,4 +783,4 @@ fn keep(unread: &mut Option<Rc<Vec<u8>>>, bytes: &[u8], pool: &mut BufferPool) -
 }
 
 // A hundred thousand idle connections hold this much each, and no buffer.
-const _: () = assert!(size_of::<Connection>() <= 240);
+const _: () = assert!(size_of::<Connection>() <= 248);

@@ -15,7 +15,7 @@ pub struct Totals {
     pub responses: [u64; 4],
     /// Connections that were told that there is no room for them.
     pub turned_away: u64,
-    /// Connections that were closed, while nothing was under way, to make room for others.
+    /// Connections that were closed to make room for others.
     pub shed: u64,
     /// Bytes of responses that the kernel has taken, heads included.
     pub bytes: u64,

@@ -2,13 +2,15 @@
 //!
 //! [`Server::start`] runs one loop per core, each with its own listeners, connections and cache, so that cores share
 //! nothing but the kernel's port. What a request means is decided in `respond`, what becomes of its connection in
-//! `connection`, where files come from in `resolve`, `entity` and `cache`; `service` ties them to the reactor's loop.
+//! `connection`, where files come from in `resolve`, `entity` and `cache`; `service` ties them to the reactor's loop. `books`, `log` and `metrics` say what was
+//! done.
 //!
-//! Lacking on purpose: arguments and configuration files, logs, TLS, and protocols newer than HTTP/1.1.
+//! Lacking on purpose: arguments and configuration files, TLS, and protocols newer than HTTP/1.1.
 
 #![forbid(unsafe_code)]
 
 mod aside;
+mod books;
 mod cache;
 mod calendar;
 mod check;
@@ -22,8 +24,10 @@ mod layout;
 mod limit;
 mod list;
 mod listeners;
+mod log;
 mod material;
 mod media;
+mod metrics;
 mod multipart;
 mod orders;
 mod presentation;
@@ -42,4 +46,5 @@ pub use config::{
 };
 pub use counters::Totals;
 pub use listeners::{Group, Listeners};
+pub use log::ErrorLog;
 pub use server::{Control, RunError, Running, Server, StartError, core_count};

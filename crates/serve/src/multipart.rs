@@ -89,6 +89,14 @@ impl<'e> Multipart<'e> {
 /// What is left to send of a body of several parts: each time a text and, but for the last, a part of the file behind it.
 pub(crate) struct Segments(vec::IntoIter<(Vec<u8>, Option<FileSpan>)>);
 
+impl Segments {
+    /// Bytes of all that is left.
+    pub(crate) fn bytes(&self) -> u64 {
+        let span = |file: &Option<FileSpan>| file.as_ref().map_or(0, |span| span.len);
+        self.0.as_slice().iter().map(|(text, file)| text.len() as u64 + span(file)).sum()
+    }
+}
+
 impl Iterator for Segments {
     type Item = (Vec<u8>, Option<FileSpan>);
 

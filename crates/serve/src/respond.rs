@@ -9,6 +9,7 @@
 
 use std::rc::Rc;
 
+use memchr::memmem;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use thalweg_reactor::BufferPool;
 use thalweg_sys::{FileSpan, Instant};
@@ -20,6 +21,7 @@ use thalweg_wire::validator::{Conditions, Verdict};
 use thalweg_wire::{Fields, Method, RequestHead, status};
 
 use crate::aside::{Done, Job, Reason};
+use crate::books::{Books, Delivery, Given};
 use crate::cache::{FileCache, Lookup};
 use crate::calendar::Calendar;
 use crate::counters::Totals;
@@ -35,6 +37,10 @@ pub(crate) struct Responder {
     pub(crate) listings: Listings,
     pub(crate) calendar: Calendar,
     pub(crate) totals: Totals,
+    /// If anybody wants to know.
+    pub(crate) books: Option<Books>,
+    /// What the last response was, for the books.
+    pub(crate) given: Given,
     boundaries: Boundaries,
     /// Room for a canonical name.
     name: Vec<u8>,
@@ -92,10 +98,14 @@ enum Demand {
     Send { wanted: Wanted, digest: Option<Algorithm> },
     /// Nothing, since the client has it already.
     NotModified,
-    /// Nothing, since a condition does not hold.
-    PreconditionFailed,
-    /// Ranges that the file does not have.
-    Unsatisfiable,
+}
+
+/// Why a demand cannot be met.
+enum Unmet {
+    /// A condition does not hold.
+    Condition,
+    /// The file, of this size, has none of the ranges.
+    Range { size: u64 },
 }
 
 /// Methods that are answered, for the `Allow` field.
@@ -130,12 +140,14 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 
 impl Responder {
     /// A responder that has done nothing yet.
-    pub(crate) fn new(cache: FileCache, listings: Listings, calendar: Calendar) -> Self {
+    pub(crate) fn new(cache: FileCache, listings: Listings, calendar: Calendar, books: Option<Books>) -> Self {
         Self {
             cache,
             listings,
             calendar,
             totals: Totals::default(),
+            books,
+            given: Given::default(),
             boundaries: Boundaries::new(),
             name: Vec::new(),
             postponed_for: None,
@@ -152,6 +164,7 @@ impl Responder {
         now: Instant,
         out: &mut Outbox<'_>,
     ) -> Answer {
+        self.given = Given::default();
         let status = match request.method {
             Method::Get | Method::Head => self.respond_with_file(request, persistence, done, now, out),
             _ => self.respond_otherwise(request, persistence, out),
@@ -159,8 +172,7 @@ impl Responder {
         if status == POSTPONED {
             return Answer::After(self.postponed_for.take().expect("what is postponed waits for a job"));
         }
-        self.totals.requests += 1;
-        self.totals.count_response(status);
+        self.count(status);
         Answer::Given
     }
 
@@ -168,8 +180,13 @@ impl Responder {
     #[cold]
     pub(crate) fn turn_away(&mut self, request: &RequestHead<'_>, persistence: Persistence, out: &mut Outbox<'_>) {
         let status = self.respond_with_refusal(request, Refusal::Exhausted, persistence, out);
+        self.count(status);
+    }
+
+    fn count(&mut self, status: u16) {
         self.totals.requests += 1;
         self.totals.count_response(status);
+        self.given.status = status;
     }
 
     /// Puts a request off until a job was done. The status that says so.
@@ -182,8 +199,8 @@ impl Responder {
     /// Answers what is not, or not any longer, a request that can be understood. The connection cannot go on.
     #[cold]
     pub(crate) fn refuse(&mut self, status: u16, out: &mut Outbox<'_>) {
-        self.totals.requests += 1;
-        self.totals.count_response(status);
+        self.given = Given::default();
+        self.count(status);
         self.write_page(out.buffer(), status, true, Persistence::Close, |_| {});
     }
 
@@ -208,6 +225,7 @@ impl Responder {
         }
         let mut entity = match self.cache.look_up(site, &mut self.name, done, &self.calendar, now) {
             Ok(Lookup::File(entity, mount)) => {
+                self.given.mount = mount;
                 out.mount = mount;
                 entity
             }
@@ -235,40 +253,16 @@ impl Responder {
                 None => return self.respond_with_not_acceptable(request, persistence, out),
             }
         }
-        let is_head = request.method == Method::Head;
-        let demand = if may_have_demands(request.fields) {
-            demand_of(request, entity, self.calendar.second())
-        } else {
-            Demand::Send { wanted: Wanted::Whole, digest: None }
-        };
-        let (wanted, digest) = match demand {
-            Demand::Send { wanted: Wanted::Whole, digest: None } if !is_head && persistence == Persistence::Default => {
-                let (ready, file) = entity.ready(&self.calendar);
-                out.push_ready(ready);
-                out.rest.file = file;
-                return 200;
+        match reply_with(entity, request, persistence, &self.calendar, &mut self.boundaries, out) {
+            Ok((status, delivery)) => {
+                self.given.delivery = delivery;
+                status
             }
-            Demand::Send { wanted, digest } => (wanted, digest),
-            Demand::NotModified => {
-                entity.write_not_modified(out.buffer(), persistence, &self.calendar);
-                return 304;
-            }
-            Demand::PreconditionFailed => return self.respond_with_page(request, 412, persistence, out, |_| {}),
-            Demand::Unsatisfiable => {
-                let size = entity.size();
-                return self.respond_with_page(request, 416, persistence, out, |out| {
-                    head::field_with(out, "Content-Range", |out| push_unsatisfied_content_range(out, size));
-                });
-            }
-        };
-        let (part, status) = match &wanted {
-            Wanted::Whole => (Part::Whole, 200),
-            Wanted::Range(range) => (Part::Range(*range), 206),
-            Wanted::Ranges(ranges) => (Part::Ranges(ranges.as_slice(), self.boundaries.next()), 206),
-        };
-        let reply = Reply { part, is_head, digest, persistence };
-        out.rest = entity.write(out.buffer(), &reply, &self.calendar);
-        status
+            Err(Unmet::Condition) => self.respond_with_page(request, 412, persistence, out, |_| {}),
+            Err(Unmet::Range { size }) => self.respond_with_page(request, 416, persistence, out, |out| {
+                head::field_with(out, "Content-Range", |out| push_unsatisfied_content_range(out, size));
+            }),
+        }
     }
 
     /// All other methods.
@@ -417,20 +411,60 @@ fn may_have_demands(fields: Fields<'_>) -> bool {
     fields.iter().any(|(name, _)| matches!(name.as_bytes(), [b'i' | b'I' | b'r' | b'R' | b'w' | b'W', ..]))
 }
 
-/// What a GET or HEAD wants of a file at this second: its conditions first (RFC 9110, 13.2.2), then its Range.
-fn demand_of(request: &RequestHead<'_>, entity: &Entity, now: i64) -> Demand {
+/// Answers a GET or HEAD with a file. The status of the response.
+#[inline]
+fn reply_with(
+    entity: &mut Entity,
+    request: &RequestHead<'_>,
+    persistence: Persistence,
+    calendar: &Calendar,
+    boundaries: &mut Boundaries,
+    out: &mut Outbox<'_>,
+) -> Result<(u16, Delivery), Unmet> {
+    let is_head = request.method == Method::Head;
+    let demand = if may_have_demands(request.fields) {
+        demand_of(request, entity, calendar.second())?
+    } else {
+        Demand::Send { wanted: Wanted::Whole, digest: None }
+    };
+    let (wanted, digest) = match demand {
+        Demand::Send { wanted: Wanted::Whole, digest: None } if !is_head && persistence == Persistence::Default => {
+            let (ready, file) = entity.ready(calendar);
+            out.push_ready(ready);
+            out.rest.file = file;
+            return Ok((200, Delivery::End));
+        }
+        Demand::Send { wanted, digest } => (wanted, digest),
+        Demand::NotModified => {
+            entity.write_not_modified(out.buffer(), persistence, calendar);
+            return Ok((304, Delivery::default()));
+        }
+    };
+    let (part, status) = match &wanted {
+        Wanted::Whole => (Part::Whole, 200),
+        Wanted::Range(range) => (Part::Range(*range), 206),
+        Wanted::Ranges(ranges) => (Part::Ranges(ranges.as_slice(), boundaries.next()), 206),
+    };
+    let delivery = if is_head { Delivery::default() } else { wanted.delivery(entity.size()) };
+    let reply = Reply { part, is_head, digest, persistence };
+    out.rest = entity.write(out.buffer(), &reply, calendar);
+    Ok((status, delivery))
+}
+
+/// What a GET or HEAD wants of a file at this second: its conditions first (RFC 9110, 13.2.2), then its Range. Kept out of the way
+/// of most requests, which would else pay for the room that many ranges take on the stack.
+#[inline(never)]
+fn demand_of(request: &RequestHead<'_>, entity: &Entity, now: i64) -> Result<Demand, Unmet> {
     let conditions = Conditions::of(request.fields);
     let decision = conditions.evaluate(request.method, &entity.validators(), now);
     let range = match decision.verdict {
         Verdict::Proceed => decision.range.and_then(RangeSet::parse),
-        Verdict::NotModified => return Demand::NotModified,
-        Verdict::PreconditionFailed => return Demand::PreconditionFailed,
+        Verdict::NotModified => return Ok(Demand::NotModified),
+        Verdict::PreconditionFailed => return Err(Unmet::Condition),
     };
-    let ranges = match range.map(|set| set.resolve(entity.size())).transpose() {
-        Ok(ranges) => ranges.map(|ranges| ranges.without_overlaps()),
-        Err(Unsatisfiable) => return Demand::Unsatisfiable,
-    };
-    let wanted = match ranges {
+    let size = entity.size();
+    let ranges = range.map(|set| set.resolve(size)).transpose().map_err(|Unsatisfiable| Unmet::Range { size })?;
+    let wanted = match ranges.map(|ranges| ranges.without_overlaps()) {
         None => Wanted::Whole,
         Some(ranges) => match ranges.single() {
             Some(range) => Wanted::Range(range),
@@ -439,7 +473,20 @@ fn demand_of(request: &RequestHead<'_>, entity: &Entity, now: i64) -> Demand {
         },
     };
     let digest = WantReprDigest::of(request.fields).choose(|algorithm| entity.has_digest(algorithm));
-    Demand::Send { wanted, digest }
+    Ok(Demand::Send { wanted, digest })
+}
+
+impl Wanted {
+    /// What sending it brings of a file of this size.
+    fn delivery(&self, size: u64) -> Delivery {
+        let has_last = |range: &ByteRange| range.last + 1 == size;
+        let is_end = match self {
+            Self::Whole => true,
+            Self::Range(range) => has_last(range),
+            Self::Ranges(ranges) => ranges.as_slice().iter().any(has_last),
+        };
+        if is_end { Delivery::End } else { Delivery::Part }
+    }
 }
 
 impl<'p> Outbox<'p> {
@@ -451,6 +498,21 @@ impl<'p> Outbox<'p> {
     /// Whether it should be sent before more is put in.
     pub(crate) fn is_full(&self) -> bool {
         self.rest.file.is_some() || self.bytes.as_ref().is_some_and(|bytes| bytes.len() >= GATHERED_BYTES_USUAL_MAX)
+    }
+
+    /// How many bytes were gathered, those of a file included.
+    pub(crate) fn len(&self) -> u64 {
+        let Rest { file, segments } = &self.rest;
+        let bytes = self.bytes.as_ref().map_or(0, |bytes| bytes.len());
+        let file_bytes = file.as_ref().map_or(0, |span| span.len);
+        bytes as u64 + file_bytes + segments.as_ref().map_or(0, |segments| segments.bytes())
+    }
+
+    /// How long the head is that begins at a byte.
+    pub(crate) fn head_bytes(&self, begins_at: u64) -> u64 {
+        let gathered = self.bytes.as_ref().map_or(&[][..], |bytes| bytes);
+        let response = usize::try_from(begins_at).ok().and_then(|at| gathered.get(at..)).unwrap_or_default();
+        memmem::find(response, b"\r\n\r\n").map_or(response.len(), |at| at + 4) as u64
     }
 
     /// What was gathered.

@@ -1,6 +1,7 @@
 //! Starting the loops of a server, one thread per core, and what can be done with them from outside.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, SyncSender};
@@ -14,14 +15,17 @@ use thalweg_sys::limits::own_table_with;
 use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Instant, Waker, affinity, clock};
 
 use crate::aside::Aside;
+use crate::books::Books;
 use crate::check::ConfigFault;
-use crate::config::{ListenAddr, ServerConfig};
+use crate::config::{Level, ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
 use crate::layout::Layout;
 use crate::limit::pacer::SharedLimits;
 use crate::listeners::{Change, Files, Listeners};
-use crate::orders::{Inbox, Order};
-use crate::service::{Curfew, Service, Setup, TURNED_AWAY_MAX, take_listener};
+use crate::log::{ErrorLog, Feed, LogControl, Logs, OpenError};
+use crate::metrics::{Board, Observed, Sources, StatusListener};
+use crate::orders::{Inbox, Order, send_listener, take_listener};
+use crate::service::{Curfew, Service, Setup, TURNED_AWAY_MAX};
 use crate::site::Sites;
 
 /// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
@@ -53,12 +57,15 @@ pub struct Running {
     channels: Vec<Channel>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     published: Arc<[Published]>,
+    status: Option<StatusListener>,
+    logs: Logs,
 }
 
-/// Stops a server, from any thread.
+/// Stops a server and has it reopen its logs, from any thread.
 #[derive(Clone, Debug)]
 pub struct Control {
     curfew: Arc<Curfew>,
+    logs: LogControl,
     wakers: Arc<[Waker]>,
     listeners: Arc<Mutex<Listeners>>,
 }
@@ -86,6 +93,14 @@ pub enum StartError {
     /// A field that settings add cannot be written.
     #[error("a header of a rule: {0}")]
     Header(thalweg_wire::encode::EncodeError),
+    /// A log cannot be written.
+    #[error("cannot open the log {}: {error}", path.display())]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     /// An address cannot be had.
     #[error("cannot listen on {address}: {error}")]
     Listen {
@@ -145,18 +160,40 @@ impl Server {
         let mut shares = listeners.shares(cores.len()).map_err(StartError::Loop)?;
         let addresses = listeners.addresses();
         let wakers = cores.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>().map_err(StartError::Loop)?;
+        let observed = Arc::new(Observed::new(cores.len(), config.status.is_some()));
+        observed.adopt(&config);
+        let logs = Logs::start(&config.log, cores.len(), Arc::clone(&observed))
+            .map_err(|OpenError { path, error }| StartError::Log { path, error })?;
         let control = Control {
             curfew: Arc::new(Curfew::new()),
+            logs: logs.control(),
             wakers: wakers.into(),
             listeners: Arc::new(Mutex::new(listeners)),
         };
         let orders: Arc<[Inbox]> = cores.iter().map(|_| Inbox::default()).collect();
         let published: Arc<[Published]> = cores.iter().map(|_| Published::default()).collect();
         let driver = DriverKind::Epoll;
-        let (channels, threads) = (Vec::new(), Vec::new());
-        let mut running =
-            Running { addresses, driver, cores: core_count, control, orders, channels, threads, published };
         let shared_limits = Arc::new(SharedLimits::of(&config, Instant::now()));
+        let sources = Sources {
+            observed: Arc::clone(&observed),
+            published: Arc::clone(&published),
+            curfew: Arc::clone(&control.curfew),
+            error_log: logs.error_log().clone(),
+        };
+        let status = show_status(&config, sources)?;
+        let (channels, threads) = (Vec::new(), Vec::new());
+        let mut running = Running {
+            addresses,
+            driver,
+            cores: core_count,
+            control,
+            orders,
+            channels,
+            threads,
+            published,
+            status,
+            logs,
+        };
         let (started, starts) = mpsc::sync_channel(cores.len());
         let config = Arc::new(config);
         for (core, &cpu) in cores.iter().enumerate() {
@@ -176,6 +213,8 @@ impl Server {
                 control: running.control.clone(),
                 shared_limits: Arc::clone(&shared_limits),
                 published: Arc::clone(&running.published),
+                feed: has_books(&config).then(|| running.logs.feed()),
+                observed: Arc::clone(&observed),
             };
             let started = started.clone();
             let builder = thread::Builder::new().name(format!("serve-{cpu}"));
@@ -197,8 +236,24 @@ impl Server {
                 return Err(error);
             }
         }
+        running.error_log().say(Level::Notice, format_args!("started on {} cores", running.cores()));
         Ok(running)
     }
+}
+
+/// Whether anybody wants to know about single responses.
+fn has_books(config: &ServerConfig) -> bool {
+    config.log.access.is_some() || config.status.is_some()
+}
+
+/// Starts the status listener, if there is to be one.
+fn show_status(config: &ServerConfig, sources: Sources) -> Result<Option<StatusListener>, StartError> {
+    let Some(status) = &config.status else { return Ok(None) };
+    let refused = |error| StartError::Listen { address: status.listen.into(), error };
+    let socket = StatusListener::bind(status.listen).map_err(refused)?;
+    let second = i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX);
+    let board = Board::new(sources, status.state.clone(), second);
+    StatusListener::start(socket, board).map(Some).map_err(StartError::Loop)
 }
 
 /// What is wrong with a configuration is better known now than by each core.
@@ -241,6 +296,8 @@ struct Task {
     control: Control,
     shared_limits: Arc<SharedLimits>,
     published: Arc<[Published]>,
+    feed: Option<Feed>,
+    observed: Arc<Observed>,
 }
 
 impl Task {
@@ -302,6 +359,10 @@ impl Task {
             cache: &self.config.cache,
             aside: Aside::new(self.control.wakers[self.core].clone(), ASIDE_THREADS_MAX, self.cpus),
             seconds_at: |_| clock::unix_seconds(),
+            books: self.feed.map(|feed| {
+                let with_fields = self.config.log.access.is_some();
+                Books::new(self.core, feed, with_fields, self.observed, &self.config)
+            }),
             curfew: Arc::clone(&self.control.curfew),
             orders: self.orders,
             channel: self.table,
@@ -371,6 +432,11 @@ impl Control {
     fn end(&self) {
         self.curfew.set(Instant::now());
         self.wake();
+    }
+
+    /// Closes the files of the logs and opens what has their names now, after they were moved away.
+    pub fn reopen_logs(&self) {
+        self.logs.reopen();
     }
 }
 
@@ -471,6 +537,16 @@ impl Running {
         self.control.hand_over(time);
     }
 
+    /// Where the server says what its operator should know.
+    pub fn error_log(&self) -> &ErrorLog {
+        self.logs.error_log()
+    }
+
+    /// Where the status is shown, if it is.
+    pub fn status_address(&self) -> Option<SocketAddr> {
+        self.status.as_ref().map(StatusListener::address)
+    }
+
     /// A handle to stop it with, for signal handlers and other threads.
     pub fn control(&self) -> Control {
         self.control.clone()
@@ -500,6 +576,14 @@ impl Running {
             };
             result = result.and(ended);
         }
+        match &result {
+            Ok(()) => self.error_log().say(Level::Notice, "stopped"),
+            Err(error) => self.error_log().say(Level::Error, error),
+        }
+        if let Some(status) = &mut self.status {
+            status.stop();
+        }
+        self.logs.stop();
         result.map(|()| self.totals())
     }
 }
@@ -508,10 +592,6 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.control.stop();
     }
-}
-
-fn send_listener(channel: &Channel, socket: &OwnedFd) -> io::Result<()> {
-    channel.send(b"listener", &[socket.as_fd()])
 }
 
 fn message_of(panic: &(dyn std::any::Any + Send)) -> String {

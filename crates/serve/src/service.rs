@@ -1,15 +1,15 @@
 //! The server on one core: its listeners, its connections and their deadlines, as an [`App`] of the reactor's loop.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use thalweg_reactor::{App, BufferPool, Turn, Wheel};
 use thalweg_sys::driver::Listen;
-use thalweg_sys::handover::{Channel, Heard};
+use thalweg_sys::handover::Channel;
 use thalweg_sys::{Completion, Driver, Fault, Instant, SocketId};
 
 use crate::aside::Aside;
+use crate::books::Books;
 use crate::cache::FileCache;
 use crate::calendar::{Calendar, SecondsAt};
 use crate::config::{CacheConfig, Limits, ServerConfig};
@@ -18,7 +18,7 @@ use crate::counters::Published;
 use crate::limit::pacer::{Pace, Pacer, SharedLimits, Stage};
 use crate::limit::room::{self, Shedder};
 use crate::list::Listings;
-use crate::orders::{Inbox, Order};
+use crate::orders::{Inbox, Order, take_listener};
 use crate::respond::Responder;
 use crate::server::StartError;
 use crate::site::Sites;
@@ -70,6 +70,11 @@ impl Curfew {
         self.at_ns.fetch_min(at.as_ns(), Relaxed);
     }
 
+    /// Whether there is an end in sight.
+    pub(crate) fn is_set(&self) -> bool {
+        self.at().is_some()
+    }
+
     fn at(&self) -> Option<Instant> {
         Some(self.at_ns.load(Relaxed)).filter(|&ns| ns != u64::MAX).map(Instant::from_ns)
     }
@@ -115,6 +120,8 @@ pub(crate) struct Setup<'c> {
     /// What all cores together may give.
     pub(crate) shared_limits: Arc<SharedLimits>,
     pub(crate) seconds_at: SecondsAt,
+    /// If anybody wants to know what is done.
+    pub(crate) books: Option<Books>,
     pub(crate) curfew: Arc<Curfew>,
     /// Where each core finds its orders.
     pub(crate) orders: Arc<[Inbox]>,
@@ -123,14 +130,6 @@ pub(crate) struct Setup<'c> {
     /// Where all cores publish what they have done, and which of them this is.
     pub(crate) published: Arc<[Published]>,
     pub(crate) core: usize,
-}
-
-/// The next listener that was sent to this core; `None` if it was lost for want of descriptors.
-pub(crate) fn take_listener(channel: &Channel) -> Option<OwnedFd> {
-    match channel.look() {
-        Ok(Heard::Message(_, mut sockets)) => sockets.pop(),
-        _ => None,
-    }
 }
 
 #[derive(Default)]
@@ -150,7 +149,7 @@ impl Service {
             look_ns: times.shortest_ns(),
             shared: Shared {
                 times,
-                responder: Responder::new(cache, listings, Calendar::new(setup.seconds_at, now)),
+                responder: Responder::new(cache, listings, Calendar::new(setup.seconds_at, now), setup.books),
                 aside: setup.aside,
                 pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
                 pacer: setup.shared_limits.are_on().then(|| Pacer::new(setup.shared_limits, now)),
@@ -174,6 +173,12 @@ impl Service {
             published: setup.published,
             core: setup.core,
         }
+    }
+
+    /// Writes down what is done from now on.
+    #[cfg(test)]
+    pub(crate) fn keep_books(&mut self, books: Books) {
+        self.shared.responder.books = Some(books);
     }
 
     /// Serves the connections that come in at a listener of its driver.
@@ -215,9 +220,13 @@ impl Service {
         self.shared.times = times;
         self.places = config.limits.connections_max;
         self.limit_anew(driver, limits);
-        let cache = FileCache::new(Arc::new(sites), config.cache.clone());
-        self.shared.responder.listings = Listings::new(Arc::clone(cache.sites()), &config.cache);
-        self.shared.responder.cache = cache;
+        let responder = &mut self.shared.responder;
+        let cache = FileCache::new(Arc::new(sites), config.cache.clone()).succeeding(&responder.cache);
+        responder.listings = Listings::new(Arc::clone(cache.sites()), &config.cache);
+        responder.cache = cache;
+        if let Some(books) = &mut responder.books {
+            books.configure(config);
+        }
         Ok(())
     }
 
@@ -297,6 +306,9 @@ impl Service {
             self.wheel.arm(index as u64, now.plus_ns(self.look_ns));
         }
         slot.connection = Some(connection);
+        if let Some(books) = self.shared.responder.books.as_mut().filter(|books| books.wants_clients()) {
+            books.set_client(socket, driver.peer_addr(socket).ok().map(|peer| peer.ip()));
+        }
     }
 
     /// Whether there is room for a connection that was just accepted, and what its limits need.
@@ -331,9 +343,12 @@ impl Service {
         let (slots, times) = (&self.slots, &self.shared.times);
         let of = |slot: &Slot| slot.connection.as_ref().and_then(|connection| connection.candidate(times, now));
         let still = |candidate: room::Candidate| slots.get(candidate.2.index()).and_then(of) == Some(candidate);
-        let Some(socket) = self.shedder.next(slots.iter().map(of), still, now) else { return false };
+        let Some((rank, _, socket)) = self.shedder.next(slots.iter().map(of), still, now) else { return false };
         self.shared.responder.totals.shed += 1;
-        self.close(driver, socket);
+        match rank {
+            room::Rank::Idle | room::Rank::Headless => self.close(driver, socket),
+            room::Rank::Slow => self.abandon(driver, socket),
+        }
         true
     }
 
@@ -413,6 +428,9 @@ impl Service {
         if let (Some(pace), Some(pacer)) = (&connection.pace, &mut self.shared.pacer) {
             pacer.leave(pace, now);
         }
+        if let Some(books) = &mut self.shared.responder.books {
+            books.on_closed(connection.into_under_way(), now);
+        }
     }
 
     /// Lets connections go on that have waited for something that was done aside.
@@ -482,7 +500,8 @@ impl Service {
         let is_retirement_due = !(self.retiring.is_empty() && self.retired.is_empty());
         let retirement_ends = is_retirement_due.then_some(self.retirement_ends);
         let paced = self.shared.pacer.as_ref().and_then(|pacer| pacer.next_due(now));
-        [self.wheel.next_due(), rest_ends, retirement_ends, curfew, paced].into_iter().flatten().min()
+        let books = self.shared.responder.books.as_ref().and_then(Books::due);
+        [self.wheel.next_due(), rest_ends, retirement_ends, curfew, paced, books].into_iter().flatten().min()
     }
 }
 
@@ -529,6 +548,10 @@ impl<D: Driver> App<D> for Service {
             if !self.retiring.is_empty() {
                 self.pause_retiring(driver);
             }
+        }
+        if let Some(books) = &mut self.shared.responder.books {
+            let (entries, bytes, misses) = self.shared.responder.cache.figures();
+            books.on_turn(now, entries, bytes, misses);
         }
         self.shared.responder.totals.open = self.open as u64;
         self.published[self.core].publish(&self.shared.responder.totals);

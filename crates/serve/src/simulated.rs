@@ -21,6 +21,7 @@ use crate::orders::Inbox;
 use crate::service::{Curfew, Service, Setup};
 use crate::site::Sites;
 
+mod booked;
 mod limits;
 #[path = "../tests/server/naive.rs"]
 mod naive;
@@ -250,6 +251,7 @@ fn world_with<'w>(
         aside,
         // Long after any file here was written: all of them are settled.
         seconds_at: |now| 4_000_000_000 + now.as_ns() / SECOND_NS,
+        books: None,
         curfew: Arc::clone(&curfew),
         channel: None,
         orders: Arc::new([Inbox::default()]),
@@ -423,6 +425,32 @@ fn requests_that_wait_for_a_disk_keep_their_order_and_their_bodies() {
             assert!(outcome.orderly, "seed {seed}");
         }
         assert_eq!((totals.requests, totals.responses), (25, [20, 0, 5, 0]), "seed {seed}");
+    }
+}
+
+#[test]
+fn several_ranges_arrive_whole_over_a_rough_network_from_a_cold_file() {
+    const REQUESTS: &str = "GET /large HTTP/1.1\r\nHost: h\r\nRange: bytes=900000-1499999,0-0,5-700004\r\n\r\n\
+        GET /a HTTP/1.1\r\nHost: h\r\nRange: bytes=0-2,4-9\r\n\r\nGET /a HTTP/1.1\r\nHost: h\r\n\r\n";
+    let large = large();
+    for seed in 0..20 {
+        let folder = folder();
+        forget(&folder.path().join("large"));
+        let scripts = vec![vec![send(REQUESTS), Step::Finish]; 3];
+        let (outcomes, _) = simulate(SimConfig::rough(seed), &Limits::default(), folder.path(), scripts);
+        for outcome in &outcomes {
+            let responses = naive::take_all(&outcome.received, &["GET"]);
+            let statuses: Vec<u16> = responses.iter().map(|response| response.status).collect();
+            assert_eq!(statuses, [206, 206, 200], "seed {seed}");
+            let parts = naive::multipart(&responses[0]);
+            assert!(parts.iter().map(|(_, bytes)| bytes.as_slice()).eq([
+                &large[900_000..],
+                &large[..1],
+                &large[5..700_005]
+            ]));
+            assert_eq!(naive::multipart(&responses[1])[1], ("bytes 4-9/13".to_owned(), b"letter".to_vec()));
+            assert_eq!(responses[2].body, b"the letter a\n");
+        }
     }
 }
 

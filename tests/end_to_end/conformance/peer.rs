@@ -63,7 +63,7 @@ pub fn fill(folder: &Path) -> PathBuf {
     let large: Vec<u8> = (0..750_000u32).flat_map(u32::to_be_bytes).collect();
     let more_sums = format!("{TEXT_SHA512}  text.txt\n");
     let sums = format!("{TEXT_SHA256}  text.txt\n{TEXT_SHA256} *binary.txt\n{}  stale.txt\n", "0".repeat(64));
-    let files: [(&str, &[u8]); 36] = [
+    let files: [(&str, &[u8]); 39] = [
         ("index.html", b"<h1>front</h1>"),
         ("probe.txt", PROBE_BODY),
         ("text.txt", TEXT.as_bytes()),
@@ -100,6 +100,9 @@ pub fn fill(folder: &Path) -> PathBuf {
         ("sums/SHA256SUMS", sums.as_bytes()),
         ("sums/SHA512SUMS", more_sums.as_bytes()),
         ("sums/none.txt", b"none"),
+        ("ruled/a.txt", b"ruled"),
+        ("ruled/a.iso", b"image"),
+        ("second/text.txt", b"second"),
     ];
     for (name, bytes) in files {
         put(&root.join(name), bytes, CHANGED_S);
@@ -112,6 +115,7 @@ pub fn fill(folder: &Path) -> PathBuf {
     for (target, name) in [
         ("text.txt", "alias.txt"),
         ("../text.txt", "folder/alias.txt"),
+        ("file.txt", "bare/alias.txt"),
         ("folder", "way"),
         ("../secret.txt", "leak.txt"),
         ("..", "leak"),
@@ -199,10 +203,30 @@ fn configuration(folder: &Path, address: SocketAddr) -> String {
                  root {folder}/root;
                  location / {{ }}
                  location ~ /\\.(?!well-known/) {{ return 404; }}
-                 location /packed/ {{ gzip_static on; }}
+                 location /packed/ {{ gzip_static on; gzip_vary on; }}
+                 location /ruled/ {{ add_header X-Content-Type-Options nosniff; add_header Cache-Control 'public, max-age=3600'; }}
+                 location ~ ^/ruled/.*\\.iso$ {{
+                     types {{ }}
+                     default_type application/x-iso9660-image;
+                     add_header X-Content-Type-Options nosniff; add_header Cache-Control immutable;
+                 }}
+             }}
+             server {{
+                 listen {address};
+                 server_name second.example *.wild.example;
+                 location / {{ root {folder}/root/second; }}
+                 location /up/ {{ alias {folder}/root/folder/; }}
+                 location /up/higher/ {{ disable_symlinks on; alias {folder}/root/bare/; }}
              }}
          }}"
     )
+}
+
+/// Puts our server's configuration into a folder that [`fill`] has filled, on whose roots it says something.
+pub fn configure(folder: &Path) -> PathBuf {
+    let file = folder.join("thalweg.toml");
+    fs::copy(super::case::folder().join("thalweg.toml"), &file).expect("a file can be copied");
+    file
 }
 
 /// A folder that has been filled, for as long as it is needed.

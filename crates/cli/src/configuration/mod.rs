@@ -15,7 +15,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use thalweg_serve::{ConfigFault, ListenAddr, MountConfig, Rule, ServerConfig, Settings, SiteConfig};
+use thalweg_serve::{
+    ConfigFault, Level, ListenAddr, LogTarget, MountConfig, Rule, ServerConfig, Settings, SiteConfig, StatusConfig,
+};
 
 use crate::exit::Failure;
 use crate::options::{CpuList, ServeOptions};
@@ -110,6 +112,7 @@ impl Configuration {
         if let Some(drain) = options.drain {
             self.drain = drain;
         }
+        self.write_down(options);
         if let Some(sandbox) = options.sandbox {
             self.sandbox = sandbox;
         }
@@ -119,6 +122,28 @@ impl Configuration {
             self.pid_file = Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()));
         }
         Ok(())
+    }
+
+    /// Takes over what the options say of logs and status.
+    fn write_down(&mut self, options: &ServeOptions) {
+        let log = &mut self.server.log;
+        if let Some(path) = &options.access_log {
+            log.access = Some(LogTarget::parse(path));
+        }
+        if let Some(format) = options.log_format {
+            log.format = format.into();
+        }
+        if let Some(path) = &options.error_log {
+            log.error = LogTarget::parse(path);
+            if options.config.is_none() {
+                // Who reads the standard error has read there that the server has started; a file says all.
+                log.level = Level::Notice;
+            }
+        }
+        if let Some(listen) = options.status {
+            let kept = self.server.status.take().and_then(|status| status.state);
+            self.server.status = Some(StatusConfig { listen, state: options.status_state.clone().or(kept) });
+        }
     }
 
     /// Makes a directory the root of the sites that have none, or of one for all hosts.

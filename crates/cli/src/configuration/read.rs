@@ -79,8 +79,9 @@ impl<'t> Reader<'t> {
     /// Finds the keys that nobody has asked for.
     fn end(self) {
         for (name, _) in self.table.iter().filter(|(name, _)| !self.known.contains(&name.get_ref().as_ref())) {
-            let written = name.get_ref();
-            let near = self.known.iter().map(|known| (strsim::damerau_levenshtein(known, written), known));
+            // A name in quotes can have anything in it, even what steers a terminal.
+            let written = name.get_ref().escape_debug().to_string();
+            let near = self.known.iter().map(|known| (strsim::damerau_levenshtein(known, &written), known));
             let what = match near.min().filter(|(distance, known)| *distance <= 1 + known.len() / 4) {
                 Some((_, known)) => format!("there is no key `{written}` here; `{known}` is meant, perhaps"),
                 None => format!("there is no key `{written}` here; there are {}", self.known.join(", ")),
@@ -151,6 +152,7 @@ impl Keys for Reader<'_> {
 }
 
 /// Where each value of a file stands.
+#[derive(Debug)]
 pub(super) struct Places(HashMap<String, Range<usize>>);
 
 impl Places {
@@ -238,6 +240,7 @@ mod tests {
     #[test]
     fn keys_that_do_not_exist() {
         check("listne = \"x\"", &[("listne", "`listen` is meant")]);
+        check("\"\\u001b[2J\" = 1", &[("\"\\u001b[2J\"", "`\\u{1b}[2J`")]);
         check("[limit]", &[("limit", "`limits` is meant")]);
         check("[limits]\nheadtime = \"1s\"", &[("headtime", "`head_time` is meant")]);
         check("[bandwidth]\nzzzzzz = 1", &[("zzzzzz", "there are total, per_client, per_connection")]);

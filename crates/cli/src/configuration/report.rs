@@ -36,3 +36,66 @@ fn within(fault: &Fault, text: &str) -> std::ops::Range<usize> {
     let line_end = text[start..end].find('\n').map_or(end, |length| start + length);
     start..line_end
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::read::read;
+    use super::*;
+
+    const TEXT: &str = "listen = \"here\"\n# \u{fc}ber\ndrian = \"1s\"\n[limits]\nhead_time = \"\u{fc}\"\n\
+        [[site]]\nnames = [\"a\"]\nerror_pages = { 404 = \"/404.html\" }\n[[site.mount]]\npath = \"/\"\n";
+
+    #[test]
+    fn each_mistake_is_shown_in_its_line() {
+        let shown = report("a.toml", TEXT, read(TEXT, Path::new("/")).unwrap_err());
+        for part in [
+            "there are 4 mistakes in a.toml",
+            " --> a.toml:1:10\n  |\n1 | listen = \"here\"\n  |          ^^^^^^\n",
+            " --> a.toml:3:1\n  |\n3 | drian = \"1s\"\n  | ^^^^^\n",
+            " --> a.toml:5:13\n",
+            " --> a.toml:9:1\n  |\n9 | [[site.mount]]\n  | ^^^^^^^^^^^^^^",
+        ] {
+            assert!(shown.contains(part), "{part:?} in {shown}");
+        }
+    }
+
+    #[test]
+    fn more_mistakes_than_can_be_shown_are_counted() {
+        let text = (0..51).map(|index| format!("x{index} = 1\n")).collect::<String>();
+        let shown = report("a.toml", &text, read(&text, Path::new("/")).unwrap_err());
+        assert!(shown.contains("51 mistakes") && shown.ends_with("and 31 more"), "{shown}");
+    }
+
+    /// Whatever becomes of a file, what is wrong with it can be shown.
+    #[test]
+    fn no_text_breaks_the_reader() {
+        for seed in 0..3000_u64 {
+            // The numbers of Knuth's MMIX, which are good enough to choose bytes with.
+            let mut state = seed;
+            let mut next = |below: usize| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) as usize % below
+            };
+            let mut bytes = TEXT.as_bytes().to_vec();
+            for _ in 0..=next(4) {
+                let at = next(bytes.len());
+                match next(3) {
+                    0 => bytes[at] = b"[]{}\"'=.,#\n\\ \xc3\xbc\0\x1b1a"[next(19)],
+                    1 => drop(bytes.drain(at..(at + next(20)).min(bytes.len()))),
+                    _ => bytes.extend_from_within(at..(at + next(20)).min(bytes.len())),
+                }
+            }
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            match read(&text, Path::new("/")) {
+                Err(faults) => assert!(report("a.toml", &text, faults).contains("mistake"), "seed {seed}: {text:?}"),
+                Ok((configuration, places)) => {
+                    let faults = configuration.server.check().into_iter();
+                    let faults = faults.map(|fault| Fault { span: places.find(&fault.at), what: fault.what }).collect();
+                    report("a.toml", &text, faults);
+                }
+            }
+        }
+    }
+}

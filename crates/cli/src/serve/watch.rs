@@ -92,6 +92,7 @@ impl Watch<'_> {
 
     fn reload(&mut self) {
         tell(&[News::Reloading]);
+        self.running.control().reopen_logs();
         let configured = (self.configure)().and_then(|configuration| {
             let server = Arc::new(configuration.server.clone());
             self.running.configure(&server).map_err(super::refuse).map(|()| configuration)

@@ -1,7 +1,8 @@
 //! Room for connections: who is closed when the table is full, and how long idle ones may stay when it fills.
 //!
 //! The idlest goes first, since it is the least likely to be missed; then whoever has been accepted for a while and has not
-//! sent a request. A response under way is never cut off for a newcomer.
+//! sent a request; then whoever has let half of the time pass in which a response may make no progress. A response that
+//! makes progress is never cut off for a newcomer.
 //!
 //! No order of idleness is kept, for that would be work for each request. When somebody has to go, all connections are
 //! looked at once, and the next few that would have to go are noted with it.
@@ -18,6 +19,8 @@ pub(crate) enum Rank {
     Idle,
     /// It has not sent a whole request, for longer than an honest client takes ([`HEADLESS_AGE_NS`]).
     Headless,
+    /// It has fallen far behind the rate at which responses have to be taken.
+    Slow,
 }
 
 /// A connection that may be closed to make room: how it ranks, and since when.
@@ -52,10 +55,10 @@ impl Shedder {
         candidates: impl ExactSizeIterator<Item = Option<Candidate>>,
         still: impl Fn(Candidate) -> bool,
         now: Instant,
-    ) -> Option<SocketId> {
+    ) -> Option<Candidate> {
         while let Some(candidate) = self.noted.pop() {
             if still(candidate) {
-                return Some(candidate.2);
+                return Some(candidate);
             }
         }
         if now < self.barren_until {
@@ -78,7 +81,7 @@ impl Shedder {
         if next.is_none() {
             self.barren_until = now.plus_ns(BARREN_NS);
         }
-        next.map(|(.., socket)| socket)
+        next
     }
 }
 
@@ -104,12 +107,13 @@ mod tests {
 
     fn next(shedder: &mut Shedder, all: &[Option<Candidate>], now: Instant) -> Option<u64> {
         let still = |candidate| all.contains(&Some(candidate));
-        shedder.next(all.iter().copied(), still, now).map(SocketId::to_bits)
+        shedder.next(all.iter().copied(), still, now).map(|(.., socket)| socket.to_bits())
     }
 
     #[test]
     fn the_idlest_goes_first_and_who_has_asked_for_nothing_after_all_of_them() {
         let mut all = vec![
+            Some(candidate(Rank::Slow, 0)),
             Some(candidate(Rank::Headless, 1)),
             Some(candidate(Rank::Idle, 7)),
             None,
@@ -123,7 +127,7 @@ mod tests {
             gone.push(socket);
             all.retain(|candidate| candidate.is_none_or(|candidate| candidate.2.to_bits() != socket));
         }
-        assert_eq!(gone, [5, 7, 9, 1, 3]);
+        assert_eq!(gone, [5, 7, 9, 1, 3, 0]);
     }
 
     #[test]

@@ -263,6 +263,26 @@ fn downloads_under_way_are_not_cut_off_for_newcomers() {
 }
 
 #[test]
+fn who_takes_hardly_anything_makes_room_before_anybody_is_turned_away() {
+    let mut config = SimConfig::calm(1);
+    config.bandwidth = Some(100_000);
+    config.socket_buffer_bytes = 64 << 10;
+    let mute = |ms| (ms, 1, vec![Step::Pause, send(GET_LARGE)]);
+    let clients = vec![
+        mute(0),
+        (1, 2, vec![send(GET_LARGE)]),
+        mute(2),
+        (10_000, 3, vec![send(GET_A)]),
+        (40_000, 3, vec![send(GET_A)]),
+    ];
+    let (outcomes, totals) = arrive(config, &places(3), NO_RATES, clients);
+    assert!(outcomes[1].received.ends_with(&large()));
+    assert_eq!(statuses(&outcomes[3]), [503]);
+    assert_eq!(statuses(&outcomes[4]), [200]);
+    assert_eq!((totals.shed, totals.turned_away), (0, 1));
+}
+
+#[test]
 fn a_flood_of_newcomers_is_turned_away_at_a_bounded_cost() {
     let mut config = SimConfig::calm(1);
     config.bandwidth = Some(100_000);

@@ -2,7 +2,7 @@
 
 use thalweg_sys::DriverChoice;
 
-use crate::naive::{Response, take, take_all};
+use crate::naive::{Response, multipart, take, take_all};
 use crate::served::{Served, each_driver, large, letters};
 
 /// What a response has to be like.
@@ -325,28 +325,6 @@ fn several_ranges() {
         }
         served.stop();
     });
-}
-
-/// Takes a body of several parts to pieces: what each says that it is, and its bytes.
-pub fn multipart(response: &Response) -> Vec<(String, Vec<u8>)> {
-    let boundary = response.field("Content-Type").unwrap().strip_prefix("multipart/byteranges; boundary=").unwrap();
-    let mut rest = [b"\r\n", response.body.as_slice()].concat();
-    let mut parts = Vec::new();
-    loop {
-        let delimiter = format!("\r\n--{boundary}");
-        rest = rest.strip_prefix(delimiter.as_bytes()).expect("a delimiter").to_vec();
-        if rest == b"--\r\n" {
-            return parts;
-        }
-        let head_end = rest.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
-        let head = std::str::from_utf8(&rest[2..head_end]).unwrap().to_owned();
-        let (content_type, content_range) = head.split_once("\r\n").unwrap();
-        assert_eq!(content_type, "Content-Type: application/octet-stream");
-        let end = rest.windows(delimiter.len()).position(|window| window == delimiter.as_bytes()).unwrap();
-        let content_range = content_range.strip_prefix("Content-Range: ").unwrap();
-        parts.push((content_range.to_owned(), rest[head_end + 4..end].to_vec()));
-        rest.drain(..end);
-    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
-use thalweg_serve::{ListingStyle, Rule, ServerConfig, Settings, Symlinks};
+use thalweg_serve::{ListingStyle, MountConfig, Rule, ServerConfig, Settings, SiteConfig, Symlinks};
 
 use crate::naive::{Response, take_all};
 use crate::served::{Served, each_driver};
@@ -169,15 +169,16 @@ fn a_change_in_a_folder_is_seen_when_the_listing_has_aged() {
 fn styles_change_what_is_shown() {
     let style = ListingStyle {
         name_width: 8,
-        hide: vec!["*.txt".into(), "{sparse,large.*}".into()],
+        hide: vec!["*.txt".into(), "{sparse,large.*,read*}".into()],
         header: Some("empty.txt".into()),
-        readme: Some("sub/page.html".into()),
+        readme: Some("read me.htm".into()),
         page_entries: 2,
         folders_first: false,
     };
     each_driver(|driver| {
         let Some(served) = Served::start(driver, |config| list(config, "/", true, Some(style.clone()))) else { return };
         fs::write(served.path().join("a name to be shortened"), "").unwrap();
+        fs::write(served.path().join("read me.htm"), "<p>page</p>").unwrap();
         assert_eq!(hrefs(&served, "/?format=json"), ["a%20name%20to%20be%20shortened", "letters"]);
         assert_eq!(hrefs(&served, "/?format=json&page=2"), ["sub/"]);
         assert_eq!(hrefs(&served, "/?C=N;O=D&format=json"), ["sub/", "letters"]);
@@ -221,6 +222,32 @@ fn dot_files_are_listed_if_they_are_served() {
             return;
         };
         assert!(hrefs(&served, "/?format=json").contains(&".hidden".to_owned()));
+        served.stop();
+    });
+}
+
+#[test]
+fn each_site_and_mount_has_listings_of_its_own() {
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, |config| {
+            everywhere(config);
+            let root = config.sites[0].mounts[0].root.clone();
+            config.sites[0].mounts.push(MountConfig::new("/deep/down/", root.join("sub")));
+            let mut other = SiteConfig::new(root);
+            other.names.push("other".to_owned());
+            config.sites.push(other);
+        }) else {
+            return;
+        };
+        // `up` leads out of this mount's root, though not out of the other's.
+        assert_eq!(hrefs(&served, "/deep/down/?format=json"), ["with%20index/", "inside", "page.html"]);
+        let page = String::from_utf8(get(&served, "/deep/down/").body).unwrap();
+        assert!(page.contains("<title>Index of /deep/down/</title>"), "{page}");
+        assert_eq!(get(&served, "/deep/down").status, 301);
+        // No tree has a folder of this name.
+        assert_eq!(get(&served, "/deep/").status, 404);
+        let other = served.exchange(b"GET /sub/ HTTP/1.1\r\nHost: other\r\n\r\n");
+        assert!(other.starts_with(b"HTTP/1.1 404 "), "{driver:?}: {}", other.escape_ascii());
         served.stop();
     });
 }

@@ -1,10 +1,13 @@
 //! The server over the drivers of the kernel, with clients that know nothing of its crates.
 
+mod attacks;
 mod conformance;
 mod lifecycle;
 mod listings;
+mod logs;
 mod naive;
 mod representations;
 mod served;
 mod sites;
+mod status;
 mod takeover;

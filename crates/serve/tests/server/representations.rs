@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use thalweg_serve::{Rule, ServerConfig, Settings};
 
-use crate::naive::{Response, take, take_all};
+use crate::naive::{Response, multipart, take, take_all};
 use crate::served::{Served, each_driver, large, letters};
 
 const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
@@ -275,7 +275,7 @@ fn any_set_of_ranges_brings_the_bytes_that_it_names() {
                     }
                     several => {
                         let parts = several.iter().map(|range| (name(range), bytes(range))).collect::<Vec<_>>();
-                        assert!(crate::conformance::multipart(&response) == parts, "{context}");
+                        assert!(multipart(&response) == parts, "{context}");
                     }
                 }
             }

@@ -159,6 +159,26 @@ proptest! {
         }
     }
 
+    /// Whatever ranges a client names, what is sent are the bytes that a plain look at each of them finds, each once.
+    #[test]
+    fn ranges_without_overlaps(size in 0u64..40, ends in prop::collection::vec((0u64..60, 0u64..60, 0..3), 1..8)) {
+        let mut wanted = vec![false; size as usize];
+        let mut mark = |from: u64, to: u64| (from..to.min(size)).for_each(|at| wanted[at as usize] = true);
+        let specs = ends.iter().map(|&(one, other, kind)| match kind {
+            0 => { mark(one.min(other), one.max(other) + 1); format!("{}-{}", one.min(other), one.max(other)) }
+            1 => { mark(one, size); format!("{one}-") }
+            _ => { mark(size.saturating_sub(one), size); format!("-{one}") }
+        });
+        let value = format!("bytes={}", specs.collect::<Vec<_>>().join(","));
+        let mut sent = vec![0; size as usize];
+        if let Ok(ranges) = RangeSet::parse(value.as_bytes()).expect("a Range").resolve(size) {
+            for range in ranges.without_overlaps().as_slice() {
+                (range.first..=range.last).for_each(|at| sent[at as usize] += 1);
+            }
+        }
+        prop_assert_eq!(sent, wanted.into_iter().map(i32::from).collect::<Vec<_>>(), "{}", value);
+    }
+
     #[test]
     fn entity_tags(weak in any::<bool>(), opaque in "[!#-~]{0,20}") {
         let tag = EntityTag { weak, opaque: opaque.as_bytes() };

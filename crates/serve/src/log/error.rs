@@ -1,0 +1,135 @@
+//! What the server says to its operator: what has happened, where, and what to do about it. One line each.
+//!
+//! Saying something never waits: messages go through the log thread's queue, and when that is full they are lost, which the next one
+//! tells. Of messages about the same thing one a minute is written, with the number of those that were not.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use thalweg_sys::{Instant, clock};
+
+use super::Message;
+use super::line::rfc3339;
+use crate::config::Level;
+
+/// How long a topic rests after a message.
+const REST_NS: u64 = 60_000_000_000;
+
+/// Where messages go. Cheap to clone, for any thread.
+#[derive(Clone, Debug)]
+pub struct ErrorLog {
+    to: SyncSender<Message>,
+    level: Level,
+    topics: Arc<Mutex<Topics>>,
+}
+
+impl ErrorLog {
+    pub(crate) fn new(to: SyncSender<Message>, level: Level) -> Self {
+        Self { to, level, topics: Arc::default() }
+    }
+
+    /// Says something that happens rarely, such as the start of the server.
+    pub fn say(&self, level: Level, text: impl Display) {
+        if level <= self.level {
+            // A full queue: there is no better place for it.
+            let _ = self.to.try_send(Message::Note(line(clock::unix_seconds(), level, &text)));
+        }
+    }
+
+    /// Says something that may happen often: once a minute for each topic. `text` is asked only if it will be written.
+    pub fn say_once_a_minute<T: Display>(&self, level: Level, topic: &'static str, text: impl FnOnce() -> T) {
+        if level > self.level {
+            return;
+        }
+        let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(suppressed) = topics.admit(topic, Instant::now()) else { return };
+        drop(topics);
+        match suppressed {
+            0 => self.say(level, text()),
+            _ => self.say(level, format_args!("{} ({suppressed} more like this since the last time)", text())),
+        }
+    }
+}
+
+/// The line of a message. Control characters, which a file's name may well have, are escaped.
+fn line(second: u64, level: Level, text: &impl Display) -> Vec<u8> {
+    let mut line = format!("{} {}: ", rfc3339(i64::try_from(second).unwrap_or(i64::MAX)), level.name());
+    for character in text.to_string().chars() {
+        if character.is_control() {
+            line.extend(character.escape_default());
+        } else {
+            line.push(character);
+        }
+    }
+    line.push('\n');
+    line.into_bytes()
+}
+
+/// When what was said, and how often it was not. Topics are names in the source, so there are few.
+#[derive(Debug, Default)]
+struct Topics(HashMap<&'static str, Topic>);
+
+#[derive(Debug)]
+struct Topic {
+    said: Instant,
+    suppressed: u64,
+}
+
+impl Topics {
+    /// Whether something may be said, and then how often it was not since the last time.
+    fn admit(&mut self, topic: &'static str, now: Instant) -> Option<u64> {
+        match self.0.get_mut(topic) {
+            Some(topic) if now.ns_since(topic.said) < REST_NS => {
+                topic.suppressed += 1;
+                None
+            }
+            Some(topic) => {
+                topic.said = now;
+                Some(std::mem::take(&mut topic.suppressed))
+            }
+            None => {
+                self.0.insert(topic, Topic { said: now, suppressed: 0 });
+                Some(0)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_topic_rests_for_a_minute() {
+        let mut topics = Topics::default();
+        let at = |ns| Instant::from_ns(ns);
+        assert_eq!(topics.admit("full", at(5)), Some(0));
+        assert_eq!(topics.admit("full", at(6)), None);
+        assert_eq!(topics.admit("gone", at(6)), Some(0));
+        assert_eq!(topics.admit("full", at(4 + REST_NS)), None);
+        assert_eq!(topics.admit("full", at(5 + REST_NS)), Some(2));
+        assert_eq!(topics.admit("full", at(5 + 2 * REST_NS)), Some(0));
+    }
+
+    #[test]
+    fn a_message_is_one_line() {
+        let text = line(971_211_336, Level::Warning, &"cannot open a\nb\u{1b}[31m");
+        assert_eq!(text, b"2000-10-10T20:55:36Z warning: cannot open a\\nb\\u{1b}[31m\n");
+    }
+
+    #[test]
+    fn only_what_matters_is_said_and_a_full_queue_does_not_wait() {
+        let (to, from) = mpsc::sync_channel(2);
+        let log = ErrorLog::new(to, Level::Warning);
+        log.say(Level::Notice, "started");
+        for index in 0..5 {
+            log.say(Level::Error, index);
+        }
+        log.say_once_a_minute(Level::Error, "topic", || "text");
+        assert_eq!(from.try_iter().count(), 2);
+    }
+}

@@ -1,0 +1,277 @@
+//! The status listener: a small HTTP server of its own on a thread of its own, away from the cores that serve.
+//!
+//! It is for few visitors, who may be as broken as any other: connections, heads and times are bounded, one request is answered per
+//! connection, and nobody waits for anybody. There is no protection but the address that it listens on.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+
+use thalweg_reactor::{App, Turn};
+use thalweg_sys::driver::Listen;
+use thalweg_sys::{Completion, Driver, DriverConfig, Epoll, Instant, SendBuf, SocketId, Waker, clock, socket};
+use thalweg_wire::{FieldSlots, Limits, Method, RequestEvent, RequestReader, status::reason};
+
+use super::board::{Board, State};
+use super::{exposition, page};
+
+/// Most visitors at once.
+const VISITORS_MAX: usize = 64;
+
+/// How long a visitor may take to ask, and then to take the answer.
+const VISIT_NS: u64 = 5_000_000_000;
+
+/// How often the board looks at the counters.
+const SAMPLE_NS: u64 = 1_000_000_000;
+
+const RECEIVE_BUFFER_BYTES: usize = 8 << 10;
+
+/// The thread.
+#[derive(Debug)]
+pub(crate) struct StatusListener {
+    address: SocketAddr,
+    waker: Waker,
+    stops: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl StatusListener {
+    /// Takes the address.
+    ///
+    /// # Errors
+    /// It cannot be had.
+    pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+        socket::probe(address)?;
+        socket::listen(address).map(TcpListener::from)
+    }
+
+    /// Shows a board on a socket that listens.
+    ///
+    /// # Errors
+    /// There is no descriptor or no thread left.
+    pub(crate) fn start(listener: TcpListener, board: Board) -> io::Result<Self> {
+        let waker = Waker::new()?;
+        let config = DriverConfig {
+            receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
+            receive_buffers: 1,
+            ..DriverConfig::new(VISITORS_MAX + 1, waker.clone())
+        };
+        let address = listener.local_addr()?;
+        let stops = Arc::new(AtomicBool::new(false));
+        let stops_too = Arc::clone(&stops);
+        let (started, starts) = mpsc::channel();
+        let run = move || {
+            // A driver cannot change its thread.
+            let opened = Epoll::open(&config).and_then(|mut driver| {
+                let listener = driver.listen(Listen::Socket(listener.into()))?;
+                Ok((driver, listener))
+            });
+            match opened {
+                Ok((mut driver, listener)) => {
+                    let _ = started.send(Ok(()));
+                    let mut desk = Desk::new(board, listener, stops_too);
+                    // A driver that fails leaves the server without its status, which a health check sees.
+                    let _ = thalweg_reactor::run(&mut driver, &mut desk);
+                    desk.board.save(second());
+                }
+                Err(error) => drop(started.send(Err(error))),
+            }
+        };
+        let thread = thread::Builder::new().name("status".to_owned()).spawn(run)?;
+        starts.recv().unwrap_or_else(|_| Err(io::Error::other("the status thread has panicked")))?;
+        Ok(Self { address, waker, stops, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Has the days saved and ends the thread.
+    pub(crate) fn stop(&mut self) {
+        self.stops.store(true, Relaxed);
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            // A panic has been told of where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for StatusListener {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn second() -> i64 {
+    i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX)
+}
+
+/// The thread's own things.
+struct Desk {
+    board: Board,
+    listener: SocketId,
+    /// The listener has stopped for want of room.
+    rests: bool,
+    visitors: Vec<Visitor>,
+    next_sample: Instant,
+    stops: Arc<AtomicBool>,
+}
+
+struct Visitor {
+    socket: SocketId,
+    reader: RequestReader,
+    phase: Phase,
+    /// It will ask no more.
+    ended: bool,
+    deadline: Instant,
+}
+
+/// How far a visit has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Asking,
+    /// The answer is on its way.
+    Answered,
+    /// The answer has gone, and the visitor may still be reading it: a close from here could take it back.
+    Leaving,
+}
+
+impl Desk {
+    fn new(board: Board, listener: SocketId, stops: Arc<AtomicBool>) -> Self {
+        Self { board, listener, rests: false, visitors: Vec::new(), next_sample: Instant::default(), stops }
+    }
+
+    fn on_received<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
+        let Some(visitor) = self.visitors.iter_mut().find(|visitor| visitor.socket == socket) else { return };
+        if visitor.phase != Phase::Asking {
+            return;
+        }
+        let mut slots = FieldSlots::new();
+        let answer = match visitor.reader.read(driver.received(), &mut slots) {
+            Ok(progress) => match progress.event {
+                Some(RequestEvent::Head(head)) => answer(&self.board, head.method, head.target),
+                _ => return,
+            },
+            Err(error) => plain(error.status()),
+        };
+        visitor.phase = Phase::Answered;
+        visitor.deadline = driver.now().plus_ns(VISIT_NS);
+        driver.send(socket, SendBuf::Owned(answer));
+    }
+
+    /// Notes what has happened to a visitor, and lets it go if it is done.
+    fn go_on<D: Driver>(&mut self, driver: &mut D, socket: SocketId, note: impl FnOnce(&mut Visitor)) {
+        let Some(visitor) = self.visitors.iter_mut().find(|visitor| visitor.socket == socket) else { return };
+        note(visitor);
+        if visitor.ended && visitor.phase != Phase::Answered {
+            self.close(driver, socket);
+        }
+    }
+
+    fn close<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
+        self.visitors.retain(|visitor| visitor.socket != socket);
+        driver.close(socket);
+        if std::mem::take(&mut self.rests) {
+            driver.resume_accept(self.listener);
+        }
+    }
+}
+
+impl<D: Driver> App<D> for Desk {
+    fn on_completion(&mut self, driver: &mut D, completion: Completion) {
+        match completion {
+            Completion::Accepted { socket, .. } => {
+                let reader = RequestReader::new(Limits::requests());
+                let deadline = driver.now().plus_ns(VISIT_NS);
+                self.visitors.push(Visitor { socket, reader, phase: Phase::Asking, ended: false, deadline });
+            }
+            Completion::AcceptFailed { .. } => {
+                self.rests = true;
+                // Who has been here longest makes room; a close goes on accepting.
+                let longest = self.visitors.iter().min_by_key(|visitor| visitor.deadline);
+                if let Some(socket) = longest.map(|visitor| visitor.socket) {
+                    self.close(driver, socket);
+                }
+            }
+            Completion::Received { socket } => self.on_received(driver, socket),
+            Completion::Sent { socket } => {
+                driver.finish(socket);
+                self.go_on(driver, socket, |visitor| visitor.phase = Phase::Leaving);
+            }
+            Completion::Ended { socket } => self.go_on(driver, socket, |visitor| visitor.ended = true),
+            Completion::Failed { socket, .. } => self.close(driver, socket),
+            Completion::Connected { .. } => unreachable!("the status listener does not connect"),
+            Completion::Woken => {}
+        }
+    }
+
+    fn on_turn(&mut self, driver: &mut D, now: Instant) -> Turn {
+        if self.stops.load(Relaxed) {
+            return Turn::Stop;
+        }
+        if self.next_sample <= now {
+            self.board.advance(now, second());
+            self.next_sample = now.plus_ns(SAMPLE_NS);
+            if std::mem::take(&mut self.rests) {
+                driver.resume_accept(self.listener);
+            }
+        }
+        let late = self.visitors.iter().filter(|visitor| visitor.deadline <= now).map(|visitor| visitor.socket);
+        for socket in late.collect::<Vec<_>>() {
+            self.close(driver, socket);
+        }
+        // The next look at deadlines is with the next sample: a second late is early enough.
+        Turn::Until(Some(self.next_sample))
+    }
+}
+
+/// The whole response to a request.
+fn answer(board: &Board, method: Method<'_>, target: &[u8]) -> Vec<u8> {
+    if !matches!(method, Method::Get | Method::Head) {
+        return plain(405);
+    }
+    let path = target.split(|&byte| byte == b'?').next().unwrap_or_default();
+    let (code, content_type, body) = match path {
+        b"/" => (200, "text/html; charset=utf-8", page::html(&board.status(second()))),
+        b"/status.js" => (200, "text/javascript; charset=utf-8", page::SCRIPT.to_owned()),
+        b"/status.json" => {
+            let text = serde_json::to_string(&board.status(second())).expect("the document has text for keys");
+            (200, "application/json", text)
+        }
+        b"/metrics" => (200, exposition::CONTENT_TYPE, exposition::metrics(board.status(second()))),
+        b"/healthz" => match board.state() {
+            State::Serving => (200, PLAIN, "ok\n".to_owned()),
+            State::Draining => (503, PLAIN, "draining\n".to_owned()),
+        },
+        _ => return plain(404),
+    };
+    let mut response = response(code, content_type, body.len());
+    if method == Method::Get {
+        response.push_str(&body);
+    }
+    response.into_bytes()
+}
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// A response that says its status in words.
+fn plain(code: u16) -> Vec<u8> {
+    let body = format!("{code} {}\n", reason(code));
+    (response(code, PLAIN, body.len()) + &body).into_bytes()
+}
+
+/// The head of a response.
+fn response(code: u16, content_type: &str, body_bytes: usize) -> String {
+    let allow = if code == 405 { "Allow: GET, HEAD\r\n" } else { "" };
+    format!(
+        "HTTP/1.1 {code} {}\r\nContent-Type: {content_type}\r\nContent-Length: {body_bytes}\r\nCache-Control: no-store\r\n\
+         Content-Security-Policy: {}\r\nX-Content-Type-Options: nosniff\r\n{allow}Connection: close\r\n\r\n",
+        reason(code),
+        page::CONTENT_POLICY,
+    )
+}

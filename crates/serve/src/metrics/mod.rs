@@ -1,0 +1,17 @@
+//! What the server tells about itself: counters by core and mount, and what can be seen in the stream of records.
+//!
+//! Cores count for themselves and publish once per wake-up; whoever wants to know adds up.
+
+mod board;
+mod days;
+mod exposition;
+mod listener;
+mod page;
+mod popular;
+mod register;
+mod stream;
+mod unique;
+
+pub(crate) use board::{Board, Sources};
+pub(crate) use listener::StatusListener;
+pub(crate) use register::{CoreFigures, MountCells, Observed, Tally};

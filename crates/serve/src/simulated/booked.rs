@@ -1,0 +1,99 @@
+//! What the books say of responses, against what clients have received.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use thalweg_reactor::run;
+use thalweg_reactor::sim::{Sim, SimConfig};
+use thalweg_sys::Driver;
+
+use super::{Outcome, PIPELINE, PIPELINE_METHODS, SECOND_NS, Step, folder, naive, send, world};
+use crate::books::Books;
+use crate::config::{Limits, ServerConfig};
+use crate::log::{Feed, Message, Record};
+use crate::metrics::{Observed, Tally};
+
+/// Runs clients against a server that keeps books. What it wrote down of each response, as `target status bytes`, with a `!` behind
+/// those that were cut short and a `#` behind downloads; the tally of its mount; and what came of the clients.
+fn book(config: SimConfig, folder: &Path, scripts: Vec<Vec<Step>>) -> (Vec<String>, Tally, Vec<Outcome>) {
+    let (to, from) = std::sync::mpsc::sync_channel(100);
+    let observed = Arc::new(Observed::new(1, false));
+    let config_of_mounts = ServerConfig::new(folder, Vec::<std::net::SocketAddr>::new());
+    let books = Books::new(0, Feed::new(to), true, Arc::clone(&observed), &config_of_mounts);
+    let mut driver = Sim::new(config);
+    let start = driver.now();
+    let (mut world, _) = world(&mut driver, &Limits::default(), folder, scripts);
+    world.service.keep_books(books);
+    run(&mut driver, &mut world).unwrap();
+    let outcomes = world.outcomes(start);
+    let mut lines = Vec::new();
+    for message in from.try_iter() {
+        let Message::Page(page) = message else { panic!("{message:?}") };
+        let mut records = page.bytes.as_slice();
+        while let Some(Record { request, status, end, .. }) = Record::take(&mut records) {
+            let target = request.map_or("-".into(), |request| String::from_utf8_lossy(request.target));
+            let cut = if end.is_complete { "" } else { "!" };
+            let download = if end.is_download { "#" } else { "" };
+            lines.push(format!("{target} {status} {}{cut}{download}", end.body_bytes));
+        }
+    }
+    (lines, observed.mounts()[0].tally(), outcomes)
+}
+
+#[test]
+fn each_response_is_booked_with_what_was_sent_of_it() {
+    let folder = folder();
+    for seed in 0..40 {
+        let scripts = vec![vec![send(PIPELINE), Step::Finish]; 5];
+        let (mut lines, tally, outcomes) = book(SimConfig::rough(seed), folder.path(), scripts);
+        lines.sort();
+        let page_bytes = naive::take_all(&outcomes[0].received, PIPELINE_METHODS)[2].body.len();
+        let page = format!("/missing 404 {page_bytes}");
+        let expected = ["/a 200 13#", "/a 200 13#", "/large 200 0", "/large 206 10", &page];
+        assert_eq!(lines, expected.map(|line| [line; 5]).concat(), "seed {seed}");
+        let received: usize = outcomes.iter().map(|outcome| outcome.received.len()).sum();
+        let bytes = received as u64;
+        assert_eq!(tally, Tally { requests: 25, bytes, downloads: 10, under_way: 0 }, "seed {seed}");
+    }
+}
+
+#[test]
+fn ranges_that_hold_the_last_byte_are_the_downloads() {
+    let folder = folder();
+    let get = |range: &str| send(&format!("GET /large HTTP/1.1\r\nHost: h\r\nRange: bytes={range}\r\n\r\n"));
+    let steps = vec![get("0-999999"), get("1000000-"), get("-1"), get("0-"), get("0-1499998"), Step::Finish];
+    let (lines, tally, _) = book(SimConfig::calm(1), folder.path(), vec![steps]);
+    let expected = ["1000000", "500000#", "1#", "1500000#", "1499999"].map(|rest| format!("/large 206 {rest}"));
+    assert_eq!(lines, expected);
+    assert_eq!(tally.downloads, 3);
+}
+
+#[test]
+fn a_download_that_is_given_up_is_booked_as_far_as_it_came() {
+    let folder = folder();
+    let mut config = SimConfig::calm(1);
+    config.socket_buffer_bytes = 64 << 10;
+    config.bandwidth = Some(100_000);
+    let get = send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
+    let scripts = vec![vec![get, Step::Rest(7 * SECOND_NS), Step::Pause, Step::Rest(500 * SECOND_NS), Step::Resume]];
+    let (lines, tally, outcomes) = book(config, folder.path(), scripts);
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    let bytes: usize = line.strip_prefix("/large 200 ").unwrap().strip_suffix('!').unwrap().parse().unwrap();
+    let received = outcomes[0].received.len();
+    // As exact as sends are reported: half a megabyte at a time.
+    assert!(bytes <= received && received - bytes < 700_000, "{bytes} of {received}");
+    assert_eq!((tally.downloads, tally.under_way), (0, 0));
+}
+
+#[test]
+fn what_is_no_request_is_booked_too() {
+    let folder = folder();
+    let scripts = vec![vec![send("GET /a HTTP/1.1\nHost: h\r\n\r\n")], vec![send("GET /a HT")]];
+    let (lines, tally, outcomes) = book(SimConfig::calm(1), folder.path(), scripts);
+    let expected = outcomes.iter().map(|outcome| {
+        let response = &naive::take_all(&outcome.received, &["GET"])[0];
+        format!("- {} {}", response.status, response.body.len())
+    });
+    assert_eq!(lines, expected.collect::<Vec<_>>());
+    assert_eq!(tally.requests, 2);
+}

@@ -1,0 +1,119 @@
+//! Attacks that draw things out, by Debian's slowhttptest in its four modes, and what others notice of them.
+
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use thalweg_serve::Totals;
+use thalweg_sys::DriverChoice;
+
+use crate::naive;
+use crate::served::{Served, each_driver, read_to_end};
+
+/// How long an attack lasts, and how many connections it opens in that time; all of them together are not many.
+const ATTACK: Duration = Duration::from_secs(6);
+const CONNECTIONS: usize = 250;
+const CONNECTIONS_PER_S: usize = 100;
+
+/// What others are not to wait for, most of the time: the test's own machine may be busy.
+const PROMPT: Duration = Duration::from_millis(100);
+
+/// Starts an attack on a path.
+fn attack(served: &Served, mode: &[&str], path: &str) -> Child {
+    let url = format!("http://{}{path}", served.address());
+    let [seconds, connections, rate] =
+        [ATTACK.as_secs() as usize, CONNECTIONS, CONNECTIONS_PER_S].map(|n| n.to_string());
+    Command::new("slowhttptest")
+        .args(mode)
+        .args(["-u", &url, "-l", &seconds, "-c", &connections, "-r", &rate, "-i", "1", "-p", "5", "-v", "1"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("slowhttptest is installed, by tests/setup")
+}
+
+/// Asks for a file on a new connection now and then while an attack lasts. How long each answer took.
+fn ask_meanwhile(served: &Served, attack: &mut Child) -> Vec<Duration> {
+    let mut times = Vec::new();
+    while attack.try_wait().unwrap().is_none() {
+        let begun = Instant::now();
+        let mut stream = served.connect();
+        stream.write_all(b"GET /letters HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+        let responses = naive::take_all(&read_to_end(&mut stream), &["GET"]);
+        times.push(begun.elapsed());
+        assert_eq!(responses[0].status, 200);
+        // So that what asks is not a load.
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+    times
+}
+
+/// Attacks a server with few places. Others are served all the time, and what has come of the attackers is what `counts` says.
+fn check(mode: &[&str], path: &str, counts: impl Fn(&Totals) -> bool) {
+    each_driver(|driver| {
+        let served = Served::start(driver, |config| {
+            config.limits.connections_max = 150;
+            config.limits.stall_time = Duration::from_secs(3);
+            config.cores = vec![first_cpu()];
+        });
+        let Some(served) = served else { return };
+        let mut attack = attack(&served, mode, path);
+        let mut times = ask_meanwhile(&served, &mut attack);
+        let said = attack.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let totals = served.server.totals();
+        times.sort_unstable();
+        assert!(times.len() > 10, "{mode:?}: {} answers; {said}", times.len());
+        let median = times[times.len() / 2];
+        assert!(median < PROMPT, "{mode:?} {driver:?}: half of the answers took more than {median:?}");
+        assert!(counts(&totals), "{mode:?} {driver:?}: {totals:?}; {said}");
+        served.stop();
+    });
+}
+
+fn first_cpu() -> usize {
+    thalweg_sys::affinity::allowed_cpus().unwrap()[0]
+}
+
+/// More attackers have come than there is room for, and others had to go for the newcomers.
+fn have_made_room(totals: &Totals) -> bool {
+    totals.accepted > CONNECTIONS as u64 && totals.shed > 0
+}
+
+#[test]
+fn slow_heads_make_room() {
+    check(&["-H"], "/letters", have_made_room);
+}
+
+#[test]
+fn slow_bodies_are_not_waited_for() {
+    // They are told 405 at once, and go.
+    check(&["-B", "-s", "8192"], "/letters", |totals| totals.accepted > CONNECTIONS as u64);
+}
+
+#[test]
+fn many_ranges_are_answered_like_others() {
+    check(&["-R"], "/large.bin", |totals| totals.accepted > CONNECTIONS as u64);
+}
+
+#[test]
+fn slow_readers_make_room() {
+    check(&["-X", "-w", "10", "-y", "20", "-n", "1", "-z", "5"], "/large.bin", have_made_room);
+}
+
+/// The one driver that is always there is enough to see that a table full of those who make progress is left alone.
+#[test]
+fn who_reads_slowly_but_reads_is_kept() {
+    let served = Served::start(DriverChoice::Epoll, |config| {
+        config.limits.stall_time = Duration::from_secs(2);
+        config.bandwidth.per_connection = 600_000;
+    });
+    let served = served.unwrap();
+    let begun = Instant::now();
+    let response = served.exchange(b"GET /large.bin HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    let seconds = begun.elapsed().as_secs_f64();
+    assert!(response.ends_with(&crate::served::large()));
+    assert!(seconds > 4.7, "3 MB at 600 kB/s came in {seconds} s");
+    served.stop();
+}

@@ -1,0 +1,162 @@
+//! The status listener: its documents, its health check, and visitors who behave badly.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use thalweg_serve::{Server, ServerConfig, StartError, StatusConfig};
+
+use crate::naive::{Response, take_all};
+use crate::served::{Served, connect, each_driver, letters, read_to_end};
+
+const GET: &[u8] = b"GET /letters HTTP/1.1\r\nHost: h\r\n\r\n";
+
+fn with_status(state: Option<PathBuf>) -> impl FnOnce(&mut ServerConfig) {
+    |config| config.status = Some(StatusConfig { listen: "127.0.0.1:0".parse().unwrap(), state })
+}
+
+fn address(served: &Served) -> SocketAddr {
+    served.server.status_address().expect("a server with a status listener")
+}
+
+fn ask(address: SocketAddr, request: &str) -> Response {
+    let mut stream = connect(address);
+    stream.write_all(request.as_bytes()).unwrap();
+    take_all(&read_to_end(&mut stream), &[request.split(' ').next().unwrap()]).remove(0)
+}
+
+fn get(address: SocketAddr, target: &str) -> Response {
+    ask(address, &format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n"))
+}
+
+fn status(address: SocketAddr) -> Value {
+    serde_json::from_slice(&get(address, "/status.json").body).unwrap()
+}
+
+/// Waits until the status says something.
+#[track_caller]
+fn until(address: SocketAddr, is_so: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let status = status(address);
+        if is_so(&status) {
+            return status;
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "{status:#}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn downloads_are_counted_and_named() {
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, with_status(None)) else { return };
+        let address = address(&served);
+        for _ in 0..3 {
+            served.exchange(GET);
+        }
+        served.exchange(
+            b"GET /large.bin HTTP/1.1\r\nHost: h\r\nRange: bytes=0-9\r\n\r\nGET /none HTTP/1.1\r\nHost: h\r\n\r\n",
+        );
+        let status =
+            until(address, |status| status["top_files"][0]["downloads"] == 3 && status["days"][0]["downloads"] == 3);
+        assert_eq!((&status["schema"], &status["state"]), (&"thalweg.status/1".into(), &"serving".into()));
+        assert_eq!(status["top_files"][0]["file"], "/letters", "{driver:?}");
+        assert_eq!(status["top_files"][0]["bytes"], 3 * letters().len());
+        assert_eq!((&status["total"]["requests"], &status["total"]["downloads"]), (&5.into(), &3.into()));
+        assert_eq!(
+            (&status["total"]["responses"]["2xx"], &status["total"]["responses"]["4xx"]),
+            (&4.into(), &1.into())
+        );
+        assert_eq!((&status["mounts"][0]["mount"], &status["mounts"][0]["downloads"]), (&"/".into(), &3.into()));
+        assert_eq!(status["days"][0]["unique_files"], 1);
+        assert_eq!(status["total"]["bytes"], status["mounts"][0]["bytes"]);
+        let metrics = String::from_utf8(get(address, "/metrics").body).unwrap();
+        assert!(metrics.contains("\nthalweg_downloads_total{mount=\"/\"} 3\n"), "{metrics}");
+        assert!(metrics.ends_with("# EOF\n"));
+        let page = get(address, "/");
+        assert_eq!(page.field("content-type"), Some("text/html; charset=utf-8"));
+        assert!(String::from_utf8(page.body).unwrap().contains("/letters"));
+        served.stop();
+    });
+}
+
+#[test]
+fn a_download_under_way_is_seen_and_draining_is_told() {
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, with_status(None)) else { return };
+        let address = address(&served);
+        assert_eq!((get(address, "/healthz").status, get(address, "/healthz").body), (200, b"ok\n".to_vec()));
+        let mut downloading = served.connect();
+        downloading.write_all(b"GET /sparse HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        downloading.read_exact(&mut [0; 1000]).unwrap();
+        let status = until(address, |status| status["now"]["downloads"] == 1);
+        assert_eq!(status["now"]["connections"], 1, "{driver:?}");
+        served.server.drain(Duration::from_secs(15));
+        until(address, |status| status["state"] == "draining");
+        assert_eq!(get(address, "/healthz").status, 503);
+        downloading.shutdown(Shutdown::Both).unwrap();
+        drop(downloading);
+        served.server.join().unwrap();
+    });
+}
+
+#[test]
+fn the_days_survive_a_restart() {
+    each_driver(|driver| {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state.json");
+        for run in 1..=3 {
+            let Some(served) = Served::start(driver, with_status(Some(state.clone()))) else { return };
+            served.exchange(GET);
+            let status = until(address(&served), |status| status["days"][0]["downloads"] == run);
+            assert_eq!((&status["total"]["downloads"], &status["days"][0]["unique_files"]), (&1.into(), &1.into()));
+            served.stop();
+        }
+    });
+}
+
+#[test]
+fn only_what_is_there_is_answered() {
+    let Some(served) = Served::start(thalweg_sys::DriverChoice::Epoll, with_status(None)) else { return };
+    let address = address(&served);
+    for (request, expected) in [
+        ("GET /none HTTP/1.1\r\nHost: h\r\n\r\n", 404),
+        ("GET /../etc/passwd HTTP/1.1\r\nHost: h\r\n\r\n", 404),
+        ("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc", 405),
+        ("GET / HTTP/1.1\r\n\r\n", 400),
+        ("HEAD /?refresh HTTP/1.1\r\nHost: h\r\n\r\n", 200),
+        ("GET /status.js HTTP/1.0\r\n\r\n", 200),
+    ] {
+        let response = ask(address, request);
+        assert_eq!(response.status, expected, "{request}");
+        assert_eq!(response.field("x-content-type-options"), Some("nosniff"));
+    }
+    served.stop();
+}
+
+#[test]
+fn visitors_who_say_nothing_keep_nobody_waiting() {
+    let Some(served) = Served::start(thalweg_sys::DriverChoice::Epoll, with_status(None)) else { return };
+    let address = address(&served);
+    let mute: Vec<TcpStream> = (0..200).map(|_| connect(address)).collect();
+    let halfway = mute.iter().step_by(2).map(|mut stream| stream.write_all(b"GET / HT"));
+    // Those beyond the bound may have to wait before they are heard.
+    halfway.for_each(drop);
+    assert_eq!(get(address, "/healthz").status, 200);
+    served.stop();
+}
+
+#[test]
+fn an_address_that_is_taken_is_told() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = ServerConfig::new(folder.path(), ["127.0.0.1:0".parse::<SocketAddr>().unwrap()]);
+    let listen = taken.local_addr().unwrap();
+    config.status = Some(StatusConfig { listen, state: None });
+    let error = Server::start(config).expect_err("an address that is taken");
+    assert!(matches!(error, StartError::Listen { .. }), "{error}");
+    assert!(error.to_string().contains(&listen.to_string()), "{error}");
+}

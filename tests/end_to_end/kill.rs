@@ -1,0 +1,204 @@
+//! A server that is killed at any moment and started again, under load and over files that are replaced all the while, never gives a
+//! client a wrong byte: what a client has put together from several answers is one version of the file, whole and in order.
+//!
+//! `tests/kill` does it more often than it is done here.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use tempfile::TempDir;
+
+use crate::process::{DRIVERS, PATIENCE, Process, thalweg, until};
+use crate::turn;
+
+/// Files by their length in words of eight bytes: in memory whole, sent at once, sent in many parts.
+const FILES: [(&str, u32); 4] = [("tiny", 16), ("small", 1800), ("medium", 40_000), ("large", 400_000)];
+
+const CLIENTS: u64 = 4;
+
+/// What the clients have done.
+#[derive(Default)]
+struct Done {
+    whole: AtomicU32,
+    /// Answers that went on where another had broken off.
+    resumed: AtomicU32,
+}
+
+/// Numbers that look random (xorshift64), for times and names.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+/// Says that it is over, however that came: threads that went on would hold the end up.
+struct WhenLeft<'b>(&'b AtomicBool);
+
+impl Drop for WhenLeft<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn killed_at_any_moment_it_never_sends_a_wrong_byte() {
+    let _turn = turn::beside_others();
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let kills = number("THALWEG_KILLS").unwrap_or(20);
+    let seed = number("THALWEG_SEED")
+        .unwrap_or_else(|| SystemTime::UNIX_EPOCH.elapsed().expect("it is later than 1970").as_nanos() as u64 | 1);
+    println!("THALWEG_SEED={seed}");
+    let folder = TempDir::new().expect("a temporary folder can be made");
+    for (name, words) in FILES {
+        replace(folder.path(), name, words, 0);
+    }
+    let (address, done, is_over) = (free_address(), Done::default(), AtomicBool::new(false));
+    let mut random = Random(seed);
+    thread::scope(|scope| {
+        let _over = WhenLeft(&is_over);
+        scope.spawn(|| {
+            for version in 1.. {
+                for (name, words) in FILES {
+                    if is_over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    replace(folder.path(), name, words, version);
+                    // So rarely that most downloads that break off can go on with the same version.
+                    thread::sleep(Duration::from_millis(70));
+                }
+            }
+        });
+        let clients: Vec<_> = (1..=CLIENTS)
+            .map(|client| {
+                let (done, is_over) = (&done, &is_over);
+                let mut random = Random(seed.wrapping_mul(client + 1) | 1);
+                scope.spawn(move || {
+                    while !is_over.load(Ordering::Relaxed) {
+                        download(address, FILES[random.below(FILES.len() as u64) as usize], done, is_over);
+                    }
+                })
+            })
+            .collect();
+        for kill in 0..=kills {
+            let driver = DRIVERS[kill as usize % DRIVERS.len()];
+            let server = start(folder.path(), address, driver);
+            thread::sleep(Duration::from_millis(random.below(120)));
+            // It ends as all processes of a test do: by SIGKILL.
+            drop(server);
+            if clients.iter().any(thread::ScopedJoinHandle::is_finished) {
+                break;
+            }
+        }
+    });
+    let (whole, resumed) = (done.whole.into_inner(), done.resumed.into_inner());
+    println!("{kills} kills, {whole} downloads, {resumed} answers that went on with one");
+    assert!(whole >= kills as u32 && resumed >= 1, "{whole} downloads, {resumed} resumed: nothing was tested");
+}
+
+/// Below the ports that connections are made from, so that none of them can have it while the server is away, or become its own peer.
+fn free_address() -> SocketAddr {
+    let begin = std::process::id() as u16 % 5000;
+    let candidates = (0..5000).map(|offset| SocketAddr::from(([127, 0, 0, 1], 22_000 + (begin + offset) % 5000)));
+    candidates.into_iter().find(|address| TcpListener::bind(address).is_ok()).expect("a port is free")
+}
+
+fn start(root: &Path, address: SocketAddr, driver: &str) -> Process {
+    let (root, address) = (root.to_str().expect("temporary folders have plain names"), address.to_string());
+    // What the kernel still does for a process that was killed goes on behind its end, with its sockets: the ring's work above all.
+    until("the port to be free", PATIENCE, || {
+        let mut process = Process::start(&mut thalweg(&["serve", root, "--listen", &address, "--driver", driver]));
+        until("the server to listen or to end", PATIENCE, || {
+            (process.ended().is_some() || process.stdout().contains("listening on ")).then_some(())
+        });
+        let has_ended = process.ended().is_some();
+        assert!(!has_ended || process.stderr().contains("in use"), "the server has ended: {}", process.stderr());
+        (!has_ended).then_some(process)
+    })
+}
+
+/// Puts a new version in the place of a file, at once. Each word of it says which version it is of, and where it stands.
+fn replace(root: &Path, name: &str, words: u32, version: u32) {
+    let content: Vec<u8> = (0..words).flat_map(|index| [version.to_be_bytes(), index.to_be_bytes()].concat()).collect();
+    let new = root.join(format!("{name}.new"));
+    fs::write(&new, content).and_then(|()| fs::rename(new, root.join(name))).expect("a file can be replaced");
+}
+
+/// Downloads a file as a client does that does not give up: after a loss it asks for the rest, unless the file has changed.
+fn download(address: SocketAddr, (name, words): (&str, u32), done: &Done, is_over: &AtomicBool) {
+    let bytes = words as usize * 8;
+    let (mut has, mut etag) = (Vec::new(), String::new());
+    while has.len() < bytes {
+        if is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Err(lost) = fetch(address, name, &mut has, &mut etag, done) {
+            assert!(lost.kind() != std::io::ErrorKind::InvalidData, "{name}: {lost}");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+    assert_eq!(has.len(), bytes, "{name}");
+    let version = &has[..4];
+    for (index, word) in has.chunks(8).enumerate() {
+        assert!(
+            &word[..4] == version && word[4..] == (index as u32).to_be_bytes(),
+            "{name}: word {index} of {version:?} is {word:?}"
+        );
+    }
+    done.whole.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Asks once for what is missing, and adds what comes. An answer that is not sound is [`InvalidData`](std::io::ErrorKind).
+fn fetch(address: SocketAddr, name: &str, has: &mut Vec<u8>, etag: &mut String, done: &Done) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let from = has.len();
+    let part = if from == 0 { String::new() } else { format!("Range: bytes={from}-\r\nIf-Range: {etag}\r\n") };
+    stream.write_all(format!("GET /{name} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{part}\r\n").as_bytes())?;
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        if stream.read(&mut byte)? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).map_err(std::io::Error::other)?;
+    let wrong = || std::io::Error::new(std::io::ErrorKind::InvalidData, head.clone());
+    let field = |name: &str| {
+        let line = head.lines().find_map(|line| line.strip_prefix(name));
+        line.map(|value| value.trim_start_matches(": ").to_owned()).ok_or_else(wrong)
+    };
+    if head.starts_with("HTTP/1.1 206 ") {
+        if from == 0 || field("ETag")? != *etag || !field("Content-Range")?.starts_with(&format!("bytes {from}-")) {
+            return Err(wrong());
+        }
+        done.resumed.fetch_add(1, Ordering::Relaxed);
+    } else if head.starts_with("HTTP/1.1 200 ") {
+        has.clear();
+        *etag = field("ETag")?;
+    } else {
+        return Err(wrong());
+    }
+    let length: u64 = field("Content-Length")?.parse().map_err(|_| wrong())?;
+    // Taken bit by bit, so that a kill meets downloads half way.
+    let mut left = length;
+    while left > 0 {
+        let read = (&stream).take(left.min(64 << 10)).read_to_end(has)? as u64;
+        if read == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        left -= read;
+        thread::sleep(Duration::from_micros(300));
+    }
+    Ok(())
+}
