@@ -1,10 +1,12 @@
 //! What a core is told from outside while it runs: by other threads, seldom, and looked at only when its waker was used.
 
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use thalweg_sys::Waker;
+use thalweg_sys::handover::{Channel, Heard};
 
 use crate::config::ServerConfig;
 use crate::limit::pacer::SharedLimits;
@@ -38,6 +40,19 @@ impl Inbox {
     /// Takes all, in the order in which they were left.
     pub(crate) fn take(&self) -> Vec<Order> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Sends a listener to a core that has a table of descriptors of its own.
+pub(crate) fn send_listener(channel: &Channel, socket: &OwnedFd) -> io::Result<()> {
+    channel.send(b"listener", &[socket.as_fd()])
+}
+
+/// The next listener that was sent to this core; `None` if it was lost for want of descriptors.
+pub(crate) fn take_listener(channel: &Channel) -> Option<OwnedFd> {
+    match channel.look() {
+        Ok(Heard::Message(_, mut sockets)) => sockets.pop(),
+        _ => None,
     }
 }
 

@@ -24,8 +24,8 @@ use crate::limit::pacer::SharedLimits;
 use crate::listeners::{Change, Files, Listeners};
 use crate::log::{ErrorLog, Feed, LogControl, Logs, OpenError};
 use crate::metrics::{Board, Observed, Sources, StatusListener};
-use crate::orders::{Inbox, Order};
-use crate::service::{Curfew, Service, Setup, TURNED_AWAY_MAX, take_listener};
+use crate::orders::{Inbox, Order, send_listener, take_listener};
+use crate::service::{Curfew, Service, Setup, TURNED_AWAY_MAX};
 use crate::site::Sites;
 
 /// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
@@ -621,10 +621,6 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.control.stop();
     }
-}
-
-fn send_listener(channel: &Channel, socket: &OwnedFd) -> io::Result<()> {
-    channel.send(b"listener", &[socket.as_fd()])
 }
 
 fn message_of(panic: &(dyn std::any::Any + Send)) -> String {

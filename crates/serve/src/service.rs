@@ -1,12 +1,11 @@
 //! The server on one core: its listeners, its connections and their deadlines, as an [`App`] of the reactor's loop.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use thalweg_reactor::{App, BufferPool, Turn, Wheel};
 use thalweg_sys::driver::Listen;
-use thalweg_sys::handover::{Channel, Heard};
+use thalweg_sys::handover::Channel;
 use thalweg_sys::{Completion, Driver, Fault, Instant, SocketId};
 
 use crate::aside::Aside;
@@ -19,7 +18,7 @@ use crate::counters::Published;
 use crate::limit::pacer::{Pace, Pacer, SharedLimits, Stage};
 use crate::limit::room::{self, Shedder};
 use crate::list::Listings;
-use crate::orders::{Inbox, Order};
+use crate::orders::{Inbox, Order, take_listener};
 use crate::respond::Responder;
 use crate::server::StartError;
 use crate::site::Sites;
@@ -131,14 +130,6 @@ pub(crate) struct Setup<'c> {
     /// Where all cores publish what they have done, and which of them this is.
     pub(crate) published: Arc<[Published]>,
     pub(crate) core: usize,
-}
-
-/// The next listener that was sent to this core; `None` if it was lost for want of descriptors.
-pub(crate) fn take_listener(channel: &Channel) -> Option<OwnedFd> {
-    match channel.look() {
-        Ok(Heard::Message(_, mut sockets)) => sockets.pop(),
-        _ => None,
-    }
 }
 
 #[derive(Default)]
