@@ -122,22 +122,25 @@ fn requests_per_connection_are_limited() {
 }
 
 #[test]
-fn connections_beyond_the_limit_wait() {
+fn a_newcomer_takes_the_place_of_the_idlest() {
     each_driver(|driver| {
         let change = |config: &mut ServerConfig| {
             config.limits.connections_max = 2;
             config.cores.push(thalweg_sys::affinity::allowed_cpus().unwrap()[0]);
         };
         let Some(served) = Served::start(driver, change) else { return };
-        let mut streams: Vec<_> = (0..4).map(|_| served.connect()).collect();
-        for stream in &mut streams {
+        let mut ask = || {
+            let mut stream = served.connect();
             stream.write_all(GET).unwrap();
-        }
-        // Each that ends makes room for one that waits.
-        for mut stream in streams {
             read_letters(&mut stream);
+            stream
+        };
+        let (mut first, mut second, mut third) = (ask(), ask(), ask());
+        assert_eq!(first.read(&mut [0]).unwrap(), 0, "{driver:?}: the idlest was closed");
+        for stream in [&mut second, &mut third] {
+            stream.write_all(GET).unwrap();
+            read_letters(stream);
         }
-        assert_eq!(served.server.cores(), 1);
         served.stop();
     });
 }
