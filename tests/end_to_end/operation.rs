@@ -150,7 +150,7 @@ fn downloads_survive_upgrades_and_reloads() {
             let said = server.stderr();
             (said.matches("another process serves from now on").count() == 2).then_some(said)
         });
-        let number = next.lines().filter(|line| line.ends_with("is to follow this one")).next_back().unwrap();
+        let number = next.lines().rfind(|line| line.ends_with("is to follow this one")).unwrap();
         let number = number.split(' ').nth(2).unwrap().parse().unwrap();
         let first = std::mem::replace(&mut successor, Successor(number));
         assert_eq!(body(&address, "/name"), b"first", "{driver}");

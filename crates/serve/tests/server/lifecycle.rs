@@ -129,7 +129,7 @@ fn a_newcomer_takes_the_place_of_the_idlest() {
             config.cores.push(thalweg_sys::affinity::allowed_cpus().unwrap()[0]);
         };
         let Some(served) = Served::start(driver, change) else { return };
-        let mut ask = || {
+        let ask = || {
             let mut stream = served.connect();
             stream.write_all(GET).unwrap();
             read_letters(&mut stream);
