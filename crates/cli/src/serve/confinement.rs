@@ -11,7 +11,7 @@ use thalweg_sys::process::{Account, drop_capabilities, is_root};
 use thalweg_sys::sandbox::{Enforced, Territory, confine_calls, confine_to};
 
 use crate::configuration::Configuration;
-use crate::exit::Failure;
+use crate::exit::{Failure, remark};
 
 /// Whether the server confines itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
@@ -43,20 +43,21 @@ pub enum Identity {
 }
 
 impl Identity {
-    /// Checks the wish against what is possible, and refuses to serve the network as the superuser without being told to.
+    /// Checks the wish against what is possible, and warns of serving the network as the superuser without having been told to.
     ///
     /// # Errors
-    /// The user does not exist or cannot be assumed; or nobody was named though it matters.
+    /// The user does not exist or cannot be assumed.
     pub fn choose(user: Option<&str>, listen: &[ListenAddr]) -> Result<Self, Failure> {
         let Some(name) = user else {
-            let reached = listen.iter().find(|address| is_reached_from_elsewhere(address));
-            return match reached {
-                Some(address) if is_root() => Err(Failure::usage(format!(
-                    "refusing to serve {address} as root: a mistake in the server would be a mistake with all of this host; name a user \
-                     to become after the start, such as --user www-data (--user root if it has to be)"
-                ))),
-                _ => Ok(Self::Own),
-            };
+            if let Some(address) =
+                listen.iter().find(|address| is_reached_from_elsewhere(address)).filter(|_| is_root())
+            {
+                remark(&format!(
+                    "serving {address} as root: a mistake in the server would be a mistake with all of this host; name a user to become \
+                     after the start, such as --user www-data"
+                ));
+            }
+            return Ok(Self::Own);
         };
         let unknown = |error| Failure::usage(format!("cannot serve as user {name:?}: {error}; see --user"));
         let account = Account::named(name).map_err(unknown)?;
