@@ -46,6 +46,8 @@ pub(crate) struct Connection {
     phase: Phase,
     /// The client will send no more.
     ended: bool,
+    /// It has said that its latest request is the last.
+    is_clients_last: bool,
     paused: bool,
     /// The driver has a send of this connection's.
     is_sending: bool,
@@ -214,6 +216,7 @@ impl Connection {
             deadline: now.plus_ns(shared.times.head_ns),
             phase: Phase::Reading,
             ended: false,
+            is_clients_last: false,
             paused: false,
             is_sending: false,
             is_fast: false,
@@ -505,6 +508,7 @@ impl Connection {
                         note(&mut self.under_way, self.socket, Some(&head), responder, present.now, out);
                     }
                     if persistence == Persistence::Close {
+                        self.is_clients_last = !head.keep_alive();
                         self.phase = Phase::SendingLast { linger: has_body(&head) || read < input.len() };
                         return input.len();
                     }
@@ -531,6 +535,10 @@ impl Connection {
             self.mount = outgoing.mount;
             self.deadline = now.plus_ns(shared.times.stall_ns);
             self.segments = outgoing.segments;
+            if self.is_clients_last && self.phase == (Phase::SendingLast { linger: false }) {
+                // Nothing is to come, and a receive that is not begun need not be cancelled.
+                self.pause(driver);
+            }
             self.send(driver, shared, SendBuf::Shared(bytes), outgoing.file);
             return Fate::Stays;
         }

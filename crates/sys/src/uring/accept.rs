@@ -46,7 +46,9 @@ impl Uring {
     pub(super) fn unpark(&mut self, listener: SocketId) -> Option<Completion> {
         let at = self.parked.iter().position(|(of, _)| *of == listener)?;
         let (_, fd) = self.parked.remove(at)?;
-        match self.sockets.insert(Socket::new(fd, State::Connected)) {
+        let mut accepted = Socket::new(fd, State::Connected);
+        (accepted.is_new, accepted.is_accepted) = (true, true);
+        match self.sockets.insert(accepted) {
             Ok(socket) => {
                 self.arm_receive(socket);
                 Some(Completion::Accepted { listener, socket })

@@ -23,9 +23,11 @@ pub(super) struct Socket {
     pub(super) paused: bool,
     /// The owner asks for what is received; its receives are single shots.
     pub(super) metered: bool,
-    /// A connection of ours that has not received yet. Its first receive is a single shot: many connections are closed after one
-    /// response, and cancelling a series costs as much as receiving.
+    /// A connection that has not received yet. Its first receive is a single shot: many connections are closed after one exchange, and
+    /// cancelling a series costs as much as receiving.
     pub(super) is_new: bool,
+    /// The peer has made the connection, and speaks first.
+    pub(super) is_accepted: bool,
     /// Of a metered socket: how much its owner waits for; 0 if it does not.
     pub(super) bytes_wanted: u32,
     pub(super) ended: bool,
@@ -101,6 +103,7 @@ impl Socket {
             paused: false,
             metered: false,
             is_new: false,
+            is_accepted: false,
             bytes_wanted: 0,
             ended: false,
             failed: false,
