@@ -43,6 +43,8 @@ pub struct Epoll {
     events: Vec<Event>,
     /// Completions that are ready to be taken.
     done: VecDeque<Completion>,
+    /// Accepted since the last wait, and not watched yet.
+    unwatched: Vec<SocketId>,
     /// Sockets that may have something to receive or accept.
     readable: VecDeque<SocketId>,
     /// Sockets that can take more of a send.
@@ -130,6 +132,7 @@ impl Epoll {
             waker: config.waker.clone(),
             events: Vec::with_capacity(EVENTS_PER_WAIT),
             done: VecDeque::new(),
+            unwatched: Vec::new(),
             readable: VecDeque::new(),
             writable: VecDeque::new(),
             writes_first: false,
@@ -145,13 +148,30 @@ impl Epoll {
 
     fn add(&mut self, fd: OwnedFd, state: State) -> io::Result<SocketId> {
         let id = self.sockets.insert(Socket::new(fd, state)).map_err(|_| io::Error::from(Errno::MFILE))?;
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        let fd = self.live(id).fd.as_fd();
-        if let Err(errno) = epoll::add(&self.epoll, fd, EventData::new_u64(id.to_bits()), flags) {
+        if let Err(error) = self.watch(id) {
             self.sockets.remove(id);
-            return Err(errno.into());
+            return Err(error);
         }
         Ok(id)
+    }
+
+    fn watch(&self, id: SocketId) -> io::Result<()> {
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        Ok(epoll::add(&self.epoll, self.live(id).fd.as_fd(), EventData::new_u64(id.to_bits()), flags)?)
+    }
+
+    /// Watches accepted connections that are still open: one that is closed after its first response never had to be. What has
+    /// happened on the others since they were accepted is told at once.
+    fn watch_accepted(&mut self) {
+        let mut unwatched = mem::take(&mut self.unwatched);
+        for id in unwatched.drain(..) {
+            if self.sockets.entry(id).is_some()
+                && let Err(error) = self.watch(id)
+            {
+                self.fail(id, error);
+            }
+        }
+        self.unwatched = unwatched;
     }
 
     fn live(&self, id: SocketId) -> &Socket {
@@ -322,13 +342,14 @@ impl Epoll {
             Ok(fd) => {
                 self.mark_readable(listener);
                 self.now = Instant::now();
-                match self.add(fd, State::Connected) {
+                match self.sockets.insert(Socket::new(fd, State::Connected)) {
                     Ok(socket) => {
+                        self.unwatched.push(socket);
                         // The request is most often there already; looking now saves a wait.
                         self.mark_readable(socket);
                         Some(Completion::Accepted { listener, socket })
                     }
-                    Err(error) => Some(self.refuse_more(listener, error)),
+                    Err(_) => Some(self.refuse_more(listener, Errno::MFILE.into())),
                 }
             }
             Err(Errno::AGAIN) => {
@@ -494,6 +515,7 @@ impl Driver for Epoll {
     fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
         self.received = 0;
         self.steps_left = STEPS_PER_WAIT;
+        self.watch_accepted();
         let busy = !(self.done.is_empty() && self.readable.is_empty() && self.writable.is_empty());
         let asleep_until = until.map(|until| until.minus_ns(self.wake_early_ns));
         let mut timeout = match asleep_until {

@@ -5,7 +5,7 @@ use std::mem;
 use io_uring::{cqueue, opcode};
 use rustix::io::Errno;
 
-use super::socket::{Operation, Socket, State};
+use super::socket::{Maker, Operation, Socket, State};
 use super::{Uring, owned};
 use crate::driver::Completion;
 use crate::table::SocketId;
@@ -47,7 +47,7 @@ impl Uring {
         let at = self.parked.iter().position(|(of, _)| *of == listener)?;
         let (_, fd) = self.parked.remove(at)?;
         let mut accepted = Socket::new(fd, State::Connected);
-        (accepted.is_new, accepted.is_accepted) = (true, true);
+        accepted.new = Some(Maker::Peer);
         match self.sockets.insert(accepted) {
             Ok(socket) => {
                 self.arm_receive(socket);

@@ -30,7 +30,7 @@ use socket2::SockAddr;
 
 use self::buffers::Buffers;
 use self::files::Files;
-use self::socket::{Operation, Outgoing, Socket, State};
+use self::socket::{Maker, Operation, Outgoing, Socket, State};
 use crate::address::PeerAddr;
 use crate::clock::Instant;
 use crate::driver::{Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Flow, Listen, SendBuf};
@@ -360,7 +360,7 @@ impl Driver for Uring {
         let connecting = sockets::connecting(to, &mut self.last_port)?;
         let mut socket = Socket::new(connecting.into(), State::Connecting);
         socket.metered = matches!(to.flow, Flow::Metered { .. });
-        socket.is_new = true;
+        socket.new = Some(Maker::Us);
         socket.nagle = if peer.is_unix() { Nagle::Off } else { Nagle::Unused };
         let entry = opcode::Connect::new(socket.raw(), start.cast(), len).build();
         socket.outgoing = Outgoing::Connect(peer);

@@ -1,11 +1,11 @@
 //! Receiving: single shots for connections that are new or metered, a series for all others.
 
-use std::{mem, ptr};
+use std::ptr;
 
 use io_uring::{opcode, squeue};
 use rustix::io::Errno;
 
-use super::socket::{Operation, State};
+use super::socket::{Maker, Operation, State};
 use super::{Uring, buffers};
 use crate::driver::Completion;
 use crate::table::SocketId;
@@ -26,16 +26,16 @@ impl Uring {
             return;
         }
         socket.armed = true;
-        let single_bytes_max = match (socket.metered, socket.is_new) {
+        let single_bytes_max = match (socket.metered, socket.new) {
             (true, _) => Some(socket.bytes_wanted),
-            (false, true) => Some(WHOLE_BUFFER),
-            (false, false) => None,
+            (false, Some(_)) => Some(WHOLE_BUFFER),
+            (false, None) => None,
         };
         let entry = if let Some(len) = single_bytes_max {
             // The kernel picks the buffer when bytes come in, so that a hundred thousand who wait hold none. A length is a bound
             // for it as for any receive.
             // Looking for bytes before the request has gone would be in vain: the first receive of a connection of ours begins by waiting.
-            let ioprio = if socket.is_new && !socket.is_accepted { POLL_FIRST } else { 0 };
+            let ioprio = if socket.new == Some(Maker::Us) { POLL_FIRST } else { 0 };
             let single = opcode::Recv::new(socket.raw(), ptr::null_mut(), len).buf_group(buffers::GROUP).ioprio(ioprio);
             single.build().flags(squeue::Flags::BUFFER_SELECT)
         } else {
@@ -48,7 +48,7 @@ impl Uring {
         if result > 0 {
             let socket = self.live_mut(id);
             socket.bytes_wanted = 0;
-            if mem::take(&mut socket.is_new) {
+            if socket.new.take().is_some() {
                 // The owner may have all that it wants, and close.
                 self.undecided = Some(id);
             } else {

@@ -25,9 +25,7 @@ pub(super) struct Socket {
     pub(super) metered: bool,
     /// A connection that has not received yet. Its first receive is a single shot: many connections are closed after one exchange, and
     /// cancelling a series costs as much as receiving.
-    pub(super) is_new: bool,
-    /// The peer has made the connection, and speaks first.
-    pub(super) is_accepted: bool,
+    pub(super) new: Option<Maker>,
     /// Of a metered socket: how much its owner waits for; 0 if it does not.
     pub(super) bytes_wanted: u32,
     pub(super) ended: bool,
@@ -42,6 +40,13 @@ pub(super) struct Socket {
     pub(super) nagle: Nagle,
     pub(super) outgoing: Outgoing,
     pub(super) sent_at: Instant,
+}
+
+/// Who has made a connection; the maker speaks first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Maker {
+    Us,
+    Peer,
 }
 
 /// What the kernel is doing for a socket beside receiving, with what it reads meanwhile.
@@ -102,8 +107,7 @@ impl Socket {
             armed: false,
             paused: false,
             metered: false,
-            is_new: false,
-            is_accepted: false,
+            new: None,
             bytes_wanted: 0,
             ended: false,
             failed: false,
