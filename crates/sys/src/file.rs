@@ -109,7 +109,7 @@ impl File {
         }
     }
 
-    /// Whether these bytes are in memory, by a sample: the first, the last, and one of each [`PROBE_STRIDE_BYTES`] between them. What
+    /// Whether these bytes are in memory, by a sample: the first, the last, and one of each `PROBE_STRIDE_BYTES` between them. What
     /// the kernel reads and throws out, it does in runs of pages, and a probe that is wrong costs a wait, not an error. Where
     /// the file system cannot tell, the answer is yes.
     ///

@@ -2,7 +2,7 @@
 //! calls (seccomp). A bug that lets a stranger run code in the server is then worth little.
 //!
 //! Both are for good and are inherited by whatever the process starts. Which files and folders stay is the caller's to say; which
-//! system calls stay is said in [`calls`], since every call is made in this crate.
+//! system calls stay is said in `calls`, since every call is made in this crate.
 
 mod calls;
 
