@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::process::{Ended, PATIENCE, Process, run_thalweg, thalweg};
+use crate::process::{Ended, PATIENCE, Process, copy_program, run_thalweg, thalweg};
 use crate::scripted::{Act, GOOD, Scripted};
 use crate::turn;
 
@@ -239,7 +239,7 @@ fn as_somebody(folder: &Path, arguments: &[&str]) -> Command {
         return thalweg(arguments);
     }
     let copy = folder.join("thalweg");
-    fs::copy(env!("CARGO_BIN_EXE_thalweg"), &copy).unwrap();
+    copy_program(&copy);
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(copy).args(arguments);
     command.stdin(Stdio::null());

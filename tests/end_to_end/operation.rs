@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::process::{DRIVERS, Ended, PATIENCE, Process, program, run_thalweg, signal, thalweg, until};
+use crate::process::{DRIVERS, Ended, PATIENCE, Process, copy_program, program, run_thalweg, signal, thalweg, until};
 use crate::turn;
 
 /// More than the buffers between a server and a client that does not read hold, so that a download is under way until it is read.
@@ -173,7 +173,7 @@ fn a_program_that_does_not_start_leaves_the_server_in_place() {
     let _turn = turn::beside_others();
     let place = Place::new();
     let copy = place.path("thalweg");
-    fs::copy(env!("CARGO_BIN_EXE_thalweg"), &copy).unwrap();
+    copy_program(&copy);
     let mut command = Command::new(&copy);
     command.args(["serve", &place.path("root"), "--listen", "127.0.0.1:0"]);
     let mut server = Process::start(&mut command);
@@ -195,7 +195,7 @@ fn a_program_that_does_not_start_leaves_the_server_in_place() {
     until("the third failure", PATIENCE, || (server.stderr().matches("has failed").count() == 3).then_some(()));
     assert_eq!(body(&address, "/name"), b"first");
     // And one that is in order, though it has another inode than the one that runs.
-    fs::copy(env!("CARGO_BIN_EXE_thalweg"), place.path("new")).unwrap();
+    copy_program(&place.path("new"));
     fs::rename(place.path("new"), &copy).unwrap();
     let successor = Successor::of(&server);
     ended_well(&server.wait(PATIENCE));

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -102,6 +102,13 @@ pub fn signal(name: &str, pid: u32) {
     let script = format!("kill -{name} {pid}");
     let status = Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).status().expect("sh can be run");
     assert!(status.success(), "{script}: {status}");
+}
+
+/// Copies the program by another one: a process that another test starts while this one writes would have the copy open for
+/// writing too for a moment, and it could not be started ("text file busy").
+pub fn copy_program(to: impl AsRef<Path>) {
+    let status = Command::new("cp").arg(env!("CARGO_BIN_EXE_thalweg")).arg(to.as_ref()).status().expect("cp can be run");
+    assert!(status.success(), "cp: {status}");
 }
 
 impl Process {
