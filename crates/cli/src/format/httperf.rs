@@ -5,10 +5,9 @@ use std::fmt::Write;
 use thalweg_lab::document::{Document, SessionsSummary, Trial};
 use thalweg_measure::httperf::Errors;
 use thalweg_measure::units::{parse_rate, parse_time};
-use url::Url;
 
 use super::samples::Samples;
-use super::{BYTES_PER_KB, US_PER_MS, connections, measures_target, ratio, sample_stddev, span_s};
+use super::{Address, BYTES_PER_KB, US_PER_MS, connections, measures_target, ratio, sample_stddev, span_s};
 
 /// Sizes of its socket buffers, unless told otherwise. They are on its first line always.
 const BUFFERS: (u32, u32) = (4096, 16384);
@@ -159,7 +158,8 @@ fn command(document: &Document, trial: &Trial) -> String {
         words.push(format!("--timeout={}", shortest(timeout.as_secs_f64())));
     }
     words.push("--client=0/1".to_owned());
-    words.extend(server_words(&document.plan.target));
+    let Address { host, port, path } = Address::of(document);
+    words.extend([format!("--server={host}"), format!("--port={port}"), format!("--uri={path}")]);
     if setting("http") == Some("1.0") {
         words.push("--http-version=1.0".to_owned());
     }
@@ -190,14 +190,6 @@ fn command(document: &Document, trial: &Trial) -> String {
         }
     }
     words.join(" ")
-}
-
-fn server_words(target: &str) -> [String; 3] {
-    let url = Url::parse(target).ok();
-    let host = url.as_ref().and_then(Url::host_str).unwrap_or(target);
-    let port = url.as_ref().and_then(Url::port_or_known_default).unwrap_or(80);
-    let path = url.as_ref().map_or("/", |url| &url[url::Position::BeforePath..url::Position::AfterQuery]);
-    [format!("--server={host}"), format!("--port={port}"), format!("--uri={path}")]
 }
 
 /// A load as httperf takes one: connections at a rate, with so many calls each.
