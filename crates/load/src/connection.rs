@@ -272,14 +272,16 @@ pub(crate) fn read_response(
     progress
 }
 
-/// What a connection's failure is for the request that was to use it.
-pub(crate) fn outcome_of_fault(fault: Fault) -> Outcome {
+/// What a connection's failure is for the request that was to use it. An error of no known kind is taken for what it came to: there is
+/// no connection, or there is one no more.
+pub(crate) fn outcome_of_fault(fault: Fault, connecting: bool) -> Outcome {
     match fault {
         Fault::Refused => Outcome::Refused,
         Fault::Unreachable | Fault::TimedOut => Outcome::Unreachable,
         Fault::NoDescriptor | Fault::FileTableFull => Outcome::NoDescriptor,
         Fault::NoAddress => Outcome::NoAddress,
-        Fault::Reset | Fault::Other => Outcome::Reset,
+        Fault::Other(_) if connecting => Outcome::Unreachable,
+        Fault::Reset | Fault::Other(_) => Outcome::Reset,
     }
 }
 
@@ -303,6 +305,24 @@ pub(crate) fn outcome_of_response_error(error: ResponseError) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Such a failed connect was once said to have been reset by the server.
+    #[test]
+    fn an_error_of_no_known_kind_is_what_it_came_to() {
+        for (fault, connecting, open) in [
+            (Fault::Other(74), Outcome::Unreachable, Outcome::Reset),
+            (Fault::Reset, Outcome::Reset, Outcome::Reset),
+            (Fault::Refused, Outcome::Refused, Outcome::Refused),
+            (Fault::TimedOut, Outcome::Unreachable, Outcome::Unreachable),
+            (Fault::Unreachable, Outcome::Unreachable, Outcome::Unreachable),
+            (Fault::NoDescriptor, Outcome::NoDescriptor, Outcome::NoDescriptor),
+            (Fault::FileTableFull, Outcome::NoDescriptor, Outcome::NoDescriptor),
+            (Fault::NoAddress, Outcome::NoAddress, Outcome::NoAddress),
+        ] {
+            let outcomes = (outcome_of_fault(fault, true), outcome_of_fault(fault, false));
+            assert_eq!(outcomes, (connecting, open), "{fault:?}");
+        }
+    }
 
     /// Beside this a held connection takes its place in the driver's table and an entry or two in the timer wheels.
     #[test]

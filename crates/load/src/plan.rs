@@ -51,6 +51,8 @@ pub struct Plan {
     pub connections: usize,
     /// How many connections are opened per second before the start; `None`: as fast as the server takes them.
     pub opening_rate: Option<f64>,
+    /// How many connections are to be open at the end of the measured part, if that is part of what is asked of the target.
+    pub hold: Option<usize>,
     /// Requests per connection; `None`: as many as the server allows.
     pub calls: Option<u32>,
     /// Most requests under way at once on a connection; 1 waits for each answer.
@@ -181,6 +183,7 @@ impl Plan {
             drain: TIMEOUT,
             connections: 1,
             opening_rate: None,
+            hold: None,
             calls: None,
             pipeline: 1,
             reuse: Reuse::default(),

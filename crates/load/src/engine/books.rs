@@ -70,14 +70,18 @@ impl Engine {
 
     /// Has `end` end what a fault ends. If that is a measured request, the fault is counted where it is told apart more finely than by
     /// its outcome.
-    pub(super) fn end_for(&mut self, fault: Fault, end: impl FnOnce(&mut Self, Outcome)) {
-        let outcome = outcome_of_fault(fault);
+    pub(super) fn end_for(&mut self, fault: Fault, connecting: bool, end: impl FnOnce(&mut Self, Outcome)) {
+        let outcome = outcome_of_fault(fault, connecting);
         let before = self.figures.trial.outcomes.count(outcome);
         end(self, outcome);
         let trial = &mut self.figures.trial;
         if trial.outcomes.count(outcome) > before {
             trial.causes.socket_timeout += u64::from(fault == Fault::TimedOut);
             trial.causes.file_table_full += u64::from(fault == Fault::FileTableFull);
+            if let Fault::Other(errno) = fault {
+                trial.causes.unknown += 1;
+                trial.causes.unknown_errno.get_or_insert(errno);
+            }
         }
     }
 

@@ -194,7 +194,8 @@ impl Engine {
 
     fn on_failed<D: Driver>(&mut self, driver: &mut D, id: SocketId, fault: Fault) {
         let now = driver.now();
-        self.end_for(fault, |engine, outcome| match engine.connection(id).state {
+        let connecting = matches!(self.connection(id).state, State::Connecting);
+        self.end_for(fault, connecting, |engine, outcome| match engine.connection(id).state {
             State::Busy(_) => engine.end_call(driver, id, outcome, now),
             State::Connecting => engine.on_connect_failed(driver, id, Some(outcome), now),
             State::Thinking { .. } => engine.park_visit(driver, id, now),

@@ -97,7 +97,7 @@ impl Engine {
         while left > 0 && self.connecting < CONNECTING_MAX && now < until && total - left < allowed {
             left -= 1;
             if let Err(fault) = self.connect(driver, now) {
-                self.record_lacking(outcome_of_fault(fault));
+                self.record_lacking(outcome_of_fault(fault, true));
             }
         }
         self.phase = Phase::Opening { left, since, until };
@@ -127,7 +127,7 @@ impl Engine {
             (schedule.arrivals.waiting(now) as usize).saturating_sub(self.connecting - self.reopening).min(room);
         for _ in 0..wanted {
             if let Err(fault) = self.connect(driver, now) {
-                self.end_for(fault, |engine, outcome| engine.give_up(outcome, now));
+                self.end_for(fault, true, |engine, outcome| engine.give_up(outcome, now));
             }
         }
     }
@@ -143,7 +143,7 @@ impl Engine {
                 self.connection(id).visit = Some(visit);
                 self.reopening += 1;
             }
-            Err(fault) => self.end_for(fault, |engine, outcome| engine.fail_next_call(visit, outcome, now)),
+            Err(fault) => self.end_for(fault, true, |engine, outcome| engine.fail_next_call(visit, outcome, now)),
         }
     }
 
