@@ -121,7 +121,7 @@ fn held(options: &RunOptions, hold: usize) -> Result<Shape, Failure> {
 fn visits_of_sessions(options: &RunOptions, sessions: Arc<Sessions>) -> Result<Shape, Failure> {
     // Pipelining came with HTTP/1.1; httperf does not do it before that either.
     let pipeline = if options.load.http == HttpVersion::Http10 { 1 } else { SESSION_PIPELINE };
-    let visit = Visit::Sessions { sessions, think: options.think.unwrap_or_default() };
+    let visit = Visit::Sessions { sessions, think: options.think.unwrap_or_default(), connections: 1 };
     match (&options.conn_rate, options.workers) {
         (Some(rate), _) => Ok(Shape { pipeline, ..visits(options, rate, visit) }),
         (None, Some(workers)) => Ok(Shape {

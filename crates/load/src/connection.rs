@@ -9,7 +9,7 @@ use thalweg_sys::{Fault, Instant, SocketId};
 use thalweg_wire::{FieldSlots, Limits, MessageBytes, ResponseError, ResponseEvent, ResponseReader};
 
 use crate::plan::Check;
-use crate::visit::Visiting;
+use crate::visit::VisitId;
 
 /// A connection, kept at its socket's index.
 pub(crate) struct Connection {
@@ -41,10 +41,10 @@ pub(crate) struct Connection {
     pub(crate) bytes: u64,
     pub(crate) receiving_ns: u64,
     pub(crate) answered_at: Instant,
-    /// What lies behind the call in front, if requests are pipelined.
+    /// What lies behind the call in front, if requests are pipelined, or waits for the connection to be there.
     pub(crate) line: Option<Box<Line>>,
-    /// The visit that it carries.
-    pub(crate) visit: Option<Box<Visiting>>,
+    /// The visit that it belongs to.
+    pub(crate) visit: Option<VisitId>,
 }
 
 pub(crate) enum State {
@@ -62,7 +62,7 @@ pub(crate) enum State {
 /// Pipelined calls.
 #[derive(Default)]
 pub(crate) struct Line {
-    /// Those behind the one in front, in order.
+    /// Those behind the one in front, in order; all of them where the connection is not there yet.
     pub(crate) behind: VecDeque<Call>,
     /// How many of the last ones, the one in front included, the driver was not yet given.
     pub(crate) unsent: usize,
@@ -130,7 +130,10 @@ impl Connection {
     /// When its patience ends, that of the attempt to connect or of the call in front; or when its visit goes on.
     pub(crate) fn deadline(&self, timeout_ns: u64) -> Option<Instant> {
         match &self.state {
-            State::Connecting => Some(self.since.plus_ns(timeout_ns)),
+            State::Connecting => {
+                let own = self.since.plus_ns(timeout_ns);
+                Some(self.calls_under_way().next().map_or(own, |call| own.min(call.deadline)))
+            }
             State::Busy(call) => Some(call.deadline),
             State::Thinking { until } => Some(*until),
             State::Idle | State::Closed => None,
@@ -147,10 +150,7 @@ impl Connection {
 
     /// Calls that have begun and not ended.
     pub(crate) fn under_way(&self) -> usize {
-        match self.state {
-            State::Busy(_) => 1 + self.line.as_ref().map_or(0, |line| line.behind.len()),
-            _ => 0,
-        }
+        usize::from(matches!(self.state, State::Busy(_))) + self.line.as_ref().map_or(0, |line| line.behind.len())
     }
 
     /// The calls that have begun and not ended, in order.

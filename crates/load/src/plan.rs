@@ -121,8 +121,8 @@ impl LoopPlan {
     }
 }
 
-/// What an arrival is, if it is not one request on whichever connection is free: several calls on a connection of their own, which
-/// is closed after the last of them. A call that follows another waits for its answer, whatever the loop is.
+/// What an arrival is, if it is not one request on whichever connection is free: several calls on connections of their own, which
+/// are closed after the last of them. A call that follows another waits for its answer, whatever the loop is.
 #[derive(Clone, Debug)]
 pub enum Visit {
     /// So many calls one after the other, as httperf makes them with `--num-calls`. If the server closes the connection between two of
@@ -134,6 +134,8 @@ pub enum Visit {
         sessions: Arc<Sessions>,
         /// Time between two bursts, where the session does not say.
         think: Duration,
+        /// Most connections that one has open at once. A call that finds [`Plan::pipeline`] under way on each opens another one.
+        connections: usize,
     },
 }
 
