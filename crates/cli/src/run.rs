@@ -7,7 +7,7 @@ use thalweg_lab::document::Kind;
 use thalweg_lab::session::{self, Outcome, Question};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::Bench;
-use thalweg_load::Extent;
+use thalweg_load::{Extent, Visit};
 use thalweg_measure::units::display;
 
 use crate::arrivals;
@@ -36,7 +36,6 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     let shape = arrivals::shape(options, sessions)?;
     let mut plan = load_options::plan(&options.load, &target, shape, requests)?;
     plan.warmup = options.warmup;
-    plan.hold = options.hold;
     let question = Question {
         kind: Kind::Run,
         command: std::env::args().collect(),
@@ -66,6 +65,13 @@ fn settings(options: &RunOptions, plan: &thalweg_load::Plan) -> std::collections
     };
     if let Some(file) = &options.session {
         settings.insert("session".to_owned(), file.display().to_string());
+    }
+    if let Some(Visit::Sessions { sessions, connections, .. }) = &plan.visit {
+        // Where no burst is so long that it would take another connection, there is nothing to tell.
+        let others = sessions.burst_calls_max().saturating_sub(1);
+        if *connections > 1 || others > plan.pipeline as usize {
+            settings.insert("session-connections".to_owned(), connections.to_string());
+        }
     }
     for (name, time) in [("think", options.think), ("stagger", options.stagger)] {
         settings.extend(time.map(|time| (name.to_owned(), display::exact_time(time))));
