@@ -59,6 +59,9 @@ pub fn shape(options: &RunOptions, sessions: Option<Arc<Sessions>>) -> Result<Sh
     if options.conns.is_some() && options.conn_rate.is_none() && sessions.is_none() {
         return Err(Failure::usage("--conns says how many connections --conn-rate makes in all: give that too"));
     }
+    if options.session_connections.is_some() && sessions.is_none() {
+        return Err(Failure::usage("--session-connections is for --session: nothing else has connections of its own"));
+    }
     let in_visits = (options.conn_rate.is_some() && options.hold.is_none()) || sessions.is_some();
     if options.requests.is_some() && in_visits {
         return Err(Failure::usage(
@@ -101,7 +104,7 @@ fn held(options: &RunOptions, hold: usize) -> Result<Shape, Failure> {
 fn visits_of_sessions(options: &RunOptions, sessions: Arc<Sessions>) -> Result<Shape, Failure> {
     // Pipelining came with HTTP/1.1; httperf does not do it before that either.
     let pipeline = if options.load.http == HttpVersion::Http10 { 1 } else { SESSION_PIPELINE };
-    let each = options.session_connections;
+    let each = session_connections(options);
     let visit = Visit::Sessions { sessions, think: options.think.unwrap_or_default(), connections: each };
     match (&options.conn_rate, options.workers) {
         (Some(rate), _) => Ok(Shape { pipeline, ..visits(options, rate, visit) }),
@@ -120,12 +123,16 @@ fn visits_of_sessions(options: &RunOptions, sessions: Arc<Sessions>) -> Result<S
     }
 }
 
+fn session_connections(options: &RunOptions) -> usize {
+    options.session_connections.unwrap_or(1)
+}
+
 fn visits(options: &RunOptions, rate: &RateText, visit: Visit) -> Shape {
     let extent = extent(options, Some(rate));
     let connections = match extent {
         Extent::Requests(total) => {
             let total = usize::try_from(total).unwrap_or(VISITS_DEFAULT);
-            VISITS_DEFAULT.min(total.saturating_mul(options.session_connections))
+            VISITS_DEFAULT.min(total.saturating_mul(session_connections(options)))
         }
         Extent::Duration(_) => VISITS_DEFAULT,
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use thalweg_lab::target::Target;
-use thalweg_load::{CONFORMING_BITS_PER_S, LoopPlan, Pace, Plan, Reuse, Spacing, Visit};
+use thalweg_load::{CONFORMING_BITS_PER_S, LoopPlan, Pace, Pick, Plan, Reuse, Spacing, Visit};
 use thalweg_measure::{Limit, LoopKind};
 use thalweg_sys::affinity::allowed_cpus;
 use thalweg_sys::{AnyDriver, DriverChoice};
@@ -73,6 +73,10 @@ fn ensure_consistent(options: &LoadOptions, shape: &Shape) -> Result<(), Failure
         return Err(Failure::usage(
             "--arrivals poisson is for a rate: with --workers and --hold the answers decide when requests come",
         ));
+    }
+    // clap does not see to it where --session rules --urls out.
+    if options.pick != Pick::Sequential && options.urls.is_none() {
+        return Err(Failure::usage("--pick says in which order the URLs of --urls are taken: give that too"));
     }
     let of_sessions = matches!(shape.visit, Some(Visit::Sessions { .. }));
     let idle = if options.pipeline.is_none_or(|pipeline| pipeline == 1) {

@@ -81,9 +81,9 @@ pub struct RunOptions {
     /// What users do, one session each: a file in the format of httperf's --wsesslog, or TOML
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "calls", "urls", "method", "body"])]
     pub session: Option<PathBuf>,
-    /// Most connections that a session has open at once: a call that finds --pipeline others under way on each opens another (httperf's --max-connections)
-    #[arg(long, value_name = "N", value_parser = session_connections, default_value_t = 1, requires = "session")]
-    pub session_connections: usize,
+    /// Most connections that a session has open at once, as httperf's --max-connections: a call that finds --pipeline others under way on each opens another [default: 1]
+    #[arg(long, value_name = "N", value_parser = session_connections)]
+    pub session_connections: Option<usize>,
     /// Length of the measured part [default: 10s, or that of the steps of --rate]
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "requests")]
     pub duration: Option<Duration>,
