@@ -30,7 +30,7 @@ const DOCUMENT: [(&str, Is); 11] = [
     ("/reasons", Is::List),
 ];
 
-const TRIAL: [(&str, Is); 39] = [
+const TRIAL: [(&str, Is); 40] = [
     ("/loop", Is::Text),
     ("/offered_rate", Is::NumberOrNull),
     ("/seconds", Is::Number),
@@ -51,6 +51,7 @@ const TRIAL: [(&str, Is); 39] = [
     ("/bytes/body_out", Is::Count),
     ("/causes/socket_timeout", Is::Count),
     ("/causes/file_table_full", Is::Count),
+    ("/causes/unknown", Is::Count),
     ("/connections/attempted", Is::Count),
     ("/connections/opened", Is::Count),
     ("/connections/failed", Is::Count),

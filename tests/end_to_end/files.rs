@@ -15,7 +15,11 @@ fn idle() -> Recorder {
 
 /// One message of one line with all of `parts`, and no result.
 fn refused(server: &Recorder, options: &[&str], parts: &[&str]) {
-    let ended = run_thalweg(&[&["run", &server.url("/")], options].concat());
+    refused_by(server, &["run"], options, parts);
+}
+
+fn refused_by(server: &Recorder, command: &[&str], options: &[&str], parts: &[&str]) {
+    let ended = run_thalweg(&[command, &[&server.url("/")], options].concat());
     assert_eq!((ended.code, &*ended.stdout), (Some(2), ""), "{options:?}: {ended:?}");
     let first = ended.stderr.lines().next().unwrap_or_default();
     assert!(first.starts_with("thalweg: ") || first.starts_with("error: "), "{options:?}: {ended:?}");
@@ -143,6 +147,7 @@ fn rates_and_sizes() {
         (&["--from", "127.0.0.9-127.0.0.2"], &["--from"]),
         (&["--calls", "0"], &["--calls"]),
         (&["--pipeline", "0"], &["--pipeline"]),
+        (&["--session", "/dev/null", "--session-connections", "65"], &["--session-connections", "64"]),
         (&["--connections", "0"], &["--connections"]),
         (&["--requests", "0"], &["--requests"]),
         (&["--format", "xml"], &["--format", "xml", "httperf"]),
@@ -156,7 +161,10 @@ fn rates_and_sizes() {
 #[test]
 fn options_that_contradict_one_another() {
     let _turn = turn::beside_others();
-    let server = idle();
+    let (server, folder) = (idle(), TempDir::new().unwrap());
+    let session = folder.path().join("session");
+    fs::write(&session, "/a\n").unwrap();
+    let session = session.to_str().unwrap();
     for (options, parts) in [
         (&["--rate", "5/s", "--conn-rate", "5/s"][..], &["--rate", "--conn-rate"][..]),
         (&["--conn-rate", "5/s", "--workers", "2"], &["--conn-rate", "--workers"]),
@@ -173,14 +181,36 @@ fn options_that_contradict_one_another() {
         (&["--session", "/dev/null", "--rate", "5/s"], &["--session", "--rate"]),
         (&["--session", "/dev/null", "--method", "PUT", "--workers", "1"], &["--session", "--method"]),
         (&["--pick", "random"], &["--pick", "--urls"]),
+        (&["--pick", "random", "--session", session, "--workers", "1"], &["--pick", "--urls"]),
         (&["--json", "--format", "tsv"], &["--json", "--format"]),
         (&["--unix-socket", "/tmp/x", "--from", "127.0.0.2"], &["--unix-socket", "--from"]),
         (&["--arrivals", "poisson", "--workers", "2"], &["--arrivals", "--workers"]),
         (&["--pipeline", "4", "--conn-rate", "5/s"], &["--pipeline", "--conn-rate"]),
         (&["--pipeline", "4", "--http", "1.0"], &["--pipeline", "--http"]),
         (&["--pipeline", "4", "--hold", "5"], &["--pipeline", "--hold"]),
+        (&["--session-connections", "2", "--rate", "5/s"], &["--session-connections", "--session"]),
         (&["--hold", "5", "--requests", "3", "--duration", "1s"], &["--requests", "--duration"]),
     ] {
         refused(&server, options, parts);
+    }
+}
+
+/// `find` once took what `run` refused.
+#[test]
+fn what_contradicts_itself_is_refused_by_every_command() {
+    let _turn = turn::beside_others();
+    let (server, folder) = (idle(), TempDir::new().unwrap());
+    let log = folder.path().join("access.log");
+    fs::write(&log, "10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET /a HTTP/1.0\" 200 2326\n").unwrap();
+    for command in [&["run"][..], &["find"], &["replay", log.to_str().unwrap()]] {
+        for (options, parts) in [
+            (&["--pipeline", "4", "--http", "1.0"][..], &["--pipeline", "--http 1.0"][..]),
+            (&["--pipeline", "4", "--calls", "1"], &["--calls"]),
+            (&["--timeout", "0s"], &["--timeout"]),
+            (&["--unix-socket", "/tmp/x", "--from", "127.0.0.2"], &["--unix-socket", "--from"]),
+            (&["--pick", "random"], &["--pick", "--urls"]),
+        ] {
+            refused_by(&server, command, options, parts);
+        }
     }
 }

@@ -3,9 +3,12 @@
 //! The verdict of these runs is not looked at: a busy machine may make any of them invalid. *Not sent* is provoked where a run is
 //! interrupted; there is no TLS to fail yet.
 
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::time::Duration;
+use std::{fs, thread};
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::document::{self, number, outcome};
 use crate::process::{DRIVERS, Ended, run_thalweg};
@@ -165,6 +168,30 @@ fn refused_once_the_port_is_closed() {
     assert!(good >= 10 && refused > 0, "{trial:#}");
     // Connections that the kernel had accepted for it are reset with the port.
     assert_eq!(good + refused + reset, REQUESTS, "{trial:#}");
+}
+
+/// Such a request was once said to have been reset by the server, although there had been no connection.
+#[test]
+fn a_connect_that_fails_for_no_known_reason_is_unreachable_and_named() {
+    let _turn = turn::beside_others();
+    for driver in DRIVERS {
+        let folder = TempDir::new().unwrap();
+        let [path, other] = ["socket", "other"].map(|name| folder.path().join(name));
+        let (listener, _datagrams) = (UnixListener::bind(&path).unwrap(), UnixDatagram::bind(&other).unwrap());
+        // The server is there when it is looked for, and then a socket of another type is in its place (EPROTOTYPE).
+        let place = path.clone();
+        let exchange = thread::spawn(move || listener.accept().and_then(|_| fs::rename(other, place)));
+        let load = ["--rate", "100/s", "--requests", "30", "--calls", "1", "--driver", driver, "--json"];
+        let socket = ["--unix-socket", path.to_str().expect("temporary folders have plain names")];
+        let trial = document::trial(&run_thalweg(&[&["run", "http://localhost/"], &load[..], &socket].concat()));
+        exchange.join().unwrap().unwrap();
+        let (unreachable, causes) = (outcome(&trial, "unreachable"), &trial["causes"]);
+        // The first ones may have come before the exchange.
+        assert!(unreachable > 20, "{driver}: {trial:#}");
+        assert_eq!((causes["unknown"].as_u64(), causes["unknown_errno"].as_i64()), (Some(unreachable), Some(91)));
+        let reasons = trial["reasons"].to_string();
+        assert!(reasons.contains("no known kind") && reasons.contains("os error 91"), "{driver}: {reasons}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -90,7 +91,10 @@ fn file(folder: &TempDir, name: &str, text: &str) -> PathBuf {
 
 /// What the server hears of httperf when it plays a file.
 fn heard_of_httperf(file: &Path, sessions: u32, options: &[&str]) -> Vec<Heard> {
-    let recorder = thoughtful();
+    heard_of_httperf_by(thoughtful(), file, sessions, options)
+}
+
+fn heard_of_httperf_by(recorder: Recorder, file: &Path, sessions: u32, options: &[&str]) -> Vec<Heard> {
     let mut httperf = Command::new(program(&["httperf"], "httperf"));
     httperf.args(["--server", "127.0.0.1", "--port", &recorder.port().to_string()]);
     httperf.arg(format!("--wsesslog={sessions},0.01,{}", file.display())).args(options);
@@ -102,7 +106,10 @@ fn heard_of_httperf(file: &Path, sessions: u32, options: &[&str]) -> Vec<Heard> 
 
 /// What it hears of us.
 fn heard_of_us(file: &Path, sessions: u32, options: &[&str]) -> (Vec<Heard>, Value) {
-    let recorder = thoughtful();
+    heard_of_us_by(thoughtful(), file, sessions, options)
+}
+
+fn heard_of_us_by(recorder: Recorder, file: &Path, sessions: u32, options: &[&str]) -> (Vec<Heard>, Value) {
     let (url, file) = (recorder.url("/"), file.to_str().expect("temporary folders have plain names"));
     let load = ["run", &url, "--json", "--session", file, "--think", "10ms"];
     let trial = document::trial(&run_thalweg(&[&load[..], options].concat()));
@@ -144,6 +151,78 @@ fn sessions_at_a_rate_overlap_as_httperf_s_do() {
         let (ours, trial) = heard_of_us(&file, 6, &load);
         assert_eq!(played(&theirs), played(&ours), "over {driver}: httperf's, and ours");
         assert!(number(&trial, "/connections/peak") > 1.0, "they overlap: {}", trial["connections"]);
+    }
+}
+
+/// A page with 39 parts, and another one.
+fn long_burst() -> String {
+    let parts: String = (1..40).map(|number| format!("  /{number}\n")).collect();
+    format!("/page\n{parts}/next\n")
+}
+
+/// A server that answers the parts of a page in their order, each when the one before it has had its effect: the client has made the
+/// call for which there was room then. So it is clear which connection has room first, however busy this machine is.
+fn in_order(under_way: usize) -> Recorder {
+    let (asked, change) = (Mutex::new(0), Condvar::new());
+    Recorder::start(move |heard| {
+        if let Ok(number) = heard.target[1..].parse::<usize>() {
+            let mut asked = asked.lock().expect("no thread panics with it");
+            *asked += 1;
+            change.notify_all();
+            let awaited = 39.min(number - 1 + under_way);
+            let waited = change.wait_timeout_while(asked, PATIENCE, |asked| *asked < awaited);
+            assert!(
+                !waited.expect("no thread panics with it").1.timed_out(),
+                "{number} waits for {awaited} to be asked"
+            );
+        }
+        Answer::good("ok")
+    })
+}
+
+/// The targets that each connection has carried, in order; connections by their first one.
+fn targets(heard: &[Heard]) -> Vec<Vec<String>> {
+    let mut connections: Vec<Vec<String>> =
+        played(heard).into_iter().map(|connection| connection.into_iter().map(|one| one.target).collect()).collect();
+    connections.sort();
+    connections
+}
+
+#[test]
+fn a_long_burst_is_spread_over_connections_as_httperf_spreads_it() {
+    let _turn = turn::alone();
+    let folder = TempDir::new().unwrap();
+    let file = file(&folder, "long", &long_burst());
+    for (theirs, ours, connections) in [
+        (&["--max-piped-calls=1"][..], &["--pipeline", "1", "--session-connections", "4"][..], 4),
+        (&["--max-piped-calls=1", "--max-connections=2"], &["--pipeline", "1", "--session-connections", "2"], 2),
+        (&["--max-piped-calls=1", "--max-connections=1"], &["--pipeline", "1"], 1),
+    ] {
+        let theirs = targets(&heard_of_httperf_by(in_order(connections), &file, 1, theirs));
+        assert_eq!(theirs.len(), connections, "{theirs:?}");
+        for driver in DRIVERS {
+            let load = [&["--workers", "1", "--conns", "1", "--driver", driver], ours].concat();
+            let (heard, trial) = heard_of_us_by(in_order(connections), &file, 1, &load);
+            assert_eq!(theirs, targets(&heard), "over {driver}: httperf's, and ours");
+            assert_eq!(trial["connections"]["opened"], connections, "{}", trial["connections"]);
+        }
+    }
+}
+
+#[test]
+fn a_burst_that_one_connection_cannot_carry_goes_on_over_a_second_one() {
+    let _turn = turn::alone();
+    let folder = TempDir::new().unwrap();
+    let file = file(&folder, "long", &long_burst());
+    // 32 calls under way, and the rest at once on the next connection.
+    let theirs = targets(&heard_of_httperf(&file, 1, &[]));
+    assert_eq!(theirs.iter().map(Vec::len).collect::<Vec<_>>(), [7, 34], "{theirs:?}");
+    for driver in DRIVERS {
+        let load = ["--workers", "1", "--conns", "1", "--session-connections", "4", "--driver", driver];
+        let (heard, _) = heard_of_us(&file, 1, &load);
+        assert_eq!(theirs, targets(&heard), "over {driver}: httperf's, and ours");
+        let (heard, _) = heard_of_us(&file, 1, &load[..4]);
+        assert_eq!(targets(&heard).len(), 1, "one connection unless more are allowed");
     }
 }
 

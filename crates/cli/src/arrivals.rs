@@ -7,7 +7,7 @@ use thalweg_load::{Extent, LoopPlan, RateText, Sessions, Visit};
 
 use crate::exit::Failure;
 use crate::load_options::CONNECTIONS_DEFAULT;
-use crate::options::{ArrivalsOption, HttpVersion, RunOptions};
+use crate::options::{HttpVersion, RunOptions};
 
 /// The rate unless another one, or workers, are asked for: enough to see a server at work, not enough to hurt one.
 const RATE_DEFAULT: &str = "100/s";
@@ -33,11 +33,13 @@ pub struct Shape {
     pub connections: usize,
     /// Connections opened per second before the start.
     pub opening_rate: Option<f64>,
+    /// Connections that are to be open at the end.
+    pub hold: Option<usize>,
     /// Requests under way on a connection unless the user says otherwise.
     pub pipeline: u32,
 }
 
-/// Makes sense of the options together.
+/// Makes sense of the options together. What can be said of those that all commands share is in [`crate::load_options`].
 ///
 /// # Errors
 /// They contradict one another.
@@ -57,18 +59,15 @@ pub fn shape(options: &RunOptions, sessions: Option<Arc<Sessions>>) -> Result<Sh
     if options.conns.is_some() && options.conn_rate.is_none() && sessions.is_none() {
         return Err(Failure::usage("--conns says how many connections --conn-rate makes in all: give that too"));
     }
+    if options.session_connections.is_some() && sessions.is_none() {
+        return Err(Failure::usage("--session-connections is for --session: nothing else has connections of its own"));
+    }
     let in_visits = (options.conn_rate.is_some() && options.hold.is_none()) || sessions.is_some();
     if options.requests.is_some() && in_visits {
         return Err(Failure::usage(
             "--requests counts single requests: how many connections or sessions there are in all is said by --conns",
         ));
     }
-    if options.load.arrivals == ArrivalsOption::Poisson && closed {
-        return Err(Failure::usage(
-            "--arrivals poisson is for a rate: with --workers and --hold the answers decide when requests come",
-        ));
-    }
-    ensure_pipeline(options, sessions.is_some())?;
     if let Some(hold) = options.hold {
         return held(options, hold);
     }
@@ -77,23 +76,6 @@ pub fn shape(options: &RunOptions, sessions: Option<Arc<Sessions>>) -> Result<Sh
         (None, Some(rate)) => Ok(visits(options, rate, Visit::Calls(options.load.calls.unwrap_or(1)))),
         (None, None) => Ok(requests(options)),
     }
-}
-
-/// Sees to it that a pipeline that was asked for can come about.
-fn ensure_pipeline(options: &RunOptions, sessions: bool) -> Result<(), Failure> {
-    if options.load.pipeline.is_none_or(|pipeline| pipeline == 1) {
-        return Ok(());
-    }
-    let reason = if options.load.http == HttpVersion::Http10 {
-        "with --http 1.0: it came with HTTP/1.1"
-    } else if options.hold.is_some() {
-        "with --hold: each connection asks again when its answer has come"
-    } else if options.conn_rate.is_some() && !sessions {
-        "with --conn-rate and --calls: each call waits for the answer before it (bursts are for --session)"
-    } else {
-        return Ok(());
-    };
-    Err(Failure::usage(format!("--pipeline does nothing {reason}")))
 }
 
 /// Connections that are kept open, each with a worker of its own.
@@ -114,6 +96,7 @@ fn held(options: &RunOptions, hold: usize) -> Result<Shape, Failure> {
         extent: extent(options, None),
         connections: hold,
         opening_rate,
+        hold: Some(hold),
         pipeline: 1,
     })
 }
@@ -121,15 +104,17 @@ fn held(options: &RunOptions, hold: usize) -> Result<Shape, Failure> {
 fn visits_of_sessions(options: &RunOptions, sessions: Arc<Sessions>) -> Result<Shape, Failure> {
     // Pipelining came with HTTP/1.1; httperf does not do it before that either.
     let pipeline = if options.load.http == HttpVersion::Http10 { 1 } else { SESSION_PIPELINE };
-    let visit = Visit::Sessions { sessions, think: options.think.unwrap_or_default() };
+    let each = session_connections(options);
+    let visit = Visit::Sessions { sessions, think: options.think.unwrap_or_default(), connections: each };
     match (&options.conn_rate, options.workers) {
         (Some(rate), _) => Ok(Shape { pipeline, ..visits(options, rate, visit) }),
         (None, Some(workers)) => Ok(Shape {
             arrivals: LoopPlan::Closed { workers, think: Duration::ZERO, stagger: options.stagger.unwrap_or_default() },
             visit: Some(visit),
             extent: extent(options, None),
-            connections: workers,
+            connections: workers.saturating_mul(each),
             opening_rate: None,
+            hold: None,
             pipeline,
         }),
         (None, None) => Err(Failure::usage(
@@ -138,10 +123,17 @@ fn visits_of_sessions(options: &RunOptions, sessions: Arc<Sessions>) -> Result<S
     }
 }
 
+fn session_connections(options: &RunOptions) -> usize {
+    options.session_connections.unwrap_or(1)
+}
+
 fn visits(options: &RunOptions, rate: &RateText, visit: Visit) -> Shape {
     let extent = extent(options, Some(rate));
     let connections = match extent {
-        Extent::Requests(total) => VISITS_DEFAULT.min(usize::try_from(total).unwrap_or(VISITS_DEFAULT)),
+        Extent::Requests(total) => {
+            let total = usize::try_from(total).unwrap_or(VISITS_DEFAULT);
+            VISITS_DEFAULT.min(total.saturating_mul(session_connections(options)))
+        }
         Extent::Duration(_) => VISITS_DEFAULT,
     };
     Shape {
@@ -150,6 +142,7 @@ fn visits(options: &RunOptions, rate: &RateText, visit: Visit) -> Shape {
         extent,
         connections,
         opening_rate: None,
+        hold: None,
         pipeline: 1,
     }
 }
@@ -170,7 +163,7 @@ fn requests(options: &RunOptions) -> Shape {
             (open_loop(options, rate, extent), extent, connections_for(rate.highest()))
         }
     };
-    Shape { arrivals, visit: None, extent, connections, opening_rate: None, pipeline: 1 }
+    Shape { arrivals, visit: None, extent, connections, opening_rate: None, hold: None, pipeline: 1 }
 }
 
 fn extent(options: &RunOptions, rate: Option<&RateText>) -> Extent {

@@ -46,6 +46,7 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
         extent: Extent::Duration(options.duration),
         connections: CONNECTIONS_DEFAULT,
         opening_rate: None,
+        hold: None,
         pipeline: 1,
     };
     let requests = requests::of(&options.load, &target)?;

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use thalweg_lab::target::Target;
-use thalweg_load::{CONFORMING_BITS_PER_S, LoopPlan, Pace, Plan, Reuse, Spacing, Visit};
-use thalweg_measure::Limit;
+use thalweg_load::{CONFORMING_BITS_PER_S, LoopPlan, Pace, Pick, Plan, Reuse, Spacing, Visit};
+use thalweg_measure::{Limit, LoopKind};
 use thalweg_sys::affinity::allowed_cpus;
 use thalweg_sys::{AnyDriver, DriverChoice};
 
 use crate::arrivals::Shape;
 use crate::exit::Failure;
-use crate::options::{CpuList, LoadOptions};
+use crate::options::{ArrivalsOption, CpuList, HttpVersion, LoadOptions};
 use crate::reach::{self, Sources, Threads};
 use crate::requests::Asked;
 
@@ -26,9 +26,7 @@ pub const CONNECTIONS_DEFAULT: usize = 256;
 /// Something in the options is wrong or cannot be had on this host.
 pub fn plan(options: &LoadOptions, target: &Target, shape: Shape, (requests, check): Asked) -> Result<Plan, Failure> {
     ensure_driver(options.driver.into())?;
-    if options.timeout.is_zero() {
-        return Err(Failure::usage("--timeout 0s would end every request before it is sent; the shortest is 1us"));
-    }
+    ensure_consistent(options, &shape)?;
     let listed = cpus(options.cores.as_ref(), target)?;
     // Each CPU has at least one connection of its own.
     let connections = options.connections.unwrap_or(shape.connections).max(listed.len());
@@ -46,6 +44,7 @@ pub fn plan(options: &LoadOptions, target: &Target, shape: Shape, (requests, che
         drain: options.timeout,
         connections,
         opening_rate: shape.opening_rate,
+        hold: shape.hold,
         pipeline: options.pipeline.unwrap_or(shape.pipeline),
         reuse: options.reuse.into(),
         pace: paced.then(|| Pace::new(options.throttle, options.rtt.unwrap_or_default())),
@@ -62,6 +61,38 @@ pub fn plan(options: &LoadOptions, target: &Target, shape: Shape, (requests, che
         seed: options.seed,
         ..Plan::new(target.address.clone(), requests, shape.arrivals, shape.extent)
     })
+}
+
+/// Sees to it that the options can mean something together, and with what arrives. Commands that make their load in other ways than `run`
+/// are held to the same.
+fn ensure_consistent(options: &LoadOptions, shape: &Shape) -> Result<(), Failure> {
+    if options.timeout.is_zero() {
+        return Err(Failure::usage("--timeout 0s would end every request before it is sent; the shortest is 1us"));
+    }
+    if options.arrivals == ArrivalsOption::Poisson && shape.arrivals.kind() == LoopKind::Closed {
+        return Err(Failure::usage(
+            "--arrivals poisson is for a rate: with --workers and --hold the answers decide when requests come",
+        ));
+    }
+    // clap does not see to it where --session rules --urls out.
+    if options.pick != Pick::Sequential && options.urls.is_none() {
+        return Err(Failure::usage("--pick says in which order the URLs of --urls are taken: give that too"));
+    }
+    let of_sessions = matches!(shape.visit, Some(Visit::Sessions { .. }));
+    let idle = if options.pipeline.is_none_or(|pipeline| pipeline == 1) {
+        None
+    } else if options.http == HttpVersion::Http10 {
+        Some("with --http 1.0: it came with HTTP/1.1")
+    } else if shape.hold.is_some() {
+        Some("with --hold: each connection asks again when its answer has come")
+    } else if matches!(shape.visit, Some(Visit::Calls(_))) {
+        Some("with --conn-rate and --calls: each call waits for the answer before it (bursts are for --session)")
+    } else if options.calls == Some(1) && !of_sessions {
+        Some("with --calls 1: each connection carries one request")
+    } else {
+        None
+    };
+    idle.map_or(Ok(()), |reason| Err(Failure::usage(format!("--pipeline does nothing {reason}"))))
 }
 
 /// The settings that the document discloses, by the names of their options.

@@ -81,6 +81,9 @@ pub struct RunOptions {
     /// What users do, one session each: a file in the format of httperf's --wsesslog, or TOML
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "calls", "urls", "method", "body"])]
     pub session: Option<PathBuf>,
+    /// Most connections that a session has open at once, as httperf's --max-connections: a call that finds --pipeline others under way on each opens another [default: 1]
+    #[arg(long, value_name = "N", value_parser = session_connections)]
+    pub session_connections: Option<usize>,
     /// Length of the measured part [default: 10s, or that of the steps of --rate]
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "requests")]
     pub duration: Option<Duration>,
@@ -446,6 +449,17 @@ fn positive_count(text: &str) -> Result<u64, String> {
 
 fn positive_calls(text: &str) -> Result<u32, String> {
     positive(text)?.try_into().map_err(|_| "at most 4294967295 calls".to_owned())
+}
+
+/// Looking for room on each of a session's connections costs time, so that their number is bounded; browsers have six.
+const SESSION_CONNECTIONS_MAX: usize = 64;
+
+fn session_connections(text: &str) -> Result<usize, String> {
+    let connections = positive(text)?;
+    if connections > SESSION_CONNECTIONS_MAX {
+        return Err(format!("a session has at most {SESSION_CONNECTIONS_MAX} connections"));
+    }
+    Ok(connections)
 }
 
 fn parse_speed(text: &str) -> Result<f64, String> {

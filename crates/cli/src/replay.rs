@@ -42,6 +42,7 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
         extent: Extent::Requests(entries),
         connections: CONNECTIONS_DEFAULT,
         opening_rate: None,
+        hold: None,
         pipeline: 1,
     };
     let plan = load_options::plan(load, &target, shape, asked)?;

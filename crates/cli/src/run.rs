@@ -3,12 +3,11 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use thalweg_lab::document::{Kind, Trial};
+use thalweg_lab::document::Kind;
 use thalweg_lab::session::{self, Outcome, Question};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::Bench;
-use thalweg_load::Extent;
-use thalweg_measure::Verdict;
+use thalweg_load::{Extent, Visit};
 use thalweg_measure::units::display;
 
 use crate::arrivals;
@@ -50,21 +49,9 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false);
     let made = bench.trial("run", plan.clone(), &mut line);
     line.clear();
-    let mut trial = made?.trial;
-    if let Some(hold) = options.hold {
-        judge_held(&mut trial, hold);
-    }
+    let trial = made?.trial;
     let outcome = Outcome { verdict: trial.verdict, reasons: trial.reasons.clone(), trials: vec![trial], find: None };
     output::give_out(&session::document(&question, &bench, &plan, outcome), &options.output)
-}
-
-/// Connections that were to be held and are not are a failure, whatever became of the requests: fewer of them may have carried those.
-fn judge_held(trial: &mut Trial, hold: usize) {
-    let held = trial.connections.held;
-    if held < hold as u64 && trial.verdict == Verdict::Pass {
-        trial.verdict = Verdict::Fail;
-        trial.reasons.insert(0, format!("only {held} of {hold} connections were open at the end"));
-    }
 }
 
 fn settings(options: &RunOptions, plan: &thalweg_load::Plan) -> std::collections::BTreeMap<String, String> {
@@ -78,6 +65,13 @@ fn settings(options: &RunOptions, plan: &thalweg_load::Plan) -> std::collections
     };
     if let Some(file) = &options.session {
         settings.insert("session".to_owned(), file.display().to_string());
+    }
+    if let Some(Visit::Sessions { sessions, connections, .. }) = &plan.visit {
+        // Where no burst is so long that it would take another connection, there is nothing to tell.
+        let others = sessions.burst_calls_max().saturating_sub(1);
+        if *connections > 1 || others > plan.pipeline as usize {
+            settings.insert("session-connections".to_owned(), connections.to_string());
+        }
     }
     for (name, time) in [("think", options.think), ("stagger", options.stagger)] {
         settings.extend(time.map(|time| (name.to_owned(), display::exact_time(time))));

@@ -1,7 +1,7 @@
 //! One trial: run a plan, watch it, judge it, put it into the document's form.
 
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use thalweg_load::{LoadError, LoopPlan, Plan, RunFigures, Snapshot, Spacing, Visit, start};
 use thalweg_measure::trial::{Judgement, Sessions};
@@ -116,6 +116,11 @@ fn document_of(phase: &str, at_s: f64, run: &RunFigures, judgement: &Judgement) 
         reasons.push(format!(
             "{count} calls were never made, since the connection or session that they belonged to had ended"
         ));
+    }
+    if figures.causes.unknown > 0 {
+        let (count, errno) = (display::count(figures.causes.unknown), figures.causes.unknown_errno.unwrap_or(0));
+        let first = io::Error::from_raw_os_error(errno);
+        reasons.push(format!("{count} failures are of no known kind; the first of them: {first}"));
     }
     if run.unsolicited_bytes > 0 {
         reasons.push(format!("{} bytes came on connections that had asked for nothing", run.unsolicited_bytes));

@@ -9,7 +9,7 @@ use thalweg_sys::{Fault, Instant, SocketId};
 use thalweg_wire::{FieldSlots, Limits, MessageBytes, ResponseError, ResponseEvent, ResponseReader};
 
 use crate::plan::Check;
-use crate::visit::Visiting;
+use crate::visit::VisitId;
 
 /// A connection, kept at its socket's index.
 pub(crate) struct Connection {
@@ -41,10 +41,10 @@ pub(crate) struct Connection {
     pub(crate) bytes: u64,
     pub(crate) receiving_ns: u64,
     pub(crate) answered_at: Instant,
-    /// What lies behind the call in front, if requests are pipelined.
+    /// What lies behind the call in front, if requests are pipelined, or waits for the connection to be there.
     pub(crate) line: Option<Box<Line>>,
-    /// The visit that it carries.
-    pub(crate) visit: Option<Box<Visiting>>,
+    /// The visit that it belongs to.
+    pub(crate) visit: Option<VisitId>,
 }
 
 pub(crate) enum State {
@@ -62,7 +62,7 @@ pub(crate) enum State {
 /// Pipelined calls.
 #[derive(Default)]
 pub(crate) struct Line {
-    /// Those behind the one in front, in order.
+    /// Those behind the one in front, in order; all of them where the connection is not there yet.
     pub(crate) behind: VecDeque<Call>,
     /// How many of the last ones, the one in front included, the driver was not yet given.
     pub(crate) unsent: usize,
@@ -130,7 +130,10 @@ impl Connection {
     /// When its patience ends, that of the attempt to connect or of the call in front; or when its visit goes on.
     pub(crate) fn deadline(&self, timeout_ns: u64) -> Option<Instant> {
         match &self.state {
-            State::Connecting => Some(self.since.plus_ns(timeout_ns)),
+            State::Connecting => {
+                let own = self.since.plus_ns(timeout_ns);
+                Some(self.calls_under_way().next().map_or(own, |call| own.min(call.deadline)))
+            }
             State::Busy(call) => Some(call.deadline),
             State::Thinking { until } => Some(*until),
             State::Idle | State::Closed => None,
@@ -147,10 +150,7 @@ impl Connection {
 
     /// Calls that have begun and not ended.
     pub(crate) fn under_way(&self) -> usize {
-        match self.state {
-            State::Busy(_) => 1 + self.line.as_ref().map_or(0, |line| line.behind.len()),
-            _ => 0,
-        }
+        usize::from(matches!(self.state, State::Busy(_))) + self.line.as_ref().map_or(0, |line| line.behind.len())
     }
 
     /// The calls that have begun and not ended, in order.
@@ -272,14 +272,16 @@ pub(crate) fn read_response(
     progress
 }
 
-/// What a connection's failure is for the request that was to use it.
-pub(crate) fn outcome_of_fault(fault: Fault) -> Outcome {
+/// What a connection's failure is for the request that was to use it. An error of no known kind is taken for what it came to: there is
+/// no connection, or there is one no more.
+pub(crate) fn outcome_of_fault(fault: Fault, connecting: bool) -> Outcome {
     match fault {
         Fault::Refused => Outcome::Refused,
         Fault::Unreachable | Fault::TimedOut => Outcome::Unreachable,
         Fault::NoDescriptor | Fault::FileTableFull => Outcome::NoDescriptor,
         Fault::NoAddress => Outcome::NoAddress,
-        Fault::Reset | Fault::Other => Outcome::Reset,
+        Fault::Other(_) if connecting => Outcome::Unreachable,
+        Fault::Reset | Fault::Other(_) => Outcome::Reset,
     }
 }
 
@@ -303,6 +305,24 @@ pub(crate) fn outcome_of_response_error(error: ResponseError) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Such a failed connect was once said to have been reset by the server.
+    #[test]
+    fn an_error_of_no_known_kind_is_what_it_came_to() {
+        for (fault, connecting, open) in [
+            (Fault::Other(74), Outcome::Unreachable, Outcome::Reset),
+            (Fault::Reset, Outcome::Reset, Outcome::Reset),
+            (Fault::Refused, Outcome::Refused, Outcome::Refused),
+            (Fault::TimedOut, Outcome::Unreachable, Outcome::Unreachable),
+            (Fault::Unreachable, Outcome::Unreachable, Outcome::Unreachable),
+            (Fault::NoDescriptor, Outcome::NoDescriptor, Outcome::NoDescriptor),
+            (Fault::FileTableFull, Outcome::NoDescriptor, Outcome::NoDescriptor),
+            (Fault::NoAddress, Outcome::NoAddress, Outcome::NoAddress),
+        ] {
+            let outcomes = (outcome_of_fault(fault, true), outcome_of_fault(fault, false));
+            assert_eq!(outcomes, (connecting, open), "{fault:?}");
+        }
+    }
 
     /// Beside this a held connection takes its place in the driver's table and an entry or two in the timer wheels.
     #[test]

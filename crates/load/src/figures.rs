@@ -40,6 +40,7 @@ impl RunFigures {
         let series = IntervalSeries::new(interval_ns(plan), INTERVALS_MAX);
         let mut trial = TrialFigures::new(plan.arrivals.kind(), plan.offered_rate(), Duration::ZERO, series);
         trial.sessions = matches!(plan.visit, Some(Visit::Sessions { .. })).then(Sessions::default);
+        trial.to_hold = plan.hold.map(|connections| connections as u64);
         Self {
             trial,
             driver,

@@ -51,6 +51,8 @@ pub struct Plan {
     pub connections: usize,
     /// How many connections are opened per second before the start; `None`: as fast as the server takes them.
     pub opening_rate: Option<f64>,
+    /// How many connections are to be open at the end of the measured part, if that is part of what is asked of the target.
+    pub hold: Option<usize>,
     /// Requests per connection; `None`: as many as the server allows.
     pub calls: Option<u32>,
     /// Most requests under way at once on a connection; 1 waits for each answer.
@@ -119,8 +121,8 @@ impl LoopPlan {
     }
 }
 
-/// What an arrival is, if it is not one request on whichever connection is free: several calls on a connection of their own, which
-/// is closed after the last of them. A call that follows another waits for its answer, whatever the loop is.
+/// What an arrival is, if it is not one request on whichever connection is free: several calls on connections of their own, which
+/// are closed after the last of them. A call that follows another waits for its answer, whatever the loop is.
 #[derive(Clone, Debug)]
 pub enum Visit {
     /// So many calls one after the other, as httperf makes them with `--num-calls`. If the server closes the connection between two of
@@ -132,6 +134,8 @@ pub enum Visit {
         sessions: Arc<Sessions>,
         /// Time between two bursts, where the session does not say.
         think: Duration,
+        /// Most connections that one has open at once. A call that finds [`Plan::pipeline`] under way on each opens another one.
+        connections: usize,
     },
 }
 
@@ -181,6 +185,7 @@ impl Plan {
             drain: TIMEOUT,
             connections: 1,
             opening_rate: None,
+            hold: None,
             calls: None,
             pipeline: 1,
             reuse: Reuse::default(),

@@ -1,21 +1,37 @@
 //! A visit's progress: which of its calls may be made now, which wait for an answer or for the end of a pause.
 
+use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_sys::Instant;
+use thalweg_sys::{Instant, SocketId};
 
 use crate::plan::Visit;
 use crate::session::{Burst, Sessions};
 
-/// A visit under way. It does not know its connection.
+/// The visits that are not over. Places are used again, each with its list of connections, so that there are as many as there were
+/// visits at once.
+#[derive(Default)]
+pub(crate) struct Visits {
+    places: Vec<Visiting>,
+    free: Vec<VisitId>,
+}
+
+/// Names a visit until it is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct VisitId(u32);
+
+/// A visit under way. It knows which connections are its own, and nothing of what happens on them.
 pub(crate) struct Visiting {
     /// When it arrived.
     pub(crate) began: Instant,
     /// When the calls that may be made now came due.
     pub(crate) due: Instant,
-    /// How many connections it has had.
-    pub(crate) connections: u32,
+    /// Its connections, in the order in which they were opened, and how many it has had.
+    pub(crate) connections: Vec<SocketId>,
+    pub(crate) opened: u32,
+    /// No more calls are made; when those under way have ended, it has ended so.
+    stopped: Option<Ending>,
     script: Script,
     /// Calls that are due and have not begun, that have begun and not ended, and that have ended.
     released: u32,
@@ -36,6 +52,17 @@ enum Script {
     },
 }
 
+/// How a visit ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    /// With its last call, or where the server ended it in good order.
+    Completed,
+    /// With a call that failed.
+    Failed,
+    /// With the schedule.
+    Cut,
+}
+
 /// What comes after an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
@@ -47,9 +74,52 @@ pub(crate) enum Next {
     Done,
 }
 
-impl Visiting {
+impl Visits {
     /// Visit number `number` of the run, which arrived at `began`; its first call is due at once.
-    pub(crate) fn begin(visit: &Arc<Visit>, number: u64, began: Instant) -> Self {
+    pub(crate) fn begin(&mut self, visit: &Arc<Visit>, number: u64, began: Instant) -> VisitId {
+        let Some(id) = self.free.pop() else {
+            self.places.push(Visiting::begin(visit, number, began, Vec::new()));
+            return VisitId(self.places.len() as u32 - 1);
+        };
+        let place = &mut self[id];
+        let mut connections = std::mem::take(&mut place.connections);
+        connections.clear();
+        *place = Visiting::begin(visit, number, began, connections);
+        id
+    }
+
+    /// It is over. Nothing names it any more.
+    pub(crate) fn end(&mut self, id: VisitId) {
+        self.free.push(id);
+    }
+
+    /// How many are not over.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// How many there were at once, at most.
+    pub(crate) fn places(&self) -> usize {
+        self.places.len()
+    }
+}
+
+impl Index<VisitId> for Visits {
+    type Output = Visiting;
+
+    fn index(&self, id: VisitId) -> &Visiting {
+        &self.places[id.0 as usize]
+    }
+}
+
+impl IndexMut<VisitId> for Visits {
+    fn index_mut(&mut self, id: VisitId) -> &mut Visiting {
+        &mut self.places[id.0 as usize]
+    }
+}
+
+impl Visiting {
+    fn begin(visit: &Arc<Visit>, number: u64, began: Instant, connections: Vec<SocketId>) -> Self {
         let script = match &**visit {
             Visit::Calls(calls) => Script::Calls { left: calls - 1 },
             Visit::Sessions { sessions, .. } => {
@@ -57,12 +127,16 @@ impl Visiting {
                 Script::Session { visit: visit.clone(), index, burst: 0, next: 0 }
             }
         };
-        Self { began, due: began, connections: 1, script, released: 1, under_way: 0, ended: 0 }
+        let (due, opened, stopped) = (began, 0, None);
+        Self { began, due, connections, opened, stopped, script, released: 1, under_way: 0, ended: 0 }
     }
 
     /// Takes a call that is due: which request it is, if the visit says.
     pub(crate) fn take_call(&mut self) -> Option<Option<u32>> {
-        self.released = self.released.checked_sub(1)?;
+        if !self.has_released() {
+            return None;
+        }
+        self.released -= 1;
         self.under_way += 1;
         Some(match &mut self.script {
             Script::Calls { .. } => None,
@@ -108,6 +182,22 @@ impl Visiting {
         }
     }
 
+    /// Notes that calls under way, so many of them, have ended without an answer, or must not be made any more.
+    pub(crate) fn on_lost(&mut self, calls: u32) {
+        self.under_way -= calls;
+    }
+
+    /// No more calls are made. A failure is the more important ending.
+    pub(crate) fn stop(&mut self, ending: Ending) {
+        if ending == Ending::Failed || self.stopped.is_none() {
+            self.stopped = Some(ending);
+        }
+    }
+
+    pub(crate) fn stopped(&self) -> Option<Ending> {
+        self.stopped
+    }
+
     fn release(&mut self, calls: u32, due: Instant) -> Next {
         self.released = calls;
         self.due = due;
@@ -126,14 +216,30 @@ impl Visiting {
             }
     }
 
-    /// Whether it goes on with another connection if the server closes this one between two calls.
+    /// Whether it goes on with another connection if the server closes one between two calls.
     pub(crate) fn reconnects(&self) -> bool {
         matches!(self.script, Script::Session { .. })
     }
 
-    /// Whether a call is due that has not begun.
+    /// How many connections it may have at once.
+    pub(crate) fn connections_max(&self) -> usize {
+        match &self.script {
+            Script::Calls { .. } => 1,
+            Script::Session { visit, .. } => match &**visit {
+                Visit::Sessions { connections, .. } => *connections,
+                Visit::Calls(_) => unreachable!("a session's visit has sessions"),
+            },
+        }
+    }
+
+    /// Whether a call is due that has not begun and may be made.
     pub(crate) fn has_released(&self) -> bool {
-        self.released > 0
+        self.released > 0 && self.stopped.is_none()
+    }
+
+    /// Calls that have begun and not ended.
+    pub(crate) fn under_way(&self) -> u32 {
+        self.under_way
     }
 
     /// Calls that were answered.
@@ -175,7 +281,7 @@ mod tests {
 
     #[test]
     fn calls_follow_one_another() {
-        let mut visit = Visiting::begin(&Arc::new(Visit::Calls(3)), 0, START);
+        let mut visit = Visiting::begin(&Arc::new(Visit::Calls(3)), 0, START, Vec::new());
         for ns in 0..3 {
             assert_eq!(visit.calls_left(), 3 - ns);
             assert_eq!(visit.take_call(), Some(None));
@@ -196,7 +302,8 @@ mod tests {
             prepare(&RequestText { method: "GET", authority: "h", target, version, fields: &[], body: b"" })
         });
         let sessions = Arc::new(made.unwrap());
-        Visiting::begin(&Arc::new(Visit::Sessions { sessions, think: Duration::from_micros(1) }), 3, START)
+        let visit = Visit::Sessions { sessions, think: Duration::from_micros(1), connections: 1 };
+        Visiting::begin(&Arc::new(visit), 3, START, Vec::new())
     }
 
     #[test]
@@ -225,5 +332,31 @@ mod tests {
         assert_eq!(visit.on_answer(at(20)), Next::GoOn);
         assert_eq!((visit.calls_left(), visit.has_released(), visit.take_call()), (3, true, Some(Some(3))));
         assert_eq!(visit.on_answer(at(30)), Next::Think(at(1_030)));
+    }
+
+    #[test]
+    fn a_visit_that_has_stopped_makes_no_more_calls() {
+        let mut visit = session();
+        visit.take_call();
+        visit.on_answer(at(10));
+        visit.take_call();
+        visit.stop(Ending::Cut);
+        assert_eq!((visit.has_released(), visit.take_call(), visit.stopped()), (false, None, Some(Ending::Cut)));
+        visit.stop(Ending::Failed);
+        visit.stop(Ending::Cut);
+        visit.on_lost(1);
+        assert_eq!((visit.stopped(), visit.under_way(), visit.calls_left()), (Some(Ending::Failed), 0, 3));
+    }
+
+    #[test]
+    fn places_of_visits_are_used_again() {
+        let (mut visits, plan) = (Visits::default(), Arc::new(Visit::Calls(1)));
+        let first = visits.begin(&plan, 0, START);
+        visits[first].connections.push(SocketId::from_bits(1));
+        let second = visits.begin(&plan, 1, START);
+        visits.end(first);
+        let third = visits.begin(&plan, 2, START);
+        assert!(third == first && third != second && visits[third].connections.is_empty());
+        assert_eq!((visits.len(), visits.places()), (2, 2));
     }
 }

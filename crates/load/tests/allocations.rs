@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use thalweg_load::{
-    Check, Engine, Extent, Gate, LoopPlan, Pace, Plan, PreparedRequest, Progress, RequestText, RunFigures, prepare,
+    Check, Engine, Extent, Gate, LoopPlan, Pace, Plan, PreparedRequest, Progress, RequestText, RunFigures, Sessions,
+    Visit, prepare, prepare_sessions, read_sessions,
 };
 use thalweg_measure::Outcome;
 use thalweg_reactor::run;
@@ -82,15 +84,26 @@ fn drive<D: Driver>(mut driver: D, plan: Plan) -> (u64, RunFigures) {
     (allocations() - before, engine.into_figures())
 }
 
-/// Makes so many requests of the plan, over one driver. How often that allocated.
-fn allocated(choice: DriverChoice, plan: &Plan, requests: u64, expected: Outcome) -> u64 {
-    let plan = Plan { extent: Extent::Requests(requests), driver: choice, ..plan.clone() };
+/// Those that this host has.
+fn drivers() -> impl Iterator<Item = DriverChoice> {
+    let ring = AnyDriver::refusal().is_none().then_some(DriverChoice::Uring);
+    ring.into_iter().chain([DriverChoice::Epoll])
+}
+
+/// Carries the plan out over one driver. How often that allocated.
+fn driven(choice: DriverChoice, plan: Plan) -> (u64, RunFigures) {
+    let plan = Plan { driver: choice, ..plan };
     let waker = Waker::new().expect("a descriptor");
     let driver = AnyDriver::open(choice, &DriverConfig::new(64 + CONNECTIONS, waker)).expect("the driver");
-    let (count, figures) = match driver {
+    match driver {
         AnyDriver::Uring(driver) => drive(driver, plan),
         AnyDriver::Epoll(driver) => drive(driver, plan),
-    };
+    }
+}
+
+/// Makes so many requests of the plan, over one driver. How often that allocated.
+fn allocated(choice: DriverChoice, plan: &Plan, requests: u64, expected: Outcome) -> u64 {
+    let (count, figures) = driven(choice, Plan { extent: Extent::Requests(requests), ..plan.clone() });
     let outcomes = &figures.trial.outcomes;
     assert_eq!(outcomes.count(expected), requests, "{outcomes:?}");
     count
@@ -107,10 +120,7 @@ fn check(name: &str, requests: u64, slack: u64, expected: Outcome, vary: impl Fn
     let workers = LoopPlan::of_workers(CONNECTIONS, Duration::ZERO);
     let plan = Plan::new(peer, [request(whole)].into(), workers, Extent::Requests(1));
     let plan = vary(Plan { connections: CONNECTIONS, timeout: Duration::from_secs(20), ..plan });
-    for choice in [DriverChoice::Uring, DriverChoice::Epoll] {
-        if choice == DriverChoice::Uring && AnyDriver::refusal().is_some() {
-            continue;
-        }
+    for choice in drivers() {
         let (few, many) =
             (allocated(choice, &plan, requests, expected), allocated(choice, &plan, 10 * requests, expected));
         assert!(
@@ -140,6 +150,53 @@ fn pipelined_requests() {
 fn connections_at_a_pace() {
     let pace = Some(Pace::new(Some(10_000_000), Duration::ZERO));
     check("at a pace", 400, SLACK, Outcome::Good, |plan| Plan { pace, ..plan });
+}
+
+/// Beside its connections a session takes nothing: its place is used again.
+#[test]
+fn sessions_of_several_connections() {
+    let calls = 2000;
+    let visit = |sessions: &Sessions, connections| Visit::Sessions {
+        sessions: Arc::new(sessions.clone()),
+        think: Duration::ZERO,
+        connections,
+    };
+    for (connections, pipeline) in [(4, 1), (2, 8), (1, 32)] {
+        // One session of ever so many bursts of ten calls.
+        let text = "/\n".to_owned() + &" /\n".repeat(9);
+        let of_bursts = |bursts: u64| {
+            let text = text.repeat(bursts as usize);
+            let file = read_sessions("sessions", text.as_bytes(), |_| unreachable!("no bodies")).expect("a file");
+            let made = prepare_sessions(&file, |_| Ok::<_, Infallible>(request(Check::default())));
+            made.unwrap_or_else(|error| panic!("{error}"))
+        };
+        let peer = PeerAddr::Tcp(serve(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes"));
+        let workers = LoopPlan::of_workers(1, Duration::ZERO);
+        let base = Plan {
+            connections: CONNECTIONS,
+            pipeline,
+            timeout: Duration::from_secs(20),
+            ..Plan::new(peer, [].into(), workers, Extent::Requests(1))
+        };
+        for choice in drivers() {
+            let allocated = |calls: u64| {
+                let sessions = of_bursts(calls / 10);
+                let plan = Plan {
+                    requests: sessions.requests.clone().into(),
+                    visit: Some(visit(&sessions, connections)),
+                    ..base.clone()
+                };
+                let (count, figures) = driven(choice, plan);
+                assert_eq!(figures.trial.counts.good, calls, "{:?}", figures.trial.outcomes);
+                count
+            };
+            let (few, many) = (allocated(calls), allocated(10 * calls));
+            assert!(
+                many <= few + SLACK,
+                "{connections} connections over {choice:?}: {few} allocations for {calls} calls, {many} for ten times as many"
+            );
+        }
+    }
 }
 
 #[test]

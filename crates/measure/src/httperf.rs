@@ -103,7 +103,7 @@ mod tests {
         check(Outcome::NoAddress, plain, Errors { no_address: 10, ..none });
         check(Outcome::TlsFailure, plain, Errors { other: 10, ..none });
         check(Outcome::ProtocolError, plain, Errors { other: 10, ..none });
-        let causes = Causes { socket_timeout: 4, file_table_full: 3 };
+        let causes = Causes { socket_timeout: 4, file_table_full: 3, ..Causes::default() };
         check(Outcome::Unreachable, plain, Errors { other: 10, ..none });
         check(Outcome::Unreachable, causes, Errors { socket_timeout: 4, other: 6, ..none });
         check(Outcome::NoDescriptor, plain, Errors { no_descriptor: 10, ..none });
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_cause_never_exceeds_its_outcome() {
-        let causes = Causes { socket_timeout: 99, file_table_full: 99 };
+        let causes = Causes { socket_timeout: 99, file_table_full: 99, ..Causes::default() };
         check(Outcome::Unreachable, causes, Errors { socket_timeout: 10, ..Errors::default() });
         check(Outcome::NoDescriptor, causes, Errors { file_table_full: 10, ..Errors::default() });
     }

@@ -197,6 +197,12 @@ pub struct Causes {
     pub socket_timeout: u64,
     /// Of *no descriptor*: the whole host had none left (ENFILE), not this process (EMFILE).
     pub file_table_full: u64,
+    /// Of *unreachable*, if it was met while connecting, else of *reset*: errors of no known kind.
+    #[serde(default)]
+    pub unknown: u64,
+    /// The number of the first such error; 0 if it had none.
+    #[serde(default)]
+    pub unknown_errno: Option<i32>,
 }
 
 impl Causes {
@@ -204,6 +210,8 @@ impl Causes {
     pub fn merge(&mut self, other: &Causes) {
         self.socket_timeout += other.socket_timeout;
         self.file_table_full += other.file_table_full;
+        self.unknown += other.unknown;
+        self.unknown_errno = self.unknown_errno.or(other.unknown_errno);
     }
 }
 

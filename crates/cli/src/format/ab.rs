@@ -4,9 +4,8 @@ use std::fmt::Write;
 
 use thalweg_lab::document::{Document, Trial};
 use thalweg_measure::{Histogram, LoopKind, Outcome, Summary};
-use url::Url;
 
-use super::{BYTES_PER_KB, US_PER_MS, measures_target, ratio, sample_stddev, span_s};
+use super::{Address, BYTES_PER_KB, US_PER_MS, measures_target, ratio, sample_stddev, span_s};
 
 /// The percentages of its last table.
 const PERCENTAGES: [u32; 8] = [50, 66, 75, 80, 90, 95, 98, 99];
@@ -37,11 +36,7 @@ fn block(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Resu
 }
 
 fn head(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result {
-    let target = document.plan.target.as_str();
-    let url = Url::parse(target).ok();
-    let host = url.as_ref().and_then(Url::host_str).unwrap_or(target);
-    let port = url.as_ref().and_then(Url::port_or_known_default).unwrap_or(80);
-    let path = url.as_ref().map_or("/", |url| &url[url::Position::BeforePath..url::Position::AfterQuery]);
+    let Address { host, port, path } = Address::of(document);
     let (server, length) = trial.sample.as_ref().map_or(("", 0), |sample| (&*sample.server, sample.body_bytes));
     writeln!(out, "\n\nServer Software:        {server}")?;
     writeln!(out, "Server Hostname:        {host}")?;

@@ -38,7 +38,7 @@ pub fn trial() -> Trial {
         reasons: vec!["errors 0.750 % (15 of 2,000) miss the limit errors<=0%".into()],
         counts,
         outcomes,
-        causes: Causes { socket_timeout: 1, file_table_full: 0 },
+        causes: Causes { socket_timeout: 1, ..Causes::default() },
         status: StatusClasses { success: 1985, client_error: 5, ..StatusClasses::default() },
         rates: Rates { sent: 200.0, completed: 199.0, good: 198.0, connections: 50.0 },
         bytes: Bytes {

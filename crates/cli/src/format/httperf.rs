@@ -5,13 +5,15 @@ use std::fmt::Write;
 use thalweg_lab::document::{Document, SessionsSummary, Trial};
 use thalweg_measure::httperf::Errors;
 use thalweg_measure::units::{parse_rate, parse_time};
-use url::Url;
 
 use super::samples::Samples;
-use super::{BYTES_PER_KB, US_PER_MS, connections, measures_target, ratio, sample_stddev, span_s};
+use super::{Address, BYTES_PER_KB, US_PER_MS, connections, measures_target, ratio, sample_stddev, span_s};
 
 /// Sizes of its socket buffers, unless told otherwise. They are on its first line always.
 const BUFFERS: (u32, u32) = (4096, 16384);
+
+/// Connections of a session and calls under way on each, unless it is told otherwise.
+const SESSION_DEFAULTS: (&str, &str) = ("4", "32");
 
 /// One block as of one run of httperf for each trial of the target.
 pub fn httperf(document: &Document) -> String {
@@ -159,9 +161,20 @@ fn command(document: &Document, trial: &Trial) -> String {
         words.push(format!("--timeout={}", shortest(timeout.as_secs_f64())));
     }
     words.push("--client=0/1".to_owned());
-    words.extend(server_words(&document.plan.target));
+    let Address { host, port, path } = Address::of(document);
+    words.extend([format!("--server={host}"), format!("--port={port}"), format!("--uri={path}")]);
     if setting("http") == Some("1.0") {
         words.push("--http-version=1.0".to_owned());
+    }
+    let session = setting("session").zip(sessions_of(document, trial));
+    if session.is_some() {
+        let (connections, pipeline) = (setting("session-connections"), setting("pipeline").unwrap_or("1"));
+        let connections = connections.filter(|number| *number != SESSION_DEFAULTS.0);
+        words.extend(connections.map(|number| format!("--max-connections={number}")));
+        // With HTTP/1.0 it does not pipeline either.
+        if pipeline != SESSION_DEFAULTS.1 && setting("http") != Some("1.0") {
+            words.push(format!("--max-piped-calls={pipeline}"));
+        }
     }
     let load = ConnectionLoad::of(trial, &setting);
     if let Some(rate) = load.rate {
@@ -178,26 +191,18 @@ fn command(document: &Document, trial: &Trial) -> String {
     if let Some(method) = setting("method").filter(|method| *method != "GET") {
         words.push(format!("--method={method}"));
     }
-    match (setting("session"), sessions_of(document, trial)) {
-        (Some(file), Some(sessions)) => {
+    match session {
+        Some((file, sessions)) => {
             let think = setting("think").and_then(|text| parse_time(text).ok()).unwrap_or_default();
             let total = sessions.completed + sessions.failed;
             words.push(format!("--wsesslog={total},{:.3},{file}", think.as_secs_f64()));
         }
-        _ => {
+        None => {
             words.push(format!("--num-conns={}", load.connections));
             words.push(format!("--num-calls={}", load.calls));
         }
     }
     words.join(" ")
-}
-
-fn server_words(target: &str) -> [String; 3] {
-    let url = Url::parse(target).ok();
-    let host = url.as_ref().and_then(Url::host_str).unwrap_or(target);
-    let port = url.as_ref().and_then(Url::port_or_known_default).unwrap_or(80);
-    let path = url.as_ref().map_or("/", |url| &url[url::Position::BeforePath..url::Position::AfterQuery]);
-    [format!("--server={host}"), format!("--port={port}"), format!("--uri={path}")]
 }
 
 /// A load as httperf takes one: connections at a rate, with so many calls each.
@@ -331,6 +336,16 @@ Errors: fd-unavail 0 addrunavail 0 ftab-full 0 other 0
         ];
         assert_eq!(lines(&document), expected);
         assert!(httperf(&document).contains(" --wsesslog=20,1.500,shop.log\n"), "{}", httperf(&document));
+        let mut connections = |connections: &str, pipeline: &str| {
+            for (name, value) in [("session-connections", connections), ("pipeline", pipeline)] {
+                document.plan.settings.insert(name.into(), value.into());
+            }
+            let text = httperf(&document);
+            let words = text.split_whitespace().filter(|word| word.starts_with("--max-"));
+            words.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(connections("4", "32"), Vec::<String>::new(), "httperf's own");
+        assert_eq!(connections("1", "8"), ["--max-connections=1", "--max-piped-calls=8"]);
         assert!(httperf(&document).contains("other 2\n\nSession rate"), "one empty line is between them");
     }
 

@@ -4,11 +4,10 @@ use thalweg_measure::trial::Sample;
 use thalweg_measure::{Counts, Outcome};
 use thalweg_sys::{Fault, Instant, SocketId};
 
-use super::visits::Ending;
 use super::{Engine, Phase};
 use crate::connection::{Call, outcome_of_fault};
 use crate::figures::{RunFigures, ThreadUse};
-use crate::visit::Visiting;
+use crate::visit::Ending;
 
 impl Engine {
     /// What came of it. To be asked for when the loop has ended.
@@ -70,14 +69,18 @@ impl Engine {
 
     /// Has `end` end what a fault ends. If that is a measured request, the fault is counted where it is told apart more finely than by
     /// its outcome.
-    pub(super) fn end_for(&mut self, fault: Fault, end: impl FnOnce(&mut Self, Outcome)) {
-        let outcome = outcome_of_fault(fault);
+    pub(super) fn end_for(&mut self, fault: Fault, connecting: bool, end: impl FnOnce(&mut Self, Outcome)) {
+        let outcome = outcome_of_fault(fault, connecting);
         let before = self.figures.trial.outcomes.count(outcome);
         end(self, outcome);
         let trial = &mut self.figures.trial;
         if trial.outcomes.count(outcome) > before {
             trial.causes.socket_timeout += u64::from(fault == Fault::TimedOut);
             trial.causes.file_table_full += u64::from(fault == Fault::FileTableFull);
+            if let Fault::Other(errno) = fault {
+                trial.causes.unknown += 1;
+                trial.causes.unknown_errno.get_or_insert(errno);
+            }
         }
     }
 
@@ -94,6 +97,16 @@ impl Engine {
         figures.intervals.record_end(outcome, (outcome == Outcome::Timeout).then_some(waited_ns.max(timeout_ns)));
     }
 
+    /// Accounts for measured requests, so many of them, that have waited for the target until it was too late to send them.
+    pub(super) fn record_held_back(&mut self, requests: u64) {
+        let figures = &mut self.figures.trial;
+        figures.held_back += requests;
+        figures.outcomes.record_n(Outcome::NotSent, requests);
+        for _ in 0..requests {
+            figures.intervals.record_end(Outcome::NotSent, None);
+        }
+    }
+
     /// Ends the oldest arrival that waits for a connection, if there is one, without its having been sent.
     pub(super) fn give_up(&mut self, outcome: Outcome, now: Instant) {
         let Phase::Running(schedule) = &mut self.phase else { return };
@@ -102,11 +115,10 @@ impl Engine {
         }
         let number = schedule.next_number();
         let (arrival, measured) = schedule.take(&mut self.figures.trial.intervals);
-        if let Some(visit) = &self.visit {
-            let mut visiting = Visiting::begin(visit, number, arrival.at);
-            visiting.take_call();
-            self.visiting += 1;
-            self.count_visit(&visiting, Ending::Failed, now);
+        if let Some(plan) = &self.visit {
+            let visit = self.visits.begin(plan, number, arrival.at);
+            self.visits[visit].take_call();
+            self.count_visit(visit, Ending::Failed, now);
         } else {
             schedule.arrivals.on_end(now);
         }
@@ -166,11 +178,7 @@ impl Engine {
         self.figures.trial.under_way = under_way;
         let figures = &mut self.figures.trial;
         let waiting = schedule.offered() - figures.outcomes.total() - under_way;
-        figures.held_back += waiting;
-        for _ in 0..waiting {
-            figures.outcomes.record(Outcome::NotSent);
-            figures.intervals.record_end(Outcome::NotSent, None);
-        }
+        self.record_held_back(waiting);
         self.end_window(now);
     }
 
@@ -197,7 +205,7 @@ impl Engine {
             }
         }
         // A schedule that has ended does not wait for the pauses of visits, but for calls that were due in it.
-        let visits_over = self.visiting == 0 || (schedule.end.is_some() && self.reopening == 0);
+        let visits_over = self.visits.len() == 0 || (schedule.end.is_some() && self.reopening == 0);
         over && self.busy == 0 && visits_over && schedule.arrivals.next().is_none()
     }
 

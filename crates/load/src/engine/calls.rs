@@ -11,7 +11,6 @@ use super::visits::Answered;
 use super::{Engine, Phase};
 use crate::connection::{Call, End, State, outcome_of_response_error, read_response};
 use crate::plan::Reuse;
-use crate::visit::Visiting;
 
 /// A request that is due.
 pub(super) struct Due {
@@ -98,9 +97,9 @@ impl Engine {
         let Phase::Running(schedule) = &mut self.phase else { return };
         let number = schedule.next_number();
         let (arrival, measured) = schedule.take(&mut self.figures.trial.intervals);
-        if let Some(visit) = self.visit.clone() {
-            let visiting = Visiting::begin(&visit, number, arrival.at);
-            return self.begin_visit(driver, id, visiting, measured, now);
+        if let Some(plan) = &self.visit {
+            let visit = self.visits.begin(plan, number, arrival.at);
+            return self.begin_visit(driver, id, visit, measured, now);
         }
         let last = self.plan.calls.is_some_and(|calls| self.connections[id.index()].calls + 1 >= calls);
         self.begin(driver, id, Due { intended: arrival.at, measured, request: arrival.request, last }, now);
@@ -109,7 +108,7 @@ impl Engine {
         }
     }
 
-    /// Puts a request on a connection that has room.
+    /// Puts a request on a connection that has room. If that is still in the making, the request waits there.
     pub(super) fn begin<D: Driver>(&mut self, driver: &mut D, id: SocketId, due: Due, now: Instant) {
         let request = due.request.unwrap_or_else(|| self.chooser.choose() as u32);
         let digest = self.requests.check(request).sha256.map(|_| self.hashers.pop().unwrap_or_default());
@@ -136,11 +135,14 @@ impl Engine {
         };
         connection.calls += 1;
         connection.reader.expect(self.requests.kind(request));
-        if let State::Busy(_) = connection.state {
+        if let State::Busy(_) | State::Connecting = connection.state {
+            let waits = matches!(connection.state, State::Connecting);
             let line = connection.line.get_or_insert_default();
             line.behind.push_back(call);
             line.unsent += 1;
-            if !connection.sending {
+            if waits {
+                self.arm(id, deadline);
+            } else if !connection.sending {
                 self.hand_over(driver, id, now);
             }
         } else {
@@ -150,6 +152,44 @@ impl Engine {
             self.hand_over_one(driver, id, now);
             self.arm(id, deadline);
         }
+    }
+
+    /// Sends what has waited for a connection, which is there now.
+    pub(super) fn send_waiting<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
+        let (timeout, paced) = (self.plan.timeout, self.pacing.is_some());
+        let connection = self.connection(id);
+        let Some(line) = &mut connection.line else { return };
+        for call in &mut line.behind {
+            call.ready = call.intended.max(now);
+            if paced {
+                call.deadline = now + timeout;
+            }
+        }
+        let Some(front) = line.behind.pop_front() else { return };
+        let (deadline, alone) = (front.deadline, line.behind.is_empty());
+        if alone {
+            line.unsent = 0;
+        }
+        connection.state = State::Busy(front);
+        self.busy += 1;
+        if alone {
+            self.hand_over_one(driver, id, now);
+        } else {
+            self.hand_over(driver, id, now);
+        }
+        self.arm(id, deadline);
+    }
+
+    /// Ends the calls that have waited for a connection, without their having been sent. How many there were.
+    pub(super) fn end_waiting(&mut self, id: SocketId, outcome: Outcome, now: Instant) -> u32 {
+        let mut ended = 0;
+        while let Some(mut call) = self.connection(id).line.as_mut().and_then(|line| line.behind.pop_front()) {
+            // Its hasher has seen nothing.
+            self.hashers.extend(call.digest.take());
+            self.account(&call, outcome, now, now);
+            ended += 1;
+        }
+        ended
     }
 
     /// Gives the driver the call in front, alone.
@@ -287,9 +327,9 @@ impl Engine {
         }
         if self.connections[id.index()].visit.is_some() {
             let answer = match (outcome.is_completed(), usable) {
-                (false, _) => Answered::Not,
+                (false, _) => Answered::Not { lost: left as u32 + 1 },
                 (true, true) => Answered::Usable,
-                (true, false) => Answered::Last { others_lost: left > 0 },
+                (true, false) => Answered::Last { lost: left as u32 },
             };
             self.on_visit_answer(driver, id, answer, now);
         } else if usable {
@@ -368,10 +408,10 @@ impl Engine {
     }
 
     /// Something has happened on a connection on which no answer is due, so that it is of no more use.
-    fn on_unasked<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
-        match self.connections[id.index()].state {
-            State::Thinking { .. } => self.park_visit(driver, id, now),
-            _ => self.close(driver, id, now),
+    pub(super) fn on_unasked<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
+        match self.connections[id.index()].visit {
+            Some(visit) => self.on_visit_unasked(driver, id, visit, now),
+            None => self.close(driver, id, now),
         }
     }
 }

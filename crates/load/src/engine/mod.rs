@@ -5,7 +5,7 @@
 //!
 //! A request waits for a connection in the schedule itself (see [`crate::Arrivals`]): a connection that gets room takes the oldest
 //! arrival that is due. The parts: [`opening`] makes connections, [`calls`] carries requests over them, [`visits`] plays several calls
-//! on one, [`pacing`] reads slowly, [`books`] accounts for all of it.
+//! on connections of their own, [`pacing`] reads slowly, [`books`] accounts for all of it.
 
 mod books;
 mod calls;
@@ -30,6 +30,7 @@ use crate::plan::{Plan, Visit};
 use crate::request::Requests;
 use crate::runner::Progress;
 use crate::schedule::Schedule;
+use crate::visit::Visits;
 
 /// Resolution of time-outs, and of think times within visits.
 const TICK_NS: u64 = 100_000;
@@ -56,12 +57,12 @@ pub struct Engine {
     roomy: VecDeque<SocketId>,
     open: usize,
     connecting: usize,
-    /// Of the connecting ones, those on which a visit goes on.
+    /// Of the connecting ones, those that visits have opened to go on.
     reopening: usize,
     /// Connections with calls under way.
     busy: usize,
     /// Visits that are not over, and those of them that are without a connection.
-    visiting: usize,
+    visits: Visits,
     parked: Parked,
     deadlines: Wheel,
     pacing: Option<Pacing>,
@@ -121,7 +122,7 @@ impl Engine {
             connecting: 0,
             reopening: 0,
             busy: 0,
-            visiting: 0,
+            visits: Visits::default(),
             parked: Parked::default(),
             deadlines: Wheel::new(now, TICK_NS),
             pacing: plan.pace.map(|pace| Pacing::new(pace, plan.connections_per_cpu(), now)),
@@ -145,7 +146,7 @@ impl Engine {
             _ => 0,
         };
         let reads = self.pacing.as_ref().map_or(0, Pacing::entries);
-        let lists = self.idle.len() + self.roomy.len() + self.parked.len() + self.hashers.len();
+        let lists = self.idle.len() + self.roomy.len() + self.parked.len() + self.visits.places() + self.hashers.len();
         arrivals + reads + lists + self.deadlines.len() + self.connections.len()
     }
 
@@ -194,11 +195,11 @@ impl Engine {
 
     fn on_failed<D: Driver>(&mut self, driver: &mut D, id: SocketId, fault: Fault) {
         let now = driver.now();
-        self.end_for(fault, |engine, outcome| match engine.connection(id).state {
+        let connecting = matches!(self.connection(id).state, State::Connecting);
+        self.end_for(fault, connecting, |engine, outcome| match engine.connection(id).state {
             State::Busy(_) => engine.end_call(driver, id, outcome, now),
             State::Connecting => engine.on_connect_failed(driver, id, Some(outcome), now),
-            State::Thinking { .. } => engine.park_visit(driver, id, now),
-            State::Idle => engine.close(driver, id, now),
+            State::Thinking { .. } | State::Idle => engine.on_unasked(driver, id, now),
             State::Closed => unreachable!("the driver names open sockets only"),
         });
     }
@@ -256,7 +257,7 @@ impl<D: Driver> App<D> for Engine {
         self.keep_books(now);
         self.dispatch(driver, now);
         let over = self.finished(now);
-        if over && !(self.visiting > 0 && self.wake_last(driver, now)) {
+        if over && !(self.visits.len() > 0 && self.wake_last(driver, now)) {
             self.keep_books(now);
             self.end_window(now);
             self.publish();

@@ -4,10 +4,9 @@ use thalweg_measure::Outcome;
 use thalweg_sys::{Connect, Driver, Fault, Flow, Instant, SocketId};
 
 use super::pacing::Pacing;
-use super::visits::Ending;
 use super::{Engine, Phase};
 use crate::connection::{Connection, State, outcome_of_fault};
-use crate::visit::Visiting;
+use crate::visit::{Ending, VisitId};
 
 /// Connections that may be in the making at once, so that opening thousands does not overrun the server's listen queue.
 const CONNECTING_MAX: usize = 128;
@@ -97,7 +96,7 @@ impl Engine {
         while left > 0 && self.connecting < CONNECTING_MAX && now < until && total - left < allowed {
             left -= 1;
             if let Err(fault) = self.connect(driver, now) {
-                self.record_lacking(outcome_of_fault(fault));
+                self.record_lacking(outcome_of_fault(fault, true));
             }
         }
         self.phase = Phase::Opening { left, since, until };
@@ -127,24 +126,22 @@ impl Engine {
             (schedule.arrivals.waiting(now) as usize).saturating_sub(self.connecting - self.reopening).min(room);
         for _ in 0..wanted {
             if let Err(fault) = self.connect(driver, now) {
-                self.end_for(fault, |engine, outcome| engine.give_up(outcome, now));
+                self.end_for(fault, true, |engine, outcome| engine.give_up(outcome, now));
             }
         }
     }
 
-    /// Opens a connection on which a visit goes on.
-    pub(super) fn reopen<D: Driver>(&mut self, driver: &mut D, mut visit: Box<Visiting>, now: Instant) {
-        if !self.offers(visit.due) {
-            return self.count_visit(&visit, Ending::Cut, now);
-        }
-        visit.connections += 1;
-        match self.connect(driver, now) {
-            Ok(id) => {
-                self.connection(id).visit = Some(visit);
-                self.reopening += 1;
-            }
-            Err(fault) => self.end_for(fault, |engine, outcome| engine.fail_next_call(visit, outcome, now)),
-        }
+    /// Opens a connection of a visit that goes on. Its calls may wait there.
+    pub(super) fn open_for_visit<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        visit: VisitId,
+        now: Instant,
+    ) -> Result<SocketId, Fault> {
+        let id = self.connect(driver, now)?;
+        self.reopening += 1;
+        self.join_visit(id, visit);
+        Ok(id)
     }
 
     pub(super) fn on_connected<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
@@ -153,7 +150,7 @@ impl Engine {
         debug_assert!(matches!(connection.state, State::Connecting), "a connection is established once");
         connection.state = State::Idle;
         connection.room_since = now;
-        let (since, visits) = (connection.since, connection.visit.is_some());
+        let (since, visit) = (connection.since, connection.visit);
         self.connecting -= 1;
         let connections = &mut self.figures.trial.connections;
         connections.opened += 1;
@@ -167,9 +164,9 @@ impl Engine {
             self.figures.trial.in_window.connections += u64::from(schedule.is_in_window(now));
         }
         self.read_now(driver, id);
-        if visits {
+        if let Some(visit) = visit {
             self.reopening -= 1;
-            self.go_on(driver, id, now);
+            self.on_visit_connected(driver, id, visit, now);
         } else {
             self.offer_room(id);
         }
@@ -184,17 +181,21 @@ impl Engine {
         outcome: Option<Outcome>,
         now: Instant,
     ) {
-        let visit = self.connection(id).visit.take();
-        self.close(driver, id, now);
-        self.reopening -= usize::from(visit.is_some());
         if let Some(outcome) = outcome {
             self.record_lacking(outcome);
         }
-        match (visit, outcome) {
-            (Some(visit), outcome) => self.fail_next_call(visit, outcome.unwrap_or(Outcome::Timeout), now),
-            (None, Some(outcome)) => self.give_up(outcome, now),
-            // The arrival that it was for has its own deadline.
-            (None, None) => {}
+        if let Some(visit) = self.connection(id).visit {
+            self.reopening -= 1;
+            let lost = self.end_waiting(id, outcome.unwrap_or(Outcome::Timeout), now);
+            self.leave_visit(driver, id, visit, now);
+            self.visits[visit].on_lost(lost);
+            self.stop_visit(driver, visit, Ending::Failed, now);
+        } else {
+            self.close(driver, id, now);
+            // Without a reason the arrival that it was for has its own deadline.
+            if let Some(outcome) = outcome {
+                self.give_up(outcome, now);
+            }
         }
         self.dispatch(driver, now);
     }

@@ -1,4 +1,7 @@
-//! Playing visits: several calls on a connection of their own, each after what it waits for.
+//! Playing visits: several calls on connections of their own, each after what it waits for.
+//!
+//! A call goes to the first of the visit's connections that has room, as httperf has it; if there is none, another one is opened as far as
+//! the visit may have more. Calls wait on the connection that was opened for them, and fail with it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,9 +12,9 @@ use thalweg_sys::{Driver, Instant, SocketId};
 use super::calls::Due;
 use super::{Engine, Phase};
 use crate::connection::{Connection, State};
-use crate::visit::{Next, Visiting};
+use crate::visit::{Ending, Next, VisitId};
 
-/// Visits without a connection: the server has closed theirs while they paused.
+/// Visits that pause without a connection: the server has closed theirs.
 #[derive(Default)]
 pub(super) struct Parked {
     visits: BinaryHeap<Reverse<ParkedVisit>>,
@@ -22,16 +25,16 @@ pub(super) struct Parked {
 struct ParkedVisit {
     until: Instant,
     number: u64,
-    visit: Box<Visiting>,
+    visit: VisitId,
 }
 
 impl Parked {
-    fn push(&mut self, until: Instant, visit: Box<Visiting>) {
+    fn push(&mut self, until: Instant, visit: VisitId) {
         self.count += 1;
         self.visits.push(Reverse(ParkedVisit { until, number: self.count, visit }));
     }
 
-    fn pop_due(&mut self, now: Instant) -> Option<Box<Visiting>> {
+    fn pop_due(&mut self, now: Instant) -> Option<VisitId> {
         if self.next_due()? > now {
             return None;
         }
@@ -70,23 +73,12 @@ impl Ord for ParkedVisit {
 /// How a call of a visit has ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answered {
-    /// Without a whole answer.
-    Not,
+    /// Without a whole answer; so many calls are lost, itself included.
+    Not { lost: u32 },
     /// On a connection that can go on.
     Usable,
-    /// On one that cannot; the calls that were under way behind it are lost.
-    Last { others_lost: bool },
-}
-
-/// How a visit ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// With its last call, or where the server ended it in good order.
-    Completed,
-    /// With a call that failed.
-    Failed,
-    /// With the schedule.
-    Cut,
+    /// On one that cannot; so many calls that were under way behind it are lost.
+    Last { lost: u32 },
 }
 
 impl Engine {
@@ -95,54 +87,110 @@ impl Engine {
         &mut self,
         driver: &mut D,
         id: SocketId,
-        mut visiting: Visiting,
+        visit: VisitId,
         measured: bool,
         now: Instant,
     ) {
+        self.join_visit(id, visit);
+        let visiting = &mut self.visits[visit];
         let intended = visiting.began;
         let request = visiting.take_call().expect("a visit has a call");
         let last = visiting.is_last_call();
-        self.visiting += 1;
-        self.connection(id).visit = Some(Box::new(visiting));
         self.begin(driver, id, Due { intended, measured, request, last }, now);
     }
 
-    /// Makes the calls that a connection's visit has due, as far as there is room.
-    pub(super) fn go_on<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
-        loop {
-            let connection = &mut self.connections[id.index()];
-            let under_way = connection.under_way();
-            let Some(visit) = &mut connection.visit else { return };
-            if !visit.has_released() || under_way >= self.plan.pipeline as usize {
-                return;
-            }
+    /// Makes a connection one of the visit's own.
+    pub(super) fn join_visit(&mut self, id: SocketId, visit: VisitId) {
+        self.connection(id).visit = Some(visit);
+        let visiting = &mut self.visits[visit];
+        visiting.connections.push(id);
+        visiting.opened += 1;
+    }
+
+    /// Closes one of the visit's connections, which goes on without it.
+    pub(super) fn leave_visit<D: Driver>(&mut self, driver: &mut D, id: SocketId, visit: VisitId, now: Instant) {
+        self.visits[visit].connections.retain(|&other| other != id);
+        self.close(driver, id, now);
+    }
+
+    /// Makes the calls that a visit has due, as far as there is room for them.
+    fn go_on<D: Driver>(&mut self, driver: &mut D, visit: VisitId, now: Instant) {
+        while self.visits[visit].has_released() {
+            let Some(room) = self.room_for(visit) else { return };
             let Phase::Running(schedule) = &mut self.phase else { return };
-            let intended = visit.due;
-            if under_way == 0 && self.pacing.is_none() && intended + self.plan.timeout <= now {
-                // Its time went by while its connection was in the making.
-                let visit = connection.visit.take().expect("it was there");
-                self.close(driver, id, now);
-                return self.fail_next_call(visit, Outcome::Timeout, now);
+            let (intended, idle) = (self.visits[visit].due, self.visits[visit].under_way() == 0);
+            if self.pacing.is_none() && intended + self.plan.timeout <= now {
+                // Nobody was there in time to make it.
+                return self.fail_next_call(driver, visit, Outcome::Timeout, now);
             }
             if schedule.is_drained(now) {
-                if under_way == 0 {
-                    self.leave_rest(driver, id, now);
+                if idle {
+                    self.leave_rest(driver, visit, now);
                 }
                 return;
             }
-            let Some(measured) = schedule.follow_up(intended, &mut self.figures.trial.intervals) else {
-                if under_way == 0 {
-                    self.end_visit(driver, id, Ending::Cut, now);
+            if !schedule.offers(intended) {
+                if idle {
+                    self.end_visit(driver, visit, Ending::Cut, now);
                 }
                 return;
+            }
+            let id = match room {
+                Room::On(id) => id,
+                Room::Another => match self.open_for_visit(driver, visit, now) {
+                    Ok(id) => id,
+                    Err(fault) => {
+                        return self.end_for(fault, true, |engine, outcome| {
+                            engine.fail_next_call(driver, visit, outcome, now);
+                        });
+                    }
+                },
             };
-            let Some(request) = visit.take_call() else { return };
-            let last = visit.is_last_call();
+            let Some((measured, request)) = self.offer_next_call(visit) else { return };
+            let last = self.visits[visit].is_last_call();
             self.begin(driver, id, Due { intended, measured, request, last }, now);
         }
     }
 
-    /// A call of the visit has ended.
+    /// Where a visit's next call goes.
+    fn room_for(&self, visit: VisitId) -> Option<Room> {
+        let (visiting, pipeline) = (&self.visits[visit], self.plan.pipeline as usize);
+        let roomy = |id: &&SocketId| self.connections[id.index()].under_way() < pipeline;
+        if let Some(&id) = visiting.connections.iter().find(roomy) {
+            return Some(Room::On(id));
+        }
+        // A visit that has lost its connections still has the place of one.
+        let own = visiting.connections.len();
+        let allowed = own == 0 || self.open + self.parked.len() < self.connections_max;
+        (own < visiting.connections_max() && allowed).then_some(Room::Another)
+    }
+
+    /// Takes a visit's next call into the load: whether it is measured, and which request it is, if the visit says. `None`: it came due
+    /// after the end.
+    fn offer_next_call(&mut self, visit: VisitId) -> Option<(bool, Option<u32>)> {
+        let Phase::Running(schedule) = &mut self.phase else { return None };
+        let visiting = &mut self.visits[visit];
+        let measured = schedule.follow_up(visiting.due, &mut self.figures.trial.intervals)?;
+        Some((measured, visiting.take_call()?))
+    }
+
+    /// A connection of the visit is there, with calls that wait for it.
+    pub(super) fn on_visit_connected<D: Driver>(&mut self, driver: &mut D, id: SocketId, visit: VisitId, now: Instant) {
+        let late = |deadline| self.pacing.is_none() && deadline <= now;
+        let too_late = self.connections[id.index()].calls_under_way().next().is_some_and(|call| late(call.deadline));
+        if too_late {
+            let lost = self.end_waiting(id, Outcome::Timeout, now);
+            self.visits[visit].on_lost(lost);
+            self.leave_visit(driver, id, visit, now);
+            return self.stop_visit(driver, visit, Ending::Failed, now);
+        }
+        if matches!(&self.phase, Phase::Running(schedule) if schedule.is_drained(now)) {
+            return self.hold_back_waiting(driver, id, visit, now);
+        }
+        self.send_waiting(driver, id, now);
+    }
+
+    /// A call of the visit has ended on that connection.
     pub(super) fn on_visit_answer<D: Driver>(
         &mut self,
         driver: &mut D,
@@ -150,86 +198,123 @@ impl Engine {
         answered: Answered,
         now: Instant,
     ) {
-        let connection = &mut self.connections[id.index()];
-        let Some(visit) = &mut connection.visit else { return };
-        if answered == Answered::Not {
-            return self.end_visit(driver, id, Ending::Failed, now);
+        let Some(visit) = self.connections[id.index()].visit else { return };
+        let visiting = &mut self.visits[visit];
+        let (next, lost) = match answered {
+            Answered::Not { lost } => (Next::GoOn, lost),
+            Answered::Usable => (visiting.on_answer(now), 0),
+            Answered::Last { lost } => (visiting.on_answer(now), lost),
+        };
+        visiting.on_lost(lost);
+        let ends_there = answered != Answered::Usable && !visiting.reconnects();
+        if answered != Answered::Usable {
+            self.leave_visit(driver, id, visit, now);
         }
-        match (visit.on_answer(now), answered) {
-            (_, Answered::Last { others_lost: true }) => self.end_visit(driver, id, Ending::Failed, now),
-            (Next::Done, _) => self.end_visit(driver, id, Ending::Completed, now),
-            (Next::GoOn, Answered::Usable) => self.go_on(driver, id, now),
-            (Next::Think(until), Answered::Usable) => {
+        if lost > 0 || self.visits[visit].stopped().is_some() {
+            let ending = if lost > 0 { Ending::Failed } else { Ending::Cut };
+            return self.stop_visit(driver, visit, ending, now);
+        }
+        match next {
+            Next::Done => self.end_visit(driver, visit, Ending::Completed, now),
+            _ if ends_there => self.end_visit(driver, visit, Ending::Completed, now),
+            Next::GoOn => self.go_on(driver, visit, now),
+            Next::Think(until) => self.pause(visit, until),
+        }
+    }
+
+    /// Has a visit pause. The first of its connections, which has nothing to do either, keeps the time.
+    fn pause(&mut self, visit: VisitId, until: Instant) {
+        match self.visits[visit].connections.first() {
+            Some(&id) => {
+                let connection = self.connection(id);
+                debug_assert!(matches!(connection.state, State::Idle), "nothing is under way in a pause");
                 connection.state = State::Thinking { until };
                 self.arm(id, until);
             }
-            _ if !visit.reconnects() => self.end_visit(driver, id, Ending::Completed, now),
-            (next, _) => {
-                let visit = connection.visit.take().expect("it was there");
-                self.close(driver, id, now);
-                match next {
-                    Next::Think(until) => self.parked.push(until, visit),
-                    _ => self.reopen(driver, visit, now),
-                }
-            }
+            None => self.parked.push(until, visit),
         }
     }
 
     /// A pause is over.
     pub(super) fn wake_visit<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
-        self.connection(id).state = State::Idle;
-        self.go_on(driver, id, now);
-    }
-
-    /// The connection of a visit has gone while it paused.
-    pub(super) fn park_visit<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         let connection = self.connection(id);
-        let until = if let State::Thinking { until } = connection.state { until } else { now };
-        let visit = connection.visit.take().expect("only visits pause");
-        self.close(driver, id, now);
-        self.parked.push(until, visit);
+        connection.state = State::Idle;
+        let visit = connection.visit.expect("only visits pause");
+        self.go_on(driver, visit, now);
     }
 
-    /// Gives those visits a new connection whose pause is over.
+    /// One of a visit's connections is of no more use, and there was nothing under way on it.
+    pub(super) fn on_visit_unasked<D: Driver>(&mut self, driver: &mut D, id: SocketId, visit: VisitId, now: Instant) {
+        let pause = if let State::Thinking { until } = self.connection(id).state { Some(until) } else { None };
+        self.leave_visit(driver, id, visit, now);
+        if let Some(until) = pause {
+            self.pause(visit, until);
+        }
+    }
+
+    /// Has those visits go on whose pause is over and that have no connection.
     pub(super) fn resume_parked<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         while let Some(visit) = self.parked.pop_due(now) {
-            self.reopen(driver, visit, now);
+            self.go_on(driver, visit, now);
         }
     }
 
-    /// Ends a visit whose next call, which is part of the load, cannot be made.
-    pub(super) fn fail_next_call(&mut self, mut visit: Box<Visiting>, outcome: Outcome, now: Instant) {
-        let Phase::Running(schedule) = &mut self.phase else { return };
-        let measured = schedule.follow_up(visit.due, &mut self.figures.trial.intervals);
-        visit.take_call();
-        if measured == Some(true) {
-            self.record_unsent(visit.due, outcome, now);
+    /// Stops a visit whose next call, which is part of the load, cannot be made.
+    fn fail_next_call<D: Driver>(&mut self, driver: &mut D, visit: VisitId, outcome: Outcome, now: Instant) {
+        let intended = self.visits[visit].due;
+        let offered = self.offer_next_call(visit);
+        if let Some((measured, _)) = offered {
+            self.visits[visit].on_lost(1);
+            if measured {
+                self.record_unsent(intended, outcome, now);
+            }
         }
-        let ending = if measured.is_some() { Ending::Failed } else { Ending::Cut };
-        self.count_visit(&visit, ending, now);
+        let ending = if offered.is_some() { Ending::Failed } else { Ending::Cut };
+        self.stop_visit(driver, visit, ending, now);
+    }
+
+    /// Has a visit make no more calls. What is under way on its other connections has ends of its own, which are waited for: nobody could
+    /// say how it would have ended.
+    pub(super) fn stop_visit<D: Driver>(&mut self, driver: &mut D, visit: VisitId, ending: Ending, now: Instant) {
+        let visiting = &mut self.visits[visit];
+        visiting.stop(ending);
+        if visiting.under_way() == 0 {
+            let ending = visiting.stopped().unwrap_or(ending);
+            self.end_visit(driver, visit, ending, now);
+        }
+    }
+
+    /// Ends the calls that wait on a connection, which has come after the last moment for sending them.
+    fn hold_back_waiting<D: Driver>(&mut self, driver: &mut D, id: SocketId, visit: VisitId, now: Instant) {
+        let (mut lost, mut measured) = (0, 0);
+        while let Some(mut call) = self.connection(id).line.as_mut().and_then(|line| line.behind.pop_front()) {
+            self.hashers.extend(call.digest.take());
+            lost += 1;
+            measured += u64::from(call.measured);
+        }
+        self.record_held_back(measured);
+        self.visits[visit].on_lost(lost);
+        self.leave_visit(driver, id, visit, now);
+        if self.visits[visit].under_way() == 0 {
+            self.leave_rest(driver, visit, now);
+        } else {
+            self.visits[visit].stop(Ending::Cut);
+        }
     }
 
     /// Ends a visit whose calls that are due may not be sent any more. They have waited for the target.
-    fn leave_rest<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
-        let mut visit = self.connection(id).visit.take().expect("the connection carries a visit");
-        self.close(driver, id, now);
-        let Phase::Running(schedule) = &mut self.phase else { return };
-        let figures = &mut self.figures.trial;
-        while visit.has_released()
-            && let Some(measured) = schedule.follow_up(visit.due, &mut figures.intervals)
+    fn leave_rest<D: Driver>(&mut self, driver: &mut D, visit: VisitId, now: Instant) {
+        while self.visits[visit].has_released()
+            && let Some((measured, _)) = self.offer_next_call(visit)
         {
-            visit.take_call();
-            if measured {
-                figures.outcomes.record(Outcome::NotSent);
-                figures.held_back += 1;
-                figures.intervals.record_end(Outcome::NotSent, None);
-            }
+            self.visits[visit].on_lost(1);
+            self.record_held_back(u64::from(measured));
         }
-        self.count_visit(&visit, Ending::Cut, now);
+        self.end_visit(driver, visit, Ending::Cut, now);
     }
 
     /// Whether what comes due then is still part of the load.
-    pub(super) fn offers(&self, due: Instant) -> bool {
+    fn offers(&self, due: Instant) -> bool {
         matches!(&self.phase, Phase::Running(schedule) if schedule.offers(due))
     }
 
@@ -245,15 +330,18 @@ impl Engine {
         !paused.is_empty()
     }
 
-    fn end_visit<D: Driver>(&mut self, driver: &mut D, id: SocketId, ending: Ending, now: Instant) {
-        let visit = self.connection(id).visit.take().expect("the connection carries a visit");
-        self.close(driver, id, now);
-        self.count_visit(&visit, ending, now);
+    fn end_visit<D: Driver>(&mut self, driver: &mut D, visit: VisitId, ending: Ending, now: Instant) {
+        debug_assert!(self.visits[visit].under_way() == 0, "no call is closed away");
+        while let Some(id) = self.visits[visit].connections.pop() {
+            self.close(driver, id, now);
+        }
+        self.count_visit(visit, ending, now);
     }
 
     /// Counts a visit that is over.
-    pub(super) fn count_visit(&mut self, visit: &Visiting, ending: Ending, now: Instant) {
-        self.visiting -= 1;
+    pub(super) fn count_visit(&mut self, visit: VisitId, ending: Ending, now: Instant) {
+        self.visits.end(visit);
+        let visit = &self.visits[visit];
         let Phase::Running(schedule) = &mut self.phase else { return };
         schedule.arrivals.on_end(now);
         if visit.began < schedule.start {
@@ -266,11 +354,18 @@ impl Engine {
         let (time_ns, calls) = (now.ns_since(visit.began), u64::from(visit.ended()));
         match ending {
             Ending::Completed => {
-                sessions.record_completed(time_ns, calls, u64::from(visit.connections));
+                sessions.record_completed(time_ns, calls, u64::from(visit.opened));
                 self.figures.trial.intervals.record_session();
             }
             Ending::Failed => sessions.record_failed(time_ns, calls, visit.calls_left()),
             Ending::Cut => {}
         }
     }
+}
+
+/// Where there is room for a call of a visit.
+enum Room {
+    On(SocketId),
+    /// On a connection that is to be opened.
+    Another,
 }

@@ -105,6 +105,11 @@ impl Sessions {
         self.burst_ends.len()
     }
 
+    /// How many calls the longest burst has.
+    pub fn burst_calls_max(&self) -> usize {
+        self.bursts.iter().map(|burst| (burst.end - burst.first) as usize).max().unwrap_or(0)
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.burst_ends.is_empty()

@@ -194,6 +194,9 @@ fn random_plan(random: &mut Pcg64Mcg) -> Plan {
             plan.requests = (0..targets).map(|number| request("POST", number, body)).collect();
         }
     }
+    if let Some(Visit::Sessions { connections, .. }) = &mut plan.visit {
+        *connections = random.random_range(1..6);
+    }
     plan.pick = [Pick::Sequential, Pick::Random, Pick::Zipf(1.0)][random.random_range(0..3)];
     plan.warmup = if random.random() { Duration::ZERO } else { millis(random, 1..60) };
     plan.timeout = millis(random, 2..300);

@@ -15,6 +15,7 @@ mod misbehaviour;
 mod pipelining;
 mod script;
 mod server;
+mod session_connections;
 mod stall;
 mod visits;
 mod world;

@@ -148,7 +148,7 @@ pub fn session_plan(text: &str, think: Duration, arrivals: LoopPlan, extent: Ext
     });
     let sessions = Arc::new(made.expect("requests are in order"));
     let requests = sessions.requests.clone().into();
-    Plan { requests, visit: Some(Visit::Sessions { sessions, think }), ..plan(arrivals, extent, 1) }
+    Plan { requests, visit: Some(Visit::Sessions { sessions, think, connections: 1 }), ..plan(arrivals, extent, 1) }
 }
 
 /// A plan of an access log: the millisecond and the number of each request.

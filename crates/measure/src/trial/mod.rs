@@ -76,6 +76,8 @@ pub struct TrialFigures {
     pub connection_lifetime: Histogram,
     /// The course of the trial, and with it the response times.
     pub intervals: IntervalSeries,
+    /// Connections that were to be open at the end, over all cores, if the load was to hold some.
+    pub to_hold: Option<u64>,
     /// Connections by what became of them.
     pub connections: Connections,
     /// Bits per second at which each connection's answers came, of those that brought any.
@@ -208,6 +210,7 @@ impl TrialFigures {
             transfer: Histogram::new(),
             connection_lifetime: Histogram::new(),
             intervals,
+            to_hold: None,
             connections: Connections::default(),
             bits_per_connection: Histogram::new(),
             under_way: 0,
@@ -217,7 +220,7 @@ impl TrialFigures {
         }
     }
 
-    /// Adds what another core gave in the same trial. Loop, offered rate and duration are the trial's and stay.
+    /// Adds what another core gave in the same trial. Loop, offered rate, duration and what was to be held are the trial's and stay.
     pub fn merge(&mut self, other: &TrialFigures) {
         self.last_end = self.last_end.max(other.last_end);
         self.counts.merge(&other.counts);

@@ -88,6 +88,23 @@ fn connections_must_all_conform() {
     check(&figures, &["kbit_per_conn>=320"], Verdict::Fail, &["only 0 of 400 connections meet kbit_per_conn>=320"]);
 }
 
+/// Fewer connections may have carried the same requests, so these say nothing about it.
+#[test]
+fn connections_that_were_to_be_held_are_open_at_the_end() {
+    let mut figures = good_trial();
+    figures.to_hold = Some(500);
+    figures.connections = Connections { held: 500, ..Connections::default() };
+    check(&figures, &[], Verdict::Pass, &[]);
+    figures.connections.held = 488;
+    let reason = "only 488 of 500 connections were open at the end";
+    check(&figures, &[], Verdict::Fail, &[reason]);
+    let slow = "p99 10.0 ms is above the limit of 9 ms";
+    check(&figures, &["p99<9ms"], Verdict::Fail, &[reason, slow]);
+    figures.connections.lacking = 12;
+    let lacking = "12 connections could not be opened: this host had no descriptor or local port for them";
+    check(&figures, &[], Verdict::Invalid, &[lacking]);
+}
+
 /// The bound on connections is used up by a slow target: 300 requests still wait when the schedule ends.
 #[test]
 fn requests_held_back_by_the_target_fail_but_stay_valid() {
@@ -286,7 +303,7 @@ fn cores_merge_into_one_trial() {
     other.record_close(3 * MS, 5, false);
     other.record_close(4 * MS, 0, true);
     other.last_end = Duration::from_secs(11);
-    other.causes = Causes { socket_timeout: 1, file_table_full: 2 };
+    other.causes = Causes { socket_timeout: 1, file_table_full: 2, unknown: 3, unknown_errno: Some(5) };
     other.sample = Some(Sample::of(Some(b"nginx"), 512));
     let mut sessions = Sessions::default();
     sessions.record_completed(MS, 5, 1);
@@ -299,6 +316,7 @@ fn cores_merge_into_one_trial() {
     assert_eq!((merged.transfer.count(), merged.connection_lifetime.max()), (1, 3 * MS));
     assert_eq!((merged.connections.closed, merged.connections.failed), (2, 1));
     assert_eq!((merged.span(), merged.causes.file_table_full), (Duration::from_secs(11), 2));
+    assert_eq!((merged.causes.unknown, merged.causes.unknown_errno), (3, Some(5)));
     // What only one core has is kept, whichever it is.
     assert_eq!(merged.sessions.as_ref(), Some(&sessions));
     other.merge(&good_trial());

@@ -66,7 +66,7 @@ const THROTTLED_MAX: f64 = 0.01;
 ///   open loop the lag says whether a busy core was too slow.
 /// * Nothing was offered, or the counts contradict each other.
 ///
-/// **PASS** if all limits are met, completions are within 1 % of offered in an open loop (or within the share of errors
+/// **PASS** if all limits are met, the connections that were to be held are open at the end, completions are within 1 % of offered in an open loop (or within the share of errors
 /// that a limit allows, if that is more), and requests in flight show no upward trend in an open loop.
 ///
 /// **FAIL** otherwise.
@@ -82,8 +82,8 @@ pub fn verdict(figures: &TrialFigures, limits: &[Limit]) -> Judgement {
     if !client.is_empty() {
         return Judgement { verdict: Verdict::Invalid, reasons: client, notes };
     }
-    let mut reasons: Vec<Reason> =
-        effective.iter().filter_map(|limit| limit.missed_by(figures, &response_time)).collect();
+    let missed = effective.iter().filter_map(|limit| limit.missed_by(figures, &response_time));
+    let mut reasons: Vec<Reason> = not_held(figures).into_iter().chain(missed).collect();
     if figures.loop_kind == LoopKind::Open {
         reasons.extend(missing_completions(figures, &effective));
         match backlog::judge(figures) {
@@ -154,6 +154,12 @@ fn starvation(core: &CoreUse, loop_kind: LoopKind, duration: Duration) -> Option
     signs.into_iter().map(|(cause, ns, bound)| (cause, ns as f64 / length, bound)).find_map(|(cause, share, bound)| {
         (share > bound).then_some(Reason::CoreStarved { core: core.core, cause, share, bound })
     })
+}
+
+/// Connections that were to be held and are not are a failure, whatever became of the requests: fewer of them may have carried those.
+fn not_held(figures: &TrialFigures) -> Option<Reason> {
+    let (held, wanted) = (figures.connections.held, figures.to_hold?);
+    (held < wanted).then_some(Reason::NotHeld { held, wanted })
 }
 
 fn missing_completions(figures: &TrialFigures, limits: &[Limit]) -> Option<Reason> {
@@ -230,6 +236,13 @@ pub enum Reason {
         share: f64,
         /// Share that is allowed.
         bound: f64,
+    },
+    /// FAIL: connections that were to be held were not open at the end.
+    NotHeld {
+        /// Connections that were open.
+        held: u64,
+        /// Connections that were to be.
+        wanted: u64,
     },
     /// FAIL: a response-time limit was missed.
     ResponseTime {
@@ -327,6 +340,9 @@ impl fmt::Display for Reason {
             Reason::CoreStarved { core, cause, share, bound } => {
                 let (share, bound) = (display::percent(*share), short_percent(*bound));
                 write!(f, "load core {core} {cause} for {share} of the trial, above {bound} %")
+            }
+            Reason::NotHeld { held, wanted } => {
+                write!(f, "only {} connections were open at the end", of(*held, *wanted))
             }
             Reason::ResponseTime { statistic, observed_ns, bound } => {
                 let relation = if *observed_ns > bound.as_nanos() as f64 { "above" } else { "not below" };
