@@ -28,6 +28,7 @@ use crate::limit::pacer::{Pace, Pacer};
 use crate::limit::room::{Candidate, HEADLESS_AGE_NS, Rank};
 use crate::multipart::Segments;
 use crate::respond::{Answer, Outbox, Outgoing, Responder};
+use crate::warm::Warm;
 
 /// Larger request bodies are not read: the response is sent at once and is the connection's last.
 const BODY_BYTES_MAX: u64 = 64 << 10;
@@ -126,6 +127,7 @@ pub(crate) struct Shared {
     pub(crate) times: Times,
     pub(crate) responder: Responder,
     pub(crate) aside: Aside,
+    pub(crate) warm: Warm,
     pub(crate) pool: BufferPool,
     /// There if anything is limited by client or by rate.
     pub(crate) pacer: Option<Pacer>,

@@ -38,6 +38,7 @@ mod service;
 #[cfg(test)]
 mod simulated;
 mod site;
+mod warm;
 
 pub use check::ConfigFault;
 pub use config::{

@@ -78,6 +78,10 @@ pub trait Driver {
     /// A send is under way on this socket already.
     fn send_file(&mut self, socket: SocketId, head: SendBuf, span: FileSpan);
 
+    /// How many of `bytes` of a file, which are to follow `head_bytes` and have more behind them, fill whole segments together with
+    /// them; all of them if that is not known. A send that ends elsewhere takes a segment more.
+    fn whole_segments(&self, socket: SocketId, head_bytes: u64, bytes: u64) -> u64;
+
     /// When the kernel was given the first byte of the socket's latest send. Until that has been handed over, which is at the
     /// next [`Driver::wait`] at the latest, it is the time of the send before, or the clock's start.
     fn sent_at(&self, socket: SocketId) -> Instant;

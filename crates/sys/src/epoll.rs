@@ -49,6 +49,8 @@ pub struct Epoll {
     readable: VecDeque<SocketId>,
     /// Sockets that can take more of a send.
     writable: VecDeque<SocketId>,
+    /// Those of them that have had their chunk of a file; they go on after the next wait.
+    served: Vec<SocketId>,
     writes_first: bool,
     steps_left: usize,
     last_port: u16,
@@ -135,6 +137,7 @@ impl Epoll {
             unwatched: Vec::new(),
             readable: VecDeque::new(),
             writable: VecDeque::new(),
+            served: Vec::new(),
             writes_first: false,
             steps_left: 0,
             last_port: 0,
@@ -257,7 +260,7 @@ impl Epoll {
                 self.done.push_back(Completion::Sent { socket: id });
             }
             Ok(Step::Full) => {}
-            Ok(Step::More) => self.writable.push_back(id),
+            Ok(Step::More) => self.served.push(id),
             Err(error) => self.on_send_error(id, error),
         }
     }
@@ -448,6 +451,10 @@ impl Driver for Epoll {
         self.live(socket).sent_at
     }
 
+    fn whole_segments(&self, socket: SocketId, head_bytes: u64, bytes: u64) -> u64 {
+        socket::whole_segments(&self.live(socket).fd, head_bytes, bytes)
+    }
+
     fn bound_unsent(&mut self, socket: SocketId, bounded: bool) {
         socket::bound_unsent(&self.live(socket).fd, bounded);
     }
@@ -516,6 +523,7 @@ impl Driver for Epoll {
         self.received = 0;
         self.steps_left = STEPS_PER_WAIT;
         self.watch_accepted();
+        self.writable.extend(self.served.drain(..));
         let busy = !(self.done.is_empty() && self.readable.is_empty() && self.writable.is_empty());
         let asleep_until = until.map(|until| until.minus_ns(self.wake_early_ns));
         let mut timeout = match asleep_until {

@@ -109,17 +109,13 @@ impl File {
         }
     }
 
-    /// Whether these bytes are in memory, by a sample: the first, the last, and one of each `PROBE_STRIDE_BYTES` between them. What
-    /// the kernel reads and throws out, it does in runs of pages, and a probe that is wrong costs a wait, not an error. Where
-    /// the file system cannot tell, the answer is yes.
+    /// Whether the byte at `offset` is in memory, or can be read without waiting for a disk for another reason. Where the file system
+    /// cannot tell, and behind the end, the answer is yes.
     ///
-    /// `cachestat` (Linux 6.5) would say it in one call, but counts pages that are still being read, and is refused to
-    /// those who do not own the file.
-    pub fn is_in_memory(&self, offset: u64, len: u64) -> bool {
-        let last = offset.saturating_add(len.saturating_sub(1));
-        let strides = (offset..last).step_by(PROBE_STRIDE_BYTES as usize);
-        let mut byte = [0];
-        strides.chain([last]).all(|at| read_without_waiting(&self.fd, &mut byte, at) != Err(Errno::AGAIN))
+    /// `cachestat` (Linux 6.5) would tell it of many bytes in one call, but counts pages that are still being read, and is refused
+    /// to those who do not own the file.
+    pub fn is_in_memory(&self, offset: u64) -> bool {
+        read_without_waiting(&self.fd, &mut [0], offset) != Err(Errno::AGAIN)
     }
 
     /// Reads these bytes into the kernel's memory, and waits until they are there.
@@ -151,9 +147,6 @@ impl File {
         self.fd.as_fd()
     }
 }
-
-/// How far apart the bytes are by which [`File::is_in_memory`] decides.
-const PROBE_STRIDE_BYTES: u64 = 128 << 10;
 
 /// How much [`File::read_ahead`] reads at once, for the sake of a small buffer.
 const READ_AHEAD_STEP_BYTES: usize = 32 << 10;
@@ -276,7 +269,7 @@ mod tests {
         fs::File::open(folder.join("cold")).unwrap().sync_all().unwrap();
         let file = Root::open(&folder).unwrap().at_once().open_beneath(c"cold").unwrap();
         fadvise(&file.fd, 0, None, Advice::DontNeed).unwrap();
-        let is_cold = !file.is_in_memory(0, 1 << 20);
+        let is_cold = !file.is_in_memory(0);
         fs::remove_dir_all(&folder).unwrap();
         is_cold.then_some(file)
     }
@@ -287,7 +280,7 @@ mod tests {
         let error = file.read_at(&mut [0; 100], 500_000).unwrap_err();
         assert_eq!(Errno::from_io_error(&error), Some(Errno::AGAIN));
         file.read_ahead(0, 1 << 20).unwrap();
-        assert!(file.is_in_memory(0, 1 << 20));
+        assert!((0..1 << 20).step_by(4096).all(|at| file.is_in_memory(at)));
         let mut bytes = [0; 100];
         assert_eq!(file.read_at(&mut bytes, 500_000).unwrap(), 100);
         assert_eq!(bytes, [7; 100]);
@@ -296,7 +289,7 @@ mod tests {
     #[test]
     fn a_span_beyond_the_end_is_not_waited_for() {
         let Some(file) = cold_file("beyond") else { return };
-        assert!(file.is_in_memory(2 << 20, 1 << 20));
+        assert!(file.is_in_memory(2 << 20));
         file.read_ahead(2 << 20, 1 << 20).unwrap();
     }
 }

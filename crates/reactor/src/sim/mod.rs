@@ -313,6 +313,10 @@ impl Driver for Sim {
     }
 
     /// A simulated kernel has no buffer beyond what the network holds.
+    fn whole_segments(&self, _socket: SocketId, _head_bytes: u64, bytes: u64) -> u64 {
+        bytes
+    }
+
     fn bound_unsent(&mut self, socket: SocketId, _bounded: bool) {
         self.end_of(socket);
     }

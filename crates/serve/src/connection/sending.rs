@@ -102,8 +102,11 @@ impl Connection {
     ) {
         let sure = self.cold.as_ref().and_then(|cold| cold.known_from(span.offset));
         let part_max = if self.is_fast { SPAN_BYTES_MAX } else { SPAN_BYTES_SLOW_MAX };
-        let part = span.len.min(part_max).min(bytes_max).min(sure.unwrap_or(u64::MAX));
-        if part > 0 && (sure.is_some() || span.file.is_in_memory(span.offset, part)) {
+        let mut part = span.len.min(part_max).min(bytes_max).min(sure.unwrap_or(u64::MAX));
+        if part == part_max && part < span.len {
+            part = driver.whole_segments(self.socket, bytes.len() as u64, part);
+        }
+        if part > 0 && (sure.is_some() || shared.warm.has(&span.file, span.offset, part, driver.now())) {
             if span.len > part {
                 let file = Rc::clone(&span.file);
                 self.rest = Some(FileSpan { file, offset: span.offset + part, len: span.len - part });

@@ -62,6 +62,8 @@ pub struct Uring {
     done: VecDeque<Completion>,
     /// Sockets that can take more of a file.
     writable: VecDeque<SocketId>,
+    /// Those of them that have had their chunk; they go on after the next wait.
+    served: Vec<SocketId>,
     /// Sockets whose receive ended because no buffer was left.
     starved: Vec<SocketId>,
     /// Sockets with a send that the kernel has not seen yet.
@@ -110,6 +112,7 @@ impl Uring {
             cursor: 0,
             done: VecDeque::new(),
             writable: VecDeque::new(),
+            served: Vec::new(),
             starved: Vec::new(),
             unsent: Vec::new(),
             parked: VecDeque::new(),
@@ -393,6 +396,10 @@ impl Driver for Uring {
         self.live(socket).sent_at
     }
 
+    fn whole_segments(&self, socket: SocketId, head_bytes: u64, bytes: u64) -> u64 {
+        sockets::whole_segments(&self.live(socket).fd, head_bytes, bytes)
+    }
+
     fn bound_unsent(&mut self, socket: SocketId, bounded: bool) {
         sockets::bound_unsent(&self.live(socket).fd, bounded);
     }
@@ -485,6 +492,7 @@ impl Driver for Uring {
                 self.arm_receive(id);
             }
         }
+        self.writable.extend(self.served.drain(..));
         let busy = self.cursor < self.batch.len() || !self.done.is_empty() || !self.writable.is_empty();
         if !busy {
             self.batch.clear();

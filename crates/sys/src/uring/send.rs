@@ -56,7 +56,7 @@ impl Uring {
                 let completion = self.on_sent(id);
                 self.done.push_back(completion);
             }
-            Ok(Step::More) => self.writable.push_back(id),
+            Ok(Step::More) => self.served.push(id),
             Ok(Step::Full) => {
                 let entry = opcode::PollAdd::new(socket.raw(), libc::POLLOUT as u32).build();
                 self.submit(id, Operation::PollOut, entry);
