@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
@@ -244,36 +243,37 @@ fn watching_begins_and_ends_with_a_configuration() {
 #[test]
 fn a_host_that_watches_nothing_leaves_age_and_is_told_of() {
     let _turn = turn::beside_others();
-    let place = Place::new("[cache]\nage = \"100ms\"\n[status]\nlisten = \"127.0.0.1:0\"");
-    fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o755)).expect("a mode can be set");
-    if !run_in_new_user_namespace(Command::new("true")).status().is_ok_and(|status| status.success()) {
-        // Not printed by a macro, whose output of tests that succeed is swallowed.
-        let _ = writeln!(
-            std::io::stderr(),
-            "\nSKIPPED: a host that watches nothing: no user namespace; run the tests as root"
-        );
-        return;
+    for (setting, advice) in [
+        ("echo 0 > /proc/sys/user/max_inotify_watches", "raise fs.inotify.max_user_watches"),
+        ("echo 0 > /proc/sys/user/max_inotify_instances", "raise fs.inotify.max_user_instances"),
+    ] {
+        if !on_host(setting, Command::new("true")).status().is_ok_and(|status| status.success()) {
+            // Not printed by a macro, whose output of tests that succeed is swallowed.
+            let _ = writeln!(std::io::stderr(), "\nSKIPPED: {setting}: no namespaces; run the tests as root");
+            continue;
+        }
+        let place = Place::new("[cache]\nage = \"100ms\"\n[status]\nlisten = \"127.0.0.1:0\"");
+        let server = Server::configured_for(&place.config(), |command| {
+            *command = on_host(setting, std::mem::replace(command, Command::new("true")));
+        });
+        for path in ["/top", "/folder/file"] {
+            until_seen(&server, "the first text", (path, "", "\r\n\r\nfirst"));
+        }
+        place.write("top", "second");
+        until_seen(&server, "the second text", ("/top", "", "\r\n\r\nsecond"));
+        let said = server.process.stderr();
+        assert_eq!(said.matches("cannot watch folders for changes").count(), 1, "{said}");
+        assert!(said.contains(advice), "{said}");
+        let status = status_of(&server);
+        assert_eq!(metric(&status, "thalweg_watched_folders"), 0);
+        assert_eq!(metric(&status, "thalweg_watch_refusals_total") > 0, !setting.contains("instances"), "{setting}");
     }
-    let server = Server::configured_for(&place.config(), |command| {
-        *command = run_in_new_user_namespace(std::mem::replace(command, Command::new("true")));
-    });
-    for (path, text) in [("/top", "first"), ("/folder/file", "first")] {
-        until_seen(&server, "the first text", (path, "", &format!("\r\n\r\n{text}")));
-    }
-    place.write("top", "second");
-    until_seen(&server, "the second text", ("/top", "", "\r\n\r\nsecond"));
-    let said = server.process.stderr();
-    assert_eq!(said.matches("cannot watch folders for changes").count(), 1, "{said}");
-    assert!(said.contains("fs.inotify.max_user_watches"), "{said}");
-    assert!(metric(&status_of(&server), "thalweg_watch_refusals_total") > 0);
-    assert_eq!(metric(&status_of(&server), "thalweg_watched_folders"), 0);
 }
 
-/// A program where the limit of watches is zero.
-fn run_in_new_user_namespace(program: Command) -> Command {
+/// A program on a host with this setting, which nobody else notices.
+fn on_host(setting: &str, program: Command) -> Command {
     let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "sh", "-c"]);
-    command.arg("echo 0 > /proc/sys/user/max_inotify_watches && exec \"$0\" \"$@\"");
+    command.args(["--user", "--map-root-user", "sh", "-c", &format!("{setting} && exec \"$0\" \"$@\"")]);
     command.arg(program.get_program()).args(program.get_args());
     command
 }

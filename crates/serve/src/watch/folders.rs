@@ -250,6 +250,7 @@ impl Drop for Folders {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::FileExt;
 
     use tempfile::TempDir;
 
@@ -383,6 +384,27 @@ mod tests {
         }
         assert_eq!((place.teller.watched(), place.folders.watched.len()), (2, 2));
         assert_eq!(place.told(ids), [false; 2]);
+        place.write("b/file");
+        assert_eq!(place.told(ids), [false, true]);
+    }
+
+    #[test]
+    fn a_queue_that_runs_over_puts_everything_in_doubt_and_is_gone_on_with() {
+        let mut place = Place::new();
+        let ids = [place.join(0, "a/"), place.join(0, "b/")];
+        let text = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+        let most: usize = text.trim().parse().unwrap();
+        // Equal events that follow each other are made one.
+        let files = ["a/even", "a/odd"].map(|name| fs::File::create(place.root.path().join(name)).unwrap());
+        for number in 0..=most {
+            files[number % 2].write_all_at(b"text", 0).unwrap();
+        }
+        assert_eq!(place.told(ids), [true; 2]);
+        assert_eq!(place.teller.overflows(), 1);
+        for id in ids {
+            place.folders.ensure_watched(id, Wait::Allowed, Instant::default());
+        }
+        while place.teller.tell(&mut place.folders) {}
         place.write("b/file");
         assert_eq!(place.told(ids), [false, true]);
     }

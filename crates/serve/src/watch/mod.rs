@@ -50,7 +50,11 @@ pub(crate) mod tests {
         }
 
         pub(crate) fn ear(&self) -> Ear {
-            self.watcher.ear(0)
+            self.ear_of(0)
+        }
+
+        pub(crate) fn ear_of(&self, core: usize) -> Ear {
+            self.watcher.ear(core)
         }
 
         /// Leaves orders for what has changed until now. Whether there are any.
@@ -67,6 +71,11 @@ pub(crate) mod tests {
                 folders.heed(notices);
             }
             !orders.is_empty()
+        }
+
+        /// How often the kernel has had no room for changes.
+        pub(crate) fn overflows(&self) -> u64 {
+            self.observed.watch.overflows.load(Relaxed)
         }
 
         /// How many folders are watched.

@@ -300,3 +300,71 @@ impl Gathered {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+    use thalweg_sys::Root;
+
+    use super::*;
+    use crate::orders::Order;
+    use crate::watch::tests::Teller;
+
+    #[test]
+    fn a_folder_is_watched_once_for_all_cores_until_the_last_wants_no_more() {
+        let root = TempDir::new().unwrap();
+        let folder = Root::open(root.path()).unwrap().open_beneath(c".").unwrap();
+        let inboxes: Arc<[Inbox]> = (0..3).map(|_| Inbox::default()).collect();
+        let teller = Teller::of(Arc::clone(&inboxes));
+        let ears = [0, 2].map(|core| teller.ear_of(core));
+        let ids = ears.each_ref().map(|ear| ear.begin(&folder).unwrap());
+        assert_eq!((ids[0], teller.watched()), (ids[1], 1));
+        let told = || {
+            fs::write(root.path().join("file"), "text").unwrap();
+            teller.look();
+            let notices = |inbox: &Inbox| match inbox.take().as_slice() {
+                [] => Vec::new(),
+                [Order::Heed(notices)] => notices.clone(),
+                other => panic!("{other:?}"),
+            };
+            inboxes.iter().map(notices).collect::<Vec<_>>()
+        };
+        let changed = || vec![Notice::Changed(ids[0])];
+        assert_eq!(told(), [changed(), vec![], changed()]);
+        // The one who did not begin it ends nothing.
+        teller.ear_of(1).end(ids[0]);
+        ears[0].end(ids[0]);
+        assert_eq!((told(), teller.watched()), (vec![vec![], vec![], changed()], 1));
+        ears[1].end(ids[0]);
+        assert_eq!((told(), teller.watched()), (vec![vec![]; 3], 0));
+    }
+
+    #[test]
+    fn the_thread_tells_and_ends() {
+        let root = TempDir::new().unwrap();
+        let folder = Root::open(root.path()).unwrap().open_beneath(c".").unwrap();
+        let inboxes: Arc<[Inbox]> = Arc::new([Inbox::default()]);
+        let wakers: Arc<[Waker]> = Arc::new([Waker::new().unwrap()]);
+        let observed = Arc::new(Observed::new(1, false));
+        let error_log = ErrorLog::new(std::sync::mpsc::sync_channel(1).0, Level::Error);
+        let watcher = Watcher::start(true, (&inboxes, &wakers), &observed, &error_log).unwrap();
+        let id = watcher.ear(0).begin(&folder).unwrap();
+        for name in ["a", "b"] {
+            fs::write(root.path().join(name), "").unwrap();
+            let told = loop {
+                match inboxes[0].take().pop() {
+                    Some(order) => break order,
+                    None => thread::yield_now(),
+                }
+            };
+            assert!(matches!(&told, Order::Heed(notices) if notices[..] == [Notice::Changed(id)]), "{told:?}");
+        }
+        let shared = Arc::downgrade(&watcher.0);
+        drop(watcher);
+        while shared.upgrade().is_some() {
+            thread::yield_now();
+        }
+    }
+}
