@@ -96,7 +96,7 @@ impl Watcher {
         }
     }
 
-    /// The same, for those who call [`look`](Self::look) by themselves.
+    /// The same, for those who look by themselves.
     ///
     /// # Errors
     /// The kernel gives no queue.
