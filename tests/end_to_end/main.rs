@@ -10,7 +10,7 @@
 //! | [`arrivals`], [`connections`], [`workloads`], [`sessions`], [`replay`], [`slow`] | tests of what a load is made of, as the server sees it |
 //! | [`input`], [`files`], [`formats`] | tests of what goes in and comes out |
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
-//! | [`listings`] | folders without an index, in a browser too |
+//! | [`listings`], [`changes`] | folders without an index, in a browser too; changes of files that the server is told of |
 //! | [`operation`] | tests of a server's life: signals, upgrades, users, the sandbox |
 //! | [`conformance`] | transcripts of HTTP, held against our server and against nginx |
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and the downloads of the world's clients |
@@ -22,6 +22,7 @@
 
 mod arrivals;
 mod browser;
+mod changes;
 mod clients;
 mod configuration;
 mod conformance;

@@ -107,7 +107,8 @@ pub fn signal(name: &str, pid: u32) {
 /// Copies the program by another one: a process that another test starts while this one writes would have the copy open for
 /// writing too for a moment, and it could not be started ("text file busy").
 pub fn copy_program(to: impl AsRef<Path>) {
-    let status = Command::new("cp").arg(env!("CARGO_BIN_EXE_thalweg")).arg(to.as_ref()).status().expect("cp can be run");
+    let status =
+        Command::new("cp").arg(env!("CARGO_BIN_EXE_thalweg")).arg(to.as_ref()).status().expect("cp can be run");
     assert!(status.success(), "cp: {status}");
 }
 

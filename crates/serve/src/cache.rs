@@ -1,4 +1,4 @@
-//! The files that a core knows: bounded in number, memory and age.
+//! The files that a core knows: bounded in number, memory and age, and looked at again when their folder has changed.
 //!
 //! Keys are canonical names, chosen by whoever sends requests, hence a seeded hash. What is thrown out is chosen by the clock
 //! algorithm (second chance): an entry that was used since the hand passed it is spared once. Refusals are not
@@ -19,6 +19,7 @@ use crate::entity::Entity;
 use crate::material::Material;
 use crate::resolve::{self, Found, FoundFile, Refusal};
 use crate::site::{Mount, Site, Sites};
+use crate::watch::{Ear, FolderId, Folders};
 
 /// How often a file that changes while it is read is tried again.
 const LOAD_ATTEMPTS: usize = 3;
@@ -27,6 +28,8 @@ const LOAD_ATTEMPTS: usize = 3;
 pub(crate) struct FileCache {
     sites: Arc<Sites>,
     config: CacheConfig,
+    /// The folders of these files, and of listings.
+    pub(crate) folders: Folders,
     age_ns: u64,
     places: HashMap<Rc<[u8]>, usize, RandomState>,
     entries: Vec<Option<Entry>>,
@@ -45,8 +48,11 @@ struct Entry {
     name: Rc<[u8]>,
     site: usize,
     mount: u16,
+    folder: FolderId,
     entity: Entity,
     checked: Instant,
+    /// Of what was told of its folder, how much it takes into account.
+    heard: u64,
     used: bool,
 }
 
@@ -59,9 +65,10 @@ pub(crate) enum Lookup<'c> {
 }
 
 impl FileCache {
-    /// A cache that knows nothing yet.
-    pub(crate) fn new(sites: Arc<Sites>, config: CacheConfig) -> Self {
+    /// A cache that knows nothing yet. Without an ear it learns of changes by age alone.
+    pub(crate) fn new(sites: Arc<Sites>, config: CacheConfig, ear: Option<Ear>) -> Self {
         Self {
+            folders: Folders::new(Arc::clone(&sites), ear),
             sites,
             age_ns: u64::try_from(config.age.as_nanos()).unwrap_or(u64::MAX),
             config,
@@ -126,8 +133,21 @@ impl FileCache {
         self.entries[place].as_mut().expect("a name leads to an entry")
     }
 
-    fn is_fresh(&self, place: usize, now: Instant) -> bool {
-        self.entries[place].as_ref().is_some_and(|entry| now.ns_since(entry.checked) < self.age_ns)
+    fn is_fresh(&mut self, place: usize, now: Instant) -> bool {
+        let (age_ns, changes) = (self.age_ns, self.folders.changes());
+        let entry = self.entry_mut(place);
+        now.ns_since(entry.checked) < age_ns && (entry.heard == changes || self.is_unconcerned(place))
+    }
+
+    /// Whether what was told lately is not about the folder of an entry.
+    #[cold]
+    fn is_unconcerned(&mut self, place: usize) -> bool {
+        let entry = self.entries[place].as_mut().expect("a name leads to an entry");
+        let is_concerned = self.folders.has_changed(entry.folder, entry.heard);
+        if !is_concerned {
+            entry.heard = self.folders.changes();
+        }
+        !is_concerned
     }
 
     /// Looks whether an entry still is what its name leads to, and replaces it if not.
@@ -142,6 +162,9 @@ impl FileCache {
         self.misses += 1;
         let entry = self.entries[place].as_mut().expect("a name leads to an entry");
         let (site, wait) = (entry.site, done.wait(Reason::Open));
+        let was_told = self.folders.has_changed(entry.folder, entry.heard);
+        self.folders.ensure_watched(entry.folder, wait, now);
+        let heard = self.folders.changes();
         let is_still =
             match resolve::open(self.sites.site(site), self.sites.unmarked(&entry.name), wait, &mut self.path) {
                 Ok(Found::File(FoundFile { file, mount, .. })) => {
@@ -152,16 +175,23 @@ impl FileCache {
             };
         match is_still {
             Ok(true) => {
-                entry.checked = now;
+                (entry.checked, entry.heard) = (now, heard);
                 Ok(Some(place))
             }
             // Better a file that was right a moment ago than none.
             Err(Refusal::Exhausted) => Ok(Some(place)),
             Err(Refusal::NotYet) => Err(Refusal::NotYet),
             _ => {
-                let name = Rc::clone(&entry.name);
+                if !was_told && !entry.entity.is_unsettled() {
+                    self.folders.doubt(entry.folder);
+                }
+                let (name, folder) = (Rc::clone(&entry.name), entry.folder);
+                // What takes its place has the same folder most likely, which need not be watched anew.
+                self.folders.hold(folder);
                 self.remove(place);
-                self.open(site, &name, done, calendar, now)
+                let opened = self.open(site, &name, done, calendar, now);
+                self.folders.leave(folder);
+                opened
             }
         }
     }
@@ -178,12 +208,18 @@ impl FileCache {
     ) -> Result<Option<usize>, Refusal> {
         self.misses += 1;
         let mut refusal = Refusal::Failed;
+        let heard = self.folders.changes();
         for _ in 0..LOAD_ATTEMPTS {
             let (canonical, wait) = (self.sites.unmarked(name), done.wait(Reason::Open));
             let loaded = load(self.sites.site(site), canonical, wait, &mut self.path, &self.config, calendar);
             match loaded {
                 Ok(None) => return Ok(None),
-                Ok(Some((entity, mount))) => return Ok(Some(self.insert(site, name, mount, entity, now))),
+                Ok(Some((entity, mount))) => {
+                    let folder = self.folders.join(site, resolve::split(canonical).0, wait, now);
+                    let name = Rc::from(name);
+                    let entry = Entry { name, site, mount, folder, entity, checked: now, heard, used: false };
+                    return Ok(Some(self.insert(entry)));
+                }
                 Err(Refusal::Failed) => {}
                 Err(Refusal::Exhausted) => self.release_descriptors(),
                 Err(other) => return Err(other),
@@ -208,15 +244,14 @@ impl FileCache {
         Job { reason: Reason::Open, key, work: Box::new(work) }
     }
 
-    fn insert(&mut self, site: usize, name: &[u8], mount: u16, entity: Entity, now: Instant) -> usize {
-        let name: Rc<[u8]> = name.into();
-        let bytes = name.len() + entity.bytes();
+    fn insert(&mut self, entry: Entry) -> usize {
+        let name = Rc::clone(&entry.name);
+        let bytes = name.len() + entry.entity.bytes();
         while !self.places.is_empty()
             && (self.places.len() >= self.config.entries_max || self.bytes + bytes > self.config.bytes_max)
         {
             self.evict_one();
         }
-        let entry = Entry { name: Rc::clone(&name), site, mount, entity, checked: now, used: false };
         let place = self.free.pop().unwrap_or_else(|| {
             self.entries.push(None);
             self.entries.len() - 1
@@ -244,6 +279,7 @@ impl FileCache {
         if let Some(entry) = self.entries[place].take() {
             self.places.remove(&entry.name);
             self.bytes -= entry.name.len() + entry.entity.bytes();
+            self.folders.leave(entry.folder);
             self.free.push(place);
         }
     }
@@ -298,14 +334,21 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::config::{ListenAddr, ServerConfig};
+    use crate::config::{ListenAddr, Rule, ServerConfig, Settings};
+    use crate::watch::tests::Teller;
 
     const AGE_NS: u64 = 1_000_000_000;
 
     fn cache(dir: &Path, entries_max: usize, bytes_max: usize) -> FileCache {
+        cache_of(dir, entries_max, bytes_max, None)
+    }
+
+    fn cache_of(dir: &Path, entries_max: usize, bytes_max: usize, ear: Option<Ear>) -> FileCache {
         let config = CacheConfig { entries_max, bytes_max, small_file_bytes_max: 100, ..CacheConfig::default() };
-        let server = ServerConfig::new(dir, Vec::<ListenAddr>::new());
-        FileCache::new(Arc::new(Sites::open(&server).unwrap()), config)
+        let mut server = ServerConfig::new(dir, Vec::<ListenAddr>::new());
+        let settings = Settings { precompressed: Some(true), ..Settings::default() };
+        server.sites[0].rules.push(Rule { settings, ..Rule::default() });
+        FileCache::new(Arc::new(Sites::open(&server).unwrap()), config, ear)
     }
 
     /// Far ahead of the files' time stamps: all of them are settled.
@@ -339,6 +382,132 @@ mod tests {
         assert_eq!(body(&mut cache, "a", start.plus_ns(3 * AGE_NS)), Err(Refusal::NotFound));
         assert!(cache.places.is_empty());
         assert_eq!(cache.bytes, 0);
+    }
+
+    /// What happens to files, and what is there afterwards.
+    type Step = (fn(&Path), &'static [(&'static str, Result<&'static str, Refusal>)]);
+
+    #[test]
+    fn what_is_told_is_seen_long_before_the_entry_has_aged() {
+        let write = |path: &Path, text: &str| fs::write(path, text).unwrap();
+        let dir = TempDir::new().unwrap();
+        fs::create_dir(dir.path().join("sub")).unwrap();
+        write(&dir.path().join("sub/a"), "old");
+        let teller = Teller::new();
+        let mut cache = cache_of(dir.path(), 10, 10_000, Some(teller.ear()));
+        let steps: [Step; 7] = [
+            (|_| {}, &[("sub/a", Ok("old")), ("sub/b", Err(Refusal::NotFound)), ("sub/", Err(Refusal::NotFound))]),
+            (|dir| fs::write(dir.join("sub/a"), "written").unwrap(), &[("sub/a", Ok("written"))]),
+            (
+                |dir| {
+                    fs::write(dir.join("new"), "renamed over").unwrap();
+                    fs::rename(dir.join("new"), dir.join("sub/a")).unwrap();
+                },
+                &[("sub/a", Ok("renamed over"))],
+            ),
+            (|dir| fs::write(dir.join("sub/index.html"), "index").unwrap(), &[("sub/", Ok("index"))]),
+            (|dir| fs::remove_file(dir.join("sub/index.html")).unwrap(), &[("sub/", Err(Refusal::NotFound))]),
+            (|dir| fs::remove_file(dir.join("sub/a")).unwrap(), &[("sub/a", Err(Refusal::NotFound))]),
+            (|dir| fs::write(dir.join("sub/a"), "again").unwrap(), &[("sub/a", Ok("again"))]),
+        ];
+        for (number, (change, expected)) in steps.into_iter().enumerate() {
+            change(dir.path());
+            teller.tell(&mut cache.folders);
+            for &(name, expected) in expected {
+                for round in 0..3 {
+                    let found = body(&mut cache, name, Instant::from_ns(5));
+                    let expected = expected.map(|text| text.as_bytes().to_vec());
+                    assert_eq!(found, expected, "step {number}, {name}, round {round}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_neighbour_that_comes_and_goes_is_seen_at_once() {
+        let dir = TempDir::new().unwrap();
+        fs::write(dir.path().join("a"), "old").unwrap();
+        let teller = Teller::new();
+        let mut cache = cache_of(dir.path(), 10, 10_000, Some(teller.ear()));
+        let mut has_variants = || {
+            teller.tell(&mut cache.folders);
+            let done = Done::NOTHING.and(Reason::Open);
+            match cache.look_up(0, &mut "a".into(), done, &calendar(), Instant::default()).unwrap() {
+                Lookup::File(entity, _) => entity.has_variants(),
+                Lookup::Folder => panic!("a folder"),
+            }
+        };
+        assert!(!has_variants());
+        fs::write(dir.path().join("a.gz"), "gz").unwrap();
+        assert!(has_variants());
+        fs::remove_file(dir.path().join("a.gz")).unwrap();
+        assert!(!has_variants());
+    }
+
+    #[test]
+    fn nothing_is_looked_at_while_nothing_is_told_of_its_folder() {
+        let dir = TempDir::new().unwrap();
+        for folder in ["a", "b"] {
+            fs::create_dir(dir.path().join(folder)).unwrap();
+            fs::write(dir.path().join(folder).join("file"), "text").unwrap();
+        }
+        let teller = Teller::new();
+        let mut cache = cache_of(dir.path(), 10, 10_000, Some(teller.ear()));
+        let mut misses = |name: &str| {
+            teller.tell(&mut cache.folders);
+            let before = cache.misses;
+            body(&mut cache, name, Instant::default()).unwrap();
+            cache.misses - before
+        };
+        // A folder is watched after its first file was read, which is why that is looked at once more.
+        for (name, expected) in [("a/file", 1), ("a/file", 1), ("b/file", 1), ("b/file", 1), ("a/file", 0)] {
+            assert_eq!(misses(name), expected, "{name}");
+        }
+        fs::write(dir.path().join("a/other"), "text").unwrap();
+        for (name, expected) in [("b/file", 0), ("a/file", 1), ("a/other", 1), ("a/other", 0), ("a/file", 0)] {
+            assert_eq!(misses(name), expected, "{name}");
+        }
+        assert_eq!(teller.watched(), 2);
+    }
+
+    #[test]
+    fn there_are_no_more_watches_than_files_known() {
+        let dir = TempDir::new().unwrap();
+        let teller = Teller::new();
+        let mut cache = cache_of(dir.path(), 3, 10_000, Some(teller.ear()));
+        for index in 0..20 {
+            fs::create_dir(dir.path().join(index.to_string())).unwrap();
+            fs::write(dir.path().join(format!("{index}/file")), "text").unwrap();
+            body(&mut cache, &format!("{index}/file"), Instant::default()).unwrap();
+            body(&mut cache, &format!("{index}/missing"), Instant::default()).unwrap_err();
+            assert!(teller.watched() <= 3);
+        }
+        fs::remove_dir_all(dir.path()).unwrap();
+        teller.tell(&mut cache.folders);
+        for index in 0..20 {
+            body(&mut cache, &format!("{index}/file"), Instant::default()).unwrap_err();
+        }
+        assert_eq!(teller.watched(), 0);
+    }
+
+    #[test]
+    fn age_finds_what_is_not_told_and_has_the_right_folder_watched() {
+        let dir = TempDir::new().unwrap();
+        fs::create_dir_all(dir.path().join("above/sub")).unwrap();
+        fs::write(dir.path().join("above/sub/a"), "old").unwrap();
+        let teller = Teller::new();
+        let mut cache = cache_of(dir.path(), 10, 10_000, Some(teller.ear()));
+        let mut found = |at_ns| {
+            teller.tell(&mut cache.folders);
+            String::from_utf8(body(&mut cache, "above/sub/a", Instant::from_ns(at_ns)).unwrap()).unwrap()
+        };
+        assert_eq!([found(0), found(1)], ["old", "old"]);
+        fs::rename(dir.path().join("above"), dir.path().join("aside")).unwrap();
+        fs::create_dir_all(dir.path().join("above/sub")).unwrap();
+        fs::write(dir.path().join("above/sub/a"), "new").unwrap();
+        assert_eq!([found(AGE_NS), found(AGE_NS + 1), found(AGE_NS + 2)], ["old", "new", "new"]);
+        fs::write(dir.path().join("above/sub/a"), "newer").unwrap();
+        assert_eq!(found(AGE_NS + 3), "newer");
     }
 
     #[test]

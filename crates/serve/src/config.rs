@@ -280,6 +280,9 @@ pub struct CacheConfig {
     pub listing_bytes_max: usize,
     /// How long a file is taken to be unchanged before it is looked at again.
     pub age: Duration,
+    /// Whether the folders of what is known are watched for changes, so that a file is looked at again as soon as one of its
+    /// folder's has changed. What the kernel does not tell of, age does.
+    pub watch: bool,
 }
 
 impl Default for CacheConfig {
@@ -291,6 +294,7 @@ impl Default for CacheConfig {
             // A folder of a million entries is listed whole.
             listing_bytes_max: 160 << 20,
             age: Duration::from_secs(1),
+            watch: true,
         }
     }
 }

@@ -156,6 +156,11 @@ impl Entity {
         entity
     }
 
+    /// Whether it had changed so shortly before it was read that it has to be read again to be sure.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.facts.unsettled
+    }
+
     /// Whether a file that was opened just now under the same name is this one, and neither it nor its neighbours have changed.
     pub(crate) fn is_still(&self, file: &File, open: &mut OpenNeighbour<'_>) -> Result<bool, Refusal> {
         if self.facts.unsettled || self.facts.stamp != file.stamp {

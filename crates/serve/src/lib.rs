@@ -2,8 +2,8 @@
 //!
 //! [`Server::start`] runs one loop per core, each with its own listeners, connections and cache, so that cores share
 //! nothing but the kernel's port. What a request means is decided in `respond`, what becomes of its connection in
-//! `connection`, where files come from in `resolve`, `entity` and `cache`; `service` ties them to the reactor's loop. `books`, `log` and `metrics` say what was
-//! done.
+//! `connection`, where files come from in `resolve`, `entity` and `cache`, to which `watch` tells what has changed; `service` ties them to
+//! the reactor's loop. `books`, `log` and `metrics` say what was done.
 //!
 //! Lacking on purpose: arguments and configuration files, TLS, and protocols newer than HTTP/1.1.
 
@@ -39,6 +39,7 @@ mod service;
 mod simulated;
 mod site;
 mod warm;
+mod watch;
 
 pub use check::ConfigFault;
 pub use config::{

@@ -11,6 +11,7 @@ use thalweg_sys::handover::{Channel, Heard};
 use crate::config::ServerConfig;
 use crate::limit::pacer::SharedLimits;
 use crate::server::StartError;
+use crate::watch::Notice;
 
 /// Something that a core is to do.
 pub(crate) enum Order {
@@ -22,9 +23,14 @@ pub(crate) enum Order {
     Retire(u32),
     /// Look at the queues of all listeners, as if somebody had come in just now.
     LookAgain,
+    /// Folders have changed.
+    Heed(Vec<Notice>),
     /// Say that the loop goes round.
     Answer(SyncSender<()>),
 }
+
+/// More notices that a core has not taken yet are as good as none.
+const NOTICES_MAX: usize = 4096;
 
 /// Where a core finds its orders.
 #[derive(Debug, Default)]
@@ -34,6 +40,22 @@ impl Inbox {
     /// Leaves orders, and wakes the core.
     pub(crate) fn leave(&self, orders: impl IntoIterator<Item = Order>, waker: &Waker) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(orders);
+        waker.wake();
+    }
+
+    /// Leaves notices, with those that wait already if there are any, and wakes the core.
+    pub(crate) fn notify(&self, notices: Vec<Notice>, waker: &Waker) {
+        let mut orders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = orders.iter_mut().find_map(|order| match order {
+            Order::Heed(waiting) => Some(waiting),
+            _ => None,
+        });
+        match waiting {
+            Some(waiting) if waiting.len() + notices.len() > NOTICES_MAX => *waiting = vec![Notice::Lost],
+            Some(waiting) => waiting.extend(notices),
+            None => orders.push(Order::Heed(notices)),
+        }
+        drop(orders);
         waker.wake();
     }
 
@@ -63,7 +85,31 @@ impl std::fmt::Debug for Order {
             Self::Listen(..) => "Listen",
             Self::Retire(_) => "Retire",
             Self::LookAgain => "LookAgain",
+            Self::Heed(_) => "Heed",
             Self::Answer(_) => "Answer",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notices_of_a_core_that_does_not_come_are_made_one() {
+        let (inbox, waker) = (Inbox::default(), Waker::new().unwrap());
+        inbox.notify(vec![Notice::Lost; NOTICES_MAX - 1], &waker);
+        inbox.leave([Order::LookAgain], &waker);
+        inbox.notify(vec![Notice::Lost], &waker);
+        let of = |orders: &[Order]| match orders {
+            [Order::Heed(notices), Order::LookAgain] => notices.len(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(of(&inbox.take()), NOTICES_MAX);
+        inbox.notify(vec![Notice::Lost; NOTICES_MAX], &waker);
+        inbox.leave([Order::LookAgain], &waker);
+        inbox.notify(vec![Notice::Lost], &waker);
+        assert_eq!(of(&inbox.take()), 1);
+        assert!(inbox.take().is_empty());
     }
 }

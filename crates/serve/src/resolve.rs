@@ -160,7 +160,7 @@ pub(crate) fn open_beneath(root: &Root, name: &[u8], room: &mut Vec<u8>) -> Resu
 }
 
 /// The folder of a file, with the slash at its end, and the file's name in it.
-fn split(name: &[u8]) -> (&[u8], &[u8]) {
+pub(crate) fn split(name: &[u8]) -> (&[u8], &[u8]) {
     name.split_at(name.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1))
 }
 

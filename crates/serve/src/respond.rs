@@ -236,10 +236,11 @@ impl Responder {
             // No index: the folder may be listed.
             Err(Refusal::NotFound) if self.name.ends_with(b"/") => {
                 let asked = Asked { site, name: &self.name, query };
-                match self.listings.look_up(asked, done, &self.calendar, now) {
+                let folders = &mut self.cache.folders;
+                match self.listings.look_up(asked, done, folders, &self.calendar, now) {
                     Ok(page) => page,
                     Err(Refusal::NotYet) if !done.has(Reason::List) => {
-                        let job = self.listings.making(asked, &self.calendar, now);
+                        let job = self.listings.making(asked, done, folders, &self.calendar, now);
                         return self.postpone(job);
                     }
                     Err(refusal) => return self.respond_with_refusal(request, refusal, persistence, out),

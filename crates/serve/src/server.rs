@@ -27,6 +27,7 @@ use crate::metrics::{Board, Observed, Sources, StatusListener};
 use crate::orders::{Inbox, Order, send_listener, take_listener};
 use crate::service::{Curfew, Service, Setup, TURNED_AWAY_MAX};
 use crate::site::Sites;
+use crate::watch::{Ear, Watcher};
 
 /// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
 /// core's own cache, because the kernel goes round them.
@@ -61,6 +62,8 @@ pub struct Running {
     threads: Vec<JoinHandle<io::Result<()>>>,
     published: Arc<[Published]>,
     status: Option<StatusListener>,
+    /// Tells the cores of changes, until this is dropped.
+    watcher: Option<Watcher>,
     logs: Logs,
 }
 
@@ -187,6 +190,7 @@ impl Server {
         };
         let status = show_status(&config, sources, status_socket)?;
         let (channels, threads) = (Vec::new(), Vec::new());
+        let watcher = Watcher::start(config.cache.watch, (&orders, &control.wakers), &observed, logs.error_log());
         let mut running = Running {
             addresses,
             driver,
@@ -197,6 +201,7 @@ impl Server {
             threads,
             published,
             status,
+            watcher,
             logs,
         };
         let (started, starts) = mpsc::sync_channel(cores.len());
@@ -220,6 +225,7 @@ impl Server {
                 published: Arc::clone(&running.published),
                 feed: has_books(&config).then(|| running.logs.feed()),
                 observed: Arc::clone(&observed),
+                ear: running.watcher.as_ref().map(|watcher| watcher.ear(core)),
             };
             let started = started.clone();
             let builder = thread::Builder::new().name(format!("serve-{cpu}"));
@@ -305,6 +311,7 @@ struct Task {
     published: Arc<[Published]>,
     feed: Option<Feed>,
     observed: Arc<Observed>,
+    ear: Option<Ear>,
 }
 
 impl Task {
@@ -328,12 +335,13 @@ impl Task {
         }
     }
 
-    /// Takes a table of descriptors of its own, if that is the layout: with the wakers of all, and with listeners that are in
+    /// Takes a table of descriptors of its own, if that is the layout: with the wakers of all, with its ear, and with listeners that are in
     /// no other loop's, so that they are closed when this loop closes them.
     fn leave_table(&mut self) -> io::Result<()> {
         let Some(channel) = &self.table else { return Ok(()) };
         let wakers = self.control.wakers.iter().map(AsFd::as_fd);
-        own_table_with(&wakers.chain([channel.as_fd()]).collect::<Vec<_>>())?;
+        let ear = self.ear.as_ref().map(AsFd::as_fd);
+        own_table_with(&wakers.chain([channel.as_fd()]).chain(ear).collect::<Vec<_>>())?;
         for &group in &self.groups {
             let socket = take_listener(channel).ok_or_else(|| io::Error::other("a listener was lost"))?;
             self.listeners.push((group, socket));
@@ -372,6 +380,7 @@ impl Task {
             }),
             curfew: Arc::clone(&self.control.curfew),
             orders: self.orders,
+            ear: self.ear,
             channel: self.table,
             published: self.published,
             core: self.core,

@@ -22,6 +22,8 @@ use crate::orders::{Inbox, Order, take_listener};
 use crate::respond::Responder;
 use crate::server::StartError;
 use crate::site::Sites;
+use crate::warm::Warm;
+use crate::watch::Ear;
 
 /// Resolution of deadlines.
 const TICK_NS: u64 = 10_000_000;
@@ -106,6 +108,8 @@ pub(crate) struct Service {
     look_ns: u64,
     curfew: Arc<Curfew>,
     orders: Arc<[Inbox]>,
+    /// What it hears of changes by, if the configuration wants it to.
+    ear: Option<Ear>,
     channel: Option<Channel>,
     published: Arc<[Published]>,
     core: usize,
@@ -125,6 +129,8 @@ pub(crate) struct Setup<'c> {
     pub(crate) curfew: Arc<Curfew>,
     /// Where each core finds its orders.
     pub(crate) orders: Arc<[Inbox]>,
+    /// By what it hears of changes, if that can be had.
+    pub(crate) ear: Option<Ear>,
     /// By which listeners come, if this core has a table of descriptors of its own.
     pub(crate) channel: Option<Channel>,
     /// Where all cores publish what they have done, and which of them this is.
@@ -143,7 +149,8 @@ impl Service {
     /// A server that has nothing to listen to yet.
     pub(crate) fn new(setup: Setup<'_>, now: Instant) -> Self {
         let times = Times::new(setup.limits);
-        let cache = FileCache::new(Arc::new(setup.sites), setup.cache.clone());
+        let ear = setup.ear.clone().filter(|_| setup.cache.watch);
+        let cache = FileCache::new(Arc::new(setup.sites), setup.cache.clone(), ear);
         let listings = Listings::new(Arc::clone(cache.sites()), setup.cache);
         Self {
             look_ns: times.shortest_ns(),
@@ -151,6 +158,7 @@ impl Service {
                 times,
                 responder: Responder::new(cache, listings, Calendar::new(setup.seconds_at, now), setup.books),
                 aside: setup.aside,
+                warm: Warm::default(),
                 pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
                 pacer: setup.shared_limits.are_on().then(|| Pacer::new(setup.shared_limits, now)),
                 draining: false,
@@ -169,6 +177,7 @@ impl Service {
             wheel: Wheel::new(now, TICK_NS),
             curfew: setup.curfew,
             orders: setup.orders,
+            ear: setup.ear,
             channel: setup.channel,
             published: setup.published,
             core: setup.core,
@@ -179,6 +188,13 @@ impl Service {
     #[cfg(test)]
     pub(crate) fn keep_books(&mut self, books: Books) {
         self.shared.responder.books = Some(books);
+    }
+
+    /// Hears of changes from now on.
+    #[cfg(test)]
+    pub(crate) fn hear(&mut self, ear: Ear) {
+        let cache = &mut self.shared.responder.cache;
+        cache.folders = crate::watch::Folders::new(Arc::clone(cache.sites()), Some(ear));
     }
 
     /// Serves the connections that come in at a listener of its driver.
@@ -203,6 +219,7 @@ impl Service {
                 }
                 Order::Retire(group) => self.retire(driver, |of| of == group),
                 Order::LookAgain => self.look_again(driver),
+                Order::Heed(notices) => self.shared.responder.cache.folders.heed(&notices),
                 Order::Answer(done) => drop(done.send(())),
             }
         }
@@ -222,7 +239,8 @@ impl Service {
         self.places = config.limits.connections_max;
         self.limit_anew(driver, limits);
         let responder = &mut self.shared.responder;
-        let cache = FileCache::new(Arc::new(sites), config.cache.clone()).succeeding(&responder.cache);
+        let ear = self.ear.clone().filter(|_| config.cache.watch);
+        let cache = FileCache::new(Arc::new(sites), config.cache.clone(), ear).succeeding(&responder.cache);
         responder.listings = Listings::new(Arc::clone(cache.sites()), &config.cache);
         responder.cache = cache;
         if let Some(books) = &mut responder.books {

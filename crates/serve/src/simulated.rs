@@ -20,11 +20,13 @@ use crate::limit::pacer::SharedLimits;
 use crate::orders::Inbox;
 use crate::service::{Curfew, Service, Setup};
 use crate::site::Sites;
+use crate::watch::tests::Teller;
 
 mod booked;
 mod limits;
 #[path = "../tests/server/naive.rs"]
 mod naive;
+mod watched;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -76,6 +78,9 @@ struct World<'w> {
     folder: &'w Path,
     curfew: Arc<Curfew>,
     aside: Arc<Hands>,
+    orders: Arc<[Inbox]>,
+    /// Hears of changes, if the server is to.
+    teller: Option<Teller>,
     service_over: bool,
     /// When it ends at the latest.
     end: Option<Instant>,
@@ -186,6 +191,9 @@ impl App<Sim> for World<'_> {
         for client in &mut self.clients {
             client.step(driver, (self.folder, &self.curfew), now);
         }
+        if self.teller.as_ref().is_some_and(Teller::look) {
+            driver.wake();
+        }
         while self.aside.work() {
             driver.wake_at(now.plus_ns(DISK_NS));
         }
@@ -243,6 +251,7 @@ fn world_with<'w>(
     let hands = aside.hands();
     let published: Arc<[Published]> = Arc::new([Published::default()]);
     let shared_limits = Arc::new(SharedLimits::new(limits, bandwidth, [mount_bytes_per_s_max], driver.now()));
+    let orders: Arc<[Inbox]> = Arc::new([Inbox::default()]);
     let setup = Setup {
         shared_limits,
         sites: Sites::open(&ServerConfig::new(folder, Vec::<ListenAddr>::new())).unwrap(),
@@ -254,7 +263,8 @@ fn world_with<'w>(
         books: None,
         curfew: Arc::clone(&curfew),
         channel: None,
-        orders: Arc::new([Inbox::default()]),
+        orders: Arc::clone(&orders),
+        ear: None,
         published: Arc::clone(&published),
         core: 0,
     };
@@ -271,6 +281,8 @@ fn world_with<'w>(
         newcomers: VecDeque::new(),
         changes: VecDeque::new(),
         aside: hands,
+        orders,
+        teller: None,
     };
     (world, published)
 }

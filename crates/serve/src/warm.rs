@@ -72,7 +72,7 @@ fn place(device: u64, inode: u64, number: u64) -> usize {
 mod tests {
     use std::process::Command;
 
-    use thalweg_sys::{FileSystem, Root};
+    use thalweg_sys::Root;
 
     use super::*;
 
@@ -86,7 +86,9 @@ mod tests {
     /// Throws a file out of memory.
     fn throw_out(path: &std::path::Path) {
         let of = format!("of={}", path.display());
-        let dd = Command::new("dd").args([&of, "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"]).status();
+        let dd = Command::new("dd")
+            .args([&of, "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"])
+            .status();
         assert!(dd.expect("dd can be run").success());
     }
 

@@ -3,7 +3,7 @@
 //! The centre is [`Driver`]: sockets and files behind one interface that is shaped by completions. Two drivers
 //! live here, [`Uring`] and [`Epoll`]; a third, simulated one is in `reactor`. Around it stand small wrappers
 //! for what a load generator and a file server ask of Linux: the clock, CPU affinity, limits, path resolution
-//! beneath a root, and what `/proc` tells of a process.
+//! beneath a root, changes of folders, and what `/proc` tells of a process.
 //!
 //! What is deliberately not here: protocols, policies, retries. A call does what its name says, once, and
 //! reports the kernel's answer.
@@ -20,6 +20,7 @@ pub mod fault;
 pub mod file;
 pub mod folder;
 pub mod handover;
+pub mod inotify;
 pub mod limits;
 pub mod proc;
 pub mod process;
@@ -38,6 +39,7 @@ pub use driver::{
 pub use epoll::Epoll;
 pub use fault::Fault;
 pub use file::{File, Links, Root, Wait};
+pub use inotify::Inotify;
 pub use table::SocketId;
 pub use uring::Uring;
 pub use wake::Waker;

@@ -3,8 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 /// Makes the driver that was opened with it return from `wait` with [`crate::Completion::Woken`].
 ///
@@ -29,6 +30,14 @@ impl Waker {
         // The only way in which a non-blocking eventfd refuses is a counter that is full, and then the driver is being woken
         // already.
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+    }
+
+    /// Waits until it was used or the time has passed, which is the first. For threads that have no driver; the use is left to be
+    /// seen again.
+    pub fn wait(&self, time: Duration) {
+        let time = Timespec::try_from(time).ok();
+        // An interruption ends it early, which is nobody's loss.
+        let _ = poll(&mut [PollFd::new(&self.event, PollFlags::IN)], time.as_ref());
     }
 
     /// Takes back all wake-ups so far; whether there were any.

@@ -6,6 +6,8 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::thread;
 
+use thalweg_sys::Root;
+use thalweg_sys::inotify::{Event, Inotify};
 use thalweg_sys::sandbox::{Enforced, Territory, confine_calls, confine_to};
 
 #[test]
@@ -20,6 +22,7 @@ fn what_was_given_up_is_gone_and_the_rest_goes_on() {
     let mut client = TcpStream::connect(address).unwrap();
     Command::new("true").status().expect("programs can be started");
 
+    let root = Root::open(&folder).unwrap();
     let territory = Territory { readable: vec![folder.join("read")], writable: vec![folder.join("write")] };
     let enforced = confine_to(&territory).unwrap();
     if enforced != Enforced::Not {
@@ -51,4 +54,11 @@ fn what_was_given_up_is_gone_and_the_rest_goes_on() {
     assert_eq!(answer, "answer");
     assert_eq!(fs::read(folder.join("read/file")).unwrap(), b"content");
     assert!(TcpListener::bind(("127.0.0.1", 0)).is_ok());
+    // Folders of the territory can be watched, though `/proc` is not one of them.
+    let inotify = Inotify::open().unwrap();
+    let watched = inotify.watch(&root.open_beneath(c"write").unwrap()).unwrap();
+    fs::write(folder.join("write/new"), "written").unwrap();
+    let mut told = None;
+    inotify.take_events(|event| told = Some(event)).unwrap();
+    assert_eq!(told, Some(Event::Changed(watched)));
 }

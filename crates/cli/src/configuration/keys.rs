@@ -180,6 +180,12 @@ fn cache<K: Keys>(keys: &mut K, cache: &mut CacheConfig) {
         &mut cache.listing_bytes_max,
     );
     keys.value("age", "How long a file is taken to be unchanged before it is looked at again.", &TIME, &mut cache.age);
+    keys.value(
+        "watch",
+        "Whether the kernel tells of changes (inotify), so that files are looked at again without waiting for that age.",
+        &BOOL,
+        &mut cache.watch,
+    );
 }
 
 fn log<K: Keys>(keys: &mut K, log: &mut LogConfig) {

@@ -31,6 +31,7 @@ use crate::config::{CacheConfig, Settings};
 use crate::entity::Entity;
 use crate::resolve::Refusal;
 use crate::site::Sites;
+use crate::watch::{FolderId, Folders};
 
 /// A file that grows in place leaves no trace in its folder: without one, a folder is read again after this long.
 const READ_AGAIN_NS: u64 = 10_000_000_000;
@@ -72,13 +73,28 @@ pub(crate) struct Listings {
 }
 
 /// What was done aside and not taken in yet.
-type Outcomes = Mutex<Vec<(Box<[u8]>, Result<Made, Refusal>)>>;
+type Outcomes = Mutex<Vec<Outcome>>;
+
+/// What came of a task.
+struct Outcome {
+    key: Box<[u8]>,
+    made: Result<Made, Refusal>,
+    heard: Heard,
+}
+
+/// How much of what was told of a folder is taken into account. It holds the folder, so that one is told of it.
+#[derive(Clone, Copy)]
+struct Heard {
+    folder: FolderId,
+    changes: u64,
+}
 
 /// A folder, and what was made of it.
 struct Known {
     folder: Arc<Folder>,
     read: Instant,
     checked: Instant,
+    heard: Heard,
     used: u64,
     pages: Vec<MadePage>,
 }
@@ -120,16 +136,18 @@ impl Listings {
         &mut self,
         asked: Asked<'_>,
         done: Done,
+        folders: &mut Folders,
         calendar: &Calendar,
         now: Instant,
     ) -> Result<&mut Entity, Refusal> {
         let Wanted { key, style, view, .. } = self.wanted(asked).ok_or(Refusal::NotFound)?;
-        self.take_in_outcomes(calendar, now);
+        self.take_in_outcomes(folders, calendar, now);
         let was_made = done.has(Reason::List);
         if was_made && let Some(&(_, refusal)) = self.refused.iter().find(|(refused, _)| *refused == key) {
             return Err(refusal);
         }
-        let is_fresh = |known: &Known| now.ns_since(known.checked) < self.age_ns.max(known.rest_ns());
+        let age_ns = self.age_ns;
+        let is_fresh = |known: &Known| now.ns_since(known.checked) < known.fresh_ns(age_ns, folders);
         // What was made for a request is good enough for it, however fast it ages. If it has gone already, there is too little
         // memory for all that is asked for at once.
         let missing = if was_made { Refusal::Exhausted } else { Refusal::NotYet };
@@ -146,14 +164,25 @@ impl Listings {
 
     /// What has to be done aside before a page that was [not yet](Refusal::NotYet) there is looked up again.
     #[cold]
-    pub(crate) fn making(&mut self, asked: Asked<'_>, calendar: &Calendar, now: Instant) -> Job {
+    pub(crate) fn making(
+        &mut self,
+        asked: Asked<'_>,
+        done: Done,
+        folders: &mut Folders,
+        calendar: &Calendar,
+        now: Instant,
+    ) -> Job {
         let wanted = self.wanted(asked).expect("what is not listed is refused before");
         let Wanted { key, settings, style, view } = wanted;
         self.refused.retain(|(refused, _)| *refused != key);
+        let folder = folders.join(asked.site, asked.name, done.wait(Reason::Open), now);
+        let mut heard = Heard { folder, changes: folders.changes() };
         let known = self.folders.get(&key).map(|known| {
-            let trust = if now.ns_since(known.checked) < self.age_ns.max(known.rest_ns()) {
+            let was_told = folders.has_changed(known.heard.folder, known.heard.changes);
+            let trust = if now.ns_since(known.checked) < known.fresh_ns(self.age_ns, folders) {
+                heard.changes = known.heard.changes;
                 Trust::Blind
-            } else if now.ns_since(known.read) < READ_AGAIN_NS {
+            } else if !was_told && now.ns_since(known.read) < READ_AGAIN_NS {
                 Trust::Checked
             } else {
                 Trust::None
@@ -176,8 +205,8 @@ impl Listings {
         let job_key = [&*key, view.link().as_bytes()].concat();
         let outcomes = Arc::clone(&self.outcomes);
         let work = move || {
-            let outcome = task.run();
-            outcomes.lock().unwrap_or_else(PoisonError::into_inner).push((key, outcome));
+            let outcome = Outcome { made: task.run(), key, heard };
+            outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
         };
         Job { reason: Reason::List, key: job_key, work: Box::new(work) }
     }
@@ -196,13 +225,17 @@ impl Listings {
     }
 
     /// Keeps what was done aside.
-    fn take_in_outcomes(&mut self, calendar: &Calendar, now: Instant) {
+    fn take_in_outcomes(&mut self, folders: &mut Folders, calendar: &Calendar, now: Instant) {
         let outcomes = mem::take(&mut *self.outcomes.lock().unwrap_or_else(PoisonError::into_inner));
-        for (key, outcome) in outcomes {
-            match outcome {
-                Ok(made) => self.take_in(key, made, calendar, now),
+        for Outcome { key, made, heard } in outcomes {
+            match made {
+                Ok(made) => {
+                    let known = self.renewed(&key, made, heard, (folders, calendar, now));
+                    self.keep(key, known, folders);
+                }
                 Err(refusal) => {
-                    self.take_out(&key);
+                    folders.leave(heard.folder);
+                    self.forget(&key, folders);
                     if self.refused.len() >= REFUSALS_MAX {
                         self.refused.clear();
                     }
@@ -212,15 +245,28 @@ impl Listings {
         }
     }
 
-    fn take_in(&mut self, key: Box<[u8]>, made: Made, calendar: &Calendar, now: Instant) {
+    /// What is known of a folder with what was made.
+    fn renewed(
+        &mut self,
+        key: &[u8],
+        made: Made,
+        heard: Heard,
+        (folders, calendar, now): (&mut Folders, &Calendar, Instant),
+    ) -> Known {
         let Made { view, was_checked, folder, page, presentation } = made;
         self.uses += 1;
         let used = self.uses;
-        let mut known = match self.take_out(&key) {
+        let before = self.take_out(key);
+        if let Some(before) = &before {
+            folders.leave(before.heard.folder);
+        }
+        let mut known = match before {
             Some(known) if Arc::ptr_eq(&known.folder, &folder) => {
-                Known { checked: if was_checked { now } else { known.checked }, used, ..known }
+                let (checked, changes) =
+                    if was_checked { (now, heard.changes) } else { (known.checked, known.heard.changes) };
+                Known { checked, heard: Heard { changes, ..heard }, used, ..known }
             }
-            _ => Known { folder, read: now, checked: now, used, pages: Vec::new() },
+            _ => Known { folder, read: now, checked: now, heard, used, pages: Vec::new() },
         };
         if let Some(page) = page {
             known.pages.retain(|made| made.view != view);
@@ -231,9 +277,13 @@ impl Listings {
             let entity = Entity::of_page(&page.body, page.tag, page.last_modified, presentation, calendar);
             known.pages.push(MadePage { view, entity, used });
         }
+        known
+    }
+
+    fn keep(&mut self, key: Box<[u8]>, known: Known, folders: &mut Folders) {
         let bytes = known.bytes(&key);
         while !self.folders.is_empty() && (self.folders.len() >= FOLDERS_MAX || self.bytes + bytes > self.bytes_max) {
-            self.evict_one();
+            self.evict_one(folders);
         }
         self.bytes += bytes;
         self.folders.insert(key, known);
@@ -245,10 +295,16 @@ impl Listings {
         Some(known)
     }
 
-    fn evict_one(&mut self) {
+    fn forget(&mut self, key: &[u8], folders: &mut Folders) {
+        if let Some(known) = self.take_out(key) {
+            folders.leave(known.heard.folder);
+        }
+    }
+
+    fn evict_one(&mut self, folders: &mut Folders) {
         let oldest = self.folders.iter().min_by_key(|(_, known)| known.used).map(|(key, _)| key.clone());
         if let Some(key) = oldest {
-            self.take_out(&key);
+            self.forget(&key, folders);
         }
     }
 }
@@ -256,6 +312,15 @@ impl Listings {
 impl Known {
     fn bytes(&self, key: &[u8]) -> usize {
         key.len() + self.folder.bytes() + self.pages.iter().map(|page| page.entity.bytes()).sum::<usize>()
+    }
+
+    /// For how long it is relied on after it was looked at.
+    fn fresh_ns(&self, age_ns: u64, folders: &Folders) -> u64 {
+        if folders.has_changed(self.heard.folder, self.heard.changes) {
+            self.rest_ns()
+        } else {
+            age_ns.max(self.rest_ns())
+        }
     }
 
     /// For how long it is left alone after it was looked at.
@@ -274,6 +339,7 @@ mod tests {
 
     use super::*;
     use crate::config::{ListenAddr, ListingStyle, Rule, ServerConfig};
+    use crate::watch::tests::Teller;
 
     const SECOND_NS: u64 = 1_000_000_000;
 
@@ -295,18 +361,40 @@ mod tests {
         Asked { site: 0, name: name.as_bytes(), query: Some(query.as_bytes()) }
     }
 
-    fn page(listings: &mut Listings, asked: Asked<'_>, done: Done, now: Instant) -> Result<String, Refusal> {
-        let entity = listings.look_up(asked, done, &calendar(), now)?;
+    /// For listings of which nothing is told.
+    fn unwatched(listings: &Listings) -> Folders {
+        Folders::new(Arc::clone(&listings.sites), None)
+    }
+
+    fn page(
+        listings: &mut Listings,
+        folders: &mut Folders,
+        asked: Asked<'_>,
+        done: Done,
+        now: Instant,
+    ) -> Result<String, Refusal> {
+        let entity = listings.look_up(asked, done, folders, &calendar(), now)?;
         Ok(String::from_utf8(entity.ready(&calendar()).0.to_vec()).unwrap())
     }
 
     /// The page, and whether something had to be done for it.
     fn made(listings: &mut Listings, asked: Asked<'_>, at_ns: u64) -> Result<(String, bool), Refusal> {
+        let mut folders = unwatched(listings);
+        made_of(listings, &mut folders, asked, at_ns)
+    }
+
+    /// The same, with what is told of folders.
+    fn made_of(
+        listings: &mut Listings,
+        folders: &mut Folders,
+        asked: Asked<'_>,
+        at_ns: u64,
+    ) -> Result<(String, bool), Refusal> {
         let now = Instant::from_ns(at_ns);
-        match page(listings, asked, Done::NOTHING, now) {
+        match page(listings, folders, asked, Done::NOTHING, now) {
             Err(Refusal::NotYet) => {
-                (listings.making(asked, &calendar(), now).work)();
-                Ok((page(listings, asked, Done::NOTHING.and(Reason::List), now)?, true))
+                (listings.making(asked, Done::NOTHING, folders, &calendar(), now).work)();
+                Ok((page(listings, folders, asked, Done::NOTHING.and(Reason::List), now)?, true))
             }
             page => Ok((page?, false)),
         }
@@ -332,6 +420,81 @@ mod tests {
         fs::write(root.path().join("new"), "").unwrap();
         check(READ_AGAIN_NS + SECOND_NS - 1, &["\"files\":1"], false);
         check(READ_AGAIN_NS + SECOND_NS, &["\"files\":2", "\"name\":\"new\""], true);
+    }
+
+    #[test]
+    fn what_is_told_of_a_folder_is_seen_at_once() {
+        let root = TempDir::new().unwrap();
+        for folder in ["a", "b"] {
+            fs::create_dir(root.path().join(folder)).unwrap();
+            fs::write(root.path().join(folder).join("file"), "12345").unwrap();
+        }
+        let mut listings = listings(root.path(), 1 << 20, 10);
+        listings.age_ns = 3600 * SECOND_NS;
+        let teller = Teller::new();
+        let mut folders = Folders::new(Arc::clone(&listings.sites), Some(teller.ear()));
+        let mut check = |name, at_ns, expected: &str, expected_work| {
+            teller.tell(&mut folders);
+            let asked = asked(name, "format=json");
+            let (text, work) = made_of(&mut listings, &mut folders, asked, at_ns).unwrap();
+            assert!(text.contains(expected), "{name} {at_ns}: {text}");
+            assert_eq!(work, expected_work, "{name} {at_ns}");
+        };
+        for name in ["a/", "b/"] {
+            check(name, 0, "\"size\":5", true);
+            check(name, SECOND_NS, "\"size\":5", false);
+        }
+        // A file that grows, which leaves no trace in its folder.
+        fs::write(root.path().join("a/file"), "123456").unwrap();
+        check("a/", 2 * SECOND_NS, "\"size\":6", true);
+        check("b/", 2 * SECOND_NS, "\"size\":5", false);
+        fs::write(root.path().join("a/new"), "").unwrap();
+        check("a/", 3 * SECOND_NS, "\"name\":\"new\"", true);
+        // However often it changes, the folder is left in peace for a time.
+        fs::remove_file(root.path().join("a/new")).unwrap();
+        check("a/", 3 * SECOND_NS + 2 * REST_NS_PER_ENTRY - 1, "\"name\":\"new\"", false);
+        check("a/", 3 * SECOND_NS + 2 * REST_NS_PER_ENTRY, "\"files\":1", true);
+        check("a/", 4 * SECOND_NS, "\"files\":1", false);
+    }
+
+    #[test]
+    fn a_change_while_a_folder_is_read_is_seen() {
+        let root = TempDir::new().unwrap();
+        let mut listings = listings(root.path(), 1 << 20, 10);
+        listings.age_ns = 3600 * SECOND_NS;
+        let teller = Teller::new();
+        let mut folders = Folders::new(Arc::clone(&listings.sites), Some(teller.ear()));
+        let asked = asked("/", "format=json");
+        let job = listings.making(asked, Done::NOTHING, &mut folders, &calendar(), Instant::default());
+        (job.work)();
+        // It was read, and the outcome is not taken in yet.
+        fs::write(root.path().join("new"), "").unwrap();
+        teller.tell(&mut folders);
+        let done = Done::NOTHING.and(Reason::List);
+        let text = page(&mut listings, &mut folders, asked, done, Instant::from_ns(1)).unwrap();
+        assert!(text.contains("\"files\":0"), "{text}");
+        let (text, work) = made_of(&mut listings, &mut folders, asked, SECOND_NS).unwrap();
+        assert!(work && text.contains("\"files\":1"), "{text}");
+    }
+
+    #[test]
+    fn watching_ends_with_what_is_known() {
+        let root = TempDir::new().unwrap();
+        for folder in ["a", "b"] {
+            fs::create_dir(root.path().join(folder)).unwrap();
+        }
+        // Room for one folder only.
+        let mut listings = listings(root.path(), 0, 10);
+        let teller = Teller::new();
+        let mut folders = Folders::new(Arc::clone(&listings.sites), Some(teller.ear()));
+        for (at, name) in ["a/", "b/", "a/", "a/"].into_iter().enumerate() {
+            made_of(&mut listings, &mut folders, asked(name, ""), at as u64 * SECOND_NS).unwrap();
+            assert_eq!(teller.watched(), 1, "{at}: {name}");
+        }
+        fs::remove_dir(root.path().join("a")).unwrap();
+        teller.tell(&mut folders);
+        assert_eq!(made_of(&mut listings, &mut folders, asked("a/", ""), 9 * SECOND_NS).err(), Some(Refusal::NotFound));
+        assert_eq!(teller.watched(), 0);
     }
 
     #[test]
@@ -410,9 +573,11 @@ mod tests {
         let root = TempDir::new().unwrap();
         let mut listings = listings(root.path(), 1 << 20, 10);
         let done = Done::NOTHING.and(Reason::List);
-        (listings.making(asked("missing/", ""), &calendar(), Instant::default()).work)();
+        let mut folders = unwatched(&listings);
+        let asked_for = asked("missing/", "");
+        (listings.making(asked_for, Done::NOTHING, &mut folders, &calendar(), Instant::default()).work)();
         for _ in 0..2 {
-            let refused = page(&mut listings, asked("missing/", ""), done, Instant::default());
+            let refused = page(&mut listings, &mut folders, asked("missing/", ""), done, Instant::default());
             assert_eq!(refused, Err(Refusal::NotFound));
         }
         // It is looked for again for whoever comes later.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use thalweg_sys::Instant;
 
 use super::days::{Day, Days};
-use super::register::{CoreFigures, Observed, Tally};
+use super::register::{CoreFigures, Observed, Tally, WatchCounts};
 use super::unique::Unique;
 use crate::config::Level;
 use crate::counters::{Published, Totals};
@@ -61,6 +61,7 @@ pub(crate) struct Status {
     pub(crate) now: Now,
     pub(crate) total: Total,
     pub(crate) log: LogFigures,
+    pub(crate) watch: WatchFigures,
     pub(crate) cores: Vec<Core>,
     pub(crate) mounts: Vec<Mount>,
     /// The latest first.
@@ -122,6 +123,18 @@ pub(crate) struct LogFigures {
     pub(crate) lines_written: u64,
     pub(crate) lines_lost: u64,
     pub(crate) records_dropped: u64,
+}
+
+/// What is heard of changes in folders.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct WatchFigures {
+    /// Watched now.
+    pub(crate) folders: u64,
+    pub(crate) events: u64,
+    /// How often there was no room for events, and everything was looked at again.
+    pub(crate) overflows: u64,
+    /// How often the kernel would not watch a folder.
+    pub(crate) refused: u64,
 }
 
 /// One core.
@@ -276,12 +289,20 @@ impl Board {
                 lines_lost: self.observed.lines.lost.load(Relaxed),
                 records_dropped: self.observed.cores.iter().map(|cells| cells.figures().records_dropped).sum(),
             },
+            watch: self.watch(),
             cores,
             mounts,
             days: self.days.latest_first().map(day_figures).collect(),
             top_files: self.top_files(),
             curve: self.curve(),
         }
+    }
+
+    fn watch(&self) -> WatchFigures {
+        let WatchCounts { folders, events, overflows, refused } = &self.observed.watch;
+        let [folders, events, overflows, refused] =
+            [folders, events, overflows, refused].map(|count| count.load(Relaxed));
+        WatchFigures { folders, events, overflows, refused }
     }
 
     fn totals(&self) -> Totals {

@@ -60,6 +60,12 @@ impl Collector for Figures {
         )?;
         let help = "Requests missing in access log and statistics because the log thread fell behind";
         out.counter("log_records_dropped", help, None, log.records_dropped)?;
+        let watch = &status.watch;
+        out.gauge("watched_folders", "Folders that the kernel watches for changes now", None, watch.folders)?;
+        out.counter("watch_events", "Changes of folders that the kernel has told of", None, watch.events)?;
+        let help = "How often the kernel had no room for changes, and every file was looked at again";
+        out.counter("watch_overflows", help, None, watch.overflows)?;
+        out.counter("watch_refusals", "How often the kernel would not watch a folder", None, watch.refused)?;
         self.encode_cores(out)?;
         self.encode_mounts(out)
     }
@@ -74,7 +80,7 @@ impl Figures {
         out.counters("core_requests", "Requests by core", None, of(|core| core.requests))?;
         out.counters("core_sent", "Bytes of responses by core", Some(Unit::Bytes), of(|core| core.bytes))?;
         out.gauges("core_connections_open", "Connections open now by core", None, of(|core| core.connections))?;
-        let help = "Look-ups for which a file was opened, or looked at again because of its age";
+        let help = "Look-ups for which a file was opened, or looked at again because of its age or of a change";
         out.counters("cache_misses", help, None, of(|core| core.cache_misses))?;
         out.gauges("cache_entries", "Files known by core", None, of(|core| core.cache_entries))?;
         out.gauges(
@@ -202,6 +208,8 @@ mod tests {
         status.total.responses.refused = 12;
         status.mounts[0].bytes = u64::MAX;
         status.cores[1].cache_misses = 3;
+        status.watch.folders = 17;
+        status.watch.refused = 4;
         let samples = parse(&metrics(status));
         for (series, value) in [
             ("thalweg_build_info{version=\"0.1.0\"}", 1.0),
@@ -210,6 +218,8 @@ mod tests {
             ("thalweg_sent_bytes_total{mount=\"/\"}", u64::MAX as f64),
             ("thalweg_downloads_under_way{mount=\"odd\\\"\\\\\\nname/\"}", 0.0),
             ("thalweg_cache_misses_total{core=\"1\"}", 3.0),
+            ("thalweg_watched_folders", 17.0),
+            ("thalweg_watch_refusals_total", 4.0),
         ] {
             assert_eq!(samples.get(series), Some(&value), "{series} in {samples:#?}");
         }

@@ -57,7 +57,7 @@ impl Cell {
 /// What a core says of its cache and of its end of the log's queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct CoreFigures {
-    /// Look-ups for which a file was opened, or looked at again because of its age.
+    /// Look-ups for which a file was opened, or looked at again because of its age or of a change.
     pub(crate) cache_misses: u64,
     pub(crate) cache_entries: u64,
     pub(crate) cache_bytes: u64,
@@ -87,6 +87,18 @@ impl CoreCells {
     }
 }
 
+/// What is heard of changes.
+#[derive(Debug, Default)]
+pub(crate) struct WatchCounts {
+    /// Folders that are watched now.
+    pub(crate) folders: AtomicU64,
+    pub(crate) events: AtomicU64,
+    /// How often the kernel had no room for events.
+    pub(crate) overflows: AtomicU64,
+    /// How often it would not watch a folder.
+    pub(crate) refused: AtomicU64,
+}
+
 /// A mount and what all cores have done for it.
 #[derive(Debug)]
 pub(crate) struct MountCells {
@@ -114,6 +126,7 @@ impl MountCells {
 pub(crate) struct Observed {
     mounts: Mutex<Vec<Arc<MountCells>>>,
     pub(crate) lines: LineCounts,
+    pub(crate) watch: WatchCounts,
     pub(crate) cores: Box<[CoreCells]>,
     stream: Mutex<Option<Stream>>,
 }
@@ -124,6 +137,7 @@ impl Observed {
         Self {
             mounts: Mutex::default(),
             lines: LineCounts::default(),
+            watch: WatchCounts::default(),
             cores: (0..cores).map(|_| CoreCells::default()).collect(),
             stream: Mutex::new(with_stream.then(Stream::default)),
         }

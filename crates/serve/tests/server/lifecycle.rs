@@ -78,6 +78,7 @@ fn a_file_that_shrinks_while_it_is_known_ends_the_connection() {
     each_driver(|driver| {
         let change = |config: &mut ServerConfig| {
             config.cache.age = Duration::from_secs(3600);
+            config.cache.watch = false;
             // One core, since each has a cache of its own.
             config.cores.push(thalweg_sys::affinity::allowed_cpus().unwrap()[0]);
         };
