@@ -299,13 +299,18 @@ impl Service {
         self.open += 1;
         self.shared.responder.totals.accepted += 1;
         let now = driver.now();
-        let connection = match self.let_in(driver, socket, now) {
+        let admission = self.let_in(driver, socket, now);
+        if admission.is_none() && self.turned_away == TURNED_AWAY_MAX {
+            self.open -= 1;
+            self.shared.responder.totals.turned_away += 1;
+            return driver.close(socket);
+        }
+        // Before the first response, which may be that there is no room.
+        if let Some(books) = self.shared.responder.books.as_mut().filter(|books| books.wants_clients()) {
+            books.set_client(socket, driver.peer_addr(socket).ok().map(|peer| peer.ip()));
+        }
+        let connection = match admission {
             Some(pace) => Connection::new(socket, pace, &self.shared, now),
-            None if self.turned_away == TURNED_AWAY_MAX => {
-                self.open -= 1;
-                self.shared.responder.totals.turned_away += 1;
-                return driver.close(socket);
-            }
             None => {
                 self.turned_away += 1;
                 Connection::turned_away(socket, driver, &mut self.shared)
@@ -317,9 +322,6 @@ impl Service {
             self.wheel.arm(index as u64, now.plus_ns(self.look_ns));
         }
         slot.connection = Some(connection);
-        if let Some(books) = self.shared.responder.books.as_mut().filter(|books| books.wants_clients()) {
-            books.set_client(socket, driver.peer_addr(socket).ok().map(|peer| peer.ip()));
-        }
     }
 
     /// Whether there is room for a connection that was just accepted, and what its limits need.
