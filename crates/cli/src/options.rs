@@ -136,8 +136,8 @@ Examples:
   thalweg replay /var/log/nginx/access.log http://127.0.0.1:8080/
   zcat access.log.gz | thalweg replay - http://127.0.0.1:8080/ --speed 10
 
-Common and combined log format are read. Requests of one second are spread over it in their order. GET, HEAD, OPTIONS and
-DELETE are asked again; how many lines are left out is said.")]
+Common and combined log format are read, and the JSON that thalweg serve writes. Requests of one second are spread over it in
+their order. GET, HEAD, OPTIONS and DELETE are asked again; how many lines are left out is said.")]
 pub struct ReplayOptions {
     /// The log; - for stdin
     pub log: PathBuf,
