@@ -104,19 +104,13 @@ pub(crate) struct Noted<'r, 'b> {
 
 impl Books {
     /// Empty books of a core.
-    pub(crate) fn new(
-        core: usize,
-        feed: Feed,
-        with_fields: bool,
-        observed: Arc<Observed>,
-        config: &ServerConfig,
-    ) -> Self {
+    pub(crate) fn new(core: usize, feed: Feed, observed: Arc<Observed>, config: &ServerConfig) -> Self {
         let mut books = Self {
             core,
             observed,
             published: CoreFigures::default(),
             feed,
-            with_fields,
+            with_fields: false,
             clients: Vec::new(),
             accounts: Vec::new(),
             places: Vec::new(),
@@ -128,13 +122,23 @@ impl Books {
 
     /// Goes on with another configuration's mounts. Responses under way stay with theirs.
     pub(crate) fn configure(&mut self, config: &ServerConfig) {
+        self.with_fields = config.log.access.is_some();
         self.places.clear();
         for cells in self.observed.adopt(config) {
             let known = self.accounts.iter().position(|account| account.cells.number == cells.number);
             self.places.push(known.unwrap_or(self.accounts.len()));
             if known.is_none() {
-                self.accounts.push(Account { cells, tally: Tally::default(), published: Tally::default() });
+                // Earlier books of this core may have been closed; nothing of theirs is under way here.
+                let published = cells.of_core(self.core).tally();
+                self.accounts.push(Account { cells, tally: Tally { under_way: 0, ..published }, published });
             }
+        }
+    }
+
+    /// Closes the books: nobody wants to know any more. Responses under way are not written down.
+    pub(crate) fn close(self) {
+        for account in &self.accounts {
+            account.cells.of_core(self.core).publish(&Tally { under_way: 0, ..account.tally });
         }
     }
 

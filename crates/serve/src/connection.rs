@@ -237,9 +237,9 @@ impl Connection {
         }
     }
 
-    /// What was under way when the connection ended.
-    pub(crate) fn into_under_way(self) -> Option<Box<UnderWay>> {
-        self.under_way
+    /// What is under way, which is not written down by this connection any more.
+    pub(crate) fn take_under_way(&mut self) -> Option<Box<UnderWay>> {
+        self.under_way.take()
     }
 
     /// A connection that was accepted though there is no room: it is told so, and not read.

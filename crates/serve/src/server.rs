@@ -21,10 +21,10 @@ use crate::config::{Level, ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
 use crate::layout::Layout;
 use crate::limit::pacer::SharedLimits;
-use crate::listeners::{Change, Files, Listeners};
-use crate::log::{ErrorLog, Feed, LogControl, Logs, OpenError};
+use crate::listeners::{Change, Files, Listeners, Shares};
+use crate::log::{ErrorLog, Feed, LogControl, Logs, OpenError, Opened};
 use crate::metrics::{Board, Observed, Sources, StatusListener};
-use crate::orders::{Inbox, Order, send_listener, take_listener};
+use crate::orders::{Inbox, Order, Settlement, send_listener, take_listener};
 use crate::service::{Curfew, Service, Setup, TURNED_AWAY_MAX};
 use crate::site::Sites;
 
@@ -62,6 +62,10 @@ pub struct Running {
     published: Arc<[Published]>,
     status: Option<StatusListener>,
     logs: Logs,
+    observed: Arc<Observed>,
+    /// What it runs by.
+    config: Arc<ServerConfig>,
+    started_second: i64,
 }
 
 /// Stops a server and has it reopen its logs, from any thread.
@@ -128,6 +132,12 @@ pub enum StartError {
     Loop(io::Error),
 }
 
+impl From<OpenError> for StartError {
+    fn from(OpenError { path, error }: OpenError) -> Self {
+        Self::Log { path, error }
+    }
+}
+
 /// Why a server ended that nobody has stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -167,8 +177,7 @@ impl Server {
         let wakers = cores.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>().map_err(StartError::Loop)?;
         let observed = Arc::new(Observed::new(cores.len(), config.status.is_some()));
         observed.adopt(&config);
-        let logs = Logs::start(&config.log, cores.len(), Arc::clone(&observed))
-            .map_err(|OpenError { path, error }| StartError::Log { path, error })?;
+        let logs = Logs::start(&config.log, cores.len(), Arc::clone(&observed))?;
         let control = Control {
             curfew: Arc::new(Curfew::new()),
             logs: logs.control(),
@@ -179,13 +188,7 @@ impl Server {
         let published: Arc<[Published]> = cores.iter().map(|_| Published::default()).collect();
         let driver = DriverKind::Epoll;
         let shared_limits = Arc::new(SharedLimits::of(&config, Instant::now()));
-        let sources = Sources {
-            observed: Arc::clone(&observed),
-            published: Arc::clone(&published),
-            curfew: Arc::clone(&control.curfew),
-            error_log: logs.error_log().clone(),
-        };
-        let status = show_status(&config, sources, status_socket)?;
+        let config = Arc::new(config);
         let (channels, threads) = (Vec::new(), Vec::new());
         let mut running = Running {
             addresses,
@@ -196,11 +199,15 @@ impl Server {
             channels,
             threads,
             published,
-            status,
+            status: None,
             logs,
+            observed,
+            config,
+            started_second: unix_second(),
         };
+        let config = Arc::clone(&running.config);
+        running.status = running.show_status(&config, status_socket)?;
         let (started, starts) = mpsc::sync_channel(cores.len());
-        let config = Arc::new(config);
         for (core, &cpu) in cores.iter().enumerate() {
             let listeners = shares.pop().unwrap_or_default();
             let table =
@@ -219,7 +226,7 @@ impl Server {
                 shared_limits: Arc::clone(&shared_limits),
                 published: Arc::clone(&running.published),
                 feed: has_books(&config).then(|| running.logs.feed()),
-                observed: Arc::clone(&observed),
+                observed: Arc::clone(&running.observed),
             };
             let started = started.clone();
             let builder = thread::Builder::new().name(format!("serve-{cpu}"));
@@ -251,16 +258,8 @@ fn has_books(config: &ServerConfig) -> bool {
     config.log.access.is_some() || config.status.is_some()
 }
 
-/// Starts the status listener, if there is to be one.
-fn show_status(
-    config: &ServerConfig,
-    sources: Sources,
-    socket: Option<OwnedFd>,
-) -> Result<Option<StatusListener>, StartError> {
-    let (Some(status), Some(socket)) = (&config.status, socket) else { return Ok(None) };
-    let second = i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX);
-    let board = Board::new(sources, status.state.clone(), second);
-    StatusListener::start(socket.into(), board).map(Some).map_err(StartError::Loop)
+fn unix_second() -> i64 {
+    i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX)
 }
 
 /// What is wrong with a configuration is better known now than by each core.
@@ -366,10 +365,7 @@ impl Task {
             cache: &self.config.cache,
             aside: Aside::new(self.control.wakers[self.core].clone(), ASIDE_THREADS_MAX, self.cpus),
             seconds_at: |_| clock::unix_seconds(),
-            books: self.feed.map(|feed| {
-                let with_fields = self.config.log.access.is_some();
-                Books::new(self.core, feed, with_fields, self.observed, &self.config)
-            }),
+            books: self.feed.map(|feed| Books::new(self.core, feed, self.observed, &self.config)),
             curfew: Arc::clone(&self.control.curfew),
             orders: self.orders,
             channel: self.table,
@@ -492,23 +488,48 @@ impl Running {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Serves by another configuration from now on: other folders, limits and addresses. Connections stay, and responses under way
-    /// go on as they began. Cores and driver are those of the start.
+    /// Serves by another configuration from now on: other folders, limits, addresses, logs and status listener. Connections stay, and
+    /// responses under way go on as they began. Cores and driver are those of the start.
     ///
     /// # Errors
     /// The configuration cannot be had. The server goes on as before.
     pub fn configure(&mut self, config: &Arc<ServerConfig>) -> Result<(), StartError> {
         ensure_servable(config)?;
+        let logs = if config.log == self.config.log { None } else { Some(Opened::open(&config.log)?) };
+        let aside = config.status.as_ref().map(|status| status.listen.into());
         let cores = self.threads.len();
-        let Change { added, removed } = self.control.listeners().change(&config.listen, cores)?;
+        let Change { added, removed, aside } =
+            self.control.listeners().change(&config.listen, aside.as_ref(), cores)?;
         self.addresses = self.control.listeners().addresses();
+        self.change_status(config, aside)?;
+        // What cores write down from now on stands in the new logs.
+        if let Some(logs) = logs {
+            self.logs.change(logs);
+        }
+        self.settle(config, added, &removed)?;
+        if config.status.is_none() {
+            self.observed.look_away();
+        }
+        self.config = Arc::clone(config);
+        Ok(())
+    }
+
+    /// Has all cores serve by a configuration, and waits until they do.
+    fn settle(&self, config: &Arc<ServerConfig>, added: Shares, removed: &[u32]) -> Result<(), StartError> {
+        let cores = self.threads.len();
         let (done, answers) = mpsc::sync_channel(cores);
         let limits = Arc::new(SharedLimits::of(config, Instant::now()));
         for (core, ((share, inbox), waker)) in
             added.into_iter().zip(self.orders.iter()).zip(self.control.wakers.iter()).enumerate()
         {
             let channel = self.channels.get(core);
-            let configure = Order::Configure(Arc::clone(config), Arc::clone(&limits), done.clone());
+            let settlement = Settlement {
+                config: Arc::clone(config),
+                limits: Arc::clone(&limits),
+                feed: has_books(config).then(|| self.logs.feed()),
+                observed: Arc::clone(&self.observed),
+            };
+            let configure = Order::Configure(settlement, done.clone());
             let retire = removed.iter().map(|&group| Order::Retire(group));
             let listen = share.into_iter().map(|(group, socket)| {
                 // What is lost here the loop does not find, and goes on without.
@@ -521,6 +542,39 @@ impl Running {
         for _ in 0..cores {
             let silent = || StartError::Loop(io::Error::new(io::ErrorKind::TimedOut, "a core does not answer"));
             answers.recv_timeout(ANSWER_TIME).map_err(|_| silent())??;
+        }
+        Ok(())
+    }
+
+    /// Shows the status at this socket, if it is to be shown.
+    fn show_status(
+        &self,
+        config: &ServerConfig,
+        socket: Option<OwnedFd>,
+    ) -> Result<Option<StatusListener>, StartError> {
+        let (Some(status), Some(socket)) = (&config.status, socket) else { return Ok(None) };
+        let sources = Sources {
+            observed: Arc::clone(&self.observed),
+            published: Arc::clone(&self.published),
+            curfew: Arc::clone(&self.control.curfew),
+            error_log: self.error_log().clone(),
+            started_second: self.started_second,
+        };
+        let board = Board::new(sources, status.state.clone(), unix_second());
+        StatusListener::start(socket.into(), board).map(Some).map_err(StartError::Loop)
+    }
+
+    /// Shows the status as a configuration has it, at this socket. The days are those of the file that it names.
+    fn change_status(&mut self, config: &ServerConfig, socket: Option<OwnedFd>) -> Result<(), StartError> {
+        if config.status == self.config.status {
+            return Ok(());
+        }
+        let state = |config: &ServerConfig| config.status.as_ref().map(|status| status.state.clone());
+        match (&mut self.status, socket) {
+            (Some(status), Some(socket)) if state(config) == state(&self.config) => {
+                status.move_to(socket.into()).map_err(StartError::Loop)?;
+            }
+            (_, socket) => self.status = self.show_status(config, socket)?,
         }
         Ok(())
     }

@@ -18,7 +18,9 @@ use crate::counters::Published;
 use crate::limit::pacer::{Pace, Pacer, SharedLimits, Stage};
 use crate::limit::room::{self, Shedder};
 use crate::list::Listings;
-use crate::orders::{Inbox, Order, take_listener};
+use crate::log::Feed;
+use crate::metrics::Observed;
+use crate::orders::{Inbox, Order, Settlement, take_listener};
 use crate::respond::Responder;
 use crate::server::StartError;
 use crate::site::Sites;
@@ -192,7 +194,7 @@ impl Service {
         for order in orders[self.core].take() {
             // Who has given an order may have given up waiting for the answer.
             match order {
-                Order::Configure(config, limits, done) => drop(done.send(self.configure(driver, &config, limits))),
+                Order::Configure(settlement, done) => drop(done.send(self.configure(driver, settlement))),
                 Order::Listen(group, socket) => {
                     let socket = socket.or_else(|| self.channel.as_ref().and_then(take_listener));
                     // Without room for it this core does not hear it; the other cores do.
@@ -212,9 +214,9 @@ impl Service {
     fn configure<D: Driver>(
         &mut self,
         driver: &mut D,
-        config: &ServerConfig,
-        limits: Arc<SharedLimits>,
+        Settlement { config, limits, feed, observed }: Settlement,
     ) -> Result<(), StartError> {
+        let config = &*config;
         let sites = Sites::open(config)?;
         let times = Times::new(&config.limits);
         self.look_ns = times.shortest_ns();
@@ -225,10 +227,38 @@ impl Service {
         let cache = FileCache::new(Arc::new(sites), config.cache.clone()).succeeding(&responder.cache);
         responder.listings = Listings::new(Arc::clone(cache.sites()), &config.cache);
         responder.cache = cache;
-        if let Some(books) = &mut responder.books {
-            books.configure(config);
-        }
+        self.keep_other_books(driver, config, feed, observed);
         Ok(())
+    }
+
+    /// Begins, goes on, or ceases to write down what is done.
+    fn keep_other_books<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        config: &ServerConfig,
+        feed: Option<Feed>,
+        observed: Arc<Observed>,
+    ) {
+        let knew_clients = self.shared.responder.books.as_ref().is_some_and(Books::wants_clients);
+        let books = match (self.shared.responder.books.take(), feed) {
+            (Some(mut books), Some(_)) => {
+                books.configure(config);
+                books
+            }
+            (None, Some(feed)) => Books::new(self.core, feed, observed, config),
+            (Some(books), None) => {
+                books.close();
+                let connections = self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut());
+                return connections.for_each(|connection| drop(connection.take_under_way()));
+            }
+            (None, None) => return,
+        };
+        let books = self.shared.responder.books.insert(books);
+        if books.wants_clients() && !knew_clients {
+            for connection in self.slots.iter().filter_map(|slot| slot.connection.as_ref()) {
+                books.set_client(connection.socket, driver.peer_addr(connection.socket).ok().map(|peer| peer.ip()));
+            }
+        }
     }
 
     /// Has other limits hold, for the connections that are open too.
@@ -435,14 +465,14 @@ impl Service {
     }
 
     fn forget(&mut self, socket: SocketId, now: Instant) {
-        let Some(connection) = self.slots[socket.index()].connection.take() else { return };
+        let Some(mut connection) = self.slots[socket.index()].connection.take() else { return };
         self.open -= 1;
         self.turned_away -= usize::from(connection.is_turned_away);
         if let (Some(pace), Some(pacer)) = (&connection.pace, &mut self.shared.pacer) {
             pacer.leave(pace, now);
         }
         if let Some(books) = &mut self.shared.responder.books {
-            books.on_closed(connection.into_under_way(), now);
+            books.on_closed(connection.take_under_way(), now);
         }
     }
 

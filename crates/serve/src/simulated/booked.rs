@@ -9,7 +9,7 @@ use thalweg_sys::Driver;
 
 use super::{Outcome, PIPELINE, PIPELINE_METHODS, SECOND_NS, Step, folder, naive, send, world};
 use crate::books::Books;
-use crate::config::{Limits, ServerConfig};
+use crate::config::{Limits, LogTarget, ServerConfig};
 use crate::log::{Feed, Message, Record};
 use crate::metrics::{Observed, Tally};
 
@@ -28,8 +28,9 @@ fn book_within(
 ) -> (Vec<String>, Tally, Vec<Outcome>) {
     let (to, from) = std::sync::mpsc::sync_channel(100);
     let observed = Arc::new(Observed::new(1, false));
-    let config_of_mounts = ServerConfig::new(folder, Vec::<std::net::SocketAddr>::new());
-    let books = Books::new(0, Feed::new(to), true, Arc::clone(&observed), &config_of_mounts);
+    let mut config_of_mounts = ServerConfig::new(folder, Vec::<std::net::SocketAddr>::new());
+    config_of_mounts.log.access = Some(LogTarget::Stdout);
+    let books = Books::new(0, Feed::new(to), Arc::clone(&observed), &config_of_mounts);
     let mut driver = Sim::new(config);
     let start = driver.now();
     let (mut world, _) = world(&mut driver, limits, folder, scripts);
