@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 
 use thalweg_measure::units::display;
-use thalweg_serve::{ListenAddr, Listeners, LogTarget, Running, Server, StartError, Totals, core_count};
+use thalweg_serve::{Level, ListenAddr, Listeners, LogTarget, Running, Server, StartError, Totals, core_count};
 use thalweg_sys::limits::{descriptors, raise_descriptors};
 use thalweg_sys::service_manager::News;
 
@@ -24,7 +24,7 @@ use self::confinement::{Confinement, Identity, territory};
 use self::launcher::Launcher;
 use self::signals::Signals;
 use self::takeover::Inheritance;
-use self::watch::{End, Watch, tell};
+use self::watch::{End, Watch};
 use crate::configuration::{self, Configuration};
 use crate::exit::{Exit, Failure, remark};
 use crate::load_options::ensure_driver;
@@ -73,7 +73,6 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     let predecessor = inheritance.settle()?;
     say(&configuration)(&announcement(&roots(&configuration), &running, &confinement))?;
     let pid_file = configuration.pid_file.as_deref().map(PidFile::write).transpose()?;
-    tell(&[News::Ready, News::Status("serving")]);
     let watch = Watch {
         running,
         signals: &signals,
@@ -83,6 +82,7 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
         successor: None,
         configuration,
     };
+    watch.tell(&[News::Ready, News::Status("serving")]);
     end(watch, pid_file)
 }
 
@@ -92,12 +92,12 @@ fn end(mut watch: Watch<'_>, pid_file: Option<PidFile>) -> Result<ExitCode, Fail
         End::HandedOver => {
             // The other process has written its own number there.
             std::mem::forget(pid_file);
-            remark("another process serves from now on; this one ends with its last download");
+            watch.say(Level::Notice, "another process serves from now on; this one ends with its last download");
             watch.hand_over();
             watch.until_drained();
         }
         End::Asked | End::Failed => {
-            tell(&[News::Stopping]);
+            watch.tell(&[News::Stopping]);
             watch.running.drain(watch.configuration.drain);
         }
     }
@@ -192,7 +192,12 @@ fn say_aside(text: &str) -> Result<(), Failure> {
 
 fn announcement(roots: &str, running: &Running, confinement: &Confinement) -> String {
     let cores = counted(running.cores(), "core");
-    let mut text = format!("serving {roots} on {cores} over {}\n{confinement}\n", running.driver().name());
+    format!("serving {roots} on {cores} over {}\n{confinement}\n{}", running.driver().name(), places(running))
+}
+
+/// Where the server is to be found, a line each.
+fn places(running: &Running) -> String {
+    let mut text = String::new();
     for address in running.addresses() {
         match address {
             ListenAddr::Tcp(address) => text.push_str(&format!("listening on http://{address}/\n")),

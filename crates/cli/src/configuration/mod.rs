@@ -73,14 +73,17 @@ impl Configuration {
     pub fn of(options: &ServeOptions) -> Result<Self, Failure> {
         let Some(path) = &options.config else {
             let mut configuration = Self::default();
-            configuration.obey(options).map_err(Failure::usage)?;
+            configuration.obey(options, false).map_err(Failure::usage)?;
             // With nothing to serve, it can still be printed what there is to be said.
             let faults = if configuration.server.sites.is_empty() { Vec::new() } else { configuration.faults() };
             return if faults.is_empty() { Ok(configuration) } else { Err(Failure::usage(listed(&faults))) };
         };
         let file = ConfigFile::open(path)?;
         let (mut configuration, places) = file.read()?;
-        configuration.obey(options).map_err(|what| Failure::usage(format!("{}: {what}", path.display())))?;
+        let is_level_given = places.has("log.level");
+        configuration
+            .obey(options, is_level_given)
+            .map_err(|what| Failure::usage(format!("{}: {what}", path.display())))?;
         let faults = configuration.faults();
         if faults.is_empty() {
             return Ok(configuration);
@@ -89,8 +92,8 @@ impl Configuration {
         Err(file.refuse(faults.collect()))
     }
 
-    /// Takes over what the options say.
-    fn obey(&mut self, options: &ServeOptions) -> Result<(), String> {
+    /// Takes over what the options say, and settles what depends on it.
+    fn obey(&mut self, options: &ServeOptions, is_level_given: bool) -> Result<(), String> {
         if let Some(directory) = &options.directory {
             self.serve_directory(directory)?;
         }
@@ -113,6 +116,10 @@ impl Configuration {
             self.drain = drain;
         }
         self.write_down(options);
+        if !is_level_given && self.server.log.error != LogTarget::Stderr {
+            // On the standard error one has read that the server has started; a log of its own says all.
+            self.server.log.level = Level::Notice;
+        }
         if let Some(sandbox) = options.sandbox {
             self.sandbox = sandbox;
         }
@@ -135,10 +142,6 @@ impl Configuration {
         }
         if let Some(path) = &options.error_log {
             log.error = LogTarget::parse(path);
-            if options.config.is_none() {
-                // Who reads the standard error has read there that the server has started; a file says all.
-                log.level = Level::Notice;
-            }
         }
         if let Some(listen) = options.status {
             let kept = self.server.status.take().and_then(|status| status.state);
