@@ -260,7 +260,7 @@ pub struct ServeOptions {
     /// What is served and how, in TOML (docs/configuration.md); options win
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Look whether all that is configured can be served, and end
+    /// Look whether a start would succeed - files, user, CPUs, driver, addresses, sandbox - and end; nothing is left behind
     #[arg(long, conflicts_with = "print_config")]
     pub check: bool,
     /// Print the configuration that file and options come to, as a file with explanations, and end

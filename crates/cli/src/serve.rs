@@ -4,6 +4,7 @@
 //! then, as long as it has one thread, the launcher is set apart and the file system is taken away; then the cores start; and when
 //! all is open that is ever opened, most system calls go.
 
+mod check;
 mod confinement;
 mod launcher;
 mod signals;
@@ -36,13 +37,12 @@ use crate::output::print;
 /// # Errors
 /// The folder or an address cannot be had, or the server has failed.
 pub fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
-    let configuration = Configuration::of(options)?;
     if options.print_config {
-        print(&configuration::print(&configuration))?;
+        print(&configuration::print(&Configuration::of(options)?))?;
         return Ok(Exit::Met.into());
     }
     if options.check {
-        print(&summary(&configuration))?;
+        print(&check::check(options)?)?;
         return Ok(Exit::Met.into());
     }
     run(options)
@@ -119,27 +119,6 @@ fn with_given(mut configuration: Configuration, given: &[ListenAddr]) -> Configu
         }
     }
     configuration
-}
-
-/// What was checked.
-fn summary(configuration: &Configuration) -> String {
-    let server = &configuration.server;
-    let mut text = String::from("the configuration is sound\n");
-    for site in &server.sites {
-        let names = if site.names.is_empty() { "any host".to_owned() } else { site.names.join(", ") };
-        text.push_str(&format!(
-            "site {names}: {}, {}\n",
-            counted(site.rules.len(), "rule"),
-            counted(site.error_pages.len(), "error page")
-        ));
-        for mount in &site.mounts {
-            text.push_str(&format!("  {} is {}\n", mount.path, mount.root.display()));
-        }
-    }
-    for address in &server.listen {
-        text.push_str(&format!("would listen on {address}\n"));
-    }
-    text
 }
 
 fn counted(count: usize, what: &str) -> String {
