@@ -615,6 +615,10 @@ impl Running {
     /// Looks at the queues of all listeners, as if somebody had come in just now. The kernel tells one of those who wait at a socket of a
     /// connection, and not another one when that one has stopped waiting meanwhile: to be called when another process has.
     pub fn look_again(&self) {
+        // It has left its figures, too.
+        if let Some(status) = &self.status {
+            status.take_over_days();
+        }
         for (inbox, waker) in self.orders.iter().zip(self.control.wakers.iter()) {
             inbox.leave([Order::LookAgain], waker);
         }

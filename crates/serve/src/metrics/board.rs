@@ -199,6 +199,15 @@ impl Board {
         Self { observed, published, curfew, error_log, days, state, saved_second: second, started_second, samples }
     }
 
+    /// Goes on with the days that another process has left when it stopped: what this one has counted since its start is added at the
+    /// next look, since nothing of it stands in that file.
+    pub(crate) fn take_over_days(&mut self, second: i64) {
+        // What cannot be read now is replaced: it could be read at the start.
+        if let Some(Ok(days)) = self.state.as_deref().map(|path| Days::load(path, second)) {
+            self.days = days;
+        }
+    }
+
     /// What is to be done once a second.
     pub(crate) fn advance(&mut self, now: Instant, second: i64) {
         let totals = self.totals();

@@ -42,6 +42,7 @@ pub(crate) struct StatusListener {
 #[derive(Debug, Default)]
 struct Wishes {
     stop: AtomicBool,
+    take_over_days: AtomicBool,
     /// Listen at this socket instead.
     listener: Mutex<Option<TcpListener>>,
 }
@@ -103,6 +104,12 @@ impl StatusListener {
         Ok(())
     }
 
+    /// Another process, which has kept the same days, has stopped.
+    pub(crate) fn take_over_days(&self) {
+        self.wishes.take_over_days.store(true, Relaxed);
+        self.waker.wake();
+    }
+
     /// Has the days saved and ends the thread.
     pub(crate) fn stop(&mut self) {
         self.wishes.stop.store(true, Relaxed);
@@ -159,8 +166,11 @@ impl Desk {
         Self { board, listener, rests: false, visitors: Vec::new(), next_sample: Instant::default(), wishes }
     }
 
-    /// Moves to another socket, if that is wished.
+    /// Takes over another process's days or moves to another socket, if that is wished.
     fn follow_wishes<D: Driver>(&mut self, driver: &mut D) {
+        if self.wishes.take_over_days.swap(false, Relaxed) {
+            self.board.take_over_days(second());
+        }
         let wished = self.wishes.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
         // Without a descriptor for the new one, the old one is what there is.
         if let Some(Ok(listener)) = wished.map(|listener| driver.listen(Listen::Socket(listener.into()))) {
