@@ -292,14 +292,13 @@ mod tests {
     /// A file of a folder of its own, whose pages the kernel was asked to throw out; `None` where the file system keeps them,
     /// as one in memory does.
     fn cold_file(test: &str) -> Option<File> {
-        let folder = std::env::temp_dir().join(format!("thalweg-{test}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let scratch = tempfile::TempDir::with_prefix(test).unwrap();
+        let folder = scratch.path();
         fs::write(folder.join("cold"), vec![7; 1 << 20]).unwrap();
         fs::File::open(folder.join("cold")).unwrap().sync_all().unwrap();
-        let file = Root::open(&folder).unwrap().at_once().open_beneath(c"cold").unwrap();
+        let file = Root::open(folder).unwrap().at_once().open_beneath(c"cold").unwrap();
         fadvise(&file.fd, 0, None, Advice::DontNeed).unwrap();
         let is_cold = !file.is_in_memory(0, 1 << 20);
-        fs::remove_dir_all(&folder).unwrap();
         is_cold.then_some(file)
     }
 
