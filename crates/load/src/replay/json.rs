@@ -46,8 +46,12 @@ pub(super) fn parse(line: &[u8]) -> Result<Logged<'static>, Fault> {
 mod tests {
     use super::*;
 
+    /// The second, and method and target.
+    type Read<'a> = (i64, Option<(&'a str, &'a str)>);
+
+    /// What a line is read as, or where it is wrong and a part of what is said.
     #[track_caller]
-    fn check(line: &str, expected: Result<(i64, Option<(&str, &str)>), (usize, &str)>) {
+    fn check(line: &str, expected: Result<Read<'_>, (usize, &str)>) {
         let read = parse(line.as_bytes());
         let read = read.as_ref().map(|logged| {
             let request = logged.request.as_ref();
