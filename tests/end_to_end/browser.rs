@@ -1,5 +1,6 @@
 //! Chromium opens a report, without a network.
 
+use std::fs;
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -13,6 +14,8 @@ fn a_report_is_drawn_without_a_network_and_without_an_error() {
     let found = Found::once();
     let _turn = turn::beside_others();
     let profile = TempDir::new().unwrap();
+    let report = profile.path().join("report.html");
+    fs::write(&report, &found.report).unwrap();
     let chromium = program(&["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"], "chromium");
     let mut command = Command::new(chromium);
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
@@ -20,8 +23,9 @@ fn a_report_is_drawn_without_a_network_and_without_an_error() {
     // Whatever the page might ask for has no address.
     command.args(["--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr", "--virtual-time-budget=10000"]);
     command.arg(format!("--user-data-dir={}", profile.path().display()));
-    let ended =
-        Process::start(command.arg("--dump-dom").arg(format!("file://{}", found.report().display()))).wait(PATIENCE);
+    // It leaves a folder for temporary files behind.
+    command.env("TMPDIR", profile.path());
+    let ended = Process::start(command.arg("--dump-dom").arg(format!("file://{}", report.display()))).wait(PATIENCE);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
 
     let page = &ended.stdout;

@@ -158,6 +158,80 @@ fn a_check_says_what_it_has_looked_at() {
     }
 }
 
+#[test]
+fn a_check_finds_what_a_start_would_fail_on_and_leaves_nothing() {
+    let _turn = turn::beside_others();
+    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    let site = "[[site]]\nroot = \"one\"\n";
+    // What nobody may write is easier had for another user than the superuser.
+    let who = if is_root { "user = \"nobody\"\n" } else { "drain = \"1s\"\n" };
+    let locked = |text: &str| format!("{who}{text}");
+    let mut cases = vec![
+        ("user = \"nobody-of-that-name\"\n".to_owned(), vec!["thalweg.toml:1:8", "no such user"]),
+        ("[log]\naccess = \"nowhere/log\"\n".to_owned(), vec!["thalweg.toml:2:10", "there is no folder"]),
+        (locked("[log]\naccess = \"locked/log\"\n"), vec!["thalweg.toml:3:10", "cannot write", "locked/log"]),
+        (locked("[log]\nerror = \"locked/log\"\n"), vec!["thalweg.toml:3:9", "cannot write"]),
+        (
+            locked("[status]\nlisten = \"127.0.0.1:0\"\nstate = \"locked/state\"\n"),
+            vec!["thalweg.toml:4:9", "cannot write"],
+        ),
+        (locked("pid_file = \"locked/pid\"\n"), vec!["thalweg.toml:2:12", "cannot write", "locked/pid"]),
+        ("listen = [\"192.0.2.1:8080\"]\n".to_owned(), vec!["thalweg.toml:1:11", "ip addr"]),
+        ("[status]\nlisten = \"192.0.2.1:80\"\n".to_owned(), vec!["thalweg.toml:2:10", "ip addr"]),
+    ];
+    if is_root {
+        cases.push((who.to_owned(), vec!["cannot open the folder"]));
+    } else {
+        cases.push(("user = \"root\"\n".to_owned(), vec!["thalweg.toml:1:8", "only root"]));
+        let socket = "listen = [\"unix:locked/socket\"]\n";
+        cases.push((socket.to_owned(), vec!["thalweg.toml:1:11", "cannot listen on unix:"]));
+    }
+    for (text, parts) in cases {
+        let folder = Folder::new(&format!("{text}{site}"));
+        fs::create_dir(folder.path("locked")).expect("a folder can be made");
+        fs::set_permissions(folder.path("locked"), fs::Permissions::from_mode(0o555)).expect("a mode can be set");
+        let mode = if parts[0].contains("open the folder") { 0o700 } else { 0o755 };
+        fs::set_permissions(folder.path("one"), fs::Permissions::from_mode(mode)).expect("a mode can be set");
+        fs::set_permissions(folder.path(""), fs::Permissions::from_mode(0o755)).expect("a mode can be set");
+        let ended = folder.run(&["--check"]);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{text}: {ended:?}");
+        for part in parts {
+            assert!(ended.stderr.contains(part), "{text}: {part}: {}", ended.stderr);
+        }
+    }
+    // Beside the server that it checks, whatever that holds.
+    let folder = Folder::new("");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port can be had");
+    let listen = taken.local_addr().expect("it listens");
+    let text = format!(
+        "listen = [\"{listen}\", \"unix:run/socket\"]\nsandbox = \"auto\"\npid_file = \"run/pid\"\n[log]\naccess = \"run/log\"\n{site}"
+    );
+    fs::write(folder.path("thalweg.toml"), text).expect("a file can be written");
+    fs::create_dir(folder.path("run")).expect("a folder can be made");
+    let ended = folder.run(&["--check"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains(&format!("{listen}, where somebody listens now")), "{ended:?}");
+    assert_eq!(fs::read_dir(folder.path("run")).expect("a folder can be read").count(), 0, "it leaves nothing");
+}
+
+#[test]
+fn what_is_mounted_in_a_folder_is_listed_there() {
+    let _turn = turn::beside_others();
+    let rule = "[[site]]\nroot = \"one\"\n[[site.rule]]\nlisting = true\n";
+    let mounts = "[[site.mount]]\npath = \"/big/iso/\"\nroot = \"big\"\n[[site.mount]]\npath = \"/big/shadowed/\"\nroot = \"two\"\n";
+    let folder = Folder::new(&format!("{rule}{mounts}"));
+    fs::write(folder.path("one/big/last"), "").expect("a file can be written");
+    let server = Server::configured(&folder.path("thalweg.toml"), &[]);
+    let reply = fetch(&[], &format!("{}/big/?format=json", server.url));
+    let listing: serde_json::Value = serde_json::from_slice(&reply.body).expect("it is JSON");
+    let names: Vec<_> =
+        listing["entries"].as_array().expect("it has entries").iter().map(|entry| &entry["href"]).collect();
+    assert_eq!(names, ["iso/", "shadowed/", "last"]);
+    let page = String::from_utf8_lossy(&fetch(&[], &format!("{}/big/", server.url)).body).into_owned();
+    assert_eq!((page.matches("href=\"iso/\"").count(), page.matches("href=\"shadowed").count()), (1, 1), "{page}");
+    assert_eq!(fetch(&[], &format!("{}/big/iso/a.iso", server.url)).body, b"iso");
+}
+
 /// What is said of a file: the exit code is 2, and each part is there.
 #[track_caller]
 fn check_refused(text: &str, parts: &[&str]) {

@@ -1,7 +1,6 @@
 //! `thalweg find` against nginx, and what its report says.
 
 use std::fs;
-use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -13,10 +12,14 @@ use crate::nginx::Nginx;
 use crate::process::{Process, thalweg, valid};
 use crate::turn;
 
-/// A search that was made once, for all tests that look at it.
+/// A search that was made once, for all tests that look at it. What it has written is kept here: a folder that lasts as long as the program
+/// is never removed.
 pub struct Found {
     pub document: Value,
-    folder: TempDir,
+    /// The report's HTML.
+    pub report: String,
+    /// How many files the search has left in the report's folder.
+    files: usize,
 }
 
 impl Found {
@@ -29,25 +32,18 @@ impl Found {
         })
     }
 
-    pub fn report(&self) -> std::path::PathBuf {
-        report_in(self.folder.path())
-    }
-
     fn search() -> Self {
         let (nginx, folder) = (Nginx::start(), TempDir::new().expect("a temporary folder can be made"));
-        let (url, report) = (nginx.url("/000.txt"), report_in(folder.path()));
+        let (url, report) = (nginx.url("/000.txt"), folder.path().join("report.html"));
         let short = ["--duration", "1s", "--width", "20%", "--budget", "40s"];
         let output = ["--json", "--out", report.to_str().expect("temporary folders have plain names")];
         let arguments = [&["find", &url, "--limit", "p99<50ms"], &short[..], &output].concat();
         let ended = valid(|| Process::start(&mut thalweg(&arguments)).wait(Duration::from_secs(90)));
         assert_eq!(ended.code, Some(0), "{ended:?}");
         assert_eq!(ended.stderr, "", "no progress is drawn where there is no terminal");
-        Self { document: document::of(&ended), folder }
+        let files = fs::read_dir(folder.path()).expect("it is there").count();
+        Self { document: document::of(&ended), report: fs::read_to_string(report).expect("it was written"), files }
     }
-}
-
-fn report_in(folder: &Path) -> std::path::PathBuf {
-    folder.join("report.html")
 }
 
 #[test]
@@ -94,7 +90,7 @@ fn the_rate_that_was_found_was_confirmed_by_trials() {
 #[test]
 fn the_report_says_the_answer_and_needs_nothing_else() {
     let found = Found::once();
-    let html = fs::read_to_string(found.report()).unwrap();
+    let html = &found.report;
     let heading =
         html.split_once("<h1>").and_then(|(_, rest)| rest.split_once("</h1>")).expect("the page has a heading").0;
     // The first two digits survive any rounding and grouping.
@@ -108,6 +104,5 @@ fn the_report_says_the_answer_and_needs_nothing_else() {
         assert!(!elements.contains(fetches), "the page fetches something by {fetches}");
     }
     assert!(html.contains("default-src 'none'"), "the page may fetch nothing");
-    let files = fs::read_dir(found.report().parent().unwrap()).unwrap();
-    assert_eq!(files.count(), 1, "nothing lies beside the report");
+    assert_eq!(found.files, 1, "nothing lies beside the report");
 }

@@ -22,10 +22,10 @@ const LARGE_BYTES: usize = 12_000_000;
 const DOWNLOADS: usize = 60;
 
 /// A folder with a `root` to serve.
-struct Place(TempDir);
+pub struct Place(TempDir);
 
 impl Place {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let folder = TempDir::new().unwrap();
         // For users other than the one who runs the tests.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
@@ -36,7 +36,7 @@ impl Place {
         place
     }
 
-    fn path(&self, name: &str) -> String {
+    pub fn path(&self, name: &str) -> String {
         self.0.path().join(name).to_str().unwrap().to_owned()
     }
 }
@@ -46,7 +46,7 @@ fn large() -> Vec<u8> {
 }
 
 /// Waits until the server has said where it listens for the `nth` time: host and port, or the path of a Unix socket.
-fn listening(process: &mut Process, nth: usize) -> String {
+pub fn listening(process: &mut Process, nth: usize) -> String {
     until("the server to listen", PATIENCE, || {
         assert!(process.ended().is_none(), "{} {}", process.stdout(), process.stderr());
         let said = process.stdout();
@@ -57,23 +57,23 @@ fn listening(process: &mut Process, nth: usize) -> String {
     })
 }
 
-fn started(arguments: &[&str]) -> (Process, String) {
+pub fn started(arguments: &[&str]) -> (Process, String) {
     let mut process = Process::start(&mut thalweg(arguments));
     let address = listening(&mut process, 0);
     (process, address)
 }
 
 /// Waits until it has said something on the standard error, and returns all that it has said there.
-fn said(process: &Process, what: &str) -> String {
+pub fn said(process: &Process, what: &str) -> String {
     until(what, PATIENCE, || Some(process.stderr()).filter(|said| said.contains(what)))
 }
 
 /// The process that follows a server, which is nobody's child here.
-struct Successor(u32);
+pub struct Successor(pub u32);
 
 impl Successor {
     /// Has a server upgraded, and waits until the other one serves.
-    fn of(process: &Process) -> Self {
+    pub fn of(process: &Process) -> Self {
         process.signal("USR2");
         let said = said(process, "another process serves from now on");
         let number = said.lines().rev().find_map(|line| {
@@ -88,7 +88,7 @@ impl Successor {
             .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
     }
 
-    fn end(self) {
+    pub fn end(self) {
         signal("TERM", self.0);
         until("the successor to end", PATIENCE, || (!self.is_alive()).then_some(()));
     }
@@ -111,13 +111,13 @@ fn ask(stream: &mut (impl Read + Write), path: &str) -> Vec<u8> {
     bytes.split_off(end + 4)
 }
 
-fn body(address: &str, path: &str) -> Vec<u8> {
+pub fn body(address: &str, path: &str) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     ask(&mut stream, path)
 }
 
-fn ended_well(ended: &Ended) {
+pub fn ended_well(ended: &Ended) {
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
@@ -195,7 +195,7 @@ fn a_program_that_does_not_start_leaves_the_server_in_place() {
     until("the third failure", PATIENCE, || (server.stderr().matches("has failed").count() == 3).then_some(()));
     assert_eq!(body(&address, "/name"), b"first");
     // And one that is in order, though it has another inode than the one that runs.
-    copy_program(&place.path("new"));
+    copy_program(place.path("new"));
     fs::rename(place.path("new"), &copy).unwrap();
     let successor = Successor::of(&server);
     ended_well(&server.wait(PATIENCE));

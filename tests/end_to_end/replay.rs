@@ -1,6 +1,8 @@
 //! `thalweg replay`: an access log's requests at the log's own times.
 
 use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -9,6 +11,7 @@ use tempfile::TempDir;
 use crate::document::{self, number, outcome};
 use crate::process::{PATIENCE, Process, ensure, in_time, run_thalweg, thalweg, until};
 use crate::recorder::{Answer, Recorder};
+use crate::server::{Server, Tree};
 use crate::turn;
 
 /// Three seconds: four requests, two, four; one line is out of order, and two cannot be replayed.
@@ -143,4 +146,47 @@ fn a_replay_can_be_interrupted() {
     assert!(begun.elapsed() < Duration::from_secs(5));
     let document = document::of(&ended);
     assert!(document["reasons"].to_string().contains("interrupted"), "{document:#}");
+}
+
+/// The lines of a log that our own server writes.
+fn logged(format: &str, paths: &[&str]) -> String {
+    let tree = Tree::new();
+    let folder = TempDir::new().unwrap();
+    let log = folder.path().join("access.log");
+    let options = ["--access-log", log.to_str().unwrap(), "--log-format", format];
+    let server = Server::of(&tree, &options);
+    for path in paths {
+        let mut stream = TcpStream::connect(server.authority()).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\nUser-Agent: \"a\\b\"\r\nConnection: close\r\n\r\n").unwrap();
+        stream.read_to_end(&mut Vec::new()).unwrap();
+    }
+    // No request, which is logged all the same.
+    let mut stream = TcpStream::connect(server.authority()).unwrap();
+    stream.write_all(b"nothing\r\n\r\n").unwrap();
+    stream.read_to_end(&mut Vec::new()).unwrap();
+    server.process.signal("TERM");
+    assert_eq!(server.process.wait(PATIENCE).code, Some(0));
+    fs::read_to_string(&log).unwrap()
+}
+
+#[test]
+fn logs_of_our_own_server_are_replayed_in_every_format() {
+    let _turn = turn::beside_others();
+    let paths = ["/text.txt", "/with%20space.txt", "/missing?a=b&c=\"d\\e\"", "/", "/text.txt"];
+    let folder = TempDir::new().unwrap();
+    for format in ["common", "combined", "json"] {
+        let text = logged(format, &paths);
+        assert_eq!(text.lines().count(), paths.len() + 1, "{text}");
+        let log = folder.path().join(format);
+        fs::write(&log, text).unwrap();
+        let recorder = recorder();
+        let ended = run_thalweg(&["replay", log.to_str().unwrap(), &recorder.url("/"), "--speed", "100", "--json"]);
+        assert_eq!(outcome(&document::of(&ended)["trials"][0], "good"), paths.len() as u64, "{format}: {ended:?}");
+        assert!(ended.stderr.contains("1 malformed"), "{format}: {ended:?}");
+        let mut heard: Vec<_> = recorder.heard().into_iter().map(|heard| heard.target).collect();
+        let mut expected = paths.map(str::to_owned).to_vec();
+        heard.sort();
+        expected.sort();
+        assert_eq!(heard, expected, "{format}");
+    }
 }

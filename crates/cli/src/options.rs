@@ -139,8 +139,8 @@ Examples:
   thalweg replay /var/log/nginx/access.log http://127.0.0.1:8080/
   zcat access.log.gz | thalweg replay - http://127.0.0.1:8080/ --speed 10
 
-Common and combined log format are read. Requests of one second are spread over it in their order. GET, HEAD, OPTIONS and
-DELETE are asked again; how many lines are left out is said.")]
+Common and combined log format are read, and the JSON that thalweg serve writes. Requests of one second are spread over it in
+their order. GET, HEAD, OPTIONS and DELETE are asked again; how many lines are left out is said.")]
 pub struct ReplayOptions {
     /// The log; - for stdin
     pub log: PathBuf,
@@ -263,7 +263,7 @@ pub struct ServeOptions {
     /// What is served and how, in TOML (docs/configuration.md); options win
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Look whether all that is configured can be served, and end
+    /// Look whether a start would succeed - files, user, CPUs, driver, addresses, sandbox - and end; nothing is left behind
     #[arg(long, conflicts_with = "print_config")]
     pub check: bool,
     /// Print the configuration that file and options come to, as a file with explanations, and end

@@ -4,6 +4,7 @@
 //! then, as long as it has one thread, the launcher is set apart and the file system is taken away; then the cores start; and when
 //! all is open that is ever opened, most system calls go.
 
+mod check;
 mod confinement;
 mod launcher;
 mod signals;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 
 use thalweg_measure::units::display;
-use thalweg_serve::{ListenAddr, Listeners, LogTarget, Running, Server, StartError, Totals, core_count};
+use thalweg_serve::{Level, ListenAddr, Listeners, LogTarget, Running, Server, StartError, Totals, core_count};
 use thalweg_sys::limits::{descriptors, raise_descriptors};
 use thalweg_sys::service_manager::News;
 
@@ -24,7 +25,7 @@ use self::confinement::{Confinement, Identity, territory};
 use self::launcher::Launcher;
 use self::signals::Signals;
 use self::takeover::Inheritance;
-use self::watch::{End, Watch, tell};
+use self::watch::{End, Watch};
 use crate::configuration::{self, Configuration};
 use crate::exit::{Exit, Failure, remark};
 use crate::load_options::ensure_driver;
@@ -36,13 +37,12 @@ use crate::output::print;
 /// # Errors
 /// The folder or an address cannot be had, or the server has failed.
 pub fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
-    let configuration = Configuration::of(options)?;
     if options.print_config {
-        print(&configuration::print(&configuration))?;
+        print(&configuration::print(&Configuration::of(options)?))?;
         return Ok(Exit::Met.into());
     }
     if options.check {
-        print(&summary(&configuration))?;
+        print(&check::check(options)?)?;
         return Ok(Exit::Met.into());
     }
     run(options)
@@ -73,7 +73,6 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     let predecessor = inheritance.settle()?;
     say(&configuration)(&announcement(&roots(&configuration), &running, &confinement))?;
     let pid_file = configuration.pid_file.as_deref().map(PidFile::write).transpose()?;
-    tell(&[News::Ready, News::Status("serving")]);
     let watch = Watch {
         running,
         signals: &signals,
@@ -83,6 +82,7 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
         successor: None,
         configuration,
     };
+    watch.tell(&[News::Ready, News::Status("serving")]);
     end(watch, pid_file)
 }
 
@@ -92,12 +92,12 @@ fn end(mut watch: Watch<'_>, pid_file: Option<PidFile>) -> Result<ExitCode, Fail
         End::HandedOver => {
             // The other process has written its own number there.
             std::mem::forget(pid_file);
-            remark("another process serves from now on; this one ends with its last download");
+            watch.say(Level::Notice, "another process serves from now on; this one ends with its last download");
             watch.hand_over();
             watch.until_drained();
         }
         End::Asked | End::Failed => {
-            tell(&[News::Stopping]);
+            watch.tell(&[News::Stopping]);
             watch.running.drain(watch.configuration.drain);
         }
     }
@@ -119,27 +119,6 @@ fn with_given(mut configuration: Configuration, given: &[ListenAddr]) -> Configu
         }
     }
     configuration
-}
-
-/// What was checked.
-fn summary(configuration: &Configuration) -> String {
-    let server = &configuration.server;
-    let mut text = String::from("the configuration is sound\n");
-    for site in &server.sites {
-        let names = if site.names.is_empty() { "any host".to_owned() } else { site.names.join(", ") };
-        text.push_str(&format!(
-            "site {names}: {}, {}\n",
-            counted(site.rules.len(), "rule"),
-            counted(site.error_pages.len(), "error page")
-        ));
-        for mount in &site.mounts {
-            text.push_str(&format!("  {} is {}\n", mount.path, mount.root.display()));
-        }
-    }
-    for address in &server.listen {
-        text.push_str(&format!("would listen on {address}\n"));
-    }
-    text
 }
 
 fn counted(count: usize, what: &str) -> String {
@@ -192,7 +171,12 @@ fn say_aside(text: &str) -> Result<(), Failure> {
 
 fn announcement(roots: &str, running: &Running, confinement: &Confinement) -> String {
     let cores = counted(running.cores(), "core");
-    let mut text = format!("serving {roots} on {cores} over {}\n{confinement}\n", running.driver().name());
+    format!("serving {roots} on {cores} over {}\n{confinement}\n{}", running.driver().name(), places(running))
+}
+
+/// Where the server is to be found, a line each.
+fn places(running: &Running) -> String {
+    let mut text = String::new();
     for address in running.addresses() {
         match address {
             ListenAddr::Tcp(address) => text.push_str(&format!("listening on http://{address}/\n")),

@@ -1,14 +1,17 @@
 //! Access logs made into load: when to ask for what, at the log's own times.
 //!
 //! Lines come one by one, so a log of any size is read with the memory of its entries: 16 bytes each, beside the distinct
-//! requests. Opening, unpacking and cutting the file into lines is the caller's; the format is `wire`'s.
+//! requests. Opening, unpacking and cutting the file into lines is the caller's; the formats are `wire`'s and `json`'s.
 
+mod json;
+
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::fmt::Write as _;
 
 use thalweg_wire::Method;
-use thalweg_wire::log::{Escaped, LogLine, LoggedRequest};
+use thalweg_wire::log::{LogLine, LoggedRequest};
 use thalweg_wire::target::Target;
 
 use crate::input::{InputError, LINE_BYTES_MAX, Line, excerpt};
@@ -115,9 +118,7 @@ impl TraceReader {
         if bytes.len() > LINE_BYTES_MAX {
             return Err(line.error(0, format!("the line has {} bytes; at most {LINE_BYTES_MAX} are read", bytes.len())));
         }
-        let logged = LogLine::parse(bytes).map_err(|fault| {
-            line.error(fault.at, format!("this is no line of an access log in common or combined format: {fault}"))
-        })?;
+        let logged = Logged::read(line)?;
         let Some(text) = replayable(logged.request, &mut self.skipped) else {
             return Ok(());
         };
@@ -190,21 +191,46 @@ pub fn read_trace<E: fmt::Display>(
     reader.finish(speed, prepare)
 }
 
+/// What a line says that is replayed.
+struct Logged<'a> {
+    time_unix_s: i64,
+    /// Method and target as they came; `None` for what was no request.
+    request: Option<(Cow<'a, str>, Cow<'a, [u8]>)>,
+}
+
+impl<'a> Logged<'a> {
+    fn read(line: Line<'a>) -> Result<Self, InputError> {
+        if json::is_json(line.bytes) {
+            return json::parse(line.bytes).map_err(|json::Fault { at, what }| {
+                line.error(at, format!("this is no line of an access log in JSON as thalweg serve writes it: {what}"))
+            });
+        }
+        let logged = LogLine::parse(line.bytes).map_err(|fault| {
+            line.error(fault.at, format!("this is no line of an access log in common or combined format: {fault}"))
+        })?;
+        let request = match logged.request {
+            LoggedRequest::Line { method, target, .. } => Some((Cow::Borrowed(method), target.decode())),
+            LoggedRequest::Malformed(_) => None,
+        };
+        Ok(Self { time_unix_s: logged.time_unix_s, request })
+    }
+}
+
 /// Method and target of a request that can be asked again; otherwise counts why not.
-fn replayable(request: LoggedRequest<'_>, skipped: &mut Skipped) -> Option<String> {
-    let LoggedRequest::Line { method, target, .. } = request else {
+fn replayable(request: Option<(Cow<'_, str>, Cow<'_, [u8]>)>, skipped: &mut Skipped) -> Option<String> {
+    let Some((method, target)) = request else {
         skipped.malformed += 1;
         return None;
     };
-    if !matches!(method, "GET" | "HEAD" | "OPTIONS" | "DELETE") {
+    if !matches!(&*method, "GET" | "HEAD" | "OPTIONS" | "DELETE") {
         skipped.method += 1;
         return None;
     }
-    let mut text = String::with_capacity(method.len() + 1 + target.raw().len());
-    text.push_str(method);
+    let mut text = String::with_capacity(method.len() + 1 + target.len());
+    text.push_str(&method);
     text.push(' ');
-    let sendable = push_target(&mut text, target);
-    let is_target = Target::parse(Method::from_name(method), &text.as_bytes()[method.len() + 1..]).is_ok();
+    let sendable = push_target(&mut text, &target);
+    let is_target = Target::parse(Method::from_name(&method), &text.as_bytes()[method.len() + 1..]).is_ok();
     if !sendable || !is_target {
         skipped.target += 1;
         return None;
@@ -214,8 +240,8 @@ fn replayable(request: LoggedRequest<'_>, skipped: &mut Skipped) -> Option<Strin
 
 /// Writes a target as it can be sent: bytes beyond ASCII, which some clients send as they are, percent-encoded as others do. Tells
 /// whether there is nothing else in the way.
-fn push_target(text: &mut String, target: Escaped<'_>) -> bool {
-    for &byte in &*target.decode() {
+fn push_target(text: &mut String, target: &[u8]) -> bool {
+    for &byte in target {
         match byte {
             b'!'..=b'~' => text.push(char::from(byte)),
             0x80.. => write!(text, "%{byte:02X}").expect("a string takes everything"),
@@ -322,6 +348,16 @@ mod tests {
         assert_eq!((trace.skipped.total(), trace.start_unix_s), (7, 971_211_301));
     }
 
+    #[test]
+    fn formats_may_change_within_a_log() {
+        let json =
+            r#"{"time":"2000-10-10T20:55:37Z","client":"::1","method":"GET","target":"/b","status":200,"bytes":1}"#;
+        let no_request = r#"{"time":"2000-10-10T20:55:37Z","client":"::1","status":503,"bytes":97}"#;
+        let text = format!("{}{json}\n{no_request}\n", log(&[(36, "GET /a HTTP/1.1")]));
+        let trace = read_trace("log", text.as_bytes(), 1.0, make).unwrap();
+        assert_eq!((trace.requests.len(), trace.entries[1].offset_ns, trace.skipped.malformed), (2, 1_000_000_000, 1));
+    }
+
     fn check_refused(text: &str, expected: &str) {
         assert_eq!(read_trace("log", text.as_bytes(), 1.0, make).unwrap_err().to_string(), expected);
     }
@@ -337,6 +373,8 @@ mod tests {
         let text = log(&[(0, "GET /a HTTP/1.1")]) + "\nh ä - [x] \"GET / HTTP/1.1\" 200 1\n";
         let format = "this is no line of an access log in common or combined format";
         check_refused(&text, &format!("log:3:7: {format}: expected a time such as [10/Oct/2000:13:55:36 -0700]"));
+        let format = "this is no line of an access log in JSON as thalweg serve writes it";
+        check_refused("\n{\"client\":3}\n", &format!("log:2:12: {format}: missing field `time`"));
         let error =
             read_trace("log", log(&[(0, "-"), (0, "GET /a HTTP/1.1")]).as_bytes(), 1.0, |_, _| Err("no")).unwrap_err();
         assert_eq!(error.to_string(), "log:2:1: \"GET /a\": no");

@@ -12,6 +12,7 @@ use thalweg_sys::{Instant, SocketId};
 use thalweg_wire::RequestHead;
 
 use crate::config::ServerConfig;
+use crate::head;
 use crate::log::{End, Feed, Record, Request, client_of};
 use crate::metrics::{CoreFigures, MountCells, Observed, Tally};
 use crate::respond::Outbox;
@@ -103,19 +104,13 @@ pub(crate) struct Noted<'r, 'b> {
 
 impl Books {
     /// Empty books of a core.
-    pub(crate) fn new(
-        core: usize,
-        feed: Feed,
-        with_fields: bool,
-        observed: Arc<Observed>,
-        config: &ServerConfig,
-    ) -> Self {
+    pub(crate) fn new(core: usize, feed: Feed, observed: Arc<Observed>, config: &ServerConfig) -> Self {
         let mut books = Self {
             core,
             observed,
             published: CoreFigures::default(),
             feed,
-            with_fields,
+            with_fields: false,
             clients: Vec::new(),
             accounts: Vec::new(),
             places: Vec::new(),
@@ -127,13 +122,23 @@ impl Books {
 
     /// Goes on with another configuration's mounts. Responses under way stay with theirs.
     pub(crate) fn configure(&mut self, config: &ServerConfig) {
+        self.with_fields = config.log.access.is_some();
         self.places.clear();
         for cells in self.observed.adopt(config) {
             let known = self.accounts.iter().position(|account| account.cells.number == cells.number);
             self.places.push(known.unwrap_or(self.accounts.len()));
             if known.is_none() {
-                self.accounts.push(Account { cells, tally: Tally::default(), published: Tally::default() });
+                // Earlier books of this core may have been closed; nothing of theirs is under way here.
+                let published = cells.of_core(self.core).tally();
+                self.accounts.push(Account { cells, tally: Tally { under_way: 0, ..published }, published });
             }
+        }
+    }
+
+    /// Closes the books: nobody wants to know any more. Responses under way are not written down.
+    pub(crate) fn close(self) {
+        for account in &self.accounts {
+            account.cells.of_core(self.core).publish(&Tally { under_way: 0, ..account.tally });
         }
     }
 
@@ -153,10 +158,38 @@ impl Books {
 
     /// A response was put into the outbox, behind those that were noted before.
     pub(crate) fn note(&mut self, under_way: &mut Option<Box<UnderWay>>, noted: &Noted<'_, '_>, out: &Outbox<'_>) {
-        let notes = under_way.get_or_insert_with(|| self.idle.pop().unwrap_or_default());
-        let begins_at = notes.responses.last().map_or(0, |response| response.ends_at);
-        let Noted { socket, request, given, now, second } = *noted;
+        let begins_at = under_way.as_ref().and_then(|notes| notes.responses.last()).map_or(0, |last| last.ends_at);
         let ends_at = out.len();
+        let body_bytes = ends_at - begins_at - out.head_bytes(begins_at);
+        let account = self.enter(under_way, noted, ends_at, body_bytes);
+        let tally = &mut self.accounts[account].tally;
+        tally.requests += 1;
+        tally.under_way += u64::from(noted.given.delivery != Delivery::Nothing);
+    }
+
+    /// A connection is told that there is no room for it. It has asked for nothing, so that this is no request's answer.
+    pub(crate) fn note_turned_away(
+        &mut self,
+        under_way: &mut Option<Box<UnderWay>>,
+        socket: SocketId,
+        now: Instant,
+        second: i64,
+    ) {
+        let given = Given { status: 503, ..Given::default() };
+        let noted = Noted { socket, request: None, given, now, second };
+        self.enter(under_way, &noted, head::NO_ROOM.len() as u64, head::NO_ROOM_BODY_BYTES);
+    }
+
+    /// Puts a response behind those that are under way. The account that it goes to.
+    fn enter(
+        &mut self,
+        under_way: &mut Option<Box<UnderWay>>,
+        noted: &Noted<'_, '_>,
+        ends_at: u64,
+        body_bytes: u64,
+    ) -> usize {
+        let notes = under_way.get_or_insert_with(|| self.idle.pop().unwrap_or_default());
+        let Noted { socket, request, given, now, second } = *noted;
         let account = self.places.get(usize::from(given.mount)).copied().unwrap_or(0);
         let record = Record {
             client: self.clients.get(socket.index()).copied().unwrap_or(Ipv6Addr::UNSPECIFIED),
@@ -168,16 +201,14 @@ impl Books {
         };
         notes.responses.push(Response {
             ends_at,
-            body_bytes: ends_at - begins_at - out.head_bytes(begins_at),
+            body_bytes,
             record: notes.records.len(),
             account,
             delivery: given.delivery,
             started: now,
         });
         record.write(&mut notes.records);
-        let tally = &mut self.accounts[account].tally;
-        tally.requests += 1;
-        tally.under_way += u64::from(given.delivery != Delivery::Nothing);
+        account
     }
 
     /// The kernel has taken so many bytes more of what a connection sends.

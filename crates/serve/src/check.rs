@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::io;
 use std::path::Path;
 
-use thalweg_sys::{Root, Wait, affinity};
+use thalweg_sys::{Root, Wait, affinity, file};
 use thalweg_wire::encode::FieldBlock;
 
 use crate::config::{ListenAddr, ListingStyle, LogTarget, MountConfig, ServerConfig, Settings, SiteConfig};
@@ -94,11 +95,12 @@ impl ServerConfig {
         }
         for (at, target) in [("log.access", self.log.access.as_ref()), ("log.error", Some(&self.log.error))] {
             if let Some(LogTarget::File(path)) = target {
-                check_folder_of(at, path, &mut faults);
+                check_written(at, path, file::may_write, &mut faults);
             }
         }
         if let Some(path) = self.status.as_ref().and_then(|status| status.state.as_deref()) {
-            check_folder_of("status.state", path, &mut faults);
+            // It is replaced as a whole.
+            check_written("status.state", path, file::may_make, &mut faults);
         }
         faults.found
     }
@@ -383,12 +385,16 @@ fn check_error_pages(config: &ServerConfig, faults: &mut Faults) {
     }
 }
 
-fn check_folder_of(at: &str, path: &Path, faults: &mut Faults) {
+/// A file that is written, in the way of which `may` says whether it is possible.
+fn check_written(at: &str, path: &Path, may: fn(&Path) -> io::Result<()>, faults: &mut Faults) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if path.is_dir() {
         faults.add(at, format!("{} is a folder; name a file in it", path.display()));
     } else if !folder.is_dir() {
         faults.add(at, format!("there is no folder {}", folder.display()));
+    } else if let Err(error) = may(path) {
+        let who = "the user who serves has to be allowed to write it";
+        faults.add(at, format!("cannot write {}: {error}; {who}, and its folder", path.display()));
     }
 }
 

@@ -239,9 +239,9 @@ impl Connection {
         }
     }
 
-    /// What was under way when the connection ended.
-    pub(crate) fn into_under_way(self) -> Option<Box<UnderWay>> {
-        self.under_way
+    /// What is under way, which is not written down by this connection any more.
+    pub(crate) fn take_under_way(&mut self) -> Option<Box<UnderWay>> {
+        self.under_way.take()
     }
 
     /// A connection that was accepted though there is no room: it is told so, and not read.
@@ -253,6 +253,9 @@ impl Connection {
         connection.phase = Phase::SendingLast { linger: true };
         connection.deadline = now.plus_ns(shared.times.stall_ns);
         shared.responder.totals.turned_away += 1;
+        if let Some(books) = &mut shared.responder.books {
+            books.note_turned_away(&mut connection.under_way, socket, now, shared.responder.calendar.second());
+        }
         connection.send(driver, shared, SendBuf::Static(head::NO_ROOM), None);
         connection
     }

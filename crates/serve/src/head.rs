@@ -34,6 +34,9 @@ pub(crate) const NO_ROOM: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nServer: 
     Content-Type: text/html; charset=utf-8\r\nContent-Length: 97\r\nConnection: close\r\n\r\n\
     <!doctype html>\n<title>503 Service Unavailable</title>\n<h1>Too many connections. Try again.</h1>\n";
 
+/// Bytes of its body.
+pub(crate) const NO_ROOM_BODY_BYTES: u64 = 97;
+
 /// Writes the status line and the fields of all responses. The version is ours, whatever the client's (RFC 9110, 6.2).
 pub(crate) fn begin(out: &mut Vec<u8>, status: u16, calendar: &Calendar) {
     out.extend_from_slice(b"HTTP/1.1 ");
@@ -78,6 +81,7 @@ mod tests {
         let text = std::str::from_utf8(NO_ROOM).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{}", body.len());
+        assert_eq!(body.len() as u64, NO_ROOM_BODY_BYTES);
     }
 
     #[test]

@@ -62,10 +62,14 @@ pub(crate) enum Files {
 /// For each core, the sockets that it accepts from, with the numbers of their groups.
 pub(crate) type Shares = Vec<Vec<(u32, OwnedFd)>>;
 
-/// What the cores have to do after [`Listeners::change`].
+/// What is to be done after [`Listeners::change`].
 pub(crate) struct Change {
+    /// The cores accept from these.
     pub(crate) added: Shares,
+    /// And from those no more.
     pub(crate) removed: Vec<u32>,
+    /// A duplicate of the socket from which no core accepts, if there is one.
+    pub(crate) aside: Option<OwnedFd>,
 }
 
 impl Group {
@@ -135,9 +139,22 @@ impl Listeners {
         share(&self.entries, cores)
     }
 
-    /// Listens on these addresses from now on: on new ones as well, on others no more. All is as it was if one cannot be had.
-    pub(crate) fn change(&mut self, asked: &[ListenAddr], cores: usize) -> Result<Change, StartError> {
+    /// Listens on these addresses from now on, and on the one [`aside`](Self::aside) of them: on new ones as well, on others no more. All
+    /// is as it was if one cannot be had.
+    pub(crate) fn change(
+        &mut self,
+        asked: &[ListenAddr],
+        aside: Option<&ListenAddr>,
+        cores: usize,
+    ) -> Result<Change, StartError> {
         let mut added = Self { next_id: self.next_id, ..Self::default() };
+        let is_aside_known =
+            |entry: &Entry| !entry.is_for_cores && aside.is_some_and(|address| *address == entry.group.asked);
+        let aside = match (self.entries.iter().find(|entry| is_aside_known(entry)), aside) {
+            (Some(known), _) => Some(known.group.sockets[0].try_clone().map_err(StartError::Loop)?),
+            (None, Some(address)) => Some(added.aside(address)?),
+            (None, None) => None,
+        };
         let mut left: Vec<usize> = (0..self.entries.len()).filter(|&index| self.entries[index].is_for_cores).collect();
         // For each address, the entry that it has, or has not yet.
         let mut order = Vec::new();
@@ -152,15 +169,16 @@ impl Listeners {
         let shares = added.shares(cores).map_err(StartError::Loop)?;
         self.next_id = added.next_id;
         let mut before = std::mem::take(&mut self.entries);
+        self.entries.extend(before.extract_if(.., |entry| is_aside_known(entry)));
+        self.entries.extend(added.entries.extract_if(.., |entry| !entry.is_for_cores));
         let mut new = added.entries.into_iter();
         for known in order {
             let at = known.and_then(|id| before.iter().position(|entry| entry.id == id));
             self.entries.extend(at.map(|at| before.swap_remove(at)).or_else(|| new.next()));
         }
-        self.entries.extend(before.extract_if(.., |entry| !entry.is_for_cores));
-        let removed = before.iter().map(|entry| entry.id).collect();
+        let removed = before.iter().filter(|entry| entry.is_for_cores).map(|entry| entry.id).collect();
         Self { entries: before, ..Self::default() }.give_up(Files::Remove);
-        Ok(Change { added: shares, removed })
+        Ok(Change { added: shares, removed, aside })
     }
 
     /// Closes the sockets here. The cores' duplicates are the cores' to close.
@@ -298,7 +316,7 @@ mod tests {
         let unix = ListenAddr::Unix(folder.path().join("socket"));
         let mut listeners = Listeners::open(&[any_port(), unix.clone()], Vec::new(), 2).unwrap();
         let before = listeners.addresses();
-        let change = listeners.change(&[any_port(), any_port()], 2).unwrap();
+        let change = listeners.change(&[any_port(), any_port()], None, 2).unwrap();
         assert_eq!((change.removed, change.added.iter().map(Vec::len).sum::<usize>()), (vec![1], 2));
         let after = listeners.addresses();
         assert_eq!(after[0], before[0]);
@@ -306,10 +324,31 @@ mod tests {
         assert!(identity(&folder.path().join("socket")).is_none(), "the file has gone with its listener");
 
         let taken = after[1].clone();
-        let refused = listeners.change(&[unix.clone(), taken], 2);
+        let refused = listeners.change(&[unix.clone(), taken], None, 2);
         assert!(matches!(refused, Err(StartError::Listen { .. })));
         assert_eq!(listeners.addresses(), after, "all as it was");
         assert!(!reaches(&unix));
+    }
+
+    #[test]
+    fn the_socket_aside_changes_with_the_others_or_not_at_all() {
+        let mut listeners = Listeners::open(&[any_port()], Vec::new(), 1).unwrap();
+        let first = listeners.aside(&any_port()).unwrap();
+        let at = |socket: &OwnedFd| address_of(socket).unwrap();
+        let kept = listeners.change(&[any_port()], Some(&any_port()), 1).unwrap();
+        assert_eq!(at(&kept.aside.unwrap()), at(&first));
+        assert!(kept.removed.is_empty() && listeners.groups().count() == 2);
+        let other = ListenAddr::Tcp(SocketAddr::from(([127, 0, 0, 2], 0)));
+        let moved = listeners.change(&[any_port()], Some(&other), 1).unwrap().aside.unwrap();
+        let old = at(&first);
+        drop(first);
+        assert!(reaches(&at(&moved)) && !reaches(&old));
+        let taken = listeners.addresses()[0].clone();
+        assert!(listeners.change(&[any_port()], Some(&taken), 1).is_err());
+        assert!(listeners.change(&[any_port(), taken.clone()], Some(&any_port()), 1).is_err());
+        assert!(reaches(&at(&moved)) && listeners.groups().count() == 2);
+        listeners.change(&[any_port()], None, 1).unwrap();
+        assert_eq!((listeners.groups().count(), listeners.addresses()), (1, vec![taken]));
     }
 
     #[test]

@@ -10,13 +10,15 @@ use thalweg_sys::handover::{Channel, Heard};
 
 use crate::config::ServerConfig;
 use crate::limit::pacer::SharedLimits;
+use crate::log::Feed;
+use crate::metrics::Observed;
 use crate::server::StartError;
 use crate::watch::Notice;
 
 /// Something that a core is to do.
 pub(crate) enum Order {
-    /// Serve by this configuration from the next request on.
-    Configure(Arc<ServerConfig>, Arc<SharedLimits>, SyncSender<Result<(), StartError>>),
+    /// Serve by this configuration from the next request on, and say how that went.
+    Configure(Settlement, SyncSender<Result<(), StartError>>),
     /// Accept from this socket of a group, too. Without one it comes by the core's channel.
     Listen(u32, Option<OwnedFd>),
     /// Accept from the sockets of this group no more.
@@ -31,6 +33,15 @@ pub(crate) enum Order {
 
 /// More notices that a core has not taken yet are as good as none.
 const NOTICES_MAX: usize = 4096;
+
+/// A configuration, and what a core needs for it.
+pub(crate) struct Settlement {
+    pub(crate) config: Arc<ServerConfig>,
+    pub(crate) limits: Arc<SharedLimits>,
+    /// An end of the queue to the log thread, if anybody wants to know about single responses.
+    pub(crate) feed: Option<Feed>,
+    pub(crate) observed: Arc<Observed>,
+}
 
 /// Where a core finds its orders.
 #[derive(Debug, Default)]

@@ -1,43 +1,36 @@
 //! Starting the loops of a server, one thread per core, and what can be done with them from outside.
 
+mod change;
+mod control;
+mod failure;
+mod task;
+
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
-use std::sync::mpsc::{self, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::os::fd::OwnedFd;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use thalweg_sys::driver::Listen;
 use thalweg_sys::handover::Channel;
-use thalweg_sys::limits::own_table_with;
-use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Instant, Waker, affinity, clock};
+use thalweg_sys::{DriverKind, Instant, Waker, affinity, clock};
 
-use crate::aside::Aside;
-use crate::books::Books;
-use crate::check::ConfigFault;
 use crate::config::{Level, ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
 use crate::layout::Layout;
 use crate::limit::pacer::SharedLimits;
-use crate::listeners::{Change, Files, Listeners};
-use crate::log::{ErrorLog, Feed, LogControl, Logs, OpenError};
+use crate::listeners::Listeners;
+use crate::log::{ErrorLog, Logs};
 use crate::metrics::{Board, Observed, Sources, StatusListener};
-use crate::orders::{Inbox, Order, send_listener, take_listener};
-use crate::service::{Curfew, Service, Setup, TURNED_AWAY_MAX};
+use crate::orders::{Inbox, Order, send_listener};
+use crate::service::Curfew;
 use crate::site::Sites;
-use crate::watch::{Ear, Watcher};
+use crate::watch::Watcher;
 
-/// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
-/// core's own cache, because the kernel goes round them.
-const RECEIVE_BUFFER_BYTES: usize = 8 << 10;
-const RECEIVE_BUFFERS: u16 = 64;
-
-/// Threads of a core that wait for disks in its place. More of them make a disk that turns seek more.
-const ASIDE_THREADS_MAX: usize = 4;
-/// Longer than any download takes, and short enough for all clocks.
-const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+pub use self::control::Control;
+pub use self::failure::{RunError, StartError};
+use self::task::Task;
 
 /// How long a core may take to answer an order. It takes one turn, unless the machine stands still.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
@@ -65,81 +58,10 @@ pub struct Running {
     /// Tells the cores of changes, until this is dropped.
     watcher: Option<Watcher>,
     logs: Logs,
-}
-
-/// Stops a server and has it reopen its logs, from any thread.
-#[derive(Clone, Debug)]
-pub struct Control {
-    curfew: Arc<Curfew>,
-    logs: LogControl,
-    wakers: Arc<[Waker]>,
-    listeners: Arc<Mutex<Listeners>>,
-}
-
-/// Why a server could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// There is nothing to listen on.
-    #[error("no address to listen on")]
-    NoAddress,
-    /// The configuration contradicts itself.
-    #[error("{0}")]
-    Config(ConfigFault),
-    /// The folder cannot be served.
-    #[error("cannot open the folder {}: {error}", path.display())]
-    Root {
-        /// The folder.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// A rule's pattern for names of files cannot be understood.
-    #[error("in the pattern of a rule: {0}")]
-    Pattern(globset::Error),
-    /// A field that settings add cannot be written.
-    #[error("a header of a rule: {0}")]
-    Header(thalweg_wire::encode::EncodeError),
-    /// A log cannot be written.
-    #[error("cannot open the log {}: {error}", path.display())]
-    Log {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// An address cannot be had.
-    #[error("cannot listen on {address}: {error}")]
-    Listen {
-        /// The address.
-        address: ListenAddr,
-        /// Why.
-        error: io::Error,
-    },
-    /// A thread cannot run on the CPU that it was meant for.
-    #[error("cannot run on CPU {cpu}: {error}")]
-    Pin {
-        /// The CPU.
-        cpu: usize,
-        /// Why.
-        error: io::Error,
-    },
-    /// The driver was refused by the kernel.
-    #[error("cannot open the I/O driver: {0}")]
-    Driver(io::Error),
-    /// The process or host has no thread or descriptor left.
-    #[error("cannot start a loop: {0}")]
-    Loop(io::Error),
-}
-
-/// Why a server ended that nobody has stopped.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The driver of a core has become unusable.
-    #[error("the I/O driver failed: {0}")]
-    Driver(#[from] io::Error),
-    /// A core has met a broken invariant.
-    #[error("a core has panicked: {0}")]
-    Panicked(String),
+    observed: Arc<Observed>,
+    /// What it runs by.
+    config: Arc<ServerConfig>,
+    started_second: i64,
 }
 
 impl Server {
@@ -170,8 +92,7 @@ impl Server {
         let wakers = cores.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>().map_err(StartError::Loop)?;
         let observed = Arc::new(Observed::new(cores.len(), config.status.is_some()));
         observed.adopt(&config);
-        let logs = Logs::start(&config.log, cores.len(), Arc::clone(&observed))
-            .map_err(|OpenError { path, error }| StartError::Log { path, error })?;
+        let logs = Logs::start(&config.log, cores.len(), Arc::clone(&observed))?;
         let control = Control {
             curfew: Arc::new(Curfew::new()),
             logs: logs.control(),
@@ -182,13 +103,7 @@ impl Server {
         let published: Arc<[Published]> = cores.iter().map(|_| Published::default()).collect();
         let driver = DriverKind::Epoll;
         let shared_limits = Arc::new(SharedLimits::of(&config, Instant::now()));
-        let sources = Sources {
-            observed: Arc::clone(&observed),
-            published: Arc::clone(&published),
-            curfew: Arc::clone(&control.curfew),
-            error_log: logs.error_log().clone(),
-        };
-        let status = show_status(&config, sources, status_socket)?;
+        let config = Arc::new(config);
         let (channels, threads) = (Vec::new(), Vec::new());
         let watcher = Watcher::start(config.cache.watch, (&orders, &control.wakers), &observed, logs.error_log());
         let mut running = Running {
@@ -200,12 +115,16 @@ impl Server {
             channels,
             threads,
             published,
-            status,
+            status: None,
             watcher,
             logs,
+            observed,
+            config,
+            started_second: unix_second(),
         };
+        let config = Arc::clone(&running.config);
+        running.status = running.show_status(&config, status_socket)?;
         let (started, starts) = mpsc::sync_channel(cores.len());
-        let config = Arc::new(config);
         for (core, &cpu) in cores.iter().enumerate() {
             let listeners = shares.pop().unwrap_or_default();
             let table =
@@ -224,7 +143,7 @@ impl Server {
                 shared_limits: Arc::clone(&shared_limits),
                 published: Arc::clone(&running.published),
                 feed: has_books(&config).then(|| running.logs.feed()),
-                observed: Arc::clone(&observed),
+                observed: Arc::clone(&running.observed),
                 ear: running.watcher.as_ref().map(|watcher| watcher.ear(core)),
             };
             let started = started.clone();
@@ -257,16 +176,8 @@ fn has_books(config: &ServerConfig) -> bool {
     config.log.access.is_some() || config.status.is_some()
 }
 
-/// Starts the status listener, if there is to be one.
-fn show_status(
-    config: &ServerConfig,
-    sources: Sources,
-    socket: Option<OwnedFd>,
-) -> Result<Option<StatusListener>, StartError> {
-    let (Some(status), Some(socket)) = (&config.status, socket) else { return Ok(None) };
-    let second = i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX);
-    let board = Board::new(sources, status.state.clone(), second);
-    StatusListener::start(socket.into(), board).map(Some).map_err(StartError::Loop)
+fn unix_second() -> i64 {
+    i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX)
 }
 
 /// What is wrong with a configuration is better known now than by each core.
@@ -289,171 +200,6 @@ fn cores_of(config: &ServerConfig) -> Result<Vec<usize>, StartError> {
 /// The kernel does not tell which CPUs this process may use.
 pub fn core_count(config: &ServerConfig) -> Result<usize, StartError> {
     Ok(Layout::of(config, &cores_of(config)?).cpus.len())
-}
-
-/// What the thread of a core is given.
-struct Task {
-    config: Arc<ServerConfig>,
-    core: usize,
-    cpu: usize,
-    /// All that this process may use, for threads that do not belong to a core.
-    cpus: Vec<usize>,
-    connections_max: usize,
-    /// The groups of the listeners.
-    groups: Vec<u32>,
-    /// The listeners, unless they come by the channel.
-    listeners: Vec<(u32, OwnedFd)>,
-    /// The thread gets a table of descriptors of its own, and its listeners by this.
-    table: Option<Channel>,
-    orders: Arc<[Inbox]>,
-    control: Control,
-    shared_limits: Arc<SharedLimits>,
-    published: Arc<[Published]>,
-    feed: Option<Feed>,
-    observed: Arc<Observed>,
-    ear: Option<Ear>,
-}
-
-impl Task {
-    fn run(mut self, started: SyncSender<Result<DriverKind, StartError>>) -> io::Result<()> {
-        let _guard = StopOnPanic(self.control.clone());
-        let opened = affinity::pin_to(&[self.cpu])
-            .map_err(|error| StartError::Pin { cpu: self.cpu, error })
-            .and_then(|()| self.leave_table().map_err(StartError::Loop))
-            .and_then(|()| self.open_driver().map_err(StartError::Driver));
-        let driver = match opened {
-            Ok(driver) => driver,
-            Err(error) => {
-                // Who started the server may have given up already, because of another core.
-                let _ = started.send(Err(error));
-                return Ok(());
-            }
-        };
-        match driver {
-            AnyDriver::Uring(driver) => self.run_over(driver, started),
-            AnyDriver::Epoll(driver) => self.run_over(driver, started),
-        }
-    }
-
-    /// Takes a table of descriptors of its own, if that is the layout: with the wakers of all, with its ear, and with listeners that are in
-    /// no other loop's, so that they are closed when this loop closes them.
-    fn leave_table(&mut self) -> io::Result<()> {
-        let Some(channel) = &self.table else { return Ok(()) };
-        let wakers = self.control.wakers.iter().map(AsFd::as_fd);
-        let ear = self.ear.as_ref().map(AsFd::as_fd);
-        own_table_with(&wakers.chain([channel.as_fd()]).chain(ear).collect::<Vec<_>>())?;
-        for &group in &self.groups {
-            let socket = take_listener(channel).ok_or_else(|| io::Error::other("a listener was lost"))?;
-            self.listeners.push((group, socket));
-        }
-        Ok(())
-    }
-
-    fn open_driver(&self) -> io::Result<AnyDriver> {
-        let sockets_max = self.connections_max + TURNED_AWAY_MAX + self.listeners.len();
-        let config = DriverConfig {
-            receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
-            receive_buffers: RECEIVE_BUFFERS,
-            ..DriverConfig::new(sockets_max, self.control.wakers[self.core].clone())
-        };
-        AnyDriver::open(self.config.driver, &config)
-    }
-
-    fn run_over<D: Driver>(self, mut driver: D, started: SyncSender<Result<DriverKind, StartError>>) -> io::Result<()> {
-        let sites = match Sites::open(&self.config) {
-            Ok(sites) => sites,
-            Err(error) => {
-                let _ = started.send(Err(error));
-                return Ok(());
-            }
-        };
-        let setup = Setup {
-            shared_limits: self.shared_limits,
-            sites,
-            limits: &self.config.limits,
-            cache: &self.config.cache,
-            aside: Aside::new(self.control.wakers[self.core].clone(), ASIDE_THREADS_MAX, self.cpus),
-            seconds_at: |_| clock::unix_seconds(),
-            books: self.feed.map(|feed| {
-                let with_fields = self.config.log.access.is_some();
-                Books::new(self.core, feed, with_fields, self.observed, &self.config)
-            }),
-            curfew: Arc::clone(&self.control.curfew),
-            orders: self.orders,
-            ear: self.ear,
-            channel: self.table,
-            published: self.published,
-            core: self.core,
-        };
-        let mut service = Service::new(setup, driver.now());
-        for (group, listener) in self.listeners {
-            match driver.listen(Listen::Socket(listener)) {
-                Ok(listener) => service.add_listener(group, listener),
-                Err(error) => {
-                    let _ = started.send(Err(StartError::Loop(error)));
-                    return Ok(());
-                }
-            }
-        }
-        let _ = started.send(Ok(driver.kind()));
-        drop(started);
-        thalweg_reactor::run(&mut driver, &mut service).inspect_err(|_| self.control.end())
-    }
-}
-
-/// A core that fails takes the others along: half a server would look like a whole one.
-struct StopOnPanic(Control);
-
-impl Drop for StopOnPanic {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.end();
-        }
-    }
-}
-
-impl Control {
-    /// Stops accepting, closes idle connections, lets the responses under way end, and closes after `time` what is still
-    /// open.
-    pub fn drain(&self, time: Duration) {
-        self.listeners().give_up(Files::Remove);
-        self.curfew.set(Instant::now() + time);
-        self.wake();
-    }
-
-    /// Leaves the listeners to another process, which has them already, and lets the responses under way end, which may take as
-    /// long as `time`; for ever without one. Connections that wait for a request may ask for one more.
-    pub fn hand_over(&self, time: Option<Duration>) {
-        self.listeners().give_up(Files::Keep);
-        self.curfew.set_gently(Instant::now() + time.unwrap_or(FOR_EVER));
-        self.wake();
-    }
-
-    fn wake(&self) {
-        for waker in self.wakers.iter() {
-            waker.wake();
-        }
-    }
-
-    fn listeners(&self) -> MutexGuard<'_, Listeners> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Closes everything at once.
-    pub fn stop(&self) {
-        self.drain(Duration::ZERO);
-    }
-
-    /// Closes the files of the logs and opens what has their names now, after they were moved away.
-    pub fn reopen_logs(&self) {
-        self.logs.reopen();
-    }
-
-    /// Has all loops end, for one of them. The listeners here are left to the threads whose table they are in.
-    fn end(&self) {
-        self.curfew.set(Instant::now());
-        self.wake();
-    }
 }
 
 impl Running {
@@ -501,37 +247,22 @@ impl Running {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Serves by another configuration from now on: other folders, limits and addresses. Connections stay, and responses under way
-    /// go on as they began. Cores and driver are those of the start.
-    ///
-    /// # Errors
-    /// The configuration cannot be had. The server goes on as before.
-    pub fn configure(&mut self, config: &Arc<ServerConfig>) -> Result<(), StartError> {
-        ensure_servable(config)?;
-        let cores = self.threads.len();
-        let Change { added, removed } = self.control.listeners().change(&config.listen, cores)?;
-        self.addresses = self.control.listeners().addresses();
-        let (done, answers) = mpsc::sync_channel(cores);
-        let limits = Arc::new(SharedLimits::of(config, Instant::now()));
-        for (core, ((share, inbox), waker)) in
-            added.into_iter().zip(self.orders.iter()).zip(self.control.wakers.iter()).enumerate()
-        {
-            let channel = self.channels.get(core);
-            let configure = Order::Configure(Arc::clone(config), Arc::clone(&limits), done.clone());
-            let retire = removed.iter().map(|&group| Order::Retire(group));
-            let listen = share.into_iter().map(|(group, socket)| {
-                // What is lost here the loop does not find, and goes on without.
-                let sent = channel.map(|channel| send_listener(channel, &socket));
-                Order::Listen(group, if sent.is_some() { None } else { Some(socket) })
-            });
-            inbox.leave([configure].into_iter().chain(retire).chain(listen), waker);
-        }
-        drop(done);
-        for _ in 0..cores {
-            let silent = || StartError::Loop(io::Error::new(io::ErrorKind::TimedOut, "a core does not answer"));
-            answers.recv_timeout(ANSWER_TIME).map_err(|_| silent())??;
-        }
-        Ok(())
+    /// Shows the status at this socket, if it is to be shown.
+    fn show_status(
+        &self,
+        config: &ServerConfig,
+        socket: Option<OwnedFd>,
+    ) -> Result<Option<StatusListener>, StartError> {
+        let (Some(status), Some(socket)) = (&config.status, socket) else { return Ok(None) };
+        let sources = Sources {
+            observed: Arc::clone(&self.observed),
+            published: Arc::clone(&self.published),
+            curfew: Arc::clone(&self.control.curfew),
+            error_log: self.error_log().clone(),
+            started_second: self.started_second,
+        };
+        let board = Board::new(sources, status.state.clone(), unix_second());
+        StatusListener::start(socket.into(), board).map(Some).map_err(StartError::Loop)
     }
 
     /// Asks each core whether its loop goes round. As many answers come as there are cores that do.
@@ -570,6 +301,10 @@ impl Running {
     /// Looks at the queues of all listeners, as if somebody had come in just now. The kernel tells one of those who wait at a socket of a
     /// connection, and not another one when that one has stopped waiting meanwhile: to be called when another process has.
     pub fn look_again(&self) {
+        // It has left its figures, too.
+        if let Some(status) = &self.status {
+            status.take_over_days();
+        }
         for (inbox, waker) in self.orders.iter().zip(self.control.wakers.iter()) {
             inbox.leave([Order::LookAgain], waker);
         }

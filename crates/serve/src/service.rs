@@ -18,7 +18,9 @@ use crate::counters::Published;
 use crate::limit::pacer::{Pace, Pacer, SharedLimits, Stage};
 use crate::limit::room::{self, Shedder};
 use crate::list::Listings;
-use crate::orders::{Inbox, Order, take_listener};
+use crate::log::Feed;
+use crate::metrics::Observed;
+use crate::orders::{Inbox, Order, Settlement, take_listener};
 use crate::respond::Responder;
 use crate::server::StartError;
 use crate::site::Sites;
@@ -208,7 +210,7 @@ impl Service {
         for order in orders[self.core].take() {
             // Who has given an order may have given up waiting for the answer.
             match order {
-                Order::Configure(config, limits, done) => drop(done.send(self.configure(driver, &config, limits))),
+                Order::Configure(settlement, done) => drop(done.send(self.configure(driver, settlement))),
                 Order::Listen(group, socket) => {
                     let socket = socket.or_else(|| self.channel.as_ref().and_then(take_listener));
                     // Without room for it this core does not hear it; the other cores do.
@@ -229,9 +231,9 @@ impl Service {
     fn configure<D: Driver>(
         &mut self,
         driver: &mut D,
-        config: &ServerConfig,
-        limits: Arc<SharedLimits>,
+        Settlement { config, limits, feed, observed }: Settlement,
     ) -> Result<(), StartError> {
+        let config = &*config;
         let sites = Sites::open(config)?;
         let times = Times::new(&config.limits);
         self.look_ns = times.shortest_ns();
@@ -243,10 +245,38 @@ impl Service {
         let cache = FileCache::new(Arc::new(sites), config.cache.clone(), ear).succeeding(&responder.cache);
         responder.listings = Listings::new(Arc::clone(cache.sites()), &config.cache);
         responder.cache = cache;
-        if let Some(books) = &mut responder.books {
-            books.configure(config);
-        }
+        self.keep_other_books(driver, config, feed, observed);
         Ok(())
+    }
+
+    /// Begins, goes on, or ceases to write down what is done.
+    fn keep_other_books<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        config: &ServerConfig,
+        feed: Option<Feed>,
+        observed: Arc<Observed>,
+    ) {
+        let knew_clients = self.shared.responder.books.as_ref().is_some_and(Books::wants_clients);
+        let books = match (self.shared.responder.books.take(), feed) {
+            (Some(mut books), Some(_)) => {
+                books.configure(config);
+                books
+            }
+            (None, Some(feed)) => Books::new(self.core, feed, observed, config),
+            (Some(books), None) => {
+                books.close();
+                let connections = self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut());
+                return connections.for_each(|connection| drop(connection.take_under_way()));
+            }
+            (None, None) => return,
+        };
+        let books = self.shared.responder.books.insert(books);
+        if books.wants_clients() && !knew_clients {
+            for connection in self.slots.iter().filter_map(|slot| slot.connection.as_ref()) {
+                books.set_client(connection.socket, driver.peer_addr(connection.socket).ok().map(|peer| peer.ip()));
+            }
+        }
     }
 
     /// Has other limits hold, for the connections that are open too.
@@ -317,13 +347,18 @@ impl Service {
         self.open += 1;
         self.shared.responder.totals.accepted += 1;
         let now = driver.now();
-        let connection = match self.let_in(driver, socket, now) {
+        let admission = self.let_in(driver, socket, now);
+        if admission.is_none() && self.turned_away == TURNED_AWAY_MAX {
+            self.open -= 1;
+            self.shared.responder.totals.turned_away += 1;
+            return driver.close(socket);
+        }
+        // Before the first response, which may be that there is no room.
+        if let Some(books) = self.shared.responder.books.as_mut().filter(|books| books.wants_clients()) {
+            books.set_client(socket, driver.peer_addr(socket).ok().map(|peer| peer.ip()));
+        }
+        let connection = match admission {
             Some(pace) => Connection::new(socket, pace, &self.shared, now),
-            None if self.turned_away == TURNED_AWAY_MAX => {
-                self.open -= 1;
-                self.shared.responder.totals.turned_away += 1;
-                return driver.close(socket);
-            }
             None => {
                 self.turned_away += 1;
                 Connection::turned_away(socket, driver, &mut self.shared)
@@ -335,9 +370,6 @@ impl Service {
             self.wheel.arm(index as u64, now.plus_ns(self.look_ns));
         }
         slot.connection = Some(connection);
-        if let Some(books) = self.shared.responder.books.as_mut().filter(|books| books.wants_clients()) {
-            books.set_client(socket, driver.peer_addr(socket).ok().map(|peer| peer.ip()));
-        }
     }
 
     /// Whether there is room for a connection that was just accepted, and what its limits need.
@@ -451,14 +483,14 @@ impl Service {
     }
 
     fn forget(&mut self, socket: SocketId, now: Instant) {
-        let Some(connection) = self.slots[socket.index()].connection.take() else { return };
+        let Some(mut connection) = self.slots[socket.index()].connection.take() else { return };
         self.open -= 1;
         self.turned_away -= usize::from(connection.is_turned_away);
         if let (Some(pace), Some(pacer)) = (&connection.pace, &mut self.shared.pacer) {
             pacer.leave(pace, now);
         }
         if let Some(books) = &mut self.shared.responder.books {
-            books.on_closed(connection.into_under_way(), now);
+            books.on_closed(connection.take_under_way(), now);
         }
     }
 

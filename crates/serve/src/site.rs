@@ -171,6 +171,14 @@ impl Site {
         Place::Outside
     }
 
+    /// The mounts that lie directly beneath a folder, by their names in it. The folder ends with a slash, or is empty for the topmost.
+    pub(crate) fn mounts_in<'s>(&'s self, folder: &'s [u8]) -> impl Iterator<Item = (&'s [u8], &'s Mount)> {
+        self.mounts.iter().filter_map(move |mount| {
+            let name = mount.prefix.strip_prefix(folder)?.strip_suffix(b"/")?;
+            (!name.is_empty() && !name.contains(&b'/')).then_some((name, mount))
+        })
+    }
+
     /// The settings of a file in a folder, or of the folder itself. The folder is a canonical name, which ends with a
     /// slash, or is empty for the topmost.
     pub(crate) fn settings(&self, folder: &[u8], file: Option<&[u8]>) -> Arc<Settings> {

@@ -8,7 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{Advice, FileType, Mode, OFlags, ResolveFlags, Stat, fadvise, fstat, open, openat2};
+use rustix::fs::{
+    Access, Advice, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, accessat, fadvise, fstat, open, openat2,
+};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 
 /// Whether a call may wait for a disk or for another host.
@@ -18,6 +20,26 @@ pub enum Wait {
     Allowed,
     /// It fails with `EAGAIN` instead, as far as the kernel and the file system can tell beforehand.
     Never,
+}
+
+/// Whether this process may make files in the folder of a path, and remove them there.
+///
+/// # Errors
+/// It may not, or there is no such folder.
+pub fn may_make(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok(accessat(CWD, folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?)
+}
+
+/// Whether this process may write to a file, which it makes if it is not there.
+///
+/// # Errors
+/// It may not, or there is no folder for it.
+pub fn may_write(path: &Path) -> io::Result<()> {
+    match accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS) {
+        Err(Errno::NOENT) => may_make(path),
+        outcome => Ok(outcome?),
+    }
 }
 
 /// An open file or directory with what `fstat` said of it when it was opened. A clone is the same open file.
@@ -263,15 +285,25 @@ mod tests {
     /// A file of a folder of its own, whose pages the kernel was asked to throw out; `None` where the file system keeps them,
     /// as one in memory does.
     fn cold_file(test: &str) -> Option<File> {
-        let folder = std::env::temp_dir().join(format!("thalweg-{test}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let scratch = tempfile::TempDir::with_prefix(test).unwrap();
+        let folder = scratch.path();
         fs::write(folder.join("cold"), vec![7; 1 << 20]).unwrap();
         fs::File::open(folder.join("cold")).unwrap().sync_all().unwrap();
-        let file = Root::open(&folder).unwrap().at_once().open_beneath(c"cold").unwrap();
+        let file = Root::open(folder).unwrap().at_once().open_beneath(c"cold").unwrap();
         fadvise(&file.fd, 0, None, Advice::DontNeed).unwrap();
         let is_cold = !file.is_in_memory(0);
-        fs::remove_dir_all(&folder).unwrap();
         is_cold.then_some(file)
+    }
+
+    #[test]
+    fn what_may_be_written_depends_on_the_folder() {
+        let kind = |asked: io::Result<()>| asked.err().map(|error| error.kind());
+        let there = std::env::temp_dir();
+        assert_eq!((kind(may_make(&there.join("new"))), kind(may_write(&there.join("new")))), (None, None));
+        for path in ["/nowhere/at/all", "/proc/version/file"] {
+            let kinds = [kind(may_make(Path::new(path))), kind(may_write(Path::new(path)))];
+            assert!(kinds.iter().all(Option::is_some), "{path}: {kinds:?}");
+        }
     }
 
     #[test]

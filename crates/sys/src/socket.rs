@@ -430,9 +430,8 @@ mod tests {
 
     #[test]
     fn a_socket_file_is_replaced_only_if_nobody_listens_there() {
-        let folder = std::env::temp_dir().join(format!("thalweg-socket-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
-        let path = folder.join("socket");
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("socket");
         let first = listen_unix(&path).unwrap();
         assert_eq!(listens_at(&first).unwrap(), UnixAddr::new(&path).unwrap().into());
         assert_eq!(listen_unix(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
@@ -442,7 +441,6 @@ mod tests {
         std::fs::write(&path, "precious").unwrap();
         assert_eq!(listen_unix(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -3,16 +3,49 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::Command;
-use std::thread;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
 
+use tempfile::TempDir;
 use thalweg_sys::Root;
 use thalweg_sys::inotify::{Event, Inotify};
 use thalweg_sys::sandbox::{Enforced, Territory, confine_calls, confine_to};
 
+/// A folder that is removed at the end by a thread which was there before the sandbox: whoever is in it has no right to that.
+struct Folder {
+    path: PathBuf,
+    ends: Option<mpsc::Sender<()>>,
+    janitor: Option<JoinHandle<()>>,
+}
+
+impl Folder {
+    fn new() -> Self {
+        let (ends, end) = mpsc::channel::<()>();
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().to_owned();
+        let work = move || {
+            // The other end says nothing and goes.
+            let _ = end.recv();
+            folder.close().unwrap();
+        };
+        Self { path, ends: Some(ends), janitor: Some(thread::spawn(work)) }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(self.ends.take());
+        let removed = self.janitor.take().map(JoinHandle::join);
+        assert!(thread::panicking() || matches!(removed, Some(Ok(()))), "the folder stays");
+    }
+}
+
 #[test]
 fn what_was_given_up_is_gone_and_the_rest_goes_on() {
-    let folder = std::env::temp_dir().join(format!("thalweg-confinement-{}", std::process::id()));
+    let guard = Folder::new();
+    let folder = &guard.path;
     fs::create_dir_all(folder.join("read")).unwrap();
     fs::create_dir_all(folder.join("write")).unwrap();
     fs::write(folder.join("read/file"), "content").unwrap();
@@ -22,7 +55,7 @@ fn what_was_given_up_is_gone_and_the_rest_goes_on() {
     let mut client = TcpStream::connect(address).unwrap();
     Command::new("true").status().expect("programs can be started");
 
-    let root = Root::open(&folder).unwrap();
+    let root = Root::open(folder).unwrap();
     let territory = Territory { readable: vec![folder.join("read")], writable: vec![folder.join("write")] };
     let enforced = confine_to(&territory).unwrap();
     if enforced != Enforced::Not {

@@ -204,7 +204,8 @@ fn log<K: Keys>(keys: &mut K, log: &mut LogConfig) {
     );
     keys.value(
         "level",
-        "The least severe of what is said there: \"error\", \"warning\" or \"notice\".",
+        "The least severe of what is said there: \"error\", \"warning\" or \"notice\". If it is not given, it is \"warning\" on the \
+         standard error and \"notice\" elsewhere.",
         &name("\"warning\""),
         &mut log.level,
     );

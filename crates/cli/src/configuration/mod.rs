@@ -71,26 +71,16 @@ impl Configuration {
     /// # Errors
     /// The file cannot be read or understood, or what is asked for contradicts itself or is not there.
     pub fn of(options: &ServeOptions) -> Result<Self, Failure> {
-        let Some(path) = &options.config else {
-            let mut configuration = Self::default();
-            configuration.obey(options).map_err(Failure::usage)?;
-            // With nothing to serve, it can still be printed what there is to be said.
-            let faults = if configuration.server.sites.is_empty() { Vec::new() } else { configuration.faults() };
-            return if faults.is_empty() { Ok(configuration) } else { Err(Failure::usage(listed(&faults))) };
-        };
-        let file = ConfigFile::open(path)?;
-        let (mut configuration, places) = file.read()?;
-        configuration.obey(options).map_err(|what| Failure::usage(format!("{}: {what}", path.display())))?;
-        let faults = configuration.faults();
-        if faults.is_empty() {
-            return Ok(configuration);
+        let loaded = Loaded::read(options)?;
+        // With nothing to serve, it can still be printed what there is to be said.
+        if options.config.is_some() || !loaded.configuration.server.sites.is_empty() {
+            loaded.ensure(loaded.configuration.faults())?;
         }
-        let faults = faults.into_iter().map(|fault| read::Fault { span: places.find(&fault.at), what: fault.what });
-        Err(file.refuse(faults.collect()))
+        Ok(loaded.configuration)
     }
 
-    /// Takes over what the options say.
-    fn obey(&mut self, options: &ServeOptions) -> Result<(), String> {
+    /// Takes over what the options say, and settles what depends on it.
+    fn obey(&mut self, options: &ServeOptions, is_level_given: bool) -> Result<(), String> {
         if let Some(directory) = &options.directory {
             self.serve_directory(directory)?;
         }
@@ -113,6 +103,10 @@ impl Configuration {
             self.drain = drain;
         }
         self.write_down(options);
+        if !is_level_given && self.server.log.error != LogTarget::Stderr {
+            // On the standard error one has read that the server has started; a log of its own says all.
+            self.server.log.level = Level::Notice;
+        }
         if let Some(sandbox) = options.sandbox {
             self.sandbox = sandbox;
         }
@@ -135,10 +129,6 @@ impl Configuration {
         }
         if let Some(path) = &options.error_log {
             log.error = LogTarget::parse(path);
-            if options.config.is_none() {
-                // Who reads the standard error has read there that the server has started; a file says all.
-                log.level = Level::Notice;
-            }
         }
         if let Some(listen) = options.status {
             let kept = self.server.status.take().and_then(|status| status.state);
@@ -161,12 +151,56 @@ impl Configuration {
         Ok(())
     }
 
-    fn faults(&self) -> Vec<ConfigFault> {
+    /// What contradicts itself, or else what is not there.
+    pub fn faults(&self) -> Vec<ConfigFault> {
         let mut faults = self.server.check();
         if self.server.listen.is_empty() {
             faults.push(ConfigFault { at: "listen".to_owned(), what: "there is no address to listen on".to_owned() });
         }
         if faults.is_empty() { self.server.check_host() } else { faults }
+    }
+}
+
+/// A configuration, and the file that has it, so that what is found wrong with it has a place.
+pub struct Loaded<'o> {
+    /// What file and options come to.
+    pub configuration: Configuration,
+    written: Option<(ConfigFile<'o>, read::Places)>,
+}
+
+impl<'o> Loaded<'o> {
+    /// Reads the file, if there is one, and puts the options over it.
+    ///
+    /// # Errors
+    /// The file cannot be read or understood, or the options do not fit it.
+    pub fn read(options: &'o ServeOptions) -> Result<Self, Failure> {
+        let Some(path) = &options.config else {
+            let mut configuration = Configuration::default();
+            configuration.obey(options, false).map_err(Failure::usage)?;
+            return Ok(Self { configuration, written: None });
+        };
+        let file = ConfigFile::open(path)?;
+        let (mut configuration, places) = file.read()?;
+        let is_level_given = places.has("log.level");
+        let obeyed = configuration.obey(options, is_level_given);
+        obeyed.map_err(|what| Failure::usage(format!("{}: {what}", path.display())))?;
+        Ok(Self { configuration, written: Some((file, places)) })
+    }
+
+    /// # Errors
+    /// There is something wrong.
+    pub fn ensure(&self, faults: Vec<ConfigFault>) -> Result<(), Failure> {
+        if faults.is_empty() { Ok(()) } else { self.refuse(faults) }
+    }
+
+    /// Says what is wrong, and where.
+    ///
+    /// # Errors
+    /// In any case.
+    pub fn refuse<T>(&self, faults: Vec<ConfigFault>) -> Result<T, Failure> {
+        let Some((file, places)) = &self.written else { return Err(Failure::usage(listed(&faults))) };
+        let faults = faults.into_iter().map(|fault| read::Fault { span: places.find(&fault.at), what: fault.what });
+        Err(file.refuse(faults.collect()))
     }
 }
 

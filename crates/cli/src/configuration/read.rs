@@ -169,6 +169,11 @@ impl Places {
         ends.filter_map(|end| self.0.get(&at[..end])).next().cloned().unwrap_or(0..0)
     }
 
+    /// Whether there is a value of these names.
+    pub(super) fn has(&self, at: &str) -> bool {
+        self.0.contains_key(at)
+    }
+
     fn add_table(&mut self, prefix: &str, table: &DeTable<'_>, depth: usize) {
         for (name, value) in table {
             self.add(format!("{prefix}{}", name.get_ref()), value, depth);

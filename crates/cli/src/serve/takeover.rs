@@ -169,7 +169,7 @@ impl Successor {
                 Err(error) => Progress::Failed(format!("it has ended when it was to begin: {error}")),
             },
             Ok(Heard::Message(..)) => Progress::Failed("it speaks another language".to_owned()),
-            Ok(Heard::End) => Progress::Failed("it has ended; what it had to say stands above".to_owned()),
+            Ok(Heard::End) => Progress::Failed("it has ended; what it had to say is on the standard error".to_owned()),
             Ok(Heard::Nothing) if self.started.elapsed() < READY_TIME => Progress::Starting,
             Ok(Heard::Nothing) => Progress::Failed(format!("it was not ready within {} s", READY_TIME.as_secs())),
             Err(error) => Progress::Failed(error.to_string()),

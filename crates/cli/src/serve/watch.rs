@@ -1,14 +1,14 @@
 //! The life of a server between its start and its end: signals are followed, the service manager hears what it wants to, and who
 //! sits at a terminal sees figures.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use thalweg_serve::Running;
+use thalweg_serve::{Level, LogTarget, Running};
 use thalweg_sys::service_manager::{self, News};
 
 use super::launcher::Launcher;
@@ -73,12 +73,14 @@ impl Watch<'_> {
             match self.successor.as_ref().map(Successor::look) {
                 Some(Progress::Ready) => return End::HandedOver,
                 Some(Progress::Failed(why)) => {
-                    remark(&format!("the upgrade has failed, this server goes on: {why}"));
+                    self.say(Level::Error, &format!("the upgrade has failed, this server goes on: {why}"));
                     self.successor = None;
                 }
                 Some(Progress::Starting) | None => {}
             }
-            pulse.beat(&self.running);
+            if let Err(error) = pulse.beat(&self.running) {
+                self.say_not_heard(&error);
+            }
             line.draw(&self.running);
             thread::sleep(GLANCE);
         }
@@ -102,63 +104,105 @@ impl Watch<'_> {
         }
     }
 
+    /// Says what has become of the server: in the error log, and on the standard error if there is none or somebody sits there.
+    pub fn say(&self, level: Level, text: &str) {
+        let is_logged = self.configuration.server.log.error != LogTarget::Stderr;
+        if is_logged {
+            // What is said of a file has lines of it, and an entry of the log is one.
+            text.lines().for_each(|line| self.running.error_log().say(level, line));
+        }
+        if !is_logged || io::stderr().is_terminal() {
+            remark(text);
+        }
+    }
+
+    /// Tells the service manager. That it does not listen is no reason to stop serving.
+    pub fn tell(&self, news: &[News<'_>]) {
+        if let Err(error) = service_manager::tell(news) {
+            self.say_not_heard(&error);
+        }
+    }
+
+    fn say_not_heard(&self, error: &io::Error) {
+        self.say(Level::Warning, &format!("the service manager does not listen: {error}"));
+    }
+
     fn reload(&mut self) {
-        tell(&[News::Reloading]);
+        self.tell(&[News::Reloading]);
+        let before = super::places(&self.running);
         self.running.control().reopen_logs();
-        let configured = (self.configure)().and_then(|configuration| {
+        let configured = (self.configure)().and_then(|mut configuration| {
+            let kept = keep(&self.configuration, &mut configuration);
             let server = Arc::new(configuration.server.clone());
-            self.running.configure(&server).map_err(super::refuse).map(|()| configuration)
+            self.running.configure(&server).map_err(super::refuse).map(|()| (configuration, kept))
         });
         match configured {
-            Ok(configuration) => {
-                for setting in kept_until_upgrade(&self.configuration, &configuration) {
-                    remark(&format!("the new configuration holds, but for {setting}: that takes an upgrade (USR2)"));
-                }
-                remark("the configuration was read again");
+            Ok((configuration, kept)) => {
                 self.configuration = configuration;
+                let moved = super::places(&self.running);
+                if moved != before {
+                    self.say(Level::Notice, moved.trim_end());
+                }
+                for (keys, way) in [(kept.until_upgrade, "an upgrade (USR2)"), (kept.until_restart, "a restart")] {
+                    if !keys.is_empty() {
+                        let keys = keys.join(", ");
+                        let what = format!("the new configuration holds, but for {keys}, left as before: that takes {way}");
+                        self.say(Level::Warning, &what);
+                    }
+                }
+                self.say(Level::Notice, "the configuration was read again");
             }
-            Err(failure) => remark(&format!(
-                "the configuration is refused, the old one holds: {failure} (folders that the sandbox was not made for take an \
-                 upgrade, USR2)"
-            )),
+            Err(failure) => self.say(
+                Level::Error,
+                &format!(
+                    "the configuration is refused, the old one holds: {failure} (folders that the sandbox was not made for \
+                     take an upgrade, USR2)"
+                ),
+            ),
         }
-        tell(&[News::Ready]);
+        self.tell(&[News::Ready]);
     }
 
     fn start_successor(&self) -> Option<Successor> {
         match self.running.with_listeners(|listeners| Successor::start(self.launcher, listeners)) {
             Ok(successor) => {
-                remark(&format!("process {} is to follow this one", successor.number()));
+                self.say(Level::Notice, &format!("process {} is to follow this one", successor.number()));
                 Some(successor)
             }
             Err(error) => {
-                remark(&format!("the upgrade has failed, this server goes on: {error}"));
+                self.say(Level::Error, &format!("the upgrade has failed, this server goes on: {error}"));
                 None
             }
         }
     }
 }
 
-/// Settings that differ and that a running server keeps as they were at its start.
-fn kept_until_upgrade(old: &Configuration, new: &Configuration) -> Vec<&'static str> {
-    let settings = [
-        ("cores", old.server.cores == new.server.cores),
-        ("driver", old.server.driver == new.server.driver),
-        ("limits.connections_max", old.server.limits.connections_max == new.server.limits.connections_max),
-        ("user", old.user == new.user),
-        ("sandbox", old.sandbox == new.sandbox),
-        ("log", old.server.log == new.server.log),
-        ("status", old.server.status == new.server.status),
-        ("pid_file", old.pid_file == new.pid_file),
-    ];
-    settings.into_iter().filter(|(_, same)| !same).map(|(name, _)| name).collect()
+/// The keys of a new configuration that a running server leaves as they were at its start.
+#[derive(Default)]
+struct Kept {
+    until_upgrade: Vec<&'static str>,
+    /// A successor starts with the rights of this process, which has given up what these take.
+    until_restart: Vec<&'static str>,
 }
 
-/// Tells the service manager. That it does not listen is no reason to stop serving.
-pub fn tell(news: &[News<'_>]) {
-    if let Err(error) = service_manager::tell(news) {
-        remark(&format!("the service manager does not listen: {error}"));
+/// Puts back what stays as it was.
+fn keep(old: &Configuration, new: &mut Configuration) -> Kept {
+    fn put_back<T: PartialEq + Clone>(name: &'static str, old: &T, new: &mut T, kept: &mut Vec<&'static str>) {
+        if old != new {
+            new.clone_from(old);
+            kept.push(name);
+        }
     }
+    let mut kept = Kept::default();
+    let (server, new_server, names) = (&old.server, &mut new.server, &mut kept.until_upgrade);
+    put_back("cores", &server.cores, &mut new_server.cores, names);
+    put_back("driver", &server.driver, &mut new_server.driver, names);
+    let places = (&server.limits.connections_max, &mut new_server.limits.connections_max);
+    put_back("limits.connections_max", places.0, places.1, names);
+    put_back("sandbox", &old.sandbox, &mut new.sandbox, names);
+    put_back("pid_file", &old.pid_file, &mut new.pid_file, names);
+    put_back("user", &old.user, &mut new.user, &mut kept.until_restart);
+    kept
 }
 
 /// What a service manager takes as a sign of life: that each core's loop goes round, not only this thread.
@@ -173,20 +217,19 @@ impl Pulse {
         Self { every: service_manager::watchdog().map(|interval| interval / 2), asked: None }
     }
 
-    fn beat(&mut self, running: &Running) {
-        let Some(every) = self.every else { return };
+    fn beat(&mut self, running: &Running) -> io::Result<()> {
+        let Some(every) = self.every else { return Ok(()) };
         let Some((at, answers, missing)) = &mut self.asked else {
             self.asked = Some((Instant::now(), running.ask(), running.cores()));
-            return;
+            return Ok(());
         };
         let before = *missing;
         *missing -= answers.try_iter().take(before).count();
-        if before > 0 && *missing == 0 {
-            tell(&[News::Watchdog]);
-        }
+        let is_complete = before > 0 && *missing == 0;
         if *missing == 0 && at.elapsed() >= every {
             self.asked = None;
         }
+        if is_complete { service_manager::tell(&[News::Watchdog]) } else { Ok(()) }
     }
 }
 
@@ -195,7 +238,7 @@ struct StatusLine(ProgressBar);
 
 impl StatusLine {
     fn new() -> Self {
-        let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        let bar = if io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         bar.set_style(ProgressStyle::with_template("{spinner} {wide_msg}").expect("a valid template"));
         Self(bar)
     }

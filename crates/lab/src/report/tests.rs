@@ -298,8 +298,8 @@ fn corner_cases_make_a_page() {
 
 #[test]
 fn reports_are_written_whole_or_not_at_all() {
-    let folder = std::env::temp_dir().join(format!("thalweg-report-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("the folder for temporary files takes one more");
+    let scratch = tempfile::TempDir::new().expect("the folder for temporary files takes one more");
+    let folder = scratch.path();
     let path = folder.join("report.html");
     fs::write(&path, "old").expect("the folder is writable");
     let document = sample::run();
@@ -313,8 +313,7 @@ fn reports_are_written_whole_or_not_at_all() {
     write_html(&document, &folder.join("missing").join("report.html")).expect_err("a folder is not made up");
     write_html(&document, std::path::Path::new("/")).expect_err("a path without a name is refused");
     let mut left: Vec<_> =
-        fs::read_dir(&folder).expect("it is there").map(|entry| entry.expect("it is").file_name()).collect();
+        fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("it is").file_name()).collect();
     left.sort();
     assert_eq!(left, ["report.html", "taken.html"], "nothing unfinished is left behind");
-    fs::remove_dir_all(&folder).expect("it is ours");
 }

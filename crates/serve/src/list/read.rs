@@ -147,8 +147,16 @@ impl Task {
 
     fn read(&self, folder: &File, location: Location<'_>) -> Result<Folder, Refusal> {
         let mut builder = Builder::new(self.style.folders_first, self.index_bytes_max);
+        let mounted = self.mounted(location);
+        for (name, stamp) in &mounted {
+            let item = Item { name, kind: Kind::Folder, size: 0, modified_s: stamp.modified_s };
+            builder.push(item, seconds(stamp));
+        }
+        // What lies in the folder where a tree is mounted is out of reach.
+        let is_covered = |name: &CStr| mounted.binary_search_by_key(&name.to_bytes(), |&(of, _)| of).is_ok();
         let read = folder.visit_entries(|name, kind| {
-            if let Some((kind, state)) = self.examine(folder, location, name, kind) {
+            let seen = if is_covered(name) { None } else { self.examine(folder, location, name, kind) };
+            if let Some((kind, state)) = seen {
                 let size = if kind == Kind::File { state.size } else { 0 };
                 let item = Item { name: name.to_bytes(), kind, size, modified_s: state.modified_s };
                 builder.push(item, state.changed_s);
@@ -172,6 +180,20 @@ impl Task {
             // Of two changes in one second, a date could tell only the first.
             last_modified: changed_s.filter(|&second| second >= 0 && is_settled(second)),
         })
+    }
+
+    /// The trees that are mounted in the folder and are to be listed, by their names in it: there are as many as the configuration has.
+    fn mounted(&self, location: Location<'_>) -> Vec<(&[u8], Stamp)> {
+        let folder = if *self.name == *b"/" { b"" } else { &*self.name };
+        let site = self.sites.site(self.site);
+        let shown = site.mounts_in(folder).filter(|(name, _)| !self.style.hides(name) && !location.hides(name));
+        let mut mounted: Vec<_> = shown
+            .filter_map(|(name, mount)| {
+                Some((name, mount.open_folder(b"", Wait::Allowed, &mut Vec::new()).ok()?.stamp))
+            })
+            .collect();
+        mounted.sort_unstable_by_key(|&(name, _)| name);
+        mounted
     }
 
     /// What an entry is and its state, if it is to be listed.

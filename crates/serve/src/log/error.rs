@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,18 +22,28 @@ const REST_NS: u64 = 60_000_000_000;
 #[derive(Clone, Debug)]
 pub struct ErrorLog {
     to: SyncSender<Message>,
-    level: Level,
+    /// The least severe [`Level`] that is said, by its number.
+    level: Arc<AtomicU8>,
     topics: Arc<Mutex<Topics>>,
 }
 
 impl ErrorLog {
     pub(crate) fn new(to: SyncSender<Message>, level: Level) -> Self {
-        Self { to, level, topics: Arc::default() }
+        Self { to, level: Arc::new(AtomicU8::new(level as u8)), topics: Arc::default() }
+    }
+
+    /// Says what is at least so severe from now on, here and at all clones.
+    pub(super) fn set_level(&self, level: Level) {
+        self.level.store(level as u8, Relaxed);
+    }
+
+    fn says(&self, level: Level) -> bool {
+        level as u8 <= self.level.load(Relaxed)
     }
 
     /// Says something that happens rarely, such as the start of the server.
     pub fn say(&self, level: Level, text: impl Display) {
-        if level <= self.level {
+        if self.says(level) {
             // A full queue: there is no better place for it.
             let _ = self.to.try_send(Message::Note(line(clock::unix_seconds(), level, &text)));
         }
@@ -40,7 +51,7 @@ impl ErrorLog {
 
     /// Says something that may happen often: once a minute for each topic. `text` is asked only if it will be written.
     pub fn say_once_a_minute<T: Display>(&self, level: Level, topic: &'static str, text: impl FnOnce() -> T) {
-        if level > self.level {
+        if !self.says(level) {
             return;
         }
         let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,5 +142,8 @@ mod tests {
         }
         log.say_once_a_minute(Level::Error, "topic", || "text");
         assert_eq!(from.try_iter().count(), 2);
+        log.clone().set_level(Level::Notice);
+        log.say(Level::Notice, "stopped");
+        assert_eq!(from.try_iter().count(), 1);
     }
 }

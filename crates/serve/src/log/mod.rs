@@ -45,11 +45,21 @@ pub(crate) enum Message {
     Nudge,
 }
 
-/// What is wanted of the log thread; flags, so that a full queue cannot lose them.
+/// What is wanted of the log thread; apart from the queue, so that a full one cannot lose it.
 #[derive(Debug, Default)]
 struct Wanted {
     reopen: AtomicBool,
     stop: AtomicBool,
+    /// Other places to write to, and who waits for the change.
+    change: Mutex<Option<(Opened, mpsc::Sender<()>)>>,
+}
+
+/// The places that a configuration names, open.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    config: LogConfig,
+    access: Option<sink::Sink>,
+    errors: sink::Sink,
 }
 
 /// What became of the lines of the access log.
@@ -83,21 +93,31 @@ pub(crate) struct OpenError {
     pub(crate) error: io::Error,
 }
 
+impl Opened {
+    /// Opens the files, to go on at their ends.
+    ///
+    /// # Errors
+    /// One cannot be opened.
+    pub(crate) fn open(config: &LogConfig) -> Result<Self, OpenError> {
+        let open = |target: &LogTarget| {
+            sink::Sink::open(target.clone()).map_err(|error| OpenError { path: target.to_string().into(), error })
+        };
+        let access = config.access.as_ref().map(open).transpose()?;
+        Ok(Self { config: config.clone(), access, errors: open(&config.error)? })
+    }
+}
+
 impl Logs {
     /// Opens the files and starts the thread.
     ///
     /// # Errors
     /// A file cannot be opened, or there can be no thread.
     pub(crate) fn start(config: &LogConfig, cores: usize, observed: Arc<Observed>) -> Result<Self, OpenError> {
-        let open = |target: &LogTarget| {
-            sink::Sink::open(target.clone()).map_err(|error| OpenError { path: target.to_string().into(), error })
-        };
-        let access = config.access.as_ref().map(open).transpose()?;
-        let errors = open(&config.error)?;
+        let opened = Opened::open(config)?;
         let (to, from) = mpsc::sync_channel(cores * feed::PAGES + NOTES_MAX);
         let error_log = ErrorLog::new(to.clone(), config.level);
         let wanted = Arc::new(Wanted::default());
-        let writer = writer::Writer::new(access, config, errors, error_log.clone(), observed, Arc::clone(&wanted));
+        let writer = writer::Writer::new(opened, error_log.clone(), observed, Arc::clone(&wanted));
         let (ends, ended) = mpsc::channel();
         let run = move || {
             // Dropped when the thread ends, whichever way, which whoever waits for it sees.
@@ -124,6 +144,16 @@ impl Logs {
         self.control.clone()
     }
 
+    /// Writes to other places from now on, in another format. When this returns, all that was handed over before stands in the old ones,
+    /// unless their disk stalls.
+    pub(crate) fn change(&self, opened: Opened) {
+        self.error_log.set_level(opened.config.level);
+        let (done, waits) = mpsc::channel();
+        *self.control.wanted.change.lock().unwrap_or_else(PoisonError::into_inner) = Some((opened, done));
+        self.control.nudge();
+        let _ = waits.recv_timeout(LAST_WORDS);
+    }
+
     /// Has everything written that was handed over before, and ends the thread. One that hangs, because its disk does, is
     /// left behind.
     pub(crate) fn stop(&self) {
@@ -142,12 +172,16 @@ impl LogControl {
     /// Closes the files and opens what has their names now.
     pub(crate) fn reopen(&self) {
         self.wanted.reopen.store(true, Relaxed);
-        // A full queue wakes the thread as well.
-        let _ = self.to.try_send(Message::Nudge);
+        self.nudge();
     }
 
     fn want_stop(&self) {
         self.wanted.stop.store(true, Relaxed);
+        self.nudge();
+    }
+
+    fn nudge(&self) {
+        // A full queue wakes the thread as well.
         let _ = self.to.try_send(Message::Nudge);
     }
 }

@@ -57,6 +57,13 @@ impl Sink {
         Ok(())
     }
 
+    /// Lets go of the place. The half line is completed, if that can be done now.
+    pub(crate) fn end(mut self) {
+        let torn = std::mem::take(&mut self.torn);
+        // If it cannot, it stays torn: nobody looks after this place any more.
+        let _ = self.write_some(&torn);
+    }
+
     /// Looks whether the file still has a name, and makes a new one if not: what is written to a deleted file is lost. A
     /// file that was renamed is left alone; whoever did that says when to reopen.
     ///

@@ -4,9 +4,9 @@
 //! writes twice a second and a busy one 64 KiB at a time. The statistics that need more than counters are made here too, since
 //! here all records come by, away from the cores.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::error::ErrorLog;
@@ -14,8 +14,8 @@ use super::feed::Page;
 use super::line::Lines;
 use super::record::Record;
 use super::sink::{Lost, Sink};
-use super::{Message, Wanted};
-use crate::config::{Level, LogConfig, LogTarget};
+use super::{Message, Opened, Wanted};
+use crate::config::{Level, LogTarget};
 use crate::metrics::Observed;
 
 /// Lines are written when there are so many bytes of them.
@@ -43,9 +43,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(
-        access: Option<Sink>,
-        config: &LogConfig,
-        errors: Sink,
+        Opened { config, access, errors }: Opened,
         error_log: ErrorLog,
         observed: Arc<Observed>,
         wanted: Arc<Wanted>,
@@ -80,6 +78,7 @@ impl Writer {
                 self.handle(message);
             }
             self.write_batch();
+            self.change();
             if self.wanted.reopen.swap(false, Relaxed) {
                 self.reopen();
             }
@@ -164,6 +163,22 @@ impl Writer {
             }
             Ok(()) => {}
         }
+    }
+
+    /// Goes on at other places, if that is wanted.
+    fn change(&mut self) {
+        let wanted = self.wanted.change.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((Opened { config, access, errors }, done)) = wanted else { return };
+        // A line in the old format, if it is torn, is completed before others follow, which may be in the same file.
+        self.access.take().into_iter().for_each(Sink::end);
+        std::mem::replace(&mut self.errors, errors).end();
+        self.access = access;
+        self.access_name = config.access.as_ref().map(LogTarget::to_string).unwrap_or_default();
+        self.errors_name = config.error.to_string();
+        self.lines = Lines::new(config.format);
+        self.losing = 0;
+        // Who has given up waiting sees it by the files.
+        let _ = done.send(());
     }
 
     fn reopen(&mut self) {

@@ -191,12 +191,14 @@ pub(crate) struct Sources {
     pub(crate) published: Arc<[Published]>,
     pub(crate) curfew: Arc<Curfew>,
     pub(crate) error_log: ErrorLog,
+    /// When the server has started, in seconds since 1970-01-01 UTC.
+    pub(crate) started_second: i64,
 }
 
 impl Board {
     /// A board that goes on with the days of an earlier run, if they are kept.
     pub(crate) fn new(sources: Sources, state: Option<PathBuf>, second: i64) -> Self {
-        let Sources { observed, published, curfew, error_log } = sources;
+        let Sources { observed, published, curfew, error_log, started_second } = sources;
         let days = state.as_deref().map_or_else(|| Ok(Days::default()), |path| Days::load(path, second));
         let mut state = state;
         let days = days.unwrap_or_else(|error| {
@@ -207,16 +209,15 @@ impl Board {
             Days::default()
         });
         let samples = VecDeque::with_capacity(CURVE_S + 1);
-        Self {
-            observed,
-            published,
-            curfew,
-            error_log,
-            days,
-            state,
-            saved_second: second,
-            started_second: second,
-            samples,
+        Self { observed, published, curfew, error_log, days, state, saved_second: second, started_second, samples }
+    }
+
+    /// Goes on with the days that another process has left when it stopped: what this one has counted since its start is added at the
+    /// next look, since nothing of it stands in that file.
+    pub(crate) fn take_over_days(&mut self, second: i64) {
+        // What cannot be read now is replaced: it could be read at the start.
+        if let Some(Ok(days)) = self.state.as_deref().map(|path| Days::load(path, second)) {
+            self.days = days;
         }
     }
 
@@ -400,6 +401,7 @@ pub(crate) mod tests {
             published: Arc::clone(&published),
             curfew: Arc::new(Curfew::new()),
             error_log: ErrorLog::new(to, Level::Error),
+            started_second: 1_000_000,
         };
         (Board::new(sources, None, 1_000_000), observed, published)
     }

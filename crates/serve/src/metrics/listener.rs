@@ -5,9 +5,9 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use thalweg_reactor::{App, Turn};
@@ -34,8 +34,17 @@ const RECEIVE_BUFFER_BYTES: usize = 8 << 10;
 pub(crate) struct StatusListener {
     address: SocketAddr,
     waker: Waker,
-    stops: Arc<AtomicBool>,
+    wishes: Arc<Wishes>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What is wanted of the thread when it is woken.
+#[derive(Debug, Default)]
+struct Wishes {
+    stop: AtomicBool,
+    take_over_days: AtomicBool,
+    /// Listen at this socket instead.
+    listener: Mutex<Option<TcpListener>>,
 }
 
 impl StatusListener {
@@ -48,11 +57,12 @@ impl StatusListener {
         let config = DriverConfig {
             receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
             receive_buffers: 1,
-            ..DriverConfig::new(VISITORS_MAX + 1, waker.clone())
+            // Of two listeners one is about to be closed.
+            ..DriverConfig::new(VISITORS_MAX + 2, waker.clone())
         };
         let address = listener.local_addr()?;
-        let stops = Arc::new(AtomicBool::new(false));
-        let stops_too = Arc::clone(&stops);
+        let wishes = Arc::new(Wishes::default());
+        let wishes_too = Arc::clone(&wishes);
         let (started, starts) = mpsc::channel();
         let run = move || {
             // A driver cannot change its thread.
@@ -63,7 +73,7 @@ impl StatusListener {
             match opened {
                 Ok((mut driver, listener)) => {
                     let _ = started.send(Ok(()));
-                    let mut desk = Desk::new(board, listener, stops_too);
+                    let mut desk = Desk::new(board, listener, wishes_too);
                     // A driver that fails leaves the server without its status, which a health check sees.
                     let _ = thalweg_reactor::run(&mut driver, &mut desk);
                     // The last second counts too.
@@ -75,7 +85,7 @@ impl StatusListener {
         };
         let thread = thread::Builder::new().name("status".to_owned()).spawn(run)?;
         starts.recv().unwrap_or_else(|_| Err(io::Error::other("the status thread has panicked")))?;
-        Ok(Self { address, waker, stops, thread: Some(thread) })
+        Ok(Self { address, waker, wishes, thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -83,9 +93,26 @@ impl StatusListener {
         self.address
     }
 
+    /// Shows the same board at another socket instead. Visitors stay.
+    ///
+    /// # Errors
+    /// The socket has no address.
+    pub(crate) fn move_to(&mut self, listener: TcpListener) -> io::Result<()> {
+        self.address = listener.local_addr()?;
+        *self.wishes.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
+        self.waker.wake();
+        Ok(())
+    }
+
+    /// Another process, which has kept the same days, has stopped.
+    pub(crate) fn take_over_days(&self) {
+        self.wishes.take_over_days.store(true, Relaxed);
+        self.waker.wake();
+    }
+
     /// Has the days saved and ends the thread.
     pub(crate) fn stop(&mut self) {
-        self.stops.store(true, Relaxed);
+        self.wishes.stop.store(true, Relaxed);
         self.waker.wake();
         if let Some(thread) = self.thread.take() {
             // A panic has been told of where it happened.
@@ -112,7 +139,7 @@ struct Desk {
     rests: bool,
     visitors: Vec<Visitor>,
     next_sample: Instant,
-    stops: Arc<AtomicBool>,
+    wishes: Arc<Wishes>,
 }
 
 struct Visitor {
@@ -135,8 +162,21 @@ enum Phase {
 }
 
 impl Desk {
-    fn new(board: Board, listener: SocketId, stops: Arc<AtomicBool>) -> Self {
-        Self { board, listener, rests: false, visitors: Vec::new(), next_sample: Instant::default(), stops }
+    fn new(board: Board, listener: SocketId, wishes: Arc<Wishes>) -> Self {
+        Self { board, listener, rests: false, visitors: Vec::new(), next_sample: Instant::default(), wishes }
+    }
+
+    /// Takes over another process's days or moves to another socket, if that is wished.
+    fn follow_wishes<D: Driver>(&mut self, driver: &mut D) {
+        if self.wishes.take_over_days.swap(false, Relaxed) {
+            self.board.take_over_days(second());
+        }
+        let wished = self.wishes.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Without a descriptor for the new one, the old one is what there is.
+        if let Some(Ok(listener)) = wished.map(|listener| driver.listen(Listen::Socket(listener.into()))) {
+            driver.close(std::mem::replace(&mut self.listener, listener));
+            self.rests = false;
+        }
     }
 
     fn on_received<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
@@ -199,12 +239,12 @@ impl<D: Driver> App<D> for Desk {
             Completion::Ended { socket } => self.go_on(driver, socket, |visitor| visitor.ended = true),
             Completion::Failed { socket, .. } => self.close(driver, socket),
             Completion::Connected { .. } => unreachable!("the status listener does not connect"),
-            Completion::Woken => {}
+            Completion::Woken => self.follow_wishes(driver),
         }
     }
 
     fn on_turn(&mut self, driver: &mut D, now: Instant) -> Turn {
-        if self.stops.load(Relaxed) {
+        if self.wishes.stop.load(Relaxed) {
             return Turn::Stop;
         }
         if self.next_sample <= now {

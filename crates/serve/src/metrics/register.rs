@@ -183,6 +183,11 @@ impl Observed {
         look(self.stream().get_or_insert_default())
     }
 
+    /// Looks at the stream no more, until somebody asks.
+    pub(crate) fn look_away(&self) {
+        *self.stream() = None;
+    }
+
     /// Begins anew with what is seen of the stream.
     pub(crate) fn forget(&self) {
         *self.stream() = Some(Stream::default());

@@ -9,20 +9,31 @@ use thalweg_sys::Driver;
 
 use super::{Outcome, PIPELINE, PIPELINE_METHODS, SECOND_NS, Step, folder, naive, send, world};
 use crate::books::Books;
-use crate::config::{Limits, ServerConfig};
+use crate::config::{Limits, LogTarget, ServerConfig};
 use crate::log::{Feed, Message, Record};
 use crate::metrics::{Observed, Tally};
 
 /// Runs clients against a server that keeps books. What it wrote down of each response, as `target status bytes`, with a `!` behind
 /// those that were cut short and a `#` behind downloads; the tally of its mount; and what came of the clients.
 fn book(config: SimConfig, folder: &Path, scripts: Vec<Vec<Step>>) -> (Vec<String>, Tally, Vec<Outcome>) {
+    book_within(&Limits::default(), config, folder, scripts)
+}
+
+/// The same with other limits than the usual ones.
+fn book_within(
+    limits: &Limits,
+    config: SimConfig,
+    folder: &Path,
+    scripts: Vec<Vec<Step>>,
+) -> (Vec<String>, Tally, Vec<Outcome>) {
     let (to, from) = std::sync::mpsc::sync_channel(100);
     let observed = Arc::new(Observed::new(1, false));
-    let config_of_mounts = ServerConfig::new(folder, Vec::<std::net::SocketAddr>::new());
-    let books = Books::new(0, Feed::new(to), true, Arc::clone(&observed), &config_of_mounts);
+    let mut config_of_mounts = ServerConfig::new(folder, Vec::<std::net::SocketAddr>::new());
+    config_of_mounts.log.access = Some(LogTarget::Stdout);
+    let books = Books::new(0, Feed::new(to), Arc::clone(&observed), &config_of_mounts);
     let mut driver = Sim::new(config);
     let start = driver.now();
-    let (mut world, _) = world(&mut driver, &Limits::default(), folder, scripts);
+    let (mut world, _) = world(&mut driver, limits, folder, scripts);
     world.service.keep_books(books);
     run(&mut driver, &mut world).unwrap();
     let outcomes = world.outcomes(start);
@@ -96,4 +107,18 @@ fn what_is_no_request_is_booked_too() {
     });
     assert_eq!(lines, expected.collect::<Vec<_>>());
     assert_eq!(tally.requests, 2);
+}
+
+#[test]
+fn who_finds_no_room_is_booked_and_is_no_request() {
+    let folder = folder();
+    let limits = Limits { connections_max: 1, ..Limits::default() };
+    let mut config = SimConfig::calm(1);
+    config.bandwidth = Some(1_000_000);
+    let scripts = vec![vec![send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n"), Step::Finish]; 3];
+    let (mut lines, tally, outcomes) = book_within(&limits, config, folder.path(), scripts);
+    lines.sort();
+    assert_eq!(lines, ["- 503 97", "- 503 97", "/large 200 1500000#"]);
+    let received: usize = outcomes.iter().map(|outcome| outcome.received.len()).sum();
+    assert_eq!(tally, Tally { requests: 1, bytes: received as u64, downloads: 1, under_way: 0 });
 }

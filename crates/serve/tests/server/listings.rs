@@ -251,3 +251,37 @@ fn each_site_and_mount_has_listings_of_its_own() {
         served.stop();
     });
 }
+
+#[test]
+fn trees_that_are_mounted_in_a_folder_are_listed_there_once() {
+    each_driver(|driver| {
+        let elsewhere = tempfile::TempDir::new().unwrap();
+        fs::write(elsewhere.path().join("file"), "12345").unwrap();
+        let Some(served) = Served::start(driver, |config| {
+            everywhere(config);
+            let style = ListingStyle { hide: vec!["unseen".to_owned()], ..ListingStyle::default() };
+            list(config, "/own/", true, Some(style));
+            let paths = ["/top/", "/own/b/", "/own/file/", "/own/deep/er/", "/own/unseen/", "/own/.dot/", "/other/c/"];
+            let mounts = paths.map(|path| MountConfig::new(path, elsewhere.path()));
+            config.sites[0].mounts.extend(mounts);
+        }) else {
+            return;
+        };
+        for folder in ["own/a", "own/b", "own/c", "own/unseen"] {
+            fs::create_dir_all(served.path().join(folder)).unwrap();
+        }
+        // Neither what the folder has by the name of a mount is reached, nor a file of that name.
+        fs::write(served.path().join("own/b/covered"), "").unwrap();
+        fs::write(served.path().join("own/file"), "covered").unwrap();
+        fs::write(served.path().join("own/last"), "").unwrap();
+        assert_eq!(hrefs(&served, "/own/?format=json"), ["a/", "b/", "c/", "file/", "last"]);
+        assert_eq!(hrefs(&served, "/own/?format=json&order=desc"), ["file/", "c/", "b/", "a/", "last"]);
+        let page = String::from_utf8(get(&served, "/own/").body).unwrap();
+        assert_eq!((page.matches("href=\"b/\"").count(), page.matches("href=\"file/\"").count()), (1, 1), "{page}");
+        assert!(page.contains("4 folders · 1 file"), "{page}");
+        assert_eq!(hrefs(&served, "/own/b/?format=json"), ["file"]);
+        assert!(hrefs(&served, "/?format=json").contains(&"top/".to_owned()));
+        // What is mounted in a folder that does not exist is found by its name alone.
+        assert_eq!((get(&served, "/other/").status, get(&served, "/other/c/file").body), (404, b"12345".to_vec()));
+    });
+}

@@ -6,6 +6,7 @@ mod lifecycle;
 mod listings;
 mod logs;
 mod naive;
+mod reload;
 mod representations;
 mod served;
 mod sites;

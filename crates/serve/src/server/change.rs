@@ -1,0 +1,89 @@
+//! Another configuration for a server that runs: what is new is had first, then what was old is let go.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, mpsc};
+
+use thalweg_sys::Instant;
+
+use super::{ANSWER_TIME, Running, StartError, ensure_servable, has_books};
+use crate::config::ServerConfig;
+use crate::limit::pacer::SharedLimits;
+use crate::listeners::{Change, Shares};
+use crate::log::Opened;
+use crate::orders::{Order, Settlement, send_listener};
+
+impl Running {
+    /// Serves by another configuration from now on: other folders, limits, addresses, logs and status listener. Connections stay, and
+    /// responses under way go on as they began. Cores and driver are those of the start.
+    ///
+    /// # Errors
+    /// The configuration cannot be had. The server goes on as before.
+    pub fn configure(&mut self, config: &Arc<ServerConfig>) -> Result<(), StartError> {
+        ensure_servable(config)?;
+        let logs = if config.log == self.config.log { None } else { Some(Opened::open(&config.log)?) };
+        let aside = config.status.as_ref().map(|status| status.listen.into());
+        let cores = self.threads.len();
+        let Change { added, removed, aside } =
+            self.control.listeners().change(&config.listen, aside.as_ref(), cores)?;
+        self.addresses = self.control.listeners().addresses();
+        self.change_status(config, aside)?;
+        // What cores write down from now on stands in the new logs.
+        if let Some(logs) = logs {
+            self.logs.change(logs);
+        }
+        self.settle(config, added, &removed)?;
+        if config.status.is_none() {
+            self.observed.look_away();
+        }
+        self.config = Arc::clone(config);
+        Ok(())
+    }
+
+    /// Has all cores serve by a configuration, and waits until they do.
+    fn settle(&self, config: &Arc<ServerConfig>, added: Shares, removed: &[u32]) -> Result<(), StartError> {
+        let cores = self.threads.len();
+        let (done, answers) = mpsc::sync_channel(cores);
+        let limits = Arc::new(SharedLimits::of(config, Instant::now()));
+        for (core, ((share, inbox), waker)) in
+            added.into_iter().zip(self.orders.iter()).zip(self.control.wakers.iter()).enumerate()
+        {
+            let channel = self.channels.get(core);
+            let settlement = Settlement {
+                config: Arc::clone(config),
+                limits: Arc::clone(&limits),
+                feed: has_books(config).then(|| self.logs.feed()),
+                observed: Arc::clone(&self.observed),
+            };
+            let configure = Order::Configure(settlement, done.clone());
+            let retire = removed.iter().map(|&group| Order::Retire(group));
+            let listen = share.into_iter().map(|(group, socket)| {
+                // What is lost here the loop does not find, and goes on without.
+                let sent = channel.map(|channel| send_listener(channel, &socket));
+                Order::Listen(group, if sent.is_some() { None } else { Some(socket) })
+            });
+            inbox.leave([configure].into_iter().chain(retire).chain(listen), waker);
+        }
+        drop(done);
+        for _ in 0..cores {
+            let silent = || StartError::Loop(io::Error::new(io::ErrorKind::TimedOut, "a core does not answer"));
+            answers.recv_timeout(ANSWER_TIME).map_err(|_| silent())??;
+        }
+        Ok(())
+    }
+
+    /// Shows the status as a configuration has it, at this socket. The days are those of the file that it names.
+    fn change_status(&mut self, config: &ServerConfig, socket: Option<OwnedFd>) -> Result<(), StartError> {
+        if config.status == self.config.status {
+            return Ok(());
+        }
+        let state = |config: &ServerConfig| config.status.as_ref().map(|status| status.state.clone());
+        match (&mut self.status, socket) {
+            (Some(status), Some(socket)) if state(config) == state(&self.config) => {
+                status.move_to(socket.into()).map_err(StartError::Loop)?;
+            }
+            (_, socket) => self.status = self.show_status(config, socket)?,
+        }
+        Ok(())
+    }
+}

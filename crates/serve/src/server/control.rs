@@ -1,0 +1,66 @@
+//! Stopping, draining and handing over, from any thread.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use thalweg_sys::{Instant, Waker};
+
+use crate::listeners::{Files, Listeners};
+use crate::log::LogControl;
+use crate::service::Curfew;
+
+/// Longer than any download takes, and short enough for all clocks.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Stops a server and has it reopen its logs, from any thread.
+#[derive(Clone, Debug)]
+pub struct Control {
+    pub(super) curfew: Arc<Curfew>,
+    pub(super) logs: LogControl,
+    pub(super) wakers: Arc<[Waker]>,
+    pub(super) listeners: Arc<Mutex<Listeners>>,
+}
+
+impl Control {
+    /// Stops accepting, closes idle connections, lets the responses under way end, and closes after `time` what is still
+    /// open.
+    pub fn drain(&self, time: Duration) {
+        self.listeners().give_up(Files::Remove);
+        self.curfew.set(Instant::now() + time);
+        self.wake();
+    }
+
+    /// Leaves the listeners to another process, which has them already, and lets the responses under way end, which may take as
+    /// long as `time`; for ever without one. Connections that wait for a request may ask for one more.
+    pub fn hand_over(&self, time: Option<Duration>) {
+        self.listeners().give_up(Files::Keep);
+        self.curfew.set_gently(Instant::now() + time.unwrap_or(FOR_EVER));
+        self.wake();
+    }
+
+    pub(super) fn wake(&self) {
+        for waker in self.wakers.iter() {
+            waker.wake();
+        }
+    }
+
+    pub(super) fn listeners(&self) -> MutexGuard<'_, Listeners> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes everything at once.
+    pub fn stop(&self) {
+        self.drain(Duration::ZERO);
+    }
+
+    /// Closes the files of the logs and opens what has their names now, after they were moved away.
+    pub fn reopen_logs(&self) {
+        self.logs.reopen();
+    }
+
+    /// Has all loops end, for one of them. The listeners here are left to the threads whose table they are in.
+    pub(super) fn end(&self) {
+        self.curfew.set(Instant::now());
+        self.wake();
+    }
+}

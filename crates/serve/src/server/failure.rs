@@ -1,0 +1,80 @@
+//! Why a server does not start, and why one ends.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::check::ConfigFault;
+use crate::config::ListenAddr;
+use crate::log::OpenError;
+
+/// Why a server could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// There is nothing to listen on.
+    #[error("no address to listen on")]
+    NoAddress,
+    /// The configuration contradicts itself.
+    #[error("{0}")]
+    Config(ConfigFault),
+    /// The folder cannot be served.
+    #[error("cannot open the folder {}: {error}", path.display())]
+    Root {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A rule's pattern for names of files cannot be understood.
+    #[error("in the pattern of a rule: {0}")]
+    Pattern(globset::Error),
+    /// A field that settings add cannot be written.
+    #[error("a header of a rule: {0}")]
+    Header(thalweg_wire::encode::EncodeError),
+    /// A log cannot be written.
+    #[error("cannot open the log {}: {error}", path.display())]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// An address cannot be had.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// The address.
+        address: ListenAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// A thread cannot run on the CPU that it was meant for.
+    #[error("cannot run on CPU {cpu}: {error}")]
+    Pin {
+        /// The CPU.
+        cpu: usize,
+        /// Why.
+        error: io::Error,
+    },
+    /// The driver was refused by the kernel.
+    #[error("cannot open the I/O driver: {0}")]
+    Driver(io::Error),
+    /// The process or host has no thread or descriptor left.
+    #[error("cannot start a loop: {0}")]
+    Loop(io::Error),
+}
+
+impl From<OpenError> for StartError {
+    fn from(OpenError { path, error }: OpenError) -> Self {
+        Self::Log { path, error }
+    }
+}
+
+/// Why a server ended that nobody has stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The driver of a core has become unusable.
+    #[error("the I/O driver failed: {0}")]
+    Driver(#[from] io::Error),
+    /// A core has met a broken invariant.
+    #[error("a core has panicked: {0}")]
+    Panicked(String),
+}

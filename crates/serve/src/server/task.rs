@@ -1,0 +1,150 @@
+//! One core's thread: its place, its table of descriptors, its driver, and the loop that it runs.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::{io, thread};
+
+use thalweg_sys::driver::Listen;
+use thalweg_sys::handover::Channel;
+use thalweg_sys::limits::own_table_with;
+use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, affinity, clock};
+
+use super::{Control, StartError};
+use crate::aside::Aside;
+use crate::books::Books;
+use crate::config::ServerConfig;
+use crate::counters::Published;
+use crate::limit::pacer::SharedLimits;
+use crate::log::Feed;
+use crate::metrics::Observed;
+use crate::orders::{Inbox, take_listener};
+use crate::service::{Service, Setup, TURNED_AWAY_MAX};
+use crate::site::Sites;
+use crate::watch::Ear;
+
+/// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
+/// core's own cache, because the kernel goes round them.
+const RECEIVE_BUFFER_BYTES: usize = 8 << 10;
+const RECEIVE_BUFFERS: u16 = 64;
+
+/// Threads of a core that wait for disks in its place. More of them make a disk that turns seek more.
+const ASIDE_THREADS_MAX: usize = 4;
+
+/// What the thread of a core is given.
+pub(super) struct Task {
+    pub(super) config: Arc<ServerConfig>,
+    pub(super) core: usize,
+    pub(super) cpu: usize,
+    /// All that this process may use, for threads that do not belong to a core.
+    pub(super) cpus: Vec<usize>,
+    pub(super) connections_max: usize,
+    /// The groups of the listeners.
+    pub(super) groups: Vec<u32>,
+    /// The listeners, unless they come by the channel.
+    pub(super) listeners: Vec<(u32, OwnedFd)>,
+    /// The thread gets a table of descriptors of its own, and its listeners by this.
+    pub(super) table: Option<Channel>,
+    pub(super) orders: Arc<[Inbox]>,
+    pub(super) control: Control,
+    pub(super) shared_limits: Arc<SharedLimits>,
+    pub(super) published: Arc<[Published]>,
+    pub(super) feed: Option<Feed>,
+    pub(super) observed: Arc<Observed>,
+    pub(super) ear: Option<Ear>,
+}
+
+impl Task {
+    pub(super) fn run(mut self, started: SyncSender<Result<DriverKind, StartError>>) -> io::Result<()> {
+        let _guard = StopOnPanic(self.control.clone());
+        let opened = affinity::pin_to(&[self.cpu])
+            .map_err(|error| StartError::Pin { cpu: self.cpu, error })
+            .and_then(|()| self.leave_table().map_err(StartError::Loop))
+            .and_then(|()| self.open_driver().map_err(StartError::Driver));
+        let driver = match opened {
+            Ok(driver) => driver,
+            Err(error) => {
+                // Who started the server may have given up already, because of another core.
+                let _ = started.send(Err(error));
+                return Ok(());
+            }
+        };
+        match driver {
+            AnyDriver::Uring(driver) => self.run_over(driver, started),
+            AnyDriver::Epoll(driver) => self.run_over(driver, started),
+        }
+    }
+
+    /// Takes a table of descriptors of its own, if that is the layout: with the wakers of all, with its ear, and with listeners that are in
+    /// no other loop's, so that they are closed when this loop closes them.
+    fn leave_table(&mut self) -> io::Result<()> {
+        let Some(channel) = &self.table else { return Ok(()) };
+        let wakers = self.control.wakers.iter().map(AsFd::as_fd);
+        let ear = self.ear.as_ref().map(AsFd::as_fd);
+        own_table_with(&wakers.chain([channel.as_fd()]).chain(ear).collect::<Vec<_>>())?;
+        for &group in &self.groups {
+            let socket = take_listener(channel).ok_or_else(|| io::Error::other("a listener was lost"))?;
+            self.listeners.push((group, socket));
+        }
+        Ok(())
+    }
+
+    fn open_driver(&self) -> io::Result<AnyDriver> {
+        let sockets_max = self.connections_max + TURNED_AWAY_MAX + self.listeners.len();
+        let config = DriverConfig {
+            receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
+            receive_buffers: RECEIVE_BUFFERS,
+            ..DriverConfig::new(sockets_max, self.control.wakers[self.core].clone())
+        };
+        AnyDriver::open(self.config.driver, &config)
+    }
+
+    fn run_over<D: Driver>(self, mut driver: D, started: SyncSender<Result<DriverKind, StartError>>) -> io::Result<()> {
+        let sites = match Sites::open(&self.config) {
+            Ok(sites) => sites,
+            Err(error) => {
+                let _ = started.send(Err(error));
+                return Ok(());
+            }
+        };
+        let setup = Setup {
+            shared_limits: self.shared_limits,
+            sites,
+            limits: &self.config.limits,
+            cache: &self.config.cache,
+            aside: Aside::new(self.control.wakers[self.core].clone(), ASIDE_THREADS_MAX, self.cpus),
+            seconds_at: |_| clock::unix_seconds(),
+            books: self.feed.map(|feed| Books::new(self.core, feed, self.observed, &self.config)),
+            curfew: Arc::clone(&self.control.curfew),
+            orders: self.orders,
+            ear: self.ear,
+            channel: self.table,
+            published: self.published,
+            core: self.core,
+        };
+        let mut service = Service::new(setup, driver.now());
+        for (group, listener) in self.listeners {
+            match driver.listen(Listen::Socket(listener)) {
+                Ok(listener) => service.add_listener(group, listener),
+                Err(error) => {
+                    let _ = started.send(Err(StartError::Loop(error)));
+                    return Ok(());
+                }
+            }
+        }
+        let _ = started.send(Ok(driver.kind()));
+        drop(started);
+        thalweg_reactor::run(&mut driver, &mut service).inspect_err(|_| self.control.end())
+    }
+}
+
+/// A core that fails takes the others along: half a server would look like a whole one.
+struct StopOnPanic(Control);
+
+impl Drop for StopOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.end();
+        }
+    }
+}

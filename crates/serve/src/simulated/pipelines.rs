@@ -1,0 +1,107 @@
+//! Many requests on one connection, and the network in between.
+
+use thalweg_reactor::run;
+use thalweg_reactor::sim::{Sim, SimConfig};
+use thalweg_sys::Driver;
+
+use super::{PIPELINE, SECOND_NS, Step, check_pipeline, folder, large, naive, one, send, simulate, world};
+use crate::config::Limits;
+
+#[test]
+fn a_pipeline_is_answered_in_order_wherever_it_is_cut() {
+    let folder = folder();
+    let scripts = (0..=PIPELINE.len()).map(|cut| {
+        let (first, second) = PIPELINE.split_at(cut);
+        let parts = [first, second].into_iter().filter(|part| !part.is_empty());
+        parts.flat_map(|part| [send(part), Step::Rest(5_000_000)]).chain([Step::Finish]).collect()
+    });
+    let (outcomes, _) = simulate(SimConfig::calm(1), &Limits::default(), folder.path(), scripts.collect());
+    for (cut, outcome) in outcomes.iter().enumerate() {
+        check_pipeline(outcome, &format!("cut at {cut}"));
+    }
+}
+
+#[test]
+fn a_pipeline_survives_a_rough_network() {
+    let folder = folder();
+    for seed in 0..40 {
+        let scripts = vec![vec![send(PIPELINE), Step::Finish]; 20];
+        let (outcomes, totals) = simulate(SimConfig::rough(seed), &Limits::default(), folder.path(), scripts);
+        for outcome in &outcomes {
+            check_pipeline(outcome, &format!("seed {seed}"));
+        }
+        assert_eq!((totals.accepted, totals.requests, totals.responses), (20, 100, [80, 0, 20, 0]), "seed {seed}");
+        let received: usize = outcomes.iter().map(|outcome| outcome.received.len()).sum();
+        assert_eq!(totals.bytes, received as u64, "seed {seed}");
+    }
+}
+
+#[test]
+fn many_requests_ahead_of_their_responses_are_all_answered() {
+    let folder = folder();
+    const REQUESTS: usize = 3000;
+    for config in [SimConfig::calm(1), SimConfig::rough(2)] {
+        let request = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n".repeat(REQUESTS);
+        let outcome = one(config, folder.path(), vec![send(&request), Step::Finish]);
+        let responses = naive::take_all(&outcome.received, &["GET"]);
+        assert_eq!(responses.len(), REQUESTS);
+        assert!(responses.iter().all(|response| response.body == b"the letter a\n"));
+    }
+}
+
+#[test]
+fn large_files_arrive_whole_over_a_rough_network() {
+    let folder = folder();
+    for seed in 0..5 {
+        let request = "GET /large HTTP/1.1\r\nHost: h\r\n\r\nGET /large HTTP/1.0\r\nRange: bytes=-700000\r\n\r\n";
+        let outcome = one(SimConfig::rough(seed), folder.path(), vec![send(request)]);
+        let responses = naive::take_all(&outcome.received, &["GET"]);
+        assert!(outcome.orderly);
+        assert!(responses[0].body == large(), "seed {seed}");
+        assert!(responses[1].body == large()[800_000..], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_hostile_network_breaks_connections_and_not_the_server() {
+    let folder = folder();
+    let steps = vec![send(PIPELINE), send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n"), Step::Finish];
+    for seed in 0..40 {
+        let mut config = SimConfig::hostile(seed);
+        config.connect_failure_probability = 0.0;
+        let mut driver = Sim::new(config);
+        let scripts = vec![steps.clone(); 20];
+        let (mut world, published) = world(&mut driver, &Limits::default(), folder.path(), scripts);
+        // Some clients hear nothing any more and would wait for ever; the server gives them up before that.
+        world.end = Some(driver.now().plus_ns(600 * SECOND_NS));
+        run(&mut driver, &mut world).unwrap();
+        assert_eq!(published[0].totals().open, 0, "seed {seed}");
+        assert!(world.clients.iter().any(|client| client.over.is_some_and(|over| over.orderly)), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_refused_client_that_is_still_sending_gets_the_response() {
+    let folder = folder();
+    for seed in 0..20 {
+        let body = "x".repeat(600_000);
+        let steps = vec![send("POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 600000\r\n\r\n"), send(&body)];
+        let outcome = one(SimConfig::rough(seed), folder.path(), steps);
+        let responses = naive::take_all(&outcome.received, &["POST"]);
+        assert_eq!(responses[0].status, 405, "seed {seed}");
+        assert_eq!(responses[0].field("connection"), Some("close"));
+        assert_eq!(responses.len(), 1);
+        assert!(outcome.orderly, "seed {seed}: reset");
+    }
+}
+
+#[test]
+fn after_a_malformed_request_nothing_is_answered() {
+    let folder = folder();
+    let request =
+        "GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /a HTTP/1.1\nHost: h\r\n\r\nGET /a HTTP/1.1\r\nHost: h\r\n\r\n";
+    let outcome = one(SimConfig::calm(1), folder.path(), vec![send(request), Step::Rest(1000), send(request)]);
+    let statuses: Vec<u16> =
+        naive::take_all(&outcome.received, &["GET"]).iter().map(|response| response.status).collect();
+    assert_eq!(statuses, [200, 400]);
+}

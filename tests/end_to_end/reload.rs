@@ -1,0 +1,247 @@
+//! What `thalweg serve` takes up while it serves, what it says of it, and where.
+
+use std::cell::RefCell;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::operation::{Place, Successor, body, ended_well, said, started};
+use crate::process::{PATIENCE, Process, program, run_thalweg, until};
+use crate::turn;
+
+/// A server with a configuration that can be changed.
+struct Mirror {
+    place: Place,
+    file: String,
+    server: Process,
+    address: String,
+    status: Option<String>,
+}
+
+/// What stands in the file: a site, its address, and `more` before it. `{}` is the folder of all.
+fn configuration(place: &Place, more: &str) -> String {
+    let more = more.replace("{}", &place.path(""));
+    format!("listen = [\"127.0.0.1:0\"]\n{more}\n[[site]]\nroot = \"{}\"\n", place.path("root"))
+}
+
+impl Mirror {
+    fn start(more: &str) -> Self {
+        let place = Place::new();
+        for folder in ["etc", "log"] {
+            fs::create_dir(place.path(folder)).unwrap();
+        }
+        let file = place.path("etc/thalweg.toml");
+        fs::write(&file, configuration(&place, more)).unwrap();
+        let (server, address) = started(&["serve", "--config", &file]);
+        let status = server.stdout().lines().find_map(|line| line.strip_prefix("status on ").map(authority));
+        Self { place, file, server, address, status }
+    }
+
+    /// Has it read a configuration, and waits until the error log has something new to say.
+    fn reload(&self, more: &str, outcome: &str) {
+        let before = self.errors().matches(outcome).count();
+        fs::write(&self.file, configuration(&self.place, more)).unwrap();
+        self.server.signal("HUP");
+        until(outcome, PATIENCE, || (self.errors().matches(outcome).count() > before).then_some(()));
+    }
+
+    fn errors(&self) -> String {
+        self.log("error.log")
+    }
+
+    fn log(&self, name: &str) -> String {
+        fs::read_to_string(self.place.path(&format!("log/{name}"))).unwrap_or_default()
+    }
+
+    /// Waits until a log has a line with this in it.
+    fn wait_for(&self, name: &str, part: &str) -> String {
+        until(part, PATIENCE, || self.log(name).lines().find(|line| line.contains(part)).map(str::to_owned))
+    }
+
+    /// Stops it. It has ended well, and has said nothing where nobody reads it.
+    fn stop(self) {
+        self.server.signal("TERM");
+        let ended = self.server.wait(PATIENCE);
+        assert_eq!(ended.stderr, "");
+        ended_well(&ended);
+    }
+}
+
+/// Has a server upgraded, and waits until its log has the number of the process that follows.
+fn upgraded(mirror: &Mirror) -> u32 {
+    mirror.server.signal("USR2");
+    let line = mirror.wait_for("other.log", "is to follow this one");
+    line.split(' ').nth(3).unwrap().parse().unwrap()
+}
+
+fn authority(url: &str) -> String {
+    url.trim_start_matches("http://").trim_end_matches('/').to_owned()
+}
+
+fn status(address: &str) -> Value {
+    serde_json::from_slice(&body(address, "/status.json")).unwrap()
+}
+
+#[test]
+fn logs_and_status_change_by_hup() {
+    let _turn = turn::beside_others();
+    let logs = |rest: &str| format!("[log]\nerror = \"{{}}log/error.log\"\n{rest}");
+    let mirror = Mirror::start(&logs(""));
+    assert_eq!(body(&mirror.address, "/name"), b"first");
+    let first = logs("access = \"{}log/first.log\"\nformat = \"common\"\n[status]\nlisten = \"127.0.0.1:0\"");
+    mirror.reload(&first, "the configuration was read again");
+    let shown = mirror.wait_for("error.log", "status on ");
+    let shown = authority(shown.rsplit(' ').next().unwrap());
+    assert_eq!(body(&mirror.address, "/name?1"), b"first");
+    assert!(mirror.wait_for("first.log", "/name?1").ends_with("\"GET /name?1 HTTP/1.1\" 200 5"));
+    assert_eq!(status(&shown)["total"]["requests"], 2);
+    let second = first.replace("first.log", "second.log").replace("common", "json").replace("127.0.0.1", "127.0.0.2");
+    mirror.reload(&second, "the configuration was read again");
+    let moved = mirror.wait_for("error.log", "http://127.0.0.2:");
+    let moved = authority(moved.rsplit(' ').next().unwrap());
+    assert_eq!(body(&mirror.address, "/name?2"), b"first");
+    let line: Value = serde_json::from_str(&mirror.wait_for("second.log", "/name?2")).unwrap();
+    assert_eq!((line["client"].as_str(), line["status"].as_u64()), (Some("127.0.0.1"), Some(200)));
+    assert!(!mirror.log("first.log").contains("/name?2"));
+    assert!(TcpStream::connect(&shown).is_err() && status(&moved)["total"]["requests"] == 3);
+    // What cannot be opened is refused as a whole, and what was before goes on. `etc` may be read, not written, behind the sandbox.
+    for (log, part) in [("nowhere/a.log", "there is no folder"), ("etc/a.log", "cannot open the log")] {
+        let worse = second.replace("log/second.log", log).replace("127.0.0.2:0", "127.0.0.3:0");
+        let has_sandbox = mirror.server.stdout().contains("sandbox: files");
+        if has_sandbox || !log.starts_with("etc") {
+            mirror.reload(&worse, part);
+        }
+    }
+    assert!(mirror.errors().contains("is refused, the old one holds"), "{}", mirror.errors());
+    assert_eq!(body(&mirror.address, "/name?3"), b"first");
+    mirror.wait_for("second.log", "/name?3");
+    assert_eq!(status(&moved)["state"], "serving");
+    // What a reload cannot do is named, each time.
+    let kept = format!("driver = \"epoll\"\nuser = \"nobody-at-all\"\n{}", logs(""));
+    for _ in 0..2 {
+        mirror.reload(&kept, "but for driver, left as before: that takes an upgrade");
+        mirror.wait_for("error.log", "but for user, left as before: that takes a restart");
+    }
+    assert!(TcpStream::connect(&moved).is_err());
+    mirror.stop();
+}
+
+#[test]
+fn what_becomes_of_the_server_stands_in_the_error_log() {
+    let _turn = turn::beside_others();
+    let mirror = Mirror::start("[log]\nerror = \"{}log/error.log\"");
+    mirror.wait_for("error.log", "notice: started");
+    mirror.reload("nonsense = 1\n[log]\nerror = \"{}log/error.log\"", "error: the configuration is refused");
+    mirror.wait_for("error.log", "`nonsense`");
+    mirror.server.signal("USR2");
+    mirror.wait_for("error.log", "error: the upgrade has failed, this server goes on");
+    fs::write(&mirror.file, configuration(&mirror.place, "[log]\nerror = \"{}log/other.log\"")).unwrap();
+    mirror.server.signal("HUP");
+    mirror.wait_for("other.log", "notice: the configuration was read again");
+    let successor = Successor(upgraded(&mirror));
+    mirror.wait_for("other.log", "notice: another process serves from now on");
+    assert_eq!(body(&mirror.address, "/name"), b"first");
+    ended_well(&mirror.server.wait(PATIENCE));
+    successor.end();
+}
+
+#[test]
+fn somebody_at_a_terminal_reads_it_there_too() {
+    let _turn = turn::beside_others();
+    let place = Place::new();
+    let (errors, pid_file) = (place.path("error.log"), place.path("pid"));
+    let mut command = Command::new(program(&["python3"], "python3"));
+    command.args(["-c", "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)", env!("CARGO_BIN_EXE_thalweg")]);
+    command.args(["serve", &place.path("root"), "--listen", "127.0.0.1:0"]);
+    let terminal = Process::start(command.args(["--error-log", &errors, "--pid-file", &pid_file]));
+    let number = until("its number", PATIENCE, || fs::read_to_string(&pid_file).ok()?.trim().parse().ok());
+    // The handlers are there before the file is.
+    crate::process::signal("HUP", number);
+    until("it in both places", PATIENCE, || {
+        let said = [terminal.stdout(), fs::read_to_string(&errors).unwrap_or_default()];
+        said.iter().all(|said| said.contains("the configuration was read again")).then_some(())
+    });
+    crate::process::signal("TERM", number);
+    assert_eq!(terminal.wait(PATIENCE).code, Some(0));
+}
+
+#[test]
+fn the_status_page_goes_over_to_the_process_that_follows() {
+    let _turn = turn::beside_others();
+    let mirror = Mirror::start("[status]\nlisten = \"127.0.0.1:0\"\nstate = \"{}log/state\"");
+    let shown = mirror.status.clone().expect("it says where the status is");
+    for _ in 0..3 {
+        assert_eq!(body(&mirror.address, "/name"), b"first");
+    }
+    let downloads = |count: u64| {
+        until("the downloads", PATIENCE, || {
+            let status = status(&shown);
+            (status["days"][0]["downloads"] == count).then_some(status)
+        })
+    };
+    assert_eq!(downloads(3)["total"]["requests"], 3);
+    // A download of the old process does not hinder the page of the new one.
+    let mut held = TcpStream::connect(&mirror.address).unwrap();
+    held.set_read_timeout(Some(PATIENCE)).unwrap();
+    held.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+    held.read_exact(&mut [0; 100]).unwrap();
+    let successor = Successor::of(&mirror.server);
+    // Both accept for a moment, and what the old process does from then on stands in no figures. Days go on, totals are of the process,
+    // and nothing is counted twice.
+    let after = until("figures of the new process", PATIENCE, || {
+        let status = status(&shown);
+        let requests = status["total"]["requests"].as_u64()?;
+        if requests == 0 {
+            assert_eq!(body(&mirror.address, "/name"), b"first");
+        }
+        (requests > 0 && status["days"][0]["downloads"] == 3 + requests).then_some(status)
+    });
+    let requests = &after["total"]["requests"];
+    assert_eq!((&after["now"]["downloads"], &after["total"]["responses"]["2xx"]), (&0.into(), requests), "{after:#}");
+    assert_eq!(after["state"], "serving", "{after:#}");
+    assert_eq!(body(&shown, "/healthz"), b"ok\n");
+    held.read_to_end(&mut Vec::new()).unwrap();
+    ended_well(&mirror.server.wait(PATIENCE));
+    assert!(status(&shown)["total"]["requests"].as_u64() >= requests.as_u64());
+    successor.end();
+    assert!(TcpStream::connect(&shown).is_err());
+}
+
+#[test]
+fn who_finds_no_room_stands_in_the_log() {
+    let _turn = turn::beside_others();
+    let limits = "cores = \"0\"\n[limits]\nconnections_max = 1\n[log]\nerror = \"{}log/error.log\"\naccess = \"{}log/access.log\"";
+    let cores = RefCell::new(limits.to_owned());
+    if run_thalweg(&["serve", "/", "--cores", "0", "--check"]).code != Some(0) {
+        // A CPU that this process may not use.
+        cores.replace(limits.replace("cores = \"0\"", ""));
+    }
+    let mirror = Mirror::start(&cores.borrow());
+    let mut held = TcpStream::connect(&mirror.address).unwrap();
+    held.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    held.read_exact(&mut [0; 100]).unwrap();
+    let told = until("a connection that finds no room", PATIENCE, || {
+        let mut stream = TcpStream::connect(&mirror.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        bytes.starts_with(b"HTTP/1.1 503 ").then_some(bytes)
+    });
+    let line = mirror.wait_for("access.log", " 503 ");
+    let length = told.len() - (told.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4);
+    assert!(line.starts_with("127.0.0.1 - - ["), "{line}");
+    assert!(line.ends_with(&format!("\"-\" 503 {length} \"-\" \"-\"")), "{line}");
+    drop(held);
+    mirror.stop();
+}
+
+#[test]
+fn messages_are_on_the_standard_error_without_an_error_log() {
+    let _turn = turn::beside_others();
+    let mirror = Mirror::start("");
+    mirror.server.signal("HUP");
+    said(&mirror.server, "thalweg: the configuration was read again");
+}
