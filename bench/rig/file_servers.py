@@ -81,13 +81,16 @@ class Thalweg(FileServer):
 
 
 class Nginx(FileServer):
-    """Tuned: sendfile (or not), an open-file cache, one worker, no log unless asked for; a log is buffered as its manual advises."""
+    """Tuned: sendfile (or not), an open-file cache, one worker, no log unless asked for; a log is buffered as its manual advises.
+
+    `deferred` has it accept connections when their request is there, as thalweg does; nginx does so only if it is told to."""
 
     program, logs = "nginx", True
 
-    def __init__(self, program, sendfile):
+    def __init__(self, program, sendfile, deferred=False):
         super().__init__(program)
-        self.sendfile, self.name = sendfile, "nginx sendfile" if sendfile else "nginx"
+        self.sendfile, self.deferred = sendfile, deferred
+        self.name = ("nginx sendfile" if sendfile else "nginx") + (" deferred" if deferred else "")
 
     def command(self, folder, www, port, log):
         temporary = " ".join(f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
@@ -100,7 +103,7 @@ http {{
   access_log {access}; sendfile {"on" if self.sendfile else "off"}; tcp_nopush on; open_file_cache max=10000 inactive=600s;
   open_file_cache_valid 60s; keepalive_requests 1000000000; keepalive_timeout 600;
   {temporary}
-  server {{ listen 127.0.0.1:{port} backlog=4096; root {www}; }}
+  server {{ listen 127.0.0.1:{port} backlog=4096{' deferred' if self.deferred else ''}; root {www}; }}
 }}
 """)
         return [self.path, "-p", str(folder), "-c", str(config)]
@@ -227,6 +230,7 @@ def all_servers(thalweg, floor, close, body_bytes):
     found = [Thalweg(thalweg, "uring"), Thalweg(thalweg, "epoll")]
     if program := process.on_path("nginx"):
         found += [Nginx(program, sendfile=True), Nginx(program, sendfile=False)]
+        found += [Nginx(program, sendfile=True, deferred=True)] if close else []
     for kind in (Lighttpd, H2o, Apache, Caddy):
         if program := process.on_path(kind.program):
             found.append(kind(program))

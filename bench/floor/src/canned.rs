@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -102,9 +102,27 @@ pub fn listener(plan: &Plan) -> io::Result<OwnedFd> {
     }
     bind(&socket, &address).map_err(|error| io::Error::other(format!("listening on {address}: {error}")))?;
     listen(&socket, BACKLOG)?;
+    defer_accept(&socket)?;
     let address = SocketAddrV4::try_from(getsockname(&socket)?)?;
     eprintln!("floor: listening on {address}");
     Ok(socket)
+}
+
+/// Has connections handed out once their request is there: one wake-up each instead of two.
+fn defer_accept(listener: &OwnedFd) -> io::Result<()> {
+    let seconds: libc::c_int = 1;
+    let len = size_of_val(&seconds) as libc::socklen_t;
+    // SAFETY: The kernel reads `len` bytes at `seconds`, which is an integer of that size.
+    let result = unsafe {
+        libc::setsockopt(
+            listener.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw const seconds).cast(),
+            len,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// A server that closes or breaks a connection in the middle is not what the floor measures.

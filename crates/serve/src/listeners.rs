@@ -194,6 +194,10 @@ impl Listeners {
     }
 
     fn enter(&mut self, group: Group, is_for_cores: bool) -> io::Result<()> {
+        // A few status pages do not need it, and who gave us a socket has set it up.
+        if is_for_cores && !group.given {
+            group.sockets.iter().for_each(socket::defer_accept);
+        }
         let at = address_of(&group.sockets[0])?;
         let file = match &at {
             ListenAddr::Unix(path) if !group.given => identity(path),
