@@ -109,6 +109,7 @@ pub fn listener(plan: &Plan) -> io::Result<OwnedFd> {
 }
 
 /// Has connections handed out once their request is there: one wake-up each instead of two.
+#[allow(unsafe_code)]
 fn defer_accept(listener: &OwnedFd) -> io::Result<()> {
     let seconds: libc::c_int = 1;
     let len = size_of_val(&seconds) as libc::socklen_t;

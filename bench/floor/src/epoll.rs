@@ -248,7 +248,7 @@ impl Server<'_> {
                 Err(Errno::CONNABORTED | Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             };
-            if self.plan.close && exchange(&socket, &self.response, buffer) == Exchange::Served {
+            if self.plan.close && exchange(&socket, &self.response, buffer, self.plan.close) == Exchange::Served {
                 self.served += 1;
                 continue;
             }
@@ -265,7 +265,7 @@ impl Server<'_> {
 
     fn answer(&mut self, index: usize, buffer: &mut [u8]) {
         let Some(socket) = &self.sockets[index] else { return };
-        let exchange = exchange(socket, &self.response, buffer);
+        let exchange = exchange(socket, &self.response, buffer, self.plan.close);
         self.served += u64::from(exchange == Exchange::Served);
         if exchange == Exchange::Ended || (exchange == Exchange::Served && self.plan.close) {
             self.sockets[index] = None;
@@ -282,10 +282,12 @@ enum Exchange {
 }
 
 /// One receive and one send. The response fits into an empty socket's buffer; a client that does not read has itself to blame.
-fn exchange(socket: &OwnedFd, response: &[u8], buffer: &mut [u8]) -> Exchange {
+fn exchange(socket: &OwnedFd, response: &[u8], buffer: &mut [u8], close: bool) -> Exchange {
+    // The end of the stream shares a segment with what is sent before it.
+    let more = if close { SendFlags::MORE } else { SendFlags::empty() };
     match recv(socket, buffer, RecvFlags::empty()) {
         Ok((0, _)) => Exchange::Ended,
-        Ok(_) => match send(socket, response, SendFlags::NOSIGNAL) {
+        Ok(_) => match send(socket, response, SendFlags::NOSIGNAL | more) {
             Ok(sent) if sent == response.len() => Exchange::Served,
             _ => Exchange::Ended,
         },

@@ -71,6 +71,13 @@ pub trait Driver {
     /// A send is under way on this socket already.
     fn send(&mut self, socket: SocketId, bytes: SendBuf);
 
+    /// Sends all of `bytes`, which [`Driver::finish`] or [`Driver::close`] must follow as soon as they are sent: the end of the stream
+    /// travels in one segment with them, which saves both sides the work of another one.
+    ///
+    /// # Panics
+    /// A send is under way on this socket already.
+    fn send_last(&mut self, socket: SocketId, bytes: SendBuf);
+
     /// Sends all of `head`, then all of `span`, without copying the file's bytes through user space. `head` may be empty.
     /// If the file turns out to be shorter than the span, the socket fails with `UnexpectedEof`.
     ///

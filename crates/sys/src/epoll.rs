@@ -443,6 +443,10 @@ impl Driver for Epoll {
         self.start_send(socket, Sending::bytes(bytes));
     }
 
+    fn send_last(&mut self, socket: SocketId, bytes: SendBuf) {
+        self.start_send(socket, Sending::last(bytes));
+    }
+
     fn send_file(&mut self, socket: SocketId, head: SendBuf, span: FileSpan) {
         self.start_send(socket, Sending::file(head, span));
     }

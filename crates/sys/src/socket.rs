@@ -352,6 +352,8 @@ pub(crate) struct Sending {
     span: Option<FileSpan>,
     /// What of the file fills the segments of one chunk; 0 while none was sent.
     chunk_bytes: u32,
+    /// The end of the stream follows at once.
+    is_last: bool,
 }
 
 /// How far a send got.
@@ -366,11 +368,16 @@ pub(crate) enum Step {
 
 impl Sending {
     pub(crate) fn bytes(head: SendBuf) -> Self {
-        Self { head, head_sent: 0, span: None, chunk_bytes: 0 }
+        Self { head, head_sent: 0, span: None, chunk_bytes: 0, is_last: false }
+    }
+
+    /// Bytes with which the end of the stream may travel.
+    pub(crate) fn last(bytes: SendBuf) -> Self {
+        Self { is_last: true, ..Self::bytes(bytes) }
     }
 
     pub(crate) fn file(head: SendBuf, span: FileSpan) -> Self {
-        Self { head, head_sent: 0, span: Some(span).filter(|span| span.len > 0), chunk_bytes: 0 }
+        Self { head, head_sent: 0, span: Some(span).filter(|span| span.len > 0), chunk_bytes: 0, is_last: false }
     }
 
     /// The bytes of the head that are still to be sent.
@@ -394,11 +401,15 @@ impl Sending {
         self.span.is_some()
     }
 
+    /// Whether what follows the head at once, the first bytes of a file or the end of the stream, should share a segment with it.
+    pub(crate) fn goes_with_more(&self) -> bool {
+        self.has_file() || self.is_last
+    }
+
     /// Sends what the kernel takes now.
     pub(crate) fn step(&mut self, fd: &OwnedFd) -> io::Result<Step> {
         while !self.head_left().is_empty() {
-            // The file's first bytes should share a segment with the head.
-            let more = if self.has_file() { SendFlags::MORE } else { SendFlags::empty() };
+            let more = if self.goes_with_more() { SendFlags::MORE } else { SendFlags::empty() };
             match send(fd, self.head_left(), SendFlags::NOSIGNAL | more) {
                 Ok(sent) => self.advance_head(sent),
                 Err(Errno::INTR) => {}

@@ -127,8 +127,10 @@ impl Server<'_> {
     }
 
     fn send(&self, slot: u32) -> squeue::Entry {
+        // The end of the stream shares a segment with what is sent before it.
+        let more = if self.plan.close { libc::MSG_MORE } else { 0 };
         opcode::Send::new(Fixed(slot), self.response.as_ptr(), self.response.len() as u32)
-            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL | more)
             .build()
             .user_data(token(Kind::Send, slot))
     }

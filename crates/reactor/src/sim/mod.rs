@@ -304,6 +304,10 @@ impl Driver for Sim {
         self.submit(socket, bytes, None);
     }
 
+    fn send_last(&mut self, socket: SocketId, bytes: SendBuf) {
+        self.send(socket, bytes);
+    }
+
     fn send_file(&mut self, socket: SocketId, head: SendBuf, span: FileSpan) {
         self.submit(socket, head, Some(span));
     }

@@ -83,11 +83,24 @@ impl Connection {
         match file {
             None => {
                 self.is_sending = true;
-                driver.send(self.socket, bytes);
+                if self.is_all_handed_over() {
+                    driver.send_last(self.socket, bytes);
+                } else {
+                    driver.send(self.socket, bytes);
+                }
             }
             Some(span) => self.send_file(driver, shared, bytes, span, file_bytes_max),
         }
         self.untaken_bytes = self.untaken_bytes.saturating_add(self.sending_bytes);
+    }
+
+    /// Whether the end of the stream follows what is handed over now.
+    #[inline]
+    fn is_all_handed_over(&self) -> bool {
+        matches!(self.phase, Phase::SendingLast { .. })
+            && self.rest.is_none()
+            && self.segments.is_none()
+            && self.pace.as_ref().is_none_or(|pace| pace.held.is_none())
     }
 
     /// Hands bytes and the first part of a file to the driver, if that part is in memory. If not, it hands over the bytes, or has the

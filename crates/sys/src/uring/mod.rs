@@ -378,6 +378,12 @@ impl Driver for Uring {
         }
     }
 
+    fn send_last(&mut self, socket: SocketId, bytes: SendBuf) {
+        if self.start_send(socket, Sending::last(bytes)) {
+            self.submit_send(socket);
+        }
+    }
+
     fn send_file(&mut self, socket: SocketId, head: SendBuf, span: FileSpan) {
         let sending = Sending::file(head, span);
         if !sending.has_file() {

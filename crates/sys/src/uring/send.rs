@@ -31,14 +31,16 @@ impl Uring {
         if mem::replace(&mut socket.has_sent, true) && !socket.in_files {
             socket.in_files = self.files.put(&self.ring.submitter(), id, &socket.fd);
         }
-        let left = socket.sending().expect("a send is under way").head_left();
+        let sending = socket.sending().expect("a send is under way");
+        let more = if sending.goes_with_more() { libc::MSG_MORE } else { 0 };
+        let left = sending.head_left();
         let (start, len) = (left.as_ptr(), left.len().min(1 << 30) as u32);
         let entry = if socket.in_files {
             opcode::Send::new(Files::place(id), start, len)
         } else {
             opcode::Send::new(socket.raw(), start, len)
         };
-        let entry = entry.flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL).build();
+        let entry = entry.flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL | more).build();
         self.submit(id, Operation::Send, entry);
         self.unsent.push(id);
     }
