@@ -9,7 +9,7 @@ use super::{Connection, Fate, Phase, Shared, Times};
 use crate::limit::pacer::Stage;
 
 /// How much of a file is handed to the driver at once for a fast client. When a part has gone, the client has made progress.
-const SPAN_BYTES_MAX: u64 = 512 << 10;
+const SPAN_BYTES_MAX: u64 = 2 << 20;
 
 /// The same for others, and for all to begin with. A slow one takes half a minute for it, in which the kernel should not forget
 /// what was found to be in memory.
@@ -18,6 +18,13 @@ const SPAN_BYTES_SLOW_MAX: u64 = 128 << 10;
 /// A client that takes a part at more than this many bytes a second is fast: it may tie up as much of the kernel's memory as that
 /// thinks fit. One that is back at a quarter of it may not.
 const FAST_BYTES_PER_S: u64 = 2 << 20;
+
+/// A fast client's part is not judged earlier than this.
+const SPAN_NS_MIN: u64 = 1_000_000_000;
+
+fn bytes_per_s(bytes: u64, ns: u64) -> u64 {
+    bytes.saturating_mul(1_000_000_000) / ns.max(1)
+}
 
 impl Connection {
     /// Hands bytes and the first part of a file to the driver, as much as the rates allow.
@@ -160,9 +167,9 @@ impl Connection {
         if sent_bytes < SPAN_BYTES_SLOW_MAX {
             return;
         }
-        let took_ns = driver.now().ns_since(driver.sent_at(self.socket)).max(1);
-        let bytes_per_s = sent_bytes.saturating_mul(1_000_000_000) / took_ns;
-        let is_fast = bytes_per_s > if self.is_fast { FAST_BYTES_PER_S / 4 } else { FAST_BYTES_PER_S };
+        let took_ns = driver.now().ns_since(driver.sent_at(self.socket));
+        let is_fast =
+            bytes_per_s(sent_bytes, took_ns) > if self.is_fast { FAST_BYTES_PER_S / 4 } else { FAST_BYTES_PER_S };
         if is_fast != self.is_fast {
             self.is_fast = is_fast;
             driver.bound_unsent(self.socket, !is_fast);
@@ -171,7 +178,7 @@ impl Connection {
 
     /// Looks how far the client has come with what is sent to it, from time to time. What it has taken gives it time for the
     /// rest, at the rate that is the least; and never more than it may stall, so that it cannot be saved up.
-    pub(crate) fn look<D: Driver>(&mut self, driver: &D, times: &Times, now: Instant) {
+    pub(crate) fn look<D: Driver>(&mut self, driver: &mut D, times: &Times, now: Instant) {
         if !matches!(self.phase, Phase::Sending | Phase::SendingLast { .. }) {
             return;
         }
@@ -182,5 +189,16 @@ impl Connection {
         let waits_for_us = untaken == 0 && (self.is_sending || self.waits_for_its_turn());
         let granted_ns = taken.saturating_mul(times.ns_per_byte);
         self.deadline = if waits_for_us { stalled } else { self.deadline.plus_ns(granted_ns).min(stalled) };
+        let span_ns = now.ns_since(driver.sent_at(self.socket));
+        let span_bytes = self.sending_bytes.saturating_sub(untaken);
+        if self.is_fast
+            && self.is_sending
+            && span_ns > SPAN_NS_MIN
+            && bytes_per_s(span_bytes, span_ns) < FAST_BYTES_PER_S / 4
+        {
+            // It was fast, and has become slow in the middle of a part.
+            self.is_fast = false;
+            driver.bound_unsent(self.socket, true);
+        }
     }
 }

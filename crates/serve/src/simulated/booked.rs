@@ -91,7 +91,7 @@ fn a_download_that_is_given_up_is_booked_as_far_as_it_came() {
     let [line] = &lines[..] else { panic!("{lines:?}") };
     let bytes: usize = line.strip_prefix("/large 200 ").unwrap().strip_suffix('!').unwrap().parse().unwrap();
     let received = outcomes[0].received.len();
-    // As exact as sends are reported: half a megabyte at a time.
+    // As exact as sends are reported: a part at a time.
     assert!(bytes <= received && received - bytes < 700_000, "{bytes} of {received}");
     assert_eq!((tally.downloads, tally.under_way), (0, 0));
 }
