@@ -11,6 +11,7 @@
 //! that response. Such a connection lingers: our direction is finished, the client's is drained for a while.
 
 mod sending;
+mod times;
 
 use std::mem;
 use std::rc::Rc;
@@ -22,13 +23,14 @@ use thalweg_wire::{BodyFraming, FieldSlots, Progress, RequestEvent, RequestHead,
 use crate::aside::{Aside, Done, Reason};
 use crate::books::{Noted, UnderWay};
 use crate::cold::Cold;
-use crate::config::Limits;
 use crate::head::{self, Persistence};
 use crate::limit::pacer::{Pace, Pacer};
 use crate::limit::room::{Candidate, HEADLESS_AGE_NS, Rank};
 use crate::multipart::Segments;
 use crate::respond::{Answer, Outbox, Outgoing, Responder};
 use crate::warm::Warm;
+
+pub(crate) use self::times::Times;
 
 /// Larger request bodies are not read: the response is sent at once and is the connection's last.
 const BODY_BYTES_MAX: u64 = 64 << 10;
@@ -141,54 +143,6 @@ struct Present<'s> {
     times: &'s Times,
     draining: bool,
     now: Instant,
-}
-
-/// [`Limits`] as the loop needs them.
-#[derive(Clone, Copy)]
-pub(crate) struct Times {
-    wire: thalweg_wire::Limits,
-    head_ns: u64,
-    idle_ns: u64,
-    stall_ns: u64,
-    ns_per_byte: u64,
-    linger_ns: u64,
-    requests_max: u32,
-    /// How long a connection may be idle with as many of them open as there are now.
-    pub(crate) idle_ns_now: u64,
-}
-
-impl Times {
-    pub(crate) fn new(limits: &Limits) -> Self {
-        let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let wire = thalweg_wire::Limits::requests();
-        Self {
-            wire: thalweg_wire::Limits {
-                head_bytes_max: limits.head_bytes_max,
-                start_line_bytes_max: wire.start_line_bytes_max.min(limits.head_bytes_max),
-                ..wire
-            },
-            head_ns: ns(limits.head_time),
-            idle_ns: ns(limits.idle_time),
-            idle_ns_now: ns(limits.idle_time),
-            stall_ns: ns(limits.stall_time),
-            ns_per_byte: 1_000_000_000 / u64::from(limits.send_rate_min.max(1)),
-            linger_ns: ns(limits.linger_time),
-            requests_max: match limits.requests_per_connection_max {
-                0 => u32::MAX,
-                requests => requests,
-            },
-        }
-    }
-
-    /// How long a connection may be idle while there is room for more.
-    pub(crate) fn idle_ns_max(&self) -> u64 {
-        self.idle_ns
-    }
-
-    /// The shortest of all times: no deadline is set nearer than that.
-    pub(crate) fn shortest_ns(&self) -> u64 {
-        self.head_ns.min(self.idle_ns).min(self.stall_ns).min(self.linger_ns)
-    }
 }
 
 impl WaitingRequest {
@@ -383,14 +337,12 @@ impl Connection {
 
     /// What was asked for is done aside.
     pub(crate) fn on_done_aside<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+        let earlier_ones_go_first = self.is_sending || self.waits_for_its_turn();
         if let Some(waiting) = &mut self.waiting {
             waiting.is_under_way = false;
-            // Earlier responses go first.
-            let is_busy = self.is_sending || self.waits_for_its_turn();
-            return if is_busy { Fate::Stays } else { self.answer_again(driver, shared) };
+            return if earlier_ones_go_first { Fate::Stays } else { self.answer_again(driver, shared) };
         }
-        let is_busy = self.is_sending || self.waits_for_its_turn();
-        if let Some(rest) = self.rest.take_if(|_| !is_busy) {
+        if let Some(rest) = self.rest.take_if(|_| !earlier_ones_go_first) {
             self.deadline = driver.now().plus_ns(shared.times.stall_ns);
             self.send(driver, shared, SendBuf::empty(), Some(rest));
         }

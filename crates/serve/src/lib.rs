@@ -18,6 +18,7 @@ mod cold;
 mod config;
 mod connection;
 mod counters;
+mod curfew;
 mod entity;
 mod head;
 mod layout;

@@ -18,13 +18,13 @@ use thalweg_sys::{DriverKind, Instant, Waker, affinity, clock};
 
 use crate::config::{Level, ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
+use crate::curfew::Curfew;
 use crate::layout::Layout;
 use crate::limit::pacer::SharedLimits;
 use crate::listeners::Listeners;
 use crate::log::{ErrorLog, Logs};
 use crate::metrics::{Board, Observed, Sources, StatusListener};
 use crate::orders::{Inbox, Order, send_listener};
-use crate::service::Curfew;
 use crate::site::Sites;
 use crate::watch::Watcher;
 

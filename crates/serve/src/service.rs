@@ -1,7 +1,6 @@
 //! The server on one core: its listeners, its connections and their deadlines, as an [`App`] of the reactor's loop.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use thalweg_reactor::{App, BufferPool, Turn, Wheel};
 use thalweg_sys::driver::Listen;
@@ -15,6 +14,7 @@ use crate::calendar::{Calendar, SecondsAt};
 use crate::config::{CacheConfig, Limits, ServerConfig};
 use crate::connection::{Connection, Fate, Shared, Times};
 use crate::counters::Published;
+use crate::curfew::Curfew;
 use crate::limit::pacer::{Pace, Pacer, SharedLimits, Stage};
 use crate::limit::room::{self, Shedder};
 use crate::list::Listings;
@@ -48,41 +48,6 @@ const RETIRE_NS: u64 = 50_000_000;
 /// Buffers kept for responses that are written anew and for requests that wait, and the largest that is kept.
 const POOL_BUFFERS: usize = 64;
 const POOL_BUFFER_BYTES_MAX: usize = 192 << 10;
-
-/// By when all connections have to be gone, in nanoseconds of the monotonic clock. How a server is told to drain and to
-/// stop, from any thread.
-#[derive(Debug)]
-pub(crate) struct Curfew {
-    at_ns: AtomicU64,
-    gentle: AtomicBool,
-}
-
-impl Curfew {
-    /// No end in sight.
-    pub(crate) fn new() -> Self {
-        Self { at_ns: AtomicU64::new(u64::MAX), gentle: AtomicBool::new(false) }
-    }
-
-    /// Sets the end, unless an earlier one is set already. Connections that wait for a request may ask for one more until then.
-    pub(crate) fn set_gently(&self, at: Instant) {
-        self.gentle.store(true, Relaxed);
-        self.set(at);
-    }
-
-    /// Sets the end, unless an earlier one is set already.
-    pub(crate) fn set(&self, at: Instant) {
-        self.at_ns.fetch_min(at.as_ns(), Relaxed);
-    }
-
-    /// Whether there is an end in sight.
-    pub(crate) fn is_set(&self) -> bool {
-        self.at().is_some()
-    }
-
-    fn at(&self) -> Option<Instant> {
-        Some(self.at_ns.load(Relaxed)).filter(|&ns| ns != u64::MAX).map(Instant::from_ns)
-    }
-}
 
 /// The server on one core.
 pub(crate) struct Service {
@@ -537,7 +502,7 @@ impl Service {
     fn begin_to_drain<D: Driver>(&mut self, driver: &mut D) {
         self.shared.draining = true;
         self.retire(driver, |_| true);
-        if self.curfew.gentle.load(Relaxed) {
+        if self.curfew.is_gentle() {
             // The process that follows accepts who waits.
             self.pause_retiring(driver);
         } else {

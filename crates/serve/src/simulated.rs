@@ -16,9 +16,10 @@ use thalweg_sys::{Completion, Driver, Instant, SendBuf, SocketId};
 use crate::aside::{Aside, Hands};
 use crate::config::{Bandwidth, CacheConfig, Limits, ListenAddr, ServerConfig};
 use crate::counters::{Published, Totals};
+use crate::curfew::Curfew;
 use crate::limit::pacer::SharedLimits;
 use crate::orders::Inbox;
-use crate::service::{Curfew, Service, Setup};
+use crate::service::{Service, Setup};
 use crate::site::Sites;
 use crate::watch::tests::Teller;
 

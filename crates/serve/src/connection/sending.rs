@@ -101,10 +101,11 @@ impl Connection {
         self.untaken_bytes = self.untaken_bytes.saturating_add(self.sending_bytes);
     }
 
-    /// Whether the end of the stream follows what is handed over now.
+    /// Whether the end of the stream follows what is handed over now, and may wait for that. A client that may still be sending could
+    /// meet a close with what nobody has read, which throws away what waits; unless our direction is finished before.
     #[inline]
     fn is_all_handed_over(&self) -> bool {
-        matches!(self.phase, Phase::SendingLast { .. })
+        matches!(self.phase, Phase::SendingLast { linger } if linger || self.is_clients_last)
             && self.rest.is_none()
             && self.segments.is_none()
             && self.pace.as_ref().is_none_or(|pace| pace.held.is_none())

@@ -15,8 +15,8 @@ use super::register::{CoreFigures, Observed, Tally, WatchCounts};
 use super::unique::Unique;
 use crate::config::Level;
 use crate::counters::{Published, Totals};
+use crate::curfew::Curfew;
 use crate::log::{ErrorLog, rfc3339};
-use crate::service::Curfew;
 
 /// How many seconds the curves go back, and over how many a rate is taken.
 pub(crate) const CURVE_S: usize = 120;
