@@ -331,13 +331,17 @@ impl Nagle {
 const FILE_CHUNK_BYTES: u64 = 64 << 10;
 
 /// How many of `bytes`, which follow `head_bytes` and are followed by more, fill whole segments with them; all of them if they
-/// do not fill one, or if the socket has no segments.
+/// do not fill one.
 pub(crate) fn whole_segments(fd: &OwnedFd, head_bytes: u64, bytes: u64) -> u64 {
-    let segment = SockRef::from(fd).tcp_mss().map_or(1, u64::from).max(1);
-    fill(segment, head_bytes, bytes)
+    fill(segment_bytes(fd).into(), head_bytes, bytes)
 }
 
-/// [`whole_segments`] of so many bytes.
+/// What a segment carries; 1 if the socket has none.
+fn segment_bytes(fd: &OwnedFd) -> u16 {
+    SockRef::from(fd).tcp_mss().map_or(1, |bytes| bytes.clamp(1, u16::MAX.into()) as u16)
+}
+
+/// [`whole_segments`] of that size.
 fn fill(segment_bytes: u64, head_bytes: u64, bytes: u64) -> u64 {
     match (head_bytes + bytes) / segment_bytes * segment_bytes {
         whole if whole > head_bytes => whole - head_bytes,
@@ -348,10 +352,10 @@ fn fill(segment_bytes: u64, head_bytes: u64, bytes: u64) -> u64 {
 /// A send under way.
 pub(crate) struct Sending {
     head: SendBuf,
-    head_sent: usize,
     span: Option<FileSpan>,
-    /// What of the file fills the segments of one chunk; 0 while none was sent.
-    chunk_bytes: u32,
+    head_sent: u32,
+    /// What a segment carries; 0 while that was not asked.
+    segment_bytes: u16,
     /// The end of the stream follows at once.
     is_last: bool,
 }
@@ -368,7 +372,8 @@ pub(crate) enum Step {
 
 impl Sending {
     pub(crate) fn bytes(head: SendBuf) -> Self {
-        Self { head, head_sent: 0, span: None, chunk_bytes: 0, is_last: false }
+        assert!(u32::try_from(head.len()).is_ok(), "what is sent from memory is not that large");
+        Self { head, span: None, head_sent: 0, segment_bytes: 0, is_last: false }
     }
 
     /// Bytes with which the end of the stream may travel.
@@ -377,18 +382,18 @@ impl Sending {
     }
 
     pub(crate) fn file(head: SendBuf, span: FileSpan) -> Self {
-        Self { head, head_sent: 0, span: Some(span).filter(|span| span.len > 0), chunk_bytes: 0, is_last: false }
+        Self { span: Some(span).filter(|span| span.len > 0), ..Self::bytes(head) }
     }
 
     /// The bytes of the head that are still to be sent.
     pub(crate) fn head_left(&self) -> &[u8] {
-        &self.head.as_slice()[self.head_sent..]
+        &self.head.as_slice()[self.head_sent as usize..]
     }
 
     /// Notes that `sent` more bytes of the head have gone.
     pub(crate) fn advance_head(&mut self, sent: usize) {
-        self.head_sent += sent;
-        debug_assert!(self.head_sent <= self.head.len(), "the kernel took more than it was given");
+        self.head_sent += sent as u32;
+        debug_assert!(self.head_sent as usize <= self.head.len(), "the kernel took more than it was given");
     }
 
     /// How many bytes are still to be sent.
@@ -422,16 +427,16 @@ impl Sending {
 
     fn step_file(&mut self, fd: &OwnedFd) -> io::Result<Step> {
         let Some(span) = &mut self.span else { return Ok(Step::Done) };
-        let chunk = match self.chunk_bytes {
-            _ if span.len <= FILE_CHUNK_BYTES => span.len,
-            0 => {
-                let chunk = whole_segments(fd, 0, FILE_CHUNK_BYTES);
-                self.chunk_bytes = chunk as u32;
-                // The first one fills up the segment that the head has begun.
-                chunk - self.head_sent as u64 % chunk
+        let mut chunk = span.len;
+        if chunk > FILE_CHUNK_BYTES {
+            // The first one fills up the segment that the head has begun.
+            let is_first = self.segment_bytes == 0;
+            if is_first {
+                self.segment_bytes = segment_bytes(fd);
             }
-            chunk => u64::from(chunk),
-        };
+            let begun_bytes = if is_first { self.head_sent.into() } else { 0 };
+            chunk = fill(self.segment_bytes.into(), begun_bytes, FILE_CHUNK_BYTES);
+        }
         match sendfile(fd, span.file.fd(), Some(&mut span.offset), chunk as usize) {
             Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file is shorter than it was")),
             Ok(sent) => {

@@ -37,7 +37,17 @@ pub(crate) enum Notice {
 }
 
 /// The thread. It ends when this is dropped.
-pub(crate) struct Watcher(Arc<Shared>);
+pub(crate) struct Watcher {
+    shared: Arc<Shared>,
+    ending: Arc<Ending>,
+}
+
+/// How the thread is ended. Not for cores: a core with a table of descriptors of its own does not have this one there, and must not be the last
+/// to let go of it.
+struct Ending {
+    waker: Waker,
+    is_over: AtomicBool,
+}
 
 /// A core's end: what it wants to hear of.
 #[derive(Clone)]
@@ -57,9 +67,6 @@ pub(crate) enum Unwatched {
 
 struct Shared {
     inotify: Inotify,
-    /// Wakes the thread, to end it.
-    end: Waker,
-    is_over: AtomicBool,
     /// Who wants to hear of what. Watches begin and end while this is locked, so that no core ends what another begins.
     listeners: Mutex<HashMap<WatchId, Vec<usize>, RandomState>>,
     inboxes: Arc<[Inbox]>,
@@ -82,8 +89,8 @@ impl Watcher {
         let prepared =
             Self::without_thread(Arc::clone(inboxes), Arc::clone(wakers), Arc::clone(observed), error_log.clone());
         let started = prepared.and_then(|watcher| {
-            let shared = Arc::clone(&watcher.0);
-            thread::Builder::new().name("watch".to_owned()).spawn(move || shared.run()).map(|_| watcher)
+            let (shared, ending) = (Arc::clone(&watcher.shared), Arc::clone(&watcher.ending));
+            thread::Builder::new().name("watch".to_owned()).spawn(move || shared.run(&ending)).map(|_| watcher)
         });
         match started {
             Ok(watcher) => Some(watcher),
@@ -106,35 +113,34 @@ impl Watcher {
         observed: Arc<Observed>,
         error_log: ErrorLog,
     ) -> io::Result<Self> {
-        Ok(Self(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             inotify: Inotify::open()?,
-            end: Waker::new()?,
-            is_over: AtomicBool::new(false),
             listeners: Mutex::default(),
             inboxes,
             wakers,
             observed,
             error_log,
             has_complained: AtomicBool::new(false),
-        })))
+        });
+        Ok(Self { shared, ending: Arc::new(Ending { waker: Waker::new()?, is_over: AtomicBool::new(false) }) })
     }
 
     /// A core's end.
     pub(crate) fn ear(&self, core: usize) -> Ear {
-        Ear { shared: Arc::clone(&self.0), core }
+        Ear { shared: Arc::clone(&self.shared), core }
     }
 
     /// Tells what has happened until now. Whether there was anything to tell.
     #[cfg(test)]
     pub(crate) fn look(&self) -> bool {
-        self.0.look().unwrap()
+        self.shared.look().unwrap()
     }
 }
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.0.is_over.store(true, Relaxed);
-        self.0.end.wake();
+        self.ending.is_over.store(true, Relaxed);
+        self.ending.waker.wake();
     }
 }
 
@@ -145,17 +151,17 @@ impl std::fmt::Debug for Watcher {
 }
 
 impl Shared {
-    fn run(&self) {
+    fn run(&self, ending: &Ending) {
         loop {
-            let told = self.inotify.wait(&self.end).and_then(|()| self.look());
-            if self.is_over.load(Relaxed) {
+            let told = self.inotify.wait(&ending.waker).and_then(|()| self.look());
+            if ending.is_over.load(Relaxed) {
                 return;
             }
             if let Err(error) = told {
                 return self.complain(&error);
             }
             // Who is to end is woken from this too.
-            self.end.wait(REST);
+            ending.waker.wait(REST);
         }
     }
 
@@ -307,10 +313,30 @@ mod tests {
 
     use tempfile::TempDir;
     use thalweg_sys::Root;
+    use thalweg_sys::limits::own_table_with;
 
     use super::*;
     use crate::orders::Order;
     use crate::watch::tests::Teller;
+
+    #[test]
+    fn a_core_with_a_table_of_its_own_may_be_the_last_to_let_go() {
+        let wakers: Arc<[Waker]> = Arc::new([Waker::new().unwrap()]);
+        let error_log = ErrorLog::new(std::sync::mpsc::sync_channel(1).0, Level::Error);
+        let (inboxes, observed) = (Arc::new([Inbox::default()]), Arc::new(Observed::new(1, false)));
+        let watcher = Watcher::without_thread(inboxes, Arc::clone(&wakers), observed, error_log).unwrap();
+        let (ear, kept) = (watcher.ear(0), Arc::clone(&wakers));
+        let (gone, goes) = std::sync::mpsc::channel();
+        let core = thread::spawn(move || {
+            own_table_with(&[ear.as_fd(), kept[0].as_fd()]).unwrap();
+            goes.recv().unwrap();
+            // To close what is not open in this table ends the process, in a build with checks.
+            drop(ear);
+        });
+        drop(watcher);
+        gone.send(()).unwrap();
+        core.join().unwrap();
+    }
 
     #[test]
     fn a_folder_is_watched_once_for_all_cores_until_the_last_wants_no_more() {
@@ -361,7 +387,7 @@ mod tests {
             };
             assert!(matches!(&told, Order::Heed(notices) if notices[..] == [Notice::Changed(id)]), "{told:?}");
         }
-        let shared = Arc::downgrade(&watcher.0);
+        let shared = Arc::downgrade(&watcher.shared);
         drop(watcher);
         while shared.upgrade().is_some() {
             thread::yield_now();
