@@ -91,11 +91,7 @@ pub fn listen(addr: SocketAddr) -> io::Result<OwnedFd> {
 /// with one request took 19 us of CPU time instead of 27 (epoll) and 18 instead of 23 (io_uring). Connections that have sent nothing yet
 /// hold next to nothing; when the listener is closed, they are reset. Does nothing on listeners that are not of TCP.
 pub fn defer_accept(listener: &impl AsFd) {
-    let seconds: libc::c_int = 1;
-    let (fd, len) = (listener.as_fd().as_raw_fd(), size_of_val(&seconds) as libc::socklen_t);
-    // SAFETY: The kernel reads `len` bytes at `seconds`, which is an integer of that size.
-    let _ =
-        unsafe { libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, (&raw const seconds).cast(), len) };
+    let _ = set_option(listener, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 1);
 }
 
 /// Bounds what is taken before it can be sent, or lifts that bound. Refused by sockets that are not of TCP, which have no such
@@ -194,8 +190,8 @@ pub(crate) fn connecting(to: &Connect, last_port: &mut u16) -> io::Result<Socket
     match (to.source, to.ports) {
         (None, None) => {}
         (Some(source), None) => {
-            // Without a port being chosen yet, connections to different peers may share one; the kernel picks at connect.
-            bind_address_no_port(&socket)?;
+            // Without a port being chosen yet, connections to different peers may share one; the kernel picks at connect (Linux 4.2).
+            set_option(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
             socket.bind(&SockAddr::from(SocketAddr::new(source, 0)))?;
         }
         (source, Some(ports)) => {
@@ -227,19 +223,11 @@ fn meter(socket: &Socket, peer: &SocketAddr, window_bytes: u32) -> io::Result<()
     socket.set_recv_buffer_size(window_bytes as usize / 2)
 }
 
-/// Sets IP_BIND_ADDRESS_NO_PORT (Linux 4.2), which neither rustix nor socket2 offers.
-fn bind_address_no_port(socket: &Socket) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    // SAFETY: the pointer and the length describe `on`, which outlives the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_IP,
-            libc::IP_BIND_ADDRESS_NO_PORT,
-            (&raw const on).cast(),
-            size_of_val(&on) as libc::socklen_t,
-        )
-    };
+/// Sets one of the options that neither rustix nor socket2 offers.
+fn set_option(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    let (fd, len) = (socket.as_fd().as_raw_fd(), size_of_val(&value) as libc::socklen_t);
+    // SAFETY: the pointer and the length describe `value`, which outlives the call.
+    let result = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
