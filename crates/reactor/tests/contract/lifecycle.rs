@@ -129,6 +129,31 @@ pub fn ends_after_the_send_under_way<D: Driver>(open: Open<'_, D>) {
     stage.until_sent(client);
 }
 
+pub fn last_bytes_arrive_with_the_end<D: Driver>(open: Open<'_, D>) {
+    let mut stage = open(8);
+    let (listener, addr) = stage.listen(LOOPBACK_V4);
+    // What fits into the socket's buffer, and what has to wait for room.
+    for (seed, len) in [(4, 100), (5, 70_000), (6, 3_000_000)] {
+        for finishes in [true, false] {
+            let (client, server) = stage.pair(listener, addr);
+            let bytes = pattern(seed, 0, len);
+            stage.send_last(server, bytes.clone());
+            stage.until_sent(server);
+            if finishes {
+                stage.finish(server);
+            } else {
+                stage.close(server);
+            }
+            stage.until("the end", |stage| stage.socket(client).ended);
+            assert_same(&stage.take_received(client), &bytes);
+            stage.close(client);
+            if finishes {
+                stage.close(server);
+            }
+        }
+    }
+}
+
 /// The witness fails the test if anything is said of the closed socket afterwards.
 pub fn close_silences_a_busy_socket<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);

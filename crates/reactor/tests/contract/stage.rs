@@ -130,6 +130,11 @@ impl<D: Driver> Stage<D> {
         self.driver.send(socket, SendBuf::Owned(bytes.into()));
     }
 
+    pub fn send_last(&mut self, socket: SocketId, bytes: impl Into<Vec<u8>>) {
+        self.begin_send(socket);
+        self.driver.send_last(socket, SendBuf::Owned(bytes.into()));
+    }
+
     pub fn send_file(&mut self, socket: SocketId, head: &[u8], span: FileSpan) {
         self.begin_send(socket);
         self.driver.send_file(socket, SendBuf::Owned(head.to_vec()), span);
