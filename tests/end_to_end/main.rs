@@ -30,6 +30,7 @@ mod connections;
 mod curl;
 mod demo;
 mod document;
+mod downloads;
 mod fallback;
 mod files;
 mod find;

@@ -18,9 +18,6 @@ use crate::turn;
 /// More than the buffers between a server and a client that does not read hold, so that a download is under way until it is read.
 const LARGE_BYTES: usize = 12_000_000;
 
-/// How many downloads are under way in an upgrade. `THALWEG_DOWNLOADS=2000` makes it what a busy mirror has.
-const DOWNLOADS: usize = 60;
-
 /// A folder with a `root` to serve.
 pub struct Place(TempDir);
 
@@ -75,14 +72,22 @@ impl Successor {
     /// Has a server upgraded, and waits until the other one serves.
     pub fn of(process: &Process) -> Self {
         process.signal("USR2");
-        let said = said(process, "another process serves from now on");
+        Self::nth(process, 1)
+    }
+
+    /// The `nth` of those that follow one after the other from `process` on, once it serves.
+    pub fn nth(process: &Process, nth: usize) -> Self {
+        let said = until("another process to serve", PATIENCE, || {
+            let said = process.stderr();
+            (said.matches("another process serves from now on").count() == nth).then_some(said)
+        });
         let number = said.lines().rev().find_map(|line| {
             line.strip_prefix("thalweg: process ")?.strip_suffix(" is to follow this one")?.parse().ok()
         });
         Self(number.expect("it says which process is to follow"))
     }
 
-    fn is_alive(&self) -> bool {
+    pub fn is_alive(&self) -> bool {
         // A process that has ended and that nobody has asked for is still listed.
         fs::read_to_string(format!("/proc/{}/stat", self.0))
             .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
@@ -119,53 +124,6 @@ pub fn body(address: &str, path: &str) -> Vec<u8> {
 
 pub fn ended_well(ended: &Ended) {
     assert_eq!(ended.code, Some(0), "{ended:?}");
-}
-
-#[test]
-fn downloads_survive_upgrades_and_reloads() {
-    let _turn = turn::beside_others();
-    let count = std::env::var("THALWEG_DOWNLOADS").map_or(DOWNLOADS, |count| count.parse().expect("a number"));
-    let expected = large();
-    for driver in DRIVERS {
-        let place = Place::new();
-        let (server, address) = started(&["serve", &place.path("root"), "--listen", "127.0.0.1:0", "--driver", driver]);
-        let mut downloads: Vec<_> = (0..count)
-            .map(|_| {
-                let mut stream = TcpStream::connect(&address).unwrap();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
-                stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
-                let mut received = vec![0; 1000];
-                stream.read_exact(&mut received).unwrap();
-                (stream, received)
-            })
-            .collect();
-        server.signal("HUP");
-        said(&server, "the configuration was read again");
-        let mut successor = Successor::of(&server);
-        assert_eq!(body(&address, "/name"), b"first", "{driver}");
-        // Once more, while the first process still sends.
-        let later = TcpStream::connect(&address).unwrap();
-        signal("USR2", successor.0);
-        let next = until("the successor's successor", PATIENCE, || {
-            let said = server.stderr();
-            (said.matches("another process serves from now on").count() == 2).then_some(said)
-        });
-        let number = next.lines().rfind(|line| line.ends_with("is to follow this one")).unwrap();
-        let number = number.split(' ').nth(2).unwrap().parse().unwrap();
-        let first = std::mem::replace(&mut successor, Successor(number));
-        assert_eq!(body(&address, "/name"), b"first", "{driver}");
-        for (stream, received) in &mut downloads {
-            stream.read_to_end(received).unwrap();
-            let end = received.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
-            assert!(received[end + 4..] == expected, "{driver}: {} bytes", received.len());
-        }
-        ended_well(&server.wait(PATIENCE));
-        drop(later);
-        until("the second server to end", PATIENCE, || (!first.is_alive()).then_some(()));
-        assert_eq!(body(&address, "/name"), b"first", "{driver}");
-        successor.end();
-        assert!(TcpStream::connect(&address).is_err(), "{driver}");
-    }
 }
 
 #[test]
