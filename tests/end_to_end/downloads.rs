@@ -97,7 +97,8 @@ fn survive_upgrades_and_reloads() {
     for driver in DRIVERS {
         let place = Place::new();
         fs::write(place.path("root/download"), &expected).unwrap();
-        let (mut server, address) = started(&["serve", &place.path("root"), "--listen", "127.0.0.1:0", "--driver", driver]);
+        let (mut server, address) =
+            started(&["serve", &place.path("root"), "--listen", "127.0.0.1:0", "--driver", driver]);
         let mut downloads: Vec<_> =
             (0..DOWNLOADS).map(|_| Download::start(address.parse().unwrap(), &expected)).collect();
         let rest = AtomicBool::new(false);
