@@ -31,6 +31,9 @@ const EVENTS_PER_WAIT: usize = 512;
 /// Receives, sends and accepts tried between two waits, so that sockets that are always ready cannot keep timers waiting.
 const STEPS_PER_WAIT: usize = 1024;
 
+/// Sends continued between two waits: a new request should not have to wait until many downloads had their chunks.
+const SENDS_PER_WAIT: usize = 16;
+
 /// The token of the waker; no socket has it, because ids stay below 2^56.
 const WAKER_TOKEN: u64 = u64::MAX;
 
@@ -55,6 +58,7 @@ pub struct Epoll {
     served: Vec<SocketId>,
     writes_first: bool,
     steps_left: usize,
+    sends_left: usize,
     last_port: u16,
     buffer: Box<[u8]>,
     wake_early_ns: u64,
@@ -142,6 +146,7 @@ impl Epoll {
             served: Vec::new(),
             writes_first: false,
             steps_left: 0,
+            sends_left: 0,
             last_port: 0,
             buffer: vec![0; config.receive_buffer_bytes].into_boxed_slice(),
             wake_early_ns: config.wake_early_ns,
@@ -483,6 +488,7 @@ impl Driver for Epoll {
     fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
         self.received = 0;
         self.steps_left = STEPS_PER_WAIT;
+        self.sends_left = SENDS_PER_WAIT;
         self.watch_accepted();
         self.writable.extend(self.served.drain(..));
         let busy = !(self.done.is_empty() && self.readable.is_empty() && self.writable.is_empty());
@@ -543,9 +549,10 @@ impl Driver for Epoll {
             self.steps_left -= 1;
             // In turn, so that neither endless input nor endless output can starve the other.
             self.writes_first = !self.writes_first;
-            let sends = if self.writes_first { !self.writable.is_empty() } else { self.readable.is_empty() };
-            if sends {
-                let id = self.writable.pop_front()?;
+            let turn = self.writes_first || self.readable.is_empty();
+            let writable = if turn && self.sends_left > 0 { self.writable.pop_front() } else { None };
+            if let Some(id) = writable {
+                self.sends_left -= 1;
                 self.push(id);
             } else if let Some(id) = self.readable.pop_front() {
                 let completion = self.try_receive(id);

@@ -279,6 +279,11 @@ impl Uring {
             .is_none_or(|id| self.sockets.entry(id).is_some_and(|socket| socket.state != State::Closing))
     }
 
+    /// Whether the kernel has something to complete when it is entered.
+    fn has_news(&mut self) -> bool {
+        self.ring.submission().taskrun()
+    }
+
     /// Has the kernel complete what it can without sleeping.
     fn look(&self) -> io::Result<()> {
         /// IORING_ENTER_GETEVENTS of `linux/io_uring.h`.
@@ -454,14 +459,17 @@ impl Driver for Uring {
 
     fn close(&mut self, socket: SocketId) {
         let entry = self.live_mut(socket);
+        let is_idle = entry.in_flight == 0;
+        let under_way = entry.under_way();
         entry.state = State::Closing;
-        let (fd, in_flight) = (entry.raw(), entry.in_flight);
         self.parked.retain(|(listener, _)| *listener != socket);
-        if in_flight == 0 {
-            self.release(socket);
-        } else {
-            let entry = opcode::AsyncCancel2::new(CancelBuilder::fd(fd).all()).build();
-            self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(Operation::Quiet.token(socket)));
+        if is_idle {
+            return self.release(socket);
+        }
+        // One by one, for the kernel finds them by their tokens: to find all of a descriptor it looks at every operation of the ring, which
+        // took 5 to 11 ms beside 15,000 connections that wait.
+        for operation in under_way.into_iter().flatten() {
+            self.cancel(socket, operation);
         }
     }
 
@@ -552,7 +560,7 @@ impl Driver for Uring {
                 }
                 continue;
             }
-            if self.file_steps_left == 0 {
+            if self.file_steps_left == 0 || (self.file_steps_left < FILE_STEPS_PER_WAIT && self.has_news()) {
                 return None;
             }
             self.file_steps_left -= 1;

@@ -132,6 +132,18 @@ impl Socket {
         matches!(self.outgoing, Outgoing::Send(_))
     }
 
+    /// The operations that may be under way, of those that were not cancelled yet.
+    pub(super) fn under_way(&self) -> [Option<Operation>; 3] {
+        let receives = if self.state == State::Listening { Operation::Accept } else { Operation::Receive };
+        let receive = self.armed.then_some(receives);
+        match &self.outgoing {
+            Outgoing::Nothing => [receive, None, None],
+            Outgoing::Connect(_) => [receive, Some(Operation::Connect), None],
+            Outgoing::Send(sending) if sending.has_file() => [receive, Some(Operation::Send), Some(Operation::PollOut)],
+            Outgoing::Send(_) => [receive, Some(Operation::Send), None],
+        }
+    }
+
     pub(super) fn raw(&self) -> Fd {
         Fd(self.fd.as_raw_fd())
     }
