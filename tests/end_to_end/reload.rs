@@ -245,3 +245,26 @@ fn messages_are_on_the_standard_error_without_an_error_log() {
     mirror.server.signal("HUP");
     said(&mirror.server, "thalweg: the configuration was read again");
 }
+
+#[test]
+fn what_is_no_file_is_booked_on_its_mount_and_is_no_download() {
+    let _turn = turn::beside_others();
+    let place = Place::new();
+    fs::create_dir(place.path("other")).unwrap();
+    let file = place.path("thalweg.toml");
+    let before = "listen = [\"127.0.0.1:0\"]\n[status]\nlisten = \"127.0.0.1:0\"\n[[site]]\n";
+    let after = "[[site.rule]]\nlisting = true\n[[site.mount]]\npath = \"/other/\"\n";
+    let [root, other] = ["root", "other"].map(|name| format!("root = \"{}\"\n", place.path(name)));
+    fs::write(&file, format!("{before}{root}{after}{other}")).unwrap();
+    let (server, address) = started(&["serve", "--config", &file]);
+    let shown = server.stdout().lines().find_map(|line| line.strip_prefix("status on ").map(authority)).unwrap();
+    for path in ["/name", "/", "/missing", "/%zz", "/other/", "/other", "/other/missing"] {
+        body(&address, path);
+    }
+    let status = status(&shown);
+    let figures = |path: &str| {
+        let mount = status["mounts"].as_array().unwrap().iter().find(|mount| mount["mount"] == path).unwrap();
+        (mount["requests"].as_u64().unwrap(), mount["downloads"].as_u64().unwrap())
+    };
+    assert_eq!((figures("/"), figures("/other/")), ((4, 1), (3, 0)), "{status}");
+}

@@ -164,7 +164,7 @@ impl Responder {
         now: Instant,
         out: &mut Outbox<'_>,
     ) -> Answer {
-        self.given = Given::default();
+        self.give_nothing(out);
         let status = match request.method {
             Method::Get | Method::Head => self.respond_with_file(request, persistence, done, now, out),
             _ => self.respond_otherwise(request, persistence, out),
@@ -183,6 +183,21 @@ impl Responder {
         self.count(status);
     }
 
+    /// Begins a response that has nothing of a file, and that is booked on the topmost mount until another one is known.
+    fn give_nothing(&mut self, out: &mut Outbox<'_>) {
+        let mount = self.cache.sites().topmost;
+        self.given = Given { mount, ..Given::default() };
+        out.mount = mount;
+    }
+
+    /// Books what is no file on the mount that its name leads to.
+    #[cold]
+    fn book_on_mount(&mut self, site: usize, out: &mut Outbox<'_>) {
+        let mount = self.cache.sites().mount_number(site, &self.name);
+        self.given.mount = mount;
+        out.mount = mount;
+    }
+
     fn count(&mut self, status: u16) {
         self.totals.requests += 1;
         self.totals.count_response(status);
@@ -199,7 +214,7 @@ impl Responder {
     /// Answers what is not, or not any longer, a request that can be understood. The connection cannot go on.
     #[cold]
     pub(crate) fn refuse(&mut self, status: u16, out: &mut Outbox<'_>) {
-        self.given = Given::default();
+        self.give_nothing(out);
         self.count(status);
         self.write_page(out.buffer(), status, true, Persistence::Close, |_| {});
     }
@@ -223,18 +238,24 @@ impl Responder {
         if let Err(refusal) = resolve::canonical_name(path, &mut self.name) {
             return self.respond_with_refusal(request, refusal, persistence, out);
         }
+        let mut is_file = true;
         let mut entity = match self.cache.look_up(site, &mut self.name, done, &self.calendar, now) {
             Ok(Lookup::File(entity, mount)) => {
                 self.given.mount = mount;
                 out.mount = mount;
                 entity
             }
-            Ok(Lookup::Folder) => return self.redirect_to_folder(request, query, persistence, out),
+            Ok(Lookup::Folder) => {
+                self.book_on_mount(site, out);
+                return self.redirect_to_folder(request, query, persistence, out);
+            }
             Err(Refusal::NotYet) if !done.has(Reason::Open) => {
                 return self.postpone(self.cache.opening(site, &self.name, &self.calendar));
             }
             // No index: the folder may be listed.
             Err(Refusal::NotFound) if self.name.ends_with(b"/") => {
+                is_file = false;
+                self.book_on_mount(site, out);
                 let asked = Asked { site, name: &self.name, query };
                 let folders = &mut self.cache.folders;
                 match self.listings.look_up(asked, done, folders, &self.calendar, now) {
@@ -246,7 +267,10 @@ impl Responder {
                     Err(refusal) => return self.respond_with_refusal(request, refusal, persistence, out),
                 }
             }
-            Err(refusal) => return self.respond_with_refusal(request, refusal, persistence, out),
+            Err(refusal) => {
+                self.book_on_mount(site, out);
+                return self.respond_with_refusal(request, refusal, persistence, out);
+            }
         };
         if entity.has_variants() {
             match entity.choose(request.fields) {
@@ -256,7 +280,10 @@ impl Responder {
         }
         match reply_with(entity, request, persistence, &self.calendar, &mut self.boundaries, out) {
             Ok((status, delivery)) => {
-                self.given.delivery = delivery;
+                // A listing is made, and nobody's download.
+                if is_file {
+                    self.given.delivery = delivery;
+                }
                 status
             }
             Err(Unmet::Condition) => self.respond_with_page(request, 412, persistence, out, |_| {}),

@@ -32,6 +32,8 @@ pub(crate) struct Sites {
     unknown_host: UnknownHost,
     /// Hosts make a difference.
     by_host: bool,
+    /// The number of the first site's mount with the shortest path, on which is booked what leads to no other.
+    pub(crate) topmost: u16,
 }
 
 /// A virtual host.
@@ -96,7 +98,8 @@ impl Sites {
             mounts_before += site.mounts.len();
         }
         let by_host = sites.len() > 1 || config.unknown_host == UnknownHost::Refuse;
-        Ok(Self { sites, hosts, unknown_host: config.unknown_host, by_host })
+        let topmost = sites.first().and_then(|site| site.mounts.last()).map_or(0, |mount| mount.number);
+        Ok(Self { sites, hosts, unknown_host: config.unknown_host, by_host, topmost })
     }
 
     /// The site that a request is for. `None` if it is for a host that nobody here answers for.
@@ -126,6 +129,12 @@ impl Sites {
     /// The site of this number.
     pub(crate) fn site(&self, number: usize) -> &Site {
         &self.sites[number]
+    }
+
+    /// The number of the mount that a canonical name of a site leads to, or of the site's topmost one if it leads to none.
+    pub(crate) fn mount_number(&self, site: usize, name: &[u8]) -> u16 {
+        let site = &self.sites[site];
+        site.mount_of(name).or(site.mounts.last()).map_or(0, |mount| mount.number)
     }
 
     /// Puts the number of a site behind a canonical name, which makes a name that is unique among all sites. With a single
@@ -160,15 +169,18 @@ impl Site {
     /// Where a canonical name leads: the mount with the longest path that it begins with.
     pub(crate) fn place<'s, 'n>(&'s self, name: &'n [u8]) -> Place<'s, 'n> {
         let name = if name == b"/" { b"" } else { name };
-        for mount in &self.mounts {
-            if let Some(within) = name.strip_prefix(&*mount.prefix) {
-                return Place::Within(mount, within);
+        match self.mount_of(name) {
+            Some(mount) => {
+                name.strip_prefix(&*mount.prefix).map_or(Place::MountPoint, |within| Place::Within(mount, within))
             }
-            if mount.prefix.strip_suffix(b"/") == Some(name) {
-                return Place::MountPoint;
-            }
+            None => Place::Outside,
         }
-        Place::Outside
+    }
+
+    /// The mount that a name leads to, or into.
+    fn mount_of(&self, name: &[u8]) -> Option<&Mount> {
+        let leads = |mount: &&Mount| name.starts_with(&mount.prefix) || mount.prefix.strip_suffix(b"/") == Some(name);
+        self.mounts.iter().find(leads)
     }
 
     /// The mounts that lie directly beneath a folder, by their names in it. The folder ends with a slash, or is empty for the topmost.
