@@ -84,12 +84,19 @@ pub(crate) enum Delivery {
 }
 
 /// What a response was.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Given {
     pub(crate) status: u16,
     /// The mount's place in the configuration.
     pub(crate) mount: u16,
     pub(crate) delivery: Delivery,
+}
+
+impl Given {
+    /// Nothing of a file, booked on this mount.
+    pub(crate) fn nothing(status: u16, mount: u16) -> Self {
+        Self { status, mount, delivery: Delivery::Nothing }
+    }
 }
 
 /// A response and what it answers.
@@ -172,10 +179,11 @@ impl Books {
         &mut self,
         under_way: &mut Option<Box<UnderWay>>,
         socket: SocketId,
+        mount: u16,
         now: Instant,
         second: i64,
     ) {
-        let given = Given { status: 503, ..Given::default() };
+        let given = Given::nothing(503, mount);
         let noted = Noted { socket, request: None, given, now, second };
         self.enter(under_way, &noted, head::NO_ROOM.len() as u64, head::NO_ROOM_BODY_BYTES);
     }

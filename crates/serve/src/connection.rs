@@ -207,8 +207,9 @@ impl Connection {
         connection.phase = Phase::SendingLast { linger: true };
         connection.deadline = now.plus_ns(shared.times.stall_ns);
         shared.responder.totals.turned_away += 1;
+        let mount = shared.responder.cache.sites().topmost;
         if let Some(books) = &mut shared.responder.books {
-            books.note_turned_away(&mut connection.under_way, socket, now, shared.responder.calendar.second());
+            books.note_turned_away(&mut connection.under_way, socket, mount, now, shared.responder.calendar.second());
         }
         connection.send(driver, shared, SendBuf::Static(head::NO_ROOM), None);
         connection

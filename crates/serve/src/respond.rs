@@ -147,7 +147,7 @@ impl Responder {
             calendar,
             totals: Totals::default(),
             books,
-            given: Given::default(),
+            given: Given::nothing(0, 0),
             boundaries: Boundaries::new(),
             name: Vec::new(),
             postponed_for: None,
@@ -186,7 +186,7 @@ impl Responder {
     /// Begins a response that has nothing of a file, and that is booked on the topmost mount until another one is known.
     fn give_nothing(&mut self, out: &mut Outbox<'_>) {
         let mount = self.cache.sites().topmost;
-        self.given = Given { mount, ..Given::default() };
+        self.given = Given::nothing(0, mount);
         out.mount = mount;
     }
 
