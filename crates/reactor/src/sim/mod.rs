@@ -38,6 +38,9 @@ const START: Instant = Instant::from_ns(1_000_000_000);
 /// Most completions of one wake-up.
 const COMPLETIONS_PER_WAIT: usize = 512;
 
+/// What a segment carries, over Ethernet with time stamps.
+const SEGMENT_BYTES: u64 = 1448;
+
 /// A simulated network with all its sockets. See the [module's documentation](self).
 pub struct Sim {
     config: SimConfig,
@@ -52,6 +55,7 @@ pub struct Sim {
     stalls: Vec<Stall>,
     ready: VecDeque<Ready>,
     received: Vec<u8>,
+    bounds_lifted: u64,
 }
 
 enum Socket {
@@ -91,6 +95,7 @@ impl Sim {
             stalls: Vec::new(),
             ready: VecDeque::new(),
             received: Vec::new(),
+            bounds_lifted: 0,
             config,
         }
     }
@@ -132,6 +137,11 @@ impl Sim {
     /// How many bytes were delivered to `socket` so far.
     pub fn bytes_delivered(&self, socket: SocketId) -> u64 {
         self.end(self.end_of(socket).peer()).flow.delivered
+    }
+
+    /// How often a socket was let off its bound on what is not sent yet. Nothing else comes of that here.
+    pub fn bounds_lifted(&self) -> u64 {
+        self.bounds_lifted
     }
 
     /// How many sockets are open, listeners included.
@@ -316,13 +326,15 @@ impl Driver for Sim {
         self.end(self.end_of(socket)).sent_at
     }
 
-    /// A simulated kernel has no buffer beyond what the network holds.
-    fn whole_segments(&self, _socket: SocketId, _head_bytes: u64, bytes: u64) -> u64 {
-        bytes
+    fn whole_segments(&self, _socket: SocketId, head_bytes: u64, bytes: u64) -> u64 {
+        let whole = (head_bytes + bytes) / SEGMENT_BYTES * SEGMENT_BYTES;
+        if whole > head_bytes { whole - head_bytes } else { bytes }
     }
 
-    fn bound_unsent(&mut self, socket: SocketId, _bounded: bool) {
+    /// A simulated kernel has no buffer beyond what the network holds.
+    fn bound_unsent(&mut self, socket: SocketId, bounded: bool) {
         self.end_of(socket);
+        self.bounds_lifted += u64::from(!bounded);
     }
 
     fn receive(&mut self, socket: SocketId, bytes_max: u32) {

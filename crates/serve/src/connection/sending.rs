@@ -165,7 +165,8 @@ impl Connection {
 
     /// Whether the client is fast, by the part of a file that has just gone.
     pub(super) fn judge_speed<D: Driver>(&mut self, driver: &mut D, sent_bytes: u64) {
-        if sent_bytes < SPAN_BYTES_SLOW_MAX {
+        // A part that was cut to whole segments is not much smaller than it might be: more than half of that.
+        if sent_bytes < SPAN_BYTES_SLOW_MAX / 2 {
             return;
         }
         let took_ns = driver.now().ns_since(driver.sent_at(self.socket));

@@ -328,3 +328,16 @@ fn a_connection_has_so_many_requests() {
     assert_eq!(closes, [None, None, Some("close")]);
     assert!(outcomes[0].orderly);
 }
+
+#[test]
+fn who_is_fast_may_tie_up_more_of_the_kernel_and_who_is_slow_may_not() {
+    for (bytes_per_s, bounds_lifted) in [(10_000_000, 1), (500_000, 0)] {
+        let config = SimConfig { bandwidth: Some(bytes_per_s), socket_buffer_bytes: 64 << 10, ..SimConfig::calm(1) };
+        let folder = folder();
+        let mut driver = Sim::new(config);
+        let (mut world, _) = world(&mut driver, &Limits::default(), folder.path(), vec![vec![send(GET_LARGE)]]);
+        run(&mut driver, &mut world).unwrap();
+        assert!(naive::take_all(&world.clients[0].received, &["GET"])[0].body == large());
+        assert_eq!(driver.bounds_lifted(), bounds_lifted);
+    }
+}
