@@ -177,6 +177,8 @@ impl Aside {
         let work = move || {
             // Where that is forbidden, the threads stay on the core's CPU, which is slower and not wrong.
             let _ = affinity::pin_to(&cpus);
+            // A loop that shares the CPU does not wait for them; where that is forbidden, it does.
+            let _ = affinity::stand_back();
             hands.work_until_closed();
         };
         thread::Builder::new().name("aside".to_owned()).spawn(work).map(drop)
@@ -344,6 +346,17 @@ mod tests {
         aside.ask(a, job(Reason::Open, "name", || panic!("on purpose")));
         aside.hands().work();
         assert_eq!(aside.take_done(), [a]);
+    }
+
+    #[test]
+    fn threads_stand_back() {
+        let [a] = sockets();
+        let mut aside = Aside::new(Waker::new().unwrap(), 2, affinity::allowed_cpus().unwrap());
+        let (tell, told) = mpsc::channel();
+        let own = || rustix::process::getpriority_process(None).unwrap();
+        let before = own();
+        aside.ask(a, job(Reason::Open, "", move || tell.send(own()).unwrap()));
+        assert_eq!((told.recv().unwrap(), own()), (19, before));
     }
 
     #[test]

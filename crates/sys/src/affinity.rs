@@ -1,8 +1,8 @@
-//! Which CPUs there are, and staying on one.
+//! Which CPUs there are, staying on one, and who goes first there.
 
 use std::io;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The CPUs that this thread may run on, in ascending order.
@@ -28,4 +28,15 @@ pub fn pin_to(cpus: &[usize]) -> io::Result<()> {
     }
     sched_setaffinity(None::<Pid>, &set)?;
     Ok(())
+}
+
+/// Lets other threads go first wherever the calling one runs, for good: it gets a seventieth of a CPU that one of them wants all of. Linux
+/// does this to the thread alone, not to its process (setpriority(2)).
+///
+/// # Errors
+/// The system forbids it.
+pub fn stand_back() -> io::Result<()> {
+    /// The largest there is.
+    const NICENESS: i32 = 19;
+    Ok(setpriority_process(None, NICENESS)?)
 }

@@ -8,10 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{
-    Access, Advice, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, accessat, fadvise, fstat, open, openat2,
-};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, accessat, fstat, open, openat2};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
 /// Whether a call may wait for a disk or for another host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -146,26 +145,33 @@ impl File {
     /// Those of `pread`. There is nothing to be done about them: who sends the bytes meets them again.
     pub fn read_ahead(&self, offset: u64, len: u64) -> io::Result<()> {
         let end = offset.saturating_add(len);
-        // All of it is asked for before the first byte is waited for, so that the disk gets few large reads instead of many small ones.
         let mut at = offset;
-        while let Some(left) = std::num::NonZero::new(end - at) {
-            let step = left.min(ASK_STEP_BYTES);
-            let _ = fadvise(&self.fd, at, Some(step), Advice::WillNeed);
-            at += step.get();
-        }
-        // A byte of each page would not do: large folios are filled from the page that is asked for.
-        let mut buffer = [0; READ_AHEAD_STEP_BYTES];
-        at = offset;
         while at < end {
-            let step = (end - at).min(READ_AHEAD_STEP_BYTES as u64) as usize;
-            match pread(&self.fd, &mut buffer[..step], at) {
-                Ok(0) => break,
-                Ok(read) => at += read as u64,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
+            let read = self.read_into_pipe(at, end - at).or_else(|_| self.read_into_buffer(at, end - at))?;
+            if read == 0 {
+                break;
             }
+            at += read;
         }
         Ok(())
+    }
+
+    /// The first of these bytes, into a pipe that is thrown away. Nothing is copied, and the kernel reads as much at once as the pipe
+    /// would hold, into large pages if the file system has them. `fadvise` reads into the smallest ones, which takes twice the CPU
+    /// time when memory is short, and has to be waited for in another way.
+    fn read_into_pipe(&self, offset: u64, len: u64) -> Result<u64, Errno> {
+        let (_drain, pipe) = pipe_with(PipeFlags::CLOEXEC)?;
+        // A user has room for some large pipes; beyond that, small ones do.
+        let _ = fcntl_setpipe_size(&pipe, PIPE_BYTES);
+        let len = len.min(PIPE_BYTES as u64) as usize;
+        splice(&self.fd, Some(&mut { offset }), &pipe, None, len, SpliceFlags::empty()).map(|read| read as u64)
+    }
+
+    /// The same where there is no pipe to be had, or the file system does not know how.
+    fn read_into_buffer(&self, offset: u64, len: u64) -> Result<u64, Errno> {
+        let mut buffer = [0; BUFFER_BYTES];
+        let len = len.min(BUFFER_BYTES as u64) as usize;
+        pread(&self.fd, &mut buffer[..len], offset).map(|read| read as u64)
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -173,12 +179,11 @@ impl File {
     }
 }
 
-/// How much [`File::read_ahead`] asks for at once. The kernel finds memory for all of it, and takes it from other files if need be,
-/// before it lets others have the CPU: for 4 MiB that is milliseconds.
-const ASK_STEP_BYTES: std::num::NonZero<u64> = std::num::NonZero::new(128 << 10).unwrap();
+/// How much [`File::read_ahead`] reads at once: the largest pipe that everybody may have (pipe(7)).
+const PIPE_BYTES: usize = 1 << 20;
 
-/// How much [`File::read_ahead`] reads at once, for the sake of a small buffer.
-const READ_AHEAD_STEP_BYTES: usize = 32 << 10;
+/// The same without a pipe.
+const BUFFER_BYTES: usize = 32 << 10;
 
 fn read_without_waiting(fd: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     preadv2(fd, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT)
@@ -287,6 +292,8 @@ fn open_at(directory: &OwnedFd, path: &CStr, flags: OFlags, resolve: ResolveFlag
 mod tests {
     use std::fs;
 
+    use rustix::fs::{Advice, fadvise};
+
     use super::*;
 
     /// A file of a folder of its own, whose pages the kernel was asked to throw out; `None` where the file system keeps them,
@@ -330,5 +337,17 @@ mod tests {
         let Some(file) = cold_file("beyond") else { return };
         assert!(file.is_in_memory(2 << 20));
         file.read_ahead(2 << 20, 1 << 20).unwrap();
+        file.read_ahead(0, 4 << 20).unwrap();
+    }
+
+    #[test]
+    fn without_a_pipe_a_file_is_read_ahead_too() {
+        let Some(file) = cold_file("buffer") else { return };
+        let mut at = 0;
+        while at < 1 << 20 {
+            at += file.read_into_buffer(at, u64::MAX).unwrap();
+        }
+        assert!((0..1 << 20).step_by(4096).all(|at| file.is_in_memory(at)));
+        assert_eq!(file.read_into_buffer(at, u64::MAX), Ok(0));
     }
 }

@@ -116,6 +116,7 @@ const FREE: &[libc::c_long] = &[
     libc::SYS_signalfd4,
     libc::SYS_sched_getaffinity,
     libc::SYS_sched_setaffinity,
+    libc::SYS_setpriority,
     libc::SYS_sched_yield,
     libc::SYS_getcpu,
     // Who sends a signal to whom is landlock's to decide; `abort` needs this one.
