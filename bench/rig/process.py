@@ -1,5 +1,6 @@
 """Running a program to its end, with what it has cost as the kernel accounts it."""
 
+import functools
 import os
 import pathlib
 import re
@@ -17,6 +18,19 @@ SAMPLE_S = 0.25
 
 def pinned(cpu, command):
     return ["taskset", "-c", str(cpu), *command]
+
+
+def at_once(command):
+    """The same, run before all others of its CPU as soon as it has something to do; if this user may not ask for that, as it is."""
+    return ["chrt", "--fifo", "1", *command] if may_be_real_time() else command
+
+
+@functools.cache
+def may_be_real_time():
+    try:
+        return subprocess.run(["chrt", "--fifo", "1", "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
 
 
 def measure(command, timeout_s, meanwhile=None, env=None, sample=None):
