@@ -334,8 +334,11 @@ fn segment_bytes(fd: &OwnedFd) -> u16 {
     SockRef::from(fd).tcp_mss().map_or(1, |bytes| bytes.clamp(1, u16::MAX.into()) as u16)
 }
 
-/// [`whole_segments`] of that size.
-fn fill(segment_bytes: u64, head_bytes: u64, bytes: u64) -> u64 {
+/// How much of `bytes` to send behind a head so that the last segment is full; all of them if they fill none.
+///
+/// # Panics
+/// `segment_bytes` is 0.
+pub fn fill(segment_bytes: u64, head_bytes: u64, bytes: u64) -> u64 {
     match (head_bytes + bytes) / segment_bytes * segment_bytes {
         whole if whole > head_bytes => whole - head_bytes,
         _ => bytes,

@@ -26,7 +26,7 @@ use rand_pcg::Pcg64Mcg;
 use rustix::io::Errno;
 use thalweg_sys::driver::{Completion, Connect, Driver, DriverKind, FileSpan, Flow, Listen, SendBuf};
 use thalweg_sys::table::Table;
-use thalweg_sys::{Instant, PeerAddr, PortRange, SocketId};
+use thalweg_sys::{Instant, PeerAddr, PortRange, SocketId, socket};
 
 use agenda::{Agenda, Event};
 pub use config::SimConfig;
@@ -327,8 +327,7 @@ impl Driver for Sim {
     }
 
     fn whole_segments(&self, _socket: SocketId, head_bytes: u64, bytes: u64) -> u64 {
-        let whole = (head_bytes + bytes) / SEGMENT_BYTES * SEGMENT_BYTES;
-        if whole > head_bytes { whole - head_bytes } else { bytes }
+        socket::fill(SEGMENT_BYTES, head_bytes, bytes)
     }
 
     /// A simulated kernel has no buffer beyond what the network holds.

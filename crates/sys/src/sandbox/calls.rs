@@ -116,7 +116,6 @@ const FREE: &[libc::c_long] = &[
     libc::SYS_signalfd4,
     libc::SYS_sched_getaffinity,
     libc::SYS_sched_setaffinity,
-    libc::SYS_setpriority,
     libc::SYS_sched_yield,
     libc::SYS_getcpu,
     // Who sends a signal to whom is landlock's to decide; `abort` needs this one.
@@ -191,6 +190,10 @@ fn bounded() -> io::Result<Vec<(i64, Vec<SeccompRule>)>> {
     let one_of = |argument: u8, values: &[u64]| -> io::Result<Vec<SeccompRule>> {
         values.iter().map(|&value| rule(argument, Op::Eq, value)).collect()
     };
+    let own_priority = || {
+        let is = |argument, value| SeccompCondition::new(argument, Width::Dword, Op::Eq, value);
+        SeccompRule::new(vec![is(0, libc::PRIO_PROCESS as u64)?, is(1, 0)?])
+    };
     Ok(vec![
         // Memory, but none that can be executed.
         (libc::SYS_mmap, vec![without(2, libc::PROT_EXEC)?]),
@@ -203,6 +206,8 @@ fn bounded() -> io::Result<Vec<(i64, Vec<SeccompRule>)>> {
         (libc::SYS_ioctl, one_of(1, &[libc::FIONBIO, libc::FIOCLEX, libc::FIONREAD, libc::TCGETS, libc::TIOCGWINSZ])?),
         // Names of threads and of memory.
         (libc::SYS_prctl, one_of(0, &[libc::PR_SET_NAME as u64, libc::PR_GET_NAME as u64, libc::PR_SET_VMA as u64])?),
+        // The priority of the thread itself, and of nobody else.
+        (libc::SYS_setpriority, vec![own_priority().map_err(io::Error::other)?]),
         // Limits can be read, not set: the address of new ones has to be null.
         (libc::SYS_prlimit64, vec![of_width(Width::Qword, 2, Op::Eq, 0)?]),
     ])
