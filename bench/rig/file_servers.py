@@ -225,7 +225,21 @@ class Canned(FileServer):
                 *(["--close"] if self.close else [])]
 
 
-def all_servers(thalweg, floor, close, body_bytes):
+class CannedFiles(FileServer):
+    """The floor of large files: a head and `sendfile` in chunks of 60 KiB, of one connection in turn after the other."""
+
+    name, program, version_arguments = "canned files", "floor", ["--help"]
+
+    def __init__(self, program, count):
+        super().__init__(program)
+        self.count = count
+
+    def command(self, folder, www, port, log):
+        files = [argument for number in range(self.count) for argument in ("--file", www / f"large{number}.bin")]
+        return [self.path, "server", "--driver", "epoll", "--port", str(port), *files]
+
+
+def all_servers(thalweg, floor, close, body_bytes, large_files):
     """Those that are here, in the order in which they are shown. The floor's only where all bodies have one length."""
     found = [Thalweg(thalweg, "uring"), Thalweg(thalweg, "epoll")]
     if program := process.on_path("nginx"):
@@ -236,6 +250,8 @@ def all_servers(thalweg, floor, close, body_bytes):
             found.append(kind(program))
     if body_bytes:
         found += [Canned(floor, "uring", close, body_bytes), Canned(floor, "epoll", close, body_bytes)]
+    if large_files:
+        found.append(CannedFiles(floor, large_files))
     return found
 
 

@@ -57,13 +57,15 @@ class CpuUse:
         return cpus
 
     def ended(self, cpus, ours_s):
-        """Shares of the time of these CPUs: taken by the hypervisor, and used by others than ours, who used `ours_s` in all.
+        """Shares of the time of these CPUs: taken by the hypervisor, and used by others than ours, who used `ours_s` in all; and for how
+        long each of them was busy.
 
         The CPU of all the machine counts as others': also what runs beside the pinned processes shares their caches."""
         elapsed, after = time.monotonic() - self.began, self._now()
         steal = {cpu: (after[cpu][1] - self.before[cpu][1]) / TICKS_PER_S / elapsed for cpu in after if cpu in self.before}
-        busy_s = sum(after[cpu][0] - self.before[cpu][0] for cpu in after if cpu in self.before) / TICKS_PER_S
+        busy = {cpu: (after[cpu][0] - self.before[cpu][0]) / TICKS_PER_S for cpu in after if cpu in self.before}
         return {
+            "busy_s": [round(busy.get(cpu, 0.0), 3) for cpu in cpus],
             "steal_share": round(max((steal[cpu] for cpu in cpus if cpu in steal), default=0.0), 4),
-            "other_cpus": round(max(0.0, busy_s - ours_s) / elapsed, 3),
+            "other_cpus": round(max(0.0, sum(busy.values()) - ours_s) / elapsed, 3),
         }

@@ -30,13 +30,16 @@ pub fn request(plan: &Plan) -> Vec<u8> {
 
 /// What the server answers to anything.
 pub fn response(plan: &Plan) -> Vec<u8> {
-    let connection = if plan.close { "close" } else { "keep-alive" };
-    let head = format!(
-        "HTTP/1.1 200 OK\r\nServer: floor\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: {connection}\r\n\r\n",
-        plan.bytes
-    );
     let body = b"the floor\n".iter().cycle().take(plan.bytes as usize);
-    head.into_bytes().iter().chain(body).copied().collect()
+    head(plan, plan.bytes.into()).into_bytes().iter().chain(body).copied().collect()
+}
+
+/// The head of a response with so many bytes of body.
+pub fn head(plan: &Plan, body_bytes: u64) -> String {
+    let connection = if plan.close { "close" } else { "keep-alive" };
+    format!(
+        "HTTP/1.1 200 OK\r\nServer: floor\r\nContent-Type: text/plain\r\nContent-Length: {body_bytes}\r\nConnection: {connection}\r\n\r\n"
+    )
 }
 
 /// Asks once and counts what comes, so that the run itself need not understand it: all its responses have as many bytes.

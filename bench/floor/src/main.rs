@@ -9,6 +9,7 @@
 mod account;
 mod canned;
 mod epoll;
+mod files;
 mod plan;
 mod stop;
 mod uring;
@@ -43,6 +44,10 @@ fn run(plan: &Plan) -> io::Result<Totals> {
     match (plan.role, plan.driver) {
         (Role::Client, Driver::Epoll) => epoll::client(plan),
         (Role::Client, Driver::Uring) => uring::client(plan),
+        (Role::Server, Driver::Epoll) if !plan.file.is_empty() => files::server(plan),
+        (Role::Server, Driver::Uring) if !plan.file.is_empty() => {
+            Err(io::Error::other("--file: only with --driver epoll; sendfile is the same call either way"))
+        }
         (Role::Server, Driver::Epoll) => epoll::server(plan),
         (Role::Server, Driver::Uring) => uring::server(plan),
     }

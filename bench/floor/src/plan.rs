@@ -1,6 +1,7 @@
 //! What the command line asks for.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
@@ -29,6 +30,12 @@ pub struct Plan {
     /// Server: bytes of the response's body
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(0..=1 << 17))]
     pub bytes: u32,
+    /// Server (epoll): send these files in turn instead, with sendfile; repeatable
+    #[arg(long, conflicts_with_all = ["bytes", "close"])]
+    pub file: Vec<PathBuf>,
+    /// Server: bytes of a file per system call
+    #[arg(long, default_value_t = 60 << 10, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    pub chunk: u64,
     /// Client: what to ask for
     #[arg(long, default_value = "/000.txt")]
     pub path: String,

@@ -1,6 +1,7 @@
 //! Each driver against each, with real sockets: a bounded number of requests, all of them answered.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
 const FLOOR: &str = env!("CARGO_BIN_EXE_floor");
@@ -96,6 +97,40 @@ fn a_response_of_many_pieces_is_one_response() {
             check(client, server, &["--bytes=100000"], "8");
             check(client, server, &["--bytes=100000", "--close"], "8");
         }
+    }
+}
+
+#[test]
+fn files_are_sent_as_they_are() {
+    // More than a socket takes at once, and shorter than a chunk.
+    let paths = [("floor-large", 3_000_000), ("floor-small", 10)].map(|(name, bytes)| {
+        let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        let content: Vec<u8> = (0..bytes).map(|index: u32| (index * 7 % 251) as u8).collect();
+        std::fs::write(&path, &content).expect("there is room for temporary files");
+        (path, content)
+    });
+    let mut arguments = vec!["--requests", "4"];
+    for (path, _) in &paths {
+        arguments.extend(["--file", path.to_str().expect("its name is text")]);
+    }
+    let mut server = Server::start("epoll", &arguments);
+    let mut stream = TcpStream::connect(format!("127.0.0.1:{}", server.port)).expect("it listens");
+    for (_, content) in paths.iter().cycle().take(4) {
+        stream.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("the connection stays");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("a head comes");
+            head.push(byte[0]);
+        }
+        assert!(String::from_utf8_lossy(&head).contains(&format!("Content-Length: {}\r\n", content.len())));
+        let mut body = vec![0; content.len()];
+        stream.read_exact(&mut body).expect("a body comes");
+        assert!(body == *content);
+    }
+    assert!(server.totals().contains("\"requests\": 4,"));
+    for (path, _) in &paths {
+        std::fs::remove_file(path).expect("it is there");
     }
 }
 

@@ -240,6 +240,11 @@ impl Entity {
         (&self.ready, self.span(0..self.size))
     }
 
+    /// How much of the ready-made response is its head.
+    pub(crate) fn head_bytes(&self) -> usize {
+        self.head_bytes
+    }
+
     /// Writes any response to a GET or HEAD with the file, and returns what is to be sent behind it.
     pub(crate) fn write(&self, out: &mut Vec<u8>, reply: &Reply<'_>, calendar: &Calendar) -> Rest {
         let content_type = self.facts.content_type.as_bytes();

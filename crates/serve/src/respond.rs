@@ -67,6 +67,8 @@ pub(crate) struct Outbox<'p> {
     bytes: Option<Rc<Vec<u8>>>,
     /// The bytes are a ready-made response that belongs to others too.
     is_shared: bool,
+    /// How long the head of the last response is, if that was ready-made.
+    ready_head_bytes: Option<usize>,
     rest: Rest,
     mount: u16,
 }
@@ -457,8 +459,9 @@ fn reply_with(
     };
     let (wanted, digest) = match demand {
         Demand::Send { wanted: Wanted::Whole, digest: None } if !is_head && persistence == Persistence::Default => {
+            let head_bytes = entity.head_bytes();
             let (ready, file) = entity.ready(calendar);
-            out.push_ready(ready);
+            out.push_ready(ready, head_bytes);
             out.rest.file = file;
             return Ok((200, Delivery::End));
         }
@@ -520,7 +523,7 @@ impl Wanted {
 impl<'p> Outbox<'p> {
     /// Nothing yet; buffers come from `pool`.
     pub(crate) fn new(pool: &'p mut BufferPool) -> Self {
-        Self { pool, bytes: None, is_shared: false, rest: Rest::default(), mount: 0 }
+        Self { pool, bytes: None, is_shared: false, ready_head_bytes: None, rest: Rest::default(), mount: 0 }
     }
 
     /// Whether it should be sent before more is put in.
@@ -536,11 +539,15 @@ impl<'p> Outbox<'p> {
         bytes as u64 + file_bytes + segments.as_ref().map_or(0, |segments| segments.bytes())
     }
 
-    /// How long the head is that begins at a byte.
+    /// How long the head of the last response is, which begins at a byte.
     pub(crate) fn head_bytes(&self, begins_at: u64) -> u64 {
-        let gathered = self.bytes.as_ref().map_or(&[][..], |bytes| bytes);
-        let response = usize::try_from(begins_at).ok().and_then(|at| gathered.get(at..)).unwrap_or_default();
-        memmem::find(response, b"\r\n\r\n").map_or(response.len(), |at| at + 4) as u64
+        let found = || {
+            let gathered = self.bytes.as_ref().map_or(&[][..], |bytes| bytes);
+            let response = usize::try_from(begins_at).ok().and_then(|at| gathered.get(at..)).unwrap_or_default();
+            memmem::find(response, b"\r\n\r\n").map_or(response.len(), |at| at + 4)
+        };
+        debug_assert!(self.ready_head_bytes.is_none_or(|bytes| bytes == found()), "a head is as long as it looks");
+        self.ready_head_bytes.unwrap_or_else(found) as u64
     }
 
     /// What was gathered.
@@ -550,17 +557,19 @@ impl<'p> Outbox<'p> {
     }
 
     /// Adds a ready-made response; without a copy if it is the first.
-    fn push_ready(&mut self, ready: &Rc<Vec<u8>>) {
+    fn push_ready(&mut self, ready: &Rc<Vec<u8>>, head_bytes: usize) {
         if self.bytes.is_none() {
             self.bytes = Some(Rc::clone(ready));
             self.is_shared = true;
         } else {
             self.buffer().extend_from_slice(ready);
         }
+        self.ready_head_bytes = Some(head_bytes);
     }
 
     /// The buffer to write a response into, behind those that were gathered before.
     fn buffer(&mut self) -> &mut Vec<u8> {
+        self.ready_head_bytes = None;
         if self.bytes.is_none() || self.is_shared {
             let mut own = self.pool.take();
             if let Some(shared) = self.bytes.take() {
