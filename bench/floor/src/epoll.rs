@@ -17,14 +17,14 @@ use crate::plan::Plan;
 use crate::stop::Stop;
 
 /// Events taken per wait.
-const EVENTS: usize = 512;
+pub const EVENTS: usize = 512;
 
 /// More than one response, so that a receive that comes up short has emptied the socket and no second one is needed to know.
 const RECEIVE_BYTES: usize = 256 * 1024;
 
 /// Whose event it is, where it is no connection's.
-const STOP: u64 = u64::MAX;
-const LISTENER: u64 = u64::MAX - 1;
+pub const STOP: u64 = u64::MAX;
+pub const LISTENER: u64 = u64::MAX - 1;
 
 /// Sockets that a server holds at most; more wait in the backlog.
 const SOCKETS_MAX: usize = 65_536;
@@ -198,15 +198,30 @@ fn wait(epoll: &OwnedFd, events: &mut Vec<Event>) -> io::Result<bool> {
     Ok(events.iter().all(|event| event.data.u64() != STOP))
 }
 
-pub fn server(plan: &Plan) -> io::Result<Totals> {
-    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-    let listener = canned::listener(plan)?;
-    // Level-triggered: what one wake-up leaves in the backlog is told again.
-    epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
-    let stop = Stop::after(plan.seconds)?.or_when_asked()?;
-    for fd in stop.fds() {
-        epoll::add(&epoll, fd, EventData::new_u64(STOP), EventFlags::IN)?;
+/// What a server waits on.
+pub struct Ears {
+    pub epoll: OwnedFd,
+    pub listener: OwnedFd,
+    pub stop: Stop,
+}
+
+impl Ears {
+    pub fn open(plan: &Plan) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let listener = canned::listener(plan)?;
+        // Level-triggered: what one wake-up leaves in the backlog is told again.
+        epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+        let stop = Stop::after(plan.seconds)?.or_when_asked()?;
+        for fd in stop.fds() {
+            epoll::add(&epoll, fd, EventData::new_u64(STOP), EventFlags::IN)?;
+        }
+        Ok(Self { epoll, listener, stop })
     }
+}
+
+pub fn server(plan: &Plan) -> io::Result<Totals> {
+    // Held until the run is over.
+    let Ears { epoll, listener, stop: _stop } = Ears::open(plan)?;
     let response = canned::response(plan);
     let mut server = Server { plan, epoll, listener, response, sockets: Vec::new(), free: Vec::new(), served: 0 };
     server.serve()

@@ -10,30 +10,21 @@ use std::os::fd::OwnedFd;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::fs::sendfile;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send, sockopt};
 
 use crate::account::{Start, Totals};
 use crate::canned;
+use crate::epoll::{EVENTS, Ears, LISTENER, STOP};
 use crate::plan::Plan;
-use crate::stop::Stop;
 
-const EVENTS: usize = 512;
-const STOP: u64 = u64::MAX;
-const LISTENER: u64 = u64::MAX - 1;
 const REQUEST_BYTES_MAX: usize = 2048;
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 pub fn server(plan: &Plan) -> io::Result<Totals> {
-    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-    let listener = canned::listener(plan)?;
-    epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
-    let stop = Stop::after(plan.seconds)?.or_when_asked()?;
-    for fd in stop.fds() {
-        epoll::add(&epoll, fd, EventData::new_u64(STOP), EventFlags::IN)?;
-    }
+    let Ears { epoll, listener, stop: _stop } = Ears::open(plan)?;
     let mut files = Vec::new();
     for path in &plan.file {
         let explain = |error: io::Error| io::Error::new(error.kind(), format!("--file {}: {error}", path.display()));
