@@ -1,6 +1,7 @@
-//! The common start of all threads of a run.
+//! The common start of all threads of a run, and their common end.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use thalweg_sys::Instant;
 
@@ -31,5 +32,64 @@ impl Gate {
     pub(crate) fn start(&self) -> Option<Instant> {
         let ns = self.start_ns.load(Ordering::Acquire);
         (ns != 0).then(|| Instant::from_ns(ns))
+    }
+}
+
+/// Has threads close their connections only when nobody measures any more: to close tens of thousands takes a CPU for seconds, in which
+/// another thread's last requests would wait.
+#[derive(Debug, Default)]
+pub(crate) struct Finish {
+    at_work: Mutex<usize>,
+    nobody: Condvar,
+}
+
+/// A thread that is at work. It ends with this, whatever has happened to it.
+#[derive(Debug)]
+pub(crate) struct AtWork(Arc<Finish>);
+
+impl AtWork {
+    /// One more.
+    pub(crate) fn begin(finish: &Arc<Finish>) -> Self {
+        *finish.at_work.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        Self(Arc::clone(finish))
+    }
+
+    /// Ends, and waits until all others have.
+    pub(crate) fn end_with_others(self) {
+        let finish = Arc::clone(&self.0);
+        drop(self);
+        let at_work = finish.at_work.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(finish.nobody.wait_while(at_work, |at_work| *at_work > 0));
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        *self.0.at_work.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.nobody.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn nobody_is_through_before_all_have_ended() {
+        let finish = Arc::new(Finish::default());
+        let [first, second, third] = [(); 3].map(|()| AtWork::begin(&finish));
+        let waiting = thread::spawn(|| first.end_with_others());
+        drop(second);
+        thread::sleep(Duration::from_millis(20));
+        assert!(!waiting.is_finished());
+        let failed = thread::spawn(move || {
+            let _third = third;
+            panic!("on purpose");
+        });
+        assert!(failed.join().is_err());
+        waiting.join().unwrap();
     }
 }

@@ -13,7 +13,7 @@ use thalweg_sys::{AnyDriver, Driver, DriverConfig, Waker};
 
 use crate::engine::Engine;
 use crate::figures::RunFigures;
-use crate::gate::Gate;
+use crate::gate::{AtWork, Finish, Gate};
 use crate::plan::Plan;
 
 /// Why a run could not be made.
@@ -130,14 +130,16 @@ pub fn start(plan: Plan) -> Result<Running, LoadError> {
     let threads = plan.cpus.len();
     let progress = Arc::new(Progress::new(threads));
     let gate = Arc::new(Gate::new(threads));
+    let finish = Arc::new(Finish::default());
     let mut running = Running { progress, wakers: Vec::new(), threads: Vec::new() };
     for (core, &cpu) in plan.cpus.iter().enumerate() {
         let failed = |source| LoadError::Setup { cpu, source };
         let waker = Waker::new().map_err(failed)?;
         running.wakers.push(waker.clone());
         let (plan, gate, progress) = (plan.clone(), gate.clone(), running.progress.clone());
+        let at_work = AtWork::begin(&finish);
         let body = move || {
-            let result = run_core(&plan, core, cpu, waker, &gate, &progress);
+            let result = run_core(&plan, core, cpu, waker, &gate, &progress, at_work);
             if result.is_err() {
                 // The others would wait at the gate for ever.
                 progress.request_stop();
@@ -157,6 +159,7 @@ fn run_core(
     waker: Waker,
     gate: &Arc<Gate>,
     progress: &Arc<Progress>,
+    at_work: AtWork,
 ) -> Result<RunFigures, LoadError> {
     let setup = |source| LoadError::Setup { cpu, source };
     pin_to(&[cpu]).map_err(setup)?;
@@ -168,8 +171,8 @@ fn run_core(
     let config = DriverConfig { wake_early_ns: plan.wake_early_ns(), ..DriverConfig::new(sockets_max, waker) };
     let driver = AnyDriver::open(plan.driver, &config).map_err(setup)?;
     let figures = match driver {
-        AnyDriver::Uring(driver) => drive(driver, plan, core, gate, progress),
-        AnyDriver::Epoll(driver) => drive(driver, plan, core, gate, progress),
+        AnyDriver::Uring(driver) => drive(driver, plan, core, gate, progress, at_work),
+        AnyDriver::Epoll(driver) => drive(driver, plan, core, gate, progress, at_work),
     };
     figures.map_err(|source| LoadError::Driver { cpu, source })
 }
@@ -180,11 +183,15 @@ fn drive<D: Driver>(
     core: usize,
     gate: &Arc<Gate>,
     progress: &Arc<Progress>,
+    at_work: AtWork,
 ) -> io::Result<RunFigures> {
     let (kind, now) = (driver.kind(), driver.now());
     let mut engine = Engine::new(plan.clone(), core, kind, now, gate.clone(), progress.clone());
     run(&mut driver, &mut engine)?;
-    Ok(engine.into_figures())
+    let figures = engine.into_figures();
+    // The connections are the driver's, and go with it.
+    at_work.end_with_others();
+    Ok(figures)
 }
 
 impl Running {
