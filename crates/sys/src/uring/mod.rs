@@ -64,6 +64,8 @@ pub struct Uring {
     writable: VecDeque<SocketId>,
     /// Those of them that have had their chunk; they go on after the next wait.
     served: Vec<SocketId>,
+    /// There was something to hand over to the kernel when the first chunk since the last wait was sent.
+    has_unsubmitted: bool,
     /// Sockets whose receive ended because no buffer was left.
     starved: Vec<SocketId>,
     /// Sockets with a send that the kernel has not seen yet.
@@ -113,6 +115,7 @@ impl Uring {
             done: VecDeque::new(),
             writable: VecDeque::new(),
             served: Vec::new(),
+            has_unsubmitted: false,
             starved: Vec::new(),
             unsent: Vec::new(),
             parked: VecDeque::new(),
@@ -223,7 +226,8 @@ impl Uring {
             Operation::Connect => self.on_connect(id, entry.result()),
             Operation::Send => self.on_send(id, entry.result()),
             Operation::PollOut => {
-                self.push_file(id);
+                // In its turn: of thousands of slow readers hundreds may have room at once, and what came in behind them would wait.
+                self.writable.push_back(id);
                 None
             }
             Operation::Wake | Operation::Quiet => unreachable!("handled above"),
@@ -560,7 +564,13 @@ impl Driver for Uring {
                 }
                 continue;
             }
-            if self.file_steps_left == 0 || (self.file_steps_left < FILE_STEPS_PER_WAIT && self.has_news()) {
+            if self.writable.is_empty() || self.file_steps_left == 0 {
+                return None;
+            }
+            // One chunk goes in any case. More only as long as no response waits to be handed over and nothing has come in.
+            if self.file_steps_left == FILE_STEPS_PER_WAIT {
+                self.has_unsubmitted = !self.ring.submission().is_empty();
+            } else if self.has_unsubmitted || self.has_news() {
                 return None;
             }
             self.file_steps_left -= 1;
