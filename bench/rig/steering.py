@@ -21,7 +21,7 @@ CPUS = pathlib.Path("/sys/class/net/lo/queues/rx-0/rps_cpus")
 
 @contextlib.contextmanager
 def steered(cpus):
-    """Steers packets of loopback to these CPUs; as it was before at the end. PermissionError for those who may not."""
+    """Steers packets of loopback to these CPUs; as it was before at the end. OSError where that is not permitted or not there."""
     settings = SETTINGS | {CPUS: mask(cpus)}
     before = {path: path.read_text() for path in settings}
     try:

@@ -73,23 +73,35 @@ impl Drop for AtWork {
 #[cfg(test)]
 mod tests {
     use std::thread;
-    use std::time::Duration;
 
     use super::*;
 
     #[test]
     fn nobody_is_through_before_all_have_ended() {
-        let finish = Arc::new(Finish::default());
-        let [first, second, third] = [(); 3].map(|()| AtWork::begin(&finish));
-        let waiting = thread::spawn(|| first.end_with_others());
-        drop(second);
-        thread::sleep(Duration::from_millis(20));
-        assert!(!waiting.is_finished());
+        const THREADS: usize = 8;
+        let (finish, ended) = (Arc::new(Finish::default()), Arc::new(AtomicUsize::new(0)));
+        let all: Vec<_> = (0..THREADS).map(|_| AtWork::begin(&finish)).collect();
+        let failed = AtWork::begin(&finish);
+        let mut threads = Vec::new();
+        for (before, at_work) in all.into_iter().enumerate() {
+            let ended = Arc::clone(&ended);
+            threads.push(thread::spawn(move || {
+                ended.fetch_add(1, Ordering::AcqRel);
+                at_work.end_with_others();
+                ended.load(Ordering::Acquire)
+            }));
+            // The next one ends when this one has, and would be through if nothing held it.
+            while *finish.at_work.lock().unwrap() > THREADS - before {
+                thread::yield_now();
+            }
+        }
         let failed = thread::spawn(move || {
-            let _third = third;
+            let _at_work = failed;
             panic!("on purpose");
         });
         assert!(failed.join().is_err());
-        waiting.join().unwrap();
+        for thread in threads {
+            assert_eq!(thread.join().unwrap(), THREADS);
+        }
     }
 }

@@ -131,7 +131,7 @@ impl File {
     }
 
     /// Whether the byte at `offset` is in memory, or can be read without waiting for a disk for another reason. Where the file system
-    /// cannot tell, and behind the end, the answer is yes.
+    /// cannot tell, and behind the end, the answer is yes. A look at what is not there has the kernel begin to read it.
     ///
     /// `cachestat` (Linux 6.5) would tell it of many bytes in one call, but counts pages that are still being read, and is refused
     /// to those who do not own the file.
@@ -324,8 +324,12 @@ mod tests {
     #[test]
     fn what_is_not_in_memory_is_told_and_read_ahead() {
         let Some(file) = cold_file("read-ahead") else { return };
-        let error = file.read_at(&mut [0; 100], 500_000).unwrap_err();
-        assert_eq!(Errno::from_io_error(&error), Some(Errno::AGAIN));
+        // A fast disk may have brought what one attempt asks for before it is answered.
+        let mut attempts = (0..10).map(|_| {
+            fadvise(&file.fd, 0, None, Advice::DontNeed).unwrap();
+            file.read_at(&mut [0; 100], 500_000)
+        });
+        assert!(attempts.any(|read| read.is_err_and(|error| Errno::from_io_error(&error) == Some(Errno::AGAIN))));
         file.read_ahead(0, 1 << 20).unwrap();
         assert!((0..1 << 20).step_by(4096).all(|at| file.is_in_memory(at)));
         let mut bytes = [0; 100];
