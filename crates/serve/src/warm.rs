@@ -6,6 +6,8 @@
 //! a large file that is in memory. Such files are sent to several clients at once, or again soon; so what was found in memory
 //! is taken to be there for a moment longer.
 
+use std::ops::Range;
+
 use thalweg_sys::{File, Instant};
 
 /// What is looked at as a whole, by its first and its last byte.
@@ -35,15 +37,21 @@ struct Grain {
 impl Warm {
     /// Whether `len` bytes from `offset` on are in memory, as far as a sample tells.
     pub(crate) fn has(&mut self, file: &File, offset: u64, len: u64, now: Instant) -> bool {
-        let end = offset.saturating_add(len);
-        (offset / GRAIN_BYTES..end.div_ceil(GRAIN_BYTES)).all(|number| {
-            let start = number * GRAIN_BYTES;
-            self.has_grain(file, number, offset.max(start)..end.min(start + GRAIN_BYTES), now)
+        self.has_of((file.stamp.device, file.stamp.inode), offset..offset.saturating_add(len), now, |at| {
+            file.is_in_memory(at)
         })
     }
 
-    fn has_grain(&mut self, file: &File, number: u64, bytes: std::ops::Range<u64>, now: Instant) -> bool {
-        let (device, inode) = (file.stamp.device, file.stamp.inode);
+    /// The same of a file with this device and inode, which `look` looks at.
+    fn has_of(&mut self, file: (u64, u64), bytes: Range<u64>, now: Instant, look: impl Fn(u64) -> bool) -> bool {
+        (bytes.start / GRAIN_BYTES..bytes.end.div_ceil(GRAIN_BYTES)).all(|number| {
+            let start = number * GRAIN_BYTES;
+            let part = bytes.start.max(start)..bytes.end.min(start + GRAIN_BYTES);
+            self.has_grain(file, number, now, || look(part.start) && look(part.end - 1))
+        })
+    }
+
+    fn has_grain(&mut self, (device, inode): (u64, u64), number: u64, now: Instant, look: impl Fn() -> bool) -> bool {
         let place = place(device, inode, number);
         let seen = self.grains.get(place).copied().flatten();
         let is_known = seen.is_some_and(|seen| {
@@ -52,7 +60,7 @@ impl Warm {
         if is_known {
             return true;
         }
-        let is_there = file.is_in_memory(bytes.start) && file.is_in_memory(bytes.end - 1);
+        let is_there = look();
         if is_there {
             self.grains.resize(GRAINS, None);
             self.grains[place] = Some(Grain { device, inode, number, seen: now });
@@ -70,10 +78,7 @@ fn place(device: u64, inode: u64, number: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-    use std::process::Command;
-
-    use thalweg_sys::Root;
+    use std::cell::RefCell;
 
     use super::*;
 
@@ -84,40 +89,39 @@ mod tests {
         assert!(places.windows(2).all(|pair| pair[0] != pair[1]));
     }
 
-    /// Whether a look at a file that was just thrown out of memory says so, in one of ten attempts, which it is told by number: a look
-    /// at what is not in memory has the kernel read it, and a fast disk may be done before the next look, or before this one answers.
-    fn is_seen_cold(path: &Path, mut look: impl FnMut(u64) -> bool) -> bool {
-        let of = format!("of={}", path.display());
-        (1..=10).any(|attempt| {
-            let dd = Command::new("dd")
-                .args([&of, "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"])
-                .status();
-            assert!(dd.expect("dd can be run").success());
-            !look(attempt)
-        })
+    /// The answer, and which bytes were looked at for it.
+    fn has(warm: &mut Warm, bytes: Range<u64>, now: Instant, is_in_memory: impl Fn(u64) -> bool) -> (bool, Vec<u64>) {
+        let looks = RefCell::new(Vec::new());
+        let answer = warm.has_of((7, 8), bytes, now, |at| {
+            looks.borrow_mut().push(at);
+            is_in_memory(at)
+        });
+        (answer, looks.into_inner())
+    }
+
+    #[test]
+    fn each_grain_is_looked_at_by_its_first_and_last_byte_until_one_is_missing() {
+        let (bytes, now) = (5..2 * GRAIN_BYTES + 3, Instant::now());
+        let all = vec![5, GRAIN_BYTES - 1, GRAIN_BYTES, 2 * GRAIN_BYTES - 1, 2 * GRAIN_BYTES, 2 * GRAIN_BYTES + 2];
+        for missing in 0..all.len() {
+            let looked = has(&mut Warm::default(), bytes.clone(), now, |at| at != all[missing]);
+            assert_eq!(looked, (false, all[..=missing].to_vec()));
+        }
+        assert_eq!(has(&mut Warm::default(), bytes, now, |_| true), (true, all));
     }
 
     #[test]
     fn what_was_found_is_trusted_for_a_while() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        std::fs::write(&path, vec![7; 3 << 17]).unwrap();
-        let file = Root::open(folder.path()).unwrap().open_beneath(c"file").unwrap();
-        if !is_seen_cold(&path, |_| file.is_in_memory(0)) {
-            // A file system that keeps its files in memory.
-            return;
-        }
-        let start = Instant::now();
-        assert!(is_seen_cold(&path, |_| Warm::default().has(&file, 0, 1, start)));
-        let mut warm = Warm::default();
-        std::fs::read(&path).unwrap();
-        assert!(warm.has(&file, 5, 2 << 17, start));
-        let just_trusted = start.plus_ns(TRUSTED_NS - 1);
-        assert!(!is_seen_cold(&path, |_| warm.has(&file, 0, 3 << 17, just_trusted)), "it is not looked at again");
-        let later = |attempt| start.plus_ns(attempt * TRUSTED_NS);
-        assert!(
-            is_seen_cold(&path, |attempt| warm.has(&file, 0, 3 << 17, later(attempt))),
-            "it was found too long ago"
+        let (mut warm, start, grain) = (Warm::default(), Instant::now(), 0..GRAIN_BYTES);
+        assert_eq!(
+            has(&mut warm, grain.clone(), start, |_| false),
+            (false, vec![0]),
+            "what is missing is not remembered"
         );
+        assert_eq!(has(&mut warm, 9..10, start, |_| true), (true, vec![9, 9]));
+        assert_eq!(has(&mut warm, grain.clone(), start.plus_ns(TRUSTED_NS - 1), |_| false), (true, vec![]));
+        assert_eq!(has(&mut warm, grain.clone(), start.plus_ns(TRUSTED_NS), |_| false), (false, vec![0]));
+        let another_file = warm.has_of((7, 9), grain.clone(), start, |_| false);
+        assert!(!another_file && has(&mut warm, GRAIN_BYTES..2 * GRAIN_BYTES, start, |_| false).1 == [GRAIN_BYTES]);
     }
 }
