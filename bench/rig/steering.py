@@ -8,8 +8,9 @@ small responses; so this is for large files only.
 
 Linux, Documentation/networking/scaling.rst."""
 
-import contextlib
 import pathlib
+
+from . import settings
 
 #: What is written, and where. Loopback has one queue; 32768 flows are the document's own suggestion for a moderately busy server.
 SETTINGS = {
@@ -19,19 +20,9 @@ SETTINGS = {
 CPUS = pathlib.Path("/sys/class/net/lo/queues/rx-0/rps_cpus")
 
 
-@contextlib.contextmanager
 def steered(cpus):
-    """Steers packets of loopback to these CPUs; as it was before at the end. OSError where that is not permitted or not there."""
-    settings = SETTINGS | {CPUS: mask(cpus)}
-    before = {path: path.read_text() for path in settings}
-    try:
-        for path, value in settings.items():
-            path.write_text(value)
-        yield
-    finally:
-        for path, value in before.items():
-            with contextlib.suppress(OSError):
-                path.write_text(value)
+    """Has packets of loopback steered to these CPUs meanwhile. OSError where that is not permitted or not there."""
+    return settings.written(SETTINGS | {CPUS: mask(cpus)})
 
 
 def mask(cpus):
