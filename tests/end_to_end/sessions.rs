@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::document::{self, number, outcome};
-use crate::process::{DRIVERS, PATIENCE, Process, program, run_thalweg};
+use crate::process::{DRIVERS, PATIENCE, Process, ensure, in_time, program, run_thalweg};
 use crate::recorder::{Answer, Heard, Recorder};
 use crate::turn;
 
@@ -126,37 +126,22 @@ fn httperf_and_we_play_a_session_file_alike() {
     for (name, text, sessions) in [("manual", MANUAL, 2), ("odd", ODD, 5)] {
         let file = file(&folder, name, text);
         let total = sessions.to_string();
-        // One session after the other, as httperf does it without a rate.
-        let theirs = heard_of_httperf(&file, sessions, &[]);
         for driver in DRIVERS {
-            let play = || heard_of_us(&file, sessions, &["--workers", "1", "--conns", &total, "--driver", driver]).0;
-            let ours = play();
-            assert_eq!(played(&theirs), played(&ours), "{name} over {driver}: httperf's, and ours");
-            // Think times lie where httperf's do. A busy machine may stretch any of them, but not the same one each time.
-            let (mut their_gaps, mut our_gaps) = (gaps(&theirs), gaps(&ours));
-            for _ in 0..4 {
-                if are_alike(&their_gaps, &our_gaps) {
-                    break;
-                }
-                their_gaps = least(&their_gaps, &gaps(&heard_of_httperf(&file, sessions, &[])));
-                our_gaps = least(&our_gaps, &gaps(&play()));
-            }
-            assert!(are_alike(&their_gaps, &our_gaps), "{name} over {driver}: {their_gaps:?} and {our_gaps:?}");
+            in_time(|| {
+                // One session after the other, as httperf does it without a rate.
+                let theirs = heard_of_httperf(&file, sessions, &[]);
+                let (ours, _) =
+                    heard_of_us(&file, sessions, &["--workers", "1", "--conns", &total, "--driver", driver]);
+                assert_eq!(played(&theirs), played(&ours), "{name} over {driver}: httperf's, and ours");
+                // Think times lie where httperf's do.
+                theirs.windows(2).zip(ours.windows(2)).enumerate().try_for_each(|(at, (one, other))| {
+                    let [one, other] = [one, other].map(|pair| (pair[1].at - pair[0].at).as_secs_f64());
+                    let wrong = || format!("{name} over {driver}: {one} s and {other} s behind request {at}");
+                    ensure((one - other).abs() < 0.2, wrong)
+                })
+            });
         }
     }
-}
-
-/// Seconds between each request and the one before it.
-fn gaps(heard: &[Heard]) -> Vec<f64> {
-    heard.windows(2).map(|pair| (pair[1].at - pair[0].at).as_secs_f64()).collect()
-}
-
-fn least(some: &[f64], others: &[f64]) -> Vec<f64> {
-    some.iter().zip(others).map(|(one, other)| one.min(*other)).collect()
-}
-
-fn are_alike(some: &[f64], others: &[f64]) -> bool {
-    some.iter().zip(others).all(|(one, other)| (one - other).abs() < 0.2)
 }
 
 #[test]
