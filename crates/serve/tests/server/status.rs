@@ -92,8 +92,8 @@ fn a_download_under_way_is_seen_and_draining_is_told() {
         let mut downloading = served.connect();
         downloading.write_all(b"GET /sparse HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
         downloading.read_exact(&mut [0; 1000]).unwrap();
-        let status = until(address, |status| status["now"]["downloads"] == 1);
-        assert_eq!(status["now"]["connections"], 1, "{driver:?}");
+        // Two accounts, of which either may be the first to be up to date.
+        until(address, |status| status["now"]["downloads"] == 1 && status["now"]["connections"] == 1);
         served.server.drain(Duration::from_secs(15));
         until(address, |status| status["state"] == "draining");
         assert_eq!(get(address, "/healthz").status, 503);
