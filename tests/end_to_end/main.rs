@@ -56,5 +56,6 @@ mod server;
 mod sessions;
 mod slow;
 mod stall;
+mod standstill;
 mod turn;
 mod workloads;

@@ -144,7 +144,7 @@ pub struct Trial {
     /// Sent minus the moment at which it could have been sent, which is the intended time or, where the request had to wait
     /// for a connection, the end of that wait: the client's own lateness.
     pub lag_us: Summary,
-    /// From the intended time until a connection was free; intended to sent is queue and lag together.
+    /// The wait for a connection that the target kept busy, from when the client saw that the request was due.
     pub queue_us: Summary,
     /// Establishing a connection.
     pub connect_us: Summary,

@@ -29,11 +29,16 @@ pub(crate) struct Connection {
     pub(crate) room_since: Instant,
     /// When its earliest entry in the timer wheel comes due, if it has one.
     pub(crate) armed: Option<Instant>,
-    /// When it was begun to connect, and the whole answers that it has brought.
+    /// When connect() was issued for it, and the whole answers that it has brought.
     pub(crate) since: Instant,
     pub(crate) replies: u32,
     /// A call on it has failed.
     pub(crate) failed: bool,
+    /// No arrival had waited for its place.
+    pub(crate) prompt: bool,
+    /// By how much later than the kernel the thread has learnt of that, in microseconds: for certain where the connection is new, at most where an
+    /// answer has made room.
+    unlearnt_us: u32,
     /// When it may read next, if it has a pace, and when it received last.
     pub(crate) read_at: Instant,
     pub(crate) received_at: Instant,
@@ -73,12 +78,16 @@ pub(crate) struct Line {
 /// One request on its way, and what has come back so far.
 pub(crate) struct Call {
     pub(crate) intended: Instant,
-    /// When there was both the request and a connection for it: the later of intended time and the connection's having room.
+    /// When the thread had both: it had noticed that the request was due, and a connection had room for it.
     pub(crate) ready: Instant,
+    /// How the time until then was spent: waiting for the thread itself, and for a connection that the target kept busy. The rest was
+    /// spent connecting.
+    pub(crate) late_ns: u64,
+    pub(crate) queue_ns: u64,
     pub(crate) deadline: Instant,
     /// When it was sent, if the driver does not know any more because it has sent others since.
-    pub(crate) sent: Option<Instant>,
-    pub(crate) first_byte: Option<Instant>,
+    pub(crate) sent: Stamp,
+    pub(crate) first_byte: Stamp,
     /// Which request it is.
     pub(crate) request: u32,
     /// The last one on its connection.
@@ -117,6 +126,8 @@ impl Connection {
             since: Instant::default(),
             replies: 0,
             failed: false,
+            prompt: true,
+            unlearnt_us: 0,
             read_at: Instant::default(),
             received_at: Instant::default(),
             bytes: 0,
@@ -159,6 +170,44 @@ impl Connection {
         front.into_iter().chain(self.line.iter().flat_map(|line| &line.behind))
     }
 
+    /// Notes that it is established, `connect_ns` after it was begun; the thread learns of it now.
+    pub(crate) fn establish(&mut self, connect_ns: u64, now: Instant) {
+        self.state = State::Idle;
+        self.make_room(now.ns_since(self.since) - connect_ns, now);
+    }
+
+    /// Notes that it has room for a call. The thread has learnt of it by so much too late.
+    pub(crate) fn make_room(&mut self, unlearnt_ns: u64, now: Instant) {
+        self.room_since = now;
+        self.unlearnt_us = u32::try_from(unlearnt_ns / 1_000).unwrap_or(u32::MAX);
+    }
+
+    /// By how much too late the thread has learnt that it has room.
+    pub(crate) fn unlearnt_ns(&self) -> u64 {
+        u64::from(self.unlearnt_us) * 1_000
+    }
+
+    /// How a request that is due now, or was earlier, came to have room on it: when, by how much the thread was late until then, and
+    /// how long the target kept it waiting for a connection.
+    pub(crate) fn waits_until_room(&self, due: Due, now: Instant) -> (Instant, u64, u64) {
+        let unnoticed_ns = due.noticed.ns_since(due.intended);
+        let is_new = self.calls == 0;
+        if !is_new {
+            let waited_ns = self.room_since.ns_since(due.noticed);
+            let unlearnt_ns = self.unlearnt_ns().min(waited_ns);
+            return (due.noticed.max(self.room_since), unnoticed_ns + unlearnt_ns, waited_ns - unlearnt_ns);
+        }
+        // The time from connect() on is neither the thread's nor a queue's, but for what the thread took to learn of the connection.
+        let issued = self.since.max(due.noticed);
+        let (established, unlearnt_ns) = match self.state {
+            State::Connecting => (now, 0),
+            _ => (self.room_since.max(due.noticed), self.unlearnt_ns().min(self.room_since.ns_since(issued))),
+        };
+        let until_issued_ns = issued.ns_since(due.noticed);
+        let (late_ns, queue_ns) = if self.prompt && due.prompt { (until_issued_ns, 0) } else { (0, until_issued_ns) };
+        (established, unnoticed_ns + late_ns + unlearnt_ns, queue_ns)
+    }
+
     /// Whether it is the one of that name and has had room for a call since before `at`.
     pub(crate) fn had_room_before(&self, id: SocketId, at: Instant, pipeline: u32) -> bool {
         let room = matches!(self.state, State::Idle | State::Busy(_)) && self.under_way() < pipeline as usize;
@@ -179,11 +228,39 @@ impl Connection {
     }
 }
 
+/// The time of something that may not have happened yet, in half the memory of an `Option`.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Stamp(Instant);
+
+impl Stamp {
+    /// When it happened.
+    pub(crate) fn get(self) -> Option<Instant> {
+        (self.0 != Instant::default()).then_some(self.0)
+    }
+
+    /// Notes that it happened now, unless it had already.
+    pub(crate) fn set_once(&mut self, now: Instant) {
+        if self.get().is_none() {
+            self.0 = now;
+        }
+    }
+}
+
+/// When a request was due.
+#[derive(Clone, Copy)]
+pub(crate) struct Due {
+    pub(crate) intended: Instant,
+    /// When the thread first saw it.
+    pub(crate) noticed: Instant,
+    /// It was not kept waiting since.
+    pub(crate) prompt: bool,
+}
+
 impl Call {
     /// When it was sent: what is noted here, else what the driver knows of the socket's latest send. A request that has not left yet has
     /// no time of its own.
     pub(crate) fn sent_or(&self, latest: Instant) -> Instant {
-        self.sent.unwrap_or(latest).max(self.ready)
+        self.sent.get().unwrap_or(latest).max(self.ready)
     }
 
     /// Judges a whole response.
@@ -210,8 +287,6 @@ pub(crate) struct ResponseProgress {
     /// Bytes of the piece that belong to this response, and bytes of content among them.
     pub(crate) bytes: usize,
     pub(crate) body_bytes: u64,
-    /// Statuses that came, interim ones first; more than two in one piece are counted as two.
-    pub(crate) statuses: [Option<u16>; 2],
 }
 
 pub(crate) enum End {
@@ -220,13 +295,15 @@ pub(crate) enum End {
     Broken(Outcome),
 }
 
-/// Reads on in the response to `call`, up to its end. What the server calls itself goes into `server`.
+/// Reads on in the response to `call`, up to its end. What the server calls itself goes into `server`; `on_status` hears of each status,
+/// of interim responses too.
 pub(crate) fn read_response(
     reader: &mut ResponseReader,
     call: &mut Call,
     input: &[u8],
     check: &Check,
     mut server: Option<&mut Vec<u8>>,
+    mut on_status: impl FnMut(u16),
 ) -> ResponseProgress {
     let mut progress = ResponseProgress::default();
     loop {
@@ -242,9 +319,9 @@ pub(crate) fn read_response(
         progress.bytes += step.consumed;
         match step.event {
             None => break,
-            Some(ResponseEvent::Informational(head)) => progress.statuses[0] = Some(head.status),
+            Some(ResponseEvent::Informational(head)) => on_status(head.status),
             Some(ResponseEvent::Head(head)) => {
-                progress.statuses[1] = Some(head.status);
+                on_status(head.status);
                 call.status = head.status;
                 call.keep_alive = head.keep_alive();
                 if !check.fields.is_empty() {

@@ -68,9 +68,6 @@ impl RunFigures {
         trial.bytes.received += progress.bytes as u64;
         trial.bytes.body_received += progress.body_bytes;
         trial.intervals.record_bytes_in(progress.bytes as u64);
-        for status in progress.statuses.into_iter().flatten() {
-            trial.status.record(status);
-        }
         if let Some(End::Whole(bytes)) = progress.end {
             self.record_whole(bytes);
         }
@@ -103,6 +100,7 @@ impl RunFigures {
             cpu.cpu_system_ns += thread.cpu_system_ns;
             cpu.busy_ns += thread.busy_ns;
             cpu.run_queue_wait_ns = cpu.run_queue_wait_ns.max(waited_ns);
+            cpu.overslept_ns = cpu.overslept_ns.max(thread.overslept_ns);
         }
         self.trial.cores = cpus.into_values().collect();
     }
@@ -151,6 +149,7 @@ impl ThreadUse {
             busy_ns: used.total_ns().saturating_sub(self.idled_awake_ns - earlier.idled_awake_ns),
             run_queue_wait_ns: waits.map_or(0, |(now, then)| now.saturating_sub(then)),
             throttled_ns: 0,
+            overslept_ns: 0,
         }
     }
 }

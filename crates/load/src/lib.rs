@@ -17,6 +17,7 @@ mod figures;
 mod gate;
 mod input;
 mod list;
+mod notice;
 mod plan;
 mod rate;
 mod replay;

@@ -7,11 +7,13 @@ use thalweg_sys::Instant;
 
 use crate::arrivals::{Arrival, Arrivals, ClosedLoop, OpenLoop, Share, Spacing};
 use crate::figures::ThreadUse;
+use crate::notice::Notices;
 use crate::plan::{Extent, LoopPlan, Plan};
 use crate::rate::RateProfile;
 
 pub(crate) struct Schedule {
     pub(crate) arrivals: Arrivals,
+    pub(crate) notices: Notices,
     share: Share,
     /// The measured part. A number of requests has no end in time: then it ends with the last of them.
     pub(crate) start: Instant,
@@ -25,8 +27,18 @@ pub(crate) struct Schedule {
     /// Measured calls of visits after their first, which the series knows of.
     follow_ups: u64,
     pub(crate) begun: Option<ThreadUse>,
+    /// By how much the thread has overslept in the measured part.
+    pub(crate) overslept_ns: u64,
     /// The measured part has ended; what was under way then was left out.
     pub(crate) ended: bool,
+}
+
+/// An arrival that was taken from its schedule.
+pub(crate) struct Taken {
+    pub(crate) arrival: Arrival,
+    /// When the thread first saw that it was due.
+    pub(crate) noticed: Instant,
+    pub(crate) measured: bool,
 }
 
 impl Schedule {
@@ -54,6 +66,7 @@ impl Schedule {
         let drain_end = end.map(|end| end + plan.drain);
         Self {
             arrivals,
+            notices: Notices::default(),
             share,
             start: measured,
             end,
@@ -63,6 +76,7 @@ impl Schedule {
             recorded: 0,
             follow_ups: 0,
             begun: None,
+            overslept_ns: 0,
             ended: false,
         }
     }
@@ -77,10 +91,19 @@ impl Schedule {
         self.share.core as u64 + self.taken * self.share.cores as u64
     }
 
-    /// Takes the next arrival, and says whether it is measured.
+    /// Notes that the thread looks at the schedule, after it has overslept by so much.
+    pub(crate) fn look(&mut self, now: Instant, overslept_ns: u64) {
+        if self.waiting_since(now).is_some() {
+            self.notices.look(now, overslept_ns);
+        } else {
+            self.notices.clear();
+        }
+    }
+
+    /// Takes the next arrival.
     ///
     /// The series hears of arrivals once per turn; one that is taken before then is told now, since it may also end before then.
-    pub(crate) fn take(&mut self, series: &mut IntervalSeries) -> (Arrival, bool) {
+    pub(crate) fn take(&mut self, series: &mut IntervalSeries) -> Taken {
         let arrival = self.arrivals.take();
         let measured = arrival.at >= self.start;
         self.taken += 1;
@@ -89,7 +112,8 @@ impl Schedule {
             series.record_offered();
             self.recorded += 1;
         }
-        (arrival, measured)
+        let noticed = self.notices.noticed(arrival.at);
+        Taken { arrival, noticed, measured }
     }
 
     /// Offers a call that follows another one of its visit, and says whether it is measured. `None`: it came due after the end.

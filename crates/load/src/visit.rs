@@ -1,11 +1,13 @@
 //! A visit's progress: which of its calls may be made now, which wait for an answer or for the end of a pause.
 
+use std::num::NonZero;
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_sys::{Instant, SocketId};
 
+use crate::connection::Due;
 use crate::plan::Visit;
 use crate::session::{Burst, Sessions};
 
@@ -17,16 +19,19 @@ pub(crate) struct Visits {
     free: Vec<VisitId>,
 }
 
-/// Names a visit until it is over.
+/// Names a visit until it is over: one more than its place, so that each connection has room for the name of one or none in four bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct VisitId(u32);
+pub(crate) struct VisitId(NonZero<u32>);
 
 /// A visit under way. It knows which connections are its own, and nothing of what happens on them.
 pub(crate) struct Visiting {
     /// When it arrived.
     pub(crate) began: Instant,
-    /// When the calls that may be made now came due.
-    pub(crate) due: Instant,
+    /// When the calls that may be made now came due, and the thread saw that they were.
+    due: Instant,
+    noticed: Instant,
+    /// They have found no room.
+    kept_waiting: bool,
     /// Its connections, in the order in which they were opened, and how many it has had.
     pub(crate) connections: Vec<SocketId>,
     pub(crate) opened: u32,
@@ -79,7 +84,8 @@ impl Visits {
     pub(crate) fn begin(&mut self, visit: &Arc<Visit>, number: u64, began: Instant) -> VisitId {
         let Some(id) = self.free.pop() else {
             self.places.push(Visiting::begin(visit, number, began, Vec::new()));
-            return VisitId(self.places.len() as u32 - 1);
+            let places = u32::try_from(self.places.len()).ok().and_then(NonZero::new);
+            return VisitId(places.expect("visits are bounded by connections"));
         };
         let place = &mut self[id];
         let mut connections = std::mem::take(&mut place.connections);
@@ -108,13 +114,13 @@ impl Index<VisitId> for Visits {
     type Output = Visiting;
 
     fn index(&self, id: VisitId) -> &Visiting {
-        &self.places[id.0 as usize]
+        &self.places[id.0.get() as usize - 1]
     }
 }
 
 impl IndexMut<VisitId> for Visits {
     fn index_mut(&mut self, id: VisitId) -> &mut Visiting {
-        &mut self.places[id.0 as usize]
+        &mut self.places[id.0.get() as usize - 1]
     }
 }
 
@@ -127,8 +133,36 @@ impl Visiting {
                 Script::Session { visit: visit.clone(), index, burst: 0, next: 0 }
             }
         };
-        let (due, opened, stopped) = (began, 0, None);
-        Self { began, due, connections, opened, stopped, script, released: 1, under_way: 0, ended: 0 }
+        let (opened, stopped, kept_waiting) = (0, None, false);
+        let (due, noticed, released) = (began, began, 1);
+        Self {
+            began,
+            due,
+            noticed,
+            kept_waiting,
+            connections,
+            opened,
+            stopped,
+            script,
+            released,
+            under_way: 0,
+            ended: 0,
+        }
+    }
+
+    /// Notes when the thread saw that calls were due.
+    pub(crate) fn notice(&mut self, now: Instant) {
+        self.noticed = now.max(self.due);
+    }
+
+    /// Notes that calls that are due find no room.
+    pub(crate) fn keep_waiting(&mut self) {
+        self.kept_waiting = true;
+    }
+
+    /// When the calls that may be made now were due.
+    pub(crate) fn due(&self) -> Due {
+        Due { intended: self.due, noticed: self.noticed, prompt: !self.kept_waiting }
     }
 
     /// Takes a call that is due: which request it is, if the visit says.
@@ -201,6 +235,8 @@ impl Visiting {
     fn release(&mut self, calls: u32, due: Instant) -> Next {
         self.released = calls;
         self.due = due;
+        self.noticed = due;
+        self.kept_waiting = false;
         Next::GoOn
     }
 
@@ -290,7 +326,7 @@ mod tests {
             let next = visit.on_answer(at(ns));
             assert_eq!(next, if ns == 2 { Next::Done } else { Next::GoOn });
         }
-        assert_eq!((visit.due, visit.ended(), visit.calls_left()), (at(1), 3, 0));
+        assert_eq!((visit.due().intended, visit.ended(), visit.calls_left()), (at(1), 3, 0));
     }
 
     /// Three calls, a pause of a microsecond, one call, no pause, one call; the second of two sessions of that kind.
@@ -312,10 +348,10 @@ mod tests {
         assert_eq!((visit.take_call(), visit.take_call()), (Some(Some(1)), None));
         assert_eq!(visit.on_answer(at(10)), Next::GoOn);
         assert_eq!((visit.take_call(), visit.take_call(), visit.take_call()), (Some(Some(2)), Some(Some(3)), None));
-        assert_eq!(visit.due, at(10));
+        assert_eq!(visit.due().intended, at(10));
         assert_eq!(visit.on_answer(at(20)), Next::GoOn, "the burst's last call is under way");
         assert_eq!(visit.on_answer(at(30)), Next::Think(at(1_030)));
-        assert_eq!((visit.due, visit.calls_left()), (at(1_030), 2));
+        assert_eq!((visit.due().intended, visit.calls_left()), (at(1_030), 2));
         assert_eq!(visit.take_call(), Some(Some(4)));
         assert!(!visit.is_last_call());
         assert_eq!(visit.on_answer(at(1_040)), Next::GoOn, "no pause");

@@ -98,7 +98,8 @@ impl Histogram {
 
     /// The mean in nanoseconds, each value taken as the middle of its bucket; 0 if there is none.
     pub fn mean(&self) -> f64 {
-        self.counts.mean()
+        // Buckets have a width, and the extremes are exact: the mean of a few values could lie beside them.
+        self.counts.mean().clamp(self.min() as f64, self.max() as f64)
     }
 
     /// The standard deviation of the recorded values in nanoseconds (of the population, not of the mean).
@@ -278,6 +279,16 @@ mod tests {
         }
         assert_eq!(summary.count, 0);
         assert_eq!(Histogram::from_hdr_base64_us(&summary.hdr).unwrap(), Histogram::new());
+    }
+
+    #[test]
+    fn a_mean_lies_between_the_extremes() {
+        // Buckets are a microsecond wide and more up here.
+        for values in [&[1_000_001][..], &[1_000_001, 1_000_003], &[7_654_321; 3], &[1_000_999, 1_000_999]] {
+            let histogram = of(values);
+            let (min, mean, max) = (histogram.min() as f64, histogram.mean(), histogram.max() as f64);
+            assert!((min..=max).contains(&mean), "{values:?}: {min}, {mean}, {max}");
+        }
     }
 
     #[test]

@@ -41,6 +41,10 @@ use std::rc::Rc;
 use crate::address::{PeerAddr, PortRange, UnixAddr};
 use crate::{Epoll, File, Instant, SocketId, Uring, Waker};
 
+/// A loop that took longer than this from one wake-up to the next without having slept was kept from its work. A wake-up's work takes some tens of
+/// milliseconds at most, with a ring full of completions.
+pub const STANDSTILL_NS: u64 = 100_000_000;
+
 /// See the [module's documentation](self) for the contract.
 pub trait Driver {
     /// Which driver this is.
@@ -157,11 +161,29 @@ pub trait Driver {
         0
     }
 
+    /// By how much the latest [`Driver::wait`] returned later than its owner could expect, in nanoseconds: past its deadline if it slept,
+    /// and otherwise the whole of a standstill that is too long to be work ([`STANDSTILL_NS`]). A thread that was stopped, or did not get its CPU, learns
+    /// of what has happened by that much too late.
+    fn overslept_ns(&self) -> u64;
+
+    /// How long the kernel took to establish a connection of ours, in nanoseconds: from SYN to SYN-ACK, as TCP_INFO has it. To be asked for when the
+    /// connection is established, before anything is sent. `None` where the kernel does not say: on a Unix socket, and where a
+    /// SYN had to be sent again.
+    fn handshake_ns(&self, socket: SocketId) -> Option<u64>;
+
     /// The next completion of this wake-up.
     fn next(&mut self) -> Option<Completion>;
 
     /// The bytes of the [`Completion::Received`] that `next` returned last.
     fn received(&self) -> &[u8];
+}
+
+/// What [`Driver::overslept_ns`] says of a wait: entered at `entry` after work since `last_wake`, over at `now`. `until` is the deadline of one
+/// that slept.
+pub(crate) fn overslept_ns(until: Option<Instant>, entry: Instant, last_wake: Instant, now: Instant) -> u64 {
+    let worked_ns = if until.is_some() { entry } else { now }.ns_since(last_wake);
+    let late_ns = until.map_or(0, |until| now.ns_since(until.max(entry)));
+    if worked_ns > STANDSTILL_NS { worked_ns.max(late_ns) } else { late_ns }
 }
 
 /// What has happened.
@@ -475,6 +497,23 @@ impl AnyDriver {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wait_oversleeps_past_its_deadline_and_in_standstills() {
+        const MS: u64 = 1_000_000;
+        let at = |ms: u64| Instant::from_ns(ms * MS);
+        let check = |until: Option<u64>, entry, last_wake, now, expected: u64| {
+            let overslept = overslept_ns(until.map(at), at(entry), at(last_wake), at(now));
+            assert_eq!(overslept, expected * MS, "{until:?} {entry} {last_wake} {now}");
+        };
+        check(Some(20), 10, 9, 15, 0);
+        check(Some(20), 10, 9, 620, 600);
+        // Work between the wake-ups is no oversleeping; a deadline that passed in it counts from the wait's beginning.
+        check(Some(20), 40, 9, 42, 2);
+        check(None, 10, 9, 60, 0);
+        check(None, 610, 9, 611, 602);
+        check(Some(700), 610, 9, 690, 601);
+    }
 
     #[test]
     fn the_parts_of_a_buffer_are_its_bytes() {

@@ -20,7 +20,9 @@ use rustix::net::{RecvFlags, recv};
 
 use crate::address::PeerAddr;
 use crate::clock::Instant;
-use crate::driver::{Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Flow, Listen, SendBuf};
+use crate::driver::{
+    Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Flow, Listen, SendBuf, overslept_ns,
+};
 use crate::socket::{self, Nagle, Sending, Step};
 use crate::table::{SocketId, Table};
 use crate::wake::Waker;
@@ -63,6 +65,7 @@ pub struct Epoll {
     buffer: Box<[u8]>,
     wake_early_ns: u64,
     idled_awake_ns: u64,
+    overslept_ns: u64,
     received: usize,
     now: Instant,
 }
@@ -151,6 +154,7 @@ impl Epoll {
             buffer: vec![0; config.receive_buffer_bytes].into_boxed_slice(),
             wake_early_ns: config.wake_early_ns,
             idled_awake_ns: 0,
+            overslept_ns: 0,
             received: 0,
             now: Instant::now(),
         })
@@ -382,6 +386,8 @@ impl Driver for Epoll {
         if self.sockets.is_full() {
             return Err(Errno::MFILE.into());
         }
+        // Many are made in a turn, each at a time of its own.
+        self.now = Instant::now();
         let connecting = socket::connecting(to, &mut self.last_port)?;
         let is_unix = matches!(to.peer, PeerAddr::Unix(_));
         let refused =
@@ -493,11 +499,13 @@ impl Driver for Epoll {
         self.writable.extend(self.served.drain(..));
         let busy = !(self.done.is_empty() && self.readable.is_empty() && self.writable.is_empty());
         let asleep_until = until.map(|until| until.minus_ns(self.wake_early_ns));
+        let (last_wake, mut entry) = (self.now, self.now);
         let mut timeout = match asleep_until {
             _ if busy => Some(AT_ONCE),
             None => None,
             Some(until) => {
-                let ns = until.ns_since(Instant::now());
+                entry = Instant::now();
+                let ns = until.ns_since(entry);
                 Some(Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 })
             }
         };
@@ -510,6 +518,7 @@ impl Driver for Epoll {
                 Err(errno) => return Err(errno.into()),
             }
             self.now = Instant::now();
+            self.overslept_ns = overslept_ns(until.filter(|_| !busy), entry, last_wake, self.now);
             let awake_from = *awake_from.get_or_insert(self.now);
             let rest = until.filter(|&until| !busy && events.is_empty() && self.now < until);
             if rest.is_none() || asleep_until.is_some_and(|until| self.now < until) {
@@ -534,6 +543,14 @@ impl Driver for Epoll {
 
     fn idled_awake_ns(&self) -> u64 {
         self.idled_awake_ns
+    }
+
+    fn overslept_ns(&self) -> u64 {
+        self.overslept_ns
+    }
+
+    fn handshake_ns(&self, socket: SocketId) -> Option<u64> {
+        socket::handshake_ns(&self.live(socket).fd)
     }
 
     fn next(&mut self) -> Option<Completion> {

@@ -241,6 +241,20 @@ fn set_option(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: 
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// How long the kernel took from SYN to SYN-ACK, in nanoseconds. A new connection's smoothed round-trip time is that of its SYN, unless
+/// this was sent again (RFC 6298, section 3). `None` then, and for a socket that is not TCP.
+pub(crate) fn handshake_ns(fd: &OwnedFd) -> Option<u64> {
+    // SAFETY: all fields are integers, for which zeros are a value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: the pointer and the length describe `info`; the kernel writes no more than that.
+    let result = unsafe {
+        libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut len)
+    };
+    let is_known = result == 0 && info.tcpi_total_retrans == 0 && info.tcpi_rtt > 0;
+    is_known.then_some(u64::from(info.tcpi_rtt) * 1_000)
+}
+
 /// What a failed connect means. A Unix socket whose peer's queue is full says EAGAIN (connect(2)), which for TCP would be a want
 /// of local ports; it is the peer's doing, though, and the nearest to a refusal.
 pub(crate) fn connect_error(is_unix: bool, error: io::Error) -> io::Error {

@@ -185,8 +185,11 @@ pub(super) fn glossary() -> Markup {
         ("response time", "last byte of the response less the intended time: the headline figure."),
         ("service time", "last byte of the response less the time at which the request was sent."),
         ("intended time", "when the schedule wanted a request to leave."),
-        ("lag", "what the client itself was late in sending; a wait for a connection is told apart, as queue."),
-        ("queue", "waiting for a connection to become free, where their number is bounded; part of the response time."),
+        ("lag", "every wait of the client's own making; a wait for a connection is told apart, as queue."),
+        (
+            "queue",
+            "waiting for a connection that the target keeps busy, where their number is bounded; part of the response time.",
+        ),
         ("open loop", "arrivals follow a schedule and do not wait for answers, as with independent users."),
         ("closed loop", "each worker sends its next request when its last answer has come."),
         ("p99", "99 % of the requests took at most this long; p50 is the median."),

@@ -1,13 +1,17 @@
 //! Accounting: what became of each request, and the books that depend on time.
 
-use thalweg_measure::trial::Sample;
+use thalweg_measure::trial::{CoreUse, Sample};
 use thalweg_measure::{Counts, Outcome};
 use thalweg_sys::{Fault, Instant, SocketId};
 
 use super::{Engine, Phase};
-use crate::connection::{Call, outcome_of_fault};
+use crate::connection::{Call, Due, outcome_of_fault};
 use crate::figures::{RunFigures, ThreadUse};
+use crate::schedule::Taken;
 use crate::visit::Ending;
+
+/// Less than this is what a wake-up takes. It is no lateness of what came meanwhile.
+const OVERSLEPT_NS_MIN: u64 = 1_000_000;
 
 impl Engine {
     /// What came of it. To be asked for when the loop has ended.
@@ -20,8 +24,16 @@ impl Engine {
             self.figures.trial.record_close(lifetime_ns, replies, connection.failed);
         }
         let figures = &mut self.figures.trial;
+        // Attempts that had no outcome when the run was over have made no connection either.
+        figures.connections.failed += self.connecting as u64;
         figures.counts = Counts::of(&figures.outcomes, figures.counts.sent);
         self.figures
+    }
+
+    /// By how much too late the thread may have learnt of the completions of this wake-up: it has overslept, and they do not say when they
+    /// came.
+    pub(super) fn unlearnt_ns(&self) -> u64 {
+        if self.overslept_ns > OVERSLEPT_NS_MIN { self.overslept_ns } else { 0 }
     }
 
     pub(super) fn is_in_window(&self, now: Instant) -> bool {
@@ -34,16 +46,18 @@ impl Engine {
             return;
         }
         if !call.handed_over {
-            return self.record_unsent(call.intended, outcome, now);
+            let due = Due { intended: call.intended, noticed: call.intended.plus_ns(call.late_ns), prompt: true };
+            return self.record_unsent(due, outcome, now);
         }
         let Phase::Running(schedule) = &self.phase else { return };
         let in_window = u64::from(schedule.is_in_window(now));
         let sent_at = call.sent_or(latest);
+        let unlearnt_ns = self.unlearnt_ns().min(now.ns_since(sent_at));
         let figures = &mut self.figures.trial;
         figures.last_end = now - schedule.start;
         figures.outcomes.record(outcome);
-        figures.queue.record(call.ready.ns_since(call.intended));
-        figures.lag.record(sent_at.ns_since(call.ready));
+        figures.queue.record(call.queue_ns);
+        figures.lag.record(call.late_ns + sent_at.ns_since(call.ready) + unlearnt_ns);
         let response_ns = now.ns_since(call.intended);
         let counted = match outcome {
             Outcome::Good => Some(response_ns),
@@ -54,7 +68,7 @@ impl Engine {
         };
         figures.intervals.record_end(outcome, counted);
         if outcome.is_completed() {
-            let first_byte = call.first_byte.unwrap_or(now);
+            let first_byte = call.first_byte.get().unwrap_or(now);
             figures.service_time.record(now.ns_since(sent_at));
             figures.first_byte.record(first_byte.ns_since(sent_at));
             figures.transfer.record(now.ns_since(first_byte));
@@ -85,14 +99,16 @@ impl Engine {
     }
 
     /// Accounts for a measured request that has ended without having been sent.
-    pub(super) fn record_unsent(&mut self, intended: Instant, outcome: Outcome, now: Instant) {
+    pub(super) fn record_unsent(&mut self, due: Due, outcome: Outcome, now: Instant) {
         let timeout_ns = self.timeout_ns();
-        let waited_ns = now.ns_since(intended);
+        let waited_ns = now.ns_since(due.intended);
+        let late_ns = due.noticed.ns_since(due.intended).min(waited_ns);
         let outcome = if waited_ns >= timeout_ns { Outcome::Timeout } else { outcome };
         let Phase::Running(schedule) = &self.phase else { return };
         let figures = &mut self.figures.trial;
         figures.last_end = now - schedule.start;
-        figures.queue.record(waited_ns);
+        figures.lag.record(late_ns);
+        figures.queue.record(waited_ns - late_ns);
         figures.outcomes.record(outcome);
         figures.intervals.record_end(outcome, (outcome == Outcome::Timeout).then_some(waited_ns.max(timeout_ns)));
     }
@@ -114,7 +130,7 @@ impl Engine {
             return;
         }
         let number = schedule.next_number();
-        let (arrival, measured) = schedule.take(&mut self.figures.trial.intervals);
+        let Taken { arrival, noticed, measured } = schedule.take(&mut self.figures.trial.intervals);
         if let Some(plan) = &self.visit {
             let visit = self.visits.begin(plan, number, arrival.at);
             self.visits[visit].take_call();
@@ -123,7 +139,7 @@ impl Engine {
             schedule.arrivals.on_end(now);
         }
         if measured {
-            self.record_unsent(arrival.at, outcome, now);
+            self.record_unsent(Due { intended: arrival.at, noticed, prompt: true }, outcome, now);
         }
     }
 
@@ -131,11 +147,13 @@ impl Engine {
     /// and ends.
     pub(super) fn keep_books(&mut self, now: Instant) {
         self.last_turn = now;
+        let unlearnt_ns = self.unlearnt_ns();
         let Phase::Running(schedule) = &mut self.phase else { return };
         if now < schedule.start {
             return;
         }
         schedule.begun.get_or_insert_with(|| ThreadUse::so_far(self.idled_awake_ns));
+        schedule.overslept_ns += unlearnt_ns;
         schedule.record(&mut self.figures.trial.intervals, now);
         if schedule.end.is_some_and(|end| now >= end) {
             self.end_window(now);
@@ -153,7 +171,10 @@ impl Engine {
         let figures = &mut self.figures.trial;
         figures.duration = duration;
         let cpu = self.plan.cpus[self.core];
-        figures.cores.extend(schedule.begun.map(|begun| ThreadUse::so_far(self.idled_awake_ns).since(begun, cpu)));
+        figures.cores.extend(schedule.begun.map(|begun| {
+            let overslept_ns = schedule.overslept_ns;
+            CoreUse { overslept_ns, ..ThreadUse::so_far(self.idled_awake_ns).since(begun, cpu) }
+        }));
         for connection in self.connections.iter().filter(|connection| connection.is_established()) {
             figures.connections.held += 1;
             figures.connections.progressing += u64::from(connection.received_at >= half);
@@ -196,8 +217,7 @@ impl Engine {
             let held_back = u64::from(!self.idle.iter().chain(&self.roomy).any(room));
             let figures = &mut self.figures.trial;
             while schedule.arrivals.next().is_some() {
-                let (_, measured) = schedule.take(&mut figures.intervals);
-                if measured {
+                if schedule.take(&mut figures.intervals).measured {
                     figures.outcomes.record(Outcome::NotSent);
                     figures.held_back += held_back;
                     figures.intervals.record_end(Outcome::NotSent, None);

@@ -9,12 +9,13 @@ use thalweg_wire::ResponseError;
 
 use super::visits::Answered;
 use super::{Engine, Phase};
-use crate::connection::{Call, End, State, outcome_of_response_error, read_response};
+use crate::connection::{Call, Due, End, Stamp, State, outcome_of_response_error, read_response};
 use crate::plan::Reuse;
+use crate::schedule::Taken;
 
-/// A request that is due.
-pub(super) struct Due {
-    pub(super) intended: Instant,
+/// A request to be made.
+pub(super) struct NextCall {
+    pub(super) due: Due,
     pub(super) measured: bool,
     /// Which one, if the schedule or the visit says.
     pub(super) request: Option<u32>,
@@ -26,6 +27,9 @@ impl Engine {
     /// Gives every arrival that is due a connection, as long as there are some, and ends those whose time is over.
     pub(super) fn dispatch<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         let timeout_ns = self.timeout_ns();
+        if let Phase::Running(schedule) = &mut self.phase {
+            schedule.look(now, self.overslept_ns);
+        }
         while let Phase::Running(schedule) = &self.phase
             && let Some(intended) = schedule.waiting_since(now)
         {
@@ -96,35 +100,41 @@ impl Engine {
     fn serve_arrival<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         let Phase::Running(schedule) = &mut self.phase else { return };
         let number = schedule.next_number();
-        let (arrival, measured) = schedule.take(&mut self.figures.trial.intervals);
+        let Taken { arrival, noticed, measured } = schedule.take(&mut self.figures.trial.intervals);
         if let Some(plan) = &self.visit {
             let visit = self.visits.begin(plan, number, arrival.at);
+            self.visits[visit].notice(noticed);
             return self.begin_visit(driver, id, visit, measured, now);
         }
         let last = self.plan.calls.is_some_and(|calls| self.connections[id.index()].calls + 1 >= calls);
-        self.begin(driver, id, Due { intended: arrival.at, measured, request: arrival.request, last }, now);
+        let due = Due { intended: arrival.at, noticed, prompt: true };
+        self.begin(driver, id, NextCall { due, measured, request: arrival.request, last }, now);
         if self.plan.pipeline > 1 {
             self.offer_room(id);
         }
     }
 
     /// Puts a request on a connection that has room. If that is still in the making, the request waits there.
-    pub(super) fn begin<D: Driver>(&mut self, driver: &mut D, id: SocketId, due: Due, now: Instant) {
-        let request = due.request.unwrap_or_else(|| self.chooser.choose() as u32);
+    pub(super) fn begin<D: Driver>(&mut self, driver: &mut D, id: SocketId, next: NextCall, now: Instant) {
+        let NextCall { due, measured, request, last } = next;
+        let request = request.unwrap_or_else(|| self.chooser.choose() as u32);
         let digest = self.requests.check(request).sha256.map(|_| self.hashers.pop().unwrap_or_default());
         let connection = &mut self.connections[id.index()];
         // At a pace nothing is read before the line has carried what was read last.
         let patient_from = if self.pacing.is_some() { connection.read_at.max(now) } else { due.intended };
         let deadline = patient_from + self.plan.timeout;
+        let (ready, late_ns, queue_ns) = connection.waits_until_room(due, now);
         let call = Call {
             intended: due.intended,
-            ready: due.intended.max(connection.room_since),
+            ready,
+            late_ns,
+            queue_ns,
             deadline,
-            sent: None,
-            first_byte: None,
+            sent: Stamp::default(),
+            first_byte: Stamp::default(),
             request,
-            last: due.last,
-            measured: due.measured,
+            last,
+            measured,
             handed_over: false,
             keep_alive: false,
             fields_differ: false,
@@ -158,9 +168,11 @@ impl Engine {
     pub(super) fn send_waiting<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         let (timeout, paced) = (self.plan.timeout, self.pacing.is_some());
         let connection = self.connection(id);
+        let unlearnt_ns = connection.unlearnt_ns();
         let Some(line) = &mut connection.line else { return };
         for call in &mut line.behind {
-            call.ready = call.intended.max(now);
+            call.late_ns += unlearnt_ns.min(now.ns_since(call.ready));
+            call.ready = now;
             if paced {
                 call.deadline = now + timeout;
             }
@@ -218,7 +230,7 @@ impl Engine {
         for (place, call) in std::iter::once(front).chain(&mut line.behind).enumerate() {
             if place < known {
                 // The driver is about to forget when these were sent.
-                call.sent.get_or_insert(latest);
+                call.sent.set_once(latest);
                 continue;
             }
             let request = self.requests.bytes(call.request, call.last);
@@ -254,13 +266,13 @@ impl Engine {
                 self.figures.unsolicited_bytes += input.len() as u64;
                 return self.on_unasked(driver, id, now);
             };
-            if !call.handed_over || (call.sent.is_none() && latest < connection.handed_at) {
+            if !call.handed_over || (call.sent.get().is_none() && latest < connection.handed_at) {
                 // The request has not left yet: this cannot be its answer.
                 self.figures.unsolicited_bytes += input.len() as u64;
                 let outcome = outcome_of_response_error(ResponseError::Unsolicited);
                 return self.end_call(driver, id, outcome, now);
             }
-            call.first_byte.get_or_insert(now);
+            call.first_byte.set_once(now);
             if self.pacing.is_some() {
                 // The time until the next read is ours, not the server's.
                 call.deadline = connection.read_at.max(now) + self.plan.timeout;
@@ -268,8 +280,14 @@ impl Engine {
             let sampled = self.figures.trial.sample.is_some();
             let check = self.requests.check(call.request);
             let server = if sampled { None } else { Some(&mut self.server) };
-            let progress = read_response(&mut connection.reader, call, input, check, server);
-            if call.measured {
+            let (measured, statuses) = (call.measured, &mut self.figures.trial.status);
+            let on_status = |status| {
+                if measured {
+                    statuses.record(status)
+                }
+            };
+            let progress = read_response(&mut connection.reader, call, input, check, server, on_status);
+            if measured {
                 self.figures.record_received(&progress);
             }
             input = &input[progress.bytes..];
@@ -343,6 +361,7 @@ impl Engine {
     /// Takes the call in front off its connection, accounts for it and moves the next one up. How it ended, and whether the connection
     /// can go on.
     fn end_front(&mut self, id: SocketId, outcome: Outcome, latest: Instant, now: Instant) -> (Outcome, bool) {
+        let unlearnt_ns = self.unlearnt_ns();
         let connection = &mut self.connections[id.index()];
         let full = connection.under_way() >= self.plan.pipeline as usize;
         let mut next = connection.line.as_mut().and_then(|line| line.behind.pop_front());
@@ -360,7 +379,7 @@ impl Engine {
             line.unsent -= 1;
         }
         if full {
-            connection.room_since = now;
+            connection.make_room(unlearnt_ns, now);
         }
         self.busy -= usize::from(matches!(connection.state, State::Idle));
         // What comes at the deadline or later is too late, also where the wheel has not yet told of it.

@@ -74,6 +74,10 @@ pub struct Engine {
     last_turn: Instant,
     /// What the driver has spent awake without work.
     idled_awake_ns: u64,
+    /// By how much too late the latest wake-up was ([`Driver::overslept_ns`]).
+    overslept_ns: u64,
+    /// Arrivals wait for which no connection may be made.
+    is_short_of_room: bool,
     /// Attempts to connect since the last turn.
     attempts: u64,
     /// What the server calls itself.
@@ -131,6 +135,8 @@ impl Engine {
             next_glance: now,
             last_turn: now,
             idled_awake_ns: 0,
+            overslept_ns: 0,
+            is_short_of_room: false,
             attempts: 0,
             server: Vec::new(),
             figures: RunFigures::new(&plan, driver),
@@ -142,7 +148,7 @@ impl Engine {
     /// not the length of the run.
     pub fn entries(&self) -> usize {
         let arrivals = match &self.phase {
-            Phase::Running(schedule) => schedule.arrivals.entries(),
+            Phase::Running(schedule) => schedule.arrivals.entries() + schedule.notices.entries(),
             _ => 0,
         };
         let reads = self.pacing.as_ref().map_or(0, Pacing::entries);
@@ -221,6 +227,7 @@ impl Engine {
 
 impl<D: Driver> App<D> for Engine {
     fn on_completion(&mut self, driver: &mut D, completion: Completion) {
+        self.overslept_ns = driver.overslept_ns();
         match completion {
             Completion::Received { socket } => self.on_received(driver, socket),
             Completion::Sent { socket } => self.on_sent(driver, socket),
@@ -234,6 +241,7 @@ impl<D: Driver> App<D> for Engine {
 
     fn on_turn(&mut self, driver: &mut D, now: Instant) -> Turn {
         self.idled_awake_ns = driver.idled_awake_ns();
+        self.overslept_ns = driver.overslept_ns();
         if self.progress.stop_requested() && !self.figures.interrupted {
             self.figures.interrupted = true;
             self.keep_books(now);

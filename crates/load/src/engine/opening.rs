@@ -32,7 +32,7 @@ impl Engine {
             // Dense, unless the driver carries sockets of others as well.
             self.connections.resize_with(place + 1, || Connection::closed(id));
         }
-        self.connections[place] = Connection::connecting(id, now);
+        self.connections[place] = Connection::connecting(id, driver.now());
         self.open += 1;
         self.connecting += 1;
         self.arm(id, now.plus_ns(self.timeout_ns()));
@@ -120,13 +120,15 @@ impl Engine {
         let room = self.connections_max.saturating_sub(in_use).min(CONNECTING_MAX.saturating_sub(self.connecting));
         let Phase::Running(schedule) = &mut self.phase else { return };
         if room == 0 {
+            self.is_short_of_room = true;
             return;
         }
-        let wanted =
-            (schedule.arrivals.waiting(now) as usize).saturating_sub(self.connecting - self.reopening).min(room);
-        for _ in 0..wanted {
-            if let Err(fault) = self.connect(driver, now) {
-                self.end_for(fault, true, |engine, outcome| engine.give_up(outcome, now));
+        let wanted = (schedule.arrivals.waiting(now) as usize).saturating_sub(self.connecting - self.reopening);
+        let prompt = !std::mem::replace(&mut self.is_short_of_room, wanted > room);
+        for _ in 0..wanted.min(room) {
+            match self.connect(driver, now) {
+                Ok(id) => self.connection(id).prompt = prompt,
+                Err(fault) => self.end_for(fault, true, |engine, outcome| engine.give_up(outcome, now)),
             }
         }
     }
@@ -146,16 +148,18 @@ impl Engine {
 
     pub(super) fn on_connected<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
         let now = driver.now();
+        let handshake_ns = driver.handshake_ns(id);
         let connection = self.connection(id);
         debug_assert!(matches!(connection.state, State::Connecting), "a connection is established once");
-        connection.state = State::Idle;
-        connection.room_since = now;
-        let (since, visit) = (connection.since, connection.visit);
+        let observed_ns = now.ns_since(connection.since);
+        let connect_ns = handshake_ns.map_or(observed_ns, |ns| ns.min(observed_ns));
+        connection.establish(connect_ns, now);
+        let visit = connection.visit;
         self.connecting -= 1;
         let connections = &mut self.figures.trial.connections;
         connections.opened += 1;
         connections.peak = connections.peak.max((self.open - self.connecting) as u64);
-        self.figures.trial.connect.record(now.ns_since(since));
+        self.figures.trial.connect.record(connect_ns);
         if let Phase::Opening { until, .. } = &mut self.phase {
             // As long as the server takes connections, those that are still to be opened are worth waiting for.
             *until = (*until).max(now + self.plan.timeout);

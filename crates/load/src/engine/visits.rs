@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 use thalweg_measure::Outcome;
 use thalweg_sys::{Driver, Instant, SocketId};
 
-use super::calls::Due;
+use super::calls::NextCall;
 use super::{Engine, Phase};
 use crate::connection::{Connection, State};
 use crate::visit::{Ending, Next, VisitId};
@@ -93,10 +93,10 @@ impl Engine {
     ) {
         self.join_visit(id, visit);
         let visiting = &mut self.visits[visit];
-        let intended = visiting.began;
+        let due = visiting.due();
         let request = visiting.take_call().expect("a visit has a call");
         let last = visiting.is_last_call();
-        self.begin(driver, id, Due { intended, measured, request, last }, now);
+        self.begin(driver, id, NextCall { due, measured, request, last }, now);
     }
 
     /// Makes a connection one of the visit's own.
@@ -116,9 +116,10 @@ impl Engine {
     /// Makes the calls that a visit has due, as far as there is room for them.
     fn go_on<D: Driver>(&mut self, driver: &mut D, visit: VisitId, now: Instant) {
         while self.visits[visit].has_released() {
-            let Some(room) = self.room_for(visit) else { return };
+            let Some(room) = self.room_for(visit) else { return self.visits[visit].keep_waiting() };
             let Phase::Running(schedule) = &mut self.phase else { return };
-            let (intended, idle) = (self.visits[visit].due, self.visits[visit].under_way() == 0);
+            let (due, idle) = (self.visits[visit].due(), self.visits[visit].under_way() == 0);
+            let intended = due.intended;
             if self.pacing.is_none() && intended + self.plan.timeout <= now {
                 // Nobody was there in time to make it.
                 return self.fail_next_call(driver, visit, Outcome::Timeout, now);
@@ -148,7 +149,7 @@ impl Engine {
             };
             let Some((measured, request)) = self.offer_next_call(visit) else { return };
             let last = self.visits[visit].is_last_call();
-            self.begin(driver, id, Due { intended, measured, request, last }, now);
+            self.begin(driver, id, NextCall { due, measured, request, last }, now);
         }
     }
 
@@ -170,7 +171,7 @@ impl Engine {
     fn offer_next_call(&mut self, visit: VisitId) -> Option<(bool, Option<u32>)> {
         let Phase::Running(schedule) = &mut self.phase else { return None };
         let visiting = &mut self.visits[visit];
-        let measured = schedule.follow_up(visiting.due, &mut self.figures.trial.intervals)?;
+        let measured = schedule.follow_up(visiting.due().intended, &mut self.figures.trial.intervals)?;
         Some((measured, visiting.take_call()?))
     }
 
@@ -240,6 +241,7 @@ impl Engine {
         let connection = self.connection(id);
         connection.state = State::Idle;
         let visit = connection.visit.expect("only visits pause");
+        self.visits[visit].notice(now);
         self.go_on(driver, visit, now);
     }
 
@@ -255,18 +257,19 @@ impl Engine {
     /// Has those visits go on whose pause is over and that have no connection.
     pub(super) fn resume_parked<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         while let Some(visit) = self.parked.pop_due(now) {
+            self.visits[visit].notice(now);
             self.go_on(driver, visit, now);
         }
     }
 
     /// Stops a visit whose next call, which is part of the load, cannot be made.
     fn fail_next_call<D: Driver>(&mut self, driver: &mut D, visit: VisitId, outcome: Outcome, now: Instant) {
-        let intended = self.visits[visit].due;
+        let due = self.visits[visit].due();
         let offered = self.offer_next_call(visit);
         if let Some((measured, _)) = offered {
             self.visits[visit].on_lost(1);
             if measured {
-                self.record_unsent(intended, outcome, now);
+                self.record_unsent(due, outcome, now);
             }
         }
         let ending = if offered.is_some() { Ending::Failed } else { Ending::Cut };

@@ -17,6 +17,7 @@ mod script;
 mod server;
 mod session_connections;
 mod stall;
+mod standstill;
 mod visits;
 mod world;
 

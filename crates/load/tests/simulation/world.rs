@@ -1,7 +1,7 @@
 //! An engine and a server on one network.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +24,9 @@ const TURNS_AT_ONCE_MAX: u32 = 10_000;
 
 const ADDR: &str = "10.0.0.1:80";
 
+/// The address that the network gives to those who connect over IPv4.
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
 /// The port that the network gives to the first who connects.
 const FIRST_PORT: u16 = 32_768;
 
@@ -37,6 +40,8 @@ pub struct World {
     pub stall: Option<(u64, u64)>,
     /// Holds up what the client hears of one of its connections likewise: of the first, which is number 0, or a later one.
     pub stall_client: Option<(u16, u64, u64)>,
+    /// Stops the load thread from the first until the second, in nanoseconds from the beginning of the simulation. Its kernel goes on.
+    pub standstill: Option<(u64, u64)>,
     /// Interrupts the run so many nanoseconds after the beginning of the simulation.
     pub interrupt_ns: Option<u64>,
     /// In the simulation's time, a run that takes longer than this hangs.
@@ -61,8 +66,30 @@ struct Both {
     interrupt_at: Option<Instant>,
     give_up_at: Instant,
     entries_max: usize,
+    standstill: Option<Standstill>,
     /// The latest turn, and how many there were at that time.
     turn: (Instant, u32),
+}
+
+/// A time in which the load thread does not run.
+struct Standstill {
+    from: Instant,
+    until: Instant,
+    /// When the thread meant to wake up at the latest.
+    planned: Instant,
+}
+
+impl Standstill {
+    fn holds(&self, now: Instant) -> bool {
+        self.from <= now && now < self.until
+    }
+
+    /// Tells the thread, on its first wake-up afterwards, how late that is.
+    fn tell(&self, sim: &mut Sim) {
+        if sim.now() == self.until {
+            sim.oversleep(self.until.ns_since(self.planned.max(self.from)));
+        }
+    }
 }
 
 impl World {
@@ -75,6 +102,7 @@ impl World {
             network: SimConfig::calm(1),
             stall: None,
             stall_client: None,
+            standstill: None,
             interrupt_ns: None,
             patience_ns,
         }
@@ -88,9 +116,14 @@ impl World {
             sim.stall(server.addr, began.plus_ns(from_ns), began.plus_ns(until_ns));
         }
         if let Some((connection, from_ns, until_ns)) = self.stall_client {
-            let client = SocketAddr::from(([127, 0, 0, 1], FIRST_PORT + connection));
+            let client = SocketAddr::new(CLIENT, FIRST_PORT + connection);
             sim.stall(client, began.plus_ns(from_ns), began.plus_ns(until_ns));
         }
+        let standstill = self.standstill.map(|(from_ns, until_ns)| {
+            let (from, until) = (began.plus_ns(from_ns), began.plus_ns(until_ns));
+            sim.stall_host(CLIENT, from, until);
+            Standstill { from, until, planned: from }
+        });
         let progress = Arc::new(Progress::new(self.plan.cpus.len()));
         // Each thread of a plan is a simulation of its own, so none has to wait for another.
         let gate = Arc::new(Gate::new(1));
@@ -98,7 +131,8 @@ impl World {
         let engine = Engine::new(plan, self.core, DriverKind::Simulated, began, gate, progress.clone());
         let give_up_at = began.plus_ns(self.patience_ns);
         let interrupt_at = self.interrupt_ns.map(|ns| began.plus_ns(ns));
-        let mut both = Both { engine, server, progress, interrupt_at, give_up_at, entries_max: 0, turn: (began, 0) };
+        let mut both =
+            Both { engine, server, progress, interrupt_at, give_up_at, entries_max: 0, standstill, turn: (began, 0) };
         run(&mut sim, &mut both).expect("the simulation goes on");
         let Both { engine, server, entries_max, .. } = both;
         let took_ns = sim.now().ns_since(began);
@@ -111,6 +145,10 @@ impl App<Sim> for Both {
         if self.server.owns(&completion) {
             self.server.on_completion(sim, completion);
         } else {
+            if let Some(standstill) = &self.standstill {
+                assert!(!standstill.holds(sim.now()), "a thread that stands still hears of nothing");
+                standstill.tell(sim);
+            }
             self.engine.on_completion(sim, completion);
         }
     }
@@ -122,7 +160,19 @@ impl App<Sim> for Both {
         if self.interrupt_at.is_some_and(|at| at <= now) {
             self.progress.request_stop();
         }
-        let Turn::Until(engine) = self.engine.on_turn(sim, now) else { return Turn::Stop };
+        let engine = match &mut self.standstill {
+            Some(standstill) if standstill.holds(now) => Some(standstill.until),
+            standstill => {
+                if let Some(standstill) = standstill {
+                    standstill.tell(sim);
+                }
+                let Turn::Until(until) = self.engine.on_turn(sim, now) else { return Turn::Stop };
+                if let Some(standstill) = standstill {
+                    standstill.planned = until.unwrap_or(now);
+                }
+                until.into_iter().chain(standstill.as_ref().map(|it| it.from).filter(|&from| from > now)).min()
+            }
+        };
         self.entries_max = self.entries_max.max(self.engine.entries());
         let server = self.server.on_turn(sim);
         Turn::Until([engine, server, self.interrupt_at].into_iter().flatten().min())

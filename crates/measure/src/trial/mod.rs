@@ -172,6 +172,8 @@ pub struct CoreUse {
     pub run_queue_wait_ns: u64,
     /// Time for which the cgroup's quota stopped the thread.
     pub throttled_ns: u64,
+    /// Time by which the thread came back too late from its sleeps, and other standstills that it noticed.
+    pub overslept_ns: u64,
 }
 
 /// Rates over the length of a trial, per second.

@@ -164,6 +164,10 @@ fn the_client_is_judged_first() {
     check(&busy, &[], Verdict::Pass, &[]);
     let closed = TrialFigures { loop_kind: LoopKind::Closed, offered_rate: None, ..busy };
     check(&closed, &[], Verdict::Invalid, &["load core 3 was busy for 96.0 % of the trial, above 95 %"]);
+    let stopped = core(CoreUse { core: 3, overslept_ns: 600 * MS, ..CoreUse::default() });
+    check(&stopped, &[], Verdict::Pass, &[]);
+    let closed = TrialFigures { loop_kind: LoopKind::Closed, offered_rate: None, ..stopped };
+    check(&closed, &[], Verdict::Invalid, &["load core 3 stood still for 6.00 % of the trial, above 5 %"]);
 
     let exhausted = trial(&[(Outcome::Good, 9998), (Outcome::NoDescriptor, 1), (Outcome::NoAddress, 1)]);
     let reasons = ["file descriptors ran out for 1 requests", "local addresses and ports ran out for 1 requests"];
@@ -175,6 +179,22 @@ fn the_client_is_judged_first() {
     let lost = spoilt(|figures| figures.counts.offered += 1);
     let reason = "the client miscounted: 10001 requests were offered but 10000 have an outcome";
     check(&lost, &[], Verdict::Invalid, &[reason]);
+}
+
+#[test]
+fn a_tail_of_late_requests_is_not_the_target_s() {
+    let with_tail = |lag_ns| {
+        let mut figures = good_trial();
+        figures.intervals.record_offered();
+        figures.intervals.record_end(Outcome::Good, Some(600 * MS));
+        figures.lag.record_n(lag_ns, 10);
+        figures
+    };
+    let reason = "the client was late: max 600 ms misses 100 ms, but max of its own lag is 590 ms";
+    check(&with_tail(590 * MS), &["max<100ms"], Verdict::Invalid, &[reason]);
+    check(&with_tail(20 * MS), &["max<100ms"], Verdict::Fail, &["max 600 ms is above the limit of 100 ms"]);
+    check(&with_tail(9 * MS), &["max<599ms"], Verdict::Fail, &["max 600 ms is above the limit of 599 ms"]);
+    check(&with_tail(590 * MS), &["max<700ms"], Verdict::Pass, &[]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::backlog::{self, Backlog};
 use super::{CoreUse, LoopKind, TrialFigures};
+use crate::histogram::Histogram;
 use crate::limit::{Limit, Statistic, short_percent};
 use crate::outcome::{CountsError, Outcome};
 use crate::units::display;
@@ -47,6 +48,8 @@ const BUSY_MAX: f64 = 0.95;
 const RUN_QUEUE_WAIT_MAX: f64 = 0.05;
 /// Throttling stops a core for tens of milliseconds on end, so this share of the time is the whole p99.
 const THROTTLED_MAX: f64 = 0.01;
+/// Workers that stand still ask for less, and no lag says so.
+const OVERSLEPT_MAX: f64 = 0.05;
 
 /// Judges a trial against `limits`.
 ///
@@ -61,9 +64,11 @@ const THROTTLED_MAX: f64 = 0.01;
 ///   for requests that lacked a descriptor or an address, and for those that it did not get to although nothing kept it
 ///   ([`TrialFigures::unsent_by_client`]).
 /// * p99 lag above 1 ms or above a tenth of the tightest response-time limit. Lag leaves out the wait for a connection.
+/// * A response-time limit was missed that would have been met without the lag, as the same statistic of the lag has it, and this is above a
+///   tenth of the limit too.
 /// * Descriptors or addresses ran out, be it once: from then on connections were not what the plan said.
-/// * A load core starved: over 5 % of the time runnable without running, throttled for 1 %, or in a closed loop busy for over 95 %. In an
-///   open loop the lag says whether a busy core was too slow.
+/// * A load core starved: over 5 % of the time runnable without running, throttled for 1 %, or in a closed loop busy for over
+///   95 % or standing still for over 5 %. In an open loop the lag says whether such a core was too slow.
 /// * Nothing was offered, or the counts contradict each other.
 ///
 /// **PASS** if all limits are met, the connections that were to be held are open at the end, completions are within 1 % of offered in an open loop (or within the share of errors
@@ -78,7 +83,8 @@ pub fn verdict(figures: &TrialFigures, limits: &[Limit]) -> Judgement {
     let response_time = figures.response_time();
     let mut notes: Vec<Note> = effective.iter().filter_map(|limit| few_samples(limit, response_time.count())).collect();
 
-    let client = client_shortfalls(figures, &effective);
+    let mut client = client_shortfalls(figures, &effective);
+    client.extend(effective.iter().filter_map(|limit| missed_through_lag(limit, figures, &response_time)));
     if !client.is_empty() {
         return Judgement { verdict: Verdict::Invalid, reasons: client, notes };
     }
@@ -132,6 +138,18 @@ fn client_shortfalls(figures: &TrialFigures, limits: &[Limit]) -> Vec<Reason> {
     reasons
 }
 
+/// Whether a response-time limit is missed only because of the client's own lateness. A tail that is thinner than a hundredth may consist of
+/// late requests although the p99 lag is small.
+fn missed_through_lag(limit: &Limit, figures: &TrialFigures, response_time: &Histogram) -> Option<Reason> {
+    let Reason::ResponseTime { statistic, observed_ns, bound } = limit.missed_by(figures, response_time)? else {
+        return None;
+    };
+    let (lag_ns, bound_ns) = (statistic.of(&figures.lag), bound.as_nanos() as f64);
+    let explains = lag_ns > bound_ns * LAG_OF_LIMIT && observed_ns - lag_ns < bound_ns;
+    let is_counted_already = matches!(statistic, Statistic::Percentile(percent) if percent <= 99.0);
+    (explains && !is_counted_already).then_some(Reason::LagInTail { statistic, observed_ns, lag_ns, bound })
+}
+
 /// The p99 lag that is still allowed: 1 ms, or a tenth of the tightest response-time limit if that is less.
 fn lag_bound(limits: &[Limit]) -> Duration {
     let tenths = limits.iter().filter_map(|limit| match limit {
@@ -143,12 +161,14 @@ fn lag_bound(limits: &[Limit]) -> Duration {
 
 /// The first sign, in order of how much it explains, that a load core did not have the processor that it needed.
 fn starvation(core: &CoreUse, loop_kind: LoopKind, duration: Duration) -> Option<Reason> {
-    // A schedule shows by its lag whether a busy core has fallen behind. Workers only ask later.
-    let busy_ns = if loop_kind == LoopKind::Closed { core.busy_ns } else { 0 };
+    // A schedule shows by its lag whether a core has fallen behind. Workers only ask later.
+    let is_closed = loop_kind == LoopKind::Closed;
+    let (busy_ns, overslept_ns) = if is_closed { (core.busy_ns, core.overslept_ns) } else { (0, 0) };
     let length = duration.as_nanos().max(1) as f64;
     let signs = [
         (Starvation::Throttled, core.throttled_ns, THROTTLED_MAX),
         (Starvation::RunQueue, core.run_queue_wait_ns, RUN_QUEUE_WAIT_MAX),
+        (Starvation::Overslept, overslept_ns, OVERSLEPT_MAX),
         (Starvation::Busy, busy_ns, BUSY_MAX),
     ];
     signs.into_iter().map(|(cause, ns, bound)| (cause, ns as f64 / length, bound)).find_map(|(cause, share, bound)| {
@@ -188,6 +208,8 @@ pub enum Starvation {
     RunQueue,
     /// Its cgroup had used up its quota.
     Throttled,
+    /// It was not there when it was to wake up: it was stopped, or its processor was taken away.
+    Overslept,
 }
 
 /// One condition that a trial broke. Displays, and serialises, as one plain sentence without a full stop.
@@ -209,6 +231,17 @@ pub enum Reason {
         /// 99th percentile of the lag.
         p99_ns: u64,
         /// What is allowed.
+        bound: Duration,
+    },
+    /// INVALID: a limit was missed, and the client's own lateness is enough to explain it.
+    LagInTail {
+        /// The figure that the limit is on.
+        statistic: Statistic,
+        /// What it was, in nanoseconds, of the response time.
+        observed_ns: f64,
+        /// What it was, in nanoseconds, of the lag.
+        lag_ns: f64,
+        /// What it may be.
         bound: Duration,
     },
     /// INVALID: no file descriptor was left.
@@ -327,6 +360,14 @@ impl fmt::Display for Reason {
                 let (lag, bound) = (display::time(*p99_ns), display::exact_time_spaced(*bound));
                 write!(f, "the client sent late: p99 lag {lag} is above {bound}")
             }
+            Reason::LagInTail { statistic, observed_ns, lag_ns, bound } => {
+                let time = |ns: &f64| display::time(ns.round() as u64);
+                let (observed, lag, bound) = (time(observed_ns), time(lag_ns), display::exact_time_spaced(*bound));
+                write!(
+                    f,
+                    "the client was late: {statistic} {observed} misses {bound}, but {statistic} of its own lag is {lag}"
+                )
+            }
             Reason::DescriptorsRanOut { requests } => {
                 write!(f, "file descriptors ran out for {} requests", display::count(*requests))
             }
@@ -377,6 +418,7 @@ impl fmt::Display for Starvation {
             Starvation::Busy => "was busy",
             Starvation::RunQueue => "waited for its processor",
             Starvation::Throttled => "was throttled by its cgroup",
+            Starvation::Overslept => "stood still",
         })
     }
 }

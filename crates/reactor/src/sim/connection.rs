@@ -40,14 +40,24 @@ impl EndId {
 
 pub(super) struct Connection {
     ends: [End; 2],
+    /// When the SYN was sent first, and when its answer came back.
+    begun: Instant,
+    pub(super) established: Option<Instant>,
+    pub(super) syn_sent_again: bool,
     /// Nothing comes through any more.
     pub(super) mute: bool,
 }
 
 impl Connection {
-    pub(super) fn new(connector: SocketAddr, acceptor: SocketAddr, socket: SocketId) -> Self {
+    pub(super) fn new(connector: SocketAddr, acceptor: SocketAddr, socket: SocketId, begun: Instant) -> Self {
         let connector = End::new(connector, EndState::Connecting(socket));
-        Self { ends: [connector, End::new(acceptor, EndState::Closed)], mute: false }
+        let ends = [connector, End::new(acceptor, EndState::Closed)];
+        Self { ends, begun, established: None, syn_sent_again: false, mute: false }
+    }
+
+    /// From SYN to SYN-ACK, if it is established and that is known.
+    pub(super) fn handshake_ns(&self) -> Option<u64> {
+        self.established.filter(|_| !self.syn_sent_again).map(|at| at.ns_since(self.begun))
     }
 
     pub(super) fn end(&self, side: Side) -> &End {

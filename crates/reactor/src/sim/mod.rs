@@ -56,6 +56,7 @@ pub struct Sim {
     ready: VecDeque<Ready>,
     received: Vec<u8>,
     bounds_lifted: u64,
+    overslept_ns: u64,
 }
 
 enum Socket {
@@ -69,10 +70,19 @@ struct Listener {
     accepting: bool,
 }
 
+/// A process that is held up.
 struct Stall {
-    addr: SocketAddr,
+    process: Process,
     from: Instant,
     until: Instant,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Process {
+    /// All sockets with this address.
+    At(SocketAddr),
+    /// All sockets with addresses of this host.
+    Host(IpAddr),
 }
 
 struct Ready {
@@ -96,6 +106,7 @@ impl Sim {
             ready: VecDeque::new(),
             received: Vec::new(),
             bounds_lifted: 0,
+            overslept_ns: 0,
             config,
         }
     }
@@ -104,7 +115,18 @@ impl Sim {
     /// accepted there and its connections get no completions. Its kernel goes on: connections are established and
     /// buffers fill.
     pub fn stall(&mut self, addr: SocketAddr, from: Instant, until: Instant) {
-        self.stalls.push(Stall { addr, from, until });
+        self.stalls.push(Stall { process: Process::At(addr), from, until });
+    }
+
+    /// Holds up everything that runs on the host with that address likewise. Its application must not be given turns meanwhile, and
+    /// [`Sim::oversleep`] tells it afterwards how late it is.
+    pub fn stall_host(&mut self, host: IpAddr, from: Instant, until: Instant) {
+        self.stalls.push(Stall { process: Process::Host(host), from, until });
+    }
+
+    /// Makes [`Driver::overslept_ns`] say this until the next [`Driver::wait`].
+    pub fn oversleep(&mut self, ns: u64) {
+        self.overslept_ns = ns;
     }
 
     /// Resets the connection of `socket` from the middle: both sides see it, this one first. Bytes on their way are lost, and
@@ -301,7 +323,7 @@ impl Driver for Sim {
         let socket = self.insert(Socket::End(EndId { connection, side: Side::Connector }))?;
         let local = SocketAddr::new(source, self.next_port(to.ports));
         self.connections_made += 1;
-        let mut made = Connection::new(local, peer, socket);
+        let mut made = Connection::new(local, peer, socket, self.now);
         if let Flow::Metered { .. } = to.flow {
             made.end_mut(Side::Connector).intake = Intake::Asked { bytes: 0 };
         }
@@ -411,8 +433,17 @@ impl Driver for Sim {
         }
     }
 
+    fn overslept_ns(&self) -> u64 {
+        self.overslept_ns
+    }
+
+    fn handshake_ns(&self, socket: SocketId) -> Option<u64> {
+        self.connections[&self.end_of(socket).connection].handshake_ns()
+    }
+
     fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
         self.received.clear();
+        self.overslept_ns = 0;
         self.run_until(self.now);
         if !self.ready.is_empty() {
             return Ok(());
@@ -432,6 +463,7 @@ impl Driver for Sim {
         if self.config.oversleep_ns > 0 {
             let late = self.random.random_range(0..=self.config.oversleep_ns);
             self.run_until(self.now.plus_ns(late));
+            self.overslept_ns = until.map_or(0, |until| self.now.ns_since(until));
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use thalweg_sys::{Instant, SocketId};
 
 use super::agenda::Event;
 use super::connection::{EndId, EndState, Finish, Intake, Side};
-use super::{COMPLETIONS_PER_WAIT, Ready, Sim, Socket};
+use super::{COMPLETIONS_PER_WAIT, Process, Ready, Sim, Socket};
 
 /// The most that the kernel takes at once.
 const SEGMENT_BYTES: usize = 64 * 1024;
@@ -79,6 +79,9 @@ impl Sim {
                 return;
             }
             let again_at = self.now.plus_ns(SYN_RETRY_NS << attempt);
+            if let Some(connection) = self.connections.get_mut(&connection) {
+                connection.syn_sent_again = true;
+            }
             self.agenda.add(again_at, Event::Syn { connection, attempt: attempt + 1 });
             return;
         }
@@ -104,9 +107,11 @@ impl Sim {
         if state.mute {
             return;
         }
+        let now = self.now;
         let end = state.end_mut(Side::Connector);
         let EndState::Connecting(socket) = end.state else { return };
         end.state = EndState::Open(socket);
+        state.established = Some(now);
         self.complete(id, Completion::Connected { socket });
         self.schedule_deliver(id, self.now);
     }
@@ -433,8 +438,11 @@ impl Sim {
 
     /// Until when the process behind this address is held up.
     fn stalled(&self, addr: SocketAddr) -> Option<Instant> {
-        let current =
-            self.stalls.iter().filter(|stall| stall.addr == addr && stall.from <= self.now && self.now < stall.until);
+        let concerns = |process| process == Process::At(addr) || process == Process::Host(addr.ip());
+        let current = self
+            .stalls
+            .iter()
+            .filter(|stall| concerns(stall.process) && stall.from <= self.now && self.now < stall.until);
         current.map(|stall| stall.until).max()
     }
 }

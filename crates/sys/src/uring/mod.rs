@@ -33,7 +33,9 @@ use self::files::Files;
 use self::socket::{Maker, Operation, Outgoing, Socket, State};
 use crate::address::PeerAddr;
 use crate::clock::Instant;
-use crate::driver::{Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Flow, Listen, SendBuf};
+use crate::driver::{
+    Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Flow, Listen, SendBuf, overslept_ns,
+};
 use crate::socket::{self as sockets, Nagle, Sending};
 use crate::table::{SocketId, Table};
 use crate::wake::Waker;
@@ -75,6 +77,7 @@ pub struct Uring {
     file_steps_left: usize,
     wake_early_ns: u64,
     idled_awake_ns: u64,
+    overslept_ns: u64,
     received: Range<usize>,
     spent: Option<u16>,
     last_peer: Option<(PeerAddr, Rc<SockAddr>)>,
@@ -122,6 +125,7 @@ impl Uring {
             file_steps_left: 0,
             wake_early_ns: config.wake_early_ns,
             idled_awake_ns: 0,
+            overslept_ns: 0,
             received: 0..0,
             spent: None,
             last_peer: None,
@@ -360,6 +364,8 @@ impl Driver for Uring {
         if self.sockets.is_full() {
             return Err(Errno::MFILE.into());
         }
+        // Many are made in a turn, each at a time of its own.
+        self.now = Instant::now();
         let peer = match &self.last_peer {
             Some((addr, peer)) if *addr == to.peer => peer.clone(),
             _ => {
@@ -521,10 +527,12 @@ impl Driver for Uring {
         let entry = Instant::now();
         let want = if busy || until.is_some_and(|until| until <= entry) { 0 } else { 1 };
         let asleep_until = until.map(|until| until.minus_ns(self.wake_early_ns));
+        let last_wake = self.now;
         self.enter(want, asleep_until, entry)?;
         let mut awake_from = None;
         loop {
             self.now = Instant::now();
+            self.overslept_ns = overslept_ns(until.filter(|_| want > 0), entry, last_wake, self.now);
             self.take_completions();
             let happened = self.cursor < self.batch.len() || !self.done.is_empty();
             let awake_from = *awake_from.get_or_insert(self.now);
@@ -540,6 +548,14 @@ impl Driver for Uring {
 
     fn idled_awake_ns(&self) -> u64 {
         self.idled_awake_ns
+    }
+
+    fn overslept_ns(&self) -> u64 {
+        self.overslept_ns
+    }
+
+    fn handshake_ns(&self, socket: SocketId) -> Option<u64> {
+        sockets::handshake_ns(&self.live(socket).fd)
     }
 
     fn next(&mut self) -> Option<Completion> {
