@@ -39,6 +39,27 @@ fn connections_in_the_making_are_not_open() {
 }
 
 #[test]
+fn an_attempt_that_is_under_way_when_the_run_ends_has_failed() {
+    // The arrival's time is over a moment before that of the connection that was to carry it.
+    let network = SimConfig { backlog: 0, oversleep_ns: MS, ..SimConfig::calm(1) };
+    let plan = Plan { timeout: Duration::from_millis(200), calls: Some(1), ..open(100.0, 10, 20) };
+    let run = World { network, ..World::calm(plan) }.run(|_| Answer::Good);
+    let connections = &run.figures.trial.connections;
+    assert_eq!((connections.opened, connections.failed), (0, 10), "{connections:?}");
+    assert_eq!(connections.attempted, 10);
+}
+
+#[test]
+fn interim_responses_in_one_segment_are_counted_each() {
+    for answer in [Answer::Interim, Answer::InterimTogether] {
+        let run = World::calm(open(100.0, 10, 1)).run(move |_| answer);
+        let interim = if answer == Answer::Interim { 20 } else { 30 };
+        let status = serde_json::to_value(run.figures.trial.status).expect("figures can be written");
+        assert_eq!((&status["1xx"], &status["2xx"]), (&interim.into(), &10.into()), "{answer:?}");
+    }
+}
+
+#[test]
 fn an_attempt_that_cannot_even_begin_has_failed() {
     let network = SimConfig { connect_failure_probability: 1.0, ..SimConfig::calm(1) };
     let run = World { network, ..World::calm(open(1000.0, 50, 5)) }.run(|_| Answer::Good);

@@ -31,6 +31,8 @@ pub enum Answer {
     Chunked,
     /// Behind interim responses.
     Interim,
+    /// In one segment with several of them.
+    InterimTogether,
     /// With an announced end of the connection.
     Closing,
     /// Ended by the end of the connection.
@@ -79,6 +81,7 @@ impl Answer {
     pub fn outcome(self) -> Outcome {
         match self {
             Self::Good | Self::Late(_) | Self::Dribbled(_) | Self::Chunked | Self::Interim => Outcome::Good,
+            Self::InterimTogether => Outcome::Good,
             Self::Closing | Self::UntilClose | Self::Early | Self::Abandoning | Self::Twice(_) => Outcome::Good,
             Self::Old | Self::OldKept | Self::Halting(_) => Outcome::Good,
             Self::Status(_) => Outcome::BadStatus,
@@ -144,6 +147,10 @@ impl Answer {
                 let continued = b"HTTP/1.1 100 Continue\r\n\r\n".to_vec();
                 let hints = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n".to_vec();
                 vec![(0, Step::Send(continued)), (20 * US, Step::Send(hints)), (20 * US, Step::Send(whole))]
+            }
+            Self::InterimTogether => {
+                let interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n";
+                vec![(0, Step::Send([&interim[..], &whole].concat()))]
             }
             Self::Closing => {
                 vec![(0, Step::Send(response(200, "Connection: close\r\n", &content))), (0, Step::Close)]
