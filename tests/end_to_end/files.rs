@@ -142,6 +142,7 @@ fn rates_and_sizes() {
         (&["--throttle", "0kbit"], &["--throttle"]),
         (&["--throttle", "slow"], &["--throttle", "slow"]),
         (&["--rtt", "far"], &["--rtt", "far"]),
+        (&["--rtt", "10h"], &["--rtt", "10h", "at most 60s"]),
         (&["--pick", "zipf:x", "--urls", "/dev/null"], &["--pick", "zipf:x"]),
         (&["--pick", "zipf:-1", "--urls", "/dev/null"], &["--pick"]),
         (&["--from", "127.0.0.9-127.0.0.2"], &["--from"]),

@@ -87,10 +87,14 @@ fn the_server_holds_what_a_slow_client_has_not_read() {
 }
 
 #[test]
-fn a_long_path_delays_each_read() {
+fn a_long_path_delays_each_answer_the_first_one_too() {
     let _turn = turn::beside_others();
     for driver in DRIVERS {
         let recorder = Recorder::start(|_| Answer::good("ok"));
+        let once = ["run", &recorder.url("/"), "--json", "--requests", "1", "--rtt", "300ms", "--driver", driver];
+        let trial = document::trial(&run_thalweg(&once));
+        assert_eq!(outcome(&trial, "good"), 1, "{driver}");
+        assert!(number(&trial, "/first_byte_us/min") >= 300_000.0, "{driver}: {}", trial["first_byte_us"]);
         let load = ["--workers", "2", "--rtt", "100ms", "--duration", "1s", "--driver", driver];
         let trial = document::trial(&run_thalweg(&[&["run", &recorder.url("/"), "--json"], &load[..]].concat()));
         let good = outcome(&trial, "good");

@@ -203,8 +203,8 @@ pub struct LoadOptions {
     /// Read each connection no faster than this, such as 33.6kbit; --timeout is then the time without a byte
     #[arg(long, value_name = "BITS", value_parser = parse_link_rate)]
     pub throttle: Option<u64>,
-    /// Wait so long before each read of a connection, as a long path would make it
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    /// Delay each answer's first byte to at least this after its request, as a path with that round trip would
+    #[arg(long, value_name = "TIME", value_parser = parse_round_trip)]
     pub rtt: Option<Duration>,
     /// Reach the server through this Unix socket (@NAME for an abstract one)
     #[arg(long, value_name = "PATH", value_parser = parse_unix, conflicts_with = "from")]
@@ -466,6 +466,18 @@ fn parse_speed(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(speed) if (1e-6..=1e6).contains(&speed) => Ok(speed),
         _ => Err("a number from 0.000001 to 1000000 is wanted; 2 is twice as fast as it was logged".to_owned()),
+    }
+}
+
+/// A satellite's path has a round trip of 0.6 s; nobody asks over one of more than a minute.
+fn parse_round_trip(text: &str) -> Result<Duration, String> {
+    const ROUND_TRIP_MAX: Duration = Duration::from_secs(60);
+    match parse_time(text).map_err(|error| error.to_string())? {
+        time if time <= ROUND_TRIP_MAX => Ok(time),
+        _ => {
+            Err("a path's round trip is at most 60s; for a client that pauses between its requests use --think"
+                .to_owned())
+        }
     }
 }
 

@@ -64,13 +64,15 @@ pub(crate) enum State {
     Closed,
 }
 
-/// Pipelined calls.
+/// Pipelined calls, and an answer on a long path.
 #[derive(Default)]
 pub(crate) struct Line {
     /// Those behind the one in front, in order; all of them where the connection is not there yet.
     pub(crate) behind: VecDeque<Call>,
     /// How many of the last ones, the one in front included, the driver was not yet given.
     pub(crate) unsent: usize,
+    /// The beginning of an answer that was read and has not come yet, as far as its path is concerned.
+    pub(crate) held: Vec<u8>,
     /// Where requests that leave together are put one after the other; used again.
     pub(crate) batch: Rc<Vec<u8>>,
 }

@@ -163,7 +163,8 @@ pub enum Reuse {
 pub struct Pace {
     /// Bytes per second, of all that is received; `None`: as they come.
     pub bytes_per_s: Option<u64>,
-    /// Time before each read on top of that, as a long path would add it.
+    /// From a request to the first byte of its answer, at the least, as a long path would have it. Where the rate is not bounded it is also the
+    /// time from one read of up to 64 KiB to the next: such a path carries one window in each round trip.
     pub delay: Duration,
 }
 

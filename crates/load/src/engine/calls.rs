@@ -118,10 +118,11 @@ impl Engine {
     pub(super) fn begin<D: Driver>(&mut self, driver: &mut D, id: SocketId, next: NextCall, now: Instant) {
         let NextCall { due, measured, request, last } = next;
         let request = request.unwrap_or_else(|| self.chooser.choose() as u32);
+        let path_delay = self.path_delay();
         let digest = self.requests.check(request).sha256.map(|_| self.hashers.pop().unwrap_or_default());
         let connection = &mut self.connections[id.index()];
         // At a pace nothing is read before the line has carried what was read last.
-        let patient_from = if self.pacing.is_some() { connection.read_at.max(now) } else { due.intended };
+        let patient_from = if self.pacing.is_some() { connection.read_at.max(now) + path_delay } else { due.intended };
         let deadline = patient_from + self.plan.timeout;
         let (ready, late_ns, queue_ns) = connection.waits_until_room(due, now);
         let call = Call {
@@ -166,7 +167,7 @@ impl Engine {
 
     /// Sends what has waited for a connection, which is there now.
     pub(super) fn send_waiting<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
-        let (timeout, paced) = (self.plan.timeout, self.pacing.is_some());
+        let (timeout, paced) = (self.path_delay() + self.plan.timeout, self.pacing.is_some());
         let connection = self.connection(id);
         let unlearnt_ns = connection.unlearnt_ns();
         let Some(line) = &mut connection.line else { return };
@@ -254,11 +255,19 @@ impl Engine {
     }
 
     pub(super) fn on_received<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
-        let (now, mut latest) = (driver.now(), driver.sent_at(id));
-        let mut room_made = false;
-        let mut input = driver.received();
+        let now = driver.now();
         self.connections[id.index()].received_at = now;
-        self.pace(id, input.len(), now);
+        if !self.hold(id, driver.received(), driver.sent_at(id), now) {
+            self.pace(id, driver.received().len(), now);
+            self.take_in(driver, id, None, now);
+        }
+    }
+
+    /// Reads answers in what has come: in `held`, or in what the driver has just received.
+    pub(super) fn take_in<D: Driver>(&mut self, driver: &mut D, id: SocketId, held: Option<&[u8]>, now: Instant) {
+        let mut latest = driver.sent_at(id);
+        let mut room_made = false;
+        let mut input = held.unwrap_or_else(|| driver.received());
         loop {
             let connection = &mut self.connections[id.index()];
             let State::Busy(call) = &mut connection.state else {
@@ -318,7 +327,7 @@ impl Engine {
                 if connection.id != id || !connection.is_open() {
                     return;
                 }
-                let received = driver.received();
+                let received = held.unwrap_or_else(|| driver.received());
                 input = &received[received.len() - rest..];
                 latest = driver.sent_at(id);
                 continue;
@@ -361,13 +370,13 @@ impl Engine {
     /// Takes the call in front off its connection, accounts for it and moves the next one up. How it ended, and whether the connection
     /// can go on.
     fn end_front(&mut self, id: SocketId, outcome: Outcome, latest: Instant, now: Instant) -> (Outcome, bool) {
-        let unlearnt_ns = self.unlearnt_ns();
+        let (unlearnt_ns, path_delay) = (self.unlearnt_ns(), self.path_delay());
         let connection = &mut self.connections[id.index()];
         let full = connection.under_way() >= self.plan.pipeline as usize;
         let mut next = connection.line.as_mut().and_then(|line| line.behind.pop_front());
         if let Some(next) = next.as_mut().filter(|_| self.pacing.is_some()) {
             // Its answer could not come before this one was read, at the pace.
-            next.deadline = connection.read_at.max(now) + self.plan.timeout;
+            next.deadline = connection.read_at.max(now) + path_delay + self.plan.timeout;
         }
         let state = next.map_or(State::Idle, State::Busy);
         let State::Busy(mut call) = std::mem::replace(&mut connection.state, state) else {

@@ -251,6 +251,7 @@ impl<D: Driver> App<D> for Engine {
         }
         self.attempts = 0;
         self.expire(driver, now);
+        self.take_in_held(driver, now);
         self.read_due(driver, now);
         self.resume_parked(driver, now);
         match self.phase {

@@ -1,7 +1,8 @@
 //! Reading slowly, so that the server holds a connection for as long as a slow client would make it.
 //!
 //! A connection at a pace reads a piece, and the next one when the bytes of the first would have come over its line. The receive
-//! window is small, so that what is not read stays with the server.
+//! window is small, so that what is not read stays with the server. On a long path the first piece of an answer is read when it is there,
+//! so that an end or a reset is not missed, and held until a round trip has passed since its request.
 
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use thalweg_reactor::Wheel;
 use thalweg_sys::{Driver, Flow, Instant, SocketId};
 
 use super::Engine;
+use crate::connection::State;
 use crate::plan::Pace;
 
 /// How long the bytes of one read take at the pace. The longer, the coarser the stream and the cheaper: a read of a modem's line costs
@@ -21,6 +23,9 @@ const CYCLE_NS_PER_CONNECTION: u64 = 120_000;
 /// Reads are due at a common beat, so that many of them share a wake-up.
 const TICK_NS: u64 = 2_000_000;
 
+/// A round trip is no coarser than other times of the client.
+const ARRIVAL_TICK_NS: u64 = 100_000;
+
 /// Most bytes of one read.
 const READ_BYTES_MAX: u64 = 64 * 1024;
 
@@ -31,14 +36,18 @@ pub(super) struct Pacing {
     pace: Pace,
     cycle_ns: u64,
     read_bytes: u32,
+    /// When connections may read, and when what they hold has come.
     wheel: Wheel,
+    arrivals: Wheel,
 }
 
 impl Pace {
     /// How long so many bytes take.
     fn time_ns(self, bytes: u64) -> u64 {
-        let line_ns = self.bytes_per_s.map_or(0, |rate| (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64);
-        line_ns + self.delay.as_nanos() as u64
+        match self.bytes_per_s {
+            Some(rate) => (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64,
+            None => self.delay.as_nanos() as u64,
+        }
     }
 }
 
@@ -50,7 +59,8 @@ impl Pacing {
             let bytes = u128::from(rate) * u128::from(cycle_ns) / 1_000_000_000;
             bytes.clamp(1, u128::from(READ_BYTES_MAX)) as u64
         });
-        Self { pace, cycle_ns, read_bytes: read_bytes as u32, wheel: Wheel::new(now, TICK_NS) }
+        let (wheel, arrivals) = (Wheel::new(now, TICK_NS), Wheel::new(now, ARRIVAL_TICK_NS));
+        Self { pace, cycle_ns, read_bytes: read_bytes as u32, wheel, arrivals }
     }
 
     /// How connections are made that are read so: with a receive window that has the next read there in time and leaves the rest with the
@@ -61,11 +71,11 @@ impl Pacing {
 
     /// How many reads are to come.
     pub(super) fn entries(&self) -> usize {
-        self.wheel.len()
+        self.wheel.len() + self.arrivals.len()
     }
 
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.wheel.next_due()
+        [self.wheel.next_due(), self.arrivals.next_due()].into_iter().flatten().min()
     }
 }
 
@@ -87,6 +97,45 @@ impl Engine {
         pacing.wheel.arm(id.to_bits(), connection.read_at);
     }
 
+    /// The time that a path adds to each answer.
+    pub(super) fn path_delay(&self) -> Duration {
+        self.pacing.as_ref().map_or(Duration::ZERO, |pacing| pacing.pace.delay)
+    }
+
+    /// Holds what was read if it is the beginning of an answer that cannot have come over its path yet. `latest` is when the driver began
+    /// the connection's latest send. Whether it is held.
+    pub(super) fn hold(&mut self, id: SocketId, bytes: &[u8], latest: Instant, now: Instant) -> bool {
+        let delay = self.path_delay();
+        let Some(pacing) = self.pacing.as_mut().filter(|_| !delay.is_zero()) else { return false };
+        let connection = &mut self.connections[id.index()];
+        let State::Busy(call) = &mut connection.state else { return false };
+        let comes_at = call.sent_or(latest) + delay;
+        let has_left = call.handed_over && (call.sent.get().is_some() || latest >= connection.handed_at);
+        if !has_left || call.first_byte.get().is_some() || comes_at <= now {
+            return false;
+        }
+        call.deadline = comes_at + self.plan.timeout;
+        connection.line.get_or_insert_default().held.extend_from_slice(bytes);
+        pacing.arrivals.arm(id.to_bits(), comes_at);
+        self.pace(id, bytes.len(), comes_at);
+        true
+    }
+
+    /// Takes in the answers whose beginnings have come by now.
+    pub(super) fn take_in_held<D: Driver>(&mut self, driver: &mut D, now: Instant) {
+        while let Some(key) = self.pacing.as_mut().and_then(|pacing| pacing.arrivals.pop_due(now)) {
+            let id = SocketId::from_bits(key);
+            let connection = &mut self.connections[id.index()];
+            if connection.id == id
+                && connection.is_open()
+                && let Some(line) = &mut connection.line
+            {
+                let held = std::mem::take(&mut line.held);
+                self.take_in(driver, id, Some(&held), now);
+            }
+        }
+    }
+
     /// Lets those connections read whose time has come.
     pub(super) fn read_due<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         let Some(pacing) = &mut self.pacing else { return };
@@ -101,7 +150,7 @@ impl Engine {
 }
 
 impl Pace {
-    /// At so many bits per second, with that delay before each read on top.
+    /// At so many bits per second, over a path with that round trip.
     pub fn new(bits_per_s: Option<u64>, delay: Duration) -> Self {
         Self { bytes_per_s: bits_per_s.map(|bits| (bits / 8).max(1)), delay }
     }

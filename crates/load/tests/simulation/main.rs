@@ -12,6 +12,7 @@ mod connections;
 mod deadlines;
 mod memory;
 mod misbehaviour;
+mod pace;
 mod pipelining;
 mod script;
 mod server;

@@ -149,7 +149,8 @@ impl Answer {
                 vec![(0, Step::Send(continued)), (20 * US, Step::Send(hints)), (20 * US, Step::Send(whole))]
             }
             Self::InterimTogether => {
-                let interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n";
+                let interim =
+                    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n";
                 vec![(0, Step::Send([&interim[..], &whole].concat()))]
             }
             Self::Closing => {
