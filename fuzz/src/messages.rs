@@ -65,6 +65,13 @@ fn check_cuts(input: &[u8], [whole, bytewise, cut]: [Transcript; 3], limits: Lim
     if whole.lines[0].contains("HTTP/1.") {
         assert_strict_head(input);
     }
+    if whole.lines.iter().any(|line| line.contains("UnsupportedVersion")) {
+        let is_version = |bytes: &[u8]| {
+            matches!(bytes, [b'H', b'T', b'T', b'P', b'/', major, b'.', minor, b' ' | b'\r']
+                if major.is_ascii_digit() && minor.is_ascii_digit())
+        };
+        assert!(input.windows(9).any(is_version), "a version that is none is malformed");
+    }
 }
 
 /// An accepted head, looked at naively: every line ends in CRLF, has no other control byte than HTAB, and every field
@@ -83,6 +90,35 @@ fn assert_strict_head(mut input: &[u8]) {
         let colon = line.iter().position(|&byte| byte == b':').expect("a field line has a colon");
         assert!(colon > 0 && line[..colon].iter().all(u8::is_ascii_graphic));
         assert!(!line.iter().any(|&byte| (byte < b' ' && byte != b'\t') || byte == 0x7f));
+        let value = line[colon + 1..].trim_ascii();
+        if line[..colon].eq_ignore_ascii_case(b"host") && value.starts_with(b"[") {
+            let end = value.iter().position(|&byte| byte == b']').expect("a bracket ends");
+            assert!(is_literal(&value[1..end]), "no address stands in these brackets");
+        }
+    }
+}
+
+/// The address in the brackets of a Host, looked at naively: as the groups between its colons (RFC 3986, 3.2.2).
+fn is_literal(address: &[u8]) -> bool {
+    let text = std::str::from_utf8(address).expect("an address is ASCII");
+    if let Some((version, rest)) = text.strip_prefix(['v', 'V']).and_then(|text| text.split_once('.')) {
+        return !rest.is_empty() && !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_hexdigit());
+    }
+    let is_octet = |octet: &str| octet.parse::<u8>().is_ok_and(|value| value.to_string() == octet);
+    // A group is four digits, an IPv4 address is two groups; nothing is a group of none.
+    let groups_of = |part: &str| match part {
+        "" => Some(0),
+        part if part.contains('.') => {
+            (part.split('.').filter(|octet| is_octet(octet)).count() == 4 && part.split('.').count() == 4).then_some(2)
+        }
+        part => (part.len() <= 4 && part.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(1),
+    };
+    let count = |side: &str| side.split(':').map(|part| groups_of(part).filter(|&n| n > 0 || side.is_empty())).sum();
+    let sides: Option<Vec<usize>> = text.splitn(2, "::").map(count).collect();
+    match sides.as_deref() {
+        Some(&[groups]) => groups == 8,
+        Some(&[before, behind]) => before + behind < 8,
+        _ => false,
     }
 }
 

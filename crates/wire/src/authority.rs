@@ -1,6 +1,8 @@
 //! The authority of a request: the value of Host, or the part of an absolute request target between `//` and the path
 //! (RFC 3986, 3.2; RFC 9110, 7.2). It owns the syntax only; which hosts a server answers for is the server's matter.
 
+use std::net::Ipv6Addr;
+
 use crate::fields::is_token_byte;
 
 /// What is wrong with the Host of a request.
@@ -22,7 +24,7 @@ pub enum HostFault {
 pub(crate) fn check(value: &[u8]) -> Option<&str> {
     let (host, port) = split_port(value)?;
     let host_is_valid = match host {
-        [b'[', address @ .., b']'] => !address.is_empty() && address.iter().all(|&byte| is_literal_byte(byte)),
+        [b'[', address @ .., b']'] => is_address(address),
         _ => is_registered_name(host),
     };
     if !host_is_valid || !port.iter().all(u8::is_ascii_digit) || (host.is_empty() && !port.is_empty()) {
@@ -82,9 +84,19 @@ const fn is_name_byte(byte: u8) -> bool {
         || matches!(byte, b'(' | b')' | b',' | b';' | b'=')
 }
 
-/// The bytes of an IPv6 or future address literal (RFC 3986, 3.2.2), without checking its groups.
-const fn is_literal_byte(byte: u8) -> bool {
-    is_name_byte(byte) || byte == b':'
+/// What may stand in brackets (RFC 3986, 3.2.2): `IPv6address`, which has no zone, or
+/// `"v" 1*HEXDIG "." 1*( unreserved / sub-delims / ":" )`, whose `v` may be a capital (2.1 of RFC 5234).
+fn is_address(address: &[u8]) -> bool {
+    match address {
+        [b'v' | b'V', future @ ..] => {
+            let digits = future.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+            let is_rest_byte = |&byte: &u8| is_name_byte(byte) || byte == b':';
+            let rest = future[digits..].strip_prefix(b".");
+            digits > 0 && rest.is_some_and(|rest| !rest.is_empty() && rest.iter().all(is_rest_byte))
+        }
+        // The standard library reads exactly that grammar: four digits at most, no leading zeros in an IPv4 tail, one `::`.
+        _ => std::str::from_utf8(address).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok()),
+    }
 }
 
 #[cfg(test)]
@@ -101,6 +113,14 @@ mod tests {
             "[::1]",
             "[::1]:80",
             "[v1.a:b]",
+            "[VFf.a!$&'()*+,;=-._~:]:80",
+            "[::]",
+            "[::ffff:192.0.2.1]",
+            "[1:2:3:4:5:6:7:8]",
+            "[1:2:3:4:5:6:7::]",
+            "[::2:3:4:5:6:7:8]",
+            "[1:2:3:4:5:6:192.0.2.1]",
+            "[2001:DB8::0001]:8080",
             "a_b-c.~d",
             "%41",
             "a!$&'()*+,;=b",
@@ -138,6 +158,39 @@ mod tests {
             "a`b",
             "\u{e9}",
             "[::1%25]]",
+        ] {
+            assert_eq!(super::check(invalid.as_bytes()), None, "{invalid}");
+        }
+    }
+
+    #[test]
+    fn brackets_hold_an_address_and_nothing_else() {
+        for invalid in [
+            "[zzz]",
+            "[a]",
+            "[:]",
+            "[:::]",
+            "[1:2:3:4:5:6:7]",
+            "[1:2:3:4:5:6:7:8:9]",
+            "[1:2:3:4:5:6:7:8::]",
+            "[1::2::3]",
+            "[12345::]",
+            "[::g]",
+            "[127.0.0.1]",
+            "[::1.2.3]",
+            "[::1.2.3.256]",
+            "[::01.2.3.4]",
+            "[fe80::1%eth0]",
+            "[fe80::1%25eth0]",
+            "[ ::1]",
+            "[v1.]",
+            "[v.a]",
+            "[v1]",
+            "[vg.a]",
+            "[v1.a b]",
+            "[v1.a%20]",
+            "[v1.a/b]",
+            "[w1.a]",
         ] {
             assert_eq!(super::check(invalid.as_bytes()), None, "{invalid}");
         }

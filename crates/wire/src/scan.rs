@@ -89,10 +89,20 @@ pub(crate) struct Scanner {
 /// The next thing that must come. Numbers count the bytes of an element already seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    Method { empty: bool },
-    Target { empty: bool },
-    Version(u8),
-    VersionEnd,
+    Method {
+        empty: bool,
+    },
+    Target {
+        empty: bool,
+    },
+    /// `known` as long as the version can be one that this crate speaks.
+    Version {
+        seen: u8,
+        known: bool,
+    },
+    VersionEnd {
+        known: bool,
+    },
     Code(u8),
     Reason,
     StartLf,
@@ -107,7 +117,7 @@ impl Scanner {
     pub(crate) const fn new(section: Section) -> Self {
         let at = match section {
             Section::Request => At::Method { empty: true },
-            Section::Response => At::Version(0),
+            Section::Response => At::VERSION,
             Section::Trailers => At::FieldStart,
         };
         Self { section, at, bytes: 0, fields: 0 }
@@ -158,6 +168,8 @@ impl Scanner {
 }
 
 impl At {
+    const VERSION: Self = Self::Version { seen: 0, known: true };
+
     const fn is_in_start_line(self) -> bool {
         !matches!(self, Self::FieldStart | Self::FieldName | Self::FieldValue | Self::FieldLf | Self::SectionLf)
     }
@@ -168,10 +180,11 @@ impl At {
             (Self::Method { empty: false }, b' ') => Ok(Self::Target { empty: true }),
             (Self::Method { .. }, _) if is_token_byte(byte) => Ok(Self::Method { empty: false }),
             (Self::Method { .. }, _) => Err(HeadFault::InvalidMethod),
-            (Self::Target { empty: false }, b' ') => Ok(Self::Version(0)),
+            (Self::Target { empty: false }, b' ') => Ok(Self::VERSION),
             (Self::Target { .. }, b'!'..=b'~') => Ok(Self::Target { empty: false }),
             (Self::Target { .. }, _) => Err(HeadFault::InvalidTarget),
-            (Self::VersionEnd, _) => line_end(byte, HeadFault::InvalidVersion),
+            (Self::VersionEnd { known: false }, b'\r') => Err(HeadFault::UnsupportedVersion),
+            (Self::VersionEnd { .. }, _) => line_end(byte, HeadFault::InvalidVersion),
             _ => self.after_in_version(byte),
         }
     }
@@ -180,8 +193,9 @@ impl At {
     /// there is no phrase: common servers leave it out, and nothing can be read two ways for it.
     fn after_in_status_line(self, byte: u8) -> Result<Self, HeadFault> {
         match (self, byte) {
-            (Self::VersionEnd, b' ') => Ok(Self::Code(0)),
-            (Self::VersionEnd, _) => Err(HeadFault::InvalidVersion),
+            (Self::VersionEnd { known: true }, b' ') => Ok(Self::Code(0)),
+            (Self::VersionEnd { known: false }, b' ') => Err(HeadFault::UnsupportedVersion),
+            (Self::VersionEnd { .. }, _) => Err(HeadFault::InvalidVersion),
             (Self::Code(0), b'1'..=b'9') => Ok(Self::Code(1)),
             (Self::Code(seen @ 1..=2), b'0'..=b'9') => Ok(Self::Code(seen + 1)),
             (Self::Code(3), b' ') => Ok(Self::Reason),
@@ -193,16 +207,20 @@ impl At {
         }
     }
 
-    /// RFC 9112, 2.3: `HTTP/` DIGIT `.` DIGIT, in capitals.
+    /// RFC 9112, 2.3: `HTTP/` DIGIT `.` DIGIT, in capitals. Only a version of that form can be one that is not supported; the
+    /// end of it decides.
     fn after_in_version(self, byte: u8) -> Result<Self, HeadFault> {
         const NAME: &[u8] = b"HTTP/";
         match (self, byte) {
-            (Self::Version(seen @ 0..=4), _) if byte == NAME[usize::from(seen)] => Ok(Self::Version(seen + 1)),
-            (Self::Version(5), b'1') => Ok(Self::Version(6)),
-            (Self::Version(6), b'.') => Ok(Self::Version(7)),
-            (Self::Version(7), b'0' | b'1') => Ok(Self::VersionEnd),
-            (Self::Version(5 | 7), b'0'..=b'9') => Err(HeadFault::UnsupportedVersion),
-            (Self::Version(_), _) => Err(HeadFault::InvalidVersion),
+            (Self::Version { seen: seen @ 0..=4, known }, _) if byte == NAME[usize::from(seen)] => {
+                Ok(Self::Version { seen: seen + 1, known })
+            }
+            (Self::Version { seen: 5, .. }, b'0'..=b'9') => Ok(Self::Version { seen: 6, known: byte == b'1' }),
+            (Self::Version { seen: 6, known }, b'.') => Ok(Self::Version { seen: 7, known }),
+            (Self::Version { seen: 7, known }, b'0'..=b'9') => {
+                Ok(Self::VersionEnd { known: known && matches!(byte, b'0' | b'1') })
+            }
+            (Self::Version { .. }, _) => Err(HeadFault::InvalidVersion),
             (Self::StartLf, b'\n') => Ok(Self::FieldStart),
             (Self::StartLf, _) => Err(HeadFault::BareCr),
             _ => self.after_in_fields(byte),

@@ -133,7 +133,15 @@ fn request_lines() {
     for version in ["2.0", "0.9", "1.2", "3.0"] {
         check(&format!("GET / HTTP/{version}\r\n\r\n"), "Head(UnsupportedVersion) 505");
     }
+    check("GET / HTTP/2.0\n\n", "Head(BareLf) 400");
     check("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "Head(UnsupportedVersion) 505");
+}
+
+#[test]
+fn a_version_of_another_form_is_malformed_and_not_unsupported() {
+    for version in ["01.1", "1.01", "2", "2.", "2.x", "2.00", "2.0 ", "0", "00.9", "10.1", "1.10", "3.0\t"] {
+        check(&format!("GET / HTTP/{version}\r\nHost: h\r\n\r\n"), "Head(InvalidVersion) 400");
+    }
 }
 
 #[test]

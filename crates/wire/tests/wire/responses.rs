@@ -106,6 +106,9 @@ fn status_lines() {
         check(&[Other], &format!("{line}\r\n\r\n"), "Head(InvalidVersion)");
     }
     check(&[Other], "HTTP/2.0 200 OK\r\n\r\n", "Head(UnsupportedVersion)");
+    for version in ["01.1", "1.01", "2", "2.00", "2.x", "10.1"] {
+        check(&[Other], &format!("HTTP/{version} 200 OK\r\n\r\n"), "Head(InvalidVersion)");
+    }
     check(&[Other], "HTTP/1.1 200 OK\nA: b\r\n\r\n", "Head(BareLf)");
     check(&[Other], "HTTP/1.1 200\n\r\n", "Head(BareLf)");
     check(&[Other], "HTTP/1.1 200 O\rK\r\n\r\n", "Head(BareCr)");
