@@ -55,7 +55,7 @@ impl Place {
 fn ask(authority: &str, path: &str, fields: &str) -> String {
     let mut stream = TcpStream::connect(authority).expect("the server listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time can be set");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n").expect("it reads");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n").expect("it reads");
     let mut response = Vec::new();
     stream.read_to_end(&mut response).expect("it answers");
     String::from_utf8_lossy(&response).into_owned()

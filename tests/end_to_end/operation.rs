@@ -109,7 +109,7 @@ impl Drop for Successor {
 
 /// Asks for something over a connection of its own. The body.
 fn ask(stream: &mut (impl Read + Write), path: &str) -> Vec<u8> {
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").expect("a response has a head");

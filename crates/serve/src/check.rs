@@ -63,6 +63,11 @@ impl ServerConfig {
         let mut faults = Faults::default();
         check_listen(self, &mut faults);
         check_bounds(self, &mut faults);
+        for (index, name) in self.status.iter().flat_map(|status| &status.allowed_hosts).enumerate() {
+            if let Err(why) = check_host_name(name) {
+                faults.add(format_args!("status.allowed_hosts.{index}"), format!("{name:?} {why}"));
+            }
+        }
         if self.sites.is_empty() {
             faults.add("site", "there is no site; name a root to serve");
         }

@@ -389,6 +389,16 @@ impl Level {
 pub struct StatusConfig {
     /// Where they are served, apart from what the server serves. There is no protection but the address.
     pub listen: SocketAddr,
+    /// Host names beside `localhost` and this host's own by which they may be asked for; `*.example.org` stands for all names beneath
+    /// `example.org`. IP addresses always may.
+    pub allowed_hosts: Vec<String>,
     /// The file in which the figures of the last days survive a restart; `None`: they do not.
     pub state: Option<PathBuf>,
+}
+
+impl StatusConfig {
+    /// The defaults, at an address.
+    pub const fn new(listen: SocketAddr) -> Self {
+        Self { listen, allowed_hosts: Vec::new(), state: None }
+    }
 }

@@ -23,7 +23,7 @@ use crate::layout::Layout;
 use crate::limit::pacer::SharedLimits;
 use crate::listeners::Listeners;
 use crate::log::{ErrorLog, Logs};
-use crate::metrics::{Board, Observed, Sources, StatusListener};
+use crate::metrics::{Board, KnownHosts, Observed, Sources, StatusListener};
 use crate::orders::{Inbox, Order, send_listener};
 use crate::site::Sites;
 use crate::watch::Watcher;
@@ -262,7 +262,8 @@ impl Running {
             started_second: self.started_second,
         };
         let board = Board::new(sources, status.state.clone(), unix_second());
-        StatusListener::start(socket.into(), board).map(Some).map_err(StartError::Loop)
+        let hosts = KnownHosts::of(&status.allowed_hosts);
+        StatusListener::start(socket.into(), hosts, board).map(Some).map_err(StartError::Loop)
     }
 
     /// Asks each core whether its loop goes round. As many answers come as there are cores that do.

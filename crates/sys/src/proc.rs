@@ -208,6 +208,11 @@ pub struct Host {
     pub clock_source: String,
 }
 
+/// The name of this host, as the kernel has it.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// Describes this host.
 pub fn host() -> Host {
     let uname = rustix::system::uname();

@@ -109,7 +109,7 @@ pub(super) fn configuration<K: Keys>(keys: &mut K, all: &mut Configuration) {
         "status",
         "Figures for operators: a page, JSON, metrics for Prometheus, a health check. Whoever reaches the address sees them.",
         &mut server.status,
-        || StatusConfig { listen: ([127, 0, 0, 1], 9180).into(), state: None },
+        || StatusConfig::new(([127, 0, 0, 1], 9180).into()),
         status,
     );
     keys.tables(
@@ -213,6 +213,13 @@ fn log<K: Keys>(keys: &mut K, log: &mut LogConfig) {
 
 fn status<K: Keys>(keys: &mut K, status: &mut StatusConfig) {
     keys.required("listen", "Where they are served.", &ADDRESS, &mut status.listen);
+    keys.value(
+        "allowed_hosts",
+        "The names by which they may be asked for, beside localhost and the name of this host; IP addresses always may. Requests for \
+         other names get 421, so that no web page reads the figures through a browser on this host.",
+        &TEXTS,
+        &mut status.allowed_hosts,
+    );
     keys.value(
         "state",
         "The file in which the figures of the last days survive a restart.",

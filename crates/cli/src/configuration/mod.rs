@@ -131,8 +131,10 @@ impl Configuration {
             log.error = LogTarget::parse(path);
         }
         if let Some(listen) = options.status {
-            let kept = self.server.status.take().and_then(|status| status.state);
-            self.server.status = Some(StatusConfig { listen, state: options.status_state.clone().or(kept) });
+            let mut status = self.server.status.take().unwrap_or_else(|| StatusConfig::new(listen));
+            status.listen = listen;
+            status.state = options.status_state.clone().or(status.state);
+            self.server.status = Some(status);
         }
     }
 

@@ -204,7 +204,11 @@ mod tests {
         server.log.format = LogFormat::Json;
         server.log.error = LogTarget::File("/var/log/error \"1\".log".into());
         server.log.level = Level::Notice;
-        server.status = Some(StatusConfig { listen: "[::1]:9".parse().unwrap(), state: Some("/var/state".into()) });
+        server.status = Some(StatusConfig {
+            listen: "[::1]:9".parse().unwrap(),
+            allowed_hosts: vec!["status.example".to_owned()],
+            state: Some("/var/state".into()),
+        });
         let mut mount = MountConfig::new("/a \u{fc}/", "/srv/a\\b");
         mount.symlinks = Symlinks::OwnerMatch;
         mount.dot_files = true;

@@ -1,4 +1,4 @@
-//! The figures as metrics, in the text format of OpenMetrics, which Prometheus reads.
+//! The figures as metrics, in the two formats that Prometheus reads: its own text format 0.0.4 and OpenMetrics 1.0.
 
 use std::fmt;
 
@@ -9,15 +9,89 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::board::{State, Status};
 
-/// What the format is called where it is sent.
-pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// A format of metrics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Format {
+    /// Prometheus' text format 0.0.4, which every reader of metrics knows.
+    Text,
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// The format for a request with these Accept fields (RFC 9110, 12.5.1): OpenMetrics for those who name it and want it no less
+    /// than text, text for all others.
+    pub(super) fn for_accept<'a>(fields: impl Iterator<Item = &'a [u8]>) -> Self {
+        let (mut text, mut any_text, mut open) = (None, 0.0_f32, 0.0_f32);
+        for range in fields.flat_map(|value| value.split(|&byte| byte == b',')) {
+            let Ok(range) = str::from_utf8(range) else { continue };
+            let mut parts = range.split(';').map(|part| part.trim_matches([' ', '\t']));
+            let name = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let (mut quality, mut version) = (1.0_f32, None);
+            for (key, value) in parts.filter_map(|part| part.split_once('=')) {
+                match key.to_ascii_lowercase().as_str() {
+                    "q" => quality = value.parse().ok().filter(|quality| (0.0..=1.0).contains(quality)).unwrap_or(0.0),
+                    "version" => version = Some(value.trim_matches('"')),
+                    _ => {}
+                }
+            }
+            match (name.as_str(), version) {
+                ("application/openmetrics-text", None | Some("1.0.0")) => open = open.max(quality),
+                ("text/plain", None | Some("0.0.4")) => text = Some(quality.max(text.unwrap_or_default())),
+                ("text/*" | "*/*", _) => any_text = any_text.max(quality),
+                _ => {}
+            }
+        }
+        if open > 0.0 && open >= text.unwrap_or(any_text) { Self::OpenMetrics } else { Self::Text }
+    }
+
+    /// What the format is called where it is sent.
+    pub(super) const fn content_type(self) -> &'static str {
+        match self {
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
 
 /// The metrics.
-pub(crate) fn metrics(status: Status) -> String {
+pub(super) fn metrics(status: Status, format: Format) -> String {
     let mut registry = Registry::with_prefix("thalweg");
     registry.register_collector(Box::new(Figures(status)));
     let mut text = String::new();
     text::encode(&mut text, &registry).expect("a string takes everything");
+    match format {
+        Format::OpenMetrics => text,
+        Format::Text => to_text_format(&text),
+    }
+}
+
+/// Writes OpenMetrics as the text format 0.0.4 has it. Samples are the same in both. A family is called as its samples are, so
+/// that the suffix of counters and of the version belongs to its name; units and the end are not marked; the version is a gauge,
+/// since there is no other kind for it; quotes are not escaped in explanations.
+fn to_text_format(open_metrics: &str) -> String {
+    let mut text = String::with_capacity(open_metrics.len());
+    let mut help = "";
+    for line in open_metrics.lines() {
+        let mut comment = line.strip_prefix("# ").unwrap_or_default().splitn(3, ' ');
+        match (comment.next(), comment.next(), comment.next()) {
+            (Some("HELP"), Some(_), Some(says)) => help = says,
+            (Some("TYPE"), Some(family), Some(kind)) => {
+                let (suffix, kind) = match kind {
+                    "counter" => ("_total", kind),
+                    "info" => ("_info", "gauge"),
+                    _ => ("", kind),
+                };
+                let help = help.replace("\\\"", "\"");
+                text.push_str(&format!("# HELP {family}{suffix} {help}\n# TYPE {family}{suffix} {kind}\n"));
+            }
+            (Some("UNIT" | "EOF"), ..) => {}
+            _ => {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
     text
 }
 
@@ -197,6 +271,55 @@ mod tests {
         samples
     }
 
+    /// Checks the text format 0.0.4: each family with its HELP and TYPE before its samples, all of it together, and named as they are.
+    fn parse_text(text: &str) -> BTreeMap<String, f64> {
+        let mut samples = BTreeMap::new();
+        let mut families = BTreeSet::new();
+        let mut lines = text.strip_suffix('\n').expect("the last line ends").lines().peekable();
+        while let Some(line) = lines.next() {
+            let (family, help) = line.strip_prefix("# HELP ").expect(line).split_once(' ').expect(line);
+            assert!(families.insert(family) && !help.is_empty(), "{line}");
+            let kind = lines.next().unwrap().strip_prefix(&format!("# TYPE {family} ")).expect(line);
+            assert!(matches!(kind, "counter" | "gauge"), "{line}: {kind}");
+            assert_eq!(kind == "counter", family.ends_with("_total"), "{line}");
+            while let Some(sample) = lines.next_if(|line| !line.starts_with('#')) {
+                let (series, value) = sample.rsplit_once(' ').expect(sample);
+                assert_eq!(series.split('{').next(), Some(family), "{sample}");
+                assert_eq!(samples.insert(series.to_owned(), value.parse().unwrap()), None, "{sample}: twice");
+            }
+        }
+        samples
+    }
+
+    #[test]
+    fn openmetrics_is_for_those_who_ask_for_it() {
+        #[track_caller]
+        fn check(accept: &[&str], expected: Format) {
+            assert_eq!(Format::for_accept(accept.iter().map(|value| value.as_bytes())), expected, "{accept:?}");
+        }
+        check(&[], Format::Text);
+        check(&["*/*"], Format::Text);
+        check(&["text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"], Format::Text);
+        check(&["application/openmetrics-text"], Format::OpenMetrics);
+        check(&["Application/OpenMetrics-Text; Version=\"1.0.0\" , text/plain;q=0.5"], Format::OpenMetrics);
+        check(&["text/plain", "application/openmetrics-text;q=0.5"], Format::Text);
+        check(&["application/openmetrics-text;q=0.2,*/*;q=0.1"], Format::OpenMetrics);
+        check(&["application/openmetrics-text;q=0"], Format::Text);
+        check(&["application/openmetrics-text;version=0.0.1"], Format::Text);
+        check(&["application/openmetrics-text;q=x", "\u{e9}"], Format::Text);
+        // As Prometheus 2.50 and 3.0 send it.
+        check(
+            &["application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,\
+               text/plain;version=0.0.4;q=0.3,*/*;q=0.2"],
+            Format::OpenMetrics,
+        );
+        check(
+            &["application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=1.0.0;\
+               escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"],
+            Format::OpenMetrics,
+        );
+    }
+
     #[test]
     fn all_figures_are_there_once_and_in_the_format() {
         let (mut board, observed, _) = board();
@@ -210,7 +333,9 @@ mod tests {
         status.cores[1].cache_misses = 3;
         status.watch.folders = 17;
         status.watch.refused = 4;
-        let samples = parse(&metrics(status));
+        let text = parse_text(&metrics(status.clone(), Format::Text));
+        let samples = parse(&metrics(status, Format::OpenMetrics));
+        assert_eq!(text, samples, "both formats say the same");
         for (series, value) in [
             ("thalweg_build_info{version=\"0.1.0\"}", 1.0),
             ("thalweg_uptime_seconds", 7.0),

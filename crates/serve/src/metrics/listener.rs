@@ -1,7 +1,8 @@
 //! The status listener: a small HTTP server of its own on a thread of its own, away from the cores that serve.
 //!
 //! It is for few visitors, who may be as broken as any other: connections, heads and times are bounded, one request is answered per
-//! connection, and nobody waits for anybody. There is no protection but the address that it listens on.
+//! connection, and nobody waits for anybody. There is no protection but the address that it listens on and the names that it goes by
+//! (`hosts`). What is answered is in `answer`.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -13,10 +14,11 @@ use std::thread::{self, JoinHandle};
 use thalweg_reactor::{App, Turn};
 use thalweg_sys::driver::Listen;
 use thalweg_sys::{Completion, Driver, DriverConfig, Epoll, Instant, SendBuf, SocketId, Waker, clock};
-use thalweg_wire::{FieldSlots, Limits, Method, RequestEvent, RequestReader, status::reason};
+use thalweg_wire::{FieldSlots, Limits, RequestEvent, RequestReader};
 
-use super::board::{Board, State};
-use super::{exposition, page};
+use super::answer::{answer, refusal};
+use super::board::Board;
+use super::hosts::KnownHosts;
 
 /// Most visitors at once.
 const VISITORS_MAX: usize = 64;
@@ -43,16 +45,16 @@ pub(crate) struct StatusListener {
 struct Wishes {
     stop: AtomicBool,
     take_over_days: AtomicBool,
-    /// Listen at this socket instead.
-    listener: Mutex<Option<TcpListener>>,
+    /// Listen at this socket instead, and go by these names.
+    listener: Mutex<Option<(TcpListener, KnownHosts)>>,
 }
 
 impl StatusListener {
-    /// Shows a board on a socket that listens.
+    /// Shows a board on a socket that listens, to requests for these hosts.
     ///
     /// # Errors
     /// There is no descriptor or no thread left.
-    pub(crate) fn start(listener: TcpListener, board: Board) -> io::Result<Self> {
+    pub(crate) fn start(listener: TcpListener, hosts: KnownHosts, board: Board) -> io::Result<Self> {
         let waker = Waker::new()?;
         let config = DriverConfig {
             receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
@@ -73,7 +75,7 @@ impl StatusListener {
             match opened {
                 Ok((mut driver, listener)) => {
                     let _ = started.send(Ok(()));
-                    let mut desk = Desk::new(board, listener, wishes_too);
+                    let mut desk = Desk::new(board, listener, hosts, wishes_too);
                     // A driver that fails leaves the server without its status, which a health check sees.
                     let _ = thalweg_reactor::run(&mut driver, &mut desk);
                     // The last second counts too.
@@ -93,13 +95,13 @@ impl StatusListener {
         self.address
     }
 
-    /// Shows the same board at another socket instead. Visitors stay.
+    /// Shows the same board at another socket instead, to requests for these hosts. Visitors stay.
     ///
     /// # Errors
     /// The socket has no address.
-    pub(crate) fn move_to(&mut self, listener: TcpListener) -> io::Result<()> {
+    pub(crate) fn move_to(&mut self, listener: TcpListener, hosts: KnownHosts) -> io::Result<()> {
         self.address = listener.local_addr()?;
-        *self.wishes.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
+        *self.wishes.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some((listener, hosts));
         self.waker.wake();
         Ok(())
     }
@@ -135,6 +137,7 @@ fn second() -> i64 {
 struct Desk {
     board: Board,
     listener: SocketId,
+    hosts: KnownHosts,
     /// The listener has stopped for want of room.
     rests: bool,
     visitors: Vec<Visitor>,
@@ -162,8 +165,8 @@ enum Phase {
 }
 
 impl Desk {
-    fn new(board: Board, listener: SocketId, wishes: Arc<Wishes>) -> Self {
-        Self { board, listener, rests: false, visitors: Vec::new(), next_sample: Instant::default(), wishes }
+    fn new(board: Board, listener: SocketId, hosts: KnownHosts, wishes: Arc<Wishes>) -> Self {
+        Self { board, listener, hosts, rests: false, visitors: Vec::new(), next_sample: Instant::default(), wishes }
     }
 
     /// Takes over another process's days or moves to another socket, if that is wished.
@@ -172,8 +175,10 @@ impl Desk {
             self.board.take_over_days(second());
         }
         let wished = self.wishes.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((listener, hosts)) = wished else { return };
+        self.hosts = hosts;
         // Without a descriptor for the new one, the old one is what there is.
-        if let Some(Ok(listener)) = wished.map(|listener| driver.listen(Listen::Socket(listener.into()))) {
+        if let Ok(listener) = driver.listen(Listen::Socket(listener.into())) {
             driver.close(std::mem::replace(&mut self.listener, listener));
             self.rests = false;
         }
@@ -187,10 +192,10 @@ impl Desk {
         let mut slots = FieldSlots::new();
         let answer = match visitor.reader.read(driver.received(), &mut slots) {
             Ok(progress) => match progress.event {
-                Some(RequestEvent::Head(head)) => answer(&self.board, head.method, head.target),
+                Some(RequestEvent::Head(head)) => answer(&self.board, &self.hosts, &head, second()),
                 _ => return,
             },
-            Err(error) => plain(error.status()),
+            Err(error) => refusal(error.status(), second()),
         };
         visitor.phase = Phase::Answered;
         visitor.deadline = driver.now().plus_ns(VISIT_NS);
@@ -261,50 +266,4 @@ impl<D: Driver> App<D> for Desk {
         // The next look at deadlines is with the next sample: a second late is early enough.
         Turn::Until(Some(self.next_sample))
     }
-}
-
-/// The whole response to a request.
-fn answer(board: &Board, method: Method<'_>, target: &[u8]) -> Vec<u8> {
-    if !matches!(method, Method::Get | Method::Head) {
-        return plain(405);
-    }
-    let path = target.split(|&byte| byte == b'?').next().unwrap_or_default();
-    let (code, content_type, body) = match path {
-        b"/" => (200, "text/html; charset=utf-8", page::html(&board.status(second()))),
-        b"/status.js" => (200, "text/javascript; charset=utf-8", page::SCRIPT.to_owned()),
-        b"/status.json" => {
-            let text = serde_json::to_string(&board.status(second())).expect("the document has text for keys");
-            (200, "application/json", text)
-        }
-        b"/metrics" => (200, exposition::CONTENT_TYPE, exposition::metrics(board.status(second()))),
-        b"/healthz" => match board.state() {
-            State::Serving => (200, PLAIN, "ok\n".to_owned()),
-            State::Draining => (503, PLAIN, "draining\n".to_owned()),
-        },
-        _ => return plain(404),
-    };
-    let mut response = response(code, content_type, body.len());
-    if method == Method::Get {
-        response.push_str(&body);
-    }
-    response.into_bytes()
-}
-
-const PLAIN: &str = "text/plain; charset=utf-8";
-
-/// A response that says its status in words.
-fn plain(code: u16) -> Vec<u8> {
-    let body = format!("{code} {}\n", reason(code));
-    (response(code, PLAIN, body.len()) + &body).into_bytes()
-}
-
-/// The head of a response.
-fn response(code: u16, content_type: &str, body_bytes: usize) -> String {
-    let allow = if code == 405 { "Allow: GET, HEAD\r\n" } else { "" };
-    format!(
-        "HTTP/1.1 {code} {}\r\nContent-Type: {content_type}\r\nContent-Length: {body_bytes}\r\nCache-Control: no-store\r\n\
-         Content-Security-Policy: {}\r\nX-Content-Type-Options: nosniff\r\n{allow}Connection: close\r\n\r\n",
-        reason(code),
-        page::CONTENT_POLICY,
-    )
 }

@@ -2,9 +2,11 @@
 //!
 //! Cores count for themselves and publish once per wake-up; whoever wants to know adds up.
 
+mod answer;
 mod board;
 mod days;
 mod exposition;
+mod hosts;
 mod listener;
 mod page;
 mod popular;
@@ -13,5 +15,6 @@ mod stream;
 mod unique;
 
 pub(crate) use board::{Board, Sources};
+pub(crate) use hosts::KnownHosts;
 pub(crate) use listener::StatusListener;
 pub(crate) use register::{CoreFigures, MountCells, Observed, Tally};

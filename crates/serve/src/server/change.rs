@@ -11,6 +11,7 @@ use crate::config::ServerConfig;
 use crate::limit::pacer::SharedLimits;
 use crate::listeners::{Change, Shares};
 use crate::log::Opened;
+use crate::metrics::KnownHosts;
 use crate::orders::{Order, Settlement, send_listener};
 
 impl Running {
@@ -80,7 +81,8 @@ impl Running {
         let state = |config: &ServerConfig| config.status.as_ref().map(|status| status.state.clone());
         match (&mut self.status, socket) {
             (Some(status), Some(socket)) if state(config) == state(&self.config) => {
-                status.move_to(socket.into()).map_err(StartError::Loop)?;
+                let allowed = config.status.as_ref().map_or(&[][..], |status| &status.allowed_hosts);
+                status.move_to(socket.into(), KnownHosts::of(allowed)).map_err(StartError::Loop)?;
             }
             (_, socket) => self.status = self.show_status(config, socket)?,
         }

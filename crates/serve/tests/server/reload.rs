@@ -142,7 +142,7 @@ fn responses_under_way_survive_the_end_and_the_beginning_of_the_books() {
 
 fn status(address: SocketAddr) -> serde_json::Value {
     let mut stream = connect(address);
-    stream.write_all(b"GET /status.json HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    stream.write_all(b"GET /status.json HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     serde_json::from_slice(&take_all(&read_to_end(&mut stream), &["GET"])[0].body).unwrap()
 }
 
@@ -151,7 +151,7 @@ fn the_status_listener_begins_moves_and_ends() {
     each_driver(|driver| {
         let Some(mut served) = Served::start(driver, |_| {}) else { return };
         let show = |served: &Served, listen: &str| {
-            let status = StatusConfig { listen: listen.parse().unwrap(), state: None };
+            let status = StatusConfig::new(listen.parse().unwrap());
             changed(served, driver, |config| config.status = Some(status))
         };
         served.exchange(GET);
@@ -171,7 +171,7 @@ fn the_status_listener_begins_moves_and_ends() {
         let second = served.server.status_address().unwrap();
         assert_eq!((second.ip().to_string(), days(second)), ("127.0.0.2".to_owned(), Some(1)), "{driver:?}");
         assert_eq!(status(second)["total"]["requests"], 2);
-        visitor.write_all(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        visitor.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         assert_eq!(take_all(&read_to_end(&mut visitor), &["GET"])[0].body, b"ok\n");
         assert!(TcpStream::connect(first).is_err(), "{driver:?}");
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();

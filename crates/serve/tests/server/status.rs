@@ -14,7 +14,7 @@ use crate::served::{Served, connect, each_driver, letters, read_to_end};
 const GET: &[u8] = b"GET /letters HTTP/1.1\r\nHost: h\r\n\r\n";
 
 fn with_status(state: Option<PathBuf>) -> impl FnOnce(&mut ServerConfig) {
-    |config| config.status = Some(StatusConfig { listen: "127.0.0.1:0".parse().unwrap(), state })
+    |config| config.status = Some(StatusConfig { state, ..StatusConfig::new("127.0.0.1:0".parse().unwrap()) })
 }
 
 fn address(served: &Served) -> SocketAddr {
@@ -28,7 +28,7 @@ fn ask(address: SocketAddr, request: &str) -> Response {
 }
 
 fn get(address: SocketAddr, target: &str) -> Response {
-    ask(address, &format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n"))
+    ask(address, &format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
 }
 
 fn status(address: SocketAddr) -> Value {
@@ -73,9 +73,18 @@ fn downloads_are_counted_and_named() {
         assert_eq!((&status["mounts"][0]["mount"], &status["mounts"][0]["downloads"]), (&"/".into(), &3.into()));
         assert_eq!(status["days"][0]["unique_files"], 1);
         assert_eq!(status["total"]["bytes"], status["mounts"][0]["bytes"]);
-        let metrics = String::from_utf8(get(address, "/metrics").body).unwrap();
-        assert!(metrics.contains("\nthalweg_downloads_total{mount=\"/\"} 3\n"), "{metrics}");
-        assert!(metrics.ends_with("# EOF\n"));
+        let open_metrics = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: application/openmetrics-text\r\n\r\n";
+        for (request, kind, family) in [
+            ("GET /metrics HTTP/1.0\r\n\r\n", "text/plain; version=0.0.4; charset=utf-8", "thalweg_downloads_total"),
+            (open_metrics, "application/openmetrics-text; version=1.0.0; charset=utf-8", "thalweg_downloads"),
+        ] {
+            let response = ask(address, request);
+            assert_eq!(response.field("content-type"), Some(kind));
+            let metrics = String::from_utf8(response.body).unwrap();
+            assert!(metrics.contains("\nthalweg_downloads_total{mount=\"/\"} 3\n"), "{metrics}");
+            assert!(metrics.contains(&format!("\n# TYPE {family} counter\n")), "{metrics}");
+            assert_eq!(metrics.ends_with("# EOF\n"), request == open_metrics);
+        }
         let page = get(address, "/");
         assert_eq!(page.field("content-type"), Some("text/html; charset=utf-8"));
         assert!(String::from_utf8(page.body).unwrap().contains("/letters"));
@@ -123,16 +132,64 @@ fn only_what_is_there_is_answered() {
     let Some(served) = Served::start(thalweg_sys::DriverChoice::Epoll, with_status(None)) else { return };
     let address = address(&served);
     for (request, expected) in [
-        ("GET /none HTTP/1.1\r\nHost: h\r\n\r\n", 404),
-        ("GET /../etc/passwd HTTP/1.1\r\nHost: h\r\n\r\n", 404),
-        ("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc", 405),
+        ("GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        ("GET /../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        ("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc", 405),
         ("GET / HTTP/1.1\r\n\r\n", 400),
-        ("HEAD /?refresh HTTP/1.1\r\nHost: h\r\n\r\n", 200),
+        ("HEAD /?refresh HTTP/1.1\r\nHost: localhost\r\n\r\n", 200),
         ("GET /status.js HTTP/1.0\r\n\r\n", 200),
+        ("GET http://localhost/status.js HTTP/1.1\r\nHost: h\r\n\r\n", 200),
+        ("HEAD /none HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        ("nonsense\r\n\r\n", 400),
     ] {
         let response = ask(address, request);
         assert_eq!(response.status, expected, "{request}");
         assert_eq!(response.field("x-content-type-options"), Some("nosniff"));
+        let date = response.field("date").unwrap_or_else(|| panic!("no Date for {request}"));
+        assert!(date.len() == 29 && date.ends_with(" GMT"), "{date}");
+    }
+    served.stop();
+}
+
+#[test]
+fn a_page_of_another_name_does_not_read_the_status_through_a_browser() {
+    let allow = |config: &mut ServerConfig| {
+        with_status(None)(config);
+        config.status.as_mut().unwrap().allowed_hosts = vec!["status.example".to_owned()];
+    };
+    let Some(served) = Served::start(thalweg_sys::DriverChoice::Epoll, allow) else { return };
+    let address = address(&served);
+    for (host, expected) in [
+        (address.to_string().as_str(), 200),
+        ("[::1]:9180", 200),
+        ("LocalHost:9180", 200),
+        ("status.example", 200),
+        ("evil.example", 421),
+        ("localhost.evil.example", 421),
+    ] {
+        for (path, target) in
+            [("/status.json", ""), ("/metrics", ""), ("/healthz", ""), ("/", &*format!("http://{host}"))]
+        {
+            let other = if target.is_empty() { host } else { "localhost" };
+            let response = ask(address, &format!("GET {target}{path} HTTP/1.1\r\nHost: {other}\r\n\r\n"));
+            assert_eq!(response.status, expected, "{host} {path}");
+            let text = String::from_utf8_lossy(&response.body).into_owned();
+            assert_eq!(text.contains("allowed_hosts of [status]"), expected == 421, "{text}");
+            assert!(response.field("date").is_some());
+        }
+    }
+    let mut served = served;
+    let mut config = ServerConfig::new(served.path(), ["127.0.0.1:0".parse::<SocketAddr>().unwrap()]);
+    with_status(None)(&mut config);
+    config.status.as_mut().unwrap().allowed_hosts = vec!["other.example".to_owned()];
+    served.server.configure(&std::sync::Arc::new(config)).unwrap();
+    for (host, expected) in [("status.example", 421), ("other.example", 200)] {
+        let began = Instant::now();
+        let request = format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        while ask(address, &request).status != expected {
+            assert!(began.elapsed() < Duration::from_secs(10), "{host}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
     served.stop();
 }
@@ -155,7 +212,7 @@ fn an_address_that_is_taken_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = ServerConfig::new(folder.path(), ["127.0.0.1:0".parse::<SocketAddr>().unwrap()]);
     let listen = taken.local_addr().unwrap();
-    config.status = Some(StatusConfig { listen, state: None });
+    config.status = Some(StatusConfig::new(listen));
     let error = Server::start(config).expect_err("an address that is taken");
     assert!(matches!(error, StartError::Listen { .. }), "{error}");
     assert!(error.to_string().contains(&listen.to_string()), "{error}");
