@@ -1,11 +1,14 @@
 //! Where lines end up: a file that may be full, moved away or deleted, or a stream. Whole lines only.
 //!
-//! A write that the disk takes a part of leaves half a line; its rest is kept and goes first when there is room again.
+//! A write that the disk takes a part of leaves half a line. In a file it is taken back at once, by cutting the file off behind the
+//! last whole line: whatever then becomes of the file or of this process, no half line is taken for a whole one, and no line
+//! continues it. A file that cannot be cut off, because it may only grow or because another process has written behind the half line, and a
+//! stream keep the half line; its rest goes first when there is room again, unless the file has changed since.
 //! What cannot be written is lost and counted, and nothing here waits for a better time: the next write is the next try.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io::{self, Seek, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use crate::config::LogTarget;
@@ -19,8 +22,28 @@ pub(crate) struct Sink {
     target: LogTarget,
     /// Of a file that could be opened.
     file: Option<File>,
-    /// The rest of a line of which the beginning was written.
-    torn: Vec<u8>,
+    /// The rest of a line of which the beginning was written, and could not be taken back.
+    torn: Option<Torn>,
+}
+
+/// Half a line that stands at the end of what was written.
+#[derive(Debug)]
+struct Torn {
+    rest: Vec<u8>,
+    /// The beginning is this process's, and the line counts as written.
+    is_own: bool,
+    /// How long the file was with the half line at its end; a stream has no length.
+    file_bytes: Option<u64>,
+}
+
+/// What became of half a line.
+enum Completion {
+    /// There is none any more.
+    Done,
+    /// It stays half, and the line is lost.
+    Abandoned { is_own: bool },
+    /// There is no room for it yet.
+    Later(io::Error),
 }
 
 /// What became of lines.
@@ -36,7 +59,7 @@ impl Sink {
     /// # Errors
     /// A file cannot be opened for writing.
     pub(crate) fn open(target: LogTarget) -> io::Result<Self> {
-        let mut sink = Self { target, file: None, torn: Vec::new() };
+        let mut sink = Self { target, file: None, torn: None };
         sink.reopen()?;
         Ok(sink)
     }
@@ -47,21 +70,19 @@ impl Sink {
     /// It cannot be opened; what was open before still is.
     pub(crate) fn reopen(&mut self) -> io::Result<()> {
         if let LogTarget::File(path) = &self.target {
-            let file = open(path)?;
-            // The half line stays in the old file; there is nothing in the new one that it would be the rest of.
-            if let Some(mut old) = self.file.replace(file) {
-                let _ = old.write_all(&self.torn);
-            }
-            self.torn.clear();
+            let (path, file) = (path.clone(), open(path)?);
+            // The rest of a half line belongs into the old file; there is nothing in the new one that it would be the rest of.
+            self.complete();
+            self.torn = half_line_of(&file, &path);
+            self.file = Some(file);
         }
         Ok(())
     }
 
     /// Lets go of the place. The half line is completed, if that can be done now.
     pub(crate) fn end(mut self) {
-        let torn = std::mem::take(&mut self.torn);
         // If it cannot, it stays torn: nobody looks after this place any more.
-        let _ = self.write_some(&torn);
+        self.complete();
     }
 
     /// Looks whether the file still has a name, and makes a new one if not: what is written to a deleted file is lost. A
@@ -83,20 +104,54 @@ impl Sink {
     /// # Errors
     /// How many lines were lost, and why.
     pub(crate) fn write(&mut self, lines: &[u8]) -> Result<(), Lost> {
-        let lost = |rest: &[u8], error| Lost { lines: count(rest), error };
-        let torn = std::mem::take(&mut self.torn);
-        let (written, ended) = self.write_some(&torn);
-        if let Err(error) = ended {
-            self.torn = torn[written..].to_vec();
-            return Err(lost(lines, error));
-        }
+        let lines_torn_before = match self.complete() {
+            Completion::Done => 0,
+            Completion::Abandoned { is_own } => u64::from(is_own),
+            Completion::Later(error) => return Err(Lost { lines: count(lines), error }),
+        };
         let (written, ended) = self.write_some(lines);
-        let Err(error) = ended else { return Ok(()) };
-        let rest = &lines[written..];
-        let is_torn = written > 0 && lines[written - 1] != b'\n';
-        let torn_bytes = if is_torn { rest.iter().position(|&byte| byte == b'\n').map_or(0, |at| at + 1) } else { 0 };
-        self.torn = rest[..torn_bytes].to_vec();
-        Err(lost(&rest[torn_bytes..], error))
+        let abandoned =
+            || Lost { lines: lines_torn_before, error: io::Error::other("another process has written to it") };
+        let Err(error) = ended else { return if lines_torn_before == 0 { Ok(()) } else { Err(abandoned()) } };
+        let whole_bytes = lines[..written].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        let mut lost = lines_torn_before + count(&lines[whole_bytes..]);
+        let torn_bytes = (written - whole_bytes) as u64;
+        if torn_bytes > 0 && !self.take_back(torn_bytes) {
+            let rest = &lines[written..];
+            let end = rest.iter().position(|&byte| byte == b'\n').map_or(rest.len(), |at| at + 1);
+            let file_bytes = self.file.as_ref().and_then(|file| file.metadata().ok()).map(|file| file.len());
+            self.torn = Some(Torn { rest: rest[..end].to_vec(), is_own: true, file_bytes });
+            // It is lost if it cannot be completed.
+            lost -= 1;
+        }
+        Err(Lost { lines: lost, error })
+    }
+
+    /// Cuts off so many bytes at the end of the file, if they were written there last. Whether that was done.
+    fn take_back(&mut self, bytes: u64) -> bool {
+        let Some(file) = &mut self.file else { return false };
+        // In a file that is appended to, the position is that behind one's own last byte.
+        let (Ok(end), Ok(there)) = (file.stream_position(), file.metadata()) else { return false };
+        there.is_file() && there.len() == end && end >= bytes && file.set_len(end - bytes).is_ok()
+    }
+
+    /// Writes the rest of a half line, if there is one and it still has its place.
+    fn complete(&mut self) -> Completion {
+        let Some(torn) = self.torn.take() else { return Completion::Done };
+        let file_bytes = self.file.as_ref().and_then(|file| file.metadata().ok()).map(|file| file.len());
+        if torn.file_bytes != file_bytes {
+            // Emptied, or written to by another process: the next line begins where that has ended.
+            return Completion::Abandoned { is_own: torn.is_own };
+        }
+        let (written, ended) = self.write_some(&torn.rest);
+        match ended {
+            Ok(()) => Completion::Done,
+            Err(error) => {
+                let file_bytes = file_bytes.map(|bytes| bytes + written as u64);
+                self.torn = Some(Torn { rest: torn.rest[written..].to_vec(), file_bytes, ..torn });
+                Completion::Later(error)
+            }
+        }
     }
 
     /// Writes until an error; how many bytes, and which.
@@ -112,6 +167,20 @@ impl Sink {
 
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(MODE).open(path)
+}
+
+/// The half line at the end of a file that was just opened, which a process that was killed has left there: only its line end is
+/// missing, as far as anybody knows. A file that may not be read is taken to be whole.
+fn half_line_of(file: &File, path: &Path) -> Option<Torn> {
+    let there = file.metadata().ok().filter(|there| there.is_file() && there.len() > 0)?;
+    let readable = File::open(path).ok()?;
+    let same = readable.metadata().ok()?;
+    if (same.dev(), same.ino()) != (there.dev(), there.ino()) {
+        return None;
+    }
+    let mut last = [0];
+    readable.read_exact_at(&mut last, there.len() - 1).ok()?;
+    (last != *b"\n").then(|| Torn { rest: b"\n".to_vec(), is_own: false, file_bytes: Some(there.len()) })
 }
 
 fn write_some(to: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
@@ -192,14 +261,57 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_torn_is_completed_first() {
+    fn half_a_line_is_taken_back_before_anybody_reads_it() {
         let folder = TempDir::new().unwrap();
         let mut sink = sink(&folder);
-        // As if the disk had been full after the first two bytes.
-        fs::write(folder.path().join("log"), "on").unwrap();
-        sink.torn = b"e\n".to_vec();
+        sink.write(b"one\n").unwrap();
+        assert_eq!(sink.write_some(b"tw").0, 2);
+        assert!(sink.take_back(2));
+        assert_eq!(log(&folder), "one\n");
+        sink.write(b"three\n").unwrap();
+        assert_eq!(log(&folder), "one\nthree\n");
+        // What another process has written is not this one's to take back.
+        assert_eq!(sink.write_some(b"fo").0, 2);
+        fs::write(folder.path().join("log"), log(&folder) + "other\n").unwrap();
+        assert!(!sink.take_back(2));
+        assert_eq!(log(&folder), "one\nthree\nfoother\n");
+    }
+
+    #[test]
+    fn a_line_that_was_torn_is_completed_first_if_it_is_still_the_last() {
+        let folder = TempDir::new().unwrap();
+        let torn = |sink: &mut Sink| {
+            fs::write(folder.path().join("log"), "on").unwrap();
+            sink.torn = Some(Torn { rest: b"e\n".to_vec(), is_own: true, file_bytes: Some(2) });
+        };
+        let mut sink = sink(&folder);
+        torn(&mut sink);
         sink.write(b"two\n").unwrap();
         assert_eq!(log(&folder), "one\ntwo\n");
+        // Emptied to make room, as some rotate logs.
+        torn(&mut sink);
+        fs::write(folder.path().join("log"), "").unwrap();
+        assert_eq!(sink.write(b"two\n").unwrap_err().lines, 1, "the torn one is lost");
+        assert_eq!(log(&folder), "two\n");
+        torn(&mut sink);
+        fs::write(folder.path().join("log"), "on\nother\n").unwrap();
+        assert_eq!(sink.write(b"two\n").unwrap_err().lines, 1);
+        assert_eq!(log(&folder), "on\nother\ntwo\n");
+    }
+
+    #[test]
+    fn half_a_line_of_a_process_that_was_killed_is_not_continued() {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("log"), "one\nhal").unwrap();
+        let mut sink = sink(&folder);
+        sink.write(b"two\n").unwrap();
+        assert_eq!(log(&folder), "one\nhal\ntwo\n");
+        // One that is being completed by a process that still writes is left to that.
+        fs::write(folder.path().join("log"), "one\nhal").unwrap();
+        sink.reopen().unwrap();
+        fs::write(folder.path().join("log"), "one\nhalf\n").unwrap();
+        sink.write(b"two\n").unwrap();
+        assert_eq!(log(&folder), "one\nhalf\ntwo\n");
     }
 
     #[test]

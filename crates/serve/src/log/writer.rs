@@ -140,7 +140,8 @@ impl Writer {
             (written, _) => written,
         };
         let lost = written.as_ref().map_or_else(|lost| lost.lines, |()| 0);
-        self.observed.lines.written.fetch_add(self.batch_lines - lost, Relaxed);
+        // A line of an earlier batch, which was taken for written, may turn out to be lost: the sum is right, which wraps.
+        self.observed.lines.written.fetch_add(self.batch_lines.wrapping_sub(lost), Relaxed);
         self.observed.lines.lost.fetch_add(lost, Relaxed);
         self.batch.clear();
         self.batch_lines = 0;
