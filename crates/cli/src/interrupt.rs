@@ -18,9 +18,17 @@ impl Interrupt {
     /// # Errors
     /// The kernel refuses a handler, which it does for no signal used here.
     pub fn listen() -> io::Result<Self> {
+        Self::listen_to(&[])
+    }
+
+    /// The same, with further signals that mean an end.
+    ///
+    /// # Errors
+    /// As for [`listen`](Self::listen).
+    pub fn listen_to(further: &[i32]) -> io::Result<Self> {
         const KILLED_BY_SIGNAL: i32 = 130;
         let wanted = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
+        for &signal in [SIGINT, SIGTERM].iter().chain(further) {
             // In this order: a second signal finds the flag set by the first.
             signal_hook::flag::register_conditional_shutdown(signal, KILLED_BY_SIGNAL, wanted.clone())?;
             signal_hook::flag::register(signal, wanted.clone())?;

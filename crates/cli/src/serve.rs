@@ -50,6 +50,8 @@ pub fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
 
 /// Serves until the end.
 fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
+    // From here on, no signal that has a meaning later ends the process.
+    let signals = Signals::listen().map_err(Failure::unreachable)?;
     let mut inheritance = Inheritance::take()?;
     let groups = std::mem::take(&mut inheritance.groups);
     let given: Vec<_> = groups.iter().filter(|group| group.given).map(|group| group.asked.clone()).collect();
@@ -65,7 +67,6 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     let mut confinement = identity.assume()?;
     let unable = |error| Failure::unreachable(format!("cannot set the process apart that starts successors: {error}"));
     let launcher = Launcher::start().map_err(unable)?;
-    let signals = Signals::listen().map_err(Failure::unreachable)?;
     let territory = territory(&configuration, options.config.as_deref()).map_err(Failure::unreachable)?;
     confinement.confine_files(configuration.sandbox, &territory)?;
     let running = Server::start_on(config.clone(), listeners).map_err(refuse)?;

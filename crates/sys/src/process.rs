@@ -157,6 +157,17 @@ pub fn stand_apart(channel: OwnedFd, work: impl FnOnce(OwnedFd) -> i32) -> io::R
     }
 }
 
+/// A power failure is near. Its default is to end the process.
+pub const SIGPWR: i32 = libc::SIGPWR;
+
+/// A fault of a coprocessor that Linux never had. Its default is to end the process.
+pub const SIGSTKFLT: i32 = libc::SIGSTKFLT;
+
+/// The numbers of the real-time signals that the C library leaves to programs. Their default is to end the process.
+pub fn real_time_signals() -> std::ops::RangeInclusive<i32> {
+    libc::SIGRTMIN()..=libc::SIGRTMAX()
+}
+
 /// Lets all signals through to this thread, and to those that it starts. A program inherits what its starter has blocked, and one that was
 /// started from where [`stand_apart`] leads would hear nothing.
 pub fn unblock_signals() {

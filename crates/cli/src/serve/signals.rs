@@ -1,19 +1,46 @@
 //! What an operator can ask a running server for by a signal.
+//!
+//! A signal that means nothing here does not end the server, which is what the kernel does with most of them by default: it
+//! is noted, so that it can be said. Faults of the program itself (SEGV, BUS, ILL, FPE, ABRT, TRAP, SYS) still end it.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGUSR2};
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGIO, SIGPROF, SIGQUIT, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU, SIGXFSZ};
+use thalweg_sys::process::{SIGPWR, SIGSTKFLT, real_time_signals};
 
 use crate::interrupt::Interrupt;
+
+/// The signals without a meaning here that would end the process, but for the real-time ones. Rust's runtime ignores PIPE already,
+/// which a handler would undo.
+const MEANINGLESS: [(i32, &str); 8] = [
+    (SIGALRM, "ALRM"),
+    (SIGVTALRM, "VTALRM"),
+    (SIGPROF, "PROF"),
+    (SIGIO, "IO"),
+    (SIGPWR, "PWR"),
+    (SIGSTKFLT, "STKFLT"),
+    (SIGXCPU, "XCPU"),
+    (SIGXFSZ, "XFSZ"),
+];
 
 /// The signals of a server. Each is folded with its like until somebody looks.
 #[derive(Debug)]
 pub struct Signals {
     end: Interrupt,
     reload: Arc<AtomicBool>,
+    reopen: Arc<AtomicBool>,
     upgrade: Arc<AtomicBool>,
+    meaningless: Vec<Meaningless>,
+}
+
+/// A signal that is ignored.
+#[derive(Debug)]
+struct Meaningless {
+    name: String,
+    raised: Arc<AtomicBool>,
+    told: AtomicBool,
 }
 
 impl Signals {
@@ -26,10 +53,22 @@ impl Signals {
             let raised = Arc::new(AtomicBool::new(false));
             signal_hook::flag::register(signal, Arc::clone(&raised)).map(|_| raised)
         };
-        Ok(Self { end: Interrupt::listen()?, reload: flag(SIGHUP)?, upgrade: flag(SIGUSR2)? })
+        let real_time = real_time_signals();
+        let first = *real_time.start();
+        let named = MEANINGLESS.iter().map(|&(signal, name)| (signal, name.to_owned()));
+        let named = named.chain(real_time.map(|signal| (signal, format!("RTMIN+{}", signal - first))));
+        let ignore =
+            |(signal, name)| flag(signal).map(|raised| Meaningless { name, raised, told: AtomicBool::new(false) });
+        Ok(Self {
+            end: Interrupt::listen_to(&[SIGQUIT])?,
+            reload: flag(SIGHUP)?,
+            reopen: flag(SIGUSR1)?,
+            upgrade: flag(SIGUSR2)?,
+            meaningless: named.map(ignore).collect::<io::Result<_>>()?,
+        })
     }
 
-    /// Whether an end is wanted: TERM or INT. A second one of these ends the process at once.
+    /// Whether an end is wanted: TERM, INT or QUIT. A second one of these ends the process at once.
     pub fn wants_end(&self) -> bool {
         self.end.is_wanted()
     }
@@ -39,8 +78,20 @@ impl Signals {
         self.reload.swap(false, Ordering::Relaxed)
     }
 
+    /// Whether the files of the logs are to be opened again: USR1 since the last look.
+    pub fn wants_logs_reopened(&self) -> bool {
+        self.reopen.swap(false, Ordering::Relaxed)
+    }
+
     /// Whether a new process is to follow: USR2 since the last look.
     pub fn wants_upgrade(&self) -> bool {
         self.upgrade.swap(false, Ordering::Relaxed)
+    }
+
+    /// The names of signals without a meaning that have come, each only the first time.
+    pub fn meaningless(&self) -> impl Iterator<Item = &str> {
+        let is_new =
+            |signal: &&Meaningless| signal.raised.load(Ordering::Relaxed) && !signal.told.swap(true, Ordering::Relaxed);
+        self.meaningless.iter().filter(is_new).map(|signal| signal.name.as_str())
     }
 }

@@ -67,8 +67,15 @@ impl Watch<'_> {
             if self.predecessor.take_if(|predecessor| predecessor.has_stopped()).is_some() {
                 self.running.look_again();
             }
-            if self.signals.wants_upgrade() && self.successor.is_none() {
-                self.successor = self.start_successor();
+            self.reopen_logs();
+            if self.signals.wants_upgrade() {
+                self.upgrade();
+            }
+            for name in self.signals.meaningless() {
+                let what = format!(
+                    "the signal {name} means nothing to this server; it is ignored, from now on without a word"
+                );
+                self.say(Level::Warning, &what);
             }
             match self.successor.as_ref().map(Successor::look) {
                 Some(Progress::Ready) => return End::HandedOver,
@@ -99,6 +106,14 @@ impl Watch<'_> {
             if self.signals.wants_end() && !is_hurried {
                 is_hurried = true;
                 self.running.drain(self.configuration.drain);
+            }
+            self.reopen_logs();
+            for (is_wanted, name) in [(self.signals.wants_reload(), "HUP"), (self.signals.wants_upgrade(), "USR2")] {
+                if is_wanted {
+                    let what =
+                        format!("{name} is ignored: another process serves, and this one ends with its last download");
+                    self.say(Level::Warning, &what);
+                }
             }
             thread::sleep(GLANCE);
         }
@@ -161,6 +176,27 @@ impl Watch<'_> {
             ),
         }
         self.tell(&[News::Ready]);
+    }
+
+    /// Opens the files of the logs anew if that is asked for, and changes nothing else.
+    fn reopen_logs(&self) {
+        if self.signals.wants_logs_reopened() {
+            self.running.control().reopen_logs();
+            self.say(Level::Notice, "the logs were opened again");
+        }
+    }
+
+    fn upgrade(&mut self) {
+        match &self.successor {
+            Some(successor) => {
+                let number = successor.number();
+                let what = format!(
+                    "USR2 is ignored: an upgrade is under way, process {number} has not said yet that it serves"
+                );
+                self.say(Level::Warning, &what);
+            }
+            None => self.successor = self.start_successor(),
+        }
     }
 
     fn start_successor(&self) -> Option<Successor> {
