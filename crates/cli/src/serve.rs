@@ -21,7 +21,7 @@ use thalweg_sys::limits::{descriptors, raise_descriptors};
 use thalweg_sys::service_manager::News;
 
 pub use self::confinement::SandboxOption;
-use self::confinement::{Confinement, Identity, territory};
+use self::confinement::{Confinement, Identity, socket_file, territory};
 use self::launcher::Launcher;
 use self::signals::Signals;
 use self::takeover::Inheritance;
@@ -63,7 +63,9 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     raise_descriptors(descriptors().hard).map_err(Failure::unreachable)?;
     let identity = Identity::choose(configuration.user.as_deref(), &config.listen)?;
     let cores = core_count(config).map_err(refuse)?;
-    let listeners = Listeners::open(&config.listen, groups, cores).map_err(refuse)?;
+    let unknown = |(key, error)| Failure::usage(format!("cannot make Unix sockets as {key} has it: {error}"));
+    let socket_file = socket_file(&configuration).map_err(unknown)?;
+    let listeners = Listeners::open(&config.listen, socket_file, groups, cores).map_err(refuse)?;
     let mut confinement = identity.assume()?;
     let unable = |error| Failure::unreachable(format!("cannot set the process apart that starts successors: {error}"));
     let launcher = Launcher::start().map_err(unable)?;
@@ -141,10 +143,13 @@ fn refuse(error: StartError) -> Failure {
     use std::io::ErrorKind;
     match &error {
         StartError::Root { .. } => Failure::usage(format!("{error}; name a directory that this user may read")),
-        StartError::Listen { error: cause, .. } => {
+        StartError::Listen { address, error: cause } => {
             let advice = match cause.kind() {
                 ErrorKind::AddrInUse => "another program listens there; choose another port with --listen, or stop it",
                 ErrorKind::AddrNotAvailable => "this host does not have that address; see `ip addr`",
+                ErrorKind::PermissionDenied if matches!(address, ListenAddr::Unix(_)) => {
+                    "name a file in a folder that this user may write to; [unix_socket] says whose it is to be"
+                }
                 ErrorKind::PermissionDenied => {
                     "ports below 1024 need CAP_NET_BIND_SERVICE; choose a higher one with --listen"
                 }

@@ -13,7 +13,8 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use thalweg_sys::{PeerAddr, socket};
+use thalweg_sys::PeerAddr;
+use thalweg_sys::socket::{self, SocketFile};
 
 use crate::config::ListenAddr;
 use crate::server::StartError;
@@ -25,6 +26,8 @@ pub struct Listeners {
     /// Sockets that are there and that nobody has asked for yet.
     spare: Vec<Group>,
     next_id: u32,
+    /// How the files of Unix sockets are made.
+    socket_file: SocketFile,
 }
 
 /// An address and the sockets that share it.
@@ -84,19 +87,25 @@ impl Group {
 
 impl Listeners {
     /// Listens on the addresses, once for each core. Sockets that are there already are taken over where the address is among those
-    /// that are asked for, as many as they are; the others of them are closed when the server has started.
+    /// that are asked for, as many as they are; the others of them are closed when the server has started. Files of Unix sockets
+    /// that are made, now or later, are made like this.
     ///
     /// # Errors
     /// An address cannot be had.
-    pub fn open(asked: &[ListenAddr], mut there: Vec<Group>, cores: usize) -> Result<Self, StartError> {
+    pub fn open(
+        asked: &[ListenAddr],
+        socket_file: SocketFile,
+        mut there: Vec<Group>,
+        cores: usize,
+    ) -> Result<Self, StartError> {
         if asked.is_empty() {
             return Err(StartError::NoAddress);
         }
-        let mut listeners = Self::default();
+        let mut listeners = Self { socket_file, ..Self::default() };
         for address in asked {
             let group = match there.iter().position(|group| group.asked == *address && !group.sockets.is_empty()) {
                 Some(at) => Ok(there.remove(at)),
-                None => bind_patiently(address, cores),
+                None => bind_patiently(address, socket_file, cores),
             };
             let entered = group.and_then(|group| listeners.enter(group, true));
             entered.map_err(|error| StartError::Listen { address: address.clone(), error })?;
@@ -110,7 +119,7 @@ impl Listeners {
     pub(crate) fn aside(&mut self, address: &ListenAddr) -> Result<OwnedFd, StartError> {
         let group = match self.spare.iter().position(|group| group.asked == *address && !group.sockets.is_empty()) {
             Some(at) => Ok(self.spare.remove(at)),
-            None => bind_patiently(address, 1),
+            None => bind_patiently(address, self.socket_file, 1),
         };
         let duplicate = group.and_then(|group| {
             let duplicate = group.sockets[0].try_clone()?;
@@ -147,7 +156,7 @@ impl Listeners {
         aside: Option<&ListenAddr>,
         cores: usize,
     ) -> Result<Change, StartError> {
-        let mut added = Self { next_id: self.next_id, ..Self::default() };
+        let mut added = Self { next_id: self.next_id, socket_file: self.socket_file, ..Self::default() };
         let is_aside_known =
             |entry: &Entry| !entry.is_for_cores && aside.is_some_and(|address| *address == entry.group.asked);
         let aside = match (self.entries.iter().find(|entry| is_aside_known(entry)), aside) {
@@ -162,7 +171,7 @@ impl Listeners {
             let known = left.iter().position(|&index| self.entries[index].group.asked == *address);
             if known.is_none() {
                 let refused = |error| StartError::Listen { address: address.clone(), error };
-                bind(address, cores).and_then(|group| added.enter(group, true)).map_err(refused)?;
+                bind(address, self.socket_file, cores).and_then(|group| added.enter(group, true)).map_err(refused)?;
             }
             order.push(known.map(|at| self.entries[left.remove(at)].id));
         }
@@ -211,20 +220,20 @@ impl Listeners {
 
 /// A server that was killed may leave its address in use for a moment: the kernel takes a ring apart, and with it the sockets that
 /// it waits at, some time after the process.
-fn bind_patiently(asked: &ListenAddr, cores: usize) -> io::Result<Group> {
+fn bind_patiently(asked: &ListenAddr, socket_file: SocketFile, cores: usize) -> io::Result<Group> {
     const TRIES: u32 = 10;
     const REST: Duration = Duration::from_millis(50);
     let mut tries_left = TRIES;
     loop {
         tries_left -= 1;
-        match bind(asked, cores) {
+        match bind(asked, socket_file, cores) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries_left > 0 => thread::sleep(REST),
             bound => return bound,
         }
     }
 }
 
-fn bind(asked: &ListenAddr, cores: usize) -> io::Result<Group> {
+fn bind(asked: &ListenAddr, socket_file: SocketFile, cores: usize) -> io::Result<Group> {
     let mut sockets = Vec::with_capacity(cores);
     match asked {
         ListenAddr::Tcp(address) => {
@@ -237,7 +246,7 @@ fn bind(asked: &ListenAddr, cores: usize) -> io::Result<Group> {
                 sockets.push(listener.into());
             }
         }
-        ListenAddr::Unix(path) => sockets.push(socket::listen_unix(path)?),
+        ListenAddr::Unix(path) => sockets.push(socket::listen_unix(path, socket_file)?),
     }
     Ok(Group { asked: asked.clone(), given: false, sockets })
 }
@@ -288,7 +297,7 @@ mod tests {
     #[test]
     fn every_socket_has_a_core_and_every_core_a_socket() {
         for (bound, cores) in [(1, 1), (1, 3), (2, 3), (3, 2), (5, 2), (4, 4)] {
-            let listeners = Listeners::open(&[any_port()], Vec::new(), bound).unwrap();
+            let listeners = Listeners::open(&[any_port()], SocketFile::default(), Vec::new(), bound).unwrap();
             let shares = listeners.shares(cores).unwrap();
             assert!(shares.iter().all(|share| !share.is_empty()), "{bound} sockets, {cores} cores");
             assert_eq!(shares.iter().map(Vec::len).sum::<usize>(), bound.max(cores));
@@ -297,15 +306,15 @@ mod tests {
 
     #[test]
     fn sockets_that_are_there_are_taken_over() {
-        let mut first = Listeners::open(&[any_port(), any_port()], Vec::new(), 2).unwrap();
+        let mut first = Listeners::open(&[any_port(), any_port()], SocketFile::default(), Vec::new(), 2).unwrap();
         let at = first.addresses();
         let there = first.entries.drain(..).map(|entry| entry.group).collect();
-        let second = Listeners::open(&[any_port(), any_port(), any_port()], there, 4).unwrap();
+        let second = Listeners::open(&[any_port(), any_port(), any_port()], SocketFile::default(), there, 4).unwrap();
         assert_eq!(second.addresses()[..2], at);
         assert_eq!(second.entries[0].group.sockets.len(), 2, "as many as they are");
         let second_only = second.addresses()[2].clone();
         let there = second.entries.into_iter().map(|entry| entry.group).collect();
-        let mut third = Listeners::open(&[any_port()], there, 1).unwrap();
+        let mut third = Listeners::open(&[any_port()], SocketFile::default(), there, 1).unwrap();
         let aside = third.aside(&any_port()).unwrap();
         assert_eq!((third.addresses().len(), third.groups().count()), (1, 2));
         assert!([&at[0], &at[1]].contains(&&address_of(&aside).unwrap()), "it was there");
@@ -318,7 +327,7 @@ mod tests {
     fn a_change_keeps_adds_and_removes() {
         let folder = TempDir::new().unwrap();
         let unix = ListenAddr::Unix(folder.path().join("socket"));
-        let mut listeners = Listeners::open(&[any_port(), unix.clone()], Vec::new(), 2).unwrap();
+        let mut listeners = Listeners::open(&[any_port(), unix.clone()], SocketFile::default(), Vec::new(), 2).unwrap();
         let before = listeners.addresses();
         let change = listeners.change(&[any_port(), any_port()], None, 2).unwrap();
         assert_eq!((change.removed, change.added.iter().map(Vec::len).sum::<usize>()), (vec![1], 2));
@@ -336,7 +345,7 @@ mod tests {
 
     #[test]
     fn the_socket_aside_changes_with_the_others_or_not_at_all() {
-        let mut listeners = Listeners::open(&[any_port()], Vec::new(), 1).unwrap();
+        let mut listeners = Listeners::open(&[any_port()], SocketFile::default(), Vec::new(), 1).unwrap();
         let first = listeners.aside(&any_port()).unwrap();
         let at = |socket: &OwnedFd| address_of(socket).unwrap();
         let kept = listeners.change(&[any_port()], Some(&any_port()), 1).unwrap();
@@ -360,9 +369,9 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("socket");
         let unix = ListenAddr::Unix(path.clone());
-        let mut first = Listeners::open(std::slice::from_ref(&unix), Vec::new(), 1).unwrap();
+        let mut first = Listeners::open(std::slice::from_ref(&unix), SocketFile::default(), Vec::new(), 1).unwrap();
         fs::remove_file(&path).unwrap();
-        let _second = Listeners::open(std::slice::from_ref(&unix), Vec::new(), 1).unwrap();
+        let _second = Listeners::open(std::slice::from_ref(&unix), SocketFile::default(), Vec::new(), 1).unwrap();
         first.give_up(Files::Remove);
         assert!(reaches(&unix));
     }

@@ -14,6 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use thalweg_sys::handover::Channel;
+use thalweg_sys::socket::SocketFile;
 use thalweg_sys::{DriverKind, Instant, Waker, affinity, clock};
 
 use crate::config::{Level, ListenAddr, ServerConfig};
@@ -72,7 +73,7 @@ impl Server {
     /// What the configuration asks for cannot be had. Nothing is left running then.
     pub fn start(config: ServerConfig) -> Result<Running, StartError> {
         ensure_servable(&config)?;
-        let listeners = Listeners::open(&config.listen, Vec::new(), core_count(&config)?)?;
+        let listeners = Listeners::open(&config.listen, SocketFile::default(), Vec::new(), core_count(&config)?)?;
         Self::start_on(config, listeners)
     }
 

@@ -47,6 +47,16 @@ impl Account {
         account.ok_or_else(unknown)
     }
 
+    /// The user's number.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// The number of the user's own group.
+    pub fn gid(&self) -> u32 {
+        self.gid
+    }
+
     /// Whether this process is that user's already.
     pub fn is_current(&self) -> bool {
         rustix::process::geteuid() == Uid::from_raw(self.uid)
@@ -116,6 +126,44 @@ fn groups_of(name: &CStr, gid: libc::gid_t) -> io::Result<Vec<libc::gid_t>> {
         room *= 4;
     }
     Err(io::Error::other("the user is in more groups than the kernel takes"))
+}
+
+/// The number of the group of that name, or of that number.
+///
+/// # Errors
+/// `NotFound` if there is none; else those of the host's directory of groups.
+pub fn group_named(name: &str) -> io::Result<u32> {
+    const ROOM_MAX: usize = 1 << 20;
+    let unknown = || io::Error::new(io::ErrorKind::NotFound, "there is no such group");
+    let written = CString::new(name).map_err(|_| unknown())?;
+    let mut room = 1 << 12;
+    loop {
+        let mut buffer: Vec<libc::c_char> = vec![0; room];
+        // SAFETY: all fields are numbers and pointers, for which zero is a value.
+        let mut entry: libc::group = unsafe { std::mem::zeroed() };
+        let mut found = ptr::null_mut();
+        // SAFETY: all pointers are valid for the call, and the buffer is as long as it is said to be.
+        let outcome = unsafe {
+            libc::getgrnam_r(written.as_ptr(), &raw mut entry, buffer.as_mut_ptr(), buffer.len(), &raw mut found)
+        };
+        match outcome {
+            0 if !found.is_null() => return Ok(entry.gr_gid),
+            libc::ERANGE if room < ROOM_MAX => room *= 4,
+            libc::EINTR => {}
+            0 | libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => return name.parse().map_err(|_| unknown()),
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+}
+
+/// Whether this process may give its files to that user and group, where they are given.
+pub fn may_give_files_to(uid: Option<u32>, gid: Option<u32>) -> bool {
+    let is_own_user = uid.is_none_or(|uid| rustix::process::geteuid().as_raw() == uid);
+    let is_own_group = |gid: u32| {
+        let groups = rustix::process::getgroups().unwrap_or_default();
+        rustix::process::getegid().as_raw() == gid || groups.iter().any(|group| group.as_raw() == gid)
+    };
+    is_root() || (is_own_user && gid.is_none_or(is_own_group))
 }
 
 /// Whether this process is the superuser's.
@@ -216,6 +264,11 @@ pub fn take_stdin() -> io::Result<OwnedFd> {
     Ok(taken)
 }
 
+/// Whether this is the only thread of its process, as far as that can be found out.
+pub(crate) fn is_single_threaded() -> bool {
+    ensure_single_thread().is_ok()
+}
+
 fn ensure_single_thread() -> io::Result<()> {
     match std::fs::read_dir("/proc/self/task").map(Iterator::count) {
         Ok(1) => Ok(()),
@@ -239,6 +292,14 @@ mod tests {
         assert_eq!(Account::named("0").unwrap(), root);
         for unknown in ["no-such-user-here", "", "-1", "99999999999", "a\0b"] {
             assert_eq!(Account::named(unknown).unwrap_err().kind(), io::ErrorKind::NotFound, "{unknown:?}");
+        }
+    }
+
+    #[test]
+    fn groups_are_found_by_name_and_by_number() {
+        assert_eq!((group_named("root").unwrap(), group_named("0").unwrap()), (0, 0));
+        for unknown in ["no-such-group-here", "", "-1", "99999999999", "a\0b"] {
+            assert_eq!(group_named(unknown).unwrap_err().kind(), io::ErrorKind::NotFound, "{unknown:?}");
         }
     }
 

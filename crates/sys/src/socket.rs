@@ -57,11 +57,11 @@
 //! about a quarter more CPU time per byte. So the bound is lifted for connections that turn out to be fast. SO_SNDBUF would
 //! bound what is on the wire as well, and with it the rate on long ways.
 
+mod unix;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -75,6 +75,8 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use crate::address::{PeerAddr, PortRange, UnixAddr};
 use crate::driver::{Connect, FileSpan, Flow, Listen, SendBuf};
 use crate::fault::Fault;
+
+pub use unix::{SocketFile, listen_unix};
 
 /// How many connections may wait to be accepted. The kernel lowers it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -117,29 +119,6 @@ pub(crate) fn bound_unsent(fd: &OwnedFd, bounded: bool) {
 /// As for [`listen`].
 pub fn probe(addr: SocketAddr) -> io::Result<()> {
     bound(addr, false).map(drop)
-}
-
-/// A listening, non-blocking Unix stream socket with a file at `path`. A file that a server has left there which is no more is
-/// replaced: nobody answers at it.
-///
-/// # Errors
-/// Somebody listens there, something else than a socket stands there, or the folder cannot be written to.
-pub fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
-    let address = UnixAddr::new(path)?;
-    match listener(Listen::Unix(address.clone())) {
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::ADDRINUSE) && is_stale(path) => {
-            std::fs::remove_file(path)?;
-            listener(Listen::Unix(address))
-        }
-        listening => listening,
-    }
-}
-
-/// Whether nobody listens at a socket's file. Connecting is the one way to find out.
-fn is_stale(path: &Path) -> bool {
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    let refused = |error: io::Error| Errno::from_io_error(&error) == Some(Errno::CONNREFUSED);
-    is_socket && std::os::unix::net::UnixStream::connect(path).is_err_and(refused)
 }
 
 /// Where a socket that was given to this process listens.
@@ -471,21 +450,6 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
-
-    #[test]
-    fn a_socket_file_is_replaced_only_if_nobody_listens_there() {
-        let folder = tempfile::TempDir::new().unwrap();
-        let path = folder.path().join("socket");
-        let first = listen_unix(&path).unwrap();
-        assert_eq!(listens_at(&first).unwrap(), UnixAddr::new(&path).unwrap().into());
-        assert_eq!(listen_unix(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        drop(first);
-        drop(listen_unix(&path).expect("a file that a server has left behind"));
-        std::fs::remove_file(&path).unwrap();
-        std::fs::write(&path, "precious").unwrap();
-        assert_eq!(listen_unix(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
-    }
 
     #[test]
     fn what_does_not_listen_is_no_listener() {

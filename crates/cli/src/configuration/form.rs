@@ -177,6 +177,21 @@ pub(super) const MAYBE_LOG: Form<Option<LogTarget>> = Form {
     write: |target| target.as_ref().map(|target| target.to_string().into()),
 };
 
+/// Permission bits, in octal digits. TOML has octal numbers too; one that looks octal and is decimal would mean another mode.
+pub(super) const MODE: Form<u32> = Form {
+    example: "\"0660\"",
+    read: |value, _| {
+        let digits = match value.get_ref() {
+            DeValue::Integer(number) if number.radix() == 8 => number.as_str(),
+            _ => text(value)?,
+        };
+        let is_octal = (3..=4).contains(&digits.len()) && digits.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
+        let mode = u32::from_str_radix(digits, 8).ok().filter(|&mode| is_octal && mode <= 0o777);
+        mode.ok_or_else(|| Fault::at(value, "write permissions as chmod has them, in octal digits, such as \"0660\""))
+    },
+    write: |mode| Some(format!("{mode:04o}").into()),
+};
+
 /// Names and values of fields; several values of one name are a list.
 pub(super) const HEADERS: Form<Vec<(String, String)>> = Form {
     example: "{ X-Content-Type-Options = \"nosniff\" }",

@@ -6,11 +6,12 @@ use thalweg_serve::{
     Bandwidth, CacheConfig, Limits, ListingStyle, LogConfig, MountConfig, Rule, SiteConfig, StatusConfig,
 };
 
-use super::Configuration;
 use super::form::{
     ADDRESS, BOOL, CORES, COUNT, COUNT_32, ERROR_PAGES, FILE_NAME, Form, HEAD_SIZE, HEADERS, LISTEN, LOG, MAYBE_BOOL,
-    MAYBE_LOG, MAYBE_PATH, MAYBE_TEXT, MAYBE_TEXTS, MAYBE_TIME, PATH, RATE, RATE_MIN, SIZE, TEXT, TEXTS, TIME, name,
+    MAYBE_LOG, MAYBE_PATH, MAYBE_TEXT, MAYBE_TEXTS, MAYBE_TIME, MODE, PATH, RATE, RATE_MIN, SIZE, TEXT, TEXTS, TIME,
+    name,
 };
+use super::{Configuration, UnixSocket};
 
 /// What goes through all keys: to read them, or to print them.
 pub(super) trait Keys {
@@ -96,6 +97,12 @@ pub(super) fn configuration<K: Keys>(keys: &mut K, all: &mut Configuration) {
         &name("\"first\""),
         &mut server.unknown_host,
     );
+    keys.table(
+        "unix_socket",
+        "The files of the Unix sockets that the server makes. Those of a running server stay as they are until a restart.",
+        &mut all.unix_socket,
+        unix_socket,
+    );
     keys.table("limits", "What a client may demand.", &mut server.limits, limits);
     keys.table(
         "bandwidth",
@@ -118,6 +125,27 @@ pub(super) fn configuration<K: Keys>(keys: &mut K, all: &mut Configuration) {
         &mut server.sites,
         || SiteConfig { names: Vec::new(), mounts: Vec::new(), rules: Vec::new(), error_pages: Vec::new() },
         site,
+    );
+}
+
+fn unix_socket<K: Keys>(keys: &mut K, socket: &mut UnixSocket) {
+    keys.value(
+        "mode",
+        "Who may connect, as chmod has it: that takes the right to write. \"0660\" is for the owner and the group.",
+        &MODE,
+        &mut socket.mode,
+    );
+    keys.value(
+        "user",
+        "The owner; without it, the user who serves. Only root can give it to another one, at the start.",
+        &MAYBE_TEXT.like("\"www-data\""),
+        &mut socket.user,
+    );
+    keys.value(
+        "group",
+        "The group, such as that of a proxy; without it, that of the user who serves.",
+        &MAYBE_TEXT.like("\"www-data\""),
+        &mut socket.group,
     );
 }
 

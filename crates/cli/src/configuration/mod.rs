@@ -18,6 +18,7 @@ use std::time::Duration;
 use thalweg_serve::{
     ConfigFault, Level, ListenAddr, LogTarget, MountConfig, Rule, ServerConfig, Settings, SiteConfig, StatusConfig,
 };
+use thalweg_sys::socket::SocketFile;
 
 use crate::exit::Failure;
 use crate::options::{CpuList, ServeOptions};
@@ -46,6 +47,25 @@ pub struct Configuration {
     pub sandbox: SandboxOption,
     /// The file that names the process.
     pub pid_file: Option<PathBuf>,
+    /// The files of the Unix sockets that the server makes.
+    pub unix_socket: UnixSocket,
+}
+
+/// Whose the files of Unix sockets are, and who may connect to them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnixSocket {
+    /// The permission bits.
+    pub mode: u32,
+    /// The owner; `None` is the user who serves.
+    pub user: Option<String>,
+    /// The group; `None` is that of the user who serves.
+    pub group: Option<String>,
+}
+
+impl Default for UnixSocket {
+    fn default() -> Self {
+        Self { mode: SocketFile::default().mode, user: None, group: None }
+    }
 }
 
 impl Default for Configuration {
@@ -61,6 +81,7 @@ impl Default for Configuration {
             upgrade_drain: None,
             sandbox: SandboxOption::Auto,
             pid_file: None,
+            unix_socket: UnixSocket::default(),
         }
     }
 }

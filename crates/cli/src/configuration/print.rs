@@ -174,6 +174,7 @@ mod tests {
     };
     use thalweg_sys::DriverChoice;
 
+    use super::super::UnixSocket;
     use super::super::read::read;
     use super::*;
 
@@ -182,6 +183,7 @@ mod tests {
         let mut all = Configuration {
             user: Some("www-data".to_owned()),
             drain: Duration::from_millis(1500),
+            unix_socket: UnixSocket { mode: 0o640, user: Some("a".to_owned()), group: Some("7".to_owned()) },
             ..Configuration::default()
         };
         let server = &mut all.server;

@@ -238,8 +238,20 @@ mod tests {
         check("[[site]]\nerror_pages = { x = \"/a\" }", &[("\"/a\"", "no status code")]);
         check("[[site]]\nerror_pages = \"/a\"", &[("\"/a\"", "table")]);
         check("[[site]]\n[[site.rule]]\nlisting = \"yes\"", &[("\"yes\"", "true or false")]);
+        for mode in ["\"rw\"", "\"0888\"", "\"66\"", "\"1777\"", "\"00660\"", "0o1777", "0o7"] {
+            check(&format!("[unix_socket]\nmode = {mode}"), &[(mode, "octal")]);
+        }
+        check("[unix_socket]\nmode = 660", &[("660", "text in quotes")]);
         check("limits = 3", &[("3", "table")]);
         check("[site]\nroot = \"/\"", &[("[site]", "[[site]]")]);
+    }
+
+    #[test]
+    fn permissions_are_octal_in_quotes_or_without() {
+        for (written, mode) in [("\"0660\"", 0o660), ("\"600\"", 0o600), ("0o660", 0o660), ("\"0777\"", 0o777)] {
+            let text = format!("[unix_socket]\nmode = {written}");
+            assert_eq!(read(&text, Path::new("/")).unwrap().0.unix_socket.mode, mode, "{written}");
+        }
     }
 
     #[test]

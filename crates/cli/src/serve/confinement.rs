@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use thalweg_serve::{ListenAddr, LogTarget};
-use thalweg_sys::process::{Account, drop_capabilities, is_root};
+use thalweg_sys::process::{Account, drop_capabilities, group_named, is_root};
 use thalweg_sys::sandbox::{Enforced, Territory, confine_calls, confine_to};
+use thalweg_sys::socket::SocketFile;
 
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, UnixSocket};
 use crate::exit::{Failure, remark};
 
 /// Whether the server confines itself.
@@ -89,6 +90,22 @@ impl Identity {
         };
         Ok(Confinement { user, ..Confinement::default() })
     }
+}
+
+/// How the files of Unix sockets are to be made: what the configuration leaves out is that of the user who serves.
+///
+/// # Errors
+/// There is no such user or group; the key, and why.
+pub fn socket_file(configuration: &Configuration) -> Result<SocketFile, (&'static str, io::Error)> {
+    let UnixSocket { mode, user, group } = &configuration.unix_socket;
+    let account = |name: &Option<String>, key| {
+        name.as_deref().map(|name| Account::named(name).map_err(|error| (key, error))).transpose()
+    };
+    // Whether that user exists is looked at before; a process that is that user already need not ask.
+    let server = account(&configuration.user, "user")?.filter(|_| is_root());
+    let user = account(user, "unix_socket.user")?.or_else(|| server.clone()).map(|account| account.uid());
+    let group = group.as_deref().map(group_named).transpose().map_err(|error| ("unix_socket.group", error))?;
+    Ok(SocketFile { mode: *mode, uid: user, gid: group.or_else(|| server.map(|account| account.gid())) })
 }
 
 fn is_reached_from_elsewhere(address: &ListenAddr) -> bool {

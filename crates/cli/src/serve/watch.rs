@@ -238,6 +238,7 @@ fn keep(old: &Configuration, new: &mut Configuration) -> Kept {
     put_back("sandbox", &old.sandbox, &mut new.sandbox, names);
     put_back("pid_file", &old.pid_file, &mut new.pid_file, names);
     put_back("user", &old.user, &mut new.user, &mut kept.until_restart);
+    put_back("unix_socket", &old.unix_socket, &mut new.unix_socket, &mut kept.until_restart);
     kept
 }
 

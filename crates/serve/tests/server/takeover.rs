@@ -12,6 +12,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use thalweg_serve::{Group, ListenAddr, Listeners, Server, ServerConfig, StartError, core_count};
 use thalweg_sys::DriverChoice;
+use thalweg_sys::socket::SocketFile;
 
 use crate::naive::take_all;
 use crate::served::{Served, connect, each_driver, letters, read_to_end, tcp};
@@ -44,7 +45,7 @@ fn successor(of: &Served, driver: DriverChoice, folder: &TempDir) -> Result<thal
         listeners.groups().map(copy).collect()
     });
     let config = config(driver, folder, &[any_port()]);
-    let listeners = Listeners::open(&config.listen, groups, core_count(&config)?)?;
+    let listeners = Listeners::open(&config.listen, SocketFile::default(), groups, core_count(&config)?)?;
     Server::start_on(config, listeners)
 }
 

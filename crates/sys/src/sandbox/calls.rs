@@ -91,6 +91,7 @@ const FREE: &[libc::c_long] = &[
     libc::SYS_renameat,
     libc::SYS_renameat2,
     libc::SYS_unlinkat,
+    libc::SYS_umask,
     // Memory.
     libc::SYS_brk,
     libc::SYS_madvise,
@@ -200,7 +201,7 @@ fn bounded() -> io::Result<Vec<(i64, Vec<SeccompRule>)>> {
         (libc::SYS_mprotect, vec![without(2, libc::PROT_EXEC)?]),
         // Threads, but no processes. `clone3`, whose flags a filter cannot see, is left out; the C library then takes this.
         (libc::SYS_clone, vec![rule(0, Op::MaskedEq(libc::CLONE_THREAD as u64), libc::CLONE_THREAD as u64)?]),
-        (libc::SYS_unshare, one_of(0, &[libc::CLONE_FILES as u64])?),
+        (libc::SYS_unshare, one_of(0, &[libc::CLONE_FILES as u64, libc::CLONE_FS as u64])?),
         (libc::SYS_socket, one_of(0, &[libc::AF_UNIX as u64, libc::AF_INET as u64, libc::AF_INET6 as u64])?),
         // Of ioctls, those of Rust's sockets and of a terminal's width.
         (libc::SYS_ioctl, one_of(1, &[libc::FIONBIO, libc::FIOCLEX, libc::FIONREAD, libc::TCGETS, libc::TIOCGWINSZ])?),
