@@ -45,17 +45,30 @@ impl From<Verdict> for Exit {
 pub struct Failure {
     exit: Exit,
     message: String,
+    /// The same in one line, if the message has several.
+    line: Option<String>,
 }
 
 impl Failure {
     /// Something that the user wrote is wrong.
     pub fn usage(message: impl fmt::Display) -> Self {
-        Self { exit: Exit::Usage, message: message.to_string() }
+        Self { exit: Exit::Usage, message: message.to_string(), line: None }
     }
 
     /// The target, or something on this host, is not to be had.
     pub fn unreachable(message: impl fmt::Display) -> Self {
-        Self { exit: Exit::Unreachable, message: message.to_string() }
+        Self { exit: Exit::Unreachable, message: message.to_string(), line: None }
+    }
+
+    /// The same failure, which is this where there is one line for it.
+    pub fn in_one_line(self, line: String) -> Self {
+        Self { line: Some(line), ..self }
+    }
+
+    /// The message for a log, in one line.
+    pub fn line(&self) -> String {
+        let joined = || self.message.lines().filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+        self.line.clone().unwrap_or_else(joined)
     }
 
     /// Prints the message and gives the exit code.

@@ -87,15 +87,12 @@ impl ServerConfig {
         let mut faults = Faults::default();
         let cpus = affinity::allowed_cpus().unwrap_or_default();
         for cpu in self.cores.iter().filter(|cpu| !cpus.contains(cpu)) {
-            faults.add(
-                "cores",
-                format!("this process may not run on CPU {cpu}, or there is none; choose others with --cores"),
-            );
+            faults.add("cores", format!("this process may not run on CPU {cpu}, or there is none"));
         }
         for (index, site) in self.sites.iter().enumerate() {
             faults.within(format!("site.{index}"), |faults| check_roots(site, faults));
         }
-        if faults.found.is_empty() {
+        if faults.found.is_empty() && self.check().is_empty() {
             check_error_pages(self, &mut faults);
         }
         for (at, target) in [("log.access", self.log.access.as_ref()), ("log.error", Some(&self.log.error))] {

@@ -196,13 +196,11 @@ pub(super) const MODE: Form<u32> = Form {
 pub(super) const HEADERS: Form<Vec<(String, String)>> = Form {
     example: "{ X-Content-Type-Options = \"nosniff\" }",
     read: |value, _| {
-        let mut headers = Vec::new();
-        for (name, value) in entries(value)? {
-            for text in list(value, owned)? {
-                headers.push((name.get_ref().to_string(), text));
-            }
-        }
-        Ok(headers)
+        let fields = |(name, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
+            let name: &std::borrow::Cow<'_, str> = name.get_ref();
+            Ok(list(value, owned)?.into_iter().map(|text| (name.to_string(), text)).collect::<Vec<_>>())
+        };
+        gather(entries(value)?.map(fields)).map(|fields| fields.concat())
     },
     write: |headers| {
         let mut table = Table::new();
@@ -225,7 +223,7 @@ pub(super) const ERROR_PAGES: Form<Vec<(u16, String)>> = Form {
             let code = status.parse().map_err(|_| Fault::at(path, format!("{status:?} is no status code")))?;
             Ok((code, owned(path)?))
         };
-        entries(value)?.map(page).collect()
+        gather(entries(value)?.map(page))
     },
     write: |pages| {
         let table: Table = pages.iter().map(|(status, path)| (status.to_string(), path.as_str().into())).collect();
@@ -331,9 +329,26 @@ fn list<T>(
     read: impl Fn(&Spanned<DeValue<'_>>) -> Result<T, Fault>,
 ) -> Result<Vec<T>, Fault> {
     match value.get_ref() {
-        DeValue::Array(values) => values.iter().map(read).collect(),
+        DeValue::Array(values) => gather(values.iter().map(read)),
         _ => read(value).map(|one| vec![one]),
     }
+}
+
+/// All values, or all mistakes.
+fn gather<T>(values: impl Iterator<Item = Result<T, Fault>>) -> Result<Vec<T>, Fault> {
+    let mut all = Vec::new();
+    let mut wrong: Option<Fault> = None;
+    for value in values {
+        match (value, &mut wrong) {
+            (Ok(value), _) => all.push(value),
+            (Err(fault), None) => wrong = Some(fault),
+            (Err(mut fault), Some(first)) => {
+                first.others.append(&mut fault.others);
+                first.others.push(fault);
+            }
+        }
+    }
+    wrong.map_or(Ok(all), Err)
 }
 
 type Entry<'v, 'i> = (&'v Spanned<std::borrow::Cow<'i, str>>, &'v Spanned<DeValue<'i>>);

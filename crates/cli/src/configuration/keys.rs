@@ -392,29 +392,58 @@ mod tests {
     use super::*;
 
     const MANUAL: &str = include_str!("../../../../docs/configuration.md");
+    const LIMITS: &str = include_str!("../../../../docs/limits.md");
+    const LISTINGS: &str = include_str!("../../../../docs/listings.md");
 
-    /// The names of all keys, those of tables with their table's before them.
-    #[derive(Default)]
+    /// A key as the documents should have it.
+    struct Documented {
+        /// The tables that it is in, with dots between.
+        table: String,
+        name: &'static str,
+        says: &'static str,
+        default: Default,
+    }
+
+    enum Default {
+        Value(String),
+        None,
+        Needed,
+    }
+
+    /// All keys.
+    #[derive(std::default::Default)]
     struct Names {
         table: Vec<&'static str>,
-        found: Vec<(String, &'static str)>,
+        found: Vec<Documented>,
     }
 
     impl Names {
+        fn of_all() -> Vec<Documented> {
+            let mut names = Self::default();
+            configuration(&mut names, &mut Configuration::default());
+            assert!(names.found.len() > 40);
+            names.found
+        }
+
         fn within<T>(&mut self, name: &'static str, mut value: T, keys: fn(&mut Self, &mut T)) {
             self.table.push(name);
             keys(self, &mut value);
             self.table.pop();
         }
+
+        fn add(&mut self, name: &'static str, says: &'static str, default: Default) {
+            self.found.push(Documented { table: self.table.join("."), name, says, default });
+        }
     }
 
     impl Keys for Names {
-        fn value<T>(&mut self, name: &'static str, _: &'static str, _: &Form<T>, _: &mut T) {
-            self.found.push((self.table.join("."), name));
+        fn value<T>(&mut self, name: &'static str, says: &'static str, form: &Form<T>, value: &mut T) {
+            let default = (form.write)(value).map_or(Default::None, |value| Default::Value(value.to_string()));
+            self.add(name, says, default);
         }
 
-        fn required<T>(&mut self, name: &'static str, says: &'static str, form: &Form<T>, value: &mut T) {
-            self.value(name, says, form, value);
+        fn required<T>(&mut self, name: &'static str, says: &'static str, _: &Form<T>, _: &mut T) {
+            self.add(name, says, Default::Needed);
         }
 
         fn table<T>(&mut self, name: &'static str, _: &'static str, value: &mut T, keys: fn(&mut Self, &mut T)) {
@@ -446,32 +475,91 @@ mod tests {
         }
     }
 
+    /// The second cell of a key's row, in the first part of the text that has one.
+    fn default_in<'t>(text: &'t str, names: &[String]) -> Option<&'t str> {
+        let rows = names.iter().filter_map(|name| text.split_once(&format!("\n| `{name}` |")));
+        rows.map(|(_, rest)| rest.split('|').next().unwrap_or_default().trim()).next()
+    }
+
+    /// Holds a document's cell against the key.
+    #[track_caller]
+    fn check_default(document: &str, key: &Documented, cell: &str) {
+        let Documented { table, name, says, default } = key;
+        let place = format!("{document}: {name} of [{table}] has {cell:?}");
+        match default {
+            Default::Value(value) => assert!(cell.starts_with(&format!("`{value}`")), "{place}, and is {value}"),
+            Default::Needed => assert_eq!(cell, "needed", "{place}"),
+            // What holds without any rule is said with the key.
+            Default::None if cell == "`false`" => assert!(says.contains("not so if no rule says so"), "{place}"),
+            Default::None if cell.starts_with('`') => {
+                assert!(says.contains(&format!("{} if no rule says so", cell.trim_matches('`'))), "{place}");
+            }
+            Default::None => {}
+        }
+    }
+
     #[test]
-    fn the_manual_has_every_key_in_its_table() {
-        let mut names = Names::default();
-        configuration(&mut names, &mut Configuration::default());
-        assert!(names.found.len() > 40);
-        for (table, name) in names.found {
+    fn the_manual_has_every_key_and_its_default_in_its_table() {
+        for key in Names::of_all() {
+            let Documented { table, name, .. } = &key;
             // The part of the manual whose heading, or whose sentence before a table, names this one.
             let part = match MANUAL.find(&format!("[{table}]")).filter(|_| !table.is_empty()) {
                 Some(at) => &MANUAL[at..],
                 None => MANUAL,
             };
-            let rows = [format!("\n| `{name}` |"), format!("\n| `{table}.{name}` |")];
-            assert!(rows.iter().any(|row| part.contains(row)), "docs/configuration.md lacks {name} of [{table}]");
+            // The root of a site is a mount in short, and `error_pages` is shown by an example.
+            let cell = default_in(part, &[(*name).to_owned(), format!("{table}.{name}")]);
+            check_default(
+                "docs/configuration.md",
+                &key,
+                cell.unwrap_or_else(|| panic!("docs/configuration.md lacks {name} of [{table}]")),
+            );
         }
     }
 
     #[test]
-    fn the_examples_of_the_manual_are_understood() {
-        let examples = MANUAL.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());
+    fn other_documents_have_the_defaults_of_the_program() {
+        let keys = Names::of_all();
         let mut count = 0;
-        for example in examples {
+        for (document, text, tables) in [
+            ("docs/limits.md", LIMITS, &["limits", "bandwidth"][..]),
+            ("docs/listings.md", LISTINGS, &["site.rule", "site.rule.listing_style"]),
+        ] {
+            for key in keys.iter().filter(|key| tables.contains(&&*key.table)) {
+                let dotted = format!("{}.{}", key.table, key.name);
+                let names = if document.contains("listings") {
+                    [key.name.to_owned(), dotted]
+                } else {
+                    [dotted.clone(), dotted]
+                };
+                if let Some(cell) = default_in(text, &names) {
+                    check_default(document, key, cell);
+                    count += 1;
+                }
+            }
+        }
+        assert_eq!(count, 9 + 3 + 7, "every row was looked at");
+    }
+
+    #[test]
+    fn the_examples_of_the_manual_are_understood() {
+        const OPERATING: &str = include_str!("../../../../docs/operating.md");
+        const LOGS: &str = include_str!("../../../../docs/logs-and-metrics.md");
+        let blocks = |text: &'static str| text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+        let mut count = 0;
+        for example in [MANUAL, LIMITS, LISTINGS, OPERATING, LOGS].into_iter().flat_map(blocks) {
+            // Some show one table alone.
+            let example = if example.contains("[[site]]") {
+                example.to_owned()
+            } else {
+                format!("{example}[[site]]\nroot = \"/\"\n")
+            };
+            let example = example.as_str();
             let (all, _) = super::super::read::read(example, std::path::Path::new("/"))
                 .unwrap_or_else(|faults| panic!("{faults:?}\n{example}"));
             assert_eq!(all.server.check(), [], "{example}");
             count += 1;
         }
-        assert_eq!(count, 2);
+        assert_eq!(count, 5);
     }
 }

@@ -11,6 +11,7 @@ mod read;
 mod report;
 
 use std::fs;
+use std::io::{self, Read};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,6 +26,10 @@ use crate::options::{CpuList, ServeOptions};
 use crate::serve::SandboxOption;
 
 pub use print::print;
+use read::Reading;
+
+/// Opens the configuration's file.
+pub type Open<'f> = &'f dyn Fn(&Path) -> io::Result<fs::File>;
 
 /// Larger files are no configuration.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -92,7 +97,15 @@ impl Configuration {
     /// # Errors
     /// The file cannot be read or understood, or what is asked for contradicts itself or is not there.
     pub fn of(options: &ServeOptions) -> Result<Self, Failure> {
-        let loaded = Loaded::read(options)?;
+        Self::from_opened(options, &|path| fs::File::open(path))
+    }
+
+    /// The same, of a file that somebody else opens.
+    ///
+    /// # Errors
+    /// As for [`of`](Self::of).
+    pub fn from_opened(options: &ServeOptions, open: Open<'_>) -> Result<Self, Failure> {
+        let loaded = Loaded::read(options, open)?;
         // With nothing to serve, it can still be printed what there is to be said.
         if options.config.is_some() || !loaded.configuration.server.sites.is_empty() {
             loaded.ensure(loaded.configuration.faults())?;
@@ -174,13 +187,17 @@ impl Configuration {
         Ok(())
     }
 
-    /// What contradicts itself, or else what is not there.
+    /// What contradicts itself, and what is not there.
     pub fn faults(&self) -> Vec<ConfigFault> {
         let mut faults = self.server.check();
         if self.server.listen.is_empty() {
             faults.push(ConfigFault { at: "listen".to_owned(), what: "there is no address to listen on".to_owned() });
         }
-        if faults.is_empty() { self.server.check_host() } else { faults }
+        // What contradicts itself need not be looked for.
+        let of_host = self.server.check_host().into_iter();
+        let of_host: Vec<_> = of_host.filter(|fault| faults.iter().all(|known| known.at != fault.at)).collect();
+        faults.extend(of_host);
+        faults
     }
 }
 
@@ -195,19 +212,28 @@ impl<'o> Loaded<'o> {
     /// Reads the file, if there is one, and puts the options over it.
     ///
     /// # Errors
-    /// The file cannot be read or understood, or the options do not fit it.
-    pub fn read(options: &'o ServeOptions) -> Result<Self, Failure> {
+    /// The file cannot be read or understood, or the options do not fit it. Of a file that has values of a wrong form, it is also said
+    /// what is wrong with the others.
+    pub fn read(options: &'o ServeOptions, open: Open<'_>) -> Result<Self, Failure> {
         let Some(path) = &options.config else {
             let mut configuration = Configuration::default();
             configuration.obey(options, false).map_err(Failure::usage)?;
             return Ok(Self { configuration, written: None });
         };
-        let file = ConfigFile::open(path)?;
-        let (mut configuration, places) = file.read()?;
-        let is_level_given = places.has("log.level");
-        let obeyed = configuration.obey(options, is_level_given);
-        obeyed.map_err(|what| Failure::usage(format!("{}: {what}", path.display())))?;
-        Ok(Self { configuration, written: Some((file, places)) })
+        let file = ConfigFile::read(path, open)?;
+        let Reading { mut configuration, places, mut faults, is_whole } = read::read_all(&file.text, &file.folder());
+        let obeyed = configuration.obey(options, places.has("log.level"));
+        if faults.is_empty() {
+            obeyed.map_err(|what| Failure::usage(format!("{}: {what}", path.display())))?;
+            return Ok(Self { configuration, written: Some((file, places)) });
+        }
+        if is_whole {
+            let others = configuration.faults().into_iter();
+            let others = others.filter(|other| !faults.iter().any(|fault| fault.concerns(&other.at)));
+            let others: Vec<_> = others.map(|fault| read::Fault::new(places.find(&fault.at), fault.what)).collect();
+            faults.extend(others);
+        }
+        Err(file.refuse(faults))
     }
 
     /// # Errors
@@ -222,7 +248,7 @@ impl<'o> Loaded<'o> {
     /// In any case.
     pub fn refuse<T>(&self, faults: Vec<ConfigFault>) -> Result<T, Failure> {
         let Some((file, places)) = &self.written else { return Err(Failure::usage(listed(&faults))) };
-        let faults = faults.into_iter().map(|fault| read::Fault { span: places.find(&fault.at), what: fault.what });
+        let faults = faults.into_iter().map(|fault| read::Fault::new(places.find(&fault.at), fault.what));
         Err(file.refuse(faults.collect()))
     }
 }
@@ -239,18 +265,15 @@ struct ConfigFile<'p> {
 }
 
 impl<'p> ConfigFile<'p> {
-    fn open(path: &'p Path) -> Result<Self, Failure> {
+    fn read(path: &'p Path, open: Open<'_>) -> Result<Self, Failure> {
         let refuse = |why: String| Failure::usage(format!("cannot read the configuration {}: {why}", path.display()));
-        let bytes = fs::metadata(path).map_err(|error| refuse(error.to_string()))?.len();
-        if bytes > FILE_BYTES_MAX {
-            return Err(refuse(format!("it has {bytes} bytes; at most {FILE_BYTES_MAX} are read")));
+        let mut text = String::new();
+        let read = open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
+        let bytes = read.map_err(|error| refuse(error.to_string()))?;
+        if bytes as u64 > FILE_BYTES_MAX {
+            return Err(refuse(format!("it has more than {FILE_BYTES_MAX} bytes")));
         }
-        let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
         Ok(Self { path, text })
-    }
-
-    fn read(&self) -> Result<(Configuration, read::Places), Failure> {
-        read::read(&self.text, &self.folder()).map_err(|faults| self.refuse(faults))
     }
 
     /// What paths in the file are relative to.
@@ -260,6 +283,8 @@ impl<'p> ConfigFile<'p> {
     }
 
     fn refuse(&self, faults: Vec<read::Fault>) -> Failure {
-        Failure::usage(report::report(&self.path.to_string_lossy(), &self.text, faults))
+        let path = self.path.to_string_lossy();
+        let line = report::report_in_one_line(&path, &self.text, &faults);
+        Failure::usage(report::report(&path, &self.text, faults)).in_one_line(line)
     }
 }

@@ -20,34 +20,73 @@ const DEPTH_MAX: usize = 16;
 pub(super) struct Fault {
     pub(super) span: Range<usize>,
     pub(super) what: String,
+    /// Which value it is about: the names of its keys with dots between.
+    pub(super) at: String,
+    /// Other mistakes in the same value.
+    pub(super) others: Vec<Fault>,
 }
 
 impl Fault {
+    pub(super) fn new(span: Range<usize>, what: impl Into<String>) -> Self {
+        Self { span, what: what.into(), at: String::new(), others: Vec::new() }
+    }
+
     /// A mistake in a value.
     pub(super) fn at(value: &Spanned<DeValue<'_>>, what: impl Into<String>) -> Self {
-        Self { span: value.span(), what: what.into() }
+        Self::new(value.span(), what)
+    }
+
+    /// Whether a mistake in the value of that name may be a consequence of this one: one is the other, or lies in it.
+    pub(super) fn concerns(&self, at: &str) -> bool {
+        let is_within = |inner: &str, outer: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('.'));
+        self.at == at || is_within(at, &self.at) || is_within(&self.at, at)
     }
 }
 
+/// What a file's text comes to. Values with mistakes in them are as if they were left out.
+pub(super) struct Reading {
+    pub(super) configuration: Configuration,
+    pub(super) places: Places,
+    pub(super) faults: Vec<Fault>,
+    /// The text is TOML from its beginning to its end, so that nothing of it was passed over.
+    pub(super) is_whole: bool,
+}
+
 /// Reads a file's text. Paths in it are relative to the folder.
-pub(super) fn read(text: &str, folder: &Path) -> Result<(Configuration, Places), Vec<Fault>> {
-    let table = DeTable::parse(text).map_err(|error| {
-        let what = error.message().trim().replace('\n', "; ");
-        vec![Fault { span: error.span().unwrap_or(0..0), what }]
-    })?;
+pub(super) fn read_all(text: &str, folder: &Path) -> Reading {
+    let (table, errors) = DeTable::parse_recoverable(text);
     let faults = RefCell::default();
-    let mut reader = Reader { table: table.get_ref(), at: 0..0, folder, faults: &faults, known: Vec::new() };
+    let mut reader =
+        Reader { table: table.get_ref(), prefix: String::new(), at: 0..0, folder, faults: &faults, known: Vec::new() };
     let mut configuration = Configuration::default();
     keys::configuration(&mut reader, &mut configuration);
     reader.end();
-    match faults.into_inner() {
-        faults if faults.is_empty() => Ok((configuration, Places::of(table.get_ref()))),
-        faults => Err(faults),
+    let line_of = |at: usize| text.as_bytes()[..at.min(text.len())].iter().filter(|&&byte| byte == b'\n').count();
+    let mut all: Vec<Fault> = Vec::new();
+    for error in &errors {
+        let fault = Fault::new(error.span().unwrap_or(0..0), error.message().trim().replace('\n', "; "));
+        // What follows in the same line is guessed.
+        if all.iter().all(|known| line_of(known.span.start) != line_of(fault.span.start)) {
+            all.push(fault);
+        }
     }
+    // Keys that follow a line that is no TOML may belong to another table than the one where they were found.
+    let sure = all.iter().map(|fault| line_of(fault.span.start)).min().unwrap_or(usize::MAX);
+    all.extend(faults.into_inner().into_iter().filter(|fault| line_of(fault.span.start) < sure));
+    Reading { configuration, places: Places::of(table.get_ref()), faults: all, is_whole: errors.is_empty() }
+}
+
+/// Reads a file's text in which there is to be no mistake.
+#[cfg(test)]
+pub(super) fn read(text: &str, folder: &Path) -> Result<(Configuration, Places), Vec<Fault>> {
+    let Reading { configuration, places, faults, .. } = read_all(text, folder);
+    if faults.is_empty() { Ok((configuration, places)) } else { Err(faults) }
 }
 
 struct Reader<'t> {
     table: &'t DeTable<'t>,
+    /// The names of the tables that it is in, each with a dot behind it.
+    prefix: String,
     /// Where the table is.
     at: Range<usize>,
     folder: &'t Path,
@@ -62,16 +101,23 @@ impl<'t> Reader<'t> {
         self.table.get(name)
     }
 
-    fn add(&self, fault: Fault) {
-        self.faults.borrow_mut().push(fault);
+    /// Notes a mistake, and those beside it, in the value of this name.
+    fn add(&self, name: &str, mut fault: Fault) {
+        let mut faults = self.faults.borrow_mut();
+        let others = std::mem::take(&mut fault.others);
+        for fault in [fault].into_iter().chain(others) {
+            faults.push(Fault { at: format!("{}{name}", self.prefix), ..fault });
+        }
     }
 
-    /// Reads a table that is the value of a key.
-    fn read_table<T>(&self, found: &'t Spanned<DeValue<'t>>, value: &mut T, keys: fn(&mut Self, &mut T)) {
+    /// Reads a table that is the value of this name.
+    fn read_table<T>(&self, name: &str, found: &'t Spanned<DeValue<'t>>, value: &mut T, keys: fn(&mut Self, &mut T)) {
         let Some(table) = found.get_ref().as_table() else {
-            return self.add(Fault::at(found, "a table with keys of its own is wanted here"));
+            return self.add(name, Fault::at(found, "a table with keys of its own is wanted here"));
         };
-        let mut reader = Self { table, at: found.span(), folder: self.folder, faults: self.faults, known: Vec::new() };
+        let prefix = format!("{}{name}.", self.prefix);
+        let (at, folder, faults) = (found.span(), self.folder, self.faults);
+        let mut reader = Self { table, prefix, at, folder, faults, known: Vec::new() };
         keys(&mut reader, value);
         reader.end();
     }
@@ -82,11 +128,13 @@ impl<'t> Reader<'t> {
             // A name in quotes can have anything in it, even what steers a terminal.
             let written = name.get_ref().escape_debug().to_string();
             let near = self.known.iter().map(|known| (strsim::damerau_levenshtein(known, &written), known));
-            let what = match near.min().filter(|(distance, known)| *distance <= 1 + known.len() / 4) {
-                Some((_, known)) => format!("there is no key `{written}` here; `{known}` is meant, perhaps"),
+            let meant =
+                near.min().filter(|(distance, known)| *distance <= 1 + known.len() / 4).map(|(_, known)| *known);
+            let what = match meant {
+                Some(known) => format!("there is no key `{written}` here; `{known}` is meant, perhaps"),
                 None => format!("there is no key `{written}` here; there are {}", self.known.join(", ")),
             };
-            self.add(Fault { span: name.span(), what });
+            self.add(meant.unwrap_or(&written), Fault::new(name.span(), what));
         }
     }
 }
@@ -96,24 +144,22 @@ impl Keys for Reader<'_> {
         if let Some(found) = self.value_of(name) {
             match (form.read)(found, self.folder) {
                 Ok(read) => *value = read,
-                Err(fault) => self.add(fault),
+                Err(fault) => self.add(name, fault),
             }
         }
     }
 
     fn required<T>(&mut self, name: &'static str, says: &'static str, form: &Form<T>, value: &mut T) {
         if !self.table.contains_key(name) {
-            self.add(Fault {
-                span: self.at.clone(),
-                what: format!("`{name}` is missing here, as in {name} = {}", form.example),
-            });
+            let what = format!("`{name}` is missing here, as in {name} = {}", form.example);
+            self.add(name, Fault::new(self.at.clone(), what));
         }
         self.value(name, says, form, value);
     }
 
     fn table<T>(&mut self, name: &'static str, _: &'static str, value: &mut T, keys: fn(&mut Self, &mut T)) {
         if let Some(found) = self.value_of(name) {
-            self.read_table(found, value, keys);
+            self.read_table(name, found, value, keys);
         }
     }
 
@@ -126,7 +172,7 @@ impl Keys for Reader<'_> {
         keys: fn(&mut Self, &mut T),
     ) {
         if let Some(found) = self.value_of(name) {
-            self.read_table(found, value.get_or_insert_with(new), keys);
+            self.read_table(name, found, value.get_or_insert_with(new), keys);
         }
     }
 
@@ -141,11 +187,11 @@ impl Keys for Reader<'_> {
         let Some(found) = self.value_of(name) else { return };
         let Some(tables) = found.get_ref().as_array() else {
             let what = format!("write it with two pairs of brackets, [[{name}]]: there may be several");
-            return self.add(Fault::at(found, what));
+            return self.add(name, Fault::at(found, what));
         };
-        for found in tables {
+        for (index, found) in tables.iter().enumerate() {
             let mut value = new();
-            self.read_table(found, &mut value, keys);
+            self.read_table(&format!("{name}.{index}"), found, &mut value, keys);
             values.push(value);
         }
     }
@@ -235,6 +281,11 @@ mod tests {
         check("[limits]\nconnections_max = 1.5", &[("1.5", "whole number")]);
         check("[bandwidth]\ntotal = \"7bit\"", &[("\"7bit\"", "byte")]);
         check("[bandwidth]\ntotal = \"fast\"", &[("\"fast\"", "link rate")]);
+        check("listen = [\"here\", \"127.0.0.1:80\", 7]", &[("\"here\"", "port"), ("7", "text in quotes")]);
+        check(
+            "[[site]]\nerror_pages = { x = \"/a\", 404 = 1 }",
+            &[("\"/a\"", "no status code"), ("1", "text in quotes")],
+        );
         check("[[site]]\nerror_pages = { x = \"/a\" }", &[("\"/a\"", "no status code")]);
         check("[[site]]\nerror_pages = \"/a\"", &[("\"/a\"", "table")]);
         check("[[site]]\n[[site.rule]]\nlisting = \"yes\"", &[("\"yes\"", "true or false")]);
@@ -270,8 +321,12 @@ mod tests {
     #[test]
     fn what_is_no_toml() {
         check("a = ", &[("", "")]);
+        check(
+            "cores = 1\na = = b\nlisten = [\nb = ]\n[limits\nidle_tim = \"1s\"",
+            &[("=", "extra `=`"), ("=", "in array"), ("", "unclosed table"), ("1", "text in quotes")],
+        );
         check("[limits]\n[limits]", &[("limits", "duplicate")]);
-        check("a = 1\na = 2", &[("a", "duplicate")]);
+        check("a = 1\na = 2", &[("a", "duplicate"), ("a", "no key")]);
         // As deep as the parser lets it be.
         let deep = format!("a = {}1{}", "[".repeat(10_000), "]".repeat(10_000));
         assert!(read(&deep, Path::new("/")).is_err());

@@ -29,6 +29,22 @@ pub(super) fn report(path: &str, text: &str, mut faults: Vec<Fault>) -> String {
     shown
 }
 
+/// The same in one line, for a log.
+pub(super) fn report_in_one_line(path: &str, text: &str, faults: &[Fault]) -> String {
+    let mut sorted: Vec<&Fault> = faults.iter().collect();
+    sorted.sort_by_key(|fault| fault.span.start);
+    let place = |fault: &&Fault| {
+        let before = &text[..within(fault, text).start];
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        format!("{path}:{}:{column}: {}", before.matches('\n').count() + 1, fault.what)
+    };
+    let mut shown = sorted.iter().take(SHOWN_MAX).map(place).collect::<Vec<_>>().join("; ");
+    if sorted.len() > SHOWN_MAX {
+        shown.push_str(&format!("; and {} more", sorted.len() - SHOWN_MAX));
+    }
+    shown
+}
+
 /// The place as far as it lies on one line: of a table its heading, of a text over several lines the first.
 fn within(fault: &Fault, text: &str) -> std::ops::Range<usize> {
     let start = text.floor_char_boundary(fault.span.start);
@@ -66,6 +82,20 @@ mod tests {
         let text = (0..51).map(|index| format!("x{index} = 1\n")).collect::<String>();
         let shown = report("a.toml", &text, read(&text, Path::new("/")).unwrap_err());
         assert!(shown.contains("51 mistakes") && shown.ends_with("and 31 more"), "{shown}");
+        let line = report_in_one_line("a.toml", &text, &read(&text, Path::new("/")).unwrap_err());
+        assert!(line.ends_with("; and 31 more") && !line.contains('\n'), "{line}");
+    }
+
+    #[test]
+    fn a_log_has_all_mistakes_in_one_line() {
+        let line = report_in_one_line("a.toml", TEXT, &read(TEXT, Path::new("/")).unwrap_err());
+        let parts: Vec<_> = line.split("; a.toml:").collect();
+        assert_eq!(parts.len(), 4, "{line}");
+        for (part, place) in
+            parts.iter().zip(["a.toml:1:10: ", "3:1: there is no key", "5:13: ", "9:1: `root` is missing"])
+        {
+            assert!(part.starts_with(place), "{place}: {line}");
+        }
     }
 
     /// Whatever becomes of a file, what is wrong with it can be shown.
@@ -92,7 +122,8 @@ mod tests {
                 Err(faults) => assert!(report("a.toml", &text, faults).contains("mistake"), "seed {seed}: {text:?}"),
                 Ok((configuration, places)) => {
                     let faults = configuration.server.check().into_iter();
-                    let faults = faults.map(|fault| Fault { span: places.find(&fault.at), what: fault.what }).collect();
+                    let faults = faults.map(|fault| Fault::new(places.find(&fault.at), fault.what)).collect::<Vec<_>>();
+                    assert!(!report_in_one_line("a.toml", &text, &faults).contains('\n'), "seed {seed}: {text:?}");
                     report("a.toml", &text, faults);
                 }
             }

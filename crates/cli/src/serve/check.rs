@@ -4,6 +4,7 @@
 //! confines itself if it has to. What it does not do is listen, write, and start threads.
 
 use std::env;
+use std::fs::File;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -26,7 +27,7 @@ const SYSTEMD_RUN: &str = "INVOCATION_ID";
 /// # Errors
 /// Something is wrong, with its place in the file.
 pub fn check(options: &ServeOptions) -> Result<String, Failure> {
-    let loaded = Loaded::read(options)?;
+    let loaded = Loaded::read(options, &|path| File::open(path))?;
     let configuration = &loaded.configuration;
     loaded.ensure(configuration.faults())?;
     ensure_driver(configuration.server.driver)?;

@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use thalweg_serve::{Level, LogTarget, Running};
 use thalweg_sys::service_manager::{self, News};
 
+use super::confinement::SandboxOption;
 use super::launcher::Launcher;
 use super::signals::Signals;
 use super::takeover::{Predecessor, Progress, Successor};
@@ -19,6 +20,15 @@ use crate::exit::{Failure, remark};
 
 /// How often signals are looked for and the status line is drawn.
 const GLANCE: Duration = Duration::from_millis(100);
+
+/// How the standard library writes EACCES, which is what the sandbox answers with.
+const PERMISSION_DENIED: &str = "(os error 13)";
+
+/// How the refusal of a file that cannot be read begins.
+const UNREADABLE: &str = "cannot read the configuration";
+
+/// Stands behind a refusal that may be the sandbox's.
+const SANDBOX_ADVICE: &str = " (folders that the sandbox was not made for take an upgrade, USR2)";
 
 /// Why watching has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -149,7 +159,8 @@ impl Watch<'_> {
         let configured = (self.configure)().and_then(|mut configuration| {
             let kept = keep(&self.configuration, &mut configuration);
             let server = Arc::new(configuration.server.clone());
-            self.running.configure(&server).map_err(super::refuse).map(|()| (configuration, kept))
+            // Nobody can be told to give other options now.
+            self.running.configure(&server).map_err(Failure::unreachable).map(|()| (configuration, kept))
         });
         match configured {
             Ok((configuration, kept)) => {
@@ -161,19 +172,20 @@ impl Watch<'_> {
                 for (keys, way) in [(kept.until_upgrade, "an upgrade (USR2)"), (kept.until_restart, "a restart")] {
                     if !keys.is_empty() {
                         let keys = keys.join(", ");
-                        let what = format!("the new configuration holds, but for {keys}, left as before: that takes {way}");
+                        let what =
+                            format!("the new configuration holds, but for {keys}, left as before: that takes {way}");
                         self.say(Level::Warning, &what);
                     }
                 }
                 self.say(Level::Notice, "the configuration was read again");
             }
-            Err(failure) => self.say(
-                Level::Error,
-                &format!(
-                    "the configuration is refused, the old one holds: {failure} (folders that the sandbox was not made for \
-                     take an upgrade, USR2)"
-                ),
-            ),
+            Err(failure) => {
+                let why = failure.line();
+                // The configuration itself is opened from outside of the sandbox.
+                let is_confined = self.configuration.sandbox != SandboxOption::Off && !why.starts_with(UNREADABLE);
+                let advice = if is_confined && why.contains(PERMISSION_DENIED) { SANDBOX_ADVICE } else { "" };
+                self.say(Level::Error, &format!("the configuration is refused, the old one holds: {why}{advice}"));
+            }
         }
         self.tell(&[News::Ready]);
     }
