@@ -12,6 +12,7 @@
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`listings`], [`changes`] | folders without an index, in a browser too; changes of files that the server is told of |
 //! | [`operation`], [`reload`] | tests of a server's life: signals, upgrades, users, the sandbox; what it takes up while it serves |
+//! | [`sandbox`] | what stays within reach of a server |
 //! | [`conformance`] | transcripts of HTTP, held against our server and against nginx |
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and the downloads of the world's clients |
 //! | [`process`], [`turn`], [`namespace`] | child processes; which tests may run side by side; networks of a test's own |
@@ -50,6 +51,7 @@ mod recorder;
 mod reload;
 mod replay;
 mod run;
+mod sandbox;
 mod scripted;
 mod serve;
 mod server;

@@ -107,7 +107,7 @@ fn logs_and_status_change_by_hup() {
     assert_eq!((line["client"].as_str(), line["status"].as_u64()), (Some("127.0.0.1"), Some(200)));
     assert!(!mirror.log("first.log").contains("/name?2"));
     assert!(TcpStream::connect(&shown).is_err() && status(&moved)["total"]["requests"] == 3);
-    // What cannot be opened is refused as a whole, and what was before goes on. `etc` may be read, not written, behind the sandbox.
+    // What cannot be opened is refused as a whole, and what was before goes on. `etc` is out of reach behind the sandbox.
     for (log, part) in [("nowhere/a.log", "there is no folder"), ("etc/a.log", "cannot open the log")] {
         let worse = second.replace("log/second.log", log).replace("127.0.0.2:0", "127.0.0.3:0");
         let has_sandbox = mirror.server.stdout().contains("sandbox: files");

@@ -12,6 +12,7 @@ mod takeover;
 mod watch;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 
@@ -55,10 +56,11 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     let mut inheritance = Inheritance::take()?;
     let groups = std::mem::take(&mut inheritance.groups);
     let given: Vec<_> = groups.iter().filter(|group| group.given).map(|group| group.asked.clone()).collect();
-    let configure = || Configuration::of(options).map(|configuration| with_given(configuration, &given));
-    let configuration = configure()?;
+    let configuration = Configuration::of(options).map(|configuration| with_given(configuration, &given))?;
     let config = &configuration.server;
     ensure_driver(config.driver)?;
+    // Before there is a socket's file that would be left behind.
+    check::ensure_writable(&configuration)?;
     // As many connections as the kernel lets us have; the server itself stops accepting before they run out.
     raise_descriptors(descriptors().hard).map_err(Failure::unreachable)?;
     let identity = Identity::choose(configuration.user.as_deref(), &config.listen)?;
@@ -67,15 +69,21 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     let socket_file = socket_file(&configuration).map_err(unknown)?;
     let listeners = Listeners::open(&config.listen, socket_file, groups, cores).map_err(refuse)?;
     let mut confinement = identity.assume()?;
+    // The user who serves may have fewer rights.
+    check::ensure_writable(&configuration)?;
     let unable = |error| Failure::unreachable(format!("cannot set the process apart that starts successors: {error}"));
-    let launcher = Launcher::start().map_err(unable)?;
-    let territory = territory(&configuration, options.config.as_deref()).map_err(Failure::unreachable)?;
+    let launcher = Launcher::start(options.config.as_deref()).map_err(unable)?;
+    let configure = || {
+        let configuration = Configuration::from_opened(options, &|_| launcher.open_configuration())?;
+        Ok(with_given(configuration, &given))
+    };
+    let territory = territory(&configuration).map_err(Failure::unreachable)?;
     confinement.confine_files(configuration.sandbox, &territory)?;
     let running = Server::start_on(config.clone(), listeners).map_err(refuse)?;
     confinement.confine_calls(configuration.sandbox)?;
     let predecessor = inheritance.settle()?;
-    say(&configuration)(&announcement(&roots(&configuration), &running, &confinement))?;
     let pid_file = configuration.pid_file.as_deref().map(PidFile::write).transpose()?;
+    say(&configuration)(&announcement(&roots(&configuration), &running, &confinement))?;
     let watch = Watch {
         running,
         signals: &signals,
@@ -195,31 +203,37 @@ fn places(running: &Running) -> String {
     text
 }
 
-/// The file that names this process, for scripts. It is removed at the end, unless it names another one by then.
+/// The file that names this process, for scripts. It is removed at the end, unless another process has put its own there by then.
 #[derive(Debug)]
-struct PidFile(PathBuf);
+struct PidFile {
+    path: PathBuf,
+    /// Device and inode. The sandbox does not let the file be read.
+    identity: (u64, u64),
+}
 
 impl PidFile {
     /// Replaces the file as a whole, so that nobody reads half a number.
     fn write(path: &Path) -> Result<Self, Failure> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".new");
-        let written = fs::write(&beside, format!("{}\n", process::id())).and_then(|()| fs::rename(&beside, path));
-        written.map_err(|error| {
+        let written = fs::write(&beside, format!("{}\n", process::id()))
+            .and_then(|()| fs::metadata(&beside))
+            .and_then(|there| fs::rename(&beside, path).map(|()| there));
+        let there = written.map_err(|error| {
             Failure::unreachable(format!(
                 "cannot write {}: {error}; name a file in a folder that the server's user may write to",
                 path.display()
             ))
         })?;
-        Ok(Self(path.to_owned()))
+        Ok(Self { path: path.to_owned(), identity: (there.dev(), there.ino()) })
     }
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        if fs::read_to_string(&self.0).is_ok_and(|text| text.trim() == process::id().to_string()) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|there| (there.dev(), there.ino()) == self.identity) {
             // A number that is left behind names no process, which scripts have to expect anyhow.
-            let _ = fs::remove_file(&self.0);
+            let _ = fs::remove_file(&self.path);
         }
     }
 }

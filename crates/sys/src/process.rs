@@ -205,6 +205,9 @@ pub fn stand_apart(channel: OwnedFd, work: impl FnOnce(OwnedFd) -> i32) -> io::R
     }
 }
 
+/// Has an open of a pipe not wait for its other end.
+pub const O_NONBLOCK: i32 = libc::O_NONBLOCK;
+
 /// A power failure is near. Its default is to end the process.
 pub const SIGPWR: i32 = libc::SIGPWR;
 

@@ -47,7 +47,6 @@ fn what_was_given_up_is_gone_and_the_rest_goes_on() {
     let guard = Folder::new();
     let folder = &guard.path;
     fs::create_dir_all(folder.join("read")).unwrap();
-    fs::create_dir_all(folder.join("write")).unwrap();
     fs::write(folder.join("read/file"), "content").unwrap();
     fs::write(folder.join("outside"), "secret").unwrap();
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -56,7 +55,18 @@ fn what_was_given_up_is_gone_and_the_rest_goes_on() {
     Command::new("true").status().expect("programs can be started");
 
     let root = Root::open(folder).unwrap();
-    let territory = Territory { readable: vec![folder.join("read")], writable: vec![folder.join("write")] };
+    for name in ["log", "run", "state", "write"] {
+        fs::create_dir_all(folder.join(name)).unwrap();
+        fs::write(folder.join(name).join("secret"), "secret").unwrap();
+    }
+    fs::write(folder.join("log/log"), "line\n").unwrap();
+    let territory = Territory {
+        readable: vec![folder.join("read"), folder.join("write")],
+        appended: vec![folder.join("log/log")],
+        replaced: vec![folder.join("run/pid")],
+        kept: vec![folder.join("state/state"), folder.join("write/new")],
+        sockets: vec![folder.join("run/socket")],
+    };
     let enforced = confine_to(&territory).unwrap();
     if enforced != Enforced::Not {
         // Files: also for a thread that starts from here.
@@ -65,9 +75,27 @@ fn what_was_given_up_is_gone_and_the_rest_goes_on() {
         assert!(denied("/etc/passwd") && denied("/proc/self/status"));
         assert_eq!(fs::read(folder.join("read/file")).unwrap(), b"content");
         assert!(fs::write(folder.join("read/file"), "changed").is_err());
-        fs::write(folder.join("write/new"), "written").unwrap();
-        fs::rename(folder.join("write/new"), folder.join("write/file")).unwrap();
-        fs::remove_file(folder.join("write/file")).unwrap();
+        fs::write(folder.join("read/new"), "made").unwrap_err();
+        // A log grows, is cut off, and is made anew. What else lies in its folder is not read and not removed.
+        let append = || fs::OpenOptions::new().append(true).create(true).open(folder.join("log/log"));
+        append().unwrap().write_all(b"half").unwrap();
+        append().unwrap().set_len(5).unwrap();
+        assert_eq!(fs::read(folder.join("log/log")).unwrap(), b"line\n");
+        fs::OpenOptions::new().append(true).create(true).open(folder.join("log/new")).unwrap();
+        assert!(denied("log/secret") && fs::remove_file(folder.join("log/secret")).is_err());
+        assert!(fs::read_dir(folder.join("log")).is_err());
+        // A file with a number is replaced and removed, not read; one with figures is read, too.
+        for (name, is_read) in [("run/pid", false), ("state/state", true)] {
+            let new = folder.join(format!("{name}.new"));
+            fs::write(&new, "7\n").unwrap();
+            fs::rename(&new, folder.join(name)).unwrap();
+            assert_eq!(fs::read(folder.join(name)).is_ok(), is_read, "{name}");
+            fs::remove_file(folder.join(name)).unwrap();
+        }
+        assert!(denied("run/secret"));
+        drop(std::os::unix::net::UnixListener::bind(folder.join("run/socket")).unwrap());
+        fs::remove_file(folder.join("run/socket")).unwrap();
+        assert!(std::os::unix::net::UnixListener::bind(folder.join("state/socket")).is_err());
     }
     if enforced == Enforced::Fully {
         assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::PermissionDenied);

@@ -10,9 +10,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use thalweg_serve::{ConfigFault, ListenAddr};
+use thalweg_sys::process::may_give_files_to;
 use thalweg_sys::{file, socket};
 
-use super::confinement::{Identity, SandboxOption, territory};
+use super::confinement::{Identity, SandboxOption, socket_file, territory};
 use super::counted;
 use crate::configuration::{Configuration, Loaded};
 use crate::exit::Failure;
@@ -29,19 +30,25 @@ const SYSTEMD_RUN: &str = "INVOCATION_ID";
 pub fn check(options: &ServeOptions) -> Result<String, Failure> {
     let loaded = Loaded::read(options, &|path| File::open(path))?;
     let configuration = &loaded.configuration;
-    loaded.ensure(configuration.faults())?;
-    ensure_driver(configuration.server.driver)?;
     let fault = |at: &str, failure: Failure| ConfigFault { at: at.to_owned(), what: failure.to_string() };
-    let identity = Identity::choose(configuration.user.as_deref(), &configuration.server.listen);
-    let identity = identity.or_else(|failure| loaded.refuse(vec![fault("user", failure)]))?;
     // Ports are opened before the user changes, files after that.
-    let (places, faults) = look_at_addresses(configuration);
+    let (places, mut faults) = look_at_addresses(configuration);
+    faults.extend(look_at_socket_files(configuration));
+    let identity = Identity::choose(configuration.user.as_deref(), &configuration.server.listen);
+    let confinement = match identity {
+        Ok(identity) => Some(identity.assume()?),
+        Err(failure) => {
+            faults.push(fault("user", failure));
+            None
+        }
+    };
+    faults.extend(configuration.faults());
+    faults.extend(unwritable(configuration));
     loaded.ensure(faults)?;
-    let mut confinement = identity.assume()?;
-    loaded.ensure(configuration.faults())?;
-    loaded.ensure(unwritable(configuration))?;
+    ensure_driver(configuration.server.driver)?;
+    let mut confinement = confinement.unwrap_or_default();
     if configuration.sandbox == SandboxOption::On {
-        let territory = territory(configuration, options.config.as_deref()).map_err(Failure::unreachable)?;
+        let territory = territory(configuration).map_err(Failure::unreachable)?;
         let confined = confinement.confine_files(configuration.sandbox, &territory);
         confined
             .and_then(|()| confinement.confine_calls(configuration.sandbox))
@@ -65,6 +72,23 @@ fn look_at_addresses(configuration: &Configuration) -> (Vec<String>, Vec<ConfigF
         look("status.listen".to_owned(), "would show the status on", &status.listen.into());
     }
     (places, faults)
+}
+
+/// Whether the files of Unix sockets can be given to whom they are to belong.
+fn look_at_socket_files(configuration: &Configuration) -> Option<ConfigFault> {
+    let fault = |at: &str, what: String| Some(ConfigFault { at: at.to_owned(), what });
+    let file = match socket_file(configuration) {
+        Ok(file) => file,
+        // The user who serves is looked at by themselves.
+        Err(("user", _)) => return None,
+        Err((at, error)) => return fault(at, error.to_string()),
+    };
+    let has_files = configuration.server.listen.iter().any(|address| matches!(address, ListenAddr::Unix(_)));
+    if !has_files || may_give_files_to(file.uid, file.gid) {
+        return None;
+    }
+    let at = if may_give_files_to(file.uid, None) { "unix_socket.group" } else { "unix_socket.user" };
+    fault(at, "only root can give a file to another user, or to a group that it is not in".to_owned())
 }
 
 /// How an address is at this time, or why it cannot be had at any.
@@ -96,6 +120,14 @@ fn state_of(address: &ListenAddr) -> Result<&'static str, String> {
         )),
         Some((_, error)) => Err(format!("cannot listen on {address}: {error}")),
     }
+}
+
+/// Says which file this user could not write.
+///
+/// # Errors
+/// There is one.
+pub fn ensure_writable(configuration: &Configuration) -> Result<(), Failure> {
+    unwritable(configuration).into_iter().next().map_or(Ok(()), |fault| Err(Failure::usage(fault.what)))
 }
 
 /// The files that this user could not write. Logs and state are among the server's own findings.

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::ValueEnum;
 use thalweg_serve::{ListenAddr, LogTarget};
@@ -181,17 +181,12 @@ impl fmt::Display for Confinement {
     }
 }
 
-/// The files and folders that a server of this configuration, and of this file, needs.
-pub fn territory(configuration: &Configuration, file: Option<&Path>) -> io::Result<Territory> {
-    let folder_of = |path: &Path| -> io::Result<PathBuf> {
-        let path = std::path::absolute(path)?;
-        Ok(path.parent().map_or_else(|| path.clone(), Path::to_path_buf))
-    };
+/// The files and folders that a server of this configuration needs. The configuration itself is not among them: the launcher opens it.
+pub fn territory(configuration: &Configuration) -> io::Result<Territory> {
+    let absolute = |path: &Path| std::path::absolute(path);
+    let all = |paths: Vec<&Path>| paths.into_iter().map(absolute).collect::<io::Result<Vec<_>>>();
     let server = &configuration.server;
     let mounts = server.sites.iter().flat_map(|site| &site.mounts);
-    let mut readable: Vec<PathBuf> = mounts.map(|mount| mount.root.clone()).collect();
-    // A file that is edited is replaced, most often: it is the folder that stays.
-    readable.extend(file.map(folder_of).transpose()?);
     let sockets = server.listen.iter().filter_map(|address| match address {
         ListenAddr::Unix(path) => Some(path.as_path()),
         ListenAddr::Tcp(_) => None,
@@ -201,6 +196,11 @@ pub fn territory(configuration: &Configuration, file: Option<&Path>) -> io::Resu
         LogTarget::Stdout | LogTarget::Stderr => None,
     });
     let state = server.status.as_ref().and_then(|status| status.state.as_deref());
-    let written = sockets.chain(logs).chain(state).chain(configuration.pid_file.as_deref());
-    Ok(Territory { readable, writable: written.map(folder_of).collect::<io::Result<_>>()? })
+    Ok(Territory {
+        readable: mounts.map(|mount| mount.root.clone()).collect(),
+        appended: all(logs.collect())?,
+        replaced: all(configuration.pid_file.as_deref().into_iter().collect())?,
+        kept: all(state.into_iter().collect())?,
+        sockets: all(sockets.collect())?,
+    })
 }

@@ -1,19 +1,23 @@
-//! A process beside the server that starts the one which follows.
+//! A process beside the server that starts the one which follows, and opens the configuration when it is read again.
 //!
 //! The server gives up the right to start programs, for its own and for all that it starts, so that nobody who breaks into it can. So a
-//! copy of it, made before that and with nothing open, waits for the one thing that it can be asked for: to start the same program with the
-//! same arguments. It ends with the server.
+//! copy of it, made before that and with nothing open, waits for the two things that it can be asked for. It starts the same program
+//! with the same arguments; and it opens the one file that these name as the configuration, whichever stands there by then. The sandbox could
+//! not allow that: it allows a file, which an editor replaces, or its whole folder, in which others keep secrets. What is asked for has no
+//! say in either. The launcher ends with the server.
 
 use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::{env, process};
 
 use thalweg_sys::handover::{Channel, Heard};
-use thalweg_sys::process::stand_apart;
+use thalweg_sys::process::{O_NONBLOCK, stand_apart};
 
 /// Tells a server that the process of this number gives way to it, and that its standard input is the channel to that.
 pub const PREDECESSOR: &str = "THALWEG_PREDECESSOR";
@@ -21,21 +25,29 @@ pub const PREDECESSOR: &str = "THALWEG_PREDECESSOR";
 /// What a service manager says to one process is not for the next.
 const FOR_ONE_PROCESS: [&str; 4] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"];
 
+/// What the launcher can be asked for.
+const START: &[u8] = b"start";
+const OPEN: &[u8] = b"open";
+
+/// Stands before the number of an error.
+const ERROR: &str = "error ";
+
 /// The way to the launcher.
 #[derive(Debug)]
 pub struct Launcher(Channel);
 
 impl Launcher {
-    /// Starts it. To be called before there are threads.
+    /// Starts it, to open this file if it is asked to. To be called before there are threads.
     ///
     /// # Errors
     /// The host has no room for another process.
-    pub fn start() -> io::Result<Self> {
+    pub fn start(configuration: Option<&Path>) -> io::Result<Self> {
         let (ours, theirs) = Channel::pair()?;
         let program = program_path()?;
         let arguments: Vec<OsString> = env::args_os().skip(1).collect();
         let predecessor = process::id().to_string();
-        stand_apart(theirs.into(), move |channel| wait(&channel.into(), &program, &arguments, &predecessor))?;
+        let successor = Successor { program, arguments, predecessor };
+        stand_apart(theirs.into(), move |channel| wait(&channel.into(), &successor, configuration))?;
         Ok(Self(ours))
     }
 
@@ -44,41 +56,84 @@ impl Launcher {
     /// # Errors
     /// The program cannot be started, or the launcher has gone.
     pub fn launch(&self, channel: &Channel) -> io::Result<u32> {
-        self.0.send(b"start", &[channel.as_fd()])?;
-        let Heard::Message(answer, _) = self.0.receive()? else {
-            return Err(io::Error::other("the process that starts others has gone"));
-        };
-        let answer = String::from_utf8_lossy(&answer);
-        answer.parse().map_err(|_| io::Error::other(answer.into_owned()))
+        self.0.send(START, &[channel.as_fd()])?;
+        let (answer, _) = self.answer()?;
+        answer.parse().map_err(|_| io::Error::other(answer))
+    }
+
+    /// Has the configuration's file opened, as it stands there now.
+    ///
+    /// # Errors
+    /// It cannot be opened, or the launcher has gone.
+    pub fn open_configuration(&self) -> io::Result<File> {
+        self.0.send(OPEN, &[])?;
+        let (answer, descriptor) = self.answer()?;
+        let number = || answer.strip_prefix(ERROR).and_then(|number| number.parse().ok());
+        let refused = || number().map_or_else(|| io::Error::other(answer.clone()), io::Error::from_raw_os_error);
+        descriptor.map(File::from).ok_or_else(refused)
+    }
+
+    fn answer(&self) -> io::Result<(String, Option<OwnedFd>)> {
+        match self.0.receive()? {
+            Heard::Message(answer, mut descriptors) => {
+                Ok((String::from_utf8_lossy(&answer).into_owned(), descriptors.pop()))
+            }
+            Heard::End | Heard::Nothing => Err(io::Error::other("the process that starts others has gone")),
+        }
     }
 }
 
+/// How the server that follows is started.
+struct Successor {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    predecessor: String,
+}
+
 /// The launcher's life.
-fn wait(server: &Channel, program: &Path, arguments: &[OsString], predecessor: &str) -> i32 {
-    while let Ok(Heard::Message(_, mut descriptors)) = server.receive() {
-        let answer = match descriptors.pop().map(|channel| start(program, arguments, predecessor, channel)) {
-            Some(Ok(number)) => number.to_string(),
-            Some(Err(error)) => format!("cannot start {}: {error}", program.display()),
-            None => "there is no channel to start a server with".to_owned(),
+fn wait(server: &Channel, successor: &Successor, configuration: Option<&Path>) -> i32 {
+    while let Ok(Heard::Message(wish, mut descriptors)) = server.receive() {
+        let opened = if wish == OPEN { Some(open(configuration)) } else { None };
+        let answer = match (&opened, descriptors.pop()) {
+            (Some(Ok(_)), _) => "opened".to_owned(),
+            (Some(Err(error)), _) => match error.raw_os_error() {
+                Some(number) => format!("{ERROR}{number}"),
+                None => error.to_string(),
+            },
+            (None, Some(channel)) => match successor.start(channel) {
+                Ok(number) => number.to_string(),
+                Err(error) => format!("cannot start {}: {error}", successor.program.display()),
+            },
+            (None, None) => "there is no channel to start a server with".to_owned(),
         };
-        if server.send(answer.as_bytes(), &[]).is_err() {
+        let file = opened.and_then(Result::ok);
+        let descriptors: Vec<_> = file.iter().map(AsFd::as_fd).collect();
+        if server.send(answer.as_bytes(), &descriptors).is_err() {
             break;
         }
     }
     0
 }
 
-fn start(program: &Path, arguments: &[OsString], predecessor: &str, channel: OwnedFd) -> io::Result<u32> {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::from(channel)).env(PREDECESSOR, predecessor);
-    for name in FOR_ONE_PROCESS {
-        command.env_remove(name);
+/// Opens the configuration. A pipe in its place is not waited for.
+fn open(configuration: Option<&Path>) -> io::Result<File> {
+    let path = configuration.ok_or_else(|| io::Error::other("there is no configuration"))?;
+    OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)
+}
+
+impl Successor {
+    fn start(&self, channel: OwnedFd) -> io::Result<u32> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).stdin(Stdio::from(channel)).env(PREDECESSOR, &self.predecessor);
+        for name in FOR_ONE_PROCESS {
+            command.env_remove(name);
+        }
+        let mut child = command.spawn()?;
+        let number = child.id();
+        // A child that fails is buried; one that does not outlives this process and becomes another's.
+        thread::spawn(move || child.wait());
+        Ok(number)
     }
-    let mut child = command.spawn()?;
-    let number = child.id();
-    // A child that fails is buried; one that does not outlives this process and becomes another's.
-    thread::spawn(move || child.wait());
-    Ok(number)
 }
 
 /// The program as the user named it, so that what stands there by then is started: a new version, perhaps behind a link that leads

@@ -14,13 +14,42 @@ use landlock::{
     make_bitflags, path_beneath_rules,
 };
 
-/// The files and folders that stay. Paths that do not exist are passed over: there is nothing that could be reached by them.
+/// The files and folders that stay. Paths that do not exist are passed over: there is nothing that could be reached by them. Files
+/// that are written may be replaced by others of their name, which is a right to their folders.
 #[derive(Clone, Debug, Default)]
 pub struct Territory {
     /// What may be read, with all that lies beneath.
     pub readable: Vec<PathBuf>,
-    /// Folders in which files and Unix sockets may be made, written, renamed and removed as well.
-    pub writable: Vec<PathBuf>,
+    /// Files that are written at their ends, and made anew after they were moved away.
+    pub appended: Vec<PathBuf>,
+    /// Files that are replaced as a whole and never read.
+    pub replaced: Vec<PathBuf>,
+    /// Files that are replaced as a whole, and read.
+    pub kept: Vec<PathBuf>,
+    /// Unix sockets.
+    pub sockets: Vec<PathBuf>,
+}
+
+impl Territory {
+    /// Each path with what may be done beneath it. Of several about the same folder all hold.
+    fn rights(&self) -> Vec<(&Path, BitFlags<AccessFs>)> {
+        let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
+        // A half line is cut off again, and whether the last line of what is there has an end is looked at.
+        let append = make_bitflags!(AccessFs::{WriteFile | Truncate | MakeReg});
+        let appended = make_bitflags!(AccessFs::{ReadFile | WriteFile | Truncate});
+        let replace = make_bitflags!(AccessFs::{WriteFile | Truncate | MakeReg | RemoveFile});
+        let keep = replace | AccessFs::ReadFile;
+        let socket = make_bitflags!(AccessFs::{MakeSock | RemoveFile});
+        let mut rights: Vec<_> = READABLE_BY_ALL.iter().map(|path| (Path::new(path), read)).collect();
+        rights.extend(self.readable.iter().map(|path| (path.as_path(), read)));
+        rights.extend(self.appended.iter().map(|path| (path.as_path(), appended)));
+        for (paths, right) in
+            [(&self.appended, append), (&self.replaced, replace), (&self.kept, keep), (&self.sockets, socket)]
+        {
+            rights.extend(paths.iter().filter_map(|path| path.parent()).map(|folder| (folder, right)));
+        }
+        rights
+    }
 }
 
 /// How far the kernel went along.
@@ -46,20 +75,17 @@ const RULES: ABI = ABI::V6;
 /// # Errors
 /// The kernel refuses rules that it knows.
 pub fn confine_to(territory: &Territory) -> io::Result<Enforced> {
-    let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
-    let write = read | make_bitflags!(AccessFs::{WriteFile | Truncate | MakeReg | MakeSock | RemoveFile | Refer});
     let all = AccessFs::from_all(RULES);
-    let everywhere = READABLE_BY_ALL.map(Path::new);
-    let readable = territory.readable.iter().map(PathBuf::as_path).chain(everywhere);
     let enforce = || {
-        Ruleset::default()
+        let mut ruleset = Ruleset::default()
             .handle_access(all)?
             .handle_access(BitFlags::from(AccessNet::ConnectTcp))?
             .scope(Scope::Signal)?
-            .create()?
-            .add_rules(path_beneath_rules(readable, read))?
-            .add_rules(path_beneath_rules(&territory.writable, write))?
-            .restrict_self()
+            .create()?;
+        for (path, rights) in territory.rights() {
+            ruleset = ruleset.add_rules(path_beneath_rules([path], rights))?;
+        }
+        ruleset.restrict_self()
     };
     let status = enforce().map_err(|error: landlock::RulesetError| io::Error::other(error))?;
     Ok(match status.ruleset {
