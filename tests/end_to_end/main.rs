@@ -12,7 +12,7 @@
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`listings`], [`changes`] | folders without an index, in a browser too; changes of files that the server is told of |
 //! | [`operation`], [`reload`] | tests of a server's life: signals, upgrades, users, the sandbox; what it takes up while it serves |
-//! | [`sandbox`] | what stays within reach of a server |
+//! | [`signals`], [`sandbox`], [`unix_sockets`], [`full_disk`] | more of that: each signal, what stays within reach, whose sockets are, logs without room |
 //! | [`conformance`] | transcripts of HTTP, held against our server and against nginx |
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and the downloads of the world's clients |
 //! | [`process`], [`turn`], [`namespace`] | child processes; which tests may run side by side; networks of a test's own |
@@ -36,6 +36,7 @@ mod fallback;
 mod files;
 mod find;
 mod formats;
+mod full_disk;
 mod input;
 mod interrupt;
 mod kill;
@@ -56,8 +57,10 @@ mod scripted;
 mod serve;
 mod server;
 mod sessions;
+mod signals;
 mod slow;
 mod stall;
 mod standstill;
 mod turn;
+mod unix_sockets;
 mod workloads;
