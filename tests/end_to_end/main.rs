@@ -13,6 +13,7 @@
 //! | [`listings`], [`changes`] | folders without an index, in a browser too; changes of files that the server is told of |
 //! | [`operation`], [`reload`] | tests of a server's life: signals, upgrades, users, the sandbox; what it takes up while it serves |
 //! | [`signals`], [`sandbox`], [`unix_sockets`], [`full_disk`] | more of that: each signal, what stays within reach, whose sockets are, logs without room |
+//! | [`rewritten`] | files that are written to, or replaced, while they are downloaded |
 //! | [`conformance`] | transcripts of HTTP, held against our server and against nginx |
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and the downloads of the world's clients |
 //! | [`process`], [`turn`], [`namespace`] | child processes; which tests may run side by side; networks of a test's own |
@@ -51,6 +52,7 @@ mod race;
 mod recorder;
 mod reload;
 mod replay;
+mod rewritten;
 mod run;
 mod sandbox;
 mod scripted;

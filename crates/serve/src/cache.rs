@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use foldhash::quality::RandomState;
 use thalweg_sys::file::FileKind;
-use thalweg_sys::{File, Instant, Wait};
+use thalweg_sys::{File, FileChanged, Instant, Wait};
 
 use crate::aside::{Done, Job, Reason};
 use crate::calendar::Calendar;
@@ -123,6 +123,14 @@ impl FileCache {
         (self.places.len(), self.bytes, self.misses)
     }
 
+    /// The path of a file that has changed, if it is known. It looks at every entry.
+    #[cold]
+    pub(crate) fn name_of(&self, change: FileChanged) -> Option<String> {
+        let mut entries = self.entries.iter().flatten();
+        let entry = entries.find(|entry| entry.entity.is_sent_from(change))?;
+        Some(format!("/{}", String::from_utf8_lossy(self.sites.unmarked(&entry.name)).trim_start_matches('/')))
+    }
+
     /// Goes on counting misses where another cache has stopped.
     pub(crate) fn succeeding(mut self, other: &Self) -> Self {
         self.misses = other.misses;
@@ -136,7 +144,9 @@ impl FileCache {
     fn is_fresh(&mut self, place: usize, now: Instant) -> bool {
         let (age_ns, changes) = (self.age_ns, self.folders.changes());
         let entry = self.entry_mut(place);
-        now.ns_since(entry.checked) < age_ns && (entry.heard == changes || self.is_unconcerned(place))
+        now.ns_since(entry.checked) < age_ns
+            && !entry.entity.has_changed()
+            && (entry.heard == changes || self.is_unconcerned(place))
     }
 
     /// Whether what was told lately is not about the folder of an entry.

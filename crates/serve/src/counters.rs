@@ -17,6 +17,8 @@ pub struct Totals {
     pub turned_away: u64,
     /// Connections that were closed to make room for others.
     pub shed: u64,
+    /// Responses that were cut off by a reset, because their file had changed while it was sent.
+    pub files_changed_while_sent: u64,
     /// Bytes of responses that the kernel has taken, heads included.
     pub bytes: u64,
 }
@@ -30,6 +32,7 @@ impl Totals {
         self.bytes += other.bytes;
         self.turned_away += other.turned_away;
         self.shed += other.shed;
+        self.files_changed_while_sent += other.files_changed_while_sent;
         for (sum, responses) in self.responses.iter_mut().zip(other.responses) {
             *sum += responses;
         }
@@ -45,14 +48,15 @@ impl Totals {
 /// is two lines because processors fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Published([AtomicU64; 10]);
+pub(crate) struct Published([AtomicU64; 11]);
 
 impl Published {
     /// Replaces what is published. Plain stores: readers may see some fields before others.
     pub(crate) fn publish(&self, totals: &Totals) {
         let [ok, moved, refused, failed] = totals.responses;
-        let Totals { accepted, open, requests, bytes, turned_away, shed, .. } = *totals;
-        let values = [accepted, open, requests, bytes, ok, moved, refused, failed, turned_away, shed];
+        let Totals { accepted, open, requests, bytes, turned_away, shed, files_changed_while_sent, .. } = *totals;
+        let done = [accepted, open, requests, bytes, ok, moved, refused, failed];
+        let values = done.into_iter().chain([turned_away, shed, files_changed_while_sent]);
         for (cell, value) in self.0.iter().zip(values) {
             cell.store(value, Relaxed);
         }
@@ -60,9 +64,10 @@ impl Published {
 
     /// What was published last.
     pub(crate) fn totals(&self) -> Totals {
-        let [accepted, open, requests, bytes, ok, moved, refused, failed, turned_away, shed] =
+        let [accepted, open, requests, bytes, ok, moved, refused, failed, turned_away, shed, files_changed_while_sent] =
             self.0.each_ref().map(|cell| cell.load(Relaxed));
-        Totals { accepted, open, requests, responses: [ok, moved, refused, failed], turned_away, shed, bytes }
+        let responses = [ok, moved, refused, failed];
+        Totals { accepted, open, requests, responses, turned_away, shed, files_changed_while_sent, bytes }
     }
 }
 
@@ -72,8 +77,16 @@ mod tests {
 
     #[test]
     fn what_is_published_is_what_is_read() {
-        let totals =
-            Totals { accepted: 1, open: 2, requests: 3, responses: [4, 5, 6, 7], bytes: 8, turned_away: 9, shed: 10 };
+        let totals = Totals {
+            accepted: 1,
+            open: 2,
+            requests: 3,
+            responses: [4, 5, 6, 7],
+            bytes: 8,
+            turned_away: 9,
+            shed: 10,
+            files_changed_while_sent: 11,
+        };
         let published = Published::default();
         published.publish(&totals);
         assert_eq!(published.totals(), totals);

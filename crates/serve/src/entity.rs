@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use thalweg_sys::file::Stamp;
-use thalweg_sys::{File, FileSpan};
+use thalweg_sys::{File, FileChanged, FileSpan};
 use thalweg_wire::Fields;
 use thalweg_wire::coding::{AcceptEncoding, Coding};
 use thalweg_wire::date::{self, IMF_FIXDATE_BYTES};
@@ -121,7 +121,7 @@ impl Entity {
     ) -> Self {
         let facts = Facts {
             // Nothing on any device: no file is the same.
-            stamp: Stamp { device: 0, inode: 0, size: 0, modified_s: 0, modified_ns: 0, changed_ns: 0 },
+            stamp: Stamp::default(),
             neighbours: Vec::new(),
             unsettled: true,
             tag,
@@ -182,6 +182,18 @@ impl Entity {
     /// Whether it holds an open file.
     pub(crate) fn holds_descriptor(&self) -> bool {
         matches!(self.source, Source::File(_)) || self.variants.iter().any(Self::holds_descriptor)
+    }
+
+    /// Whether a file that is sent from was found to have changed.
+    pub(crate) fn has_changed(&self) -> bool {
+        matches!(&self.source, Source::File(file) if file.has_changed()) || self.variants.iter().any(Self::has_changed)
+    }
+
+    /// Whether it is sent from a file with this identity.
+    pub(crate) fn is_sent_from(&self, change: FileChanged) -> bool {
+        let is_own = |file: &File| FileChanged { device: file.stamp.device, inode: file.stamp.inode } == change;
+        matches!(&self.source, Source::File(file) if is_own(file))
+            || self.variants.iter().any(|variant| variant.is_sent_from(change))
     }
 
     /// The size of the whole, in bytes.
@@ -441,7 +453,8 @@ mod tests {
 
     #[test]
     fn each_part_of_the_state_changes_the_tag() {
-        let stamp = Stamp { device: 1, inode: 2, size: 3, modified_s: 4, modified_ns: 5, changed_ns: 6 };
+        let stamp =
+            Stamp { device: 1, inode: 2, size: 3, modified_s: 4, modified_ns: 5, changed_ns: 6, ..Stamp::default() };
         let tag = tag_of(&stamp, None);
         assert_eq!(tag, b"2-ee6b2805-3");
         for other in [
@@ -457,7 +470,7 @@ mod tests {
 
     #[test]
     fn a_fresh_change_is_not_trusted() {
-        let stamp = Stamp { device: 1, inode: 2, size: 3, modified_s: 0, modified_ns: 0, changed_ns: 100_000_000_000 };
+        let stamp = Stamp { device: 1, inode: 2, size: 3, changed_ns: 100_000_000_000, ..Stamp::default() };
         assert!(is_unsettled(&stamp, 100));
         assert!(is_unsettled(&stamp, 101));
         assert!(!is_unsettled(&stamp, 102));

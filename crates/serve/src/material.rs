@@ -139,9 +139,47 @@ fn suffix(coding: Coding) -> &'static [u8] {
     }
 }
 
-/// Reads as much as the file had when it was opened.
+/// Reads as much as the file had when it was opened. It fails if the file has changed by the end, since what was read may then be of
+/// two versions.
 fn read_whole(file: &File) -> Result<Vec<u8>, Refusal> {
     let mut bytes = vec![0; file.stamp.size as usize];
     let read = file.read_at(&mut bytes, 0).map_err(|error| Refusal::of(&error))?;
-    if read == bytes.len() { Ok(bytes) } else { Err(Refusal::Failed) }
+    if read < bytes.len() {
+        return Err(Refusal::Failed);
+    }
+    file.ensure_unchanged().map_err(|error| Refusal::of(&error))?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::SystemTime;
+
+    use thalweg_sys::Root;
+
+    use super::*;
+
+    #[test]
+    fn a_small_file_that_changes_before_it_is_read_to_the_end_is_not_kept() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("a");
+        let read = |change: &dyn Fn()| {
+            fs::write(&path, "old text").unwrap();
+            let file = Root::open(dir.path()).unwrap().open_beneath(c"a").unwrap();
+            change();
+            let material = Material::read(file, b"a", &Presentation::default(), 100, &mut |_| Ok(None));
+            material.map(|material| material.bytes)
+        };
+        assert_eq!(read(&|| ()), Ok(Some(b"old text".to_vec())));
+        let rewrite = || {
+            fs::write(&path, "new text").unwrap();
+            // Another time even where the clock's ticks are long.
+            fs::File::options().write(true).open(&path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        };
+        assert_eq!(read(&rewrite), Err(Refusal::Failed));
+        assert_eq!(read(&|| fs::write(&path, "longer than before").unwrap()), Err(Refusal::Failed));
+        assert_eq!(read(&|| fs::write(&path, "short").unwrap()), Err(Refusal::Failed));
+        assert_eq!(read(&|| fs::remove_file(&path).unwrap()), Ok(Some(b"old text".to_vec())));
+    }
 }

@@ -90,6 +90,11 @@ impl<'e> Multipart<'e> {
 pub(crate) struct Segments(vec::IntoIter<(Vec<u8>, Option<FileSpan>)>);
 
 impl Segments {
+    /// Whether a part of the file is left.
+    pub(crate) fn has_files(&self) -> bool {
+        self.0.as_slice().iter().any(|(_, file)| file.is_some())
+    }
+
     /// Bytes of all that is left.
     pub(crate) fn bytes(&self) -> u64 {
         let span = |file: &Option<FileSpan>| file.as_ref().map_or(0, |span| span.len);

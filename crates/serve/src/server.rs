@@ -144,6 +144,7 @@ impl Server {
                 shared_limits: Arc::clone(&shared_limits),
                 published: Arc::clone(&running.published),
                 feed: has_books(&config).then(|| running.logs.feed()),
+                error_log: running.logs.error_log().clone(),
                 observed: Arc::clone(&running.observed),
                 ear: running.watcher.as_ref().map(|watcher| watcher.ear(core)),
             };

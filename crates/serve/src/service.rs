@@ -5,20 +5,20 @@ use std::sync::Arc;
 use thalweg_reactor::{App, BufferPool, Turn, Wheel};
 use thalweg_sys::driver::Listen;
 use thalweg_sys::handover::Channel;
-use thalweg_sys::{Completion, Driver, Fault, Instant, SocketId};
+use thalweg_sys::{Completion, Driver, Fault, FileChanged, Instant, SocketId};
 
 use crate::aside::Aside;
 use crate::books::Books;
 use crate::cache::FileCache;
 use crate::calendar::{Calendar, SecondsAt};
-use crate::config::{CacheConfig, Limits, ServerConfig};
+use crate::config::{CacheConfig, Level, Limits, ServerConfig};
 use crate::connection::{Connection, Fate, Shared, Times};
 use crate::counters::Published;
 use crate::curfew::Curfew;
 use crate::limit::pacer::{Pace, Pacer, SharedLimits, Stage};
 use crate::limit::room::{self, Shedder};
 use crate::list::Listings;
-use crate::log::Feed;
+use crate::log::{ErrorLog, Feed};
 use crate::metrics::Observed;
 use crate::orders::{Inbox, Order, Settlement, take_listener};
 use crate::respond::Responder;
@@ -77,6 +77,8 @@ pub(crate) struct Service {
     orders: Arc<[Inbox]>,
     /// What it hears of changes by, if the configuration wants it to.
     ear: Option<Ear>,
+    /// What the operator should know goes there.
+    error_log: Option<ErrorLog>,
     channel: Option<Channel>,
     published: Arc<[Published]>,
     core: usize,
@@ -93,6 +95,8 @@ pub(crate) struct Setup<'c> {
     pub(crate) seconds_at: SecondsAt,
     /// If anybody wants to know what is done.
     pub(crate) books: Option<Books>,
+    /// What the operator should know goes there.
+    pub(crate) error_log: Option<ErrorLog>,
     pub(crate) curfew: Arc<Curfew>,
     /// Where each core finds its orders.
     pub(crate) orders: Arc<[Inbox]>,
@@ -145,6 +149,7 @@ impl Service {
             curfew: setup.curfew,
             orders: setup.orders,
             ear: setup.ear,
+            error_log: setup.error_log,
             channel: setup.channel,
             published: setup.published,
             core: setup.core,
@@ -439,6 +444,23 @@ impl Service {
         }
     }
 
+    /// Resets a connection whose response would have two versions of a file in it: no client takes a reset for the end.
+    #[cold]
+    fn cut_off<D: Driver>(&mut self, driver: &mut D, socket: SocketId, change: FileChanged) {
+        self.shared.responder.totals.files_changed_while_sent += 1;
+        if let Some(error_log) = &self.error_log {
+            let cache = &self.shared.responder.cache;
+            error_log.say_once_a_minute(Level::Warning, "file changed", || {
+                let name = cache.name_of(change).unwrap_or_else(|| format!("the file with inode {}", change.inode));
+                format!(
+                    "{name} was written to while it was sent, and the download was reset; \
+                     write a new file beside it and rename that over it"
+                )
+            });
+        }
+        self.abandon(driver, socket);
+    }
+
     /// Closes a connection whose client does not take what it was sent.
     #[cold]
     fn abandon<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
@@ -539,7 +561,10 @@ impl<D: Driver> App<D> for Service {
             Completion::Sent { socket } => self.react(driver, socket, Connection::on_sent),
             Completion::Accepted { socket, .. } => self.on_accepted(driver, socket),
             Completion::Ended { socket } => self.react(driver, socket, |connection, _, _| connection.on_ended()),
-            Completion::Failed { socket, .. } => self.close(driver, socket),
+            Completion::Failed { socket, error } => match FileChanged::cause_of(&error) {
+                Some(change) => self.cut_off(driver, socket, change),
+                None => self.close(driver, socket),
+            },
             Completion::AcceptFailed { listener, error } => self.on_accept_failed(driver, listener, &error),
             Completion::Connected { .. } => unreachable!("a server does not connect"),
             Completion::Woken => {

@@ -265,6 +265,7 @@ fn world_with<'w>(
         // Long after any file here was written: all of them are settled.
         seconds_at: |now| 4_000_000_000 + now.as_ns() / SECOND_NS,
         books: None,
+        error_log: None,
         curfew: Arc::clone(&curfew),
         channel: None,
         orders: Arc::clone(&orders),

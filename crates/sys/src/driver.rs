@@ -83,11 +83,13 @@ pub trait Driver {
     fn send_last(&mut self, socket: SocketId, bytes: SendBuf);
 
     /// Sends all of `head`, then all of `span`, without copying the file's bytes through user space. `head` may be empty.
-    /// If the file turns out to be shorter than the span, the socket fails with `UnexpectedEof`.
+    /// If the file turns out to be shorter than the span, the socket fails with `UnexpectedEof`; if it has
+    /// [changed](crate::File::ensure_unchanged) before the last bytes of a span that ends a response, with `InvalidData`. Both have
+    /// [`FileChanged`](crate::file::FileChanged) as their cause.
     ///
     /// # Panics
     /// A send is under way on this socket already.
-    fn send_file(&mut self, socket: SocketId, head: SendBuf, span: FileSpan);
+    fn send_file(&mut self, socket: SocketId, head: SendBuf, span: FileSpan, end: SpanEnd);
 
     /// How many of `bytes` of a file, which are to follow `head_bytes` and have more behind them, fill whole segments together with
     /// them; all of them if that is not known. A send that ends elsewhere takes a segment more.
@@ -393,6 +395,17 @@ pub struct FileSpan {
     pub offset: u64,
     /// How long it is, in bytes.
     pub len: u64,
+}
+
+/// What follows a part of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SpanEnd {
+    /// More of the file, in the same response.
+    MoreFollows,
+    /// Nothing more of the file. Before its last bytes are handed to the kernel, the file's state is compared with what it was when
+    /// the file was opened: a response must not consist of two versions. That is one `fstat`, and one more each time
+    /// the kernel takes only some of what is left.
+    EndsResponse,
 }
 
 /// How much a driver sets aside.

@@ -21,7 +21,7 @@ use rustix::net::{RecvFlags, recv};
 use crate::address::PeerAddr;
 use crate::clock::Instant;
 use crate::driver::{
-    Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Flow, Listen, SendBuf, overslept_ns,
+    Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Flow, Listen, SendBuf, SpanEnd, overslept_ns,
 };
 use crate::socket::{self, Nagle, Sending, Step};
 use crate::table::{SocketId, Table};
@@ -415,8 +415,8 @@ impl Driver for Epoll {
         self.start_send(socket, Sending::last(bytes));
     }
 
-    fn send_file(&mut self, socket: SocketId, head: SendBuf, span: FileSpan) {
-        self.start_send(socket, Sending::file(head, span));
+    fn send_file(&mut self, socket: SocketId, head: SendBuf, span: FileSpan, end: SpanEnd) {
+        self.start_send(socket, Sending::file(head, span, end));
     }
 
     fn sent_at(&self, socket: SocketId) -> Instant {

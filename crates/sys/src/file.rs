@@ -1,7 +1,9 @@
 //! Files: opening beneath a root without a race, what a server wants to know of one, and whether that would wait for a disk.
 
+mod stamp;
 mod walk;
 
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,6 +13,8 @@ use std::sync::Arc;
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, accessat, fstat, open, openat2};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+
+pub use self::stamp::{FileChanged, Stamp};
 
 /// Whether a call may wait for a disk or for another host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +50,8 @@ pub fn may_write(path: &Path) -> io::Result<()> {
 pub struct File {
     fd: Arc<OwnedFd>,
     wait: Wait,
+    /// It was found to have other content than when it was opened.
+    changed: Cell<bool>,
     /// What it is.
     pub kind: FileKind,
     /// Its identity and state at the time it was opened.
@@ -73,27 +79,33 @@ impl FileKind {
     }
 }
 
-/// Identity and state of a file. Equal stamps: the same file, unchanged as far as the file system can tell.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stamp {
-    /// The device that the file is on.
-    pub device: u64,
-    /// Its inode there.
-    pub inode: u64,
-    /// Bytes.
-    pub size: u64,
-    /// Modification time: whole seconds since 1970-01-01 UTC.
-    pub modified_s: i64,
-    /// Modification time: nanoseconds within the second.
-    pub modified_ns: u32,
-    /// Change time (of the inode) in nanoseconds; moves even when a program sets the modification time back.
-    pub changed_ns: i128,
-}
-
 impl File {
     fn from_fd(fd: OwnedFd, wait: Wait) -> io::Result<Self> {
         let stat = fstat(&fd)?;
-        Ok(Self { fd: Arc::new(fd), wait, kind: FileKind::of(&stat), stamp: stamp(&stat) })
+        let (kind, stamp) = (FileKind::of(&stat), Stamp::of(&stat));
+        Ok(Self { fd: Arc::new(fd), wait, changed: Cell::new(false), kind, stamp })
+    }
+
+    /// Compares the file's present state with its [stamp](Self::stamp).
+    ///
+    /// # Errors
+    /// [`FileChanged`], if its content may be another now, which is [remembered](Self::has_changed); those of `fstat`.
+    pub fn ensure_unchanged(&self) -> io::Result<()> {
+        if Stamp::of(&fstat(&self.fd)?).has_content_of(&self.stamp) {
+            return Ok(());
+        }
+        Err(self.note_change(io::ErrorKind::InvalidData))
+    }
+
+    /// Whether it was found to have other content than when it was opened. Clones made before that do not know.
+    pub fn has_changed(&self) -> bool {
+        self.changed.get()
+    }
+
+    /// Remembers that the content is not that of the stamp. The error that says so.
+    pub fn note_change(&self, kind: io::ErrorKind) -> io::Error {
+        self.changed.set(true);
+        io::Error::new(kind, FileChanged { device: self.stamp.device, inode: self.stamp.inode })
     }
 
     /// The same open file, from which reading may wait.
@@ -188,17 +200,6 @@ const BUFFER_BYTES: usize = 32 << 10;
 
 fn read_without_waiting(fd: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     preadv2(fd, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT)
-}
-
-fn stamp(stat: &Stat) -> Stamp {
-    Stamp {
-        device: stat.st_dev,
-        inode: stat.st_ino,
-        size: u64::try_from(stat.st_size).unwrap_or(0),
-        modified_s: stat.st_mtime,
-        modified_ns: stat.st_mtime_nsec as u32,
-        changed_ns: i128::from(stat.st_ctime) * 1_000_000_000 + i128::from(stat.st_ctime_nsec),
-    }
 }
 
 /// How often an open that the kernel wants to be repeated is tried.

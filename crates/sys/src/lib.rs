@@ -34,11 +34,11 @@ pub mod wake;
 pub use address::{PeerAddr, PortRange, UnixAddr};
 pub use clock::Instant;
 pub use driver::{
-    AnyDriver, Completion, Connect, Driver, DriverChoice, DriverConfig, DriverKind, FileSpan, Flow, SendBuf,
+    AnyDriver, Completion, Connect, Driver, DriverChoice, DriverConfig, DriverKind, FileSpan, Flow, SendBuf, SpanEnd,
 };
 pub use epoll::Epoll;
 pub use fault::Fault;
-pub use file::{File, Links, Root, Wait};
+pub use file::{File, FileChanged, Links, Root, Wait};
 pub use inotify::Inotify;
 pub use table::SocketId;
 pub use uring::Uring;

@@ -73,7 +73,7 @@ use rustix::net::{SendFlags, Shutdown, getpeername, getsockname, send};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::address::{PeerAddr, PortRange, UnixAddr};
-use crate::driver::{Connect, FileSpan, Flow, Listen, SendBuf};
+use crate::driver::{Connect, FileSpan, Flow, Listen, SendBuf, SpanEnd};
 use crate::fault::Fault;
 
 pub use unix::{SocketFile, listen_unix};
@@ -353,6 +353,8 @@ pub(crate) struct Sending {
     segment_bytes: u16,
     /// The end of the stream follows at once.
     is_last: bool,
+    /// What follows the span.
+    span_end: SpanEnd,
 }
 
 /// How far a send got.
@@ -368,7 +370,7 @@ pub(crate) enum Step {
 impl Sending {
     pub(crate) fn bytes(head: SendBuf) -> Self {
         assert!(u32::try_from(head.len()).is_ok(), "what is sent from memory is not that large");
-        Self { head, span: None, head_sent: 0, segment_bytes: 0, is_last: false }
+        Self { head, span: None, head_sent: 0, segment_bytes: 0, is_last: false, span_end: SpanEnd::MoreFollows }
     }
 
     /// Bytes with which the end of the stream may travel.
@@ -376,8 +378,8 @@ impl Sending {
         Self { is_last: true, ..Self::bytes(bytes) }
     }
 
-    pub(crate) fn file(head: SendBuf, span: FileSpan) -> Self {
-        Self { span: Some(span).filter(|span| span.len > 0), ..Self::bytes(head) }
+    pub(crate) fn file(head: SendBuf, span: FileSpan, span_end: SpanEnd) -> Self {
+        Self { span: Some(span).filter(|span| span.len > 0), span_end, ..Self::bytes(head) }
     }
 
     /// The bytes of the head that are still to be sent.
@@ -432,8 +434,12 @@ impl Sending {
             let begun_bytes = if is_first { self.head_sent.into() } else { 0 };
             chunk = fill(self.segment_bytes.into(), begun_bytes, FILE_CHUNK_BYTES);
         }
+        if chunk == span.len && self.span_end == SpanEnd::EndsResponse {
+            span.file.ensure_unchanged()?;
+        }
         match sendfile(fd, span.file.fd(), Some(&mut span.offset), chunk as usize) {
-            Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file is shorter than it was")),
+            // The file is shorter than it was.
+            Ok(0) => Err(span.file.note_change(io::ErrorKind::UnexpectedEof)),
             Ok(sent) => {
                 span.len -= sent as u64;
                 Ok(if span.len == 0 { Step::Done } else { Step::More })

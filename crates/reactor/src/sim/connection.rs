@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
-use thalweg_sys::driver::{FileSpan, SendBuf};
+use thalweg_sys::driver::{FileSpan, SendBuf, SpanEnd};
 use thalweg_sys::{Instant, SocketId};
 
 /// Which end of a connection.
@@ -205,15 +205,17 @@ pub(super) struct Sending {
     head: SendBuf,
     head_taken: usize,
     span: Option<FileSpan>,
+    span_end: SpanEnd,
     pub(super) started: bool,
     /// The kernel has it all; the owner does not know yet.
     pub(super) taken: bool,
 }
 
 impl Sending {
-    pub(super) fn new(head: SendBuf, span: Option<FileSpan>) -> Self {
+    pub(super) fn new(head: SendBuf, span: Option<(FileSpan, SpanEnd)>) -> Self {
+        let (span, span_end) = span.map_or((None, SpanEnd::MoreFollows), |(span, end)| (Some(span), end));
         let span = span.filter(|span| span.len > 0);
-        Self { head, head_taken: 0, span, started: false, taken: false }
+        Self { head, head_taken: 0, span, span_end, started: false, taken: false }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -236,10 +238,13 @@ impl Sending {
         }
         let Some(span) = &mut self.span else { return Ok(0) };
         let wanted = usize::try_from(span.len).map_or(room, |len| len.min(room));
+        if wanted as u64 == span.len && self.span_end == SpanEnd::EndsResponse {
+            span.file.ensure_unchanged()?;
+        }
         let mut bytes = vec![0; wanted];
         let taken = span.file.read_at(&mut bytes, span.offset)?;
         if taken == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            return Err(span.file.note_change(io::ErrorKind::UnexpectedEof));
         }
         held.extend(&bytes[..taken]);
         span.offset += taken as u64;

@@ -24,7 +24,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use rustix::io::Errno;
-use thalweg_sys::driver::{Completion, Connect, Driver, DriverKind, FileSpan, Flow, Listen, SendBuf};
+use thalweg_sys::driver::{Completion, Connect, Driver, DriverKind, FileSpan, Flow, Listen, SendBuf, SpanEnd};
 use thalweg_sys::table::Table;
 use thalweg_sys::{Instant, PeerAddr, PortRange, SocketId, socket};
 
@@ -215,7 +215,7 @@ impl Sim {
         self.random.random_range(0..=self.config.jitter_ns)
     }
 
-    fn submit(&mut self, socket: SocketId, head: SendBuf, span: Option<FileSpan>) {
+    fn submit(&mut self, socket: SocketId, head: SendBuf, span: Option<(FileSpan, SpanEnd)>) {
         let id = self.end_of(socket);
         let end = self.end_mut(id);
         assert!(end.sending.is_none(), "a send is under way on this socket already");
@@ -340,8 +340,8 @@ impl Driver for Sim {
         self.send(socket, bytes);
     }
 
-    fn send_file(&mut self, socket: SocketId, head: SendBuf, span: FileSpan) {
-        self.submit(socket, head, Some(span));
+    fn send_file(&mut self, socket: SocketId, head: SendBuf, span: FileSpan, end: SpanEnd) {
+        self.submit(socket, head, Some((span, end)));
     }
 
     fn sent_at(&self, socket: SocketId) -> Instant {

@@ -3,8 +3,8 @@
 use std::io;
 use std::rc::Rc;
 
-use thalweg_sys::Fault;
-use thalweg_sys::driver::{Connect, Driver, FileSpan};
+use thalweg_sys::driver::{Connect, Driver, FileSpan, SendBuf, SpanEnd};
+use thalweg_sys::{Fault, FileChanged};
 
 use crate::flow::file_of;
 use crate::stage::{LOOPBACK_V4, Open, assert_same, pattern};
@@ -81,6 +81,42 @@ pub fn a_file_that_is_too_short_fails_the_send<D: Driver>(open: Open<'_, D>) {
         stage.close(client);
     }
     assert_eq!(Rc::strong_count(&file), 1);
+}
+
+pub fn a_file_that_has_changed_fails_the_send_that_ends_its_response<D: Driver>(open: Open<'_, D>) {
+    const BYTES: usize = 500_000;
+    let mut stage = open(8);
+    let (listener, addr) = stage.listen(LOOPBACK_V4);
+    for len in [1, 1000, BYTES as u64] {
+        let (directory, file) = file_of(BYTES);
+        let span = || FileSpan { file: Rc::clone(&file), offset: 0, len };
+        let (client, server) = stage.pair(listener, addr);
+        // Another name changes the inode, and not the content.
+        std::fs::hard_link(directory.path().join("file"), directory.path().join("link")).unwrap();
+        stage.send_file(server, b"", span());
+        stage.until_received(client, len as usize);
+        stage.until_sent(server);
+        std::fs::write(directory.path().join("link"), vec![7; BYTES]).unwrap();
+        // Another time even where the clock's ticks are long.
+        let written = std::fs::File::options().write(true).open(directory.path().join("link")).unwrap();
+        written.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        // More of the file is to follow, so that nothing is compared yet.
+        stage.begin_send(server);
+        stage.driver.send_file(server, SendBuf::Static(b""), span(), SpanEnd::MoreFollows);
+        stage.until_received(client, len as usize);
+        stage.until_sent(server);
+        assert!(!file.has_changed());
+        stage.send_file(server, b"head", span());
+        stage.until("the send fails", |stage| stage.socket(server).failed.is_some());
+        let error = stage.socket(server).failed.as_ref().unwrap();
+        let change = FileChanged { device: file.stamp.device, inode: file.stamp.inode };
+        assert_eq!(FileChanged::cause_of(error), Some(change), "{error}");
+        assert!(file.has_changed());
+        stage.reset(server);
+        stage.until("the peer is told", |stage| stage.socket(client).is_over());
+        assert!(stage.socket(client).received.len() < len as usize + 4, "the last bytes have left");
+        stage.close(client);
+    }
 }
 
 pub fn a_full_table_stops_accepting_until_resumed<D: Driver>(open: Open<'_, D>) {

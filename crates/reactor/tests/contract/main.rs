@@ -154,7 +154,8 @@ over_all_drivers! {
         a_reset_drops_what_was_not_taken;
     faults:
         a_port_without_listener_refuses unread_bytes_at_close_do_not_end_in_silence sending_to_nobody_fails
-        a_file_that_is_too_short_fails_the_send a_full_table_stops_accepting_until_resumed a_full_table_refuses_to_connect;
+        a_file_that_is_too_short_fails_the_send a_file_that_has_changed_fails_the_send_that_ends_its_response
+        a_full_table_stops_accepting_until_resumed a_full_table_refuses_to_connect;
     metered:
         receives_what_it_asks_for_and_no_more waits_for_bytes_that_were_asked_for holds_the_sender_back
         hears_of_an_end_when_it_asks hears_of_a_reset_when_it_asks a_close_takes_the_asking_back

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 
-use thalweg_sys::driver::{Completion, Connect, Driver, FileSpan, Flow, Listen, SendBuf};
+use thalweg_sys::driver::{Completion, Connect, Driver, FileSpan, Flow, Listen, SendBuf, SpanEnd};
 use thalweg_sys::{Instant, SocketId, Waker};
 
 pub const LOOPBACK_V4: &str = "127.0.0.1:0";
@@ -137,7 +137,7 @@ impl<D: Driver> Stage<D> {
 
     pub fn send_file(&mut self, socket: SocketId, head: &[u8], span: FileSpan) {
         self.begin_send(socket);
-        self.driver.send_file(socket, SendBuf::Owned(head.to_vec()), span);
+        self.driver.send_file(socket, SendBuf::Owned(head.to_vec()), span, SpanEnd::EndsResponse);
     }
 
     pub fn begin_send(&mut self, socket: SocketId) {

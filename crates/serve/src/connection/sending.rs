@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use thalweg_sys::{Driver, FileSpan, Instant, SendBuf};
+use thalweg_sys::{Driver, FileSpan, Instant, SendBuf, SpanEnd};
 
 use super::{Connection, Fate, Phase, Shared, Times};
 use crate::limit::pacer::Stage;
@@ -135,7 +135,7 @@ impl Connection {
             }
             self.sending_bytes += span.len;
             self.is_sending = true;
-            driver.send_file(self.socket, bytes, span);
+            driver.send_file(self.socket, bytes, span, self.span_end());
             return;
         }
         if bytes.is_empty() {
@@ -146,6 +146,12 @@ impl Connection {
             driver.send(self.socket, bytes);
         }
         self.rest = Some(span);
+    }
+
+    /// What follows the part of a file that is handed over now.
+    fn span_end(&self) -> SpanEnd {
+        let has_more = self.rest.is_some() || self.segments.as_ref().is_some_and(|segments| segments.has_files());
+        if has_more { SpanEnd::MoreFollows } else { SpanEnd::EndsResponse }
     }
 
     /// A rate that it has waited for may have something for it.

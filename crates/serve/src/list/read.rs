@@ -304,7 +304,7 @@ impl Folder {
     /// A folder with these entries and nothing else to it.
     #[cfg(test)]
     pub(super) fn of_index(index: Index) -> Self {
-        let stamp = Stamp { device: 0, inode: 0, size: 0, modified_s: 0, modified_ns: 0, changed_ns: 0 };
+        let stamp = Stamp::default();
         Self { stamp, unsettled: false, index, header: None, readme: None, last_modified: None }
     }
 

@@ -98,6 +98,8 @@ pub(crate) struct Total {
     pub(crate) turned_away: u64,
     /// Idle connections that were closed to make room.
     pub(crate) shed: u64,
+    /// Responses that were cut off by a reset, because their file had changed while it was sent.
+    pub(crate) files_changed_while_sent: u64,
     pub(crate) requests: u64,
     pub(crate) responses: Responses,
     pub(crate) bytes: u64,
@@ -280,6 +282,7 @@ impl Board {
                 connections: totals.accepted,
                 turned_away: totals.turned_away,
                 shed: totals.shed,
+                files_changed_while_sent: totals.files_changed_while_sent,
                 requests: totals.requests,
                 responses: Responses { ok, moved, refused, failed },
                 bytes: totals.bytes,
@@ -419,6 +422,7 @@ pub(crate) mod tests {
                     open: 5,
                     responses: [1, 2, 3, 4],
                     accepted: 9,
+                    files_changed_while_sent: 1,
                     ..Totals::default()
                 };
                 cells.publish(&totals);
@@ -436,6 +440,7 @@ pub(crate) mod tests {
         let status = board.status(1_000_030);
         assert_eq!(status.now, Now { downloads: 6, connections: 10, requests_per_s: 200.0, bytes_per_s: 200_000.0 });
         assert_eq!((status.total.requests, status.total.downloads, status.total.connections), (5800, 2900, 18));
+        assert_eq!(status.total.files_changed_while_sent, 2);
         assert_eq!(status.log.records_dropped, 14);
         assert_eq!((status.uptime_s, &*status.started, status.state), (30, "1970-01-12T13:46:40Z", State::Serving));
         assert_eq!(status.mounts[0].today.downloads, 2900);

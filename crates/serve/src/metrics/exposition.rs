@@ -113,6 +113,8 @@ impl Collector for Figures {
         let turned_away = status.total.turned_away;
         out.counter("connections_turned_away", "Connections that found no room", None, turned_away)?;
         out.counter("connections_shed", "Idle connections closed to make room", None, status.total.shed)?;
+        let help = "Responses that were reset because their file changed while it was sent";
+        out.counter("files_changed_while_sent", help, None, status.total.files_changed_while_sent)?;
         let responses = &status.total.responses;
         out.counters(
             "responses",
@@ -331,6 +333,7 @@ mod tests {
         status.total.responses.refused = 12;
         status.mounts[0].bytes = u64::MAX;
         status.cores[1].cache_misses = 3;
+        status.total.files_changed_while_sent = 2;
         status.watch.folders = 17;
         status.watch.refused = 4;
         let text = parse_text(&metrics(status.clone(), Format::Text));
@@ -343,6 +346,7 @@ mod tests {
             ("thalweg_sent_bytes_total{mount=\"/\"}", u64::MAX as f64),
             ("thalweg_downloads_under_way{mount=\"odd\\\"\\\\\\nname/\"}", 0.0),
             ("thalweg_cache_misses_total{core=\"1\"}", 3.0),
+            ("thalweg_files_changed_while_sent_total", 2.0),
             ("thalweg_watched_folders", 17.0),
             ("thalweg_watch_refusals_total", 4.0),
         ] {

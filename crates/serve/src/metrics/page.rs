@@ -218,6 +218,10 @@ fn trouble(status: &Status) -> Markup {
             "requests are missing in the access log and in these statistics, because the log thread fell behind",
         ),
         (status.total.turned_away, "connections were turned away, because there was no room for them"),
+        (
+            status.total.files_changed_while_sent,
+            "responses were reset, because their file was written to while it was sent: replace files by a rename",
+        ),
         (responses.failed, "responses were 5xx: this server failed, or was short of something"),
     ];
     markup! {

@@ -16,7 +16,7 @@ use crate::books::Books;
 use crate::config::ServerConfig;
 use crate::counters::Published;
 use crate::limit::pacer::SharedLimits;
-use crate::log::Feed;
+use crate::log::{ErrorLog, Feed};
 use crate::metrics::Observed;
 use crate::orders::{Inbox, take_listener};
 use crate::service::{Service, Setup, TURNED_AWAY_MAX};
@@ -50,6 +50,7 @@ pub(super) struct Task {
     pub(super) shared_limits: Arc<SharedLimits>,
     pub(super) published: Arc<[Published]>,
     pub(super) feed: Option<Feed>,
+    pub(super) error_log: ErrorLog,
     pub(super) observed: Arc<Observed>,
     pub(super) ear: Option<Ear>,
 }
@@ -115,6 +116,7 @@ impl Task {
             aside: Aside::new(self.control.wakers[self.core].clone(), ASIDE_THREADS_MAX, self.cpus),
             seconds_at: |_| clock::unix_seconds(),
             books: self.feed.map(|feed| Books::new(self.core, feed, self.observed, &self.config)),
+            error_log: Some(self.error_log),
             curfew: Arc::clone(&self.control.curfew),
             orders: self.orders,
             ear: self.ear,

@@ -34,7 +34,7 @@ use self::socket::{Maker, Operation, Outgoing, Socket, State};
 use crate::address::PeerAddr;
 use crate::clock::Instant;
 use crate::driver::{
-    Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Flow, Listen, SendBuf, overslept_ns,
+    Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Flow, Listen, SendBuf, SpanEnd, overslept_ns,
 };
 use crate::socket::{self as sockets, Nagle, Sending};
 use crate::table::{SocketId, Table};
@@ -399,8 +399,8 @@ impl Driver for Uring {
         }
     }
 
-    fn send_file(&mut self, socket: SocketId, head: SendBuf, span: FileSpan) {
-        let sending = Sending::file(head, span);
+    fn send_file(&mut self, socket: SocketId, head: SendBuf, span: FileSpan, end: SpanEnd) {
+        let sending = Sending::file(head, span, end);
         if !sending.has_file() {
             if self.start_send(socket, sending) {
                 self.submit_send(socket);
