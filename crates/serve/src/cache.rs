@@ -338,7 +338,7 @@ fn open_neighbour(mount: &Mount, name: &[u8], wait: Wait) -> Result<Option<File>
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{MetadataExt, symlink};
     use std::path::Path;
 
     use tempfile::TempDir;
@@ -392,6 +392,37 @@ mod tests {
         assert_eq!(body(&mut cache, "a", start.plus_ns(3 * AGE_NS)), Err(Refusal::NotFound));
         assert!(cache.places.is_empty());
         assert_eq!(cache.bytes, 0);
+    }
+
+    #[test]
+    fn a_change_whose_modification_time_was_put_back_is_seen_and_has_another_tag() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("a");
+        let mut cache = cache(dir.path(), 10, 10_000);
+        let mut tag_and_body = |now| {
+            let found = cache.look_up(0, &mut "a".into(), Done::NOTHING.and(Reason::Open), &calendar(), now).unwrap();
+            let Lookup::File(entity, _) = found else { panic!("a folder") };
+            let tag = entity.validators().etag.unwrap().opaque.to_vec();
+            let head_bytes = entity.head_bytes();
+            (tag, entity.ready(&calendar()).0[head_bytes..].to_vec())
+        };
+        fs::write(&path, "old").unwrap();
+        let before = fs::metadata(&path).unwrap();
+        let first = tag_and_body(Instant::from_ns(0));
+        fs::write(&path, "new").unwrap();
+        let changed = |state: &fs::Metadata| (state.ctime(), state.ctime_nsec());
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        // More than once where the clock's ticks are long, on kernels before 6.13.
+        while {
+            file.set_modified(before.modified().unwrap()).unwrap();
+            changed(&file.metadata().unwrap()) == changed(&before)
+        } {}
+        let second = tag_and_body(Instant::from_ns(AGE_NS));
+        assert_eq!([&*first.1, &*second.1], [b"old", b"new"]);
+        assert_ne!(first.0, second.0);
+        // Another name is another state too, as far as a tag can tell.
+        fs::hard_link(&path, dir.path().join("b")).unwrap();
+        assert_ne!(tag_and_body(Instant::from_ns(2 * AGE_NS)).0, second.0);
     }
 
     /// What happens to files, and what is there afterwards.

@@ -179,6 +179,20 @@ pub struct Settings {
     pub precompressed: Option<bool>,
     /// Whether checksum files (`SHA256SUMS`, `NAME.sha256`) are used to answer Want-Repr-Digest [default: no].
     pub digests: Option<bool>,
+    /// What entity tags are made of [default: the change time too].
+    pub etag: Option<EtagSource>,
+}
+
+/// What the entity tag of a file is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum EtagSource {
+    /// Inode, size, modification time and change time: a program that puts the modification time back cannot keep the tag.
+    /// Hosts that serve copies of a tree have different tags, and so has a file after `chmod`, a hard link or a rename.
+    #[default]
+    ChangeTime,
+    /// Size and modification time alone: hosts whose copies have the same times have the same tags. Two versions of one length
+    /// and modification time have the same tag.
+    ModificationTime,
 }
 
 /// How folders are listed.

@@ -21,6 +21,7 @@ use thalweg_wire::range::{ByteRange, push_content_range};
 use thalweg_wire::validator::{EntityTag, Validators};
 
 use crate::calendar::Calendar;
+use crate::config::EtagSource;
 use crate::head::{self, Persistence};
 use crate::material::{Digests, Material, Neighbour, OpenNeighbour};
 use crate::media;
@@ -403,7 +404,7 @@ impl Common<'_> {
             unsettled: is_unsettled(&stamp, now)
                 || neighbours.iter().filter_map(|neighbour| neighbour.stamp).any(|stamp| is_unsettled(&stamp, now)),
             neighbours,
-            tag: tag_of(&stamp, coding),
+            tag: tag_of(&stamp, coding, self.presentation.etag),
             // RFC 9110, 8.8.2.1: a time after the Date must not be sent.
             last_modified: Some(stamp.modified_s).filter(|second| (0..=now).contains(second)),
             content_type: self.content_type.clone(),
@@ -428,18 +429,25 @@ fn is_unsettled(stamp: &Stamp, now: i64) -> bool {
     now.saturating_sub(changed_s.max(stamp.modified_s)) < SETTLED_AFTER_S
 }
 
-/// `inode-mtime-size` in hexadecimal digits. It changes whenever the content does, but for a second write of the same
-/// length to the same file within one tick of the file system's clock. That of a coding has its name behind it: two
-/// representations must not share one (RFC 9110, 8.8.3), not even where one inode has both names.
-fn tag_of(stamp: &Stamp, coding: Option<Coding>) -> Vec<u8> {
+/// `inode-mtime-size-ctime` in hexadecimal digits, or `mtime-size`. With the change time, which no program can set, it changes
+/// whenever the content does, but for a second write of the same length to the same file within one tick of the file system's
+/// clock. That of a coding has its name behind it: two representations must not share one (RFC 9110, 8.8.3), not even where one
+/// inode has both names.
+fn tag_of(stamp: &Stamp, coding: Option<Coding>, source: EtagSource) -> Vec<u8> {
     let modified_ns = i128::from(stamp.modified_s) * 1_000_000_000 + i128::from(stamp.modified_ns);
-    let mut tag = Vec::with_capacity(48);
-    push_hex(&mut tag, stamp.inode);
-    tag.push(b'-');
+    let mut tag = Vec::with_capacity(64);
+    if source == EtagSource::ChangeTime {
+        push_hex(&mut tag, stamp.inode);
+        tag.push(b'-');
+    }
     // Of 128 bits the low 64 span 584 years.
     push_hex(&mut tag, modified_ns as u64);
     tag.push(b'-');
     push_hex(&mut tag, stamp.size);
+    if source == EtagSource::ChangeTime {
+        tag.push(b'-');
+        push_hex(&mut tag, stamp.changed_ns as u64);
+    }
     if let Some(coding) = coding {
         tag.push(b'-');
         tag.extend_from_slice(coding.name().as_bytes());
@@ -455,17 +463,32 @@ mod tests {
     fn each_part_of_the_state_changes_the_tag() {
         let stamp =
             Stamp { device: 1, inode: 2, size: 3, modified_s: 4, modified_ns: 5, changed_ns: 6, ..Stamp::default() };
+        let tag_of = |stamp: &Stamp, coding| tag_of(stamp, coding, EtagSource::ChangeTime);
         let tag = tag_of(&stamp, None);
-        assert_eq!(tag, b"2-ee6b2805-3");
+        assert_eq!(tag, b"2-ee6b2805-3-6");
         for other in [
             Stamp { inode: 3, ..stamp },
             Stamp { size: 4, ..stamp },
             Stamp { modified_s: 5, ..stamp },
             Stamp { modified_ns: 6, ..stamp },
+            Stamp { changed_ns: 7, ..stamp },
         ] {
             assert_ne!(tag_of(&other, None), tag);
         }
-        assert_eq!(tag_of(&stamp, Some(Coding::Brotli)), b"2-ee6b2805-3-br");
+        assert_eq!(tag_of(&stamp, Some(Coding::Brotli)), b"2-ee6b2805-3-6-br");
+    }
+
+    #[test]
+    fn a_tag_of_the_modification_time_is_the_same_on_every_host() {
+        let stamp =
+            Stamp { device: 1, inode: 2, size: 3, modified_s: 4, modified_ns: 5, changed_ns: 6, ..Stamp::default() };
+        let tag_of = |stamp: &Stamp, coding| tag_of(stamp, coding, EtagSource::ModificationTime);
+        assert_eq!(tag_of(&stamp, None), b"ee6b2805-3");
+        assert_eq!(tag_of(&Stamp { device: 7, inode: 8, changed_ns: 9, ..stamp }, None), b"ee6b2805-3");
+        assert_eq!(tag_of(&stamp, Some(Coding::Gzip)), b"ee6b2805-3-gzip");
+        for other in [Stamp { size: 4, ..stamp }, Stamp { modified_s: 5, ..stamp }, Stamp { modified_ns: 6, ..stamp }] {
+            assert_ne!(tag_of(&other, None), b"ee6b2805-3");
+        }
     }
 
     #[test]

@@ -44,8 +44,8 @@ mod watch;
 
 pub use check::ConfigFault;
 pub use config::{
-    Bandwidth, CacheConfig, Level, Limits, ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig,
-    Rule, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks, UnknownHost,
+    Bandwidth, CacheConfig, EtagSource, Level, Limits, ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget,
+    MountConfig, Rule, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks, UnknownHost,
 };
 pub use counters::Totals;
 pub use listeners::{Group, Listeners};

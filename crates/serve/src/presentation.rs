@@ -5,7 +5,7 @@
 
 use thalweg_wire::encode::{EncodeError, FieldBlock};
 
-use crate::config::Settings;
+use crate::config::{EtagSource, Settings};
 
 /// What settings say about the responses with a file, as a head needs it.
 #[derive(Debug, Default)]
@@ -20,6 +20,8 @@ pub(crate) struct Presentation {
     pub(crate) precompressed: bool,
     /// Whether checksum files are looked for.
     pub(crate) digests: bool,
+    /// What entity tags are made of.
+    pub(crate) etag: EtagSource,
 }
 
 impl Presentation {
@@ -28,6 +30,7 @@ impl Presentation {
         let mut presentation = Self {
             precompressed: settings.precompressed.unwrap_or(false),
             digests: settings.digests.unwrap_or(false),
+            etag: settings.etag.unwrap_or_default(),
             content_type: settings.content_type.clone(),
             ..Self::default()
         };

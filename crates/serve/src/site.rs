@@ -297,7 +297,8 @@ impl Settings {
     /// Puts the settings of a later rule over these.
     fn overlay(&mut self, over: &Self) {
         // Without a list of them, a setting that is added and forgotten here would never hold.
-        let Self { headers, cache_control, content_type, index, listing, listing_style, precompressed, digests } = over;
+        let Self { headers, cache_control, content_type, index, listing, listing_style, precompressed, digests, etag } =
+            over;
         let is_replaced = |name: &str| headers.iter().any(|(over, _)| over.eq_ignore_ascii_case(name));
         self.headers.retain(|(name, _)| !is_replaced(name));
         self.headers.extend_from_slice(headers);
@@ -308,6 +309,7 @@ impl Settings {
         overlay(&mut self.listing_style, listing_style);
         overlay(&mut self.precompressed, precompressed);
         overlay(&mut self.digests, digests);
+        overlay(&mut self.etag, etag);
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use thalweg_measure::units::{UnitError, display, parse_link_rate, parse_size, parse_time};
-use thalweg_serve::{Level, ListenAddr, LogFormat, LogTarget, Symlinks, UnknownHost};
+use thalweg_serve::{EtagSource, Level, ListenAddr, LogFormat, LogTarget, Symlinks, UnknownHost};
 use thalweg_sys::DriverChoice;
 use toml::de::DeValue;
 use toml::{Spanned, Table, Value};
@@ -245,6 +245,19 @@ pub(super) const fn name<T: Named>(example: &'static str) -> Form<T> {
         },
         write: |value| T::NAMES.iter().find(|(_, known)| known == value).map(|&(name, _)| name.into()),
     }
+}
+
+/// The same of a setting that may be left out.
+pub(super) const fn maybe_name<T: Named>(example: &'static str) -> Form<Option<T>> {
+    Form {
+        example,
+        read: |value, folder| (name::<T>("").read)(value, folder).map(Some),
+        write: |value| value.as_ref().and_then(name::<T>("").write),
+    }
+}
+
+impl Named for EtagSource {
+    const NAMES: &'static [(&'static str, Self)] = &[("ctime", Self::ChangeTime), ("mtime", Self::ModificationTime)];
 }
 
 impl Named for DriverChoice {

@@ -9,7 +9,7 @@ use thalweg_serve::{
 use super::form::{
     ADDRESS, BOOL, CORES, COUNT, COUNT_32, ERROR_PAGES, FILE_NAME, Form, HEAD_SIZE, HEADERS, LISTEN, LOG, MAYBE_BOOL,
     MAYBE_LOG, MAYBE_PATH, MAYBE_TEXT, MAYBE_TEXTS, MAYBE_TIME, MODE, PATH, RATE, RATE_MIN, SIZE, TEXT, TEXTS, TIME,
-    name,
+    maybe_name, name,
 };
 use super::{Configuration, UnixSocket};
 
@@ -363,6 +363,13 @@ fn rule<K: Keys>(keys: &mut K, rule: &mut Rule) {
         "Whether SHA256SUMS and NAME.sha256 are used to answer Want-Repr-Digest; not so if no rule says so.",
         &MAYBE_BOOL,
         &mut settings.digests,
+    );
+    keys.value(
+        "etag",
+        "What entity tags are made of: \"ctime\", inode, size, modification and change time, so that none outlives its content; or \
+         \"mtime\", size and modification time, which hosts with copies of a tree have in common. \"ctime\" if no rule says so.",
+        &maybe_name("\"mtime\""),
+        &mut settings.etag,
     );
     keys.optional(
         "listing_style",

@@ -169,8 +169,8 @@ mod tests {
     use std::time::Duration;
 
     use thalweg_serve::{
-        Level, ListenAddr, ListingStyle, LogFormat, LogTarget, MountConfig, Rule, Settings, SiteConfig, StatusConfig,
-        Symlinks, UnknownHost,
+        EtagSource, Level, ListenAddr, ListingStyle, LogFormat, LogTarget, MountConfig, Rule, Settings, SiteConfig,
+        StatusConfig, Symlinks, UnknownHost,
     };
     use thalweg_sys::DriverChoice;
 
@@ -232,6 +232,7 @@ mod tests {
             }),
             precompressed: Some(false),
             digests: Some(true),
+            etag: Some(EtagSource::ModificationTime),
         };
         let rule = Rule { folder: Some("/a/".to_owned()), files: Some("*.{iso,img}".to_owned()), settings };
         let first = SiteConfig {
