@@ -24,6 +24,7 @@ use crate::site::Sites;
 use crate::watch::tests::Teller;
 
 mod booked;
+mod changing;
 mod deadlines;
 mod disks;
 mod limits;
@@ -92,6 +93,8 @@ struct World<'w> {
     newcomers: VecDeque<(Instant, IpAddr, Vec<Step>)>,
     /// When other limits hold, and which.
     changes: VecDeque<(Instant, Arc<SharedLimits>)>,
+    /// When something is done to the files that are served, and what.
+    edits: VecDeque<(Instant, Box<dyn FnOnce()>)>,
 }
 
 /// What came of a client.
@@ -192,6 +195,9 @@ impl App<Sim> for World<'_> {
         while let Some((_, limits)) = self.changes.pop_front_if(|(at, _)| *at <= now) {
             self.service.limit_anew(driver, limits);
         }
+        while let Some((_, edit)) = self.edits.pop_front_if(|(at, _)| *at <= now) {
+            edit();
+        }
         for client in &mut self.clients {
             client.step(driver, (self.folder, &self.curfew), now);
         }
@@ -215,7 +221,8 @@ impl App<Sim> for World<'_> {
         let resting = self.clients.iter().filter(|client| client.over.is_none()).filter_map(|client| client.busy_until);
         let change = self.changes.front().map(|(at, _)| *at);
         let newcomer = self.newcomers.front().map(|(at, ..)| *at);
-        Turn::Until(until.into_iter().chain(resting).chain(self.end).chain(newcomer).chain(change).min())
+        let edit = self.edits.front().map(|(at, _)| *at);
+        Turn::Until(until.into_iter().chain(resting).chain(self.end).chain(newcomer).chain(change).chain(edit).min())
     }
 }
 
@@ -285,6 +292,7 @@ fn world_with<'w>(
         end: None,
         newcomers: VecDeque::new(),
         changes: VecDeque::new(),
+        edits: VecDeque::new(),
         aside: hands,
         orders,
         teller: None,
