@@ -8,17 +8,23 @@
 //!
 //! Loads need not behave: one may fail below another that passes. Then the higher one is no bound. The lower bound is
 //! the highest load that passed with no failed load at or below it.
+//!
+//! Targets need not stay what they are either: one may collapse under an overload, for a while or for good. What the
+//! search does about that is in `recovery`.
 
 mod load;
 mod plan;
+mod recovery;
 #[cfg(test)]
 mod tests;
 
 pub use load::{JudgedLoad, LoadClass};
 pub use plan::{PlanError, SearchPlan};
+pub use recovery::Collapse;
 
 use crate::trial::Verdict;
 use load::{Goal, Load};
+use recovery::{Next, Past, Recovery};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -32,6 +38,8 @@ pub enum Phase {
     Narrow,
     /// To judge at the final length.
     Confirm,
+    /// To see whether the target still carries a load that had passed.
+    Recover,
 }
 
 impl Phase {
@@ -41,6 +49,7 @@ impl Phase {
             Phase::Bracket => "bracket",
             Phase::Narrow => "narrow",
             Phase::Confirm => "confirm",
+            Phase::Recover => "recover",
         }
     }
 }
@@ -57,6 +66,8 @@ pub enum Step {
         /// What it is for.
         phase: Phase,
     },
+    /// Offer nothing for so long, so that the target can recover, and say so to [`Search::record_pause`].
+    Pause(Duration),
     /// The search is over.
     Done(Answer),
 }
@@ -90,6 +101,8 @@ pub enum Ended {
     BudgetSpent,
     /// All allowed trials were made.
     TrialsSpent,
+    /// The target collapsed under an overload and did not recover in the time that it was given.
+    NotRecovered,
     /// The caller has ended it, see [`Search::interrupt`].
     Interrupted,
 }
@@ -103,10 +116,9 @@ pub struct PhaseCounts {
     pub narrow: u32,
     /// Trials to confirm.
     pub confirm: u32,
+    /// Looks whether the target has recovered.
+    pub recover: u32,
 }
-
-/// What [`Answer::interval95`] of a single search rests on, in words for the reader.
-pub const INTERVAL_BASIS: &str = "bracket of one search; no interval over repeated searches";
 
 /// What a search found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -123,19 +135,15 @@ pub struct Answer {
     pub upper_confirmed: bool,
     /// The relative width reached, `(upper - lower) / upper`.
     pub width: Option<f64>,
-    /// From the lower to the upper bound, where both are known.
-    ///
-    /// This is **not** a confidence interval with 95 % coverage. One search knows only that lower loads passed and upper
-    /// ones failed by majority; it has no sample of the capacity to take a variance from, and nothing about how the
-    /// capacity changes between restarts of the server. The bracket is the honest bound that it has, and
-    /// `interval95_basis` says so to readers. Only repeated searches give an interval.
-    pub interval95: Option<[f64; 2]>,
-    /// Always [`INTERVAL_BASIS`].
-    pub interval95_basis: &'static str,
     /// Whether the client, not the target, keeps the answer from being higher or narrower.
     pub limited_by_client: bool,
     /// Why the search ended.
     pub ended: Ended,
+    /// The collapse that the target has shown. If it has not recovered, the bounds are those from before the collapse.
+    pub collapse: Option<Collapse>,
+    /// A load that passed once, above what the target was found to carry by a third or more: either that was luck, or an
+    /// overload has changed the target in a way that the looks could not tell from luck.
+    pub contradicted: Option<f64>,
     /// Trials by phase.
     pub trials: PhaseCounts,
     /// All loads that were tried, ascending.
@@ -155,6 +163,12 @@ pub struct Search {
     loads: Vec<Load>,
     /// Every valid trial's rate, length and goodput.
     goodputs: Vec<(f64, Duration, f64)>,
+    /// All trials whose results count, in the order in which they were made, and looks.
+    history: Vec<Past>,
+    /// The recovery that is waited for.
+    recovery: Option<Recovery>,
+    /// The collapse with the longest recovery so far.
+    collapse: Option<Collapse>,
     /// The trial that is being made.
     asked: Option<(f64, Phase)>,
     /// The rate of the last trial.
@@ -196,6 +210,9 @@ impl Search {
             goal: 0,
             loads: Vec::new(),
             goodputs: Vec::new(),
+            history: Vec::new(),
+            recovery: None,
+            collapse: None,
             asked: None,
             last_rate: None,
             reach: REACH_MAX,
@@ -207,21 +224,23 @@ impl Search {
     /// The next step. The same again until the trial that it asks for is recorded.
     pub fn step(&mut self) -> Step {
         if let Some((rate, phase)) = self.asked {
-            return Step::Trial { rate, duration: self.goals[self.goal].trial, phase };
+            return Step::Trial { rate, duration: self.length_of(phase), phase };
+        }
+        if let Some(recovery) = self.recovery {
+            return match recovery.next(self.spent, self.plan.recovery) {
+                Next::Look => self.ask(recovery.look_rate, Phase::Recover),
+                Next::GiveUp => Step::Done(self.answer(Some(Ended::NotRecovered))),
+                Next::Pause(pause) if self.spent.saturating_add(pause) > self.plan.budget => {
+                    Step::Done(self.answer(Some(Ended::BudgetSpent)))
+                }
+                Next::Pause(pause) => Step::Pause(pause),
+            };
         }
         loop {
             match self.decide() {
                 Move::Try(rate) => {
-                    let duration = self.goals[self.goal].trial;
-                    if self.trials.total() >= self.plan.trials_max {
-                        return Step::Done(self.answer(Some(Ended::TrialsSpent)));
-                    }
-                    if self.spent.saturating_add(duration) > self.plan.budget {
-                        return Step::Done(self.answer(Some(Ended::BudgetSpent)));
-                    }
                     let phase = self.phase();
-                    self.asked = Some((rate, phase));
-                    return Step::Trial { rate, duration, phase };
+                    return self.ask(rate, phase);
                 }
                 Move::GoalReached if self.goal + 1 == self.goals.len() => return Step::Done(self.answer(None)),
                 Move::GoalReached => {
@@ -231,6 +250,23 @@ impl Search {
                 }
             }
         }
+    }
+
+    /// Asks for a trial, if there is time for it.
+    fn ask(&mut self, rate: f64, phase: Phase) -> Step {
+        let duration = self.length_of(phase);
+        if self.trials.total() >= self.plan.trials_max {
+            return Step::Done(self.answer(Some(Ended::TrialsSpent)));
+        }
+        if self.spent.saturating_add(duration) > self.plan.budget {
+            return Step::Done(self.answer(Some(Ended::BudgetSpent)));
+        }
+        self.asked = Some((rate, phase));
+        Step::Trial { rate, duration, phase }
+    }
+
+    fn length_of(&self, phase: Phase) -> Duration {
+        if phase == Phase::Recover { self.plan.initial_trial } else { self.goals[self.goal].trial }
     }
 
     /// Takes in the trial that [`Search::step`] asked for.
@@ -244,19 +280,46 @@ impl Search {
             Phase::Bracket => self.trials.bracket += 1,
             Phase::Narrow => self.trials.narrow += 1,
             Phase::Confirm => self.trials.confirm += 1,
+            Phase::Recover => self.trials.recover += 1,
         }
         self.spent = self.spent.saturating_add(trial.cost.max(trial.duration));
+        let trial = TrialSummary { duration: nominal(trial.duration, self.length_of(phase)), ..trial };
+        if phase == Phase::Recover {
+            return self.record_look(trial);
+        }
         self.last_rate = Some(rate);
-        let asked = self.goals[self.goal].trial;
-        let trial = TrialSummary { duration: nominal(trial.duration, asked), ..trial };
+        self.history.push(Past { trial, goal: self.goal, look: false });
+        self.enter(&trial);
+        if trial.verdict == Verdict::Fail {
+            self.suspect();
+        }
+    }
+
+    /// Takes in that a pause that [`Search::step`] asked for is over. `lasted` is at least its length.
+    pub fn record_pause(&mut self, lasted: Duration) {
+        self.spent = self.spent.saturating_add(lasted);
+        if let Some(recovery) = &mut self.recovery {
+            recovery.end_pause();
+        }
+    }
+
+    /// Enters a trial with its load.
+    fn enter(&mut self, trial: &TrialSummary) {
         if trial.verdict != Verdict::Invalid {
-            self.goodputs.push((rate, trial.duration, trial.goodput));
+            self.goodputs.push((trial.rate, trial.duration, trial.goodput));
         }
-        let position = self.loads.partition_point(|load| load.rate < rate);
-        if self.loads.get(position).is_none_or(|load| load.rate != rate) {
-            self.loads.insert(position, Load::new(rate, self.plan.invalid_repeats));
+        let position = self.loads.partition_point(|load| load.rate < trial.rate);
+        if self.loads.get(position).is_none_or(|load| load.rate != trial.rate) {
+            self.loads.insert(position, Load::new(trial.rate, self.plan.invalid_repeats));
         }
-        self.loads[position].record(&trial);
+        self.loads[position].record(trial);
+    }
+
+    /// Works on an earlier goal again, beginning with the load of this rate if it is undecided.
+    fn return_to(&mut self, goal: usize, rate: f64) {
+        self.goal = goal;
+        self.last_rate = Some(rate);
+        self.reach = goal.checked_sub(1).map_or(REACH_MAX, |before| 1.0 / (1.0 - self.goals[before].width));
     }
 
     /// What the present goal needs next.
@@ -343,7 +406,29 @@ impl Search {
 
     /// The answer by all that is known. Where a search ran out of time, a bound that the final goal lacks is taken from
     /// the strictest goal that has one, and is marked as unconfirmed.
+    ///
+    /// Of a target that has not recovered nothing counts that was measured after its overload.
     fn answer(&self, cut_short: Option<Ended>) -> Answer {
+        let search = self.without_damage();
+        let answer = search.answer_by_loads(cut_short);
+        match search.collapse.filter(|collapse| collapse.recovery_s.is_none()) {
+            None => answer,
+            Some(collapse) => {
+                // One failure need not decide a load, but this one has changed the target.
+                let upper = answer.upper_bound.map_or(collapse.overload, |upper| upper.min(collapse.overload));
+                let held = Some(collapse.held).filter(|held| *held < upper);
+                let lower = answer.lower_bound.filter(|lower| *lower < upper).or(held);
+                let width = lower.map(|lower| relative_width(lower, upper));
+                let upper_confirmed = answer.upper_confirmed && answer.upper_bound == Some(upper);
+                let lower_confirmed = answer.lower_confirmed && answer.lower_bound == lower;
+                let goodput = lower.and_then(|lower| search.goodput_at(lower));
+                let upper_bound = Some(upper);
+                Answer { lower_bound: lower, lower_confirmed, goodput, upper_bound, upper_confirmed, width, ..answer }
+            }
+        }
+    }
+
+    fn answer_by_loads(&self, cut_short: Option<Ended>) -> Answer {
         let last = self.goals.len() - 1;
         let confirmed = self.bounds(last);
         let earlier = || (0..last).rev().map(|goal| self.bounds(goal));
@@ -366,10 +451,10 @@ impl Search {
             upper_bound: upper,
             upper_confirmed: confirmed.upper.is_some(),
             width: bracket.map(|(lower, upper)| relative_width(lower, upper)),
-            interval95: bracket.map(|(lower, upper)| [lower, upper]),
-            interval95_basis: INTERVAL_BASIS,
             limited_by_client,
             ended,
+            collapse: self.collapse,
+            contradicted: upper.and_then(|upper| self.contradicting(upper)),
             trials: self.trials,
             loads: self.loads.iter().map(|load| load.judged(&self.goals[last])).collect(),
             spent_s: self.spent.as_secs_f64(),
@@ -394,7 +479,7 @@ impl Bounds {
 impl PhaseCounts {
     /// All trials.
     pub fn total(&self) -> u32 {
-        self.bracket + self.narrow + self.confirm
+        self.bracket + self.narrow + self.confirm + self.recover
     }
 }
 

@@ -28,6 +28,8 @@ pub struct SearchPlan {
     pub trials_max: u32,
     /// How much time the trials may take in all, by their [`super::TrialSummary::cost`].
     pub budget: Duration,
+    /// How long a target that collapses under an overload is given to recover.
+    pub recovery: Duration,
 }
 
 impl SearchPlan {
@@ -49,6 +51,7 @@ impl SearchPlan {
             invalid_repeats: 2,
             trials_max: 200,
             budget: Duration::from_secs(900),
+            recovery: Duration::from_secs(60),
         }
     }
 

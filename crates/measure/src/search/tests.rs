@@ -6,16 +6,28 @@ use proptest::prelude::*;
 
 /// Runs a search to its end; `target` gives the verdict on a rate and a length.
 fn run(plan: SearchPlan, mut target: impl FnMut(f64, Duration) -> Verdict) -> Answer {
+    run_in_time(plan, |_, rate, length| target(rate, length))
+}
+
+/// The same with a target that knows the time: how many seconds the search has spent when a trial begins.
+fn run_in_time(plan: SearchPlan, mut target: impl FnMut(f64, f64, Duration) -> Verdict) -> Answer {
     let (trials_max, ceiling, lowest) = (plan.trials_max, plan.client_ceiling, plan.lowest_rate);
     let mut search = Search::new(plan).unwrap();
-    for _ in 0..=trials_max {
+    let mut now = 0.0;
+    // At most one pause before each trial.
+    for _ in 0..=2 * trials_max {
         let step = search.step();
         assert_eq!(step, search.step(), "asking twice changes nothing");
         match step {
             Step::Done(answer) => return answer,
+            Step::Pause(pause) => {
+                now += pause.as_secs_f64();
+                search.record_pause(pause);
+            }
             Step::Trial { rate, duration, .. } => {
                 assert!((lowest..=ceiling).contains(&rate), "{rate} is out of bounds");
-                let verdict = target(rate, duration);
+                let verdict = target(now, rate, duration);
+                now += duration.as_secs_f64();
                 search.record(TrialSummary { rate, duration, cost: duration, verdict, goodput: rate });
             }
         }
@@ -47,7 +59,7 @@ fn assert_found(answer: &Answer, capacity: f64) {
     assert!(lower <= capacity && capacity < upper, "{capacity} is not in {lower}..{upper}");
     assert!(answer.width.unwrap() <= 0.02, "{answer:?}");
     assert!(answer.lower_confirmed && answer.upper_confirmed && !answer.limited_by_client);
-    assert_eq!((answer.ended, answer.interval95), (Ended::WidthReached, Some([lower, upper])));
+    assert_eq!((answer.ended, answer.collapse), (Ended::WidthReached, None));
     let goodput = answer.goodput.unwrap();
     assert!((goodput / lower - 1.0).abs() < 1e-12, "{goodput} at {lower}");
 }
@@ -143,7 +155,7 @@ fn a_ceiling_below_the_capacity_is_the_answer() {
     assert_eq!((answer.lower_bound, answer.upper_bound), (Some(2500.0), None));
     assert_eq!((answer.ended, answer.limited_by_client), (Ended::ClientCeiling, true));
     assert!(answer.lower_confirmed);
-    assert_eq!((answer.width, answer.interval95), (None, None));
+    assert_eq!(answer.width, None);
 }
 
 #[test]
@@ -283,4 +295,114 @@ proptest! {
             prop_assert!(lower < upper);
         }
     }
+}
+
+/// Trials of an M/M/1 queue, request by request: whether p99 of the response time is within the limit.
+fn queue(service_rate: f64, limit_s: f64, seed: u64) -> impl FnMut(f64, Duration) -> Verdict {
+    let mut random = Random(seed);
+    move |rate, length| {
+        let (mut wait, mut slow) = (0.0_f64, 0_u64);
+        let total = (rate * length.as_secs_f64()) as u64;
+        for _ in 0..total {
+            let response = wait + random.exponential(service_rate);
+            slow += u64::from(response > limit_s);
+            wait = (response - random.exponential(rate)).max(0.0);
+        }
+        if slow * 100 <= total { Verdict::Pass } else { Verdict::Fail }
+    }
+}
+/// A server that carries `capacity` until it is asked for more than `breaking`, and only `damaged` for `recovery_s` from then on.
+fn collapsing(
+    capacity: f64,
+    breaking: f64,
+    damaged: f64,
+    recovery_s: f64,
+) -> impl FnMut(f64, f64, Duration) -> Verdict {
+    let mut suffers_until = f64::NEG_INFINITY;
+    move |now, rate, length| {
+        let end = now + length.as_secs_f64();
+        let collapsed = now < suffers_until;
+        if rate > breaking {
+            suffers_until = end + recovery_s;
+        }
+        if rate <= if collapsed { damaged } else { capacity } { Verdict::Pass } else { Verdict::Fail }
+    }
+}
+
+/// The search once ended with "100/s, PASS", although 640/s had passed before the overload.
+#[test]
+fn a_lasting_collapse_is_not_taken_for_the_capacity() {
+    for (hint, held, worst) in [(None, 640.0, 100.0), (Some(1000.0), 500.0, 180.0), (Some(1280.0), 640.0, 230.0)] {
+        for damaged in [0.0, 15.0, 100.0, worst] {
+            let plan = SearchPlan { hint, ..SearchPlan::new(10.0, 1e6) };
+            let answer = run_in_time(plan, collapsing(660.0, 900.0, damaged, f64::INFINITY));
+            let collapse = answer.collapse.unwrap_or_else(|| panic!("{hint:?}, {damaged}: {answer:?}"));
+            assert_eq!((answer.ended, collapse.recovery_s), (Ended::NotRecovered, None), "{hint:?}, {damaged}");
+            assert_eq!((collapse.held, collapse.overload), (held, 2.0 * held), "{hint:?}, {damaged}");
+            assert_eq!((answer.lower_bound, answer.upper_bound), (Some(held), Some(2.0 * held)), "{hint:?}, {damaged}");
+            assert!(!answer.lower_confirmed && !answer.upper_confirmed, "nothing was confirmed before the overload");
+            assert!(collapse.failed < held / 2.0 && collapse.failed > damaged, "{collapse:?}");
+            assert!((60.0..75.0).contains(&collapse.waited_s), "{collapse:?}");
+        }
+    }
+}
+
+/// What a single short trial says is not enough to tell such a collapse from luck, but the contradiction is said.
+#[test]
+fn a_collapse_to_a_good_half_is_a_contradiction_at_least() {
+    let plan = SearchPlan { hint: Some(1280.0), ..SearchPlan::new(10.0, 1e6) };
+    let answer = run_in_time(plan, collapsing(660.0, 900.0, 400.0, f64::INFINITY));
+    assert_eq!((answer.collapse, answer.contradicted), (None, Some(640.0)), "{answer:?}");
+    assert!(answer.lower_bound <= Some(400.0) && answer.upper_bound > Some(400.0));
+}
+
+#[test]
+fn a_target_that_recovers_is_searched_to_the_end() {
+    for (recovery_s, breaking) in [(40.0, 500.0), (58.0, 500.0), (40.0, 400.0), (55.0, 400.0)] {
+        for hint in [None, Some(700.0)] {
+            let plan = SearchPlan::new(10.0, 1e6);
+            let plan = SearchPlan { hint, budget: Duration::from_secs(7200), trials_max: 1000, ..plan };
+            let answer = run_in_time(plan, collapsing(400.0, breaking, 20.0, recovery_s));
+            let case = format!("{hint:?}, {breaking}, {recovery_s} s");
+            let collapse = answer.collapse.unwrap_or_else(|| panic!("{case}: {answer:?}"));
+            let seen_s = collapse.recovery_s.unwrap_or_else(|| panic!("{case}: {answer:?}"));
+            assert!((1.0..recovery_s + 20.0).contains(&seen_s), "{case}: {collapse:?}");
+            assert_found(&Answer { collapse: None, ..answer }, 400.0);
+        }
+    }
+}
+
+#[test]
+fn a_search_that_ends_while_it_waits_for_a_recovery_keeps_what_was_known_before_the_collapse() {
+    let budget = Duration::from_secs(60);
+    let plan = SearchPlan { hint: Some(1280.0), budget, ..SearchPlan::new(10.0, 1e6) };
+    let answer = run_in_time(plan, collapsing(660.0, 900.0, 15.0, f64::INFINITY));
+    assert_eq!(answer.ended, Ended::BudgetSpent);
+    assert_eq!((answer.lower_bound, answer.upper_bound), (Some(640.0), Some(1280.0)));
+    assert!(answer.collapse.is_some_and(|collapse| collapse.recovery_s.is_none()), "{answer:?}");
+    assert!(answer.spent_s <= 60.0);
+}
+
+/// Two trials that disagree at one load, or near the capacity, are noise: of a threshold that moves by 3 % less than one search in a
+/// thousand sees a collapse, and of queues whose short trials hold a hundred requests as well.
+#[test]
+fn a_noisy_target_is_not_taken_for_one_that_has_collapsed() {
+    let (mut called, searches) = (0, 20_000);
+    for seed in 0..searches {
+        let (mut random, noise) = (Random(seed), if seed % 2 == 0 { 0.03 } else { 0.1 });
+        let answer = run(SearchPlan::new(10.0, 1e6), |rate, _| {
+            let capacity = 5000.0 * (1.0 + noise * (2.0 * random.uniform() - 1.0));
+            if rate <= capacity { Verdict::Pass } else { Verdict::Fail }
+        });
+        called += u32::from(answer.collapse.is_some());
+    }
+    assert!(u64::from(called) * 1000 < searches, "{called} of {searches} moving thresholds are said to have collapsed");
+    let (mut called, searches) = (0, 3000);
+    for seed in 0..searches {
+        let (rate, limit_s) = [(100.0, 0.2), (200.0, 0.5), (300.0, 0.05)][seed as usize % 3];
+        let hint = (seed % 2 == 0).then_some(rate);
+        let answer = run(SearchPlan { hint, ..SearchPlan::new(10.0, 1e6) }, queue(rate, limit_s, seed));
+        called += u32::from(answer.collapse.is_some());
+    }
+    assert!(u64::from(called) * 1000 < searches, "{called} of {searches} queues are said to have collapsed");
 }
