@@ -59,6 +59,7 @@ pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
         final_trial: Duration::from_secs(3),
         width: 0.05,
         budget: Duration::from_secs(75),
+        recovery: Duration::from_secs(20),
     };
     let question = Question {
         kind: Kind::Find,

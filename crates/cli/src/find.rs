@@ -70,6 +70,7 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
         final_trial: options.duration,
         width: options.width,
         budget: options.budget,
+        recovery: options.recovery,
     };
     let found = search::find(&bench, &settings, &mut line);
     line.clear();
@@ -90,5 +91,6 @@ fn settings(options: &FindOptions, plan: &thalweg_load::Plan, probe: Duration) -
     settings.insert("probe".to_owned(), format!("{probe:?}"));
     settings.insert("width".to_owned(), options.width.to_string());
     settings.insert("budget".to_owned(), format!("{:?}", options.budget));
+    settings.insert("recovery".to_owned(), format!("{:?}", options.recovery));
     settings
 }

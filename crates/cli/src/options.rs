@@ -124,6 +124,9 @@ pub struct FindOptions {
     /// Time that the trials may take in all
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10m")]
     pub budget: Duration,
+    /// Time that a target is given to recover which fails after an overload at rates that it had carried
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "60s")]
+    pub recovery: Duration,
     /// How to load.
     #[command(flatten)]
     pub load: LoadOptions,

@@ -57,6 +57,15 @@ impl Watcher for Line {
         self.bar.tick();
     }
 
+    fn on_pause(&mut self, failed_looks: u32, given: Duration, patience: Duration) {
+        self.bar.set_message(format!(
+            "recover: the target fails at a rate that it had carried; {failed_looks} looks have failed, waiting, {:.0} of {:.0} s",
+            given.as_secs_f64(),
+            patience.as_secs_f64()
+        ));
+        self.bar.tick();
+    }
+
     fn on_judged(&mut self, trial: &Trial) {
         if self.keep_trials {
             self.bar.println(trial_line(trial));

@@ -55,8 +55,20 @@ fn run(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result
         let share = count as f64 / counts.offered.max(1) as f64;
         writeln!(out, "    {name:<16}{:>6}  {}", display::count(count), display::percent(share))?;
     }
+    status(out, trial)?;
     times(out, trial)?;
     transfer(out, document, trial)
+}
+
+/// Responses by code. Where all of them were 200, the rows above have said it.
+fn status(out: &mut String, trial: &Trial) -> std::fmt::Result {
+    let codes: Vec<(u16, u64)> = trial.status_codes.iter().collect();
+    if codes.iter().all(|(code, _)| *code == 200) {
+        return Ok(());
+    }
+    let codes: Vec<String> =
+        codes.into_iter().map(|(code, responses)| format!("{} x {code}", display::count(responses))).collect();
+    writeln!(out, "  status: {}", codes.join(", "))
 }
 
 fn times(out: &mut String, trial: &Trial) -> std::fmt::Result {
@@ -133,19 +145,27 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
         writeln!(out, "  {}", trial_line(trial))?;
     }
     let limits = document.plan.limits.join(", ");
-    writeln!(out, "\n{}", verdict(document.verdict))?;
+    let lower_bound_only = if find.is_lower_bound() { ", as a lower bound only" } else { "" };
+    writeln!(out, "\n{}{lower_bound_only}", verdict(document.verdict))?;
+    // What the verdict rests on comes first where it is not the bounds, and where the bounds need it to be understood.
+    let first = document.reasons.first().filter(|_| find.overload.is_some() || find.ended.is_none());
+    if let Some(reason) = first {
+        writeln!(out, "{reason}")?;
+    }
+    let (target, shown) = (&document.plan.target, display::rate);
+    let takes = if find.collapsed().is_some() { "took before its collapse" } else { "takes" };
     match (find.lower_bound, find.upper_bound) {
         (Some(lower), Some(upper)) => {
-            let (lower, upper) = (display::rate(lower), display::rate(upper));
-            writeln!(out, "{} takes {lower} with {limits}, and not {upper}", document.plan.target)?;
+            writeln!(out, "{target} {takes} {} with {limits}, and not {}", shown(lower), shown(upper))?;
         }
         (Some(lower), None) => {
             let client = find.limit == LimitedBy::Client;
             let above = if client { "the client can offer no more" } else { "no higher rate was judged" };
-            let lower = display::rate(lower);
-            writeln!(out, "{} takes at least {lower} with {limits}; {above}", document.plan.target)?;
+            writeln!(out, "{target} {takes} at least {} with {limits}; {above}", shown(lower))?;
         }
-        (None, _) => writeln!(out, "{} took no rate that was tried with {limits}", document.plan.target)?,
+        (None, None) if find.ended.is_none() => {}
+        (None, None) => writeln!(out, "no rate was judged with {limits}")?,
+        (None, Some(_)) => writeln!(out, "{target} took no rate that was tried with {limits}")?,
     }
     let limit = match find.limit {
         LimitedBy::Server => "the server",
@@ -154,7 +174,8 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
         LimitedBy::Undetermined => "undetermined",
     };
     writeln!(out, "the limit: {limit}")?;
-    for line in find.evidence.iter().chain(&find.notes) {
+    let said = |line: &&String| first != Some(*line);
+    for line in find.evidence.iter().chain(&find.notes).filter(said) {
         writeln!(out, "  {line}")?;
     }
     Ok(())

@@ -7,8 +7,11 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use thalweg_measure::search::Ended;
 pub use thalweg_measure::trial::{Bytes, Connections, Rates, Sample, SessionsSummary};
-use thalweg_measure::{Causes, Counts, IntervalSummary, LoopKind, Outcomes, StatusClasses, Summary, Verdict};
+use thalweg_measure::{
+    Causes, Counts, IntervalSummary, LoopKind, Outcomes, StatusClasses, StatusCodes, Summary, Verdict,
+};
 
 /// The value of [`Document::schema`].
 pub const SCHEMA: &str = "thalweg.result/1";
@@ -104,7 +107,7 @@ pub struct HostDocument {
 /// One load at one level for one length.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
-    /// What it was for: `run`, `calibrate`, `probe`, `bracket`, `narrow` or `confirm`.
+    /// What it was for: `run`, `calibrate`, `probe`, `bracket`, `narrow`, `confirm` or `recover`.
     pub phase: String,
     /// Seconds from the start of the document to the start of the trial.
     pub at_s: f64,
@@ -133,6 +136,10 @@ pub struct Trial {
     pub causes: Causes,
     /// Responses by class of status.
     pub status: StatusClasses,
+    /// Responses by status code, those that came.
+    #[schemars(with = "BTreeMap<String, u64>")]
+    #[serde(default)]
+    pub status_codes: StatusCodes,
     /// Events per second of measured length.
     pub rates: Rates,
     /// Bytes on the wire above TCP.
@@ -222,12 +229,26 @@ pub struct ServerObservation {
 /// What a search found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Find {
-    /// Highest rate that was confirmed to pass, in requests per second; `null` if none did.
+    /// Highest rate that passed, in requests per second; `null` if none did. Of a target that has collapsed and not recovered it
+    /// is the highest from before that; then `overload` says so.
     pub lower_bound: Option<f64>,
-    /// Lowest rate that was confirmed to fail; `null` if the client's ceiling came first.
+    /// Lowest rate that failed; `null` if the client's ceiling came first. Of a target that has collapsed and not recovered it is
+    /// the rate under which that happened.
     pub upper_bound: Option<f64>,
-    /// The interval for the capacity, 95 % as far as a single search can tell.
+    /// Whether the lower bound was judged by trials of the final length.
+    #[serde(default)]
+    pub lower_confirmed: bool,
+    /// Whether the upper bound was.
+    #[serde(default)]
+    pub upper_confirmed: bool,
+    /// An interval for the capacity with 95 % coverage. A single search has none, only its bracket, and says `null`.
     pub interval95: Option<[f64; 2]>,
+    /// Why the search ended.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ended: Option<Ended>,
+    /// What an overload did to the target, if it was seen to change it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub overload: Option<Overload>,
     /// What stopped the rate from rising.
     pub limit: LimitedBy,
     /// What speaks for that.
@@ -236,6 +257,49 @@ pub struct Find {
     pub client_ceiling: Option<f64>,
     /// What to know about the answer: a label such as a bracket wider than asked for.
     pub notes: Vec<String>,
+}
+
+impl Find {
+    /// Whether what was found is a lower bound only, since the client's ceiling came before the target's.
+    pub fn is_lower_bound(&self) -> bool {
+        self.lower_bound.is_some() && self.upper_bound.is_none()
+    }
+
+    /// The collapse that the target has not recovered from.
+    pub fn collapsed(&self) -> Option<&Overload> {
+        self.overload.as_ref().filter(|overload| !overload.recovered)
+    }
+}
+
+/// An overload that has changed the target: it failed afterwards at rates that it had carried before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Overload {
+    /// What became of the target.
+    pub shape: OverloadShape,
+    /// Whether it has recovered.
+    pub recovered: bool,
+    /// How long that took, seconds, from the end of the last trial before the looks to the end of the look that passed.
+    pub recovery_s: Option<f64>,
+    /// The highest rate that passed before.
+    pub held_rate: f64,
+    /// The rate of the overload.
+    pub overload_rate: f64,
+    /// The lowest rate that failed after it.
+    pub failed_rate: f64,
+    /// How long the target was given, seconds.
+    pub waited_s: f64,
+    /// Looks that failed meanwhile: short trials at a rate well below the one that had passed.
+    pub failed_looks: u32,
+    /// How often the target has collapsed during the search. The figures are those of the longest recovery.
+    pub times: u32,
+}
+
+/// What becomes of a target under an overload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OverloadShape {
+    /// It carries less afterwards than it did before.
+    Collapse,
 }
 
 /// What stopped the rate from rising.

@@ -7,6 +7,7 @@
 //! What is deliberately not here: reading options, printing, exit codes, and every judgement that is pure (see `measure`).
 #![forbid(unsafe_code)]
 
+pub mod conclusion;
 pub mod document;
 pub mod file;
 pub mod limit;

@@ -2,7 +2,7 @@
 //! figures that it rests on.
 
 use thalweg_measure::Verdict;
-use thalweg_measure::search::Answer;
+use thalweg_measure::search::{Answer, Ended, Phase};
 use thalweg_measure::units::display;
 
 use crate::document::{LimitedBy, ServerObservation};
@@ -19,8 +19,6 @@ pub struct Evidence<'a> {
     pub made: &'a [Made],
     /// Client and target share this host.
     pub shared_host: bool,
-    /// The search was given up because something else used this host.
-    pub disturbed: bool,
 }
 
 /// How far the client's ceiling has to lie above the rate for the client to be out of the question.
@@ -58,9 +56,18 @@ pub fn name_limit(seen: &Evidence<'_>) -> (LimitedBy, Vec<String>) {
         let share = display::percent(stolen);
         evidence.push(format!("meanwhile the hypervisor gave {share} of this host's CPU time to other guests"));
     }
-    if seen.disturbed {
-        evidence.push("this host was too busy with other things to tell".to_owned());
+    match seen.answer.ended {
+        Ended::Disturbed => evidence.push("this host was too busy with other things to tell".to_owned()),
+        Ended::Interrupted => evidence.push("the search was interrupted before the limit was known".to_owned()),
+        _ => {}
+    }
+    if matches!(seen.answer.ended, Ended::Disturbed | Ended::Interrupted) {
         return (LimitedBy::Undetermined, evidence);
+    }
+    if seen.answer.collapse.is_some_and(|collapse| collapse.recovery_s.is_none()) {
+        evidence
+            .push("loads that had passed before an overload fail after it, while nothing else has changed".to_owned());
+        return (LimitedBy::Server, evidence);
     }
     if seen.answer.limited_by_client {
         evidence.push("trials above it were invalid: the client did not keep up".to_owned());
@@ -69,6 +76,10 @@ pub fn name_limit(seen: &Evidence<'_>) -> (LimitedBy, Vec<String>) {
             evidence.push("the calibration says that it could have, so something disturbed it".to_owned());
         }
         return (if room { LimitedBy::Undetermined } else { LimitedBy::Client }, evidence);
+    }
+    if seen.answer.upper_bound.is_none() && seen.answer.ended != Ended::ClientCeiling {
+        evidence.push("the search ended before a rate had failed".to_owned());
+        return (LimitedBy::Undetermined, evidence);
     }
     if seen.answer.upper_bound.is_none() {
         evidence.push("no rate that the client could offer failed".to_owned());
@@ -98,9 +109,13 @@ pub fn name_limit(seen: &Evidence<'_>) -> (LimitedBy, Vec<String>) {
     (limit, evidence)
 }
 
-/// The trial that tells most: the lowest rate that failed.
+/// The trial that tells most: the lowest rate that failed. What fails below the upper bound was made of a target in a state that is
+/// not the answer's.
 fn decisive<'a>(seen: &Evidence<'a>) -> Option<&'a Made> {
+    let upper = seen.answer.upper_bound.unwrap_or(0.0);
     let failed = seen.made.iter().filter(|made| made.judgement.verdict == Verdict::Fail);
+    let failed = failed.filter(|made| made.trial.phase != Phase::Recover.name());
+    let failed = failed.filter(|made| made.trial.offered_rate.is_some_and(|rate| rate >= upper));
     failed.min_by(|a, b| a.trial.offered_rate.unwrap_or(0.0).total_cmp(&b.trial.offered_rate.unwrap_or(0.0)))
 }
 

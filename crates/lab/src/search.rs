@@ -1,14 +1,17 @@
 //! The capacity search: calibrate the client, get a hint, let the state machine of `measure` ask for trials, name the limit.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use thalweg_load::{Extent, LoadError, LoopPlan, Pick, Plan, RateProfile, RequestText, Spacing, prepare};
-use thalweg_measure::search::{Answer, Ended, INTERVAL_BASIS, PlanError, Search, SearchPlan, Step, TrialSummary};
+use thalweg_measure::search::{Answer, Ended, PlanError, Search, SearchPlan, Step, TrialSummary};
+use thalweg_measure::units::display;
 use thalweg_measure::{Outcome, Verdict};
 
-use crate::document::{Find, LimitedBy, Trial};
-use crate::limit::{Evidence, name_limit};
+use crate::conclusion::{conclude, nothing_good};
+use crate::document::{Find, Trial};
+use crate::limit::Evidence;
 use crate::sink::Sink;
 use crate::trial::{Bench, Made, Watcher};
 
@@ -23,7 +26,9 @@ const SINK_BODY_MAX: u64 = 16 << 20;
 /// something else, and is made again without being held against the rate.
 const CALIBRATED_SHARE: f64 = 0.7;
 /// How often in a row, until the host is given up as too busy.
-const DISTURBED_MAX: u32 = 5;
+pub(crate) const DISTURBED_MAX: u32 = 5;
+/// How often it is looked whether a pause is to be ended.
+const GLANCE: Duration = Duration::from_millis(50);
 
 /// What to search for.
 #[derive(Clone, Debug)]
@@ -40,6 +45,8 @@ pub struct SearchSettings {
     pub width: f64,
     /// Time that the trials may take in all.
     pub budget: Duration,
+    /// How long a target that has collapsed under an overload is given to recover.
+    pub recovery: Duration,
 }
 
 /// What a search came to.
@@ -67,8 +74,10 @@ pub enum SearchError {
     /// The plan makes no sense.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The target gave no good response at all.
-    #[error("the target answers, but not one response of the probe was good: {what}")]
+    /// The target gave no response at all.
+    #[error(
+        "the target can be connected to, but the probe got not one whole response: {what}; is it the right address?"
+    )]
     NothingGood {
         /// How the probe's requests ended.
         what: String,
@@ -86,9 +95,17 @@ pub fn find(bench: &Bench, settings: &SearchSettings, watcher: &mut dyn Watcher)
     let mut trials = Vec::new();
     let mut probe = bench.trial("probe", closed_loop(&settings.base), watcher)?;
     unjudged(&mut probe.trial, "a hint at full speed");
-    let good = probe.figures.trial.outcomes.count(Outcome::Good);
+    let outcomes = &probe.figures.trial.outcomes;
+    let good = outcomes.count(Outcome::Good);
     if good == 0 {
-        return Err(if watcher.wants_stop() { SearchError::Interrupted } else { nothing_good(&probe) });
+        return match (watcher.wants_stop(), outcomes.completed()) {
+            (true, _) => Err(SearchError::Interrupted),
+            (false, 0) => Err(SearchError::NothingGood { what: ends_of(&probe) }),
+            (false, _) => {
+                let ends = ends_of(&probe);
+                Ok(nothing_good(probe.trial, &ends))
+            }
+        };
     }
     let body_bytes = (probe.figures.trial.bytes.body_received / good).min(SINK_BODY_MAX);
     let mut calibration = calibrate(bench, settings, body_bytes as usize, watcher)?;
@@ -99,6 +116,14 @@ pub fn find(bench: &Bench, settings: &SearchSettings, watcher: &mut dyn Watcher)
     trials.push(calibration.trial);
     trials.push(probe.trial);
 
+    let search = Search::new(plan_of(settings, hint, ceiling))?;
+    let mut made = Vec::new();
+    let answer = carry_out(bench, settings, search, ceiling, &mut made, &mut trials, watcher)?;
+    let evidence = Evidence { answer: &answer, ceiling, made: &made, shared_host: bench.shared_host };
+    Ok(conclude(&evidence, trials))
+}
+
+fn plan_of(settings: &SearchSettings, hint: f64, ceiling: f64) -> SearchPlan {
     let mut plan = SearchPlan::new(settings.lowest_rate.min(ceiling), ceiling);
     plan.hint = Some(hint);
     plan.width = settings.width;
@@ -106,25 +131,44 @@ pub fn find(bench: &Bench, settings: &SearchSettings, watcher: &mut dyn Watcher)
     plan.final_trial = settings.final_trial;
     plan.duration_sum = settings.final_trial * 3;
     plan.budget = settings.budget;
-    let mut search = Search::new(plan)?;
-    let mut made: Vec<Made> = Vec::new();
+    plan.recovery = settings.recovery;
+    plan
+}
+
+/// Makes the trials and pauses that the search asks for, up to its answer.
+fn carry_out(
+    bench: &Bench,
+    settings: &SearchSettings,
+    mut search: Search,
+    ceiling: f64,
+    made: &mut Vec<Made>,
+    trials: &mut Vec<Trial>,
+    watcher: &mut dyn Watcher,
+) -> Result<Answer, SearchError> {
     let mut disturbed = 0;
-    let answer = loop {
+    loop {
         let (rate, duration, phase) = match search.step() {
-            Step::Done(answer) => break answer,
+            Step::Done(answer) => return Ok(answer),
             Step::Trial { rate, duration, phase } => (rate, duration, phase),
+            Step::Pause(length) => {
+                pause(&mut search, length, settings.recovery, watcher);
+                if watcher.wants_stop() {
+                    return Ok(search.end(Ended::Interrupted));
+                }
+                continue;
+            }
         };
         let begun = Instant::now();
         let one = bench.trial(phase.name(), open_loop(&settings.base, rate, duration), watcher)?;
         if watcher.wants_stop() {
-            break search.interrupt();
+            return Ok(search.end(Ended::Interrupted));
         }
         if one.judgement.verdict == Verdict::Invalid && rate < ceiling * CALIBRATED_SHARE {
             trials.push(one.trial);
             search.spend(begun.elapsed());
             disturbed += 1;
             if disturbed > DISTURBED_MAX {
-                break search.interrupt();
+                return Ok(search.end(Ended::Disturbed));
             }
             continue;
         }
@@ -138,8 +182,18 @@ pub fn find(bench: &Bench, settings: &SearchSettings, watcher: &mut dyn Watcher)
         });
         trials.push(one.trial.clone());
         made.push(one);
-    };
-    Ok(conclude(bench, &answer, ceiling, &made, trials, disturbed > DISTURBED_MAX))
+    }
+}
+
+/// Gives the target time to recover, in which nothing is asked of it.
+fn pause(search: &mut Search, length: Duration, patience: Duration, watcher: &mut dyn Watcher) {
+    let begun = Instant::now();
+    let (looks, given) = search.recovery().unwrap_or_default();
+    while begun.elapsed() < length && !watcher.wants_stop() {
+        watcher.on_pause(looks, given + begun.elapsed(), patience);
+        thread::sleep(GLANCE.min(length.saturating_sub(begun.elapsed())));
+    }
+    search.record_pause(begun.elapsed());
 }
 
 /// A run at full speed says nothing about which rate the target carries: it is invalid as a trial, and says what it is for.
@@ -148,11 +202,12 @@ fn unjudged(trial: &mut Trial, purpose: &str) {
     trial.reasons = vec![format!("not judged: {purpose}")];
 }
 
-fn nothing_good(probe: &Made) -> SearchError {
-    let outcomes = probe.figures.trial.outcomes;
-    let ends = outcomes.iter().filter(|(_, count)| *count > 0);
-    let what: Vec<String> = ends.map(|(outcome, count)| format!("{count} {}", outcome.name())).collect();
-    SearchError::NothingGood { what: what.join(", ") }
+/// How the probe's requests ended.
+fn ends_of(probe: &Made) -> String {
+    let figures = &probe.figures.trial;
+    let ends = figures.outcomes.iter().filter(|(_, count)| *count > 0);
+    let ends: Vec<String> = ends.map(|(outcome, count)| format!("{} {outcome}", display::count(count))).collect();
+    ends.join(", ")
 }
 
 /// A short closed-loop run at full speed: a hint, never a verdict.
@@ -207,47 +262,4 @@ fn calibrate(
     plan.check = Default::default();
     let bench = Bench { server: None, ..bench.clone() };
     Ok(bench.trial("calibrate", plan, watcher)?)
-}
-
-fn conclude(bench: &Bench, answer: &Answer, ceiling: f64, made: &[Made], trials: Vec<Trial>, disturbed: bool) -> Found {
-    let evidence = Evidence { answer, ceiling, made, shared_host: bench.shared_host, disturbed };
-    let (limit, evidence) = name_limit(&evidence);
-    let mut notes = vec![format!("the interval is the {INTERVAL_BASIS}")];
-    match answer.ended {
-        Ended::WidthReached => {}
-        Ended::ClientCeiling => notes.push("the client's own ceiling came before the target's limit".to_owned()),
-        Ended::LowestRate => notes.push("already the lowest rate misses the limits".to_owned()),
-        Ended::BudgetSpent => {
-            notes.push("the time budget was spent before the bracket was as narrow as asked".to_owned())
-        }
-        Ended::Interrupted if disturbed => notes.push(format!(
-            "the search was given up: {} trials in a row were invalid at a rate that the client reaches with ease, so \
-             something else is using its CPUs: another program, or another guest of the same hypervisor",
-            DISTURBED_MAX + 1
-        )),
-        Ended::Interrupted => notes.push("the search was interrupted; this is what was known by then".to_owned()),
-        Ended::TrialsSpent => {
-            notes.push("all allowed trials were made before the bracket was as narrow as asked".to_owned())
-        }
-    }
-    let (verdict, reason) = match answer.lower_bound {
-        _ if disturbed => (Verdict::Invalid, "this host was too busy with other things to measure".to_owned()),
-        Some(rate) => (Verdict::Pass, format!("{rate:.0}/s meets all limits")),
-        None if limit == LimitedBy::Client => (Verdict::Invalid, "the client fell short at every rate".to_owned()),
-        None => (Verdict::Fail, "no rate met all limits".to_owned()),
-    };
-    Found {
-        find: Find {
-            lower_bound: answer.lower_bound,
-            upper_bound: answer.upper_bound,
-            interval95: answer.interval95,
-            limit,
-            evidence,
-            client_ceiling: Some(ceiling),
-            notes,
-        },
-        verdict,
-        reasons: vec![reason],
-        trials,
-    }
 }

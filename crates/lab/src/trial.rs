@@ -37,6 +37,9 @@ pub trait Watcher {
     fn on_trial(&mut self, phase: &str, plan: &Plan);
     /// It goes on.
     fn on_progress(&mut self, snapshot: Snapshot, elapsed: Duration);
+    /// Nothing is asked of the target for a while, so that it can recover: after so many looks that failed, it was given so much of
+    /// the time that it has.
+    fn on_pause(&mut self, failed_looks: u32, given: Duration, patience: Duration);
     /// It has ended so.
     fn on_judged(&mut self, trial: &Trial);
     /// Whether to end the run now.
@@ -140,6 +143,7 @@ fn document_of(phase: &str, at_s: f64, run: &RunFigures, judgement: &Judgement) 
         outcomes: figures.outcomes,
         causes: figures.causes,
         status: figures.status,
+        status_codes: figures.status_codes.clone(),
         rates,
         bytes: figures.bytes,
         response_time_us: figures.response_time().summary(),

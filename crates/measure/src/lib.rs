@@ -15,6 +15,7 @@
 //! | [`limit`] | what PASS means, as the user wrote it |
 //! | [`trial`] | the figures of one trial and its verdict |
 //! | [`search`] | the capacity search as a state machine |
+//! | [`status`] | responses by class and code of their status |
 //! | [`statistics`] | estimates that hold for correlated and outlier-ridden series |
 #![forbid(unsafe_code)]
 
@@ -29,11 +30,13 @@ pub mod search;
 #[cfg(test)]
 mod simulation;
 pub mod statistics;
+pub mod status;
 pub mod trial;
 pub mod units;
 
 pub use histogram::{Histogram, Summary};
 pub use interval::{IntervalSeries, IntervalSummary};
 pub use limit::Limit;
-pub use outcome::{Causes, Counts, Outcome, Outcomes, StatusClasses};
+pub use outcome::{Causes, Counts, Outcome, Outcomes};
+pub use status::{StatusClasses, StatusCodes};
 pub use trial::{LoopKind, Verdict, verdict};

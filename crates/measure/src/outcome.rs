@@ -215,50 +215,6 @@ impl Causes {
     }
 }
 
-/// Responses by the first digit of their status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct StatusClasses {
-    /// Interim responses.
-    #[serde(rename = "1xx")]
-    pub informational: u64,
-    /// Successes.
-    #[serde(rename = "2xx")]
-    pub success: u64,
-    /// Redirections, 304 included.
-    #[serde(rename = "3xx")]
-    pub redirection: u64,
-    /// Errors that the server puts down to the request.
-    #[serde(rename = "4xx")]
-    pub client_error: u64,
-    /// Errors that the server owns up to.
-    #[serde(rename = "5xx")]
-    pub server_error: u64,
-}
-
-impl StatusClasses {
-    /// Counts one response. A status outside 100..=599 belongs to no class; such a response is a protocol error and is
-    /// counted as that outcome, not here.
-    pub fn record(&mut self, status: u16) {
-        match status / 100 {
-            1 => self.informational += 1,
-            2 => self.success += 1,
-            3 => self.redirection += 1,
-            4 => self.client_error += 1,
-            5 => self.server_error += 1,
-            _ => {}
-        }
-    }
-
-    /// Adds the counts of another core or trial.
-    pub fn merge(&mut self, other: &StatusClasses) {
-        self.informational += other.informational;
-        self.success += other.success;
-        self.redirection += other.redirection;
-        self.client_error += other.client_error;
-        self.server_error += other.server_error;
-    }
-}
-
 /// The four counts that every result leads with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {

@@ -6,7 +6,8 @@ use thalweg_lab::document::{
 };
 use thalweg_measure::trial::Sessions;
 use thalweg_measure::{
-    Causes, Counts, Histogram, IntervalSummary, LoopKind, Outcome, Outcomes, StatusClasses, Summary, Verdict,
+    Causes, Counts, Histogram, IntervalSummary, LoopKind, Outcome, Outcomes, StatusClasses, StatusCodes, Summary,
+    Verdict,
 };
 
 const US: u64 = 1000;
@@ -40,6 +41,7 @@ pub fn trial() -> Trial {
         outcomes,
         causes: Causes { socket_timeout: 1, ..Causes::default() },
         status: StatusClasses { success: 1985, client_error: 5, ..StatusClasses::default() },
+        status_codes: status_codes(&[(200, 1980), (206, 5), (404, 5)]),
         rates: Rates { sent: 200.0, completed: 199.0, good: 198.0, connections: 50.0 },
         bytes: Bytes {
             received: 1990 * 753,
@@ -104,6 +106,7 @@ pub fn nothing() -> Trial {
         outcomes: Outcomes::default(),
         causes: Causes::default(),
         status: StatusClasses::default(),
+        status_codes: StatusCodes::default(),
         rates: Rates::default(),
         bytes: Bytes::default(),
         response_time_us: empty(),
@@ -184,6 +187,12 @@ pub fn document(trials: Vec<Trial>) -> Document {
         trials,
         find: None,
     }
+}
+
+fn status_codes(counted: &[(u16, u64)]) -> StatusCodes {
+    let mut codes = StatusCodes::default();
+    counted.iter().for_each(|(code, n)| codes.record_n(*code, *n));
+    codes
 }
 
 fn times(recorded: &[(u64, u64)]) -> Summary {

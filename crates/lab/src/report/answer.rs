@@ -5,6 +5,7 @@
 
 use thalweg_measure::Verdict;
 use thalweg_measure::outcome::Outcome;
+use thalweg_measure::search::Ended;
 use thalweg_measure::units::display;
 
 use super::{headline_trial, words};
@@ -25,7 +26,12 @@ pub(super) fn sentence(document: &Document) -> String {
 /// The answer in a few words, for the title of the window.
 pub(super) fn title(document: &Document) -> String {
     let target = &document.plan.target;
-    match document.find.as_ref().and_then(|find| find.lower_bound) {
+    let find = document.find.as_ref();
+    match find.and_then(|find| find.lower_bound) {
+        Some(_) if find.is_some_and(|find| find.collapsed().is_some()) => format!("collapsed – {target} – Thalweg"),
+        Some(rate) if find.is_some_and(Find::is_lower_bound) => {
+            format!("at least {} – {target} – Thalweg", words::per_second(rate))
+        }
         Some(rate) => format!("{} – {target} – Thalweg", words::per_second(rate)),
         None => format!("{} – {target} – Thalweg", words::verdict(document.verdict)),
     }
@@ -47,7 +53,21 @@ fn find_sentence(document: &Document, find: &Find) -> String {
     let with_limits = if limits.is_empty() { String::new() } else { format!(" with {limits}") };
     let requests = |rate: f64| format!("{} requests/s", words::rate(rate));
     let client_fell_short = document.verdict == Verdict::Invalid;
-    match (find.lower_bound, find.upper_bound) {
+    if find.ended.is_none()
+        && find.lower_bound.is_none()
+        && !document.reasons.is_empty()
+        && find.client_ceiling.is_none()
+    {
+        return format!("No rate was tried with {subject}: not one response of the probe was good.");
+    }
+    if let Some(overload) = find.collapsed() {
+        return format!("{subject} {}.", overload.predicate());
+    }
+    let collapsed = match &find.overload {
+        Some(overload) => format!("{subject} {}. ", overload.predicate()),
+        None => String::new(),
+    };
+    let answer = match (find.lower_bound, find.upper_bound) {
         (Some(lower), Some(_)) if client_fell_short => format!(
             "No capacity can be named for {subject}: the client fell short. The highest rate that passed was {}.",
             requests(lower)
@@ -59,6 +79,7 @@ fn find_sentence(document: &Document, find: &Find) -> String {
         }
         (Some(lower), None) => {
             let why = match find.limit {
+                _ if find.ended == Some(Ended::Interrupted) => "the search was interrupted",
                 LimitedBy::Client => "the client could offer no more",
                 _ => "no higher rate was confirmed to fail",
             };
@@ -72,7 +93,8 @@ fn find_sentence(document: &Document, find: &Find) -> String {
             format!("{subject} {missed} at no rate that was tried, down to {}.", requests(upper))
         }
         (None, None) => format!("No rate was confirmed for {subject}, neither to pass nor to fail."),
-    }
+    };
+    collapsed + &answer
 }
 
 fn limited_by(limit: LimitedBy) -> &'static str {

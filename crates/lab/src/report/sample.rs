@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use thalweg_measure::histogram::Histogram;
 use thalweg_measure::outcome::Outcome;
-use thalweg_measure::{Causes, Counts, IntervalSummary, LoopKind, Outcomes, StatusClasses, Summary, Verdict};
+use thalweg_measure::search::Ended;
+use thalweg_measure::{
+    Causes, Counts, IntervalSummary, LoopKind, Outcomes, StatusClasses, StatusCodes, Summary, Verdict,
+};
 
 use crate::document::{
     Bytes, Client, Connections, Document, Find, HostDocument, Kind, LimitedBy, PlanDocument, Rates, SCHEMA,
@@ -41,7 +44,11 @@ pub(crate) fn search() -> Document {
     document.find = Some(Find {
         lower_bound: Some(41_237.0),
         upper_bound: Some(42_070.0),
-        interval95: Some([40_890.0, 41_960.0]),
+        lower_confirmed: true,
+        upper_confirmed: true,
+        interval95: None,
+        ended: Some(Ended::WidthReached),
+        overload: None,
         limit: LimitedBy::Server,
         evidence: vec![
             "CPU 1 was busy 99 % of the time at 42,070/s, and nginx used 0.97 cores of it.".into(),
@@ -144,6 +151,7 @@ pub(crate) fn trial(phase: &str, at_s: f64, rate: f64, seconds: f64) -> Trial {
         outcomes,
         causes: Causes::default(),
         status: StatusClasses { success: counts.completed, ..StatusClasses::default() },
+        status_codes: status_codes(200, counts.completed),
         rates: Rates {
             sent: counts.sent as f64 / seconds,
             completed: counts.completed as f64 / seconds,
@@ -191,6 +199,12 @@ pub(crate) fn trial(phase: &str, at_s: f64, rate: f64, seconds: f64) -> Trial {
             listen_overflows: 0,
         }),
     }
+}
+
+fn status_codes(code: u16, count: u64) -> StatusCodes {
+    let mut codes = StatusCodes::default();
+    codes.record_n(code, count);
+    codes
 }
 
 /// Makes every request of `trial` end with `outcome`, as against a target that is not there.

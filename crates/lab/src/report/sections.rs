@@ -12,12 +12,18 @@ use crate::document::{Document, Find, HostDocument, LimitedBy, ServerObservation
 pub(super) fn facts(document: &Document) -> Markup {
     let plan = &document.plan;
     let limits = words::limits(&plan.limits);
-    let interval = document.find.as_ref().and_then(|find| find.interval95);
+    let find = document.find.as_ref();
+    let interval = find.and_then(|find| find.interval95);
+    let bracket = find.and_then(|find| find.lower_bound.zip(find.upper_bound));
+    let lower_bound_only = find.is_some_and(Find::is_lower_bound);
     html! {
         dl.facts {
-            div { dt { "Verdict" } dd { (trials::badge(document.verdict)) } }
+            div { dt { "Verdict" } dd { (trials::badge(document.verdict)) @if lower_bound_only { " as a lower bound only" } } }
             @if let Some([low, high]) = interval {
                 div { dt { "Capacity, 95 % interval" } dd { (words::rate(low)) " to " (words::per_second(high)) } }
+            }
+            @if let (None, Some((low, high))) = (interval, bracket) {
+                div { dt { "Bracket of this search" } dd { (words::rate(low)) " to " (words::per_second(high)) } }
             }
             @if !limits.is_empty() { div { dt { "Asked for" } dd { (limits) } } }
             div { dt { "Target" } dd { (plan.target) @if plan.address != plan.target { " (" (plan.address) ")" } } }

@@ -25,7 +25,8 @@ pub use recovery::Collapse;
 use crate::trial::Verdict;
 use load::{Goal, Load};
 use recovery::{Next, Past, Recovery};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// What a trial is made for.
@@ -88,7 +89,7 @@ pub struct TrialSummary {
 }
 
 /// Why a search ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
     /// The bracket is confirmed and as narrow as asked for.
@@ -103,8 +104,10 @@ pub enum Ended {
     TrialsSpent,
     /// The target collapsed under an overload and did not recover in the time that it was given.
     NotRecovered,
-    /// The caller has ended it, see [`Search::interrupt`].
+    /// The caller has ended it, see [`Search::end`].
     Interrupted,
+    /// The caller has ended it because something else kept the measuring host from measuring.
+    Disturbed,
 }
 
 /// How many trials each phase took.
@@ -400,8 +403,13 @@ impl Search {
     }
 
     /// Ends the search now, with the answer that is known so far.
-    pub fn interrupt(&self) -> Answer {
-        self.answer(Some(Ended::Interrupted))
+    pub fn end(&self, why: Ended) -> Answer {
+        self.answer(Some(why))
+    }
+
+    /// How many looks at a target that recovers have failed so far, and for how long it was given time.
+    pub fn recovery(&self) -> Option<(u32, Duration)> {
+        self.recovery.as_ref().map(|recovery| recovery.so_far(self.spent))
     }
 
     /// The answer by all that is known. Where a search ran out of time, a bound that the final goal lacks is taken from

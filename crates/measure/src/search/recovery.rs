@@ -120,6 +120,11 @@ impl Recovery {
         self.last_pause
     }
 
+    /// How many looks have failed, and how long the target was given by now.
+    pub(super) fn so_far(&self, spent: Duration) -> (u32, Duration) {
+        (self.looks, spent.saturating_sub(self.since))
+    }
+
     /// Notes that the pause is over.
     pub(super) fn end_pause(&mut self) {
         self.pause = None;

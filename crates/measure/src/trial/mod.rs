@@ -18,7 +18,8 @@ pub use verdict::{Judgement, Note, Reason, Starvation, Verdict, verdict};
 
 use crate::histogram::Histogram;
 use crate::interval::IntervalSeries;
-use crate::outcome::{Causes, Counts, Outcome, Outcomes, StatusClasses};
+use crate::outcome::{Causes, Counts, Outcome, Outcomes};
+use crate::status::{StatusClasses, StatusCodes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -55,8 +56,10 @@ pub struct TrialFigures {
     /// Of the requests that were not sent, those for which every allowed connection was busy until the end. The target
     /// held them back, not the client; see [`verdict()`].
     pub held_back: u64,
-    /// Responses by status.
+    /// Responses by class of status.
     pub status: StatusClasses,
+    /// Responses by status.
+    pub status_codes: StatusCodes,
     /// Bytes moved.
     pub bytes: Bytes,
     /// Last byte less sent.
@@ -203,6 +206,7 @@ impl TrialFigures {
             in_window: InWindow::default(),
             held_back: 0,
             status: StatusClasses::default(),
+            status_codes: StatusCodes::default(),
             bytes: Bytes::default(),
             service_time: Histogram::new(),
             lag: Histogram::new(),
@@ -231,6 +235,7 @@ impl TrialFigures {
         self.in_window.merge(&other.in_window);
         self.held_back += other.held_back;
         self.status.merge(&other.status);
+        self.status_codes.merge(&other.status_codes);
         self.bytes.merge(&other.bytes);
         self.service_time.merge(&other.service_time);
         self.lag.merge(&other.lag);
@@ -264,6 +269,12 @@ impl TrialFigures {
     /// is counted over all requests, and not within the window, makes a rate only over this.
     pub fn span(&self) -> Duration {
         self.last_end.max(self.duration)
+    }
+
+    /// Counts a response, interim ones included.
+    pub fn record_status(&mut self, status: u16) {
+        self.status.record(status);
+        self.status_codes.record(status);
     }
 
     /// Counts a connection that was open and is not any more; `lifetime_ns` runs from the first attempt to connect.
