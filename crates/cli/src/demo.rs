@@ -69,7 +69,7 @@ pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
         started: jiff::Timestamp::now(),
     };
     let bench = Bench::new(target, vec![LIMIT.parse().expect("a valid limit")]);
-    let mut line = Line::new(interrupt, true);
+    let mut line = Line::new(interrupt, true, &bench.limits);
     let found = search::find(&bench, &settings, &mut line);
     line.clear();
     let found = found?;

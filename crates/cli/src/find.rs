@@ -62,7 +62,7 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     target.reach(base.timeout)?;
 
     let bench = Bench::new(target, limits);
-    let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, true);
+    let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, true, &bench.limits);
     let settings = SearchSettings {
         base,
         lowest_rate: LOWEST_RATE,

@@ -7,6 +7,7 @@ use thalweg_lab::document::Trial;
 use thalweg_lab::trial::{Watcher, describe_load};
 use thalweg_load::{Plan, Snapshot};
 use thalweg_measure::Verdict;
+use thalweg_measure::limit::{Limit, Statistic};
 use thalweg_measure::units::display;
 
 use crate::interrupt::Interrupt;
@@ -17,6 +18,7 @@ pub struct Line {
     bar: ProgressBar,
     interrupt: Interrupt,
     keep_trials: bool,
+    p99_bound: Option<Duration>,
     phase: String,
     load: String,
     seconds: f64,
@@ -24,10 +26,12 @@ pub struct Line {
 
 impl Line {
     /// A line for a single trial, or for a search whose trials are worth keeping in view.
-    pub fn new(interrupt: Interrupt, keep_trials: bool) -> Self {
+    pub fn new(interrupt: Interrupt, keep_trials: bool, limits: &[Limit]) -> Self {
         let bar = ProgressBar::new_spinner();
         bar.set_style(ProgressStyle::with_template("{spinner} {wide_msg}").expect("a valid template"));
-        Self { bar, interrupt, keep_trials, phase: String::new(), load: String::new(), seconds: 0.0 }
+        let p99 = Statistic::Percentile(99.0);
+        let p99_bound = limits.iter().filter_map(|limit| limit.bound_on(p99)).min();
+        Self { bar, interrupt, keep_trials, p99_bound, phase: String::new(), load: String::new(), seconds: 0.0 }
     }
 
     /// Takes the line away.
@@ -68,7 +72,7 @@ impl Watcher for Line {
 
     fn on_judged(&mut self, trial: &Trial) {
         if self.keep_trials {
-            self.bar.println(trial_line(trial));
+            self.bar.println(trial_line(trial, self.p99_bound));
         }
     }
 
@@ -77,22 +81,27 @@ impl Watcher for Line {
     }
 }
 
-/// One line on a trial of a search.
-pub fn trial_line(trial: &Trial) -> String {
+/// One line on a trial of a search. `p99_bound` is the limit on that figure, if there is one.
+pub fn trial_line(trial: &Trial, p99_bound: Option<Duration>) -> String {
     let offered = trial.offered_rate.map_or_else(|| "full speed".to_owned(), display::rate);
-    let verdict = match (trial.phase.as_str(), trial.verdict) {
-        // Neither is judged: one measures the client, the other is a hint.
-        ("calibrate" | "probe", _) => "",
-        (_, Verdict::Pass) => "pass",
-        (_, Verdict::Fail) => "fail",
-        (_, Verdict::Invalid) => "invalid",
+    let verdict = match trial.verdict {
+        _ if !trial.is_judged() => "",
+        Verdict::Pass => "pass",
+        Verdict::Fail => "fail",
+        Verdict::Invalid => "invalid",
+    };
+    let reasons = match trial.verdict {
+        _ if !trial.is_judged() => String::new(),
+        // What the target did stands behind what the client did.
+        Verdict::Invalid => trial.reasons.join("; "),
+        Verdict::Pass | Verdict::Fail => trial.reasons.first().cloned().unwrap_or_default(),
     };
     let line = format!(
         "{:<10} {offered:>12}  good {:>12}  p99 {:>9}  {verdict:<8} {}",
         trial.phase,
         display::rate(trial.rates.good),
-        display::time((trial.response_time_us.p99 * 1e3) as u64),
-        if verdict.is_empty() { "" } else { trial.reasons.first().map_or("", String::as_str) },
+        display::time_within(trial.response_time_us.p99 * 1e3, p99_bound),
+        reasons,
     );
     line.trim_end().to_owned()
 }

@@ -59,7 +59,7 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     target.reach(plan.timeout)?;
 
     let bench = Bench::new(target, load.limits.clone());
-    let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false);
+    let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false, &bench.limits);
     let made = bench.trial("replay", plan.clone(), &mut line);
     line.clear();
     let trial = made?.trial;

@@ -46,7 +46,7 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     target.reach(plan.timeout)?;
 
     let bench = Bench::new(target, options.load.limits.clone());
-    let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false);
+    let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false, &bench.limits);
     let made = bench.trial("run", plan.clone(), &mut line);
     line.clear();
     let trial = made?.trial;

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use thalweg_lab::document::{Document, Find, LimitedBy, Trial};
+use thalweg_measure::limit::Statistic;
 use thalweg_measure::units::display;
 use thalweg_measure::{Summary, Verdict};
 
@@ -56,7 +57,7 @@ fn run(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result
         writeln!(out, "    {name:<16}{:>6}  {}", display::count(count), display::percent(share))?;
     }
     status(out, trial)?;
-    times(out, trial)?;
+    times(out, document, trial)?;
     transfer(out, document, trial)
 }
 
@@ -71,7 +72,7 @@ fn status(out: &mut String, trial: &Trial) -> std::fmt::Result {
     writeln!(out, "  status: {}", codes.join(", "))
 }
 
-fn times(out: &mut String, trial: &Trial) -> std::fmt::Result {
+fn times(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result {
     writeln!(out, "\n  {:<14}{:>10}{:>10}{:>10}{:>10}{:>10}", "", "p50", "p90", "p99", "p99.9", "max")?;
     let rows: [(&str, &Summary); 7] = [
         ("response time", &trial.response_time_us),
@@ -83,7 +84,17 @@ fn times(out: &mut String, trial: &Trial) -> std::fmt::Result {
         ("connect", &trial.connect_us),
     ];
     for (name, summary) in rows.into_iter().filter(|(_, summary)| summary.count > 0) {
-        let values = [summary.p50, summary.p90, summary.p99, summary.p999, summary.max].map(us);
+        // A figure that has a limit is not rounded to it.
+        let bound = |figure| if name == "response time" { document.plan.bound_on(figure) } else { None };
+        let percentile = |percent| bound(Statistic::Percentile(percent));
+        let values = [
+            (summary.p50, percentile(50.0)),
+            (summary.p90, percentile(90.0)),
+            (summary.p99, percentile(99.0)),
+            (summary.p999, percentile(99.9)),
+            (summary.max, bound(Statistic::Max)),
+        ]
+        .map(|(us, bound)| display::time_within(us * 1e3, bound));
         writeln!(
             out,
             "  {name:<14}{:>10}{:>10}{:>10}{:>10}{:>10}",
@@ -142,7 +153,7 @@ fn connections(out: &mut String, document: &Document, trial: &Trial) -> std::fmt
 
 fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Result {
     for trial in &document.trials {
-        writeln!(out, "  {}", trial_line(trial))?;
+        writeln!(out, "  {}", trial_line(trial, document.plan.bound_on(Statistic::Percentile(99.0))))?;
     }
     let limits = document.plan.limits.join(", ");
     let lower_bound_only = if find.is_lower_bound() { ", as a lower bound only" } else { "" };

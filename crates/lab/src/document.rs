@@ -4,9 +4,11 @@
 //! microseconds where they describe requests and in seconds where they describe runs, rates are per second, sizes are bytes.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use thalweg_measure::limit::{Limit, Statistic};
 use thalweg_measure::search::Ended;
 pub use thalweg_measure::trial::{Bytes, Connections, Rates, Sample, SessionsSummary};
 use thalweg_measure::{
@@ -77,6 +79,14 @@ pub struct PlanDocument {
     pub settings: BTreeMap<String, String>,
 }
 
+impl PlanDocument {
+    /// The tightest limit on a figure of the response time.
+    pub fn bound_on(&self, figure: Statistic) -> Option<Duration> {
+        let limits = self.limits.iter().filter_map(|limit| limit.parse::<Limit>().ok());
+        limits.filter_map(|limit| limit.bound_on(figure)).min()
+    }
+}
+
 /// The machine that measured, as far as somebody who wants to repeat the run asks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostDocument {
@@ -102,6 +112,13 @@ pub struct HostDocument {
     pub sysctls: BTreeMap<String, String>,
     /// Client and server shared this machine.
     pub shared_with_target: bool,
+}
+
+impl Trial {
+    /// Whether the trial is held against the limits. Calibration and probe are not: one measures the client, the other is a hint.
+    pub fn is_judged(&self) -> bool {
+        !matches!(self.phase.as_str(), "calibrate" | "probe")
+    }
 }
 
 /// One load at one level for one length.

@@ -111,6 +111,14 @@ impl Limit {
         }
     }
 
+    /// The bound on a figure of the response times; `None` if the limit is on something else.
+    pub fn bound_on(&self, figure: Statistic) -> Option<Duration> {
+        match *self {
+            Limit::ResponseTime { statistic, bound, .. } if statistic == figure => Some(bound),
+            _ => None,
+        }
+    }
+
     /// The least bits per second that a connection needs to meet this limit; `None` if it says nothing about connections.
     pub fn bits_per_connection_min(&self) -> Option<u64> {
         match *self {

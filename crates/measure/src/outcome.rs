@@ -329,16 +329,6 @@ mod tests {
     }
 
     #[test]
-    fn statuses_fall_into_classes() {
-        let mut status = StatusClasses::default();
-        for code in [100, 200, 206, 304, 404, 503, 599, 600, 0] {
-            status.record(code);
-        }
-        let document = serde_json::to_string(&status).unwrap();
-        assert_eq!(document, r#"{"1xx":1,"2xx":2,"3xx":1,"4xx":1,"5xx":2}"#);
-    }
-
-    #[test]
     fn contradictions_are_found() {
         let mut outcomes = Outcomes::default();
         outcomes.record_n(Outcome::Good, 90);

@@ -141,6 +141,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn statuses_fall_into_classes() {
+        let mut status = StatusClasses::default();
+        for code in [100, 200, 206, 304, 404, 503, 599, 600, 0] {
+            status.record(code);
+        }
+        let document = serde_json::to_string(&status).unwrap();
+        assert_eq!(document, r#"{"1xx":1,"2xx":2,"3xx":1,"4xx":1,"5xx":2}"#);
+    }
+
+    #[test]
     fn each_code_is_counted_by_itself() {
         let mut codes = StatusCodes::default();
         assert!(codes.is_empty());

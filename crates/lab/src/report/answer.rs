@@ -4,6 +4,7 @@
 //! where the client fell short nothing is said about the target.
 
 use thalweg_measure::Verdict;
+use thalweg_measure::limit::Statistic;
 use thalweg_measure::outcome::Outcome;
 use thalweg_measure::search::Ended;
 use thalweg_measure::units::display;
@@ -118,18 +119,21 @@ fn run_sentence(document: &Document, trial: &Trial) -> String {
     if trial.counts.offered == 0 {
         return format!("{load}: no request was due.");
     }
-    format!("{load}: {}.", how_it_ended(trial))
+    format!("{load}: {}.", how_it_ended(document, trial))
 }
 
 /// `all 50,000 requests good, p99 310 µs`.
-fn how_it_ended(trial: &Trial) -> String {
+fn how_it_ended(document: &Document, trial: &Trial) -> String {
     let (offered, good) = (trial.counts.offered, trial.counts.good);
     let requests = words::counted(offered, "request");
     let others: Vec<String> = others(trial).into_iter().map(|(n, kind)| format!("{n} {kind}")).collect();
     let others = words::enumerated(&others);
     let p99 = match trial.response_time_us.count {
         0 => String::new(),
-        _ => format!(", p99 {}", words::time_us(trial.response_time_us.p99)),
+        _ => {
+            let bound = document.plan.bound_on(Statistic::Percentile(99.0));
+            format!(", p99 {}", words::time_us_within(trial.response_time_us.p99, bound))
+        }
     };
     match good {
         0 => format!("none of {requests} good ({others})"),

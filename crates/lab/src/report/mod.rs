@@ -127,7 +127,7 @@ fn page(document: &Document) -> Markup {
         @if let Some(find) = &document.find { (sections::limit(document, find)) }
         section {
             h2 { "Verdict of each trial" }
-            @if document.trials.is_empty() { p { "No trial was run." } } @else { (trials::table(&document.trials)) }
+            @if document.trials.is_empty() { p { "No trial was run." } } @else { (trials::table(document)) }
         }
         (sections::machine(&document.host, headline_trial(document)))
         (sections::repeat(document))

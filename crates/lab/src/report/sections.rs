@@ -223,7 +223,8 @@ pub(super) fn shown_trial(document: &Document, trial: &Trial) -> String {
         None => words::loop_kind(trial.loop_kind).to_owned(),
     };
     let length = words::seconds(trial.seconds);
-    format!("Trial {position}, {}: {rate} for {length}, {}.", trial.phase, words::verdict(trial.verdict))
+    let verdict = if trial.is_judged() { words::verdict(trial.verdict) } else { "not judged" };
+    format!("Trial {position}, {}: {rate} for {length}, {verdict}.", trial.phase)
 }
 
 fn cpus(cpus: &[usize]) -> String {

@@ -6,7 +6,7 @@ use thalweg_measure::outcome::Outcome;
 use thalweg_measure::{Summary, Verdict};
 
 use super::{answer, html, sample, write_html};
-use crate::document::{Document, Kind, LimitedBy, Trial};
+use crate::document::{Document, Kind, LimitedBy, Overload, OverloadShape, Trial};
 
 /// The page without what the chart library brings: everything that this module writes itself.
 fn own_parts(page: &str) -> String {
@@ -109,6 +109,74 @@ fn searches_are_answered_in_a_sentence() {
     ] {
         assert_eq!(answer::sentence(&document), expected);
     }
+}
+
+fn overload(recovery_s: Option<f64>) -> Overload {
+    Overload {
+        shape: OverloadShape::Collapse,
+        recovered: recovery_s.is_some(),
+        recovery_s,
+        held_rate: 640.0,
+        overload_rate: 1280.0,
+        failed_rate: 120.0,
+        waited_s: recovery_s.unwrap_or(61.0),
+        failed_looks: 9,
+        times: 1,
+    }
+}
+
+/// The page once named what was left of a damaged target as its capacity.
+#[test]
+fn a_collapse_is_said_first() {
+    let collapsed = searched(|document| {
+        bounds(Some(640.0), Some(1280.0), LimitedBy::Server)(document);
+        document.find.as_mut().unwrap().overload = Some(overload(None));
+    });
+    let what = "nginx at http://127.0.0.1:8080/ collapsed: it held 640/s before the overload at 1,280/s; after it, not even 120/s";
+    assert_eq!(answer::sentence(&collapsed), format!("{what}: it has not recovered within 61 s."));
+    assert_eq!(answer::title(&collapsed), "collapsed – http://127.0.0.1:8080/ – Thalweg");
+    let recovered = searched(|document| {
+        bounds(Some(700.0), Some(710.0), LimitedBy::Server)(document);
+        document.find.as_mut().unwrap().overload = Some(overload(Some(12.0)));
+    });
+    let takes = "nginx at http://127.0.0.1:8080/ takes 700 requests/s with p99 < 50 ms; the server was the limit.";
+    assert_eq!(answer::sentence(&recovered), format!("{what}, and it recovered after 12 s. {takes}"));
+}
+
+#[test]
+fn the_bracket_of_a_search_is_not_called_a_95_percent_interval() {
+    let page = own_parts(&html(&sample::search()));
+    assert!(page.contains("Bracket of this search"), "it is there under its own name");
+    let text = page.split("<script").next().expect("the page begins before its scripts");
+    assert!(!text.contains("95 %") && !text.contains("interval95"), "a bracket has no coverage");
+}
+
+#[test]
+fn calibration_and_probe_carry_no_badge() {
+    let document = searched(|document| {
+        document.trials.truncate(2);
+        document.trials.iter_mut().for_each(|trial| trial.verdict = Verdict::Invalid);
+    });
+    let page = own_parts(&html(&document));
+    assert_eq!(page.matches("badge invalid").count(), 0);
+    assert_eq!(page.matches(">not judged<").count(), 2);
+}
+
+#[test]
+fn what_ends_at_the_clients_ceiling_is_a_lower_bound() {
+    let page = own_parts(&html(&searched(bounds(Some(41_237.0), None, LimitedBy::Client))));
+    assert!(page.contains("as a lower bound only"));
+    assert!(!own_parts(&html(&sample::search())).contains("as a lower bound only"));
+}
+
+#[test]
+fn a_p99_that_misses_its_limit_by_a_hair_is_not_shown_as_the_limit() {
+    let document = ran(|document, trial| {
+        document.verdict = Verdict::Fail;
+        trial.response_time_us.p99 = 50_040.0;
+    });
+    assert!(answer::sentence(&document).ends_with("p99 50.04 ms."), "{}", answer::sentence(&document));
+    assert!(own_parts(&html(&document)).contains("50.04 ms"));
 }
 
 #[test]

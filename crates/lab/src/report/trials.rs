@@ -5,13 +5,17 @@
 
 use maud::{Markup, html};
 
+use std::time::Duration;
+
+use thalweg_measure::limit::Statistic;
 use thalweg_measure::{Summary, Verdict};
 
 use super::{answer, words};
-use crate::document::Trial;
+use crate::document::{Document, PlanDocument, Trial};
 
 /// The table.
-pub(super) fn table(trials: &[Trial]) -> Markup {
+pub(super) fn table(document: &Document) -> Markup {
+    let trials = &document.trials;
     html! {
         div.scroll.broad tabindex="0" role="region" aria-label="Trials" {
             table.sortable {
@@ -32,13 +36,15 @@ pub(super) fn table(trials: &[Trial]) -> Markup {
                     th scope="col" { "verdict" }
                     th scope="col" { "reasons" }
                 } }
-                tbody { @for (position, trial) in trials.iter().enumerate() { (row(position, trial)) } }
+                tbody { @for (position, trial) in trials.iter().enumerate() { (row(position, trial, &document.plan)) } }
             }
         }
     }
 }
 
-fn row(position: usize, trial: &Trial) -> Markup {
+fn row(position: usize, trial: &Trial, plan: &PlanDocument) -> Markup {
+    // The requests of a calibration were not for the target, and a probe is held against nothing.
+    let bound = |figure| plan.bound_on(figure).filter(|_| trial.is_judged());
     let not_good: u64 = trial.counts.offered.saturating_sub(trial.counts.good);
     let (response, lag) = (&trial.response_time_us, &trial.lag_us);
     let busiest = format!("{:.0} %", trial.client.busiest_core * 100.0);
@@ -55,12 +61,12 @@ fn row(position: usize, trial: &Trial) -> Markup {
                 @for (n, kind) in answer::others(trial) { span.outcome { (n) " " (kind) } " " }
                 @if not_good == 0 { (words::NONE) }
             }
-            (time(response, response.p50))
-            (time(response, response.p99))
-            (time(response, response.max))
-            (time(lag, lag.p99))
+            (time(response, response.p50, bound(Statistic::Percentile(50.0))))
+            (time(response, response.p99, bound(Statistic::Percentile(99.0))))
+            (time(response, response.max, bound(Statistic::Max)))
+            (time(lag, lag.p99, None))
             (number(trial.client.busiest_core, busiest))
-            td data-value=(verdict_rank(trial.verdict)) { (badge(trial.verdict)) }
+            td data-value=(verdict_rank(trial)) { @if trial.is_judged() { (badge(trial.verdict)) } @else { "not judged" } }
             td.reasons { (sentences(&trial.reasons)) }
         }
     }
@@ -87,8 +93,9 @@ pub(super) fn sentences(texts: &[String]) -> Markup {
     }
 }
 
-fn verdict_rank(verdict: Verdict) -> u8 {
-    match verdict {
+fn verdict_rank(trial: &Trial) -> u8 {
+    match trial.verdict {
+        _ if !trial.is_judged() => 3,
         Verdict::Pass => 0,
         Verdict::Fail => 1,
         Verdict::Invalid => 2,
@@ -99,9 +106,9 @@ fn number(value: f64, text: String) -> Markup {
     html! { td.number data-value=(value) { (text) } }
 }
 
-fn time(summary: &Summary, us: f64) -> Markup {
+fn time(summary: &Summary, us: f64, bound: Option<Duration>) -> Markup {
     if summary.count == 0 {
         return html! { td.number data-value="-1" { (words::NONE) } };
     }
-    number(us, words::time_us(us))
+    number(us, words::time_us_within(us, bound))
 }

@@ -16,6 +16,11 @@ pub(super) fn time_us(us: f64) -> String {
     with_micro_sign(display::time((us * 1000.0).round() as u64))
 }
 
+/// The same of a figure that may have a limit, to which it is not rounded then.
+pub(super) fn time_us_within(us: f64, bound: Option<Duration>) -> String {
+    with_micro_sign(display::time_within(us * 1000.0, bound))
+}
+
 /// A round time without needless zeros, for axes and limits: `50 ms`.
 pub(super) fn round_time_us(us: f64) -> String {
     exact_time(Duration::from_nanos((us * 1000.0).round() as u64))

@@ -289,10 +289,10 @@ impl Engine {
             let sampled = self.figures.trial.sample.is_some();
             let check = self.requests.check(call.request);
             let server = if sampled { None } else { Some(&mut self.server) };
-            let (measured, statuses) = (call.measured, &mut self.figures.trial.status);
+            let (measured, trial) = (call.measured, &mut self.figures.trial);
             let on_status = |status| {
                 if measured {
-                    statuses.record(status)
+                    trial.record_status(status)
                 }
             };
             let progress = read_response(&mut connection.reader, call, input, check, server, on_status);

@@ -102,7 +102,7 @@ fn connections_that_were_to_be_held_are_open_at_the_end() {
     check(&figures, &["p99<9ms"], Verdict::Fail, &[reason, slow]);
     figures.connections.lacking = 12;
     let lacking = "12 connections could not be opened: this host had no descriptor or local port for them";
-    check(&figures, &[], Verdict::Invalid, &[lacking]);
+    check(&figures, &[], Verdict::Invalid, &[lacking, reason]);
 }
 
 /// The bound on connections is used up by a slow target: 300 requests still wait when the schedule ends.
@@ -114,8 +114,8 @@ fn requests_held_back_by_the_target_fail_but_stay_valid() {
     check(&figures, &[], Verdict::Fail, &[reason]);
     // The same number without the excuse is the client's failure.
     figures.held_back = 0;
-    let reason = "the client did not send 300 of 10,000 requests, more than 0.1 %";
-    check(&figures, &[], Verdict::Invalid, &[reason]);
+    let unsent = "the client did not send 300 of 10,000 requests, more than 0.1 %";
+    check(&figures, &[], Verdict::Invalid, &[unsent, reason]);
     // Waiting until the time limit is the target's doing as well.
     let figures = trial(&[(Outcome::Good, 9700), (Outcome::Timeout, 300)]);
     assert_eq!(verdict(&figures, &[]).verdict, Verdict::Fail);
@@ -130,7 +130,8 @@ fn the_client_is_judged_first() {
     };
     let missed = &["p99<9ms"][..];
     let late = spoilt(|figures| figures.lag.record_n(MS, 200));
-    check(&late, missed, Verdict::Invalid, &["the client sent late: p99 lag 1.00 ms is above 900 us"]);
+    let slow = "p99 10.0 ms is above the limit of 9 ms";
+    check(&late, missed, Verdict::Invalid, &["the client sent late: p99 lag 1.00 ms is above 900 us", slow]);
     check(&late, &["p99<50ms"], Verdict::Pass, &[]);
     let later = spoilt(|figures| figures.lag.record_n(3 * MS, 200));
     check(&later, &["p99<50ms"], Verdict::Invalid, &["the client sent late: p99 lag 3.00 ms is above 1 ms"]);
@@ -150,7 +151,7 @@ fn the_client_is_judged_first() {
             "load core 3 was throttled by its cgroup for 2.00 % of the trial, above 1 %",
         ),
     ] {
-        check(&core(CoreUse { core: 3, ..use_ }), missed, Verdict::Invalid, &[reason]);
+        check(&core(CoreUse { core: 3, ..use_ }), missed, Verdict::Invalid, &[reason, slow]);
     }
     let easy = CoreUse {
         core: 3,
@@ -170,7 +171,9 @@ fn the_client_is_judged_first() {
     check(&closed, &[], Verdict::Invalid, &["load core 3 stood still for 6.00 % of the trial, above 5 %"]);
 
     let exhausted = trial(&[(Outcome::Good, 9998), (Outcome::NoDescriptor, 1), (Outcome::NoAddress, 1)]);
-    let reasons = ["file descriptors ran out for 1 requests", "local addresses and ports ran out for 1 requests"];
+    let errors = "errors 0.0200 % (2 of 10,000) miss the limit errors<=0%";
+    let reasons =
+        ["file descriptors ran out for 1 requests", "local addresses and ports ran out for 1 requests", errors];
     check(&exhausted, &[], Verdict::Invalid, &reasons);
     let lacking = spoilt(|figures| figures.connections.lacking = 300);
     let reason = "300 connections could not be opened: this host had no descriptor or local port for them";
@@ -179,6 +182,36 @@ fn the_client_is_judged_first() {
     let lost = spoilt(|figures| figures.counts.offered += 1);
     let reason = "the client miscounted: 10001 requests were offered but 10000 have an outcome";
     check(&lost, &[], Verdict::Invalid, &[reason]);
+}
+
+/// What the target did besides was once left out, so that a late client seemed to be all there was.
+#[test]
+fn an_invalid_trial_keeps_the_other_reasons_beside_it() {
+    let mut figures = trial(&[(Outcome::Good, 9000), (Outcome::Refused, 1000)]);
+    figures.lag.record_n(3 * MS, 200);
+    let reasons = [
+        "the client sent late: p99 lag 3.00 ms is above 900 us",
+        "p99 10.0 ms is above the limit of 9 ms",
+        "errors 10.0 % (1,000 of 10,000) miss the limit errors<=0%",
+        "completed 9,000 of 10,000 offered requests, more than 1 % are missing",
+    ];
+    check(&figures, &["p99<9ms"], Verdict::Invalid, &reasons);
+}
+
+#[test]
+fn a_limit_that_is_missed_by_a_hair_is_not_said_to_be_what_was_measured() {
+    let figures = good_trial();
+    let limit: Limit = "max<9.999ms".parse().unwrap();
+    assert_eq!(verdict(&figures, &[limit]).reasons[0].to_string(), "max 10.0 ms is above the limit of 9.999 ms");
+    let reason = Reason::ResponseTime {
+        statistic: crate::limit::Statistic::Percentile(99.0),
+        observed_ns: 50_040_000.0,
+        bound: Duration::from_millis(50),
+    };
+    assert_eq!(reason.to_string(), "p99 50.04 ms is above the limit of 50 ms");
+    let limit: Limit = "errors<0.1%".parse().unwrap();
+    let reason = Reason::Errors { limit, errors: 100_049, offered: 100_000_000 };
+    assert_eq!(reason.to_string(), "errors 0.10005 % (100,049 of 100,000,000) miss the limit errors<0.1%");
 }
 
 #[test]

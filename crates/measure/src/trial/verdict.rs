@@ -28,8 +28,8 @@ pub enum Verdict {
 pub struct Judgement {
     /// The verdict.
     pub verdict: Verdict,
-    /// Why it is not PASS: every condition that was broken. Empty for PASS. For INVALID only what the client did, since
-    /// what the target did under a load that was not the intended one is no evidence.
+    /// Why it is not PASS: every condition that was broken, the client's shortfalls first. Empty for PASS. What the target
+    /// did under a load that was not the intended one is no evidence against it, but a reader wants to know of it.
     pub reasons: Vec<Reason>,
     /// What a reader should know besides; changes no verdict.
     pub notes: Vec<Note>,
@@ -83,13 +83,15 @@ pub fn verdict(figures: &TrialFigures, limits: &[Limit]) -> Judgement {
     let response_time = figures.response_time();
     let mut notes: Vec<Note> = effective.iter().filter_map(|limit| few_samples(limit, response_time.count())).collect();
 
-    let mut client = client_shortfalls(figures, &effective);
-    client.extend(effective.iter().filter_map(|limit| missed_through_lag(limit, figures, &response_time)));
-    if !client.is_empty() {
-        return Judgement { verdict: Verdict::Invalid, reasons: client, notes };
+    let mut reasons = client_shortfalls(figures, &effective);
+    reasons.extend(effective.iter().filter_map(|limit| missed_through_lag(limit, figures, &response_time)));
+    let verdict_by_client = (!reasons.is_empty()).then_some(Verdict::Invalid);
+    if reasons.contains(&Reason::NothingOffered) {
+        // There is nothing that a limit could be held against.
+        return Judgement { verdict: Verdict::Invalid, reasons, notes };
     }
-    let missed = effective.iter().filter_map(|limit| limit.missed_by(figures, &response_time));
-    let mut reasons: Vec<Reason> = not_held(figures).into_iter().chain(missed).collect();
+    reasons.extend(not_held(figures));
+    reasons.extend(effective.iter().filter_map(|limit| limit.missed_by(figures, &response_time)));
     if figures.loop_kind == LoopKind::Open {
         reasons.extend(missing_completions(figures, &effective));
         match backlog::judge(figures) {
@@ -100,7 +102,7 @@ pub fn verdict(figures: &TrialFigures, limits: &[Limit]) -> Judgement {
             Backlog::Unjudged { intervals } => notes.push(Note::BacklogUnjudged { intervals }),
         }
     }
-    let verdict = if reasons.is_empty() { Verdict::Pass } else { Verdict::Fail };
+    let verdict = verdict_by_client.unwrap_or(if reasons.is_empty() { Verdict::Pass } else { Verdict::Fail });
     Judgement { verdict, reasons, notes }
 }
 
@@ -357,7 +359,7 @@ impl fmt::Display for Reason {
                 write!(f, "the client did not send {} requests, more than {bound} %", of(*unsent, *offered))
             }
             Reason::Lag { p99_ns, bound } => {
-                let (lag, bound) = (display::time(*p99_ns), display::exact_time_spaced(*bound));
+                let (lag, bound) = (display::time_against(*p99_ns as f64, *bound), display::exact_time_spaced(*bound));
                 write!(f, "the client sent late: p99 lag {lag} is above {bound}")
             }
             Reason::LagInTail { statistic, observed_ns, lag_ns, bound } => {
@@ -379,7 +381,7 @@ impl fmt::Display for Reason {
                 write!(f, "{count} connections could not be opened: this host had no descriptor or local port for them")
             }
             Reason::CoreStarved { core, cause, share, bound } => {
-                let (share, bound) = (display::percent(*share), short_percent(*bound));
+                let (share, bound) = (display::percent_against(*share, *bound), short_percent(*bound));
                 write!(f, "load core {core} {cause} for {share} of the trial, above {bound} %")
             }
             Reason::NotHeld { held, wanted } => {
@@ -387,14 +389,19 @@ impl fmt::Display for Reason {
             }
             Reason::ResponseTime { statistic, observed_ns, bound } => {
                 let relation = if *observed_ns > bound.as_nanos() as f64 { "above" } else { "not below" };
-                let (observed, bound) = (display::time(observed_ns.round() as u64), display::exact_time_spaced(*bound));
+                let (observed, bound) =
+                    (display::time_against(observed_ns.round(), *bound), display::exact_time_spaced(*bound));
                 write!(f, "{statistic} {observed} is {relation} the limit of {bound}")
             }
             Reason::NothingMeasured { limit } => {
                 write!(f, "no response was measured, so {limit} is not shown to hold")
             }
             Reason::Errors { limit, errors, offered } => {
-                let share = display::percent(*errors as f64 / (*offered).max(1) as f64);
+                let share = *errors as f64 / (*offered).max(1) as f64;
+                let share = match limit {
+                    Limit::Errors { share: bound, .. } => display::percent_against(share, *bound),
+                    Limit::ResponseTime { .. } | Limit::KbitPerConnection { .. } => display::percent(share),
+                };
                 write!(f, "errors {share} ({}) miss the limit {limit}", of(*errors, *offered))
             }
             Reason::Connections { limit, conforming, measured } => {

@@ -40,6 +40,27 @@ pub fn percent(share: f64) -> String {
     format!("{} %", significant(share * 100.0))
 }
 
+/// A time in nanoseconds that is set against a bound: as [`time`], but with as many digits as tell the two apart. What is above a
+/// bound by a hair is not shown as the bound itself.
+pub fn time_against(ns: f64, bound: Duration) -> String {
+    scaled_to(ns, TIME_UNITS, digits_apart(ns, bound.as_nanos() as f64))
+}
+
+/// The same of a figure that has a bound or none.
+pub fn time_within(ns: f64, bound: Option<Duration>) -> String {
+    bound.map_or_else(|| time(ns.round() as u64), |bound| time_against(ns.round(), bound))
+}
+
+/// A share that is set against a bound, in the same way.
+pub fn percent_against(share: f64, bound: f64) -> String {
+    if share == 0.0 {
+        return percent(share);
+    }
+    // In percent, as it is shown: a share and its percentage are rounded at different places.
+    let (share, bound) = (share * 100.0, bound * 100.0);
+    format!("{} %", significant_to(share, digits_apart(share, bound)))
+}
+
 /// A time as it would be written on the command line, without loss: `50ms`, `1.5s`, `250us`.
 pub fn exact_time(time: Duration) -> String {
     let (number, unit) = exact_parts(time);
@@ -54,34 +75,52 @@ pub fn exact_time_spaced(time: Duration) -> String {
 
 const TIME_UNITS: &[(&str, f64)] = &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9)];
 
+/// Digits that are shown, and at most, where fewer would not tell two values apart.
+const DIGITS: i32 = 3;
+const DIGITS_MAX: i32 = 12;
+
+/// The fewest digits, from [`DIGITS`] on, with which `value` is shown on the side of `bound` on which it is.
+fn digits_apart(value: f64, bound: f64) -> i32 {
+    let same_side = |digits: &i32| round_significant(value, *digits).partial_cmp(&bound) == value.partial_cmp(&bound);
+    (DIGITS..DIGITS_MAX).find(same_side).unwrap_or(DIGITS_MAX)
+}
+
 /// Shows `value` in the largest of `units` (ascending) in which it is at least 1 after rounding.
 fn scaled(value: f64, units: &[(&str, f64)]) -> String {
-    let at_least_one = |(_, factor): &&(&str, f64)| round_significant(value / factor) >= 1.0;
+    scaled_to(value, units, DIGITS)
+}
+
+fn scaled_to(value: f64, units: &[(&str, f64)], digits: i32) -> String {
+    let at_least_one = |(_, factor): &&(&str, f64)| round_significant(value / factor, digits) >= 1.0;
     let (unit, factor) = units.iter().rev().find(at_least_one).unwrap_or(&units[0]);
     if *factor == 1.0 && value.fract() == 0.0 {
         return format!("{} {unit}", grouped(&value.to_string()));
     }
-    format!("{} {unit}", significant(value / factor))
+    format!("{} {unit}", significant_to(value / factor, digits))
 }
 
 /// Three significant digits, with thousands separators where the whole part is long.
 fn significant(value: f64) -> String {
+    significant_to(value, DIGITS)
+}
+
+fn significant_to(value: f64, digits: i32) -> String {
     if !value.is_finite() {
         return value.to_string();
     }
-    let rounded = round_significant(value);
+    let rounded = round_significant(value, digits);
     if rounded == 0.0 {
         return "0".to_owned();
     }
-    let decimals = (2 - magnitude(rounded)).max(0) as usize;
+    let decimals = (digits - 1 - magnitude(rounded)).max(0) as usize;
     grouped(&format!("{rounded:.decimals$}"))
 }
 
-fn round_significant(value: f64) -> f64 {
+fn round_significant(value: f64, digits: i32) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }
-    let exponent = 2 - magnitude(value);
+    let exponent = digits - 1 - magnitude(value);
     // Scale by a positive power of ten in either direction: negative powers are not exact in binary.
     let power = 10_f64.powi(exponent.abs());
     if exponent >= 0 { (value * power).round() / power } else { (value / power).round() * power }
@@ -127,6 +166,46 @@ mod tests {
     use super::*;
     use crate::units;
     use proptest::prelude::*;
+
+    /// A p99 of 50.04 ms was once shown as "50.0 ms is above the limit of 50 ms".
+    #[test]
+    fn what_misses_a_bound_by_a_hair_is_not_shown_as_the_bound() {
+        let ms = Duration::from_millis;
+        for (ns, bound, shown) in [
+            (50_040_000.0, ms(50), "50.04 ms"),
+            (50_000_001.0, ms(50), "50.000001 ms"),
+            (49_996_000.0, ms(50), "49.996 ms"),
+            (50_000_000.0, ms(50), "50.0 ms"),
+            (61_234_567.0, ms(50), "61.2 ms"),
+            (1_000_100.0, ms(1), "1.0001 ms"),
+            (999_999.0, ms(1), "999.999 us"),
+            (0.0, ms(1), "0 ns"),
+        ] {
+            assert_eq!(time_against(ns, bound), shown, "{ns} against {bound:?}");
+        }
+        for (share, bound, shown) in [
+            (0.00100049, 0.001, "0.10005 %"),
+            (0.001, 0.001, "0.100 %"),
+            (0.0, 0.001, "0 %"),
+            (0.95001, 0.95, "95.001 %"),
+            (0.96, 0.95, "96.0 %"),
+        ] {
+            assert_eq!(percent_against(share, bound), shown, "{share} against {bound}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_figure_is_shown_on_its_side_of_a_bound(ns in 1_u64..10_000_000_000, off in -2000_i64..2000) {
+            let bound = Duration::from_nanos(ns);
+            let value = ns.saturating_add_signed(off);
+            let text = time_against(value as f64, bound);
+            let shown = units::parse_time(&text.replace(',', ""));
+            if let Ok(shown) = shown {
+                prop_assert_eq!(shown.cmp(&bound), value.cmp(&ns), "{}", text);
+            }
+        }
+    }
 
     #[test]
     fn times_keep_three_digits() {
