@@ -69,10 +69,11 @@ fn limits_decide_between_pass_and_fail() {
     check(&slow, &["errors<5%"], Verdict::Pass, &[]);
 
     let none = trial(&[(Refused, 10_000)]);
+    let refused = "the target refused the connections for 10,000 of 10,000 requests";
     let unmeasured = "no response was measured, so p99<50ms is not shown to hold";
     let incomplete = "completed 0 of 10,000 offered requests, more than 5 % are missing";
     let all = "errors 100 % (10,000 of 10,000) miss the limit errors<=5%";
-    check(&none, &["p99<50ms", "errors<=5%"], Verdict::Fail, &[unmeasured, all, incomplete]);
+    check(&none, &["p99<50ms", "errors<=5%"], Verdict::Fail, &[refused, unmeasured, all, incomplete]);
 }
 
 #[test]
@@ -187,7 +188,7 @@ fn the_client_is_judged_first() {
 /// What the target did besides was once left out, so that a late client seemed to be all there was.
 #[test]
 fn an_invalid_trial_keeps_the_other_reasons_beside_it() {
-    let mut figures = trial(&[(Outcome::Good, 9000), (Outcome::Refused, 1000)]);
+    let mut figures = trial(&[(Outcome::Good, 9000), (Outcome::Reset, 1000)]);
     figures.lag.record_n(3 * MS, 200);
     let reasons = [
         "the client sent late: p99 lag 3.00 ms is above 900 us",
@@ -196,6 +197,44 @@ fn an_invalid_trial_keeps_the_other_reasons_beside_it() {
         "completed 9,000 of 10,000 offered requests, more than 1 % are missing",
     ];
     check(&figures, &["p99<9ms"], Verdict::Invalid, &reasons);
+}
+
+/// A server that was killed in the middle of a run once made it INVALID: workers that meet nothing but refusals are busy, and the lag
+/// rests on the few requests that were sent before.
+#[test]
+fn a_killed_server_is_a_failure_whatever_that_made_of_the_client() {
+    let killed = || trial(&[(Outcome::Good, 5000), (Outcome::Reset, 10), (Outcome::Refused, 4990)]);
+    let reasons = [
+        "the target refused the connections for 4,990 of 10,000 requests",
+        "errors 50.0 % (5,000 of 10,000) miss the limit errors<=0%",
+    ];
+    let incomplete = "completed 5,000 of 10,000 offered requests, more than 1 % are missing";
+    let with = |further: &[&'static str]| [&reasons[..], further].concat();
+    check(&killed(), &[], Verdict::Fail, &with(&[incomplete]));
+    let mut late = killed();
+    late.lag.record_n(3 * MS, 200);
+    let lag = "the client sent late: p99 lag 3.00 ms is above 1 ms";
+    check(&late, &[], Verdict::Fail, &with(&[incomplete, lag]));
+    let busy = CoreUse { core: 3, busy_ns: 9_900 * MS, ..CoreUse::default() };
+    let workers = TrialFigures { loop_kind: LoopKind::Closed, offered_rate: None, cores: vec![busy], ..killed() };
+    check(&workers, &[], Verdict::Fail, &with(&["load core 3 was busy for 99.0 % of the trial, above 95 %"]));
+}
+
+#[test]
+fn refusals_do_not_excuse_a_late_client_as_long_as_they_are_few_or_allowed() {
+    let late = |outcomes: &[(Outcome, u64)], limit: &str| {
+        let mut figures = trial(outcomes);
+        figures.lag.record_n(3 * MS, 200);
+        verdict(&figures, &[limit.parse().unwrap()]).verdict
+    };
+    let refused = |n| [(Outcome::Good, 10_000 - n), (Outcome::Refused, n)];
+    assert_eq!(late(&refused(50), "errors<=0%"), Verdict::Invalid, "few");
+    assert_eq!(late(&refused(300), "errors<5%"), Verdict::Invalid, "allowed");
+    assert_eq!(late(&refused(0), "errors<=0%"), Verdict::Invalid, "none");
+    assert_eq!(late(&refused(600), "errors<5%"), Verdict::Fail);
+    // What this host lacks is another matter: then the load was not the intended one at all.
+    let lacking = [(Outcome::Good, 5000), (Outcome::Refused, 4999), (Outcome::NoAddress, 1)];
+    assert_eq!(late(&lacking, "errors<=0%"), Verdict::Invalid);
 }
 
 #[test]

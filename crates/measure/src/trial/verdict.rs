@@ -42,6 +42,8 @@ const LAG_MAX: Duration = Duration::from_millis(1);
 const LAG_OF_LIMIT: f64 = 0.1;
 /// Share of offered requests that may be missing from the completions.
 const INCOMPLETE_MAX: f64 = 0.01;
+/// Share of the offered requests that a target has to refuse for that to be known of it whatever the client did.
+const REFUSED_MIN: f64 = 0.01;
 /// A core busy for more than this share of a trial has no room for bursts.
 const BUSY_MAX: f64 = 0.95;
 /// Waits in the run queue are short and scattered; at this share they reach into the upper percentiles.
@@ -71,6 +73,10 @@ const OVERSLEPT_MAX: f64 = 0.05;
 ///   95 % or standing still for over 5 %. In an open loop the lag says whether such a core was too slow.
 /// * Nothing was offered, or the counts contradict each other.
 ///
+/// One thing is known of the target even if the client was late or short of CPU time: connections that it refused. No client can bring
+/// those about, while a client that meets nothing but refusals is busy with them. So a trial in which more than 1 % of the requests
+/// were refused, and more than the limit on errors allows, is a **FAIL**, and what the client did is said beside it.
+///
 /// **PASS** if all limits are met, the connections that were to be held are open at the end, completions are within 1 % of offered in an open loop (or within the share of errors
 /// that a limit allows, if that is more), and requests in flight show no upward trend in an open loop.
 ///
@@ -85,7 +91,9 @@ pub fn verdict(figures: &TrialFigures, limits: &[Limit]) -> Judgement {
 
     let mut reasons = client_shortfalls(figures, &effective);
     reasons.extend(effective.iter().filter_map(|limit| missed_through_lag(limit, figures, &response_time)));
-    let verdict_by_client = (!reasons.is_empty()).then_some(Verdict::Invalid);
+    let refused = refusals(figures, &effective).filter(|_| reasons.iter().all(Reason::is_lateness));
+    let verdict_by_client = (!reasons.is_empty() && refused.is_none()).then_some(Verdict::Invalid);
+    let late = if refused.is_some() { std::mem::take(&mut reasons) } else { Vec::new() };
     if reasons.contains(&Reason::NothingOffered) {
         // There is nothing that a limit could be held against.
         return Judgement { verdict: Verdict::Invalid, reasons, notes };
@@ -102,6 +110,8 @@ pub fn verdict(figures: &TrialFigures, limits: &[Limit]) -> Judgement {
             Backlog::Unjudged { intervals } => notes.push(Note::BacklogUnjudged { intervals }),
         }
     }
+    reasons.splice(0..0, refused);
+    reasons.extend(late);
     let verdict = verdict_by_client.unwrap_or(if reasons.is_empty() { Verdict::Pass } else { Verdict::Fail });
     Judgement { verdict, reasons, notes }
 }
@@ -150,6 +160,14 @@ fn missed_through_lag(limit: &Limit, figures: &TrialFigures, response_time: &His
     let explains = lag_ns > bound_ns * LAG_OF_LIMIT && observed_ns - lag_ns < bound_ns;
     let is_counted_already = matches!(statistic, Statistic::Percentile(percent) if percent <= 99.0);
     (explains && !is_counted_already).then_some(Reason::LagInTail { statistic, observed_ns, lag_ns, bound })
+}
+
+/// Connections that the target refused, where they alone miss the limit on errors.
+fn refusals(figures: &TrialFigures, limits: &[Limit]) -> Option<Reason> {
+    let (refused, offered) = (figures.outcomes.count(Outcome::Refused), figures.counts.offered);
+    let share = refused as f64 / offered.max(1) as f64;
+    let missed = limits.iter().any(|limit| matches!(limit, Limit::Errors { share: allowed, .. } if share > *allowed));
+    (missed && share > REFUSED_MIN).then_some(Reason::Refused { refused, offered })
 }
 
 /// The p99 lag that is still allowed: 1 ms, or a tenth of the tightest response-time limit if that is less.
@@ -272,6 +290,13 @@ pub enum Reason {
         /// Share that is allowed.
         bound: f64,
     },
+    /// FAIL, whatever the client did: the target refused connections.
+    Refused {
+        /// Requests that ended so.
+        refused: u64,
+        /// Requests offered.
+        offered: u64,
+    },
     /// FAIL: connections that were to be held were not open at the end.
     NotHeld {
         /// Connections that were open.
@@ -348,6 +373,16 @@ pub enum Note {
     },
 }
 
+impl Reason {
+    /// Whether it is that the client was late, or had too little CPU time not to be.
+    fn is_lateness(&self) -> bool {
+        matches!(
+            self,
+            Reason::Unsent { .. } | Reason::Lag { .. } | Reason::LagInTail { .. } | Reason::CoreStarved { .. }
+        )
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = |part: u64, whole: u64| format!("{} of {}", display::count(part), display::count(whole));
@@ -383,6 +418,9 @@ impl fmt::Display for Reason {
             Reason::CoreStarved { core, cause, share, bound } => {
                 let (share, bound) = (display::percent_against(*share, *bound), short_percent(*bound));
                 write!(f, "load core {core} {cause} for {share} of the trial, above {bound} %")
+            }
+            Reason::Refused { refused, offered } => {
+                write!(f, "the target refused the connections for {} requests", of(*refused, *offered))
             }
             Reason::NotHeld { held, wanted } => {
                 write!(f, "only {} connections were open at the end", of(*held, *wanted))
