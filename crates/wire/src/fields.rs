@@ -11,13 +11,27 @@ pub const FIELDS_MAX: usize = 100;
 ///
 /// It belongs to the caller because its contents point into the caller's input: neither the reader, which outlives the
 /// input, nor the event, which would have to be moved with all of it, can own it.
-pub struct FieldSlots<'a>([MaybeUninit<httparse::Header<'a>>; FIELDS_MAX]);
+pub struct FieldSlots<'a> {
+    /// For a head where it lies.
+    pub(crate) usual: Slots<'a>,
+    /// For a head that has to be looked at again because it has folded lines.
+    pub(crate) unfolded: Slots<'a>,
+}
 
-impl<'a> FieldSlots<'a> {
+impl FieldSlots<'_> {
     /// Empty room.
     #[inline]
     #[must_use]
     pub const fn new() -> Self {
+        Self { usual: Slots::new(), unfolded: Slots::new() }
+    }
+}
+
+/// Room for the field lines of one look at a head.
+pub(crate) struct Slots<'a>([MaybeUninit<httparse::Header<'a>>; FIELDS_MAX]);
+
+impl<'a> Slots<'a> {
+    const fn new() -> Self {
         Self([const { MaybeUninit::uninit() }; FIELDS_MAX])
     }
 

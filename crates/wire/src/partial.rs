@@ -1,6 +1,6 @@
 //! Getting hold of a whole head: where it lies when it came whole, else from a buffer that collects its parts.
 
-use crate::fields::{FieldSlots, Fields};
+use crate::fields::{FieldSlots, Fields, Slots};
 use crate::scan::{HeadFault, Scanned, Scanner, Section};
 use crate::{Limits, Progress};
 
@@ -51,21 +51,38 @@ impl PartialHead {
         input: &'a [u8],
         slots: &'a mut FieldSlots<'a>,
         limits: &Limits,
-        parse: impl FnOnce(&'a [u8], &'a mut FieldSlots<'a>, &Limits) -> Option<(T, usize)>,
+        parse: impl Fn(&'a [u8], &'a mut Slots<'a>, &Limits) -> Option<(T, usize)>,
     ) -> Result<Progress<(T, usize)>, HeadFault> {
         if self.is_empty() {
             let window = &input[..input.len().min(limits.head_bytes_max as usize)];
-            if let Some((head, length)) = parse(window, slots, limits) {
+            if let Some((head, length)) = parse(window, &mut slots.usual, limits) {
                 return Ok(Progress { consumed: length, event: Some((head, length)) });
             }
-            return match self.extend(input, limits)? {
-                None => Ok(Progress { consumed: input.len(), event: None }),
-                Some(_) => Err(HeadFault::Ambiguous),
-            };
+            let complete = self.extend(input, limits)?;
+            if complete.is_some() && !self.scanner.has_folds() {
+                return Err(HeadFault::Ambiguous);
+            }
+            return self.parse_collected(complete, input, &mut slots.unfolded, limits, parse);
         }
-        let Some(consumed) = self.extend(input, limits)? else {
+        let complete = self.extend(input, limits)?;
+        self.parse_collected(complete, input, &mut slots.usual, limits, parse)
+    }
+
+    /// Parses what was collected, once it is complete.
+    fn parse_collected<'a, T>(
+        &'a mut self,
+        complete: Option<usize>,
+        input: &[u8],
+        slots: &'a mut Slots<'a>,
+        limits: &Limits,
+        parse: impl Fn(&'a [u8], &'a mut Slots<'a>, &Limits) -> Option<(T, usize)>,
+    ) -> Result<Progress<(T, usize)>, HeadFault> {
+        let Some(consumed) = complete else {
             return Ok(Progress { consumed: input.len(), event: None });
         };
+        if self.scanner.has_folds() {
+            unfold(&mut self.bytes);
+        }
         match parse(&self.bytes, slots, limits) {
             Some((head, length)) if length == self.bytes.len() => {
                 Ok(Progress { consumed, event: Some((head, length)) })
@@ -84,6 +101,30 @@ impl PartialHead {
         self.complete = complete.is_some();
         self.bytes.extend_from_slice(&input[..length]);
         Ok(complete)
+    }
+}
+
+/// Replaces each obsolete line fold, with the whitespace around it, by as many spaces (RFC 9112, 5.2), so that no length changes.
+#[cold]
+fn unfold(head: &mut [u8]) {
+    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let mut at = 0;
+    while at < head.len() {
+        let (begin, mut folded) = (at, false);
+        loop {
+            if is_blank(head.get(at)) {
+                at += 1;
+            } else if head[at..].starts_with(b"\r\n") && is_blank(head.get(at + 2)) {
+                folded = true;
+                at += 3;
+            } else {
+                break;
+            }
+        }
+        if folded {
+            head[begin..at].fill(b' ');
+        }
+        at += 1;
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::authority::{self, HostFault};
 use crate::body::{Body, Piece};
 use crate::chunked::ChunkFault;
-use crate::fields::{FieldSlots, Fields};
+use crate::fields::{FieldSlots, Fields, Slots};
 use crate::framing::{BodyFraming, FramingFault, Survey, Version};
 use crate::partial::{PartialHead, is_strict};
 use crate::scan::{HeadFault, Section};
@@ -254,7 +254,7 @@ struct Parsed<'a> {
 
 /// The fast way: one pass of `httparse` over a head that is there as a whole.
 #[inline]
-fn parse<'a>(bytes: &'a [u8], slots: &'a mut FieldSlots<'a>, limits: &Limits) -> Option<(Parsed<'a>, usize)> {
+fn parse<'a>(bytes: &'a [u8], slots: &'a mut Slots<'a>, limits: &Limits) -> Option<(Parsed<'a>, usize)> {
     let mut request = httparse::Request::new(&mut []);
     let outcome = request.parse_with_uninit_headers(bytes, slots.first(limits.fields_max));
     let Ok(httparse::Status::Complete(length)) = outcome else {

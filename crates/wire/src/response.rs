@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use crate::body::{Body, Piece};
 use crate::chunked::ChunkFault;
-use crate::fields::{FieldSlots, Fields};
+use crate::fields::{FieldSlots, Fields, Slots};
 use crate::framing::{BodyFraming, FramingFault, Survey, Version};
 use crate::partial::{PartialHead, is_strict};
 use crate::scan::{HeadFault, Section};
@@ -307,7 +307,7 @@ struct Parsed<'a> {
 
 /// The fast way: one pass of `httparse` over a head that is there as a whole.
 #[inline]
-fn parse<'a>(bytes: &'a [u8], slots: &'a mut FieldSlots<'a>, limits: &Limits) -> Option<(Parsed<'a>, usize)> {
+fn parse<'a>(bytes: &'a [u8], slots: &'a mut Slots<'a>, limits: &Limits) -> Option<(Parsed<'a>, usize)> {
     let mut response = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
     let outcome = config.parse_response_with_uninit_headers(&mut response, bytes, slots.first(limits.fields_max));

@@ -33,7 +33,8 @@ pub enum HeadFault {
     /// A CR without LF (RFC 9112, 2.2: replace or refuse; refused).
     #[error("CR without LF")]
     BareCr,
-    /// A line that begins with whitespace: obsolete line folding (RFC 9112, 5.2), or whitespace before the first field.
+    /// A line that begins with whitespace: obsolete line folding in a request or a trailer section (RFC 9112, 5.2), or whitespace
+    /// before the first field.
     #[error("line begins with whitespace")]
     ObsoleteFold,
     /// Whitespace inside a field name or before its colon (RFC 9112, 5.1: must be refused).
@@ -84,6 +85,7 @@ pub(crate) struct Scanner {
     at: At,
     bytes: u32,
     fields: u32,
+    folds: bool,
 }
 
 /// The next thing that must come. Numbers count the bytes of an element already seen.
@@ -120,12 +122,17 @@ impl Scanner {
             Section::Response => At::VERSION,
             Section::Trailers => At::FieldStart,
         };
-        Self { section, at, bytes: 0, fields: 0 }
+        Self { section, at, bytes: 0, fields: 0, folds: false }
     }
 
     /// Whether no byte was seen yet.
     pub(crate) const fn at_start(&self) -> bool {
         self.bytes == 0
+    }
+
+    /// Whether there were folded lines.
+    pub(crate) const fn has_folds(&self) -> bool {
+        self.folds
     }
 
     /// Looks at more bytes of the section, each exactly once.
@@ -140,6 +147,13 @@ impl Scanner {
                 if self.fields > limits.fields_max.min(FIELDS_MAX as u32) {
                     return Err(HeadFault::TooManyFields);
                 }
+            }
+            // RFC 9112, 5.2: a user agent reads a folded line of a response as one with spaces in it. A server refuses it, and nobody
+            // has a reading for whitespace before the first field.
+            if self.at == At::FieldStart && self.section == Section::Response && self.fields > 0 && is_blank(byte) {
+                self.folds = true;
+                self.at = At::FieldValue;
+                continue;
             }
             self.at = match self.section {
                 Section::Request => self.at.after_in_request_line(byte),
@@ -245,6 +259,10 @@ impl At {
             _ => Err(HeadFault::BareCr),
         }
     }
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
 }
 
 /// What follows when only the end of the start line may come.

@@ -42,6 +42,44 @@ fn chunked_bodies() {
     );
 }
 
+/// Such a response was once refused as a whole, although a user agent has to read it (RFC 9112, 5.2).
+#[test]
+fn folded_lines_are_read_as_one_with_spaces() {
+    check(
+        &[Other, Other],
+        "HTTP/1.1 200 OK\r\nServer: a \t\r\n\t b\r\n\r\n\tc\r\n\r\n",
+        r#"HTTP/1.1 200 "OK" UntilClose {"Server": "a      b"} | body \tc\r\n\r\n | end 37+6+0"#,
+    );
+    check(
+        &[Other, Other],
+        "HTTP/1.1 200 OK\r\nContent-Length:\r\n\t5\r\nA: b\r\n \r\n\r\nhelloHTTP/1.1 204 \r\n\r\n",
+        concat!(
+            r#"HTTP/1.1 200 "OK" Length(5) keep {"Content-Length": "5", "A": "b"} | body hello | end 49+5+0 | "#,
+            r#"HTTP/1.1 204 "" None keep {} | end 17+0+0 | idle"#
+        ),
+    );
+    check(
+        &[Other],
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding:\r\n \r\n  chunked\r\nConnection: x,\r\n close\r\n\r\n0\r\n\r\n",
+        concat!(
+            r#"HTTP/1.1 200 "OK" Chunked {"Transfer-Encoding": "chunked", "Connection": "x,   close"}"#,
+            r#" | end 77+0+5 | idle"#
+        ),
+    );
+}
+
+#[test]
+fn folded_lines_are_within_the_bounds_of_a_head() {
+    let limits = Limits { head_bytes_max: 64, ..Limits::responses() };
+    let head = |folds: usize| format!("HTTP/1.1 200 OK\r\nA: b{}\r\n\r\n", "\r\n c".repeat(folds));
+    let text = |folds: usize| transcript::responses(head(folds).as_bytes(), &[], limits, &[Head]).text();
+    assert!(text(9).contains("b   c   c"), "{}", text(9));
+    assert_eq!(text(10), "Head(TooLarge)");
+    let fields = Limits { fields_max: 1, ..limits };
+    let text = transcript::responses(head(9).as_bytes(), &[], fields, &[Head]).text();
+    assert!(text.contains("b   c   c"), "a folded line is no field of its own: {text}");
+}
+
 #[test]
 fn bodies_until_close() {
     check(&[Other], "HTTP/1.1 200 OK\r\n\r\nhello", r#"HTTP/1.1 200 "OK" UntilClose {} | body hello | end 19+5+0"#);

@@ -136,7 +136,16 @@ fn replies_are_held_to_the_same() {
         ("Transfer-Encoding: gzip, chunked", "Framing(UnsupportedCoding)"),
         ("Transfer-Encoding : chunked", "Head(WhitespaceBeforeColon)"),
         ("A: b\nB: c", "Head(BareLf)"),
-        ("A: b\r\n c", "Head(ObsoleteFold)"),
+        (" A: b", "Head(ObsoleteFold)"),
+        ("A: b\r\n c\r\nContent-Length:\r\n 5, 5", "Framing(RepeatedContentLength)"),
+        ("Content-Length: 1\r\n 2", "Framing(InvalidContentLength)"),
+        ("Content-Length: 5\r\nX: y\r\n Content-Length: 6\r\nContent-Length: 5", "Framing(RepeatedContentLength)"),
+        ("Transfer-Encoding: chun\r\n\tked", "Framing(MisplacedChunked)"),
+        ("Transfer-Encoding: gzip,\r\n chunked", "Framing(UnsupportedCoding)"),
+        ("Content-Length: 4\r\nTransfer-Encoding:\r\n chunked", "Framing(LengthBesideCoding)"),
+        ("A: b\r\n c\n d", "Head(BareLf)"),
+        ("A: b\r\n c\rd", "Head(BareCr)"),
+        ("A\r\n : b", "Head(InvalidFieldName)"),
     ] {
         let input = format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n");
         for lengths in [&[][..], &[1]] {
