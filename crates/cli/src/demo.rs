@@ -51,7 +51,7 @@ pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
     ))?;
 
     let target = Target::resolve(&server.url, None)?;
-    target.reach(Duration::from_secs(5))?;
+    target.reach(Duration::from_secs(5), &[])?;
     let settings = SearchSettings {
         base: plan(&target, &paths, load_cpu, options)?,
         lowest_rate: 100.0,
@@ -63,7 +63,7 @@ pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
     };
     let question = Question {
         kind: Kind::Find,
-        command: std::env::args().collect(),
+        command: output::command_line(),
         target: server.url.clone(),
         settings: [("demo".to_owned(), format!("{FILES} files of {FILE_BYTES} bytes"))].into(),
         started: jiff::Timestamp::now(),

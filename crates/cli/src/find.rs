@@ -54,12 +54,12 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     let limits = limits_or_default(&options.load.limits);
     let question = Question {
         kind: Kind::Find,
-        command: std::env::args().collect(),
-        target: options.url.clone(),
-        settings: settings(options, &base, probe),
+        command: output::command_line(),
+        target: target.shown.clone(),
+        settings: settings(options, &target, &base, probe),
         started: jiff::Timestamp::now(),
     };
-    target.reach(base.timeout)?;
+    target.reach(base.timeout, &base.sources)?;
 
     let bench = Bench::new(target, limits);
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, true, &bench.limits);
@@ -85,8 +85,13 @@ fn limits_or_default(asked: &[Limit]) -> Vec<Limit> {
     if asked.is_empty() { vec![LIMIT_DEFAULT.parse().expect("a valid limit")] } else { asked.to_vec() }
 }
 
-fn settings(options: &FindOptions, plan: &thalweg_load::Plan, probe: Duration) -> BTreeMap<String, String> {
-    let mut settings = load_options::settings(&options.load, plan);
+fn settings(
+    options: &FindOptions,
+    target: &Target,
+    plan: &thalweg_load::Plan,
+    probe: Duration,
+) -> BTreeMap<String, String> {
+    let mut settings = load_options::settings(&options.load, target, plan);
     settings.insert("duration".to_owned(), format!("{:?}", options.duration));
     settings.insert("probe".to_owned(), format!("{probe:?}"));
     settings.insert("width".to_owned(), options.width.to_string());

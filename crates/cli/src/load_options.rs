@@ -96,7 +96,7 @@ fn ensure_consistent(options: &LoadOptions, shape: &Shape) -> Result<(), Failure
 }
 
 /// The settings that the document discloses, by the names of their options.
-pub fn settings(options: &LoadOptions, plan: &Plan) -> BTreeMap<String, String> {
+pub fn settings(options: &LoadOptions, target: &Target, plan: &Plan) -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
     let mut set = |name: &str, value: String| settings.insert(name.to_owned(), value);
     set("connections", plan.connections.to_string());
@@ -132,6 +132,9 @@ pub fn settings(options: &LoadOptions, plan: &Plan) -> BTreeMap<String, String> 
     }
     if let Some(urls) = &options.urls {
         set("urls", format!("{} ({} URLs)", urls.display(), plan.requests.len()));
+    }
+    if target.credentials.is_some() {
+        set("credentials", "those of the URL, not shown".to_owned());
     }
     if let Some(check) = &options.check {
         set("check", check.clone());

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use thalweg_lab::credentials;
 use thalweg_lab::document::Document;
 use thalweg_lab::file::{is_stream, write_whole};
 use thalweg_lab::report;
@@ -14,6 +15,11 @@ use crate::exit::{Exit, Failure, remark};
 use crate::format;
 use crate::options::{Format, OutputOptions};
 use crate::text;
+
+/// The command line as results show it: without the credentials of URLs.
+pub fn command_line() -> Vec<String> {
+    std::env::args().map(|argument| credentials::shown(&argument)).collect()
+}
 
 /// Finds out, before a run, whether the files that it is to leave will have a place.
 ///

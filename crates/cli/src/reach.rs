@@ -1,7 +1,7 @@
 //! What the connections of a run need of this host: descriptors, file tables, threads, local addresses and ports. Found out and, as far
 //! as it can be, arranged before a socket opens; else it is explained what is missing.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 use thalweg_lab::target::Target;
 use thalweg_sys::limits::{descriptors, ip_local_port_range, raise_descriptors};
@@ -73,15 +73,30 @@ fn share_out(connections: u64, per_table: u64, cpus: &[usize]) -> Option<Threads
 /// Sees to it that so many connections to the target find addresses and ports to come from.
 ///
 /// # Errors
-/// The addresses that were asked for are of the wrong family, or there are too few of them.
+/// The addresses that were asked for are of the wrong family or not this host's, or there are too few of them.
 pub fn sources(connections: usize, target: &Target, asked: Vec<IpAddr>) -> Result<Sources, Failure> {
     let PeerAddr::Tcp(peer) = target.address else { return Ok(Sources::default()) };
     if let Some(source) = asked.iter().find(|source| source.is_ipv4() != peer.is_ipv4()) {
         let address = peer.ip();
         return Err(Failure::usage(format!("--from {source}: the target's address {address} is of the other family")));
     }
+    for source in &asked {
+        ensure_own(*source)?;
+    }
     let usual = ip_local_port_range().map_or(28_232, PortRange::count);
     spread(connections, peer, usual, asked)
+}
+
+/// Sees to it that an address can be connected from. Otherwise every connection would fail, one after the other.
+fn ensure_own(source: IpAddr) -> Result<(), Failure> {
+    // A datagram socket has the same rules for its address and takes no port from the connections.
+    let bound = UdpSocket::bind((source, 0)).map(drop);
+    bound.map_err(|error| {
+        Failure::unreachable(format!(
+            "--from {source}: this host cannot connect from that address ({error}); give one of its own (ip address shows them), or make \
+             it one (ip address add {source} dev DEVICE)"
+        ))
+    })
 }
 
 fn spread(connections: usize, peer: SocketAddr, usual_ports: usize, asked: Vec<IpAddr>) -> Result<Sources, Failure> {

@@ -46,17 +46,17 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
         pipeline: 1,
     };
     let plan = load_options::plan(load, &target, shape, asked)?;
-    let mut settings = load_options::settings(load, &plan);
+    let mut settings = load_options::settings(load, &target, &plan);
     settings.insert("log".to_owned(), format!("{} ({entries} requests)", options.log.display()));
     settings.insert("speed".to_owned(), options.speed.to_string());
     let question = Question {
         kind: Kind::Replay,
-        command: std::env::args().collect(),
-        target: options.url.clone(),
+        command: output::command_line(),
+        target: target.shown.clone(),
         settings,
         started: jiff::Timestamp::now(),
     };
-    target.reach(plan.timeout)?;
+    target.reach(plan.timeout, &plan.sources)?;
 
     let bench = Bench::new(target, load.limits.clone());
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false, &bench.limits);
@@ -97,13 +97,14 @@ fn read(log: &Path, options: &ReplayOptions, target: &Target) -> Result<Trace, F
     while let Some(line) = lines.next().map_err(unreadable)? {
         reader.push(line).map_err(Failure::usage)?;
     }
+    let fields = requests::fields(&options.load, target)?;
     let make = |method: &str, path: &str| {
         prepare(&RequestText {
             method,
             authority: &target.authority,
             target: path,
             version: requests::version(&options.load),
-            fields: &options.load.headers,
+            fields: &fields,
             body: b"",
         })
     };

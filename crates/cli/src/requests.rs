@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use thalweg_lab::credentials::{has_userinfo, shown};
 use thalweg_lab::target::{Target, path_of};
 use thalweg_load::{
     CallText, Check, PreparedRequest, RequestError, RequestText, Sessions, Trace, prepare, prepare_sessions,
@@ -24,14 +25,14 @@ pub type Asked = (Arc<[PreparedRequest]>, Check);
 /// # Errors
 /// A file cannot be read, or something that is written there or in the options is wrong.
 pub fn of(options: &LoadOptions, target: &Target) -> Result<Asked, Failure> {
-    let body = body(options)?;
+    let (body, fields) = (body(options)?, fields(options, target)?);
     let make = |path: &str| {
         prepare(&RequestText {
             method: &options.method,
             authority: &target.authority,
             target: path,
             version: version(options),
-            fields: &options.headers,
+            fields: &fields,
             body: &body,
         })
     };
@@ -67,8 +68,12 @@ pub fn of_sessions(file: &Path, options: &LoadOptions, target: &Target) -> Resul
     };
     let file = read_sessions(&name, &text, read_body).map_err(Failure::usage)?;
     let mut targets = Vec::new();
+    let common = fields(options, target)?;
     let make = |call: &CallText<'_>| {
-        let fields: Vec<_> = options.headers.iter().chain(&call.fields).cloned().collect();
+        // A call that says itself who asks does not ask as the URL's user.
+        let own = call.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(AUTHORIZATION));
+        let common = common.iter().filter(|(name, _)| !(own && name.eq_ignore_ascii_case(AUTHORIZATION)));
+        let fields: Vec<_> = common.chain(&call.fields).cloned().collect();
         let made = prepare(&RequestText {
             method: &call.method,
             authority: &target.authority,
@@ -83,6 +88,26 @@ pub fn of_sessions(file: &Path, options: &LoadOptions, target: &Target) -> Resul
     let sessions = prepare_sessions(&file, make).map_err(Failure::usage)?;
     let requests = targets.into_iter().zip(sessions.requests.iter().cloned()).collect();
     Ok((sessions, checked(options, target, requests)?))
+}
+
+const AUTHORIZATION: &str = "Authorization";
+
+/// The fields of all requests: those of `--header`, and the credentials of the URL.
+///
+/// # Errors
+/// Both give credentials.
+pub fn fields(options: &LoadOptions, target: &Target) -> Result<Vec<(String, String)>, Failure> {
+    let mut fields = options.headers.clone();
+    if let Some(credentials) = &target.credentials {
+        if fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(AUTHORIZATION)) {
+            return Err(Failure::usage(format!(
+                "{}: both the URL and --header Authorization give credentials; leave one of them out",
+                target.shown
+            )));
+        }
+        fields.push((AUTHORIZATION.to_owned(), credentials.field_value().to_owned()));
+    }
+    Ok(fields)
 }
 
 /// The requests of a log.
@@ -167,6 +192,9 @@ fn explain(error: RequestError, options: &LoadOptions, path: &str) -> String {
 /// The target that a URL on the target's host stands for.
 fn path_on(text: &str, target: &Target) -> Result<String, String> {
     let url = Url::parse(text).map_err(|error| format!("{text:?} is neither a path nor a URL ({error})"))?;
+    if has_userinfo(&url) {
+        return Err(format!("{} gives credentials of its own; give them with the target's URL", shown(text)));
+    }
     let same = url.scheme() == target.url.scheme()
         && url.host() == target.url.host()
         && url.port_or_known_default() == target.url.port_or_known_default();

@@ -38,12 +38,12 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     plan.warmup = options.warmup;
     let question = Question {
         kind: Kind::Run,
-        command: std::env::args().collect(),
-        target: options.url.clone(),
-        settings: settings(options, &plan),
+        command: output::command_line(),
+        target: target.shown.clone(),
+        settings: settings(options, &target, &plan),
         started: jiff::Timestamp::now(),
     };
-    target.reach(plan.timeout)?;
+    target.reach(plan.timeout, &plan.sources)?;
 
     let bench = Bench::new(target, options.load.limits.clone());
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false, &bench.limits);
@@ -54,8 +54,12 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     output::give_out(&session::document(&question, &bench, &plan, outcome), &options.output)
 }
 
-fn settings(options: &RunOptions, plan: &thalweg_load::Plan) -> std::collections::BTreeMap<String, String> {
-    let mut settings = load_options::settings(&options.load, plan);
+fn settings(
+    options: &RunOptions,
+    target: &Target,
+    plan: &thalweg_load::Plan,
+) -> std::collections::BTreeMap<String, String> {
+    let mut settings = load_options::settings(&options.load, target, plan);
     match plan.extent {
         Extent::Duration(length) => settings.insert("duration".to_owned(), format!("{length:?}")),
         Extent::Requests(total) => {

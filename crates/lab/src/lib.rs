@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod conclusion;
+pub mod credentials;
 pub mod document;
 pub mod file;
 pub mod limit;

@@ -1,17 +1,26 @@
 //! The server under test: from a URL to an address that answers.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use thalweg_sys::{PeerAddr, UnixAddr};
 use url::{Host, Url};
 
+use crate::credentials::{ColonInUserName, Credentials, shown, shown_malformed};
+
+/// Local addresses of many from which a target is reached before a run.
+const SOURCES_REACHED_FROM_MAX: usize = 16;
+
 /// A target that was understood and whose name was resolved.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The URL as it was given.
+    /// The URL without the credentials that it had.
     pub url: Url,
+    /// The URL as results show it: as it was given, but for credentials.
+    pub shown: String,
+    /// What it says of who asks.
+    pub credentials: Option<Credentials>,
     /// Where to connect.
     pub address: PeerAddr,
     /// Host and port for the `Host` field.
@@ -45,6 +54,14 @@ pub enum TargetError {
         /// The URL.
         url: Url,
     },
+    /// Credentials that cannot be sent.
+    #[error("{url}: {reason}")]
+    Credentials {
+        /// The URL.
+        url: Url,
+        /// What is wrong with them.
+        reason: ColonInUserName,
+    },
     /// The name has no address.
     #[error("cannot find the address of {host:?}: {reason}; check the name, or give the address itself")]
     Unresolved {
@@ -54,12 +71,14 @@ pub enum TargetError {
         reason: String,
     },
     /// Nobody answers there.
-    #[error("cannot connect to {address} ({host}): {source}; is the server running, and is the address right?")]
+    #[error("cannot connect to {address} ({host}){from}: {source}; is the server running, and is the address right?")]
     Unreachable {
         /// The host as it was given.
         host: String,
         /// Its address.
         address: PeerAddr,
+        /// The local address, as a part of a sentence; empty where the kernel has chosen it.
+        from: String,
         /// What the kernel says.
         source: io::Error,
     },
@@ -78,7 +97,10 @@ impl Target {
     /// # Errors
     /// It is not a URL of a supported scheme, or the name has no address.
     pub fn resolve(text: &str, socket: Option<&UnixAddr>) -> Result<Self, TargetError> {
-        let url = Url::parse(text).map_err(|reason| TargetError::Malformed { text: text.to_owned(), reason })?;
+        let malformed = |reason| TargetError::Malformed { text: shown_malformed(text), reason };
+        let mut url = Url::parse(text).map_err(malformed)?;
+        let credentials =
+            Credentials::take_from(&mut url).map_err(|reason| TargetError::Credentials { url: url.clone(), reason })?;
         if url.scheme() != "http" {
             return Err(TargetError::Scheme { scheme: url.scheme().to_owned(), url });
         }
@@ -93,23 +115,29 @@ impl Target {
         let host = url.host_str().unwrap_or_default();
         let authority = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
         let path = path_of(&url);
-        Ok(Self { url, address, authority, path })
+        Ok(Self { url, shown: shown(text), credentials, address, authority, path })
     }
 
-    /// Connects once, so that a server that is not there is found out before a run begins.
+    /// Connects once from each of the local addresses `sources`, or from whichever the kernel chooses if there are none, so that a
+    /// server that is not there is found out before a run begins.
     ///
     /// # Errors
     /// It does not answer within `timeout`.
-    pub fn reach(&self, timeout: Duration) -> Result<(), TargetError> {
-        let reached = match &self.address {
-            PeerAddr::Tcp(address) => TcpStream::connect_timeout(address, timeout).map(drop),
-            PeerAddr::Unix(address) => address.reach(),
-        };
-        reached.map_err(|source| TargetError::Unreachable {
+    pub fn reach(&self, timeout: Duration, sources: &[IpAddr]) -> Result<(), TargetError> {
+        let unreachable = |from: String, source| TargetError::Unreachable {
             host: self.authority.clone(),
             address: self.address.clone(),
+            from,
             source,
-        })
+        };
+        if sources.is_empty() {
+            return self.address.reach(None, timeout).map_err(|error| unreachable(String::new(), error));
+        }
+        for source in sources.iter().take(SOURCES_REACHED_FROM_MAX) {
+            let reached = self.address.reach(Some(*source), timeout);
+            reached.map_err(|error| unreachable(format!(" from {source}"), error))?;
+        }
+        Ok(())
     }
 
     /// Whether client and server share this machine.

@@ -6,10 +6,11 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -43,6 +44,24 @@ impl PeerAddr {
             Self::Tcp(addr) => SockAddr::from(*addr),
             Self::Unix(addr) => addr.encoded().expect("checked when it was made"),
         }
+    }
+}
+
+impl PeerAddr {
+    /// Connects once, from a local address if one is given, and hangs up: whether somebody listens there.
+    ///
+    /// # Errors
+    /// Nobody does within `timeout`, the permission is missing, or this host does not have the local address.
+    pub fn reach(&self, source: Option<IpAddr>, timeout: Duration) -> io::Result<()> {
+        let peer = match self {
+            Self::Unix(addr) => return addr.reach(),
+            Self::Tcp(addr) => *addr,
+        };
+        let socket = Socket::new(Domain::for_address(peer), Type::STREAM.cloexec(), None)?;
+        if let Some(source) = source {
+            socket.bind(&SocketAddr::new(source, 0).into())?;
+        }
+        socket.connect_timeout(&peer.into(), timeout)
     }
 }
 
