@@ -169,6 +169,8 @@ fn check_trial(trial: &Value) {
     counts(trial, "/counts", &COUNTS);
     counts(trial, "/outcomes", &OUTCOMES);
     counts(trial, "/status", &STATUS);
+    let codes = trial["status_codes"].as_object().expect("statuses by code are a map");
+    assert!(codes.iter().all(|(code, count)| code.len() == 3 && count.is_u64()), "{codes:?}");
     for time in TIMES {
         let summary = &trial[time];
         for statistic in TIME {

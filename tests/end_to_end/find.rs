@@ -54,12 +54,12 @@ fn a_search_names_a_capacity_and_its_limit() {
     assert!(lower > 0.0, "{find:#}");
     match find["upper_bound"].as_f64() {
         Some(upper) => {
-            let interval = [number(find, "/interval95/0"), number(find, "/interval95/1")];
-            assert!(interval[0] <= lower && lower < upper && lower <= interval[1], "{find:#}");
+            assert!(lower < upper, "{find:#}");
         }
-        // Where nothing has failed, the capacity has no upper end either.
-        None => assert!(find["interval95"].is_null(), "{find:#}"),
+        None => assert_eq!(find["ended"], "client_ceiling", "{find:#}"),
     }
+    // One search has a bracket, which covers nothing with any probability.
+    assert!(find["interval95"].is_null(), "{find:#}");
     let limit = find["limit"].as_str().unwrap();
     assert!(["server", "client", "network", "undetermined"].contains(&limit), "{find:#}");
     let evidence = find["evidence"].as_array().unwrap();

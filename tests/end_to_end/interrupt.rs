@@ -65,6 +65,9 @@ fn an_interrupted_search_gives_what_it_found_so_far() {
     let document = document::of(&ended);
     let find = &document["find"];
     assert!(find["notes"].to_string().contains("interrupted"), "{find:#}");
+    // It once named the server, by what was left.
+    assert_eq!((&find["limit"], &find["ended"]), (&"undetermined".into(), &"interrupted".into()), "{find:#}");
+    assert!(find["evidence"].to_string().contains("interrupted"), "{find:#}");
     assert!(document["trials"].as_array().unwrap().len() >= 3, "{find:#}");
 }
 

@@ -15,6 +15,8 @@
 //! | [`signals`], [`sandbox`], [`unix_sockets`], [`full_disk`] | more of that: each signal, what stays within reach, whose sockets are, logs without room |
 //! | [`rewritten`] | files that are written to, or replaced, while they are downloaded |
 //! | [`conformance`] | transcripts of HTTP, held against our server and against nginx |
+//! | [`collapse`] | targets that break down while they are measured |
+//! | [`credentials`] | what a URL says of who asks: sent, and shown nowhere |
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and the downloads of the world's clients |
 //! | [`process`], [`turn`], [`namespace`] | child processes; which tests may run side by side; networks of a test's own |
 //! | [`curl`], [`nginx`], [`server`] | a client, a server of the world's, and Thalweg's |
@@ -26,9 +28,11 @@ mod arrivals;
 mod browser;
 mod changes;
 mod clients;
+mod collapse;
 mod configuration;
 mod conformance;
 mod connections;
+mod credentials;
 mod curl;
 mod demo;
 mod document;

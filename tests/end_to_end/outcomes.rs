@@ -205,13 +205,72 @@ fn protocol_error() {
     all_end_as("protocol_error", |_| Act::Answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok and more"));
 }
 
+/// Such a run once reached the target from another address, and then each of its connections failed.
 #[test]
-fn no_address_makes_the_trial_invalid() {
+fn a_local_address_that_this_host_lacks_is_said_before_a_socket_opens() {
     let _turn = turn::beside_others();
     let server = Scripted::start(|_| Act::Answer(GOOD));
     // Kept for documentation (RFC 5737), so that no host has it.
-    let ended = run(&server, &["--from", "192.0.2.1"]);
-    let trial = document::trial(&ended);
-    assert_eq!((outcome(&trial, "no_address"), ended.code), (REQUESTS, Some(3)), "{trial:#}");
-    assert_eq!(trial["verdict"], "invalid");
+    for sources in ["192.0.2.1", "127.0.0.1-127.0.0.3,192.0.2.1"] {
+        let from: Vec<&str> = sources.split(',').flat_map(|source| ["--from", source]).collect();
+        for command in [&["run", "--requests", "5"][..], &["find"]] {
+            let ended = run_thalweg(&[&command[..1], &[&*server.url()], &command[1..], &from, &["--json"]].concat());
+            assert_eq!((ended.code, &*ended.stdout), (Some(4), ""), "{ended:?}");
+            assert!(ended.stderr.contains("--from 192.0.2.1") && ended.stderr.contains("ip address"), "{ended:?}");
+        }
+    }
+    assert_eq!(server.requests(), 0);
+}
+
+#[test]
+fn a_target_is_looked_for_from_the_addresses_that_were_asked_for() {
+    let _turn = turn::beside_others();
+    let ended = run_thalweg(&["run", "http://127.0.0.1:1/", "--requests", "5", "--from", "127.0.0.7-127.0.0.8"]);
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    assert!(ended.stderr.contains("from 127.0.0.7"), "{ended:?}");
+}
+
+#[test]
+fn statuses_are_counted_by_code() {
+    let _turn = turn::beside_others();
+    let server = Scripted::start(|number| {
+        Act::Answer(match number % 3 {
+            0 => "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+            1 => "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+            _ => "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n",
+        })
+    });
+    let trial = document::trial(&run(&server, &[]));
+    let expected = serde_json::json!({"103": 10, "200": 10, "403": 10, "404": 10});
+    assert_eq!(trial["status_codes"], expected, "{trial:#}");
+    let text = run_thalweg(&["run", &server.url(), "--requests", "30", "--workers", "1"]).stdout;
+    assert!(text.contains("status: 10 x 103, 10 x 200, 10 x 403, 10 x 404"), "{text}");
+}
+
+/// It was once said that such a target could not be reached.
+#[test]
+fn a_target_that_always_answers_403_was_reached() {
+    let _turn = turn::beside_others();
+    let server = Scripted::start(|_| Act::Answer("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"));
+    let search = |format| run_thalweg(&["find", &server.url(), "--connections", "2", "--format", format]);
+    let ended = search("json");
+    let document = document::of(&ended);
+    assert_eq!((ended.code, document["verdict"].as_str(), &*ended.stderr), (Some(1), Some("fail"), ""), "{ended:?}");
+    let reason = document["reasons"][0].as_str().unwrap();
+    assert!(reason.contains("answers") && reason.contains("x 403"), "{reason}");
+    let text = search("text").stdout;
+    assert!(text.contains("FAIL") && text.contains("x 403") && !text.contains("reached"), "{text}");
+}
+
+#[test]
+fn a_field_that_is_folded_is_read_as_one_line() {
+    let _turn = turn::beside_others();
+    let server = Scripted::start(|_| {
+        Act::Answer(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain;\r\n\tcharset=utf-8\r\nContent-Length:\r\n 2\r\n\r\nok",
+        )
+    });
+    let check = "header:content-type=text/plain;   charset=utf-8,length=2";
+    let trial = document::trial(&run(&server, &["--check", check]));
+    assert_eq!(outcome(&trial, "good"), REQUESTS, "{trial:#}");
 }

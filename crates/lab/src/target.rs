@@ -99,6 +99,10 @@ impl Target {
     pub fn resolve(text: &str, socket: Option<&UnixAddr>) -> Result<Self, TargetError> {
         let malformed = |reason| TargetError::Malformed { text: shown_malformed(text), reason };
         let mut url = Url::parse(text).map_err(malformed)?;
+        if url.cannot_be_a_base() {
+            // `user:password@host` reads as a URL of the scheme `user`.
+            return Err(malformed(url::ParseError::RelativeUrlWithoutBase));
+        }
         let credentials =
             Credentials::take_from(&mut url).map_err(|reason| TargetError::Credentials { url: url.clone(), reason })?;
         if url.scheme() != "http" {

@@ -99,7 +99,10 @@ pub fn verdict(figures: &TrialFigures, limits: &[Limit]) -> Judgement {
         return Judgement { verdict: Verdict::Invalid, reasons, notes };
     }
     reasons.extend(not_held(figures));
-    reasons.extend(effective.iter().filter_map(|limit| limit.missed_by(figures, &response_time)));
+    let missed = effective.iter().filter_map(|limit| limit.missed_by(figures, &response_time));
+    // A limit that was missed through the client's lag has been told of already.
+    let missed: Vec<Reason> = missed.filter(|missed| !reasons.iter().any(|reason| reason.explains(missed))).collect();
+    reasons.extend(missed);
     if figures.loop_kind == LoopKind::Open {
         reasons.extend(missing_completions(figures, &effective));
         match backlog::judge(figures) {
@@ -374,6 +377,17 @@ pub enum Note {
 }
 
 impl Reason {
+    /// Whether this is how the client came to miss the same limit.
+    fn explains(&self, missed: &Reason) -> bool {
+        match (self, missed) {
+            (
+                Reason::LagInTail { statistic, bound, .. },
+                Reason::ResponseTime { statistic: same, bound: bound_too, .. },
+            ) => statistic == same && bound == bound_too,
+            _ => false,
+        }
+    }
+
     /// Whether it is that the client was late, or had too little CPU time not to be.
     fn is_lateness(&self) -> bool {
         matches!(
