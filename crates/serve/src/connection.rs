@@ -11,6 +11,7 @@
 //! that response. Such a connection lingers: our direction is finished, the client's is drained for a while.
 
 mod sending;
+mod share;
 mod times;
 
 use std::mem;
@@ -30,6 +31,7 @@ use crate::multipart::Segments;
 use crate::respond::{Answer, Outbox, Outgoing, Responder};
 use crate::warm::Warm;
 
+pub(crate) use self::share::Share;
 pub(crate) use self::times::Times;
 
 /// Larger request bodies are not read: the response is sent at once and is the connection's last.
@@ -58,6 +60,8 @@ pub(crate) struct Connection {
     is_fast: bool,
     /// It was accepted only to be told that there is no room for it.
     pub(crate) is_turned_away: bool,
+    /// It waits for its next share of the loop's work.
+    is_listed: bool,
     /// Whose rate what is being sent counts for.
     mount: u16,
     requests: u32,
@@ -135,6 +139,8 @@ pub(crate) struct Shared {
     pub(crate) pacer: Option<Pacer>,
     /// No further request is waited for on any connection.
     pub(crate) draining: bool,
+    /// What connections may do beyond the first thing in this turn, and who waits for the next one.
+    pub(crate) share: Share,
 }
 
 /// What holds for all that is done at one time.
@@ -177,6 +183,7 @@ impl Connection {
             is_sending: false,
             is_fast: false,
             is_turned_away: false,
+            is_listed: false,
             mount: 0,
             requests: 0,
             reader: RequestReader::new(shared.times.wire),
@@ -252,10 +259,11 @@ impl Connection {
                 let was_idle = self.reader.idle();
                 let mut outbox = Outbox::new(&mut shared.pool);
                 let present = Present { times: &shared.times, draining: shared.draining, now: driver.now() };
-                let read = self.read(input, &mut shared.responder, &mut shared.aside, present, &mut outbox);
+                let (responder, aside) = (&mut shared.responder, &mut shared.aside);
+                let read = self.read(input, responder, aside, &mut shared.share, present, &mut outbox);
                 let outgoing = outbox.into_outgoing();
-                if read < input.len() {
-                    keep(&mut self.unread, &input[read..], &mut shared.pool);
+                if read < input.len() && keep(&mut self.unread, &input[read..], &mut shared.pool) > UNREAD_BYTES_MAX {
+                    self.pause(driver);
                 }
                 self.go_on(driver, shared, outgoing, was_idle)
             }
@@ -308,10 +316,15 @@ impl Connection {
             self.send(driver, shared, held.unwrap_or(SendBuf::empty()), rest);
             return Fate::Stays;
         }
-        if let Some((text, file)) = self.segments.as_mut().and_then(|segments| segments.next()) {
-            self.send(driver, shared, SendBuf::Owned(text), file);
-            return Fate::Stays;
+        if self.segments.is_some() {
+            return self.send_segment(driver, shared);
         }
+        self.after_sending(driver, shared)
+    }
+
+    /// All that was to be sent has gone.
+    #[inline]
+    fn after_sending<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
         match self.phase {
             Phase::SendingLast { linger: true } if !self.ended => {
                 driver.finish(self.socket);
@@ -321,6 +334,7 @@ impl Connection {
                 Fate::Stays
             }
             Phase::Sending => match &self.waiting {
+                None if self.unread.is_some() && !shared.share.is_left() => self.wait_for_share(shared),
                 None => {
                     self.phase = Phase::Reading;
                     self.cold = None;
@@ -410,30 +424,37 @@ impl Connection {
     /// Reads what was kept aside while a response was under way.
     #[inline]
     fn read_unread<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
-        let mut unread = self.unread.take();
-        let input = unread.as_ref().map_or(&[][..], |bytes| bytes);
-        let mut outbox = Outbox::new(&mut shared.pool);
-        let present = Present { times: &shared.times, draining: shared.draining, now: driver.now() };
-        let read = self.read(input, &mut shared.responder, &mut shared.aside, present, &mut outbox);
-        let outgoing = outbox.into_outgoing();
-        if let Some(mut bytes) = unread.take() {
-            if read < bytes.len() {
-                Rc::make_mut(&mut bytes).drain(..read);
-                self.unread = Some(bytes);
-            } else {
-                shared.pool.put(bytes);
-            }
-        }
+        let Some(unread) = self.unread.take() else { return self.go_on(driver, shared, Outgoing::NOTHING, true) };
+        let outgoing = self.read_kept(driver.now(), shared, unread);
         self.go_on(driver, shared, outgoing, true)
     }
 
-    /// Answers requests until the input or the room for responses is used up. How many bytes were read.
+    /// Answers what was kept aside; what is not read of it is kept on.
+    #[inline(never)]
+    fn read_kept(&mut self, now: Instant, shared: &mut Shared, mut unread: Rc<Vec<u8>>) -> Outgoing {
+        let mut outbox = Outbox::new(&mut shared.pool);
+        let present = Present { times: &shared.times, draining: shared.draining, now };
+        let (responder, aside) = (&mut shared.responder, &mut shared.aside);
+        let read = self.read(&unread, responder, aside, &mut shared.share, present, &mut outbox);
+        let outgoing = outbox.into_outgoing();
+        if read < unread.len() {
+            Rc::make_mut(&mut unread).drain(..read);
+            self.unread = Some(unread);
+        } else {
+            shared.pool.put(unread);
+        }
+        outgoing
+    }
+
+    /// Answers requests until the input, the room for responses or the share of this turn is used up; the first in any case. How
+    /// many bytes were read.
     #[inline]
     fn read(
         &mut self,
         input: &[u8],
         responder: &mut Responder,
         aside: &mut Aside,
+        share: &mut Share,
         present: Present<'_>,
         out: &mut Outbox<'_>,
     ) -> usize {
@@ -472,7 +493,8 @@ impl Connection {
                     }
                 }
                 Some(RequestEvent::Body(_)) => {}
-                Some(RequestEvent::End) if out.is_full() => return read,
+                Some(RequestEvent::End) if read == input.len() => return read,
+                Some(RequestEvent::End) if !share.take(out) => return read,
                 Some(RequestEvent::End) => {}
                 None => return read,
             }

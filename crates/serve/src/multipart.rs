@@ -95,6 +95,11 @@ impl Segments {
         self.0.as_slice().iter().any(|(_, file)| file.is_some())
     }
 
+    /// Whether nothing is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.as_slice().is_empty()
+    }
+
     /// Bytes of all that is left.
     pub(crate) fn bytes(&self) -> u64 {
         let span = |file: &Option<FileSpan>| file.as_ref().map_or(0, |span| span.len);

@@ -87,6 +87,11 @@ pub(crate) struct Outgoing {
     pub(crate) segments: Option<Box<Segments>>,
 }
 
+impl Outgoing {
+    /// Nothing was answered.
+    pub(crate) const NOTHING: Self = Self { bytes: None, is_shared: false, file: None, mount: 0, segments: None };
+}
+
 /// How much of a file is wanted.
 enum Wanted {
     Whole,

@@ -12,7 +12,7 @@ use crate::books::Books;
 use crate::cache::FileCache;
 use crate::calendar::{Calendar, SecondsAt};
 use crate::config::{CacheConfig, Level, Limits, ServerConfig};
-use crate::connection::{Connection, Fate, Shared, Times};
+use crate::connection::{Connection, Fate, Share, Shared, Times};
 use crate::counters::Published;
 use crate::curfew::Curfew;
 use crate::limit::pacer::{Pace, Pacer, SharedLimits, Stage};
@@ -133,6 +133,7 @@ impl Service {
                 pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
                 pacer: setup.shared_limits.are_on().then(|| Pacer::new(setup.shared_limits, now)),
                 draining: false,
+                share: Share::default(),
             },
             listeners: Vec::new(),
             retiring: Vec::new(),
@@ -413,6 +414,20 @@ impl Service {
         }
     }
 
+    /// Lets connections go on that have had their share of the turn before.
+    #[cold]
+    fn let_listed_go_on<D: Driver>(&mut self, driver: &mut D, listed: usize) {
+        for _ in 0..listed {
+            let Some(socket) = self.shared.share.pop() else { return };
+            let slot = self.slots.get(socket.index());
+            let connection = slot.and_then(|slot| slot.connection.as_ref());
+            // It may have been closed meanwhile, and its place taken.
+            if connection.is_some_and(|connection| connection.socket == socket) {
+                self.react(driver, socket, Connection::on_share);
+            }
+        }
+    }
+
     fn resume_accepting<D: Driver>(&mut self, driver: &mut D) {
         for listener in self.resting.drain(..) {
             driver.resume_accept(listener);
@@ -549,7 +564,8 @@ impl Service {
         let retirement_ends = is_retirement_due.then_some(self.retirement_ends);
         let paced = self.shared.pacer.as_ref().and_then(|pacer| pacer.next_due(now));
         let books = self.shared.responder.books.as_ref().and_then(Books::due);
-        [self.wheel.next_due(), rest_ends, retirement_ends, curfew, paced, books].into_iter().flatten().min()
+        let due = [self.wheel.next_due(), rest_ends, retirement_ends, curfew, paced, books].into_iter().flatten().min();
+        if self.shared.share.is_wanted() { Some(now) } else { due }
     }
 }
 
@@ -579,6 +595,10 @@ impl<D: Driver> App<D> for Service {
         let times = &mut self.shared.times;
         times.idle_ns_now = room::idle_ns(times.idle_ns_max(), self.open, self.places / self.published.len());
         self.look_at_deadlines(driver, now);
+        let listed = self.shared.share.renew();
+        if listed > 0 {
+            self.let_listed_go_on(driver, listed);
+        }
         if self.shared.pacer.is_some() {
             self.let_paced_go_on(driver, now);
         }

@@ -194,7 +194,7 @@ impl Connection {
         let taken = self.untaken_bytes.saturating_sub(untaken);
         self.untaken_bytes = untaken;
         let stalled = now.plus_ns(times.stall_ns);
-        let waits_for_us = untaken == 0 && (self.is_sending || self.waits_for_its_turn());
+        let waits_for_us = untaken == 0 && (self.is_sending || self.is_listed || self.waits_for_its_turn());
         let granted_ns = taken.saturating_mul(times.ns_per_byte);
         self.deadline = if waits_for_us { stalled } else { self.deadline.plus_ns(granted_ns).min(stalled) };
         let span_ns = now.ns_since(driver.sent_at(self.socket));

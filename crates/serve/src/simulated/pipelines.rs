@@ -1,11 +1,14 @@
 //! Many requests on one connection, and the network in between.
 
-use thalweg_reactor::run;
-use thalweg_reactor::sim::{Sim, SimConfig};
-use thalweg_sys::Driver;
+use std::sync::Arc;
 
-use super::{PIPELINE, SECOND_NS, Step, check_pipeline, folder, large, naive, one, send, simulate, world};
+use thalweg_reactor::sim::{Sim, SimConfig};
+use thalweg_reactor::{App, Turn, run};
+use thalweg_sys::{Completion, Driver, Instant};
+
+use super::{PIPELINE, SECOND_NS, Step, World, check_pipeline, folder, large, naive, one, send, simulate, world};
 use crate::config::Limits;
+use crate::counters::Published;
 
 #[test]
 fn a_pipeline_is_answered_in_order_wherever_it_is_cut() {
@@ -107,4 +110,53 @@ fn after_a_malformed_request_nothing_is_answered() {
     let statuses: Vec<u16> =
         naive::take_all(&outcome.received, &["GET"]).iter().map(|response| response.status).collect();
     assert_eq!(statuses, [200, 400]);
+}
+
+/// A world in which it is noted how many requests are answered at most from one turn to the next.
+struct Watched<'w> {
+    world: World<'w>,
+    published: Arc<[Published]>,
+    answered: u64,
+    most: u64,
+}
+
+impl App<Sim> for Watched<'_> {
+    fn on_completion(&mut self, driver: &mut Sim, completion: Completion) {
+        self.world.on_completion(driver, completion);
+    }
+
+    fn on_turn(&mut self, driver: &mut Sim, now: Instant) -> Turn {
+        let turn = self.world.on_turn(driver, now);
+        let answered = self.published[0].totals().requests;
+        self.most = self.most.max(answered - self.answered);
+        self.answered = answered;
+        turn
+    }
+}
+
+#[test]
+fn pipelines_of_some_clients_do_not_hold_up_another() {
+    const CLIENTS: usize = 10;
+    let ranges: Vec<String> = (0..6).map(|number| format!("{}-{0}", 2 * number)).collect();
+    let of_ranges = |name| format!("GET /{name} HTTP/1.1\r\nHost: h\r\nRange: bytes={}\r\n\r\n", ranges.join(","));
+    // From turn to turn so much work that is shared may be done twice, for who was listed and for what comes in, beside one request of
+    // each connection.
+    for (request, count, most) in [
+        ("HEAD /a HTTP/1.1\r\nHost: h\r\n\r\n".to_owned(), 20_000, 2 * 256 + CLIENTS as u64),
+        (of_ranges("a"), 1000, 2 * 256 + CLIENTS as u64),
+        (of_ranges("large"), 200, 2 * CLIENTS as u64),
+    ] {
+        let folder = folder();
+        let mut driver = Sim::new(SimConfig::calm(1));
+        let pipelines = vec![vec![send(&request.repeat(count)), Step::Finish]; CLIENTS];
+        let (world, published) = world(&mut driver, &Limits::default(), folder.path(), pipelines);
+        let mut watched = Watched { world, published, answered: 0, most: 0 };
+        run(&mut driver, &mut watched).unwrap();
+        assert_eq!(watched.answered, (CLIENTS * count) as u64, "{request}");
+        assert!(watched.most <= most, "{} in one turn: {request}", watched.most);
+        // Each has its turn: when the first is through, the others nearly are.
+        let outcomes = watched.world.clients.iter().map(|client| client.over.unwrap().at.as_ns());
+        let (first, last) = (outcomes.clone().min().unwrap(), outcomes.max().unwrap());
+        assert!(last - first <= 20_000_000, "{} us apart: {request}", (last - first) / 1000);
+    }
 }
