@@ -14,7 +14,7 @@
 //! | [`operation`], [`reload`] | tests of a server's life: signals, upgrades, users, the sandbox; what it takes up while it serves |
 //! | [`signals`], [`sandbox`], [`unix_sockets`], [`full_disk`] | more of that: each signal, what stays within reach, whose sockets are, logs without room |
 //! | [`rewritten`] | files that are written to, or replaced, while they are downloaded |
-//! | [`pipelines`] | long pipelines, and what others notice of them |
+//! | [`siege`], [`pipelines`] | attackers with more connections than there are places, and long pipelines; what others notice of them |
 //! | [`conformance`] | transcripts of HTTP, held against our server and against nginx |
 //! | [`collapse`] | targets that break down while they are measured |
 //! | [`credentials`] | what a URL says of who asks: sent, and shown nowhere |
@@ -65,6 +65,7 @@ mod scripted;
 mod serve;
 mod server;
 mod sessions;
+mod siege;
 mod signals;
 mod slow;
 mod stall;

@@ -10,6 +10,7 @@
 //! A client that is still sending when the last response leaves would get a reset from a plain close, and might never read
 //! that response. Such a connection lingers: our direction is finished, the client's is drained for a while.
 
+mod outside;
 mod sending;
 mod share;
 mod times;
@@ -24,13 +25,13 @@ use thalweg_wire::{BodyFraming, FieldSlots, Progress, RequestEvent, RequestHead,
 use crate::aside::{Aside, Done, Reason};
 use crate::books::{Noted, UnderWay};
 use crate::cold::Cold;
-use crate::head::{self, Persistence};
+use crate::head::Persistence;
 use crate::limit::pacer::{Pace, Pacer};
-use crate::limit::room::{Candidate, HEADLESS_AGE_NS, Rank};
 use crate::multipart::Segments;
 use crate::respond::{Answer, Outbox, Outgoing, Responder};
 use crate::warm::Warm;
 
+pub(crate) use self::outside::Standing;
 pub(crate) use self::share::Share;
 pub(crate) use self::times::Times;
 
@@ -58,8 +59,10 @@ pub(crate) struct Connection {
     is_sending: bool,
     /// The client has taken parts of files fast, and what the kernel takes is not bounded.
     is_fast: bool,
-    /// It was accepted only to be told that there is no room for it.
-    pub(crate) is_turned_away: bool,
+    /// Whether it has one of the places.
+    pub(crate) standing: Standing,
+    /// It got its place while others were waiting for one, and has to show sooner that it takes what it asked for.
+    is_late: bool,
     /// It waits for its next share of the loop's work.
     is_listed: bool,
     /// Whose rate what is being sent counts for.
@@ -100,6 +103,8 @@ struct WaitingRequest {
 /// What a connection is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
+    /// Has no place, and waits for a whole request.
+    Arriving,
     /// Waits for a request, or for the rest of one.
     Reading,
     /// A response is under way, or the request waits for something that is done aside.
@@ -126,6 +131,12 @@ pub(crate) enum Fate {
     Over,
     /// It is to be closed, and what the client has not taken by now is not kept for it.
     Abandoned,
+    /// It has no place and has sent a whole request.
+    Asks,
+    /// It has no place, and its response, which is [held](Shared::held), takes long enough to need one.
+    Queues,
+    /// It has waited for a place in vain.
+    Refused,
 }
 
 /// What all connections of a core share.
@@ -141,6 +152,8 @@ pub(crate) struct Shared {
     pub(crate) draining: bool,
     /// What connections may do beyond the first thing in this turn, and who waits for the next one.
     pub(crate) share: Share,
+    /// The response of a connection that [queues](Fate::Queues) for a place.
+    pub(crate) held: Option<Box<Outgoing>>,
 }
 
 /// What holds for all that is done at one time.
@@ -182,7 +195,8 @@ impl Connection {
             paused: false,
             is_sending: false,
             is_fast: false,
-            is_turned_away: false,
+            standing: Standing::Placed,
+            is_late: false,
             is_listed: false,
             mount: 0,
             requests: 0,
@@ -205,23 +219,6 @@ impl Connection {
         self.under_way.take()
     }
 
-    /// A connection that was accepted though there is no room: it is told so, and not read.
-    #[cold]
-    pub(crate) fn turned_away<D: Driver>(socket: SocketId, driver: &mut D, shared: &mut Shared) -> Self {
-        let now = driver.now();
-        let mut connection = Self::new(socket, None, shared, now);
-        connection.is_turned_away = true;
-        connection.phase = Phase::SendingLast { linger: true };
-        connection.deadline = now.plus_ns(shared.times.stall_ns);
-        shared.responder.totals.turned_away += 1;
-        let mount = shared.responder.cache.sites().topmost;
-        if let Some(books) = &mut shared.responder.books {
-            books.note_turned_away(&mut connection.under_way, socket, mount, now, shared.responder.calendar.second());
-        }
-        connection.send(driver, shared, SendBuf::Static(head::NO_ROOM), None);
-        connection
-    }
-
     /// Whether nothing is under way after a request was answered, so that it can be closed without a loss.
     pub(crate) fn is_idle_again(&self) -> bool {
         self.phase == Phase::Reading && self.reader.idle() && self.requests > 0
@@ -231,23 +228,6 @@ impl Connection {
     pub(crate) fn is_idle_too_long(&self, times: &Times, now: Instant) -> bool {
         let short_ns = times.idle_ns.saturating_sub(times.idle_ns_now);
         short_ns > 0 && self.is_idle_again() && self.deadline.minus_ns(short_ns) <= now
-    }
-
-    /// How it would be missed if somebody had to go; `None` if it is not to be closed for anybody.
-    pub(crate) fn candidate(&self, times: &Times, now: Instant) -> Option<Candidate> {
-        match self.phase {
-            Phase::Reading => {}
-            Phase::Lingering { .. } => return None,
-            Phase::Sending | Phase::SendingLast { .. } => {
-                let is_late = self.deadline.minus_ns(times.stall_ns / 2) <= now && !self.waits_for_its_turn();
-                return is_late.then_some((Rank::Slow, self.deadline, self.socket));
-            }
-        }
-        if self.requests > 0 && self.reader.idle() {
-            return Some((Rank::Idle, self.deadline.minus_ns(times.idle_ns), self.socket));
-        }
-        let since = self.deadline.minus_ns(if self.reader.in_body() { times.stall_ns } else { times.head_ns });
-        (now.ns_since(since) >= HEADLESS_AGE_NS).then_some((Rank::Headless, since, self.socket))
     }
 
     /// Bytes have come in.
@@ -267,6 +247,7 @@ impl Connection {
                 }
                 self.go_on(driver, shared, outgoing, was_idle)
             }
+            Phase::Arriving => self.on_arriving(driver, shared),
             Phase::Sending => {
                 let kept = keep(&mut self.unread, driver.received(), &mut shared.pool);
                 if kept > UNREAD_BYTES_MAX {
@@ -390,14 +371,14 @@ impl Connection {
             }
         }
         let outgoing = outbox.into_outgoing();
-        self.go_on(driver, shared, outgoing, false)
+        self.go_on_or_queue(driver, shared, outgoing)
     }
 
     /// The client will send no more. What it has asked for before is still answered.
     pub(crate) fn on_ended(&mut self) -> Fate {
         self.ended = true;
         match self.phase {
-            Phase::Reading | Phase::Lingering { .. } => Fate::Over,
+            Phase::Arriving | Phase::Reading | Phase::Lingering { .. } => Fate::Over,
             Phase::Sending | Phase::SendingLast { .. } => Fate::Stays,
         }
     }
@@ -411,6 +392,8 @@ impl Connection {
             // The response to a request whose body is late has gone already.
             Phase::Reading if !self.reader.idle() && !self.reader.in_body() => 408,
             Phase::Reading | Phase::Lingering { .. } => return Fate::Over,
+            Phase::Arriving => return Fate::Refused,
+            Phase::SendingLast { .. } if self.standing == Standing::Queued => return Fate::Refused,
             Phase::Sending | Phase::SendingLast { .. } => return Fate::Abandoned,
         };
         let mut outbox = Outbox::new(&mut shared.pool);

@@ -90,6 +90,12 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     /// Nothing was answered.
     pub(crate) const NOTHING: Self = Self { bytes: None, is_shared: false, file: None, mount: 0, segments: None };
+
+    /// Whether it is more than what a kernel takes at once for a client that reads.
+    pub(crate) fn is_long(&self) -> bool {
+        let is_large = |bytes: &Rc<Vec<u8>>| bytes.len() > 2 * GATHERED_BYTES_USUAL_MAX;
+        self.file.is_some() || self.segments.is_some() || self.bytes.as_ref().is_some_and(is_large)
+    }
 }
 
 /// How much of a file is wanted.

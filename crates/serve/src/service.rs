@@ -1,5 +1,7 @@
 //! The server on one core: its listeners, its connections and their deadlines, as an [`App`] of the reactor's loop.
 
+mod admission;
+
 use std::sync::Arc;
 
 use thalweg_reactor::{App, BufferPool, Turn, Wheel};
@@ -15,7 +17,7 @@ use crate::config::{CacheConfig, Level, Limits, ServerConfig};
 use crate::connection::{Connection, Fate, Share, Shared, Times};
 use crate::counters::Published;
 use crate::curfew::Curfew;
-use crate::limit::pacer::{Pace, Pacer, SharedLimits, Stage};
+use crate::limit::pacer::{Pacer, SharedLimits, Stage};
 use crate::limit::room::{self, Shedder};
 use crate::list::Listings;
 use crate::log::{ErrorLog, Feed};
@@ -27,6 +29,11 @@ use crate::site::Sites;
 use crate::warm::Warm;
 use crate::watch::Ear;
 
+pub(crate) use self::admission::OUTSIDE_MAX;
+use self::admission::Outside;
+#[cfg(test)]
+pub(crate) use self::admission::TURNED_AWAY_MAX;
+
 /// Resolution of deadlines.
 const TICK_NS: u64 = 10_000_000;
 
@@ -35,9 +42,6 @@ const ACCEPT_REST_NS: u64 = 100_000_000;
 
 /// The same, after a connection was closed to make room: closing takes the kernel a moment.
 const SHED_REST_NS: u64 = 1_000_000;
-
-/// Connections that are told at the same time that there is no room for them. Further ones are closed without a word.
-pub(crate) const TURNED_AWAY_MAX: usize = 256;
 
 /// Paced connections that go on between two looks at the others: each takes the kernel some ten microseconds.
 const PACED_PER_TURN: usize = 64;
@@ -64,8 +68,8 @@ pub(crate) struct Service {
     /// At the index of their socket.
     slots: Vec<Slot>,
     open: usize,
-    /// How many of them there is no room for.
-    turned_away: usize,
+    /// Those of them that there is no room for.
+    outside: Outside,
     /// Connections that there is room for, on all cores; 0 is any number.
     places: usize,
     shedder: Shedder,
@@ -88,6 +92,8 @@ pub(crate) struct Service {
 pub(crate) struct Setup<'c> {
     pub(crate) sites: Sites,
     pub(crate) limits: &'c Limits,
+    /// Connections that there is room for, on all cores; 0 is any number. It stays as it is.
+    pub(crate) places: usize,
     pub(crate) cache: &'c CacheConfig,
     pub(crate) aside: Aside,
     /// What all cores together may give.
@@ -134,6 +140,7 @@ impl Service {
                 pacer: setup.shared_limits.are_on().then(|| Pacer::new(setup.shared_limits, now)),
                 draining: false,
                 share: Share::default(),
+                held: None,
             },
             listeners: Vec::new(),
             retiring: Vec::new(),
@@ -143,8 +150,8 @@ impl Service {
             rest_ends: now,
             slots: Vec::new(),
             open: 0,
-            turned_away: 0,
-            places: setup.limits.connections_max,
+            outside: Outside::default(),
+            places: setup.places,
             shedder: Shedder::default(),
             wheel: Wheel::new(now, TICK_NS),
             curfew: setup.curfew,
@@ -209,7 +216,6 @@ impl Service {
         let times = Times::new(&config.limits);
         self.look_ns = times.shortest_ns();
         self.shared.times = times;
-        self.places = config.limits.connections_max;
         self.limit_anew(driver, limits);
         let responder = &mut self.shared.responder;
         let ear = self.ear.clone().filter(|_| config.cache.watch);
@@ -310,80 +316,6 @@ impl Service {
         }
     }
 
-    fn on_accepted<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
-        let index = socket.index();
-        if index >= self.slots.len() {
-            self.slots.resize_with(index + 1, Slot::default);
-        }
-        self.open += 1;
-        self.shared.responder.totals.accepted += 1;
-        let now = driver.now();
-        let admission = self.let_in(driver, socket, now);
-        if admission.is_none() && self.turned_away == TURNED_AWAY_MAX {
-            self.open -= 1;
-            self.shared.responder.totals.turned_away += 1;
-            return driver.close(socket);
-        }
-        // Before the first response, which may be that there is no room.
-        if let Some(books) = self.shared.responder.books.as_mut().filter(|books| books.wants_clients()) {
-            books.set_client(socket, driver.peer_addr(socket).ok().map(|peer| peer.ip()));
-        }
-        let connection = match admission {
-            Some(pace) => Connection::new(socket, pace, &self.shared, now),
-            None => {
-                self.turned_away += 1;
-                Connection::turned_away(socket, driver, &mut self.shared)
-            }
-        };
-        let slot = &mut self.slots[index];
-        if !slot.armed {
-            slot.armed = true;
-            self.wheel.arm(index as u64, now.plus_ns(self.look_ns));
-        }
-        slot.connection = Some(connection);
-    }
-
-    /// Whether there is room for a connection that was just accepted, and what its limits need.
-    #[inline]
-    #[expect(clippy::option_option, reason = "refused, let in without limits, let in with them")]
-    fn let_in<D: Driver>(&mut self, driver: &mut D, socket: SocketId, now: Instant) -> Option<Option<Box<Pace>>> {
-        if self.places > 0 && self.is_full() && !self.shed(driver, now) {
-            return None;
-        }
-        let Some(pacer) = &mut self.shared.pacer else { return Some(None) };
-        let knows_clients = pacer.shared().knows_clients();
-        // A Unix socket's peer has no address, and one that has gone already needs none.
-        let address = knows_clients.then(|| driver.peer_addr(socket).ok()).flatten();
-        pacer.enter(address.map(|address| address.ip()), now).ok().map(Some)
-    }
-
-    /// Whether all places are taken, with the connection that was just accepted. What the other cores have is as of their last
-    /// wake-up, and only asked for when this one has its part.
-    fn is_full(&self) -> bool {
-        let taken = self.open - self.turned_away;
-        if taken <= self.places / self.published.len() {
-            return false;
-        }
-        let others = self.published.iter().enumerate().filter(|&(core, _)| core != self.core);
-        let elsewhere: u64 = others.map(|(_, published)| published.totals().open).sum();
-        taken as u64 + elsewhere > self.places as u64
-    }
-
-    /// Closes the connection that will be missed least, if there is one.
-    #[cold]
-    fn shed<D: Driver>(&mut self, driver: &mut D, now: Instant) -> bool {
-        let (slots, times) = (&self.slots, &self.shared.times);
-        let of = |slot: &Slot| slot.connection.as_ref().and_then(|connection| connection.candidate(times, now));
-        let still = |candidate: room::Candidate| slots.get(candidate.2.index()).and_then(of) == Some(candidate);
-        let Some((rank, _, socket)) = self.shedder.next(slots.iter().map(of), still, now) else { return false };
-        self.shared.responder.totals.shed += 1;
-        match rank {
-            room::Rank::Idle | room::Rank::Headless => self.close(driver, socket),
-            room::Rank::Slow => self.abandon(driver, socket),
-        }
-        true
-    }
-
     fn on_accept_failed<D: Driver>(&mut self, driver: &mut D, listener: SocketId, error: &std::io::Error) {
         if self.retired.contains(&listener) || self.retiring.contains(&listener) {
             return;
@@ -395,7 +327,7 @@ impl Service {
         self.rest_ends = now.plus_ns(ACCEPT_REST_NS);
         if Fault::of(error) == Fault::NoDescriptor {
             self.shared.responder.cache.release_descriptors();
-            if has_just_shed || self.shed(driver, now) {
+            if has_just_shed || self.close_oldest_outside(driver) || self.shed(driver, now) {
                 self.rest_ends = now.plus_ns(SHED_REST_NS);
             }
         }
@@ -448,6 +380,9 @@ impl Service {
             Fate::Stays => {}
             Fate::Over => self.close(driver, socket),
             Fate::Abandoned => self.abandon(driver, socket),
+            Fate::Asks => self.on_asks(driver, socket),
+            Fate::Queues => self.on_queues(driver, socket),
+            Fate::Refused => self.turn_away(driver, socket),
         }
     }
 
@@ -487,7 +422,7 @@ impl Service {
     fn forget(&mut self, socket: SocketId, now: Instant) {
         let Some(mut connection) = self.slots[socket.index()].connection.take() else { return };
         self.open -= 1;
-        self.turned_away -= usize::from(connection.is_turned_away);
+        self.outside.forget(connection.standing);
         if let (Some(pace), Some(pacer)) = (&connection.pace, &mut self.shared.pacer) {
             pacer.leave(pace, now);
         }
@@ -525,12 +460,13 @@ impl Service {
                 false => Fate::Stays,
             };
             if fate != Fate::Stays {
-                slot.armed = false;
                 self.react(driver, socket, |_, _, _| fate);
-                continue;
             }
-            let look = connection.deadline.min(now.plus_ns(self.look_ns));
-            self.wheel.arm(index, look);
+            let slot = &mut self.slots[index as usize];
+            slot.armed = slot.connection.is_some();
+            if let Some(connection) = &slot.connection {
+                self.wheel.arm(index, connection.deadline.min(now.plus_ns(self.look_ns)));
+            }
         }
     }
 
@@ -565,7 +501,13 @@ impl Service {
         let paced = self.shared.pacer.as_ref().and_then(|pacer| pacer.next_due(now));
         let books = self.shared.responder.books.as_ref().and_then(Books::due);
         let due = [self.wheel.next_due(), rest_ends, retirement_ends, curfew, paced, books].into_iter().flatten().min();
-        if self.shared.share.is_wanted() { Some(now) } else { due }
+        if self.shared.share.is_wanted() {
+            return Some(now);
+        }
+        match self.outside.due(now) {
+            None => due,
+            Some(look) => Some(due.map_or(look, |due| due.min(look))),
+        }
     }
 }
 
@@ -599,6 +541,7 @@ impl<D: Driver> App<D> for Service {
         if listed > 0 {
             self.let_listed_go_on(driver, listed);
         }
+        self.attend_outside(driver, now);
         if self.shared.pacer.is_some() {
             self.let_paced_go_on(driver, now);
         }

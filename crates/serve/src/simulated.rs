@@ -23,6 +23,7 @@ use crate::service::{Service, Setup};
 use crate::site::Sites;
 use crate::watch::tests::Teller;
 
+mod attacks;
 mod booked;
 mod changing;
 mod deadlines;
@@ -267,6 +268,7 @@ fn world_with<'w>(
         shared_limits,
         sites: Sites::open(&ServerConfig::new(folder, Vec::<ListenAddr>::new())).unwrap(),
         limits,
+        places: limits.connections_max,
         cache: &CacheConfig::default(),
         aside,
         // Long after any file here was written: all of them are settled.

@@ -1,11 +1,11 @@
 //! Room for connections: who is closed when the table is full, and how long idle ones may stay when it fills.
 //!
-//! The idlest goes first, since it is the least likely to be missed; then whoever has been accepted for a while and has not
-//! sent a request; then whoever has let half of the time pass in which a response may make no progress. A response that
-//! makes progress is never cut off for a newcomer.
+//! A connection that was used once goes first, the idlest of them, since it is the least likely to be missed; then one that has been
+//! open for a while without a whole request; then one whose client has let a part of the time pass in which a response may make no
+//! progress; then one that is idle and was used several times. A response that makes progress is never cut off for a newcomer.
 //!
-//! No order of idleness is kept, for that would be work for each request. When somebody has to go, all connections are
-//! looked at once, and the next few that would have to go are noted with it.
+//! No order of idleness is kept, for that would be work for each request. When a connection has to go, all of them, or a part of very
+//! many, are looked at once, and the next few that would have to go are noted with it: sixteen are looked at for each that goes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,12 +15,14 @@ use thalweg_sys::{Instant, SocketId};
 /// How a connection would be missed; the lower first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Rank {
-    /// Between two requests.
+    /// It has been idle since its only request, or for a long time.
     Idle,
     /// It has not sent a whole request, for longer than an honest client takes ([`HEADLESS_AGE_NS`]).
     Headless,
     /// It has fallen far behind the rate at which responses have to be taken.
     Slow,
+    /// Between two requests, of several.
+    Used,
 }
 
 /// A connection that may be closed to make room: how it ranks, and since when.
@@ -34,6 +36,9 @@ const NOTED_PART: usize = 16;
 const NOTED_MIN: usize = 8;
 const NOTED_MAX: usize = 1024;
 
+/// So many are looked at in one go, in a fraction of a millisecond.
+const LOOKED_AT_MAX: usize = 16_384;
+
 /// When nobody could be closed, nobody is looked for so long.
 const BARREN_NS: u64 = 100_000_000;
 
@@ -45,14 +50,18 @@ const IDLE_PART_MIN: u64 = 16;
 pub(crate) struct Shedder {
     /// The last is the first to go.
     noted: Vec<Candidate>,
+    /// The next to be looked at.
+    hand: usize,
     barren_until: Instant,
 }
 
 impl Shedder {
-    /// Who is to go, out of `candidates`. Those who were noted before are asked for whether they are `still` what they were.
+    /// Who is to go, of so many slots with a candidate each or none. Those who were noted before are asked for whether they are
+    /// `still` what they were.
     pub(crate) fn next(
         &mut self,
-        candidates: impl ExactSizeIterator<Item = Option<Candidate>>,
+        slots: usize,
+        candidate: impl Fn(usize) -> Option<Candidate>,
         still: impl Fn(Candidate) -> bool,
         now: Instant,
     ) -> Option<Candidate> {
@@ -64,9 +73,28 @@ impl Shedder {
         if now < self.barren_until {
             return None;
         }
-        let noted_max = (candidates.len() / NOTED_PART).clamp(NOTED_MIN, NOTED_MAX);
+        let mut looked_at = 0;
+        while looked_at < slots {
+            if self.hand >= slots {
+                self.hand = 0;
+            }
+            let end = slots.min(self.hand + LOOKED_AT_MAX.min(slots - looked_at));
+            self.note((self.hand..end).filter_map(&candidate), end - self.hand);
+            looked_at += end - self.hand;
+            self.hand = end;
+            if let Some(next) = self.noted.pop() {
+                return Some(next);
+            }
+        }
+        self.barren_until = now.plus_ns(BARREN_NS);
+        None
+    }
+
+    /// Notes those of the candidates that would have to go first, who come from so many slots.
+    fn note(&mut self, candidates: impl Iterator<Item = Candidate>, slots: usize) {
+        let noted_max = (slots / NOTED_PART).clamp(NOTED_MIN, NOTED_MAX);
         let mut first = BinaryHeap::with_capacity(noted_max + 1);
-        for candidate in candidates.flatten() {
+        for candidate in candidates {
             if first.len() < noted_max {
                 first.push(candidate);
             } else if first.peek().is_some_and(|last| candidate < *last) {
@@ -77,11 +105,6 @@ impl Shedder {
         self.noted = first.into_sorted_vec();
         self.noted.reverse();
         debug_assert!(self.noted.is_sorted_by_key(Reverse));
-        let next = self.noted.pop();
-        if next.is_none() {
-            self.barren_until = now.plus_ns(BARREN_NS);
-        }
-        next
     }
 }
 
@@ -107,7 +130,7 @@ mod tests {
 
     fn next(shedder: &mut Shedder, all: &[Option<Candidate>], now: Instant) -> Option<u64> {
         let still = |candidate| all.contains(&Some(candidate));
-        shedder.next(all.iter().copied(), still, now).map(|(.., socket)| socket.to_bits())
+        shedder.next(all.len(), |slot| all[slot], still, now).map(|(.., socket)| socket.to_bits())
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::limit::pacer::SharedLimits;
 use crate::log::{ErrorLog, Feed};
 use crate::metrics::Observed;
 use crate::orders::{Inbox, take_listener};
-use crate::service::{Service, Setup, TURNED_AWAY_MAX};
+use crate::service::{OUTSIDE_MAX, Service, Setup};
 use crate::site::Sites;
 use crate::watch::Ear;
 
@@ -90,8 +90,20 @@ impl Task {
         Ok(())
     }
 
+    /// Connections that there is room for, on all cores. Where that is what one table of descriptors holds, a part of it is left to those
+    /// that have no place.
+    fn places(&self) -> usize {
+        match self.config.limits.connections_max {
+            0 => {
+                let outside = (OUTSIDE_MAX * self.published.len()).min(self.connections_max / 4);
+                (self.connections_max - outside).max(1)
+            }
+            connections_max => connections_max,
+        }
+    }
+
     fn open_driver(&self) -> io::Result<AnyDriver> {
-        let sockets_max = self.connections_max + TURNED_AWAY_MAX + self.listeners.len();
+        let sockets_max = self.connections_max + OUTSIDE_MAX + self.listeners.len();
         let config = DriverConfig {
             receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
             receive_buffers: RECEIVE_BUFFERS,
@@ -108,10 +120,12 @@ impl Task {
                 return Ok(());
             }
         };
+        let places = self.places();
         let setup = Setup {
             shared_limits: self.shared_limits,
             sites,
             limits: &self.config.limits,
+            places,
             cache: &self.config.cache,
             aside: Aside::new(self.control.wakers[self.core].clone(), ASIDE_THREADS_MAX, self.cpus),
             seconds_at: |_| clock::unix_seconds(),

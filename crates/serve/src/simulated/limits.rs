@@ -233,7 +233,9 @@ fn the_idlest_makes_room() {
 #[test]
 fn who_has_asked_for_nothing_makes_room_after_the_idle() {
     let mute = |ms| (ms, 1, vec![]);
-    let clients = vec![mute(0), mute(100), (200, 1, vec![send(GET_A)]), mute(3000), mute(4000), (4100, 1, vec![])];
+    // Who comes when all places are taken gets one with a whole request; with two, it is no first choice for the next.
+    let used = |ms| (ms, 1, vec![send(&GET_A.repeat(2))]);
+    let clients = vec![mute(0), mute(100), (200, 1, vec![send(GET_A)]), used(3000), used(4000), used(4100)];
     let (outcomes, totals) = arrive(SimConfig::calm(1), &places(3), NO_RATES, clients);
     let ends: Vec<u128> = outcomes.iter().map(|outcome| outcome.lasted.as_millis()).collect();
     assert_eq!(ends[..3], [4000, 4100, 3000]);
@@ -277,9 +279,31 @@ fn who_takes_hardly_anything_makes_room_before_anybody_is_turned_away() {
     ];
     let (outcomes, totals) = arrive(config, &places(3), NO_RATES, clients);
     assert!(outcomes[1].received.ends_with(&large()));
-    assert_eq!(statuses(&outcomes[3]), [503]);
+    // All places are taken, two of them for nothing: a small response does without.
+    assert_eq!(statuses(&outcomes[3]), [200]);
+    assert_eq!(naive::take_all(&outcomes[3].received, &["GET"])[0].field("connection"), Some("close"));
     assert_eq!(statuses(&outcomes[4]), [200]);
-    assert_eq!((totals.shed, totals.turned_away), (0, 1));
+    assert_eq!((totals.shed, totals.turned_away), (0, 0));
+}
+
+#[test]
+fn a_download_that_waits_for_a_place_in_vain_is_told_so() {
+    let config = SimConfig { bandwidth: Some(100_000), socket_buffer_bytes: 64 << 10, ..SimConfig::calm(1) };
+    // It takes enough, and not all the time: nobody can tell what it is.
+    let turns = repeat(100, &[Step::Rest(3 * SECOND_NS), Step::Resume, Step::Rest(SECOND_NS / 20), Step::Pause]);
+    let clients = vec![
+        (0, 1, [vec![Step::Pause, send(GET_LARGE)], turns].concat()),
+        // The first that finds no room has others looked at, of whom nothing is known yet.
+        (4200, 2, vec![send(GET_A)]),
+        (5000, 3, vec![send(GET_LARGE)]),
+        (6000, 4, vec![send(GET_A)]),
+    ];
+    let (outcomes, totals) = arrive(config, &places(1), NO_RATES, clients);
+    assert!(outcomes[0].received.ends_with(&large()));
+    assert_eq!(outcomes[1..].iter().map(statuses).collect::<Vec<_>>(), [[503], [503], [200]]);
+    let waited = outcomes[2].lasted.as_secs_f64() - 5.0;
+    assert!(outcomes[2].orderly && (30.0..36.0).contains(&waited), "{waited} s");
+    assert_eq!((totals.shed, totals.turned_away), (0, 2));
 }
 
 #[test]
