@@ -259,6 +259,21 @@ impl Plan {
         if calm && !self.own_tables { WAKE_EARLY_NS } else { 0 }
     }
 
+    /// How many connections one of the threads opens before the start. A connection for a few calls is opened when it is needed, as what is
+    /// measured includes it; and a load of a known number of requests never needs more connections than requests.
+    pub(crate) fn connections_ahead(&self, core: usize) -> usize {
+        if self.calls.is_some() || self.visit.is_some() {
+            return 0;
+        }
+        let connections = self.share_of(self.connections, core).max(1);
+        match self.extent {
+            Extent::Requests(total) if self.warmup.is_zero() && self.hold.is_none() => {
+                connections.min(self.share_of(usize::try_from(total).unwrap_or(usize::MAX), core))
+            }
+            _ => connections,
+        }
+    }
+
     /// Whether the run ends with its schedule, whatever is under way then: downloads at a pace may take hours.
     pub(crate) fn cuts_at_end(&self) -> bool {
         self.pace.is_some() && matches!(self.extent, Extent::Duration(_))

@@ -105,8 +105,7 @@ impl Engine {
         progress: Arc<Progress>,
     ) -> Self {
         let connections_max = plan.share_of(plan.connections, core).max(1);
-        // Connections for a few calls each are opened when they are needed, as what is measured includes it.
-        let ahead = if plan.calls.is_none() && plan.visit.is_none() { connections_max } else { 0 };
+        let ahead = plan.connections_ahead(core);
         let opening_s = plan.opening_rate.map_or(0.0, |rate| plan.connections as f64 / rate);
         let until = now.plus_ns((opening_s * 1e9) as u64) + plan.timeout;
         Self {
