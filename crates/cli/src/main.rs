@@ -11,6 +11,7 @@ mod exit;
 mod find;
 mod format;
 mod interrupt;
+mod length;
 mod load_options;
 mod options;
 mod output;

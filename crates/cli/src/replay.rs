@@ -14,6 +14,7 @@ use thalweg_load::{Extent, LINE_BYTES_MAX, LoopPlan, RequestText, Trace, TraceRe
 use crate::arrivals::Shape;
 use crate::exit::{Failure, remark};
 use crate::interrupt::Interrupt;
+use crate::length;
 use crate::load_options::{self, CONNECTIONS_DEFAULT};
 use crate::options::{ArrivalsOption, LoadOptions, METHOD_DEFAULT, ReplayOptions};
 use crate::output;
@@ -57,6 +58,7 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
         started: jiff::Timestamp::now(),
     };
     target.reach(plan.timeout)?;
+    length::announce(&plan);
 
     let bench = Bench::new(target, load.limits.clone());
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false);

@@ -226,6 +226,24 @@ impl Plan {
         }
     }
 
+    /// How long the load takes at least, warm-up and measured part together, as far as its own numbers say: a closed loop takes its think
+    /// times, and whatever the target adds.
+    pub fn length_min(&self) -> Duration {
+        let measured = match (self.extent, &self.arrivals) {
+            (Extent::Requests(total), LoopPlan::Closed { workers, think, .. }) => {
+                // Think times lie between a worker's requests; the first of them comes at once.
+                let pauses = total.saturating_sub(1) / (*workers).max(1) as u64;
+                Duration::try_from_secs_f64(think.as_secs_f64() * pauses as f64).unwrap_or(Duration::MAX)
+            }
+            // Visits that arrive; how long the last one takes nobody knows.
+            (Extent::Requests(total), LoopPlan::Open { rate, .. }) if self.visit.is_some() => {
+                Duration::from_nanos(u64::try_from(rate.due_ns(total.saturating_sub(1) as f64)).unwrap_or(0))
+            }
+            _ => self.schedule_length(),
+        };
+        measured.saturating_add(self.warmup)
+    }
+
     /// Requests per second that the schedule asks for; `None` in a closed loop. Of visits it counts all calls.
     pub fn offered_rate(&self) -> Option<f64> {
         let arrivals = match &self.arrivals {
@@ -289,5 +307,26 @@ impl Plan {
     pub(crate) fn share_of(&self, total: usize, core: usize) -> usize {
         let cores = self.cpus.len();
         total / cores + usize::from(core < total % cores)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_knows_how_long_it_takes_at_least() {
+        let peer = PeerAddr::Tcp("10.0.0.1:80".parse().expect("an address"));
+        let plan = |arrivals, extent| Plan::new(peer.clone(), [].into(), arrivals, extent);
+        let days = |plan: &Plan| plan.length_min().as_secs() / 86_400;
+        let slow = plan(LoopPlan::at_rate(1e-7), Extent::Requests(1));
+        assert_eq!(days(&slow), 115);
+        assert_eq!(days(&Plan { warmup: Duration::from_secs(86_400), ..slow }), 116);
+        let day = Duration::from_secs(86_400);
+        let thinking = plan(LoopPlan::of_workers(2, day), Extent::Requests(10));
+        assert_eq!(days(&thinking), 4);
+        let visits = plan(LoopPlan::at_rate(1e-5), Extent::Requests(11));
+        assert_eq!(days(&Plan { visit: Some(Visit::Calls(1)), ..visits }), 11);
+        assert_eq!(days(&plan(LoopPlan::at_rate(1.0), Extent::Duration(3 * day))), 3);
     }
 }
