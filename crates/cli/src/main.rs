@@ -13,6 +13,7 @@ mod format;
 mod interrupt;
 mod length;
 mod load_options;
+mod log_file;
 mod options;
 mod output;
 mod progress;

@@ -12,8 +12,8 @@ use crate::arrivals::Spacing;
 pub use crate::check::Check;
 pub use crate::choice::Pick;
 use crate::rate::RateProfile;
-use crate::replay::TraceEntry;
-use crate::request::PreparedRequest;
+use crate::replay::Recording;
+use crate::request::RequestList;
 use crate::session::Sessions;
 
 /// The rate at which SPECweb99 calls a connection conforming.
@@ -28,8 +28,8 @@ pub struct Plan {
     pub sources: Vec<IpAddr>,
     /// Local ports to come from, shared out among the threads; `None` leaves the choice to the kernel.
     pub ports: Option<PortRange>,
-    /// What to ask for, ready to be sent; never empty.
-    pub requests: Arc<[PreparedRequest]>,
+    /// What to ask for; never empty, unless that is recorded too.
+    pub requests: RequestList,
     /// In which order, where the schedule or the session does not say.
     pub pick: Pick,
     /// When.
@@ -87,8 +87,8 @@ pub enum LoopPlan {
     },
     /// Requests at recorded times, which do not wait for answers either.
     Recorded {
-        /// In ascending order; the indices are of [`Plan::requests`].
-        entries: Arc<[TraceEntry]>,
+        /// They come with what is asked for, in place of [`Plan::requests`].
+        recording: Arc<Recording>,
     },
     /// Each worker asks when its last answer has come, or begins a visit when its last one has ended.
     Closed {
@@ -170,7 +170,7 @@ pub struct Pace {
 
 impl Plan {
     /// A plan with nothing but the necessary, for one thread on CPU 0 and one connection; everything else is to be set.
-    pub fn new(peer: PeerAddr, requests: Arc<[PreparedRequest]>, arrivals: LoopPlan, extent: Extent) -> Self {
+    pub fn new(peer: PeerAddr, requests: RequestList, arrivals: LoopPlan, extent: Extent) -> Self {
         const TIMEOUT: Duration = Duration::from_secs(5);
         Self {
             peer,
@@ -217,12 +217,7 @@ impl Plan {
             (Extent::Requests(total), LoopPlan::Open { rate, .. }) => {
                 Duration::from_nanos(u64::try_from(rate.due_ns(total as f64)).unwrap_or(0))
             }
-            (Extent::Requests(_), LoopPlan::Recorded { entries }) => {
-                // A mean gap follows the last request as it follows the others.
-                let last_ns = entries.last().map_or(0, |entry| entry.offset_ns);
-                let gaps = (entries.len() as u64).saturating_sub(1).max(1);
-                Duration::from_nanos((last_ns + last_ns / gaps).max(1))
-            }
+            (Extent::Requests(_), LoopPlan::Recorded { recording }) => Duration::from_nanos(recording.length_ns()),
         }
     }
 
@@ -252,7 +247,7 @@ impl Plan {
                 Some(rate) => rate,
                 None => rate.mean(self.schedule_length().max(Duration::from_nanos(1))),
             },
-            LoopPlan::Recorded { entries } => entries.len() as f64 / self.schedule_length().as_secs_f64(),
+            LoopPlan::Recorded { recording } => recording.requests() as f64 / self.schedule_length().as_secs_f64(),
         };
         Some(match &self.visit {
             None => arrivals,

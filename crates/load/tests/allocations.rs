@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use thalweg_load::{
-    Check, Engine, Extent, Gate, LoopPlan, Pace, Plan, PreparedRequest, Progress, RequestText, RunFigures, Sessions,
-    Visit, prepare, prepare_sessions, read_sessions,
+    Check, Engine, Extent, Gate, LoopPlan, Pace, PackedRequests, Plan, PreparedRequest, Progress, RequestList,
+    RequestParts, RequestText, RunFigures, Sessions, Visit, load_sessions, prepare,
 };
 use thalweg_measure::Outcome;
 use thalweg_reactor::run;
@@ -166,8 +166,8 @@ fn sessions_of_several_connections() {
         let text = "/\n".to_owned() + &" /\n".repeat(9);
         let of_bursts = |bursts: u64| {
             let text = text.repeat(bursts as usize);
-            let file = read_sessions("sessions", text.as_bytes(), |_| unreachable!("no bodies")).expect("a file");
-            let made = prepare_sessions(&file, |_| Ok::<_, Infallible>(request(Check::default())));
+            let made =
+                load_sessions("sessions", text.as_bytes(), |_| unreachable!("no bodies"), |_| Ok::<_, Infallible>(0));
             made.unwrap_or_else(|error| panic!("{error}"))
         };
         let peer = PeerAddr::Tcp(serve(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes"));
@@ -182,7 +182,7 @@ fn sessions_of_several_connections() {
             let allocated = |calls: u64| {
                 let sessions = of_bursts(calls / 10);
                 let plan = Plan {
-                    requests: sessions.requests.clone().into(),
+                    requests: [request(Check::default())].into(),
                     visit: Some(visit(&sessions, connections)),
                     ..base.clone()
                 };
@@ -210,4 +210,32 @@ fn a_rate_with_waits() {
 #[test]
 fn a_connection_for_each_request() {
     check("connection per request", 500, SLACK, Outcome::Good, |plan| Plan { calls: Some(1), ..plan });
+}
+
+/// More requests than are made ready before: each is put together when it is sent, into memory that its connection has.
+#[test]
+fn a_list_of_many_requests() {
+    let digest: String = Sha256::digest(CONTENT).iter().map(|byte| format!("{byte:02x}")).collect();
+    let check = Check::parse(&format!("status=200,sha256={digest},header:Server=test")).expect("a check");
+    let list = || {
+        let mut list = PackedRequests::new("h", Version::Http11, &[], b"");
+        for number in 0..50_000 {
+            let target = format!("/{number}");
+            let parts = RequestParts { method: "GET", target: &target, fields: &[], body: b"" };
+            list.push(&parts, Some(&check), None).expect("the request is in order");
+        }
+        list.finish(None)
+    };
+    let requests = RequestList::from(list());
+    check_plan(&requests, "a long list", |plan| plan);
+    check_plan(&requests, "a long list, pipelined", |plan| Plan {
+        pipeline: 4,
+        arrivals: LoopPlan::of_workers(4 * CONNECTIONS, Duration::ZERO),
+        ..plan
+    });
+    check_plan(&requests, "a long list, a connection for each request", |plan| Plan { calls: Some(1), ..plan });
+}
+
+fn check_plan(requests: &RequestList, name: &str, vary: impl Fn(Plan) -> Plan) {
+    check(name, 1000, SLACK, Outcome::Good, |plan| vary(Plan { requests: requests.clone(), ..plan }));
 }

@@ -1,13 +1,14 @@
 //! An engine and a server on one network.
 
 use std::convert::Infallible;
+use std::io::Cursor;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_load::{
-    Engine, Extent, Gate, LoopPlan, Plan, PreparedRequest, Progress, RequestText, RunFigures, Visit, prepare,
-    prepare_sessions, read_sessions, read_trace,
+    CheckTable, Engine, Extent, Gate, LoopPlan, OpenLog, Plan, PreparedRequest, Progress, Recording, ReplayHead,
+    RequestText, RunFigures, Visit, load_sessions, prepare,
 };
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, Turn, run};
@@ -15,7 +16,7 @@ use thalweg_sys::driver::{Completion, Driver, DriverKind};
 use thalweg_sys::{Instant, PeerAddr};
 use thalweg_wire::Version;
 
-use crate::script::{Answer, whole_check};
+use crate::script::{Answer, whole_check, whole_check_text};
 use crate::server::{Record, Server};
 use crate::{MS, SECOND};
 
@@ -190,15 +191,23 @@ pub fn plan(arrivals: LoopPlan, extent: Extent, targets: u64) -> Plan {
 
 /// A plan of the sessions in `text`, httperf's format, whose targets are numbers.
 pub fn session_plan(text: &str, think: Duration, arrivals: LoopPlan, extent: Extent) -> Plan {
-    let file =
-        read_sessions("sessions", text.as_bytes(), |_| unreachable!("no bodies in files")).expect("a session file");
-    let made = prepare_sessions(&file, |call| {
-        let number = call.target.trim_start_matches('/').parse().expect("targets are numbers");
-        Ok::<_, Infallible>(request(&call.method, number, &call.body))
-    });
-    let sessions = Arc::new(made.expect("requests are in order"));
-    let requests = sessions.requests.clone().into();
-    Plan { requests, visit: Some(Visit::Sessions { sessions, think, connections: 1 }), ..plan(arrivals, extent, 1) }
+    let mut requests = Vec::new();
+    let made = load_sessions(
+        "sessions",
+        text.as_bytes(),
+        |_| unreachable!("no bodies in files"),
+        |call| {
+            let number = call.target.trim_start_matches('/').parse().expect("targets are numbers");
+            requests.push(request(&call.method, number, &call.body));
+            Ok::<_, Infallible>(requests.len() as u32 - 1)
+        },
+    );
+    let sessions = Arc::new(made.expect("a session file"));
+    Plan {
+        requests: requests.into(),
+        visit: Some(Visit::Sessions { sessions, think, connections: 1 }),
+        ..plan(arrivals, extent, 1)
+    }
 }
 
 /// A plan of an access log: the millisecond and the number of each request.
@@ -207,15 +216,20 @@ pub fn log_plan(entries: impl Iterator<Item = (u64, u64)>) -> Plan {
     let line = |(ms, number): (u64, u64)| {
         format!("h - - [10/Oct/2025:13:{:02}:{:02} +0000] \"GET /{number} HTTP/1.1\" 200 48\n", ms / 60, ms % 60)
     };
-    let text: String = entries.map(line).collect();
-    let made = read_trace("log", text.as_bytes(), 1000.0, |method, target| {
-        let number = target.trim_start_matches('/').parse().expect("targets are numbers");
-        Ok::<_, Infallible>(request(method, number, b""))
-    });
-    let trace = made.expect("a log");
-    let (requests, total) = (trace.requests.into(), trace.entries.len() as u64);
-    let arrivals = LoopPlan::Recorded { entries: trace.entries.into() };
-    Plan { requests, ..plan(arrivals, Extent::Requests(total), 1) }
+    let entries: Vec<_> = entries.collect();
+    let mut numbers: Vec<_> = entries.iter().map(|&(_, number)| number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let checks: String =
+        numbers.into_iter().map(|number| format!("/{number} {}\n", whole_check_text(number))).collect();
+    let table =
+        CheckTable::read("checks", checks.as_bytes(), |_| Err::<String, _>("targets are paths")).expect("checks");
+    let text: String = entries.into_iter().map(line).collect();
+    let open: OpenLog = Box::new(move || Ok(Box::new(Cursor::new(text.clone()))));
+    let head = ReplayHead { authority: "h", version: Version::Http11, fields: &[] };
+    let recording = Arc::new(Recording::scan("log", open, 1000.0, &head, Some(table)).expect("a log"));
+    let total = recording.summary().requests;
+    plan(LoopPlan::Recorded { recording }, Extent::Requests(total), 1)
 }
 
 pub fn request(method: &str, number: u64, body: &[u8]) -> PreparedRequest {
