@@ -29,6 +29,8 @@ pub enum Arrivals {
 pub struct Arrival {
     /// When it is due.
     pub at: Instant,
+    /// Since when that is known, if it is not part of a plan.
+    pub known: Instant,
 }
 
 /// How the arrivals of a rate lie in time.
@@ -173,9 +175,11 @@ impl Timeline {
             Pattern::Even { profile, number, stride, end } => {
                 let at = (*number < *end).then(|| from_start(profile.due_ns(*number as f64)));
                 *number += *stride;
-                at.map(|at| Arrival { at })
+                at.map(|at| Arrival { at, known: Instant::default() })
             }
-            Pattern::Poisson(poisson) => poisson.step().map(|ns| Arrival { at: from_start(ns) }),
+            Pattern::Poisson(poisson) => {
+                poisson.step().map(|ns| Arrival { at: from_start(ns), known: Instant::default() })
+            }
         };
     }
 }
@@ -288,7 +292,7 @@ impl Arrivals {
                 let at = recorded.next().expect("there is an arrival to take");
                 recorded.feed.take();
                 recorded.taken += 1;
-                Arrival { at }
+                Arrival { at, known: recorded.feed.read_at() }
             }
             Self::Closed(closed) => {
                 let at = closed.next().expect("there is an arrival to take");
@@ -297,7 +301,7 @@ impl Arrivals {
                     closed.left -= 1;
                     closed.taken_measured += 1;
                 }
-                Arrival { at }
+                Arrival { at, known: Instant::default() }
             }
         }
     }

@@ -10,7 +10,7 @@ use thalweg_reactor::run;
 use thalweg_sys::affinity::pin_to;
 use thalweg_sys::clock::wake_precisely;
 use thalweg_sys::limits::own_table;
-use thalweg_sys::{AnyDriver, Driver, DriverConfig, Waker};
+use thalweg_sys::{AnyDriver, Driver, DriverConfig, Instant, Waker};
 
 use crate::engine::Engine;
 use crate::figures::RunFigures;
@@ -218,7 +218,7 @@ impl Running {
         let (primed, is_primed) = sync_channel(1);
         let progress = self.progress.clone();
         let body = move || {
-            let result = feeder.run(|| primed.send(()).unwrap_or_default());
+            let result = feeder.run(Instant::now, || primed.send(()).unwrap_or_default());
             if result.is_err() {
                 progress.request_stop();
             }

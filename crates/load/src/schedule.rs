@@ -117,7 +117,8 @@ impl Schedule {
             series.record_offered();
             self.recorded += 1;
         }
-        let noticed = self.notices.noticed(arrival.at);
+        // What was not known before cannot have been noticed.
+        let noticed = self.notices.noticed(arrival.at).max(arrival.known);
         Taken { arrival, noticed, measured }
     }
 

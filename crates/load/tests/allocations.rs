@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use std::convert::Infallible;
-use std::io::{Read, Write};
+use std::io::{Cursor, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
@@ -14,13 +14,14 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use thalweg_load::{
-    Check, Engine, Extent, Gate, LoopPlan, Pace, PackedRequests, Plan, PreparedRequest, Progress, RequestList,
-    RequestParts, RequestText, RunFigures, Sessions, Visit, load_sessions, prepare,
+    Check, Engine, Extent, Feed, Feeder, Gate, LoopPlan, OpenLog, Pace, PackedRequests, Plan, PreparedRequest,
+    Progress, Recording, ReplayHead, RequestList, RequestParts, RequestText, RunFigures, Sessions, Visit,
+    load_sessions, prepare,
 };
 use thalweg_measure::Outcome;
 use thalweg_reactor::run;
 use thalweg_sys::counting::{Counting, allocations};
-use thalweg_sys::{AnyDriver, Driver, DriverChoice, DriverConfig, PeerAddr, Waker};
+use thalweg_sys::{AnyDriver, Driver, DriverChoice, DriverConfig, Instant, PeerAddr, Waker};
 use thalweg_wire::Version;
 
 #[global_allocator]
@@ -76,9 +77,12 @@ fn request(check: Check) -> PreparedRequest {
     PreparedRequest { check: Some(check), ..prepare(&text).expect("the request is in order") }
 }
 
-fn drive<D: Driver>(mut driver: D, plan: Plan) -> (u64, RunFigures) {
+fn drive<D: Driver>(mut driver: D, plan: Plan, feed: Option<Feed>) -> (u64, RunFigures) {
     let (gate, progress) = (Arc::new(Gate::new(1)), Arc::new(Progress::new(1)));
     let mut engine = Engine::new(Arc::new(plan), 0, driver.kind(), driver.now(), gate, progress);
+    if let Some(feed) = feed {
+        engine = engine.fed(feed);
+    }
     let before = allocations();
     run(&mut driver, &mut engine).expect("the driver works");
     (allocations() - before, engine.into_figures())
@@ -92,12 +96,16 @@ fn drivers() -> impl Iterator<Item = DriverChoice> {
 
 /// Carries the plan out over one driver. How often that allocated.
 fn driven(choice: DriverChoice, plan: Plan) -> (u64, RunFigures) {
+    driven_by(choice, plan, None)
+}
+
+fn driven_by(choice: DriverChoice, plan: Plan, feed: Option<Feed>) -> (u64, RunFigures) {
     let plan = Plan { driver: choice, ..plan };
     let waker = Waker::new().expect("a descriptor");
     let driver = AnyDriver::open(choice, &DriverConfig::new(64 + CONNECTIONS, waker)).expect("the driver");
     match driver {
-        AnyDriver::Uring(driver) => drive(driver, plan),
-        AnyDriver::Epoll(driver) => drive(driver, plan),
+        AnyDriver::Uring(driver) => drive(driver, plan, feed),
+        AnyDriver::Epoll(driver) => drive(driver, plan, feed),
     }
 }
 
@@ -238,4 +246,36 @@ fn a_list_of_many_requests() {
 
 fn check_plan(requests: &RequestList, name: &str, vary: impl Fn(Plan) -> Plan) {
     check(name, 1000, SLACK, Outcome::Good, |plan| vary(Plan { requests: requests.clone(), ..plan }));
+}
+
+/// The feed's batches, and the places of requests under way, are used again.
+#[test]
+fn a_log_that_is_read_while_it_is_replayed() {
+    let answer = b"HTTP/1.1 200 OK\r\nServer: test\r\nContent-Length: 19\r\n\r\nwhat was asked for\n";
+    let replayed = |choice, seconds: u64| {
+        let line = |number: u64| {
+            format!("h - - [10/Oct/2025:13:00:{:02} +0000] \"GET /{number} HTTP/1.1\" 200 1\n", number / 10_000)
+        };
+        let text: Arc<str> = (0..seconds * 10_000).map(line).collect::<String>().into();
+        let open: OpenLog = Box::new(move || Ok(Box::new(Cursor::new(text.to_string()))));
+        let head = ReplayHead { authority: "h", version: Version::Http11, fields: &[] };
+        let recording = Arc::new(Recording::scan("log", open, 1.0, &head, None).expect("a log"));
+        let (feeder, mut feeds) = Feeder::new(&recording, 1);
+        let reader = thread::spawn(move || feeder.run(Instant::now, || {}));
+        let peer = PeerAddr::Tcp(serve(answer));
+        let arrivals = LoopPlan::Recorded { recording };
+        let plan = Plan::new(peer, Vec::new().into(), arrivals, Extent::Requests(seconds * 10_000));
+        let plan = Plan { connections: CONNECTIONS, timeout: Duration::from_secs(20), ..plan };
+        let (count, figures) = driven_by(choice, plan, feeds.pop());
+        reader.join().expect("it does not panic").expect("memory can be read again");
+        assert_eq!(figures.trial.counts.good, seconds * 10_000, "{:?}", figures.trial.outcomes);
+        count
+    };
+    for choice in drivers() {
+        let (few, many) = (replayed(choice, 1), replayed(choice, 4));
+        assert!(
+            many <= few + SLACK_WITH_INTERVALS,
+            "over {choice:?}: {few} allocations for 10,000 requests, {many} for four times as many"
+        );
+    }
 }

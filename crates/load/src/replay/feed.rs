@@ -30,6 +30,8 @@ const BACKLOG_BATCHES: usize = 512;
 struct Batch {
     entries: Vec<BatchEntry>,
     targets: Vec<u8>,
+    /// When it was read.
+    read_at: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +76,8 @@ pub struct Feed {
     passed: u64,
     /// Requests of the share that have not been taken.
     left: u64,
+    /// So many of the next batches may have been read late because there was no room for them here.
+    held_up: usize,
 }
 
 impl Feeder {
@@ -92,18 +96,27 @@ impl Feeder {
             feeder.filling.push(Batch::default());
             let left = total / threads as u64 + u64::from(thread < total % threads as u64);
             let returns = return_sender.clone();
-            Feed { incoming, returns, batches: VecDeque::new(), taken_here: 0, coming: (0, 0), passed: 0, left }
+            Feed {
+                incoming,
+                returns,
+                batches: VecDeque::new(),
+                taken_here: 0,
+                coming: (0, 0),
+                passed: 0,
+                left,
+                held_up: 0,
+            }
         });
         let feeds = feeds.collect();
         (feeder, feeds)
     }
 
-    /// Reads the log to its end, or until a load thread has ended. `on_primed` is called when each thread has a batch, or there are no
+    /// Reads the log to its end, or until a load thread has ended. `now` is the load threads' clock. `on_primed` is called when each thread has a batch, or there are no
     /// more.
     ///
     /// # Errors
     /// The log cannot be read again as it was.
-    pub fn run(mut self, on_primed: impl FnOnce()) -> Result<(), ReadError> {
+    pub fn run(mut self, now: impl Fn() -> Instant, on_primed: impl FnOnce()) -> Result<(), ReadError> {
         let (recording, mut thread, mut on_primed) = (self.recording.clone(), 0, Some(on_primed));
         let (threads, mut primed) = (self.queues.len(), 0);
         let result = recording.play(|offset_ns, request| {
@@ -112,7 +125,7 @@ impl Feeder {
             let (end, method) = (batch.targets.len() as u32, request.template as u8);
             batch.entries.push(BatchEntry { offset_ns, end, check: request.check, method });
             let is_full = batch.entries.len() == BATCH_ENTRIES || batch.targets.len() >= BATCH_BYTES;
-            let goes_on = !is_full || self.send(thread);
+            let goes_on = !is_full || self.send(thread, now());
             primed += usize::from(is_full);
             // The threads take turns, so that their first batches are full at about the same time.
             if primed >= threads {
@@ -123,17 +136,17 @@ impl Feeder {
         });
         if result.is_ok() {
             (0..threads).for_each(|thread| {
-                self.send(thread);
+                self.send(thread, now());
             });
         }
         on_primed.take().into_iter().for_each(|on_primed| on_primed());
         result
     }
 
-    /// Puts a thread's batch into its queue, as soon as there is room. Whether the thread is still there.
-    fn send(&mut self, thread: usize) -> bool {
+    /// Puts a thread's batch, which was read by `now`, into its queue as soon as there is room. Whether the thread is still there.
+    fn send(&mut self, thread: usize, now: Instant) -> bool {
         let next = self.returned.try_recv().unwrap_or_default();
-        let batch = std::mem::replace(&mut self.filling[thread], next);
+        let batch = Batch { read_at: now, ..std::mem::replace(&mut self.filling[thread], next) };
         batch.entries.is_empty() || self.queues[thread].send(batch).is_ok()
     }
 }
@@ -143,7 +156,7 @@ impl Feed {
     pub(crate) fn whole(recording: &Arc<Recording>, thread: usize, threads: usize) -> Self {
         let batches = recording.requests() as usize;
         let (feeder, mut feeds) = Feeder::with_queues_of(batches, recording, threads);
-        feeder.run(|| {}).expect("a log in memory is read again as it was");
+        feeder.run(Instant::default, || {}).expect("a log in memory is read again as it was");
         feeds.swap_remove(thread)
     }
 
@@ -164,9 +177,11 @@ impl Feed {
         }
         self.taken_here += 1;
         self.left -= 1;
-        if self.next_ns().is_none() {
-            self.pull();
-        }
+    }
+
+    /// When the request that was taken last was read.
+    pub(crate) fn read_at(&self) -> Instant {
+        self.batches.front().map_or_else(Instant::default, |batch| batch.read_at)
     }
 
     /// The request that was taken last.
@@ -214,10 +229,18 @@ impl Feed {
 
     /// Takes a batch off the queue, if there is one and room for it.
     fn pull(&mut self) -> bool {
-        let batch = if self.batches.len() < BACKLOG_BATCHES { self.incoming.try_recv().ok() } else { None };
-        let is_there = batch.is_some();
-        self.batches.extend(batch);
-        is_there
+        if self.batches.len() >= BACKLOG_BATCHES {
+            // Those that the queue holds by then, and the one behind.
+            self.held_up = QUEUE_BATCHES + 1;
+            return false;
+        }
+        let Ok(mut batch) = self.incoming.try_recv() else { return false };
+        if self.held_up > 0 {
+            self.held_up -= 1;
+            batch.read_at = Instant::default();
+        }
+        self.batches.push_back(batch);
+        true
     }
 
     fn retire(&mut self) {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_load::{
-    CheckTable, Engine, Extent, Gate, LoopPlan, OpenLog, Plan, PreparedRequest, Progress, Recording, ReplayHead,
-    RequestText, RunFigures, Visit, load_sessions, prepare,
+    CheckTable, Engine, Extent, Feeder, Gate, LoopPlan, OpenLog, Plan, PreparedRequest, Progress, Recording,
+    ReplayHead, RequestText, RunFigures, Visit, load_sessions, prepare,
 };
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, Turn, run};
@@ -45,6 +45,8 @@ pub struct World {
     pub standstill: Option<(u64, u64)>,
     /// Interrupts the run so many nanoseconds after the beginning of the simulation.
     pub interrupt_ns: Option<u64>,
+    /// Has the requests of a recording come only so many nanoseconds after the beginning of the simulation, instead of before the start.
+    pub read_ns: Option<u64>,
     /// In the simulation's time, a run that takes longer than this hangs.
     pub patience_ns: u64,
 }
@@ -65,6 +67,8 @@ struct Both {
     server: Server,
     progress: Arc<Progress>,
     interrupt_at: Option<Instant>,
+    /// Reads the whole log then.
+    reader: Option<(Instant, Feeder)>,
     give_up_at: Instant,
     entries_max: usize,
     standstill: Option<Standstill>,
@@ -105,6 +109,7 @@ impl World {
             stall_client: None,
             standstill: None,
             interrupt_ns: None,
+            read_ns: None,
             patience_ns,
         }
     }
@@ -129,11 +134,18 @@ impl World {
         // Each thread of a plan is a simulation of its own, so none has to wait for another.
         let gate = Arc::new(Gate::new(1));
         let plan = Arc::new(self.plan);
-        let engine = Engine::new(plan, self.core, DriverKind::Simulated, began, gate, progress.clone());
+        let mut engine = Engine::new(plan.clone(), self.core, DriverKind::Simulated, began, gate, progress.clone());
+        let mut reader = None;
+        if let (Some(read_ns), LoopPlan::Recorded { recording }) = (self.read_ns, &plan.arrivals) {
+            let (feeder, mut feeds) = Feeder::new(recording, plan.cpus.len());
+            engine = engine.fed(feeds.swap_remove(self.core));
+            reader = Some((began.plus_ns(read_ns), feeder));
+        }
         let give_up_at = began.plus_ns(self.patience_ns);
         let interrupt_at = self.interrupt_ns.map(|ns| began.plus_ns(ns));
+        let (entries_max, turn) = (0, (began, 0));
         let mut both =
-            Both { engine, server, progress, interrupt_at, give_up_at, entries_max: 0, standstill, turn: (began, 0) };
+            Both { engine, server, progress, interrupt_at, reader, give_up_at, entries_max, standstill, turn };
         run(&mut sim, &mut both).expect("the simulation goes on");
         let Both { engine, server, entries_max, .. } = both;
         let took_ns = sim.now().ns_since(began);
@@ -160,6 +172,9 @@ impl App<Sim> for Both {
         assert!(self.turn.1 < TURNS_AT_ONCE_MAX, "time does not go on");
         if self.interrupt_at.is_some_and(|at| at <= now) {
             self.progress.request_stop();
+        }
+        if let Some((_, feeder)) = self.reader.take_if(|(at, _)| *at <= now) {
+            feeder.run(|| now, || {}).expect("a log in memory is read again as it was");
         }
         let engine = match &mut self.standstill {
             Some(standstill) if standstill.holds(now) => Some(standstill.until),
