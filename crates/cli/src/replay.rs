@@ -7,7 +7,7 @@ use thalweg_lab::document::{Document, Kind};
 use thalweg_lab::session::{self, Outcome, Question};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::Bench;
-use thalweg_load::{Extent, LogSummary, LoopPlan, Recording, ReplayHead};
+use thalweg_load::{CheckTable, Extent, LogSummary, LoopPlan, Recording, ReplayHead};
 
 use crate::arrivals::Shape;
 use crate::exit::{Failure, remark};
@@ -29,7 +29,8 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     let load = &options.load;
     ensure_meant(load)?;
     let target = Target::resolve(&options.url, load.unix_socket.as_ref())?;
-    let recording = Arc::new(scan(options, &target)?);
+    let (check, table) = requests::checks(load, &target)?;
+    let recording = Arc::new(scan(options, &target, table)?);
     let log = *recording.summary();
     remark_on(&log);
     let shape = Shape {
@@ -42,7 +43,6 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
         pipeline: 1,
     };
     // What is asked for comes with the recording.
-    let (check, _) = requests::checks(load, &target)?;
     let asked = (Vec::new().into(), check);
     let plan = load_options::plan(load, &target, shape, asked)?;
     let mut settings = load_options::settings(load, &plan);
@@ -86,9 +86,8 @@ fn ensure_meant(load: &LoadOptions) -> Result<(), Failure> {
 }
 
 /// Reads the log once, so that what is wrong with it is known before anything is sent.
-fn scan(options: &ReplayOptions, target: &Target) -> Result<Recording, Failure> {
+fn scan(options: &ReplayOptions, target: &Target, table: Option<CheckTable>) -> Result<Recording, Failure> {
     let name = options.log.display().to_string();
-    let (_, table) = requests::checks(&options.load, target)?;
     let head = ReplayHead {
         authority: &target.authority,
         version: requests::version(&options.load),

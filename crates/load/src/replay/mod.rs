@@ -39,6 +39,8 @@ pub struct Recording {
     templates: Arc<Templates>,
     table: Option<Arc<CheckTable>>,
     summary: LogSummary,
+    /// How many lines were read.
+    lines: usize,
     /// When the last request is due, from the start.
     last_ns: u64,
     /// Seconds of which requests came behind those that were given out together: how many there are in all. In ascending order.
@@ -121,7 +123,7 @@ impl Recording {
         }
         let (mut summary, mut crowded) = (LogSummary::default(), Vec::<(i64, u64)>::new());
         let mut last = None;
-        let (mut skipped, mut lines) = (Skipped::default(), 0);
+        let (mut skipped, mut lines) = (Skipped::default(), usize::MAX);
         let displaced = walk(file, open()?, &mut skipped, &mut lines, &mut |placed: Placed<'_>| {
             if summary.requests == 0 {
                 summary.start_unix_s = placed.second;
@@ -150,7 +152,7 @@ impl Recording {
         let last_ns = offset_ns(second - summary.start_unix_s, index, index + 1, speed);
         let summary = LogSummary { skipped, displaced, ..summary };
         let (templates, table) = (Arc::new(templates), table.map(Arc::new));
-        Ok(Self { file: file.to_owned(), open, speed, templates, table, summary, last_ns, crowded })
+        Ok(Self { file: file.to_owned(), open, speed, templates, table, summary, lines, last_ns, crowded })
     }
 
     /// What is known of the log.
@@ -186,7 +188,7 @@ impl Recording {
     /// # Errors
     /// The log cannot be read again as it was.
     pub(crate) fn play(&self, mut give: impl FnMut(u64, Streamed<'_>) -> bool) -> Result<(), ReadError> {
-        let (mut crowded, mut left) = (self.crowded.iter().peekable(), self.requests());
+        let (mut crowded, mut left, mut lines) = (self.crowded.iter().peekable(), self.requests(), self.lines);
         let mut give_placed = |placed: Placed<'_>| {
             while crowded.next_if(|(second, _)| *second < placed.second).is_some() {}
             let known = crowded.peek().filter(|(second, _)| *second == placed.second);
@@ -195,16 +197,16 @@ impl Recording {
             let offset_ns = offset_ns(elapsed_s, placed.index, count, self.speed);
             let check = self.table.as_ref().and_then(|table| table.get(placed.target));
             if left == 0 {
-                // A log that is being written has grown.
+                // The file holds another log by now, which is longer.
                 return Err(Stop::Enough);
             }
             left -= 1;
             let request = Streamed { template: usize::from(placed.method), target: placed.target, check };
             if give(offset_ns, request) { Ok(()) } else { Err(Stop::Enough) }
         };
-        let walked = (self.open)()
-            .map_err(|error| Stop::Read(error.into()))
-            .and_then(|source| walk(&self.file, source, &mut Skipped::default(), &mut 0, &mut give_placed).map(drop));
+        let walked = (self.open)().map_err(|error| Stop::Read(error.into())).and_then(|source| {
+            walk(&self.file, source, &mut Skipped::default(), &mut lines, &mut give_placed).map(drop)
+        });
         match walked {
             Ok(()) if left > 0 => {
                 let what =
@@ -248,18 +250,23 @@ impl From<ReadError> for Stop {
     }
 }
 
-/// Reads a log and gives its requests out in their order. How many came too late for their place.
+/// Reads so many lines of a log at most, and gives their requests out in their order. How many came too late for their place; `lines_read`
+/// becomes the number of lines that there were.
 fn walk<E: From<ReadError>>(
     file: &str,
     source: Box<dyn BufRead + Send>,
     skipped: &mut Skipped,
-    line_count: &mut usize,
+    lines_read: &mut usize,
     give: &mut impl FnMut(Placed<'_>) -> Result<(), E>,
 ) -> Result<u64, E> {
     let mut lines = Lines::new(file, source);
     let (mut window, mut target) = (Window::default(), String::new());
-    while let Some(line) = lines.next()? {
-        *line_count = line.number;
+    // A log that is being written has grown when it is read again.
+    let lines_max = std::mem::take(lines_read);
+    while *lines_read < lines_max
+        && let Some(line) = lines.next()?
+    {
+        *lines_read = line.number;
         let line = Line { bytes: line.bytes.trim_ascii_end(), ..line };
         if line.bytes.is_empty() {
             continue;
