@@ -19,7 +19,8 @@ const CONTAINS: u8 = 2;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CheckOf<'a> {
     Whole(&'a Check),
-    Packed(PackedCheck<'a>),
+    /// What begins with a packed check.
+    Packed(&'a [u8]),
 }
 
 /// A check as it lies in memory.
@@ -141,20 +142,23 @@ impl<'a> PackedCheck<'a> {
     }
 }
 
+/// Requests have whole checks as a rule, which are asked in line; packed ones are read each time.
 impl CheckOf<'_> {
     /// Whether it asks for the content's digest.
+    #[inline]
     pub(crate) fn wants_digest(self) -> bool {
         match self {
             Self::Whole(check) => check.sha256.is_some(),
-            Self::Packed(check) => check.sha256.is_some(),
+            Self::Packed(bytes) => read(bytes).sha256.is_some(),
         }
     }
 
     /// Whether it has conditions on fields.
+    #[inline]
     pub(crate) fn has_fields(self) -> bool {
         match self {
             Self::Whole(check) => !check.fields.is_empty(),
-            Self::Packed(check) => check.field_count > 0,
+            Self::Packed(bytes) => read(bytes).field_count > 0,
         }
     }
 
@@ -162,17 +166,23 @@ impl CheckOf<'_> {
     pub(crate) fn check_fields<'f, N: AsRef<[u8]>>(self, fields: impl Iterator<Item = (N, &'f [u8])>) -> bool {
         match self {
             Self::Whole(check) => check.check_fields(fields),
-            Self::Packed(check) => check.check_fields(fields),
+            Self::Packed(bytes) => read(bytes).check_fields(fields),
         }
     }
 
     /// See [`Check::judge`].
+    #[inline]
     pub(crate) fn judge(self, status: u16, length: u64, digest: Option<[u8; 32]>) -> Outcome {
         match self {
             Self::Whole(check) => check.judge(status, length, digest),
-            Self::Packed(check) => check.judge(status, length, digest),
+            Self::Packed(bytes) => read(bytes).judge(status, length, digest),
         }
     }
+}
+
+#[cold]
+fn read(mut bytes: &[u8]) -> PackedCheck<'_> {
+    PackedCheck::take(&mut bytes)
 }
 
 #[cfg(test)]
@@ -200,7 +210,7 @@ mod tests {
             let mut rest = bytes.as_slice();
             let packed = PackedCheck::take(&mut rest);
             assert_eq!((packed.unpack(), rest), (check.clone(), &[7][..]), "{text}");
-            let (one, other) = (CheckOf::Whole(&check), CheckOf::Packed(packed));
+            let (one, other) = (CheckOf::Whole(&check), CheckOf::Packed(&bytes));
             assert_eq!((one.wants_digest(), one.has_fields()), (other.wants_digest(), other.has_fields()), "{text}");
             for (status, length, digest) in
                 [(200, 300, None), (204, 0, Some(digest)), (304, 1, Some([1; 32])), (404, 0, Some(digest))]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use thalweg_wire::RequestKind;
 
 use super::{PackedRequests, PreparedRequest, Rendered, RequestList, Templates};
-use crate::check::{Check, CheckOf, PackedCheck};
+use crate::check::{Check, CheckOf};
 use crate::check_table::{CheckId, CheckTable};
 
 /// So many requests, of so many bytes, are made ready by each thread: that is quickest. More would take too much memory.
@@ -66,6 +66,31 @@ struct Place {
     check: Option<CheckId>,
 }
 
+impl Source {
+    /// A request with a large body, of those that are kept.
+    #[inline(never)]
+    fn large(&mut self, number: u32, last: bool) -> Option<&Encoded> {
+        match self {
+            Self::Packed { list, large, large_bytes } => {
+                let (request, _) = list.get(number);
+                if request.body.len() < LARGE_BODY_BYTES {
+                    return None;
+                }
+                if *large_bytes > LARGE_BYTES_MAX {
+                    return large.get(&(number, last));
+                }
+                Some(large.entry((number, last)).or_insert_with(|| {
+                    let mut bytes = Vec::new();
+                    list.templates().write(&mut bytes, &request, last);
+                    *large_bytes += bytes.len();
+                    Encoded { bytes: Rc::new(bytes), body_bytes: request.body.len() }
+                }))
+            }
+            Self::Ready(_) | Self::Streamed(_) => None,
+        }
+    }
+}
+
 impl Requests {
     pub(crate) fn new(requests: &RequestList, check: &Check) -> Self {
         let source = match requests {
@@ -99,6 +124,7 @@ impl Requests {
     }
 
     /// Notes that a call with this request has ended.
+    #[inline]
     pub(crate) fn release(&mut self, number: u32) {
         if let Source::Streamed(streamed) = &mut self.source {
             streamed.free.push(number);
@@ -114,28 +140,14 @@ impl Requests {
     }
 
     /// The request's bytes, if they are ready.
+    #[inline]
     pub(crate) fn ready(&mut self, number: u32, last: bool) -> Option<&Encoded> {
         match &mut self.source {
             Source::Ready(list) => {
                 let request = &list[number as usize];
                 Some(if last { &request.last } else { &request.usual })
             }
-            Source::Packed { list, large, large_bytes } => {
-                let (request, _) = list.get(number);
-                if request.body.len() < LARGE_BODY_BYTES {
-                    return None;
-                }
-                if *large_bytes > LARGE_BYTES_MAX {
-                    return large.get(&(number, last));
-                }
-                Some(large.entry((number, last)).or_insert_with(|| {
-                    let mut bytes = Vec::new();
-                    list.templates().write(&mut bytes, &request, last);
-                    *large_bytes += bytes.len();
-                    Encoded { bytes: Rc::new(bytes), body_bytes: request.body.len() }
-                }))
-            }
-            Source::Streamed(_) => None,
+            source => source.large(number, last),
         }
     }
 
@@ -162,6 +174,7 @@ impl Requests {
         }
     }
 
+    #[inline]
     pub(crate) fn kind(&self, number: u32) -> RequestKind {
         match &self.source {
             Source::Ready(list) => list[number as usize].kind,
@@ -170,9 +183,18 @@ impl Requests {
         }
     }
 
+    #[inline]
     pub(crate) fn check(&self, number: u32) -> CheckOf<'_> {
-        let packed: Option<PackedCheck<'_>> = match &self.source {
-            Source::Ready(list) => return CheckOf::Whole(list[number as usize].check.as_ref().unwrap_or(&self.check)),
+        if let Source::Ready(list) = &self.source {
+            return CheckOf::Whole(list[number as usize].check.as_ref().unwrap_or(&self.check));
+        }
+        self.put_together_check(number)
+    }
+
+    #[inline(never)]
+    fn put_together_check(&self, number: u32) -> CheckOf<'_> {
+        let packed = match &self.source {
+            Source::Ready(_) => None,
             Source::Packed { list, .. } => list.get(number).1,
             Source::Streamed(streamed) => {
                 let table = streamed.table.as_ref();

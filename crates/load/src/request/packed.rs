@@ -302,8 +302,8 @@ impl PackedRequests {
         self.records.len().saturating_add(self.body.len().saturating_mul(self.len()))
     }
 
-    /// What a request is made of, and what makes its response good.
-    pub(crate) fn get(&self, number: u32) -> (Rendered<'_>, Option<PackedCheck<'_>>) {
+    /// What a request is made of, and what begins with the check that makes its response good.
+    pub(crate) fn get(&self, number: u32) -> (Rendered<'_>, Option<&[u8]>) {
         let mut rest = record(&self.records, &self.starts, number);
         let head = take_number(&mut rest);
         let mut check = None;
@@ -312,7 +312,8 @@ impl PackedRequests {
             check = self.table.as_ref().map(|table| table.check(id));
         }
         if head & OWN_CHECK != 0 {
-            check = Some(PackedCheck::take(&mut rest));
+            check = Some(rest);
+            PackedCheck::take(&mut rest);
         }
         let (mut fields, mut body) = (&b""[..], self.body.as_slice());
         if head & OWN_PARTS != 0 {
@@ -339,7 +340,7 @@ impl PackedRequests {
             last_bytes,
             body_bytes: request.body.len(),
             kind,
-            check: check.map(PackedCheck::unpack),
+            check: check.map(|mut check| PackedCheck::take(&mut check).unpack()),
         }
     }
 }
