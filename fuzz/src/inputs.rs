@@ -1,10 +1,12 @@
 //! Files that a user names: session files and access logs.
 
 use std::borrow::Cow;
+use std::io::Cursor;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_load::{CallText, SessionFile, read_sessions, read_trace};
+use thalweg_load::{CallText, InputError, OpenLog, ReadError, Recording, ReplayHead, SessionFile, load_sessions, read_sessions};
 use thalweg_wire::log::{LogLine, LoggedRequest};
 
 use crate::split_line;
@@ -13,10 +15,12 @@ use crate::split_line;
 pub fn sessions(data: &[u8]) {
     let (format, text) = split_line(data);
     let file = if format == b"toml" { "dir/s.toml" } else { "s" };
-    let read = read_sessions(file, text, |path: &Path| {
+    let read_body = |path: &Path| {
         assert!(path.is_absolute() || path.starts_with("dir"), "{path:?} is outside the folder's paths");
         if path.ends_with("missing") { Err("cannot be read".to_owned()) } else { Ok(b"body".to_vec()) }
-    });
+    };
+    let read = read_sessions(file, text, read_body);
+    check_loaded(&read, file, text, read_body);
     match read {
         Ok(sessions) => {
             check_sessions(&sessions);
@@ -28,6 +32,36 @@ pub fn sessions(data: &[u8]) {
             }
         }
         Err(error) => check_place(text, error.line, error.column),
+    }
+}
+
+/// Read one by one, the sessions are those of the whole file; or what is wrong is the same.
+fn check_loaded(
+    whole: &Result<SessionFile<'_>, InputError>,
+    file: &str,
+    text: &[u8],
+    read_body: impl FnMut(&Path) -> Result<Vec<u8>, String>,
+) {
+    let mut targets = Vec::new();
+    let loaded = load_sessions(file, text, read_body, |call| {
+        targets.push((call.target.to_string(), call.line, call.column));
+        Ok::<_, String>(targets.len() as u32 - 1)
+    });
+    match (whole, loaded) {
+        (Ok(whole), Ok(loaded)) => {
+            assert_eq!(whole.sessions.len(), loaded.len());
+            for (number, session) in whole.sessions.iter().enumerate() {
+                let bursts = loaded.bursts(number);
+                assert_eq!(session.bursts.len(), bursts.len());
+                for (burst, place) in session.bursts.iter().zip(bursts) {
+                    assert_eq!(burst.think, loaded.think(place));
+                    let calls = loaded.calls(place).iter().map(|&call| targets[call as usize].clone());
+                    assert!(calls.eq(burst.calls.iter().map(|call| (call.target.to_string(), call.line, call.column))));
+                }
+            }
+        }
+        (Err(whole), Err(ReadError::Input(loaded))) => assert_eq!(*whole, loaded),
+        (whole, loaded) => panic!("as a whole {whole:?}, one by one {loaded:?}"),
     }
 }
 
@@ -94,26 +128,27 @@ pub fn log(data: &[u8]) {
         }
     }
     // The first line decides, so that most inputs get to an end.
-    let made = read_trace("log", data, 2.0, |method, target| {
+    let text: Arc<[u8]> = data.into();
+    let open: OpenLog = Box::new(move || Ok(Box::new(Cursor::new(text.clone()))));
+    let head = ReplayHead { authority: "h", version: thalweg_wire::Version::Http11, fields: &[] };
+    match Recording::scan("log", open, 2.0, &head, None) {
+        Ok(recording) => check_replay(&recording),
+        Err(ReadError::Input(error)) => check_place(data, error.line, error.column),
+        Err(ReadError::Io(error)) => panic!("memory can be read: {error}"),
+    }
+}
+
+/// All requests that were announced come, in the order of their times, the first one at once.
+fn check_replay(recording: &Recording) {
+    let (mut count, mut last) = (0, 0);
+    let played = recording.for_each(|offset_ns, method, target| {
         assert!(matches!(method, "GET" | "HEAD" | "OPTIONS" | "DELETE"));
         assert!(!target.is_empty() && target.bytes().all(|byte| byte.is_ascii_graphic()));
-        thalweg_load::prepare(&thalweg_load::RequestText {
-            method,
-            authority: "h",
-            target,
-            version: thalweg_wire::Version::Http11,
-            fields: &[],
-            body: b"",
-        })
+        assert!(offset_ns >= last && (count > 0 || offset_ns == 0));
+        (count, last) = (count + 1, offset_ns);
     });
-    match made {
-        Ok(trace) => {
-            assert_eq!(trace.entries[0].offset_ns, 0);
-            assert!(trace.entries.is_sorted_by_key(|entry| entry.offset_ns));
-            assert!(trace.entries.iter().all(|entry| (entry.request as usize) < trace.requests.len()));
-        }
-        Err(error) => check_place(data, error.line, error.column),
-    }
+    played.expect("memory can be read again");
+    assert_eq!(count, recording.summary().requests);
 }
 
 fn check_logged(line: &[u8], logged: &LogLine<'_>) {

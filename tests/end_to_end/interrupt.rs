@@ -154,3 +154,17 @@ fn a_second_interrupt_ends_a_run_whatever_it_does() {
     let _ = std::process::Command::new("kill").args(["-INT", &run.id().to_string()]).status();
     assert!(matches!(run.wait(Duration::from_secs(5)).code, Some(0 | 1 | 3 | 130)));
 }
+
+/// Such a run once waited without a word.
+#[test]
+fn a_run_of_many_days_says_so_before_it_begins() {
+    let _turn = turn::beside_others();
+    let recorder = Recorder::start(|_| Answer::good("ok"));
+    let run = ["run", &recorder.url("/"), "--rate", "0.0000001/s", "--requests", "1", "--json"];
+    let run = Process::start(&mut thalweg(&run));
+    until("the request", PATIENCE, || (!recorder.heard().is_empty()).then_some(()));
+    run.signal("INT");
+    let ended = run.wait(PATIENCE);
+    assert!(ended.stderr.starts_with("thalweg: by its own numbers this load takes 115.7 days, until 20"), "{ended:?}");
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+}

@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | [`run`], [`outcomes`], [`networks`], [`stall`], [`interrupt`] | tests of a load as a whole, and of how requests can end |
 //! | [`arrivals`], [`connections`], [`workloads`], [`sessions`], [`replay`], [`slow`] | tests of what a load is made of, as the server sees it |
-//! | [`input`], [`files`], [`formats`] | tests of what goes in and comes out |
+//! | [`input`], [`files`], [`formats`], [`memory`] | tests of what goes in and comes out, and of what input costs |
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`listings`], [`changes`] | folders without an index, in a browser too; changes of files that the server is told of |
 //! | [`operation`], [`reload`] | tests of a server's life: signals, upgrades, users, the sandbox; what it takes up while it serves |
@@ -47,6 +47,7 @@ mod input;
 mod interrupt;
 mod kill;
 mod listings;
+mod memory;
 mod namespace;
 mod networks;
 mod nginx;

@@ -3,9 +3,12 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use tempfile::TempDir;
 
 use crate::document::{self, number, outcome};
@@ -88,6 +91,76 @@ fn a_log_is_read_from_stdin() {
     let mut command = thalweg(&["replay", "-", &recorder.url("/"), "--speed", "20", "--json"]);
     let ended = Process::start(command.stdin(Stdio::from(File::open(&log).unwrap()))).wait(PATIENCE);
     assert_eq!(outcome(&document::of(&ended)["trials"][0], "good"), 10, "{ended:?}");
+}
+
+#[test]
+fn packed_logs_are_replayed_whatever_they_are_called_and_from_pipes_too() {
+    let _turn = turn::beside_others();
+    let folder = TempDir::new().unwrap();
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+    gzip.write_all(LOG.as_bytes()).unwrap();
+    let (gzip, zstd) = (gzip.finish().unwrap(), compress_to_vec(LOG.as_bytes(), CompressionLevel::Fastest));
+    let log = folder.path().join("access.log.1");
+    for bytes in [LOG.as_bytes(), &gzip, &zstd] {
+        fs::write(&log, bytes).unwrap();
+        let recorder = recorder();
+        let ended = run_thalweg(&["replay", log.to_str().unwrap(), &recorder.url("/"), "--speed", "20", "--json"]);
+        assert_eq!(outcome(&document::of(&ended)["trials"][0], "good"), 10, "{ended:?}");
+        let mut command = Command::new("sh");
+        command.args(["-c", "cat \"$0\" | exec \"$@\"", log.to_str().unwrap(), env!("CARGO_BIN_EXE_thalweg")]);
+        command.args(["replay", "-", &recorder.url("/"), "--speed", "20", "--json"]);
+        let ended = Process::start(&mut command).wait(PATIENCE);
+        assert_eq!(outcome(&document::of(&ended)["trials"][0], "good"), 10, "{ended:?}");
+        assert_eq!(recorder.heard().len(), 20);
+    }
+    for (bytes, part) in [
+        (&gzip[..gzip.len() - 9], "the gzip data end too early, at byte"),
+        (&zstd[..zstd.len() - 1], "the zstd data end too early, at byte"),
+    ] {
+        fs::write(&log, bytes).unwrap();
+        let recorder = recorder();
+        let ended = run_thalweg(&["replay", log.to_str().unwrap(), &recorder.url("/")]);
+        assert_eq!((ended.code, &*ended.stdout, ended.stderr.lines().count()), (Some(2), "", 1), "{ended:?}");
+        assert!(ended.stderr.contains(log.to_str().unwrap()) && ended.stderr.contains(part), "{ended:?}");
+        assert_eq!(recorder.connections(), 0);
+    }
+}
+
+/// What was left out once stood on stderr alone.
+#[test]
+fn lines_that_are_left_out_are_counted_in_the_result() {
+    let _turn = turn::beside_others();
+    let folder = TempDir::new().unwrap();
+    let log = folder.path().join("access.log");
+    fs::write(&log, LOG).unwrap();
+    let recorder = recorder();
+    let replay = ["replay", log.to_str().unwrap(), &recorder.url("/"), "--speed", "20"];
+    let document = document::of(&run_thalweg(&[&replay[..], &["--json"]].concat()));
+    let skipped = serde_json::json!({ "total": 2, "malformed": 1, "method": 1, "target": 0 });
+    assert_eq!(document["log"], serde_json::json!({ "requests": 10, "skipped": skipped, "displaced": 0 }));
+    let ended = run_thalweg(&replay);
+    let expected =
+        "log: 10 requests; 2 lines left out: 1 with no valid request, 1 with a method whose body is not in the log\n";
+    assert!(ended.stdout.contains(expected), "{ended:?}");
+}
+
+/// Such a log once had a rate of 1,000,000,000/s, and 256 connections.
+#[test]
+fn a_log_of_one_request_has_its_second_and_one_connection() {
+    let _turn = turn::beside_others();
+    let folder = TempDir::new().unwrap();
+    let log = folder.path().join("access.log");
+    fs::write(&log, LOG.lines().next().unwrap()).unwrap();
+    let recorder = recorder();
+    let document =
+        document::of(&run_thalweg(&["replay", log.to_str().unwrap(), &recorder.url("/"), "--speed", "4", "--json"]));
+    let load = document["plan"]["load"].as_str().unwrap();
+    assert!(load.starts_with("open loop, recorded times, 4.00/s on average"), "{load}");
+    let trial = &document["trials"][0];
+    assert_eq!((number(trial, "/offered_rate"), number(trial, "/seconds")), (4.0, 0.25), "{trial:#}");
+    assert_eq!(number(trial, "/connections/opened"), 1.0, "{trial:#}");
+    // A look whether the target is there is a connection too.
+    assert!(recorder.connections() <= 2, "{} connections", recorder.connections());
 }
 
 #[test]

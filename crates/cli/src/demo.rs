@@ -4,7 +4,6 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_lab::document::Kind;
@@ -114,7 +113,7 @@ fn plan(target: &Target, paths: &[String], cpu: usize, options: &DemoOptions) ->
         check: Check { length: Some(FILE_BYTES as u64), ..Check::default() },
         cpus: vec![cpu],
         driver: options.driver.into(),
-        ..Plan::new(target.address.clone(), Arc::from(requests), LoopPlan::at_rate(1.0), extent)
+        ..Plan::new(target.address.clone(), requests.into(), LoopPlan::at_rate(1.0), extent)
     })
 }
 

@@ -140,12 +140,15 @@ pub struct FindOptions {
 #[command(after_help = "\
 Examples:
   thalweg replay /var/log/nginx/access.log http://127.0.0.1:8080/
-  zcat access.log.gz | thalweg replay - http://127.0.0.1:8080/ --speed 10
+  thalweg replay access.log.2.gz http://127.0.0.1:8080/ --speed 10
+  ssh web1 cat /var/log/nginx/access.log | thalweg replay - http://127.0.0.1:8080/
 
-Common and combined log format are read, and the JSON that thalweg serve writes. Requests of one second are spread over it in
-their order. GET, HEAD, OPTIONS and DELETE are asked again; how many lines are left out is said.")]
+Common and combined log format are read, and the JSON that thalweg serve writes; plain or packed with gzip or zstd, whatever the
+file is called. Requests of one second are spread over it in their order. GET, HEAD, OPTIONS and DELETE are asked again; how many
+lines are left out is said. A log of any length takes little memory: it is read twice, so that what comes from a pipe is copied to
+a temporary file (in TMPDIR) first.")]
 pub struct ReplayOptions {
-    /// The log; - for stdin
+    /// The log, which may be packed with gzip or zstd; - for stdin
     pub log: PathBuf,
     /// The server to ask, such as http://127.0.0.1:8080/; what for is in the log
     pub url: String,

@@ -1,20 +1,20 @@
 //! `thalweg replay`: an access log at its own times.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
-use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use thalweg_lab::document::Kind;
+use thalweg_lab::document::{Document, Kind};
 use thalweg_lab::session::{self, Outcome, Question};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::Bench;
-use thalweg_load::{Extent, LINE_BYTES_MAX, LoopPlan, RequestText, Trace, TraceReader, prepare};
+use thalweg_load::{CheckTable, Extent, LogSummary, LoopPlan, Recording, ReplayHead};
 
 use crate::arrivals::Shape;
 use crate::exit::{Failure, remark};
 use crate::interrupt::Interrupt;
+use crate::length;
 use crate::load_options::{self, CONNECTIONS_DEFAULT};
+use crate::log_file;
 use crate::options::{ArrivalsOption, LoadOptions, METHOD_DEFAULT, ReplayOptions};
 use crate::output;
 use crate::progress::Line;
@@ -29,25 +29,24 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     let load = &options.load;
     ensure_meant(load)?;
     let target = Target::resolve(&options.url, load.unix_socket.as_ref())?;
-    let trace = read(&options.log, options, &target)?;
-    if trace.skipped.total() > 0 {
-        let reasons = trace.skipped.reasons().into_iter().filter(|(count, _)| *count > 0);
-        let reasons: Vec<_> = reasons.map(|(count, reason)| format!("{count} {reason}")).collect();
-        remark(&format!("{} of the log's lines are left out: {}", trace.skipped.total(), reasons.join(", ")));
-    }
-    let (entries, asked) = (trace.entries.len() as u64, requests::of_trace(&trace, load, &target)?);
+    let (check, table) = requests::checks(load, &target)?;
+    let recording = Arc::new(scan(options, &target, table)?);
+    let log = *recording.summary();
+    remark_on(&log);
     let shape = Shape {
-        arrivals: LoopPlan::Recorded { entries: trace.entries.into() },
+        arrivals: LoopPlan::Recorded { recording },
         visit: None,
-        extent: Extent::Requests(entries),
+        extent: Extent::Requests(log.requests),
         connections: CONNECTIONS_DEFAULT,
         opening_rate: None,
         hold: None,
         pipeline: 1,
     };
+    // What is asked for comes with the recording.
+    let asked = (Vec::new().into(), check);
     let plan = load_options::plan(load, &target, shape, asked)?;
     let mut settings = load_options::settings(load, &target, &plan);
-    settings.insert("log".to_owned(), format!("{} ({entries} requests)", options.log.display()));
+    settings.insert("log".to_owned(), format!("{} ({} requests)", options.log.display(), log.requests));
     settings.insert("speed".to_owned(), options.speed.to_string());
     let question = Question {
         kind: Kind::Replay,
@@ -57,6 +56,7 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
         started: jiff::Timestamp::now(),
     };
     target.reach(plan.timeout, &plan.sources)?;
+    length::announce(&plan);
 
     let bench = Bench::new(target, load.limits.clone());
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false, &bench.limits);
@@ -64,7 +64,8 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     line.clear();
     let trial = made?.trial;
     let outcome = Outcome { verdict: trial.verdict, reasons: trial.reasons.clone(), trials: vec![trial], find: None };
-    output::give_out(&session::document(&question, &bench, &plan, outcome), &options.output)
+    let document = Document { log: Some(log.into()), ..session::document(&question, &bench, &plan, outcome) };
+    output::give_out(&document, &options.output)
 }
 
 /// Refuses options whose part is the log's.
@@ -84,44 +85,27 @@ fn ensure_meant(load: &LoadOptions) -> Result<(), Failure> {
     }
 }
 
-/// Reads the log line by line, so that one of any size takes the memory of its requests alone. `-` is stdin.
-fn read(log: &Path, options: &ReplayOptions, target: &Target) -> Result<Trace, Failure> {
-    let name = log.display().to_string();
-    let unreadable = |error: io::Error| Failure::usage(format!("cannot read the log {name}: {error}"));
-    let source: Box<dyn BufRead> = match log.to_str() {
-        Some("-") => Box::new(io::stdin().lock()),
-        _ => Box::new(BufReader::new(File::open(log).map_err(unreadable)?)),
-    };
-    let mut lines = Lines { source, line: Vec::new() };
-    let mut reader = TraceReader::new(&name);
-    while let Some(line) = lines.next().map_err(unreadable)? {
-        reader.push(line).map_err(Failure::usage)?;
-    }
+/// Reads the log once, so that what is wrong with it is known before anything is sent.
+fn scan(options: &ReplayOptions, target: &Target, table: Option<CheckTable>) -> Result<Recording, Failure> {
+    let name = options.log.display().to_string();
     let fields = requests::fields(&options.load, target)?;
-    let make = |method: &str, path: &str| {
-        prepare(&RequestText {
-            method,
-            authority: &target.authority,
-            target: path,
-            version: requests::version(&options.load),
-            fields: &fields,
-            body: b"",
-        })
-    };
-    reader.finish(options.speed, make).map_err(Failure::usage)
+    let head = ReplayHead { authority: &target.authority, version: requests::version(&options.load), fields: &fields };
+    let open = log_file::open(&options.log)?;
+    Recording::scan(&name, open, options.speed, &head, table).map_err(|error| requests::unreadable("log", &name, error))
 }
 
-/// The lines of a file, with bounded memory: of one that is too long so much is kept that the reader refuses it.
-struct Lines {
-    source: Box<dyn BufRead>,
-    line: Vec<u8>,
-}
-
-impl Lines {
-    fn next(&mut self) -> io::Result<Option<&[u8]>> {
-        self.line.clear();
-        let mut bounded = io::Read::take(&mut self.source, LINE_BYTES_MAX as u64 + 2);
-        let read = bounded.read_until(b'\n', &mut self.line)?;
-        Ok((read > 0).then_some(&self.line))
+/// Says on stderr what of the log is not replayed, or not at its time.
+fn remark_on(log: &LogSummary) {
+    if log.skipped.total() > 0 {
+        let reasons = log.skipped.reasons().into_iter().filter(|(count, _)| *count > 0);
+        let reasons: Vec<_> = reasons.map(|(count, reason)| format!("{count} {reason}")).collect();
+        remark(&format!("{} of the log's lines are left out: {}", log.skipped.total(), reasons.join(", ")));
+    }
+    if log.displaced > 0 {
+        remark(&format!(
+            "{} of the log's requests stand so far behind later ones that they are replayed later than it says; sorted by time it would \
+             be replayed as it says",
+            log.displaced
+        ));
     }
 }

@@ -1,15 +1,14 @@
 //! What is asked for: the one URL, a list of them, or the calls of sessions, made ready, each with what makes its answer good.
 
-use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::fs::{self, File};
+use std::io::BufReader;
 use std::path::Path;
-use std::sync::Arc;
 
 use thalweg_lab::credentials::{has_userinfo, shown};
 use thalweg_lab::target::{Target, path_of};
 use thalweg_load::{
-    CallText, Check, PreparedRequest, RequestError, RequestText, Sessions, Trace, prepare, prepare_sessions,
-    read_checks, read_list, read_sessions,
+    CallText, Check, CheckTable, ListEntry, PackError, PackedRequests, ReadError, RequestError, RequestList,
+    RequestParts, Sessions, load_sessions, read_list,
 };
 use thalweg_wire::Version;
 use url::Url;
@@ -18,41 +17,32 @@ use crate::exit::Failure;
 use crate::options::{HttpVersion, LoadOptions};
 
 /// The requests of a run, and what makes their answers good where they do not say themselves.
-pub type Asked = (Arc<[PreparedRequest]>, Check);
+pub type Asked = (RequestList, Check);
 
 /// The requests of the URL, or of the list.
 ///
 /// # Errors
 /// A file cannot be read, or something that is written there or in the options is wrong.
 pub fn of(options: &LoadOptions, target: &Target) -> Result<Asked, Failure> {
-    let (body, fields) = (body(options)?, fields(options, target)?);
-    let make = |path: &str| {
-        prepare(&RequestText {
-            method: &options.method,
-            authority: &target.authority,
-            target: path,
-            version: version(options),
-            fields: &fields,
-            body: &body,
-        })
+    let (check, mut table) = checks(options, target)?;
+    let mut requests =
+        PackedRequests::new(&target.authority, version(options), &fields(options, target)?, &body(options)?);
+    let mut push = |path: &str, own: Option<&Check>| {
+        let parts = RequestParts { method: &options.method, target: path, fields: &[], body: b"" };
+        requests.push(&parts, own, table.as_mut()).map(drop).map_err(|error| explain(error, options, path))
     };
-    let mut requests = Vec::new();
     match &options.urls {
-        None => {
-            let made = make(&target.path).map_err(|error| Failure::usage(explain(error, options, &target.path)))?;
-            requests.push((target.path.clone(), made));
-        }
+        None => push(&target.path, None).map_err(Failure::usage)?,
         Some(file) => {
-            let (name, text) = read("URL list", file)?;
-            for entry in read_list(&name, &text, |url| path_on(url, target)).map_err(Failure::usage)? {
-                let wrong = |error| Failure::usage(entry.error(&name, explain(error, options, &entry.target)));
-                let mut made = make(&entry.target).map_err(wrong)?;
-                made.check.clone_from(&entry.check);
-                requests.push((entry.target, made));
-            }
+            let (name, source) = open("URL list", file)?;
+            let on_entry =
+                |entry: ListEntry| push(&entry.target, entry.check.as_ref()).map_err(|what| entry.error(&name, what));
+            read_list(&name, source, |url| path_on(url, target), on_entry)
+                .map_err(|error| unreadable("URL list", &name, error))?;
         }
     }
-    checked(options, target, requests)
+    all_asked(table.as_ref())?;
+    Ok((requests.finish(table).into(), check))
 }
 
 /// The sessions of a file and their requests. Bodies that stand in files of their own lie relative to it.
@@ -60,34 +50,22 @@ pub fn of(options: &LoadOptions, target: &Target) -> Result<Asked, Failure> {
 /// # Errors
 /// As for [`of`].
 pub fn of_sessions(file: &Path, options: &LoadOptions, target: &Target) -> Result<(Sessions, Asked), Failure> {
-    let (name, text) = read("session file", file)?;
+    let (check, mut table) = checks(options, target)?;
+    let (name, source) = open("session file", file)?;
     let folder = file.parent().unwrap_or(Path::new("."));
     let read_body = |body: &Path| {
         let path = folder.join(body);
         fs::read(&path).map_err(|error| format!("cannot read the body {}: {error}", path.display()))
     };
-    let file = read_sessions(&name, &text, read_body).map_err(Failure::usage)?;
-    let mut targets = Vec::new();
-    let common = fields(options, target)?;
-    let make = |call: &CallText<'_>| {
-        // A call that says itself who asks does not ask as the URL's user.
-        let own = call.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(AUTHORIZATION));
-        let common = common.iter().filter(|(name, _)| !(own && name.eq_ignore_ascii_case(AUTHORIZATION)));
-        let fields: Vec<_> = common.chain(&call.fields).cloned().collect();
-        let made = prepare(&RequestText {
-            method: &call.method,
-            authority: &target.authority,
-            target: &call.target,
-            version: version(options),
-            fields: &fields,
-            body: &call.body,
-        });
-        targets.push(call.target.to_string());
-        made
+    let mut requests = PackedRequests::new(&target.authority, version(options), &fields(options, target)?, b"");
+    let request_of = |call: &CallText<'_>| {
+        let (method, target, fields, body) = (&*call.method, &*call.target, &*call.fields, &*call.body);
+        requests.intern(&RequestParts { method, target, fields, body }, table.as_mut())
     };
-    let sessions = prepare_sessions(&file, make).map_err(Failure::usage)?;
-    let requests = targets.into_iter().zip(sessions.requests.iter().cloned()).collect();
-    Ok((sessions, checked(options, target, requests)?))
+    let sessions = load_sessions(&name, source, read_body, request_of)
+        .map_err(|error| unreadable("session file", &name, error))?;
+    all_asked(table.as_ref())?;
+    Ok((sessions, (requests.finish(table).into(), check)))
 }
 
 const AUTHORIZATION: &str = "Authorization";
@@ -110,41 +88,39 @@ pub fn fields(options: &LoadOptions, target: &Target) -> Result<Vec<(String, Str
     Ok(fields)
 }
 
-/// The requests of a log.
+/// What `--check` says: for all requests, or for each target.
 ///
 /// # Errors
 /// As for [`of`].
-pub fn of_trace(trace: &Trace, options: &LoadOptions, target: &Target) -> Result<Asked, Failure> {
-    let target_of = |request: &PreparedRequest| {
-        let line = request.bytes.split(|&byte| byte == b' ').nth(1).unwrap_or_default();
-        String::from_utf8_lossy(line).into_owned()
-    };
-    let requests = trace.requests.iter().map(|request| (target_of(request), request.clone())).collect();
-    checked(options, target, requests)
-}
-
-/// Gives each request the check that `--check` has for it.
-fn checked(options: &LoadOptions, target: &Target, requests: Vec<(String, PreparedRequest)>) -> Result<Asked, Failure> {
-    let Some(text) = &options.check else { return Ok((bare(requests), Check::default())) };
+pub fn checks(options: &LoadOptions, target: &Target) -> Result<(Check, Option<CheckTable>), Failure> {
+    let Some(text) = &options.check else { return Ok((Check::default(), None)) };
     let Some(file) = text.strip_prefix('@') else {
         let check = Check::parse(text).map_err(|error| Failure::usage(format!("--check {text:?}, {error}")))?;
-        return Ok((bare(requests), check));
+        return Ok((check, None));
     };
-    let (name, text) = read("check file", Path::new(file))?;
-    let known: HashSet<&str> = requests.iter().map(|(target, _)| target.as_str()).collect();
-    let checks = read_checks(&name, &text, |url| path_on(url, target), |target| known.contains(target));
-    let checks: HashMap<String, Check> = checks.map_err(Failure::usage)?.into_iter().collect();
-    let mut requests = requests;
-    for (target, request) in &mut requests {
-        if request.check.is_none() {
-            request.check = checks.get(target).cloned();
-        }
-    }
-    Ok((bare(requests), Check::default()))
+    let (name, source) = open("check file", Path::new(file))?;
+    let table = CheckTable::read(&name, source, |url| path_on(url, target));
+    Ok((Check::default(), Some(table.map_err(|error| unreadable("check file", &name, error))?)))
 }
 
-fn bare(requests: Vec<(String, PreparedRequest)>) -> Arc<[PreparedRequest]> {
-    requests.into_iter().map(|(_, request)| request).collect()
+/// Refuses checks of what is never asked for.
+fn all_asked(table: Option<&CheckTable>) -> Result<(), Failure> {
+    table.map_or(Ok(()), CheckTable::ensure_all_asked).map_err(Failure::usage)
+}
+
+/// A file's name, for messages, and the file.
+fn open(what: &str, file: &Path) -> Result<(String, BufReader<File>), Failure> {
+    let name = file.display().to_string();
+    let opened = File::open(file).map_err(|error| unreadable(what, &name, error.into()))?;
+    Ok((name, BufReader::new(opened)))
+}
+
+/// What to say of a file that could not be read, or has something wrong in it.
+pub fn unreadable(what: &str, name: &str, error: ReadError) -> Failure {
+    match error {
+        ReadError::Input(error) => Failure::usage(error),
+        ReadError::Io(error) => Failure::usage(format!("cannot read the {what} {name}: {error}")),
+    }
 }
 
 fn body(options: &LoadOptions) -> Result<Vec<u8>, Failure> {
@@ -158,10 +134,7 @@ fn body(options: &LoadOptions) -> Result<Vec<u8>, Failure> {
 }
 
 /// A file's name, for messages, and its content.
-///
-/// # Errors
-/// It cannot be read.
-pub fn read(what: &str, file: &Path) -> Result<(String, Vec<u8>), Failure> {
+fn read(what: &str, file: &Path) -> Result<(String, Vec<u8>), Failure> {
     let name = file.display().to_string();
     let text = fs::read(file).map_err(|error| Failure::usage(format!("cannot read the {what} {name}: {error}")))?;
     Ok((name, text))
@@ -176,7 +149,8 @@ pub fn version(options: &LoadOptions) -> Version {
 }
 
 /// Names the option that a request cannot be made of.
-fn explain(error: RequestError, options: &LoadOptions, path: &str) -> String {
+fn explain(error: PackError, options: &LoadOptions, path: &str) -> String {
+    let PackError::Request(error) = error else { return error.to_string() };
     let given = match error {
         RequestError::Method => format!("--method {:?}", options.method),
         RequestError::FieldName | RequestError::FieldValue => {

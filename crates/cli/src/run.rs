@@ -13,6 +13,7 @@ use thalweg_measure::units::display;
 use crate::arrivals;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
+use crate::length;
 use crate::load_options;
 use crate::options::RunOptions;
 use crate::output;
@@ -44,6 +45,7 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
         started: jiff::Timestamp::now(),
     };
     target.reach(plan.timeout, &plan.sources)?;
+    length::announce(&plan);
 
     let bench = Bench::new(target, options.load.limits.clone());
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false, &bench.limits);

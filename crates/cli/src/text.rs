@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use thalweg_lab::document::{Document, Find, LimitedBy, Trial};
+use thalweg_lab::document::{Document, Find, LimitedBy, LogDocument, Trial};
 use thalweg_measure::limit::Statistic;
 use thalweg_measure::units::display;
 use thalweg_measure::{Summary, Verdict};
@@ -40,7 +40,11 @@ fn run(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result
     }
     let cpus: Vec<String> = client.cpus.iter().map(ToString::to_string).collect();
     let cpus = cpus.join(",");
-    writeln!(out, "  {}, {:.2} s, {} from CPU {cpus}\n", document.plan.load, trial.seconds, client.driver)?;
+    writeln!(out, "  {}, {:.2} s, {} from CPU {cpus}", document.plan.load, trial.seconds, client.driver)?;
+    if let Some(log) = &document.log {
+        replayed(out, log)?;
+    }
+    writeln!(out)?;
 
     let counts = &trial.counts;
     let row = |out: &mut String, name: &str, count: u64, rate: Option<f64>| {
@@ -70,6 +74,29 @@ fn status(out: &mut String, trial: &Trial) -> std::fmt::Result {
     let codes: Vec<String> =
         codes.into_iter().map(|(code, responses)| format!("{} x {code}", display::count(responses))).collect();
     writeln!(out, "  status: {}", codes.join(", "))
+}
+
+/// What of the log was replayed, and what not.
+fn replayed(out: &mut String, log: &LogDocument) -> std::fmt::Result {
+    let count = |count: u64, one: &str, many: &str| {
+        format!("{} {}", display::count(count), if count == 1 { one } else { many })
+    };
+    write!(out, "  log: {}", count(log.requests, "request", "requests"))?;
+    let skipped = &log.skipped;
+    if skipped.total > 0 {
+        let reasons = [
+            (skipped.malformed, "with no valid request"),
+            (skipped.method, "with a method whose body is not in the log"),
+            (skipped.target, "with a target that cannot be sent"),
+        ];
+        let reasons = reasons.iter().filter(|(count, _)| *count > 0);
+        let reasons: Vec<_> = reasons.map(|(count, reason)| format!("{} {reason}", display::count(*count))).collect();
+        write!(out, "; {} left out: {}", count(skipped.total, "line", "lines"), reasons.join(", "))?;
+    }
+    if log.displaced > 0 {
+        write!(out, "; {} replayed later than logged", count(log.displaced, "request", "requests"))?;
+    }
+    writeln!(out)
 }
 
 fn times(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result {
@@ -194,6 +221,8 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
 
 #[cfg(test)]
 mod tests {
+    use thalweg_lab::document::SkippedLines;
+
     use super::*;
     use crate::format::fixture;
 
@@ -222,6 +251,19 @@ mod tests {
             2.00 s at most";
         let trial = Trial { sessions: Some(fixture::sessions()), ..fixture::trial() };
         check(trial, None, &format!("{received}{opened}\n{sessions}\n{CLIENT}"));
+    }
+
+    #[test]
+    fn a_replay_says_what_it_has_left_out_and_why() {
+        let mut document = fixture::document(vec![fixture::trial()]);
+        let skipped = SkippedLines { total: 1203, malformed: 3, method: 1200, target: 0 };
+        document.log = Some(LogDocument { requests: 1, skipped, displaced: 2 });
+        let expected = "  log: 1 request; 1,203 lines left out: 3 with no valid request, 1,200 with a method whose body is not in the \
+            log; 2 requests replayed later than logged\n\n  offered";
+        assert!(of(&document).contains(expected), "{}", of(&document));
+        let nothing = SkippedLines { total: 0, malformed: 0, method: 0, target: 0 };
+        document.log = Some(LogDocument { requests: 20, skipped: nothing, displaced: 0 });
+        assert!(of(&document).contains("\n  log: 20 requests\n\n  offered"), "{}", of(&document));
     }
 
     #[test]

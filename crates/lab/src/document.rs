@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use thalweg_load::{LogSummary, Skipped};
 use thalweg_measure::limit::{Limit, Statistic};
 use thalweg_measure::search::Ended;
 pub use thalweg_measure::trial::{Bytes, Connections, Rates, Sample, SessionsSummary};
@@ -48,6 +49,41 @@ pub struct Document {
     /// What a search found.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub find: Option<Find>,
+    /// The log that was replayed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub log: Option<LogDocument>,
+}
+
+/// A log that was replayed: what of it, and what not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogDocument {
+    /// Requests that were replayed.
+    pub requests: u64,
+    /// Lines that were left out.
+    pub skipped: SkippedLines,
+    /// Requests that stand so far behind later ones in the log that they were replayed later than it says.
+    pub displaced: u64,
+}
+
+/// Lines of a log that were left out, in all and by reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SkippedLines {
+    /// All of them.
+    pub total: u64,
+    /// The request was none, such as a TLS handshake.
+    pub malformed: u64,
+    /// The method is one whose body is not in the log.
+    pub method: u64,
+    /// The target cannot be sent.
+    pub target: u64,
+}
+
+impl From<LogSummary> for LogDocument {
+    fn from(log: LogSummary) -> Self {
+        let Skipped { malformed, method, target } = log.skipped;
+        let skipped = SkippedLines { total: log.skipped.total(), malformed, method, target };
+        Self { requests: log.requests, skipped, displaced: log.displaced }
+    }
 }
 
 /// Which command made the document.

@@ -257,7 +257,7 @@ fn calibrate(
     let mut plan = closed_loop(&settings.base);
     plan.peer = sink.address().into();
     plan.sources = Vec::new();
-    plan.requests = Arc::new([request]);
+    plan.requests = [request].into();
     plan.pick = Pick::Sequential;
     plan.check = Default::default();
     let bench = Bench { server: None, ..bench.clone() };

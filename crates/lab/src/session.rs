@@ -77,6 +77,7 @@ pub fn document(question: &Question, bench: &Bench, plan: &Plan, outcome: Outcom
         reasons: outcome.reasons,
         trials: outcome.trials,
         find: outcome.find,
+        log: None,
     }
 }
 
@@ -93,7 +94,8 @@ fn describe(kind: Kind, plan: &Plan) -> String {
         Some(calls) => format!("{calls} requests per connection"),
     };
     let requests = match plan.requests.len() {
-        1 => String::new(),
+        // What is recorded is asked for as it comes.
+        0 | 1 => String::new(),
         many => format!(", {many} URLs"),
     };
     let mut parts = vec![load, format!("{} connections", plan.connections), reuse + &requests];

@@ -11,13 +11,15 @@ use rand_pcg::Pcg64Mcg;
 use thalweg_sys::Instant;
 
 use crate::rate::RateProfile;
-use crate::replay::TraceEntry;
+use crate::replay::{Feed, Streamed};
 
 /// The arrivals of one thread.
 #[derive(Debug)]
 pub enum Arrivals {
     /// On a schedule.
     Open(OpenLoop),
+    /// At recorded times, with what is asked for.
+    Recorded(RecordedLoop),
     /// On answers.
     Closed(ClosedLoop),
 }
@@ -27,8 +29,8 @@ pub enum Arrivals {
 pub struct Arrival {
     /// When it is due.
     pub at: Instant,
-    /// What is asked for, if that is part of the schedule.
-    pub request: Option<u32>,
+    /// Since when that is known, if it is not part of a plan.
+    pub known: Instant,
 }
 
 /// How the arrivals of a rate lie in time.
@@ -84,11 +86,6 @@ enum Pattern {
         end: i64,
     },
     Poisson(Poisson),
-    Recorded {
-        entries: Arc<[TraceEntry]>,
-        index: usize,
-        stride: usize,
-    },
 }
 
 /// A Poisson process, made at the rate of one and stretched over the profile.
@@ -130,11 +127,6 @@ impl OpenLoop {
         Self::over(start, Pattern::Poisson(Poisson { profile, random, cores, at: -warmup, end: mean, left }))
     }
 
-    /// The share of a recorded schedule, in ascending order, that begins at `start`.
-    pub fn recorded(start: Instant, entries: Arc<[TraceEntry]>, share: Share) -> Self {
-        Self::over(start, Pattern::Recorded { entries, index: share.core, stride: share.cores })
-    }
-
     fn over(start: Instant, pattern: Pattern) -> Self {
         let mut coming = Timeline { start, next: None, pattern };
         coming.advance();
@@ -152,6 +144,30 @@ impl OpenLoop {
     }
 }
 
+/// Arrivals at recorded times, which come while they are served.
+#[derive(Debug)]
+pub struct RecordedLoop {
+    start: Instant,
+    feed: Feed,
+    due: u64,
+    taken: u64,
+}
+
+impl RecordedLoop {
+    /// A thread's share of a recorded schedule that begins at `start`.
+    pub fn new(start: Instant, feed: Feed) -> Self {
+        Self { start, feed, due: 0, taken: 0 }
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.feed.next_ns().map(|ns| self.start.plus_ns(ns))
+    }
+
+    fn advance_to(&mut self, now: Instant) {
+        self.due += self.feed.advance_to(self.start, now);
+    }
+}
+
 impl Timeline {
     fn advance(&mut self) {
         let from_start = |ns: i64| Instant::from_ns(self.start.as_ns().saturating_add_signed(ns));
@@ -159,13 +175,10 @@ impl Timeline {
             Pattern::Even { profile, number, stride, end } => {
                 let at = (*number < *end).then(|| from_start(profile.due_ns(*number as f64)));
                 *number += *stride;
-                at.map(|at| Arrival { at, request: None })
+                at.map(|at| Arrival { at, known: Instant::default() })
             }
-            Pattern::Poisson(poisson) => poisson.step().map(|ns| Arrival { at: from_start(ns), request: None }),
-            Pattern::Recorded { entries, index, stride } => {
-                let entry = entries.get(*index).copied();
-                *index += *stride;
-                entry.map(|entry| Arrival { at: self.start.plus_ns(entry.offset_ns), request: Some(entry.request) })
+            Pattern::Poisson(poisson) => {
+                poisson.step().map(|ns| Arrival { at: from_start(ns), known: Instant::default() })
             }
         };
     }
@@ -258,6 +271,7 @@ impl Arrivals {
     pub fn next(&self) -> Option<Instant> {
         match self {
             Self::Open(open) => open.untaken.next.map(|arrival| arrival.at),
+            Self::Recorded(recorded) => recorded.next(),
             Self::Closed(closed) => closed.next(),
         }
     }
@@ -274,6 +288,12 @@ impl Arrivals {
                 open.taken += 1;
                 arrival
             }
+            Self::Recorded(recorded) => {
+                let at = recorded.next().expect("there is an arrival to take");
+                recorded.feed.take();
+                recorded.taken += 1;
+                Arrival { at, known: recorded.feed.read_at() }
+            }
             Self::Closed(closed) => {
                 let at = closed.next().expect("there is an arrival to take");
                 closed.pop();
@@ -281,9 +301,27 @@ impl Arrivals {
                     closed.left -= 1;
                     closed.taken_measured += 1;
                 }
-                Arrival { at, request: None }
+                Arrival { at, known: Instant::default() }
             }
         }
+    }
+
+    /// What the arrival that was taken last asks for, if that is part of the schedule.
+    pub(crate) fn taken_request(&self) -> Option<Streamed<'_>> {
+        if let Self::Recorded(recorded) = self { Some(recorded.feed.taken()) } else { None }
+    }
+
+    /// Whether there are arrivals of which it is not known yet when they are due: the log has not been read so far.
+    pub(crate) fn is_behind(&self) -> bool {
+        matches!(self, Self::Recorded(recorded) if recorded.feed.next_ns().is_none() && recorded.feed.left() > 0)
+    }
+
+    /// Gives up the arrivals that have not been taken, of which it may not be known when they are due. How many there were.
+    pub(crate) fn give_up_unread(&mut self) -> u64 {
+        let Self::Recorded(recorded) = self else { return 0 };
+        let left = recorded.feed.give_up();
+        recorded.taken += left;
+        left
     }
 
     /// Notes that an arrival that was taken has ended.
@@ -296,7 +334,7 @@ impl Arrivals {
     /// How many arrivals are kept in memory: none of a schedule, one per worker of a closed loop.
     pub(crate) fn entries(&self) -> usize {
         match self {
-            Self::Open(_) => 0,
+            Self::Open(_) | Self::Recorded(_) => 0,
             Self::Closed(closed) => closed.beginning.len() + closed.ready.len(),
         }
     }
@@ -307,6 +345,11 @@ impl Arrivals {
             Self::Open(open) => {
                 open.advance_to(now);
                 open.due_measured
+            }
+            // A recording has no warm-up.
+            Self::Recorded(recorded) => {
+                recorded.advance_to(now);
+                recorded.due
             }
             Self::Closed(closed) => {
                 let waiting = closed.waiting(now).filter(|&at| at >= closed.start).count() as u64;
@@ -322,6 +365,10 @@ impl Arrivals {
                 open.advance_to(now);
                 open.due.saturating_sub(open.taken)
             }
+            Self::Recorded(recorded) => {
+                recorded.advance_to(now);
+                recorded.due.saturating_sub(recorded.taken)
+            }
             Self::Closed(closed) => {
                 let (mut warmup, mut measured) = (0, 0);
                 closed.waiting(now).for_each(|at| if at < closed.start { warmup += 1 } else { measured += 1 });
@@ -334,6 +381,7 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replay::{OpenLog, Recording, ReplayHead};
 
     const START: Instant = Instant::from_ns(1_000_000);
 
@@ -374,9 +422,11 @@ mod tests {
     #[test]
     fn what_is_due_is_what_can_be_taken() {
         let poisson = |exactly| OpenLoop::poisson(START, constant(300.0), 0.0, 100.0, exactly, share(0, 1));
-        let entries: Arc<[TraceEntry]> = (0..100)
-            .map(|order| TraceEntry { offset_ns: u64::from(order) * 1_500_000, request: order, order })
-            .collect();
+        let text = "h - - [10/Oct/2025:13:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n".repeat(2000);
+        let log: OpenLog = Box::new(move || Ok(Box::new(std::io::Cursor::new(text.clone()))));
+        let head = ReplayHead { authority: "h", version: thalweg_wire::Version::Http11, fields: &[] };
+        let recording = Arc::new(Recording::scan("log", log, 4.0, &head, None).unwrap());
+        let recorded = Arrivals::Recorded(RecordedLoop::new(START, Feed::whole(&recording, 1, 3)));
         for (name, mut arrivals) in [
             ("1000/s", open(1000.0, 100, 0, 1)),
             ("a third", open(333.3, 100, 1, 3)),
@@ -384,7 +434,7 @@ mod tests {
             ("fast", open(1e6, 100, 0, 2)),
             ("Poisson", Arrivals::Open(poisson(None))),
             ("so many of Poisson", Arrivals::Open(poisson(Some(100)))),
-            ("recorded", Arrivals::Open(OpenLoop::recorded(START, entries, share(1, 2)))),
+            ("recorded", recorded),
         ] {
             let mut taken = 0;
             for step in 0..400u64 {

@@ -8,7 +8,7 @@ use thalweg_measure::Outcome;
 use thalweg_sys::{Fault, Instant, SocketId};
 use thalweg_wire::{FieldSlots, Limits, MessageBytes, ResponseError, ResponseEvent, ResponseReader};
 
-use crate::plan::Check;
+use crate::check::CheckOf;
 use crate::visit::VisitId;
 
 /// A connection, kept at its socket's index.
@@ -269,7 +269,7 @@ impl Call {
     ///
     /// The hasher, if there is one, is put back for the next call.
     #[expect(clippy::vec_box, reason = "a call takes a box out, since it would be large with the hasher itself")]
-    pub(crate) fn judge(&mut self, check: &Check, hashers: &mut Vec<Box<Sha256>>) -> Outcome {
+    pub(crate) fn judge(&mut self, check: CheckOf<'_>, hashers: &mut Vec<Box<Sha256>>) -> Outcome {
         let digest = self.digest.take().map(|mut hasher| {
             let digest = <[u8; 32]>::from(hasher.finalize_reset());
             hashers.push(hasher);
@@ -303,7 +303,7 @@ pub(crate) fn read_response(
     reader: &mut ResponseReader,
     call: &mut Call,
     input: &[u8],
-    check: &Check,
+    check: CheckOf<'_>,
     mut server: Option<&mut Vec<u8>>,
     mut on_status: impl FnMut(u16),
 ) -> ResponseProgress {
@@ -326,7 +326,7 @@ pub(crate) fn read_response(
                 on_status(head.status);
                 call.status = head.status;
                 call.keep_alive = head.keep_alive();
-                if !check.fields.is_empty() {
+                if check.has_fields() {
                     call.fields_differ = !check.check_fields(head.fields.iter());
                 }
                 if let Some(server) = &mut server {

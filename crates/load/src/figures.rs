@@ -13,7 +13,6 @@ use thalweg_wire::MessageBytes;
 
 use crate::connection::{End, ResponseProgress};
 use crate::plan::{Plan, Visit};
-use crate::request::Encoded;
 
 /// Intervals kept of a run; a longer run gets wider ones.
 const INTERVALS_MAX: usize = 600;
@@ -51,14 +50,14 @@ impl RunFigures {
         }
     }
 
-    /// Counts a measured request that is handed to the driver.
-    pub(crate) fn record_sent(&mut self, request: &Encoded, in_window: bool) {
+    /// Counts a measured request of so many bytes, some of them its body, that is handed to the driver.
+    pub(crate) fn record_sent(&mut self, bytes: usize, body_bytes: usize, in_window: bool) {
         let trial = &mut self.trial;
         trial.counts.sent += 1;
         trial.in_window.sent += u64::from(in_window);
-        trial.bytes.sent += request.bytes.len() as u64;
-        trial.bytes.body_sent += request.body_bytes as u64;
-        trial.bytes.head_sent += (request.bytes.len() - request.body_bytes) as u64;
+        trial.bytes.sent += bytes as u64;
+        trial.bytes.body_sent += body_bytes as u64;
+        trial.bytes.head_sent += (bytes - body_bytes) as u64;
         trial.intervals.record_sent();
     }
 

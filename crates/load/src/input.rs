@@ -3,6 +3,7 @@
 //! Opening and reading files is the caller's; a file's name is only passed through into messages.
 
 use std::fmt::Write as _;
+use std::io::{self, BufRead, Read as _};
 
 /// Longest line of any input file, in bytes without its end; as long as what httperf reads at once, twice over.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
@@ -42,6 +43,17 @@ impl InputError {
     }
 }
 
+/// Why an input file could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// Something that stands in it is wrong.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The file itself cannot be read, or what it is packed with is damaged.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
 /// A line of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a> {
@@ -69,6 +81,38 @@ impl<'a> Line<'a> {
     }
 }
 
+/// Reads a file line by line, with the memory of the longest line.
+pub(crate) struct Lines<'a, R> {
+    file: &'a str,
+    source: R,
+    line: Vec<u8>,
+    /// Lines read so far.
+    pub(crate) number: usize,
+}
+
+impl<'a, R: BufRead> Lines<'a, R> {
+    pub(crate) fn new(file: &'a str, source: R) -> Self {
+        Self { file, source, line: Vec::new(), number: 0 }
+    }
+
+    /// The next line, without its line feed. What is behind the last line feed is a line only if there is something.
+    pub(crate) fn next(&mut self) -> Result<Option<Line<'_>>, ReadError> {
+        self.line.clear();
+        let mut bounded = (&mut self.source).take(LINE_BYTES_MAX as u64 + 1);
+        if bounded.read_until(b'\n', &mut self.line)? == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        let bytes = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+        let line = Line { file: self.file, number: self.number, bytes };
+        if bytes.len() > LINE_BYTES_MAX { Err(too_long(line).into()) } else { Ok(Some(line)) }
+    }
+}
+
+fn too_long(line: Line<'_>) -> InputError {
+    line.error(0, format!("the line has more than {LINE_BYTES_MAX} bytes; at most so many are read"))
+}
+
 /// The lines of a text. One that is too long ends them with an error.
 pub(crate) fn lines<'a>(file: &'a str, text: &'a [u8]) -> impl Iterator<Item = Result<Line<'a>, InputError>> {
     // What is behind the last line feed is a line only if there is something.
@@ -77,7 +121,7 @@ pub(crate) fn lines<'a>(file: &'a str, text: &'a [u8]) -> impl Iterator<Item = R
     all.into_iter().flatten().enumerate().map(move |(index, bytes)| {
         let line = Line { file, number: index + 1, bytes };
         if bytes.len() > LINE_BYTES_MAX {
-            return Err(line.error(0, format!("the line has {} bytes; at most {LINE_BYTES_MAX} are read", bytes.len())));
+            return Err(too_long(line));
         }
         Ok(line)
     })
@@ -144,6 +188,30 @@ mod tests {
         assert_eq!(read(&vec![b'x'; LINE_BYTES_MAX]), Ok(vec![LINE_BYTES_MAX]));
         let error = read(&[b"a\n".as_slice(), &vec![b'x'; LINE_BYTES_MAX + 1]].concat()).unwrap_err();
         assert_eq!((error.line, error.column), (2, 1));
+    }
+
+    #[test]
+    fn a_file_has_the_lines_of_its_text() {
+        for text in [&b""[..], b"\n", b"a", b"a\n", b"a\n\nb\r\n", &vec![b'x'; LINE_BYTES_MAX + 1]] {
+            let whole: Result<Vec<_>, _> = lines("f", text).map(|line| line.map(|line| line.bytes.to_vec())).collect();
+            let mut reader = Lines::new("f", text);
+            let mut read = Ok(Vec::new());
+            loop {
+                match (reader.next(), &mut read) {
+                    (Ok(Some(line)), Ok(read)) => read.push(line.bytes.to_vec()),
+                    (Ok(_), _) => break,
+                    (Err(ReadError::Input(error)), _) => {
+                        read = Err(error);
+                        break;
+                    }
+                    (Err(ReadError::Io(error)), _) => panic!("{error}"),
+                }
+            }
+            // An empty line alone is none of a text.
+            if text != b"\n" {
+                assert_eq!(read, whole);
+            }
+        }
     }
 
     #[test]

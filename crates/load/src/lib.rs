@@ -10,6 +10,7 @@
 
 mod arrivals;
 mod check;
+mod check_table;
 pub mod choice;
 mod connection;
 mod engine;
@@ -18,6 +19,7 @@ mod gate;
 mod input;
 mod list;
 mod notice;
+mod packing;
 mod plan;
 mod rate;
 mod replay;
@@ -27,16 +29,19 @@ mod schedule;
 mod session;
 mod visit;
 
-pub use arrivals::{Arrival, Arrivals, ClosedLoop, OpenLoop, Share, Spacing};
+pub use arrivals::{Arrival, Arrivals, ClosedLoop, OpenLoop, RecordedLoop, Share, Spacing};
 pub use check::{CheckError, FieldCheck, FieldValue, StatusSet};
+pub use check_table::CheckTable;
 pub use engine::Engine;
 pub use figures::RunFigures;
 pub use gate::Gate;
-pub use input::{ENTRIES_MAX, InputError, LINE_BYTES_MAX};
-pub use list::{ListEntry, read_checks, read_list};
+pub use input::{ENTRIES_MAX, InputError, LINE_BYTES_MAX, ReadError};
+pub use list::{ListEntry, read_list};
 pub use plan::{CONFORMING_BITS_PER_S, Check, Extent, LoopPlan, Pace, Pick, Plan, Reuse, Visit};
 pub use rate::{RateError, RateProfile, RateText};
-pub use replay::{Skipped, TRACE_ENTRIES_MAX, Trace, TraceEntry, TraceReader, read_trace};
-pub use request::{PreparedRequest, RequestError, RequestText, prepare};
+pub use replay::{Feed, Feeder, LogSummary, OpenLog, Recording, ReplayHead, Skipped};
+pub use request::{
+    PackError, PackedRequests, PreparedRequest, RequestError, RequestList, RequestParts, RequestText, prepare,
+};
 pub use runner::{LoadError, Progress, Running, Snapshot, start};
-pub use session::{Burst, BurstText, CallText, SessionFile, SessionText, Sessions, prepare_sessions, read_sessions};
+pub use session::{BurstText, CallText, SessionFile, SessionText, Sessions, load_sessions, read_sessions};

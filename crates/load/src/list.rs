@@ -1,14 +1,14 @@
 //! URL lists and check files: a target a line, with what its response must be.
 //!
-//! Both have the same lines: a target, then conditions as [`Check::parse`] reads them, separated by blanks. In a list the
+//! Check files are kept by [`CheckTable`](crate::CheckTable). Both have the same lines: a target, then conditions as [`Check::parse`] reads them, separated by blanks. In a list the
 //! conditions may be missing. Empty lines, and lines whose first word begins with `#`, are passed over. Which host a URL may be on
 //! is the caller's to say.
 
-use std::collections::HashMap;
 use std::fmt;
+use std::io::BufRead;
 
 use crate::check::Check;
-use crate::input::{ENTRIES_MAX, InputError, Line, excerpt, lines, target_fault};
+use crate::input::{ENTRIES_MAX, InputError, Line, Lines, ReadError, excerpt, target_fault};
 
 /// A line of a URL list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,70 +30,33 @@ impl ListEntry {
     }
 }
 
-/// Reads a list of URLs and paths. What begins with a slash is a target already; all else goes through `target_of`, which
-/// makes a target of a URL on the right host.
+/// Reads a list of URLs and paths, and gives each entry out as it comes. What begins with a slash is a target already; all else goes
+/// through `target_of`, which makes a target of a URL on the right host.
 ///
 /// # Errors
-/// The first line that is wrong, or that there is none.
+/// The first line that is wrong or whose entry was refused, that there is none, or that the file cannot be read.
 pub fn read_list<E: fmt::Display>(
     file: &str,
-    text: &[u8],
-    target_of: impl FnMut(&str) -> Result<String, E>,
-) -> Result<Vec<ListEntry>, InputError> {
-    let entries: Vec<_> = entries(file, text, target_of).collect::<Result<_, _>>()?;
-    if entries.is_empty() {
-        return Err(InputError::new(file, 1, 1, "the file holds no URL"));
-    }
-    Ok(entries)
-}
-
-/// Reads a check file: targets with what their responses must be, each target once. `is_asked_for` tells the targets that the run
-/// has: a check that could never be made is a mistake.
-///
-/// # Errors
-/// The first line that is wrong, or that there is none.
-pub fn read_checks<E: fmt::Display>(
-    file: &str,
-    text: &[u8],
-    target_of: impl FnMut(&str) -> Result<String, E>,
-    is_asked_for: impl Fn(&str) -> bool,
-) -> Result<Vec<(String, Check)>, InputError> {
-    let mut checks = Vec::new();
-    let mut first_lines = HashMap::new();
-    for entry in entries(file, text, target_of) {
-        let ListEntry { target, check, line, column } = entry?;
-        let wrong = |what: String| InputError::new(file, line, column, what);
-        let shown = excerpt(target.as_bytes());
-        let check = check.ok_or_else(|| wrong(format!("{shown} has no conditions behind it, such as status=200")))?;
-        if !is_asked_for(&target) {
-            return Err(wrong(format!("the run never asks for {shown}")));
+    source: impl BufRead,
+    mut target_of: impl FnMut(&str) -> Result<String, E>,
+    mut on_entry: impl FnMut(ListEntry) -> Result<(), InputError>,
+) -> Result<(), ReadError> {
+    let mut lines = Lines::new(file, source);
+    let mut count = 0;
+    while let Some(line) = lines.next()? {
+        if line.number > ENTRIES_MAX {
+            return Err(line.error(0, format!("the file has more than {ENTRIES_MAX} lines")).into());
         }
-        if let Some(first) = first_lines.insert(target.clone(), line) {
-            return Err(wrong(format!("{shown} has its conditions in line {first} already")));
+        if let Some(entry) = entry(line, &mut target_of)? {
+            on_entry(entry)?;
+            count += 1;
         }
-        checks.push((target, check));
     }
-    if checks.is_empty() {
-        return Err(InputError::new(file, 1, 1, "the file holds no check"));
-    }
-    Ok(checks)
+    if count == 0 { Err(InputError::new(file, 1, 1, "the file holds no URL").into()) } else { Ok(()) }
 }
 
-fn entries<'a, E: fmt::Display>(
-    file: &'a str,
-    text: &'a [u8],
-    mut target_of: impl FnMut(&str) -> Result<String, E> + 'a,
-) -> impl Iterator<Item = Result<ListEntry, InputError>> + 'a {
-    lines(file, text).enumerate().filter_map(move |(index, line)| {
-        let bounded = line.and_then(|line| {
-            let full = || line.error(0, format!("the file has more than {ENTRIES_MAX} lines"));
-            if index < ENTRIES_MAX { Ok(line) } else { Err(full()) }
-        });
-        bounded.and_then(|line| entry(line, &mut target_of)).transpose()
-    })
-}
-
-fn entry<E: fmt::Display>(
+/// Reads a line of a URL list or check file.
+pub(crate) fn entry<E: fmt::Display>(
     line: Line<'_>,
     target_of: &mut impl FnMut(&str) -> Result<String, E>,
 ) -> Result<Option<ListEntry>, InputError> {
@@ -133,15 +96,24 @@ mod tests {
         }
     }
 
+    fn read(text: &[u8]) -> Result<Vec<ListEntry>, ReadError> {
+        let mut entries = Vec::new();
+        read_list("l", text, target_of, |entry| {
+            entries.push(entry);
+            Ok(())
+        })?;
+        Ok(entries)
+    }
+
     fn check_refused(text: &[u8], expected: &str) {
-        assert_eq!(read_list("l", text, target_of).unwrap_err().to_string(), expected);
+        assert_eq!(read(text).unwrap_err().to_string(), expected);
     }
 
     #[test]
     fn lists_have_targets_and_checks() {
         let text =
             "# all\n\n/a\r\n  http://host/b?c \n/d.txt\tstatus=200, length=512 \r\n  # more\n/e header:X=\"a b\"";
-        let list = read_list("l", text.as_bytes(), target_of).unwrap();
+        let list = read(text.as_bytes()).unwrap();
         let shown: Vec<_> = list.iter().map(|entry| (entry.target.as_str(), entry.line, entry.column)).collect();
         assert_eq!(shown, [("/a", 3, 1), ("/b?c", 4, 3), ("/d.txt", 5, 1), ("/e", 7, 1)]);
         let checks: Vec<_> = list.into_iter().map(|entry| entry.check).collect();
@@ -168,25 +140,5 @@ mod tests {
             b"/a status=200 \"x\"",
             "l:1:11: \"200 \\\"x\\\"\" is no status; write it like 200, 2xx or 200|206",
         );
-    }
-
-    fn check_file(text: &str, expected: Result<&[(&str, &str)], &str>) {
-        let read = read_checks("c", text.as_bytes(), target_of, |target| target != "/unknown");
-        let expected = expected.map_err(ToOwned::to_owned).map(|checks| {
-            checks
-                .iter()
-                .map(|(target, check)| ((*target).to_owned(), Check::parse(check).unwrap()))
-                .collect::<Vec<_>>()
-        });
-        assert_eq!(read.map_err(|error| error.to_string()), expected, "{text}");
-    }
-
-    #[test]
-    fn check_files() {
-        check_file("# x\n/a length=1\nhttp://host/b status=404\n", Ok(&[("/a", "length=1"), ("/b", "status=404")]));
-        check_file("", Err("c:1:1: the file holds no check"));
-        check_file("/a\n", Err("c:1:1: \"/a\" has no conditions behind it, such as status=200"));
-        check_file("/a length=1\n /unknown length=1\n", Err("c:2:2: the run never asks for \"/unknown\""));
-        check_file("/a length=1\n\n/a length=2\n", Err("c:3:1: \"/a\" has its conditions in line 1 already"));
     }
 }

@@ -12,8 +12,8 @@ use crate::arrivals::Spacing;
 pub use crate::check::Check;
 pub use crate::choice::Pick;
 use crate::rate::RateProfile;
-use crate::replay::TraceEntry;
-use crate::request::PreparedRequest;
+use crate::replay::Recording;
+use crate::request::RequestList;
 use crate::session::Sessions;
 
 /// The rate at which SPECweb99 calls a connection conforming.
@@ -28,8 +28,8 @@ pub struct Plan {
     pub sources: Vec<IpAddr>,
     /// Local ports to come from, shared out among the threads; `None` leaves the choice to the kernel.
     pub ports: Option<PortRange>,
-    /// What to ask for, ready to be sent; never empty.
-    pub requests: Arc<[PreparedRequest]>,
+    /// What to ask for; never empty, unless that is recorded too.
+    pub requests: RequestList,
     /// In which order, where the schedule or the session does not say.
     pub pick: Pick,
     /// When.
@@ -87,8 +87,8 @@ pub enum LoopPlan {
     },
     /// Requests at recorded times, which do not wait for answers either.
     Recorded {
-        /// In ascending order; the indices are of [`Plan::requests`].
-        entries: Arc<[TraceEntry]>,
+        /// They come with what is asked for, in place of [`Plan::requests`].
+        recording: Arc<Recording>,
     },
     /// Each worker asks when its last answer has come, or begins a visit when its last one has ended.
     Closed {
@@ -170,7 +170,7 @@ pub struct Pace {
 
 impl Plan {
     /// A plan with nothing but the necessary, for one thread on CPU 0 and one connection; everything else is to be set.
-    pub fn new(peer: PeerAddr, requests: Arc<[PreparedRequest]>, arrivals: LoopPlan, extent: Extent) -> Self {
+    pub fn new(peer: PeerAddr, requests: RequestList, arrivals: LoopPlan, extent: Extent) -> Self {
         const TIMEOUT: Duration = Duration::from_secs(5);
         Self {
             peer,
@@ -217,13 +217,26 @@ impl Plan {
             (Extent::Requests(total), LoopPlan::Open { rate, .. }) => {
                 Duration::from_nanos(u64::try_from(rate.due_ns(total as f64)).unwrap_or(0))
             }
-            (Extent::Requests(_), LoopPlan::Recorded { entries }) => {
-                // A mean gap follows the last request as it follows the others.
-                let last_ns = entries.last().map_or(0, |entry| entry.offset_ns);
-                let gaps = (entries.len() as u64).saturating_sub(1).max(1);
-                Duration::from_nanos((last_ns + last_ns / gaps).max(1))
-            }
+            (Extent::Requests(_), LoopPlan::Recorded { recording }) => Duration::from_nanos(recording.length_ns()),
         }
+    }
+
+    /// How long the load takes at least, warm-up and measured part together, as far as its own numbers say: a closed loop takes its think
+    /// times, and whatever the target adds.
+    pub fn length_min(&self) -> Duration {
+        let measured = match (self.extent, &self.arrivals) {
+            (Extent::Requests(total), LoopPlan::Closed { workers, think, .. }) => {
+                // Think times lie between a worker's requests; the first of them comes at once.
+                let pauses = total.saturating_sub(1) / (*workers).max(1) as u64;
+                Duration::try_from_secs_f64(think.as_secs_f64() * pauses as f64).unwrap_or(Duration::MAX)
+            }
+            // Visits that arrive; how long the last one takes nobody knows.
+            (Extent::Requests(total), LoopPlan::Open { rate, .. }) if self.visit.is_some() => {
+                Duration::from_nanos(u64::try_from(rate.due_ns(total.saturating_sub(1) as f64)).unwrap_or(0))
+            }
+            _ => self.schedule_length(),
+        };
+        measured.saturating_add(self.warmup)
     }
 
     /// Requests per second that the schedule asks for; `None` in a closed loop. Of visits it counts all calls.
@@ -234,7 +247,7 @@ impl Plan {
                 Some(rate) => rate,
                 None => rate.mean(self.schedule_length().max(Duration::from_nanos(1))),
             },
-            LoopPlan::Recorded { entries } => entries.len() as f64 / self.schedule_length().as_secs_f64(),
+            LoopPlan::Recorded { recording } => recording.requests() as f64 / self.schedule_length().as_secs_f64(),
         };
         Some(match &self.visit {
             None => arrivals,
@@ -259,6 +272,21 @@ impl Plan {
         if calm && !self.own_tables { WAKE_EARLY_NS } else { 0 }
     }
 
+    /// How many connections one of the threads opens before the start. A connection for a few calls is opened when it is needed, as what is
+    /// measured includes it; and a load of a known number of requests never needs more connections than requests.
+    pub(crate) fn connections_ahead(&self, core: usize) -> usize {
+        if self.calls.is_some() || self.visit.is_some() {
+            return 0;
+        }
+        let connections = self.share_of(self.connections, core).max(1);
+        match self.extent {
+            Extent::Requests(total) if self.warmup.is_zero() && self.hold.is_none() => {
+                connections.min(self.share_of(usize::try_from(total).unwrap_or(usize::MAX), core))
+            }
+            _ => connections,
+        }
+    }
+
     /// Whether the run ends with its schedule, whatever is under way then: downloads at a pace may take hours.
     pub(crate) fn cuts_at_end(&self) -> bool {
         self.pace.is_some() && matches!(self.extent, Extent::Duration(_))
@@ -274,5 +302,26 @@ impl Plan {
     pub(crate) fn share_of(&self, total: usize, core: usize) -> usize {
         let cores = self.cpus.len();
         total / cores + usize::from(core < total % cores)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_knows_how_long_it_takes_at_least() {
+        let peer = PeerAddr::Tcp("10.0.0.1:80".parse().expect("an address"));
+        let plan = |arrivals, extent| Plan::new(peer.clone(), [].into(), arrivals, extent);
+        let days = |plan: &Plan| plan.length_min().as_secs() / 86_400;
+        let slow = plan(LoopPlan::at_rate(1e-7), Extent::Requests(1));
+        assert_eq!(days(&slow), 115);
+        assert_eq!(days(&Plan { warmup: Duration::from_secs(86_400), ..slow }), 116);
+        let day = Duration::from_secs(86_400);
+        let thinking = plan(LoopPlan::of_workers(2, day), Extent::Requests(10));
+        assert_eq!(days(&thinking), 4);
+        let visits = plan(LoopPlan::at_rate(1e-5), Extent::Requests(11));
+        assert_eq!(days(&Plan { visit: Some(Visit::Calls(1)), ..visits }), 11);
+        assert_eq!(days(&plan(LoopPlan::at_rate(1.0), Extent::Duration(3 * day))), 3);
     }
 }

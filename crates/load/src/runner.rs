@@ -3,18 +3,21 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 
 use thalweg_reactor::run;
 use thalweg_sys::affinity::pin_to;
 use thalweg_sys::clock::wake_precisely;
 use thalweg_sys::limits::own_table;
-use thalweg_sys::{AnyDriver, Driver, DriverConfig, Waker};
+use thalweg_sys::{AnyDriver, Driver, DriverConfig, Instant, Waker};
 
 use crate::engine::Engine;
 use crate::figures::RunFigures;
 use crate::gate::{AtWork, Finish, Gate};
-use crate::plan::Plan;
+use crate::input::ReadError;
+use crate::plan::{LoopPlan, Plan};
+use crate::replay::{Feed, Feeder};
 
 /// Why a run could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +38,9 @@ pub enum LoadError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The log that is replayed could not be read on.
+    #[error("the replay was given up, since its log cannot be read on: {0}")]
+    Log(ReadError),
     /// A thread has come upon a defect of its own.
     #[error("the load thread on CPU {cpu} has panicked; this is a defect of thalweg, please report it")]
     Panicked {
@@ -116,6 +122,8 @@ pub struct Running {
     progress: Arc<Progress>,
     wakers: Vec<Waker>,
     threads: Vec<(usize, JoinHandle<Result<RunFigures, LoadError>>)>,
+    /// Reads the log that is replayed.
+    feeder: Option<JoinHandle<Result<(), ReadError>>>,
 }
 
 /// Sockets beyond the connections' own that a driver's table has room for: those that are being closed while others open.
@@ -131,15 +139,16 @@ pub fn start(plan: Plan) -> Result<Running, LoadError> {
     let progress = Arc::new(Progress::new(threads));
     let gate = Arc::new(Gate::new(threads));
     let finish = Arc::new(Finish::default());
-    let mut running = Running { progress, wakers: Vec::new(), threads: Vec::new() };
+    let mut running = Running { progress, wakers: Vec::new(), threads: Vec::new(), feeder: None };
+    let mut feeds = running.start_feeder(&plan)?;
     for (core, &cpu) in plan.cpus.iter().enumerate() {
         let failed = |source| LoadError::Setup { cpu, source };
         let waker = Waker::new().map_err(failed)?;
         running.wakers.push(waker.clone());
         let (plan, gate, progress) = (plan.clone(), gate.clone(), running.progress.clone());
-        let at_work = AtWork::begin(&finish);
+        let (at_work, feed) = (AtWork::begin(&finish), feeds.next());
         let body = move || {
-            let result = run_core(&plan, core, cpu, waker, &gate, &progress, at_work);
+            let result = run_core(&plan, core, cpu, waker, feed, &gate, &progress, at_work);
             if result.is_err() {
                 // The others would wait at the gate for ever.
                 progress.request_stop();
@@ -152,11 +161,13 @@ pub fn start(plan: Plan) -> Result<Running, LoadError> {
     Ok(running)
 }
 
+#[expect(clippy::too_many_arguments, reason = "what a thread is started with")]
 fn run_core(
     plan: &Arc<Plan>,
     core: usize,
     cpu: usize,
     waker: Waker,
+    feed: Option<Feed>,
     gate: &Arc<Gate>,
     progress: &Arc<Progress>,
     at_work: AtWork,
@@ -171,8 +182,8 @@ fn run_core(
     let config = DriverConfig { wake_early_ns: plan.wake_early_ns(), ..DriverConfig::new(sockets_max, waker) };
     let driver = AnyDriver::open(plan.driver, &config).map_err(setup)?;
     let figures = match driver {
-        AnyDriver::Uring(driver) => drive(driver, plan, core, gate, progress, at_work),
-        AnyDriver::Epoll(driver) => drive(driver, plan, core, gate, progress, at_work),
+        AnyDriver::Uring(driver) => drive(driver, plan, core, feed, gate, progress, at_work),
+        AnyDriver::Epoll(driver) => drive(driver, plan, core, feed, gate, progress, at_work),
     };
     figures.map_err(|source| LoadError::Driver { cpu, source })
 }
@@ -181,12 +192,16 @@ fn drive<D: Driver>(
     mut driver: D,
     plan: &Arc<Plan>,
     core: usize,
+    feed: Option<Feed>,
     gate: &Arc<Gate>,
     progress: &Arc<Progress>,
     at_work: AtWork,
 ) -> io::Result<RunFigures> {
     let (kind, now) = (driver.kind(), driver.now());
     let mut engine = Engine::new(plan.clone(), core, kind, now, gate.clone(), progress.clone());
+    if let Some(feed) = feed {
+        engine = engine.fed(feed);
+    }
     run(&mut driver, &mut engine)?;
     let figures = engine.into_figures();
     // The connections are the driver's, and go with it.
@@ -195,6 +210,28 @@ fn drive<D: Driver>(
 }
 
 impl Running {
+    /// Starts to read the log that is replayed, if there is one, and waits until each thread has some of it. What comes through to the
+    /// threads.
+    fn start_feeder(&mut self, plan: &Plan) -> Result<std::vec::IntoIter<Feed>, LoadError> {
+        let LoopPlan::Recorded { recording } = &plan.arrivals else { return Ok(Vec::new().into_iter()) };
+        let (feeder, feeds) = Feeder::new(recording, plan.cpus.len());
+        let (primed, is_primed) = sync_channel(1);
+        let progress = self.progress.clone();
+        let body = move || {
+            let result = feeder.run(Instant::now, || primed.send(()).unwrap_or_default());
+            if result.is_err() {
+                progress.request_stop();
+            }
+            result
+        };
+        let cpu = plan.cpus[0];
+        let thread = thread::Builder::new().name("log".to_owned()).spawn(body);
+        self.feeder = Some(thread.map_err(|source| LoadError::Setup { cpu, source })?);
+        // It ends without a word only if it panics, which is told when it is joined.
+        let _ = is_primed.recv();
+        Ok(feeds.into_iter())
+    }
+
     /// How far it has come.
     pub fn progress(&self) -> Arc<Progress> {
         self.progress.clone()
@@ -229,7 +266,10 @@ impl Running {
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
-        match failure {
+        // With the load threads the queues have ended, and with these the reader.
+        let fed = self.feeder.map(|feeder| feeder.join().unwrap_or(Err(ReadError::Io(io::ErrorKind::Other.into()))));
+        let unread = fed.and_then(Result::err).map(LoadError::Log);
+        match failure.or(unread) {
             Some(error) => Err(error),
             None => {
                 let mut figures = merged.expect("a plan has at least one CPU");

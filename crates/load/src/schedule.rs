@@ -5,11 +5,12 @@ use std::sync::Arc;
 use thalweg_measure::IntervalSeries;
 use thalweg_sys::Instant;
 
-use crate::arrivals::{Arrival, Arrivals, ClosedLoop, OpenLoop, Share, Spacing};
+use crate::arrivals::{Arrival, Arrivals, ClosedLoop, OpenLoop, RecordedLoop, Share, Spacing};
 use crate::figures::ThreadUse;
 use crate::notice::Notices;
 use crate::plan::{Extent, LoopPlan, Plan};
 use crate::rate::RateProfile;
+use crate::replay::Feed;
 
 pub(crate) struct Schedule {
     pub(crate) arrivals: Arrivals,
@@ -42,15 +43,19 @@ pub(crate) struct Taken {
 }
 
 impl Schedule {
-    /// The share of thread `core` of a plan whose warm-up begins at `start`.
-    pub(crate) fn new(plan: &Plan, core: usize, start: Instant) -> Self {
+    /// The share of thread `core` of a plan whose warm-up begins at `start`. A recording's requests come through `feed`; without, they are
+    /// all read now.
+    pub(crate) fn new(plan: &Plan, core: usize, start: Instant, feed: Option<Feed>) -> Self {
         let measured = start + plan.warmup;
         let length = plan.schedule_length();
         let end = (!length.is_zero()).then(|| measured + length);
         let share = Share { core, cores: plan.cpus.len(), seed: plan.seed };
         let arrivals = match &plan.arrivals {
             LoopPlan::Open { rate, spacing } => Arrivals::Open(open_loop(plan, measured, rate, *spacing, share)),
-            LoopPlan::Recorded { entries } => Arrivals::Open(OpenLoop::recorded(measured, entries.clone(), share)),
+            LoopPlan::Recorded { recording } => {
+                let feed = feed.unwrap_or_else(|| Feed::whole(recording, core, plan.cpus.len()));
+                Arrivals::Recorded(RecordedLoop::new(measured, feed))
+            }
             LoopPlan::Closed { workers, think, stagger } => {
                 let total = match plan.extent {
                     Extent::Duration(_) => u64::MAX,
@@ -112,8 +117,19 @@ impl Schedule {
             series.record_offered();
             self.recorded += 1;
         }
-        let noticed = self.notices.noticed(arrival.at);
+        // What was not known before cannot have been noticed.
+        let noticed = self.notices.noticed(arrival.at).max(arrival.known);
         Taken { arrival, noticed, measured }
+    }
+
+    /// Gives up the arrivals that have not come yet, though they are due. How many there were.
+    pub(crate) fn give_up_unread(&mut self, series: &mut IntervalSeries) -> u64 {
+        let left = self.arrivals.give_up_unread();
+        self.taken += left;
+        self.taken_measured += left;
+        series.record_offered_n(self.taken_measured.saturating_sub(self.recorded));
+        self.recorded = self.recorded.max(self.taken_measured);
+        left
     }
 
     /// Offers a call that follows another one of its visit, and says whether it is measured. `None`: it came due after the end.

@@ -1,7 +1,7 @@
 //! A visit's progress: which of its calls may be made now, which wait for an answer or for the end of a pause.
 
 use std::num::NonZero;
-use std::ops::{Index, IndexMut};
+use std::ops::{Index, IndexMut, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use thalweg_sys::{Instant, SocketId};
 
 use crate::connection::Due;
 use crate::plan::Visit;
-use crate::session::{Burst, Sessions};
+use crate::session::Sessions;
 
 /// The visits that are not over. Places are used again, each with its list of connections, so that there are as many as there were
 /// visits at once.
@@ -176,7 +176,7 @@ impl Visiting {
             Script::Calls { .. } => None,
             Script::Session { visit, index, burst, next } => {
                 let (sessions, bursts) = played(visit, *index);
-                let request = sessions.calls(&bursts[*burst])[*next];
+                let request = sessions.calls(bursts.start + *burst)[*next];
                 *next += 1;
                 Some(request)
             }
@@ -195,7 +195,7 @@ impl Visiting {
             }
             Script::Session { visit, index, burst, next } => {
                 let (sessions, bursts) = played(visit, *index);
-                let length = sessions.calls(&bursts[*burst]).len();
+                let length = sessions.calls(bursts.start + *burst).len();
                 if *next == 1 && length > 1 && self.released == 0 {
                     return self.release(length as u32 - 1, now);
                 }
@@ -206,7 +206,7 @@ impl Visiting {
                     return Next::Done;
                 }
                 let Visit::Sessions { think, .. } = &**visit else { unreachable!("a session's visit has sessions") };
-                let think = bursts[*burst].think.unwrap_or(*think);
+                let think = sessions.think(bursts.start + *burst).unwrap_or(*think);
                 *burst += 1;
                 *next = 0;
                 let at = now + think;
@@ -247,7 +247,7 @@ impl Visiting {
                 Script::Calls { left } => *left == 0,
                 Script::Session { visit, index, burst, next } => {
                     let (sessions, bursts) = played(visit, *index);
-                    *burst + 1 == bursts.len() && *next == sessions.calls(&bursts[*burst]).len()
+                    *burst + 1 == bursts.len() && *next == sessions.calls(bursts.start + *burst).len()
                 }
             }
     }
@@ -289,7 +289,7 @@ impl Visiting {
             Script::Calls { left } => u64::from(*left) + u64::from(self.released),
             Script::Session { visit, index, burst, next } => {
                 let (sessions, bursts) = played(visit, *index);
-                let calls: usize = bursts[*burst..].iter().map(|burst| sessions.calls(burst).len()).sum();
+                let calls: usize = bursts.skip(*burst).map(|burst| sessions.calls(burst).len()).sum();
                 (calls - next) as u64
             }
         }
@@ -297,7 +297,7 @@ impl Visiting {
 }
 
 /// The sessions that a visit plays, and the bursts of its own.
-fn played(visit: &Visit, index: usize) -> (&Sessions, &[Burst]) {
+fn played(visit: &Visit, index: usize) -> (&Sessions, Range<usize>) {
     let Visit::Sessions { sessions, .. } = visit else { unreachable!("a session's visit has sessions") };
     (sessions, sessions.bursts(index))
 }
@@ -305,9 +305,9 @@ fn played(visit: &Visit, index: usize) -> (&Sessions, &[Burst]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::{RequestText, prepare};
-    use crate::session::{prepare_sessions, read_sessions};
-    use thalweg_wire::Version;
+    use std::convert::Infallible;
+
+    use crate::session::load_sessions;
 
     const START: Instant = Instant::from_ns(1_000);
 
@@ -332,11 +332,16 @@ mod tests {
     /// Three calls, a pause of a microsecond, one call, no pause, one call; the second of two sessions of that kind.
     fn session() -> Visiting {
         let text = "/0 think=0\n\n/5\n /6\n /7\n/8 think=0\n/9\n";
-        let file = read_sessions("sessions", text.as_bytes(), |_| unreachable!("no bodies")).unwrap();
-        let made = prepare_sessions(&file, |call| {
-            let (target, version) = (&*call.target, Version::Http11);
-            prepare(&RequestText { method: "GET", authority: "h", target, version, fields: &[], body: b"" })
-        });
+        let mut targets = Vec::new();
+        let made = load_sessions(
+            "sessions",
+            text.as_bytes(),
+            |_| unreachable!("no bodies"),
+            |call| {
+                targets.push(call.target.to_string());
+                Ok::<_, Infallible>(targets.len() as u32 - 1)
+            },
+        );
         let sessions = Arc::new(made.unwrap());
         let visit = Visit::Sessions { sessions, think: Duration::from_micros(1), connections: 1 };
         Visiting::begin(&Arc::new(visit), 3, START, Vec::new())

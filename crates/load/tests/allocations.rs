@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use std::convert::Infallible;
-use std::io::{Read, Write};
+use std::io::{Cursor, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
@@ -14,13 +14,14 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use thalweg_load::{
-    Check, Engine, Extent, Gate, LoopPlan, Pace, Plan, PreparedRequest, Progress, RequestText, RunFigures, Sessions,
-    Visit, prepare, prepare_sessions, read_sessions,
+    Check, Engine, Extent, Feed, Feeder, Gate, LoopPlan, OpenLog, Pace, PackedRequests, Plan, PreparedRequest,
+    Progress, Recording, ReplayHead, RequestList, RequestParts, RequestText, RunFigures, Sessions, Visit,
+    load_sessions, prepare,
 };
 use thalweg_measure::Outcome;
 use thalweg_reactor::run;
 use thalweg_sys::counting::{Counting, allocations};
-use thalweg_sys::{AnyDriver, Driver, DriverChoice, DriverConfig, PeerAddr, Waker};
+use thalweg_sys::{AnyDriver, Driver, DriverChoice, DriverConfig, Instant, PeerAddr, Waker};
 use thalweg_wire::Version;
 
 #[global_allocator]
@@ -76,9 +77,12 @@ fn request(check: Check) -> PreparedRequest {
     PreparedRequest { check: Some(check), ..prepare(&text).expect("the request is in order") }
 }
 
-fn drive<D: Driver>(mut driver: D, plan: Plan) -> (u64, RunFigures) {
+fn drive<D: Driver>(mut driver: D, plan: Plan, feed: Option<Feed>) -> (u64, RunFigures) {
     let (gate, progress) = (Arc::new(Gate::new(1)), Arc::new(Progress::new(1)));
     let mut engine = Engine::new(Arc::new(plan), 0, driver.kind(), driver.now(), gate, progress);
+    if let Some(feed) = feed {
+        engine = engine.fed(feed);
+    }
     let before = allocations();
     run(&mut driver, &mut engine).expect("the driver works");
     (allocations() - before, engine.into_figures())
@@ -92,12 +96,16 @@ fn drivers() -> impl Iterator<Item = DriverChoice> {
 
 /// Carries the plan out over one driver. How often that allocated.
 fn driven(choice: DriverChoice, plan: Plan) -> (u64, RunFigures) {
+    driven_by(choice, plan, None)
+}
+
+fn driven_by(choice: DriverChoice, plan: Plan, feed: Option<Feed>) -> (u64, RunFigures) {
     let plan = Plan { driver: choice, ..plan };
     let waker = Waker::new().expect("a descriptor");
     let driver = AnyDriver::open(choice, &DriverConfig::new(64 + CONNECTIONS, waker)).expect("the driver");
     match driver {
-        AnyDriver::Uring(driver) => drive(driver, plan),
-        AnyDriver::Epoll(driver) => drive(driver, plan),
+        AnyDriver::Uring(driver) => drive(driver, plan, feed),
+        AnyDriver::Epoll(driver) => drive(driver, plan, feed),
     }
 }
 
@@ -166,8 +174,8 @@ fn sessions_of_several_connections() {
         let text = "/\n".to_owned() + &" /\n".repeat(9);
         let of_bursts = |bursts: u64| {
             let text = text.repeat(bursts as usize);
-            let file = read_sessions("sessions", text.as_bytes(), |_| unreachable!("no bodies")).expect("a file");
-            let made = prepare_sessions(&file, |_| Ok::<_, Infallible>(request(Check::default())));
+            let made =
+                load_sessions("sessions", text.as_bytes(), |_| unreachable!("no bodies"), |_| Ok::<_, Infallible>(0));
             made.unwrap_or_else(|error| panic!("{error}"))
         };
         let peer = PeerAddr::Tcp(serve(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes"));
@@ -182,7 +190,7 @@ fn sessions_of_several_connections() {
             let allocated = |calls: u64| {
                 let sessions = of_bursts(calls / 10);
                 let plan = Plan {
-                    requests: sessions.requests.clone().into(),
+                    requests: [request(Check::default())].into(),
                     visit: Some(visit(&sessions, connections)),
                     ..base.clone()
                 };
@@ -210,4 +218,64 @@ fn a_rate_with_waits() {
 #[test]
 fn a_connection_for_each_request() {
     check("connection per request", 500, SLACK, Outcome::Good, |plan| Plan { calls: Some(1), ..plan });
+}
+
+/// More requests than are made ready before: each is put together when it is sent, into memory that its connection has.
+#[test]
+fn a_list_of_many_requests() {
+    let digest: String = Sha256::digest(CONTENT).iter().map(|byte| format!("{byte:02x}")).collect();
+    let check = Check::parse(&format!("status=200,sha256={digest},header:Server=test")).expect("a check");
+    let list = || {
+        let mut list = PackedRequests::new("h", Version::Http11, &[], b"");
+        for number in 0..50_000 {
+            let target = format!("/{number}");
+            let parts = RequestParts { method: "GET", target: &target, fields: &[], body: b"" };
+            list.push(&parts, Some(&check), None).expect("the request is in order");
+        }
+        list.finish(None)
+    };
+    let requests = RequestList::from(list());
+    check_plan(&requests, "a long list", |plan| plan);
+    check_plan(&requests, "a long list, pipelined", |plan| Plan {
+        pipeline: 4,
+        arrivals: LoopPlan::of_workers(4 * CONNECTIONS, Duration::ZERO),
+        ..plan
+    });
+    check_plan(&requests, "a long list, a connection for each request", |plan| Plan { calls: Some(1), ..plan });
+}
+
+fn check_plan(requests: &RequestList, name: &str, vary: impl Fn(Plan) -> Plan) {
+    check(name, 1000, SLACK, Outcome::Good, |plan| vary(Plan { requests: requests.clone(), ..plan }));
+}
+
+/// The feed's batches, and the places of requests under way, are used again.
+#[test]
+fn a_log_that_is_read_while_it_is_replayed() {
+    let answer = b"HTTP/1.1 200 OK\r\nServer: test\r\nContent-Length: 19\r\n\r\nwhat was asked for\n";
+    let replayed = |choice, seconds: u64| {
+        let line = |number: u64| {
+            format!("h - - [10/Oct/2025:13:00:{:02} +0000] \"GET /{number} HTTP/1.1\" 200 1\n", number / 10_000)
+        };
+        let text: Arc<str> = (0..seconds * 10_000).map(line).collect::<String>().into();
+        let open: OpenLog = Box::new(move || Ok(Box::new(Cursor::new(text.to_string()))));
+        let head = ReplayHead { authority: "h", version: Version::Http11, fields: &[] };
+        let recording = Arc::new(Recording::scan("log", open, 1.0, &head, None).expect("a log"));
+        let (feeder, mut feeds) = Feeder::new(&recording, 1);
+        let reader = thread::spawn(move || feeder.run(Instant::now, || {}));
+        let peer = PeerAddr::Tcp(serve(answer));
+        let arrivals = LoopPlan::Recorded { recording };
+        let plan = Plan::new(peer, Vec::new().into(), arrivals, Extent::Requests(seconds * 10_000));
+        let plan = Plan { connections: CONNECTIONS, timeout: Duration::from_secs(20), ..plan };
+        let (count, figures) = driven_by(choice, plan, feeds.pop());
+        reader.join().expect("it does not panic").expect("memory can be read again");
+        assert_eq!(figures.trial.counts.good, seconds * 10_000, "{:?}", figures.trial.outcomes);
+        count
+    };
+    for choice in drivers() {
+        let (few, many) = (replayed(choice, 1), replayed(choice, 4));
+        assert!(
+            many <= few + SLACK_WITH_INTERVALS,
+            "over {choice:?}: {few} allocations for 10,000 requests, {many} for four times as many"
+        );
+    }
 }

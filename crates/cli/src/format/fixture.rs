@@ -186,6 +186,7 @@ pub fn document(trials: Vec<Trial>) -> Document {
         reasons: Vec::new(),
         trials,
         find: None,
+        log: None,
     }
 }
 

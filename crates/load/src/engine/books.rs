@@ -223,10 +223,15 @@ impl Engine {
                     figures.intervals.record_end(Outcome::NotSent, None);
                 }
             }
+            // Of a log that was not read in time, the client alone is to blame for the rest.
+            let unread = schedule.give_up_unread(&mut figures.intervals);
+            figures.outcomes.record_n(Outcome::NotSent, unread);
+            (0..unread).for_each(|_| figures.intervals.record_end(Outcome::NotSent, None));
         }
         // A schedule that has ended does not wait for the pauses of visits, but for calls that were due in it.
         let visits_over = self.visits.len() == 0 || (schedule.end.is_some() && self.reopening == 0);
-        over && self.busy == 0 && visits_over && schedule.arrivals.next().is_none()
+        let arrivals_over = schedule.arrivals.next().is_none() && !schedule.arrivals.is_behind();
+        over && self.busy == 0 && visits_over && arrivals_over
     }
 
     pub(super) fn publish(&self) {

@@ -107,8 +107,10 @@ impl Engine {
             return self.begin_visit(driver, id, visit, measured, now);
         }
         let last = self.plan.calls.is_some_and(|calls| self.connections[id.index()].calls + 1 >= calls);
+        let streamed = schedule.arrivals.taken_request();
+        let request = streamed.map(|taken| self.requests.adopt(taken.template, taken.target, taken.check));
         let due = Due { intended: arrival.at, noticed, prompt: true };
-        self.begin(driver, id, NextCall { due, measured, request: arrival.request, last }, now);
+        self.begin(driver, id, NextCall { due, measured, request, last }, now);
         if self.plan.pipeline > 1 {
             self.offer_room(id);
         }
@@ -119,7 +121,7 @@ impl Engine {
         let NextCall { due, measured, request, last } = next;
         let request = request.unwrap_or_else(|| self.chooser.choose() as u32);
         let path_delay = self.path_delay();
-        let digest = self.requests.check(request).sha256.map(|_| self.hashers.pop().unwrap_or_default());
+        let digest = self.requests.check(request).wants_digest().then(|| self.hashers.pop().unwrap_or_default());
         let connection = &mut self.connections[id.index()];
         // At a pace nothing is read before the line has carried what was read last.
         let patient_from = if self.pacing.is_some() { connection.read_at.max(now) + path_delay } else { due.intended };
@@ -148,7 +150,7 @@ impl Engine {
         connection.reader.expect(self.requests.kind(request));
         if let State::Busy(_) | State::Connecting = connection.state {
             let waits = matches!(connection.state, State::Connecting);
-            let line = connection.line.get_or_insert_default();
+            let line = connection.line.get_or_insert_with(|| self.lines.pop().unwrap_or_default());
             line.behind.push_back(call);
             line.unsent += 1;
             if waits {
@@ -210,12 +212,15 @@ impl Engine {
         let in_window = self.is_in_window(now);
         let connection = &mut self.connections[id.index()];
         let State::Busy(call) = &mut connection.state else { unreachable!("the connection has a call") };
-        let request = self.requests.bytes(call.request, call.last);
+        let Some(request) = self.requests.ready(call.request, call.last) else {
+            connection.line.get_or_insert_with(|| self.lines.pop().unwrap_or_default()).unsent = 1;
+            return self.hand_over(driver, id, now);
+        };
         call.handed_over = true;
         connection.sending = true;
         connection.handed_at = now;
         if call.measured {
-            self.figures.record_sent(request, in_window);
+            self.figures.record_sent(request.bytes.len(), request.body_bytes, in_window);
         }
         driver.send(id, SendBuf::Shared(request.bytes.clone()));
     }
@@ -234,11 +239,11 @@ impl Engine {
                 call.sent.set_once(latest);
                 continue;
             }
-            let request = self.requests.bytes(call.request, call.last);
-            batch.extend_from_slice(&request.bytes);
+            let before = batch.len();
+            let body_bytes = self.requests.write(call.request, call.last, batch);
             call.handed_over = true;
             if call.measured {
-                self.figures.record_sent(request, in_window);
+                self.figures.record_sent(batch.len() - before, body_bytes, in_window);
             }
         }
         connection.sending = true;
@@ -400,6 +405,7 @@ impl Engine {
             hasher.reset();
             self.hashers.push(hasher);
         }
+        self.requests.release(call.request);
         let keep_alive = call.keep_alive;
         connection.replies += u32::from(outcome.is_completed());
         connection.failed |= !outcome.is_completed();

@@ -23,10 +23,11 @@ use thalweg_sys::{Completion, Driver, DriverKind, Fault, Instant, PortRange, Soc
 use self::pacing::Pacing;
 use self::visits::Parked;
 use crate::choice::Chooser;
-use crate::connection::{Connection, State};
+use crate::connection::{Connection, Line, State};
 use crate::figures::RunFigures;
 use crate::gate::Gate;
-use crate::plan::{Plan, Visit};
+use crate::plan::{LoopPlan, Plan, Visit};
+use crate::replay::Feed;
 use crate::request::Requests;
 use crate::runner::Progress;
 use crate::schedule::Schedule;
@@ -46,6 +47,8 @@ pub struct Engine {
     gate: Arc<Gate>,
     progress: Arc<Progress>,
     requests: Requests,
+    /// Through which the requests of a recording come, until the schedule begins.
+    feed: Option<Feed>,
     chooser: Chooser,
     visit: Option<Arc<Visit>>,
     source: usize,
@@ -70,6 +73,9 @@ pub struct Engine {
     /// For digests, used again.
     #[expect(clippy::vec_box, reason = "a call takes a box out, since it would be large with the hasher itself")]
     hashers: Vec<Box<Sha256>>,
+    /// Lines of connections that were closed, used again with their memory.
+    #[expect(clippy::vec_box, reason = "connections have them in boxes")]
+    lines: Vec<Box<Line>>,
     next_glance: Instant,
     last_turn: Instant,
     /// What the driver has spent awake without work.
@@ -105,16 +111,21 @@ impl Engine {
         progress: Arc<Progress>,
     ) -> Self {
         let connections_max = plan.share_of(plan.connections, core).max(1);
-        // Connections for a few calls each are opened when they are needed, as what is measured includes it.
-        let ahead = if plan.calls.is_none() && plan.visit.is_none() { connections_max } else { 0 };
+        let ahead = plan.connections_ahead(core);
         let opening_s = plan.opening_rate.map_or(0.0, |rate| plan.connections as f64 / rate);
         let until = now.plus_ns((opening_s * 1e9) as u64) + plan.timeout;
         Self {
             core,
             gate,
             progress,
-            requests: Requests::new(&plan.requests, &plan.check),
-            chooser: Chooser::new(plan.pick, plan.requests.len(), plan.seed, core, plan.cpus.len()),
+            requests: match &plan.arrivals {
+                LoopPlan::Recorded { recording } => {
+                    Requests::streamed(recording.templates().clone(), recording.table().cloned(), &plan.check)
+                }
+                LoopPlan::Open { .. } | LoopPlan::Closed { .. } => Requests::new(&plan.requests, &plan.check),
+            },
+            feed: None,
+            chooser: Chooser::new(plan.pick, plan.requests.len().max(1), plan.seed, core, plan.cpus.len()),
             visit: plan.visit.clone().map(Arc::new),
             source: core,
             ports: plan.ports_of(core),
@@ -132,6 +143,7 @@ impl Engine {
             pacing: plan.pace.map(|pace| Pacing::new(pace, plan.connections_per_cpu(), now)),
             phase: Phase::Opening { left: ahead, since: now, until },
             hashers: Vec::new(),
+            lines: Vec::new(),
             next_glance: now,
             last_turn: now,
             idled_awake_ns: 0,
@@ -144,6 +156,12 @@ impl Engine {
         }
     }
 
+    /// Has the requests of a recording come through this. Without, all are read when the schedule begins.
+    #[must_use]
+    pub fn fed(self, feed: Feed) -> Self {
+        Self { feed: Some(feed), ..self }
+    }
+
     /// How many entries its queues, timers and pools hold now. Connections, and those that are made within a time-out, bound them, but
     /// not the length of the run.
     pub fn entries(&self) -> usize {
@@ -153,7 +171,8 @@ impl Engine {
         };
         let reads = self.pacing.as_ref().map_or(0, Pacing::entries);
         let lists = self.idle.len() + self.roomy.len() + self.parked.len() + self.visits.places() + self.hashers.len();
-        arrivals + reads + lists + self.deadlines.len() + self.connections.len()
+        let requests = self.requests.places() + self.lines.len();
+        arrivals + reads + lists + requests + self.deadlines.len() + self.connections.len()
     }
 
     fn timeout_ns(&self) -> u64 {
@@ -216,11 +235,13 @@ impl Engine {
             let stuck = at <= now;
             if stuck { at.plus_ns(self.timeout_ns()) } else { at }
         });
+        // Requests that have not come yet may be due.
+        let unread = schedule.arrivals.is_behind().then(|| now.plus_ns(GATE_GLANCE_NS));
         let window =
             [Some(schedule.start), schedule.end, schedule.drain_end].into_iter().flatten().find(|&at| at > now);
         let reads = self.pacing.as_ref().and_then(Pacing::next_due);
         let parked = self.parked.next_due().filter(|&at| at > now);
-        let times = [arrival, window, self.deadlines.next_due(), reads, parked, Some(self.next_glance)];
+        let times = [arrival, unread, window, self.deadlines.next_due(), reads, parked, Some(self.next_glance)];
         times.into_iter().flatten().min().unwrap_or(now)
     }
 }
@@ -258,7 +279,8 @@ impl<D: Driver> App<D> for Engine {
             Phase::Opening { .. } => self.open_ahead(driver, now),
             Phase::Waiting => {
                 if let Some(start) = self.gate.start() {
-                    self.phase = Phase::Running(Box::new(Schedule::new(&self.plan, self.core, start)));
+                    self.phase =
+                        Phase::Running(Box::new(Schedule::new(&self.plan, self.core, start, self.feed.take())));
                 }
             }
             Phase::Running(_) => {}

@@ -1,11 +1,13 @@
 //! Making connections: ahead of the start, for arrivals that wait, and in place of those that a visit has lost.
 
+use std::rc::Rc;
+
 use thalweg_measure::Outcome;
 use thalweg_sys::{Connect, Driver, Fault, Flow, Instant, SocketId};
 
 use super::pacing::Pacing;
 use super::{Engine, Phase};
-use crate::connection::{Connection, State, outcome_of_fault};
+use crate::connection::{Connection, Line, State, outcome_of_fault};
 use crate::visit::{Ending, VisitId};
 
 /// Connections that may be in the making at once, so that opening thousands does not overrun the server's listen queue.
@@ -13,6 +15,10 @@ const CONNECTING_MAX: usize = 128;
 
 /// Source addresses tried for one connection before the host counts as out of ports.
 const SOURCES_TRIED_MAX: usize = 16;
+
+/// Lines kept for other connections, and the most memory that one of them keeps.
+const LINES_KEPT_MAX: usize = 1024;
+const LINE_BYTES_KEPT_MAX: usize = 16 << 10;
 
 impl Engine {
     /// Starts to connect. What prevents even that is given back.
@@ -61,7 +67,7 @@ impl Engine {
         let (lifetime_ns, replies, failed) =
             (now.ns_since(connection.since), u64::from(connection.replies), connection.failed);
         connection.visit = None;
-        connection.line = None;
+        let line = connection.line.take();
         let state = std::mem::replace(&mut connection.state, State::Closed);
         let figures = &mut self.figures.trial;
         if matches!(state, State::Connecting) {
@@ -79,13 +85,25 @@ impl Engine {
         self.figures.record_pace(bits_per_s, self.plan.conforming_bits_per_s);
         self.open -= 1;
         driver.close(id);
+        self.keep_line(line);
+    }
+
+    /// Keeps a closed connection's line for another one, unless the driver still sends from it or it has grown large.
+    fn keep_line(&mut self, line: Option<Box<Line>>) {
+        let Some(mut line) = line else { return };
+        let reusable = Rc::get_mut(&mut line.batch).is_some_and(|batch| batch.capacity() <= LINE_BYTES_KEPT_MAX);
+        if reusable && self.lines.len() < LINES_KEPT_MAX {
+            debug_assert!(line.behind.is_empty(), "no call is closed away");
+            line.unsent = 0;
+            self.lines.push(line);
+        }
     }
 
     /// Opens connections before the start. Each is attempted once: what fails through the target's doing the requests will meet again,
     /// and then it is counted. What this host lacks they may not meet, where fewer connections carry them all.
     pub(super) fn open_ahead<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         let Phase::Opening { mut left, since, until } = self.phase else { return };
-        let total = self.connections_max;
+        let total = self.plan.connections_ahead(self.core);
         let allowed = match self.plan.opening_rate {
             None => total,
             Some(rate) => {

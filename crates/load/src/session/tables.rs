@@ -58,26 +58,153 @@ struct CallTable {
 #[derive(Default)]
 struct HeaderTable(Vec<(String, String)>);
 
+/// Reads a file session by session, where that is possible: each `[[session]]` is parsed alone, since tables of a whole file take many
+/// times its memory. Where something is wrong the error is one, but may have another place than in the whole file.
+pub(super) fn read_parts<'a>(
+    file: &'a str,
+    text: &'a [u8],
+    mut read_body: impl FnMut(&Path) -> Result<Vec<u8>, String>,
+    mut on_session: impl FnMut(SessionText<'a>) -> Result<(), InputError>,
+) -> Result<(), InputError> {
+    let mut parts = Parts { text, begin: 0, lines_before: 0 };
+    let first = parts.next().unwrap_or((text, 0));
+    // What stands before the first session holds for all of them.
+    let is_head = !first.0.starts_with(SESSION);
+    let mut think = None;
+    if is_head {
+        let (given, sessions) = read_part(file, first.0, 0, None, &mut read_body)?;
+        think = given;
+        if !sessions.is_empty() {
+            return Err(InputError::new(file, 1, 1, "there are sessions in another form"));
+        }
+    }
+    for (part, before) in (!is_head).then_some(first).into_iter().chain(parts) {
+        let (given, sessions) = read_part(file, part, before, think, &mut read_body)?;
+        if given != think {
+            return Err(InputError::new(file, before + 1, 1, "a think time for all sessions stands before them"));
+        }
+        sessions.into_iter().try_for_each(&mut on_session)?;
+    }
+    Ok(())
+}
+
+/// The line with which a session begins.
+const SESSION: &[u8] = b"[[session]]";
+
+/// Cuts a file before each line that begins a session. A line within a text or an array begins none.
+struct Parts<'a> {
+    text: &'a [u8],
+    begin: usize,
+    lines_before: usize,
+}
+
+impl<'a> Iterator for Parts<'a> {
+    /// A part, and how many lines stand before it.
+    type Item = (&'a [u8], usize);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = &self.text[self.begin..];
+        if rest.is_empty() {
+            return None;
+        }
+        let mut at = 0;
+        loop {
+            at += statement(&rest[at..]);
+            if at == rest.len() || rest[at..].starts_with(SESSION) {
+                break;
+            }
+        }
+        let part = &rest[..at];
+        let before = self.lines_before;
+        self.begin += at;
+        self.lines_before += part.iter().filter(|&&byte| byte == b'\n').count();
+        Some((part, before))
+    }
+}
+
+/// How long the first statement is: to the end of its line, or of the line on which its last text and array ends.
+fn statement(text: &[u8]) -> usize {
+    let (mut at, mut depth) = (0, 0_usize);
+    while let Some(&byte) = text.get(at) {
+        match byte {
+            b'\n' if depth == 0 => return at + 1,
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b'#' => {
+                at += text[at..].iter().position(|&byte| byte == b'\n').unwrap_or(text.len() - at);
+                continue;
+            }
+            b'"' | b'\'' => {
+                at += quoted(&text[at..]);
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    text.len()
+}
+
+/// How long the text in quotes is with which this begins. One that is not closed ends with its line, or with the file.
+fn quoted(text: &[u8]) -> usize {
+    let quote = text[0];
+    let long = text.len() >= 3 && text[1] == quote && text[2] == quote;
+    let mut at = if long { 3 } else { 1 };
+    while let Some(&byte) = text.get(at) {
+        if byte == b'\\' && quote == b'"' {
+            at += 2;
+        } else if byte == b'\n' && !long {
+            return at;
+        } else if byte != quote {
+            at += 1;
+        } else if !long {
+            return at + 1;
+        } else {
+            // Up to two quotes may stand before the three that close it.
+            let run = text[at..].iter().take_while(|&&byte| byte == quote).count();
+            at += run;
+            if run >= 3 {
+                return at;
+            }
+        }
+    }
+    text.len()
+}
+
 pub(super) fn read<'a>(
     file: &'a str,
     text: &'a [u8],
     read_body: impl FnMut(&Path) -> Result<Vec<u8>, String>,
 ) -> Result<Vec<SessionText<'a>>, InputError> {
+    read_part(file, text, 0, None, read_body).map(|(_, sessions)| sessions)
+}
+
+/// Reads a text that stands behind so many other lines of its file, with a think time for bursts that have none. The think time that holds
+/// behind it, and the sessions.
+fn read_part<'a>(
+    file: &'a str,
+    text: &'a [u8],
+    lines_before: usize,
+    think: Option<Duration>,
+    read_body: impl FnMut(&Path) -> Result<Vec<u8>, String>,
+) -> Result<(Option<Duration>, Vec<SessionText<'a>>), InputError> {
     let wrong = |offset: usize, what: &str| InputError::at_offset(file, text, offset, what);
     let utf8 = std::str::from_utf8(text).map_err(|error| wrong(error.valid_up_to(), "this is no UTF-8 text"))?;
     let table: FileTable = toml::from_str(utf8).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
         wrong(offset, &one_line(error.message()))
     })?;
-    let mut reader = Reader { file, text, places: Places::default(), calls: 0, read_body };
-    let think = reader.think(table.think)?;
-    table.session.into_iter().map(|session| reader.session(session, think)).collect()
+    let mut reader = Reader { file, text, places: Places::default(), lines_before, calls: 0, read_body };
+    let think = reader.think(table.think)?.or(think);
+    let sessions: Result<_, _> = table.session.into_iter().map(|session| reader.session(session, think)).collect();
+    Ok((think, sessions?))
 }
 
 struct Reader<'a, F> {
     file: &'a str,
     text: &'a [u8],
     places: Places,
+    lines_before: usize,
     calls: usize,
     read_body: F,
 }
@@ -138,7 +265,7 @@ impl<'a, F: FnMut(&Path) -> Result<Vec<u8>, String>> Reader<'a, F> {
             target: Cow::Owned(target),
             fields: table.headers.0,
             body: Cow::Owned(body),
-            line: u32::try_from(line).unwrap_or(u32::MAX),
+            line: u32::try_from(self.lines_before + line).unwrap_or(u32::MAX),
             column: u32::try_from(column).unwrap_or(u32::MAX),
         })
     }

@@ -6,10 +6,11 @@
 //! (GET), an indented `#`.
 
 use std::borrow::Cow;
+use std::io::BufRead;
 use std::time::Duration;
 
 use super::{BurstText, CallText, SessionText};
-use crate::input::{ENTRIES_MAX, InputError, Line, excerpt, lines, target_fault};
+use crate::input::{ENTRIES_MAX, InputError, Line, Lines, ReadError, excerpt, lines, target_fault};
 
 /// The longest think time, about what the units of options and TOML allow.
 const THINK_MAX: Duration = Duration::from_secs(100 * 86_400);
@@ -17,12 +18,47 @@ const THINK_MAX: Duration = Duration::from_secs(100 * 86_400);
 /// The methods that httperf's format knows.
 const METHODS: [&str; 9] = ["DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT", "PROPFIND", "REPORT", "TRACE"];
 
+/// Reads a file session by session: up to a blank line, behind which another one begins.
+pub(super) fn read_parts(
+    file: &str,
+    source: impl BufRead,
+    mut on_session: impl FnMut(SessionText<'_>) -> Result<(), InputError>,
+) -> Result<(), ReadError> {
+    let mut lines = Lines::new(file, source);
+    let (mut part, mut before, mut continued) = (Vec::new(), 0, false);
+    loop {
+        let line = lines.next()?;
+        let is_over = line.is_none();
+        if let Some(line) = line {
+            let is_blank = !continued && line.bytes.iter().all(|&byte| is_blank(byte));
+            // Contents may go on behind a backslash. Elsewhere it only has two sessions read together.
+            continued = line.bytes.ends_with(b"\\");
+            part.extend_from_slice(line.bytes);
+            part.push(b'\n');
+            if !is_blank {
+                continue;
+            }
+        }
+        read_from(file, &part, before)?.into_iter().try_for_each(&mut on_session)?;
+        part.clear();
+        before = lines.number;
+        if is_over {
+            return Ok(());
+        }
+    }
+}
+
 pub(super) fn read<'a>(file: &'a str, text: &'a [u8]) -> Result<Vec<SessionText<'a>>, InputError> {
+    read_from(file, text, 0)
+}
+
+/// Reads a text that stands behind so many other lines of its file.
+fn read_from<'a>(file: &'a str, text: &'a [u8], before: usize) -> Result<Vec<SessionText<'a>>, InputError> {
     let mut sessions: Vec<SessionText<'a>> = Vec::new();
     let mut calls = 0;
     // Whether the next line goes on with the last session.
     let mut open = false;
-    let mut lines = lines(file, text);
+    let mut lines = lines(file, text).map(|line| line.map(|line| Line { number: line.number + before, ..line }));
     while let Some(line) = lines.next() {
         let line = line?;
         if line.bytes.starts_with(b"#") {

@@ -265,7 +265,7 @@ fn offered(plan: &Plan) -> Offered {
         Some(Visit::Sessions { sessions, .. }) => {
             let calls = |number: u64| {
                 let bursts = sessions.bursts(number as usize % sessions.len());
-                bursts.iter().map(|burst| sessions.calls(burst).len() as u64).sum::<u64>()
+                bursts.map(|burst| sessions.calls(burst).len() as u64).sum::<u64>()
             };
             Offered::Exactly((0..arrivals).map(calls).sum())
         }

@@ -60,6 +60,22 @@ fn interim_responses_in_one_segment_are_counted_each() {
 }
 
 #[test]
+fn a_load_opens_no_more_connections_than_it_has_requests() {
+    for (arrivals, requests) in
+        [(LoopPlan::at_rate(100.0), 3), (LoopPlan::of_workers(50, Duration::ZERO), 3), (LoopPlan::at_rate(1e6), 1)]
+    {
+        let plan = Plan { connections: 50, ..plan(arrivals, Extent::Requests(requests), 1) };
+        let trial = World::calm(plan).run(|_| Answer::Good).figures.trial;
+        let connections = &trial.connections;
+        assert_eq!((trial.counts.good, connections.attempted), (requests, requests), "{connections:?}");
+    }
+    // The second of two threads has nothing to do.
+    let plan = Plan { cpus: vec![0, 0], connections: 50, ..plan(LoopPlan::at_rate(1.0), Extent::Requests(1), 1) };
+    let trial = World { core: 1, ..World::calm(plan) }.run(|_| Answer::Good).figures.trial;
+    assert_eq!((trial.counts.offered, trial.connections.attempted), (0, 0));
+}
+
+#[test]
 fn an_attempt_that_cannot_even_begin_has_failed() {
     let network = SimConfig { connect_failure_probability: 1.0, ..SimConfig::calm(1) };
     let run = World { network, ..World::calm(open(1000.0, 50, 5)) }.run(|_| Answer::Good);

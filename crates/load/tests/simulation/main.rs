@@ -14,6 +14,7 @@ mod memory;
 mod misbehaviour;
 mod pace;
 mod pipelining;
+mod replay;
 mod script;
 mod server;
 mod session_connections;

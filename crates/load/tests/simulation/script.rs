@@ -218,3 +218,9 @@ pub fn whole_check(number: u64) -> Check {
     let (status, length) = (Some(200.into()), Some(CONTENT_BYTES as u64));
     Check { status, length, sha256: Some(Sha256::digest(content(number)).into()), ..Check::default() }
 }
+
+/// The same in the words of a check file.
+pub fn whole_check_text(number: u64) -> String {
+    let digest: String = Sha256::digest(content(number)).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("status=200,length={CONTENT_BYTES},sha256={digest}")
+}

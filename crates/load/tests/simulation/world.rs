@@ -1,13 +1,14 @@
 //! An engine and a server on one network.
 
 use std::convert::Infallible;
+use std::io::Cursor;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_load::{
-    Engine, Extent, Gate, LoopPlan, Plan, PreparedRequest, Progress, RequestText, RunFigures, Visit, prepare,
-    prepare_sessions, read_sessions, read_trace,
+    CheckTable, Engine, Extent, Feeder, Gate, LoopPlan, OpenLog, Plan, PreparedRequest, Progress, Recording,
+    ReplayHead, RequestText, RunFigures, Visit, load_sessions, prepare,
 };
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, Turn, run};
@@ -15,7 +16,7 @@ use thalweg_sys::driver::{Completion, Driver, DriverKind};
 use thalweg_sys::{Instant, PeerAddr};
 use thalweg_wire::Version;
 
-use crate::script::{Answer, whole_check};
+use crate::script::{Answer, whole_check, whole_check_text};
 use crate::server::{Record, Server};
 use crate::{MS, SECOND};
 
@@ -44,6 +45,8 @@ pub struct World {
     pub standstill: Option<(u64, u64)>,
     /// Interrupts the run so many nanoseconds after the beginning of the simulation.
     pub interrupt_ns: Option<u64>,
+    /// Has the requests of a recording come only so many nanoseconds after the beginning of the simulation, instead of before the start.
+    pub read_ns: Option<u64>,
     /// In the simulation's time, a run that takes longer than this hangs.
     pub patience_ns: u64,
 }
@@ -64,6 +67,8 @@ struct Both {
     server: Server,
     progress: Arc<Progress>,
     interrupt_at: Option<Instant>,
+    /// Reads the whole log then.
+    reader: Option<(Instant, Feeder)>,
     give_up_at: Instant,
     entries_max: usize,
     standstill: Option<Standstill>,
@@ -104,6 +109,7 @@ impl World {
             stall_client: None,
             standstill: None,
             interrupt_ns: None,
+            read_ns: None,
             patience_ns,
         }
     }
@@ -128,11 +134,18 @@ impl World {
         // Each thread of a plan is a simulation of its own, so none has to wait for another.
         let gate = Arc::new(Gate::new(1));
         let plan = Arc::new(self.plan);
-        let engine = Engine::new(plan, self.core, DriverKind::Simulated, began, gate, progress.clone());
+        let mut engine = Engine::new(plan.clone(), self.core, DriverKind::Simulated, began, gate, progress.clone());
+        let mut reader = None;
+        if let (Some(read_ns), LoopPlan::Recorded { recording }) = (self.read_ns, &plan.arrivals) {
+            let (feeder, mut feeds) = Feeder::new(recording, plan.cpus.len());
+            engine = engine.fed(feeds.swap_remove(self.core));
+            reader = Some((began.plus_ns(read_ns), feeder));
+        }
         let give_up_at = began.plus_ns(self.patience_ns);
         let interrupt_at = self.interrupt_ns.map(|ns| began.plus_ns(ns));
+        let (entries_max, turn) = (0, (began, 0));
         let mut both =
-            Both { engine, server, progress, interrupt_at, give_up_at, entries_max: 0, standstill, turn: (began, 0) };
+            Both { engine, server, progress, interrupt_at, reader, give_up_at, entries_max, standstill, turn };
         run(&mut sim, &mut both).expect("the simulation goes on");
         let Both { engine, server, entries_max, .. } = both;
         let took_ns = sim.now().ns_since(began);
@@ -159,6 +172,9 @@ impl App<Sim> for Both {
         assert!(self.turn.1 < TURNS_AT_ONCE_MAX, "time does not go on");
         if self.interrupt_at.is_some_and(|at| at <= now) {
             self.progress.request_stop();
+        }
+        if let Some((_, feeder)) = self.reader.take_if(|(at, _)| *at <= now) {
+            feeder.run(|| now, || {}).expect("a log in memory is read again as it was");
         }
         let engine = match &mut self.standstill {
             Some(standstill) if standstill.holds(now) => Some(standstill.until),
@@ -190,15 +206,23 @@ pub fn plan(arrivals: LoopPlan, extent: Extent, targets: u64) -> Plan {
 
 /// A plan of the sessions in `text`, httperf's format, whose targets are numbers.
 pub fn session_plan(text: &str, think: Duration, arrivals: LoopPlan, extent: Extent) -> Plan {
-    let file =
-        read_sessions("sessions", text.as_bytes(), |_| unreachable!("no bodies in files")).expect("a session file");
-    let made = prepare_sessions(&file, |call| {
-        let number = call.target.trim_start_matches('/').parse().expect("targets are numbers");
-        Ok::<_, Infallible>(request(&call.method, number, &call.body))
-    });
-    let sessions = Arc::new(made.expect("requests are in order"));
-    let requests = sessions.requests.clone().into();
-    Plan { requests, visit: Some(Visit::Sessions { sessions, think, connections: 1 }), ..plan(arrivals, extent, 1) }
+    let mut requests = Vec::new();
+    let made = load_sessions(
+        "sessions",
+        text.as_bytes(),
+        |_| unreachable!("no bodies in files"),
+        |call| {
+            let number = call.target.trim_start_matches('/').parse().expect("targets are numbers");
+            requests.push(request(&call.method, number, &call.body));
+            Ok::<_, Infallible>(requests.len() as u32 - 1)
+        },
+    );
+    let sessions = Arc::new(made.expect("a session file"));
+    Plan {
+        requests: requests.into(),
+        visit: Some(Visit::Sessions { sessions, think, connections: 1 }),
+        ..plan(arrivals, extent, 1)
+    }
 }
 
 /// A plan of an access log: the millisecond and the number of each request.
@@ -207,15 +231,20 @@ pub fn log_plan(entries: impl Iterator<Item = (u64, u64)>) -> Plan {
     let line = |(ms, number): (u64, u64)| {
         format!("h - - [10/Oct/2025:13:{:02}:{:02} +0000] \"GET /{number} HTTP/1.1\" 200 48\n", ms / 60, ms % 60)
     };
-    let text: String = entries.map(line).collect();
-    let made = read_trace("log", text.as_bytes(), 1000.0, |method, target| {
-        let number = target.trim_start_matches('/').parse().expect("targets are numbers");
-        Ok::<_, Infallible>(request(method, number, b""))
-    });
-    let trace = made.expect("a log");
-    let (requests, total) = (trace.requests.into(), trace.entries.len() as u64);
-    let arrivals = LoopPlan::Recorded { entries: trace.entries.into() };
-    Plan { requests, ..plan(arrivals, Extent::Requests(total), 1) }
+    let entries: Vec<_> = entries.collect();
+    let mut numbers: Vec<_> = entries.iter().map(|&(_, number)| number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let checks: String =
+        numbers.into_iter().map(|number| format!("/{number} {}\n", whole_check_text(number))).collect();
+    let table =
+        CheckTable::read("checks", checks.as_bytes(), |_| Err::<String, _>("targets are paths")).expect("checks");
+    let text: String = entries.into_iter().map(line).collect();
+    let open: OpenLog = Box::new(move || Ok(Box::new(Cursor::new(text.clone()))));
+    let head = ReplayHead { authority: "h", version: Version::Http11, fields: &[] };
+    let recording = Arc::new(Recording::scan("log", open, 1000.0, &head, Some(table)).expect("a log"));
+    let total = recording.summary().requests;
+    plan(LoopPlan::Recorded { recording }, Extent::Requests(total), 1)
 }
 
 pub fn request(method: &str, number: u64, body: &[u8]) -> PreparedRequest {

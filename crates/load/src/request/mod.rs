@@ -1,14 +1,70 @@
-//! Requests made ready before the run: the bytes as they go out, so that offering one costs no formatting.
+//! Requests made ready before the run: the bytes as they go out, so that offering one costs no formatting; or, where there are many,
+//! what they are put together from when they are sent (`packed`). What a load thread has of them is in `offered`.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use thalweg_wire::encode::{EncodeError, HeadWriter};
 use thalweg_wire::{RequestKind, Version};
 
 use crate::plan::Check;
 
-/// A request as it goes out.
+mod offered;
+mod packed;
+
+pub(crate) use offered::Requests;
+pub use packed::{PackError, PackedRequests, RequestParts};
+pub(crate) use packed::{Rendered, Templates};
+
+/// The requests of a plan.
 #[derive(Clone, Debug)]
+pub enum RequestList {
+    /// A few, as they go out.
+    Prepared(Arc<[PreparedRequest]>),
+    /// Any number.
+    Packed(Arc<PackedRequests>),
+}
+
+impl RequestList {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Prepared(list) => list.len(),
+            Self::Packed(list) => list.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl FromIterator<PreparedRequest> for RequestList {
+    fn from_iter<T: IntoIterator<Item = PreparedRequest>>(requests: T) -> Self {
+        Self::Prepared(requests.into_iter().collect())
+    }
+}
+
+impl<const N: usize> From<[PreparedRequest; N]> for RequestList {
+    fn from(requests: [PreparedRequest; N]) -> Self {
+        Self::Prepared(requests.into())
+    }
+}
+
+impl From<Vec<PreparedRequest>> for RequestList {
+    fn from(requests: Vec<PreparedRequest>) -> Self {
+        Self::Prepared(requests.into())
+    }
+}
+
+impl From<PackedRequests> for RequestList {
+    fn from(requests: PackedRequests) -> Self {
+        Self::Packed(Arc::new(requests))
+    }
+}
+
+/// A request as it goes out.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreparedRequest {
     /// Head and body.
     pub bytes: Vec<u8>,
@@ -48,11 +104,7 @@ pub struct RequestText<'a> {
 /// # Errors
 /// A method, target or field that could not be read back as what was meant, such as one with a line break.
 pub fn prepare(text: &RequestText<'_>) -> Result<PreparedRequest, RequestError> {
-    // HTTP/1.0 closes unless asked not to, HTTP/1.1 the other way round.
-    let (kept, closed) = match text.version {
-        Version::Http10 => (Some("keep-alive"), None),
-        _ => (None, Some("close")),
-    };
+    let (kept, closed) = connection_options(text.version);
     let kind = if text.method == "HEAD" { RequestKind::Head } else { RequestKind::Other };
     Ok(PreparedRequest {
         bytes: encode(text, kept)?,
@@ -61,6 +113,15 @@ pub fn prepare(text: &RequestText<'_>) -> Result<PreparedRequest, RequestError> 
         kind,
         check: None,
     })
+}
+
+/// What `Connection` says on a call that is followed by others on its connection, and on the last one. HTTP/1.0 closes unless asked not
+/// to, HTTP/1.1 the other way round.
+fn connection_options(version: Version) -> (Option<&'static str>, Option<&'static str>) {
+    match version {
+        Version::Http10 => (Some("keep-alive"), None),
+        _ => (None, Some("close")),
+    }
 }
 
 fn encode(text: &RequestText<'_>, connection: Option<&str>) -> Result<Vec<u8>, RequestError> {
@@ -85,54 +146,6 @@ fn encode(text: &RequestText<'_>, connection: Option<&str>) -> Result<Vec<u8>, R
     head.end();
     bytes.extend_from_slice(text.body);
     Ok(bytes)
-}
-
-/// The requests as one thread shares them among its connections.
-pub(crate) struct Requests {
-    list: Vec<Shared>,
-    /// What makes a response good where the request does not say.
-    check: Check,
-}
-
-struct Shared {
-    usual: Encoded,
-    last: Encoded,
-    kind: RequestKind,
-    check: Option<Check>,
-}
-
-/// A request's bytes.
-pub(crate) struct Encoded {
-    pub(crate) bytes: Rc<Vec<u8>>,
-    pub(crate) body_bytes: usize,
-}
-
-impl Requests {
-    pub(crate) fn new(prepared: &[PreparedRequest], check: &Check) -> Self {
-        let share = |request: &PreparedRequest| {
-            let encoded = |bytes: &Vec<u8>| Encoded { bytes: Rc::new(bytes.clone()), body_bytes: request.body_bytes };
-            Shared {
-                usual: encoded(&request.bytes),
-                last: encoded(&request.last_bytes),
-                kind: request.kind,
-                check: request.check.clone(),
-            }
-        };
-        Self { list: prepared.iter().map(share).collect(), check: check.clone() }
-    }
-
-    pub(crate) fn bytes(&self, index: u32, last: bool) -> &Encoded {
-        let request = &self.list[index as usize];
-        if last { &request.last } else { &request.usual }
-    }
-
-    pub(crate) fn kind(&self, index: u32) -> RequestKind {
-        self.list[index as usize].kind
-    }
-
-    pub(crate) fn check(&self, index: u32) -> &Check {
-        self.list[index as usize].check.as_ref().unwrap_or(&self.check)
-    }
 }
 
 #[cfg(test)]

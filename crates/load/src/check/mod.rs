@@ -9,6 +9,10 @@ use thalweg_measure::units::parse_size;
 
 use crate::input::{InputError, Line, excerpt};
 
+mod packed;
+
+pub(crate) use packed::{CheckOf, PackedCheck, push_check};
+
 /// Most alternatives of a status, such as the two of `200|206`.
 const STATUSES_MAX: usize = 8;
 
@@ -120,15 +124,8 @@ impl Check {
     /// Judges a whole response by its status and content. `digest` is that of the content, wherever [`sha256`](Self::sha256) asks for one.
     pub fn judge(&self, status: u16, length: u64, digest: Option<[u8; 32]>) -> Outcome {
         let good_status = self.status.map_or((200..400).contains(&status), |statuses| statuses.contains(status));
-        if !good_status {
-            Outcome::BadStatus
-        } else if self.length.is_some_and(|expected| expected != length)
-            || self.sha256.is_some_and(|expected| digest != Some(expected))
-        {
-            Outcome::FailedCheck
-        } else {
-            Outcome::Good
-        }
+        let good_length = self.length.is_none_or(|expected| expected == length);
+        judge(good_status, good_length && self.sha256.is_none_or(|expected| digest == Some(expected)))
     }
 
     /// Whether the fields of a response's head, as names and values without blanks around them, meet all conditions on them.
@@ -147,7 +144,28 @@ impl Check {
     }
 }
 
+/// What a response is of which this is known.
+fn judge(good_status: bool, good_content: bool) -> Outcome {
+    match (good_status, good_content) {
+        (false, _) => Outcome::BadStatus,
+        (true, false) => Outcome::FailedCheck,
+        (true, true) => Outcome::Good,
+    }
+}
+
 impl StatusSet {
+    /// The set of so many ranges.
+    fn of(ranges: &mut dyn Iterator<Item = (u16, u16)>) -> Self {
+        let mut set = Self { ranges: [NO_STATUS; STATUSES_MAX] };
+        set.ranges.iter_mut().zip(ranges).for_each(|(place, range)| *place = range);
+        set
+    }
+
+    /// First and last of each range.
+    fn used(&self) -> impl Iterator<Item = (u16, u16)> {
+        self.ranges.iter().copied().filter(|&range| range != NO_STATUS)
+    }
+
     /// Whether this status is one of them.
     pub fn contains(self, status: u16) -> bool {
         self.ranges.iter().any(|&(first, last)| first <= status && status <= last)

@@ -1,0 +1,262 @@
+//! A log that is read twice: the file, or a copy of what comes from a pipe; unpacked while it is read, if it is packed with gzip or zstd.
+//!
+//! How it is packed is told by its first bytes, not by its name.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flate2::bufread::MultiGzDecoder;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use thalweg_load::OpenLog;
+
+use crate::exit::Failure;
+
+const GZIP: &[u8] = &[0x1f, 0x8b];
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+
+/// How much is read at once.
+const BUFFER_BYTES: usize = 128 << 10;
+
+/// Gives what opens the log, as often as it is wanted; `-` is stdin.
+///
+/// # Errors
+/// The log cannot be opened, or what comes from a pipe cannot be copied.
+pub fn open(log: &Path) -> Result<OpenLog, Failure> {
+    let name = log.display();
+    let unreadable = |error: io::Error| Failure::usage(format!("cannot read the log {name}: {error}"));
+    let mut file = match log.to_str() {
+        Some("-") => File::from(io::stdin().as_fd().try_clone_to_owned().map_err(unreadable)?),
+        _ => File::open(log).map_err(unreadable)?,
+    };
+    let metadata = file.metadata().map_err(unreadable)?;
+    if metadata.is_dir() {
+        return Err(unreadable(io::ErrorKind::IsADirectory.into()));
+    }
+    if metadata.is_file() {
+        // A shell may have read some of its script's standard input before.
+        let start = file.stream_position().map_err(unreadable)?;
+        return Ok(opener(file, start));
+    }
+    let folder = std::env::temp_dir();
+    let mut copy = tempfile::tempfile_in(&folder)
+        .map_err(|error| no_copy(&format!("a file for it cannot be made in {}", folder.display()), &error))?;
+    io::copy(&mut file, &mut copy)
+        .map_err(|error| no_copy(&format!("copying it to {} has failed", folder.display()), &error))?;
+    Ok(opener(copy, 0))
+}
+
+fn no_copy(what: &str, error: &io::Error) -> Failure {
+    Failure::unreachable(format!(
+        "the log is read twice, so that what comes from a pipe is copied first, and {what}: {error}; \
+         TMPDIR names another folder, and a log in a file needs no copy"
+    ))
+}
+
+fn opener(file: File, start: u64) -> OpenLog {
+    let file = Arc::new(file);
+    Box::new(move || {
+        let position = Arc::new(AtomicU64::new(start));
+        unpack(Section { file: file.clone(), position })
+    })
+}
+
+/// A file from a place on, with a position of its own: it may be read more than once at a time.
+struct Section {
+    file: Arc<File>,
+    position: Arc<AtomicU64>,
+}
+
+impl Read for Section {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let at = self.position.load(Ordering::Relaxed);
+        let read = self.file.read_at(buffer, at)?;
+        self.position.store(at + read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+fn unpack(section: Section) -> io::Result<Box<dyn BufRead + Send>> {
+    let position = section.position.clone();
+    let mut source = BufReader::with_capacity(BUFFER_BYTES, section);
+    let first = source.fill_buf()?;
+    Ok(if first.starts_with(GZIP) {
+        let source = MultiGzDecoder::new(source);
+        Box::new(BufReader::with_capacity(BUFFER_BYTES, Packed { source, format: "gzip", position }))
+    } else if first.starts_with(ZSTD) || is_skippable(first) {
+        let source = Frames { source, decoder: FrameDecoder::new(), within: false };
+        Box::new(BufReader::with_capacity(BUFFER_BYTES, Packed { source, format: "zstd", position }))
+    } else {
+        Box::new(source)
+    })
+}
+
+/// Whether these bytes begin a frame of zstd's format that has no content.
+fn is_skippable(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
+}
+
+/// Names the format and the place of what is wrong with packed data.
+struct Packed<R> {
+    source: R,
+    format: &'static str,
+    /// How far the file was read.
+    position: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Packed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.source.read(buffer).map_err(|error| {
+            let (format, at) = (self.format, self.position.load(Ordering::Relaxed));
+            let what = match error.kind() {
+                io::ErrorKind::UnexpectedEof => {
+                    format!("the {format} data end too early, at byte {at}: the file is cut short")
+                }
+                _ => format!("the {format} data are damaged, before byte {at}: {error}"),
+            };
+            io::Error::new(error.kind(), what)
+        })
+    }
+}
+
+/// The content of zstd frames, one behind the other.
+struct Frames<R> {
+    source: R,
+    decoder: FrameDecoder,
+    within: bool,
+}
+
+impl<R: BufRead> Frames<R> {
+    /// Begins the next frame, or passes one without content by.
+    fn begin(&mut self) -> io::Result<()> {
+        let length = match self.decoder.reset(&mut self.source) {
+            Ok(()) => {
+                self.within = true;
+                return Ok(());
+            }
+            Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
+                u64::from(length)
+            }
+            Err(error) => return Err(self.fault(error)),
+        };
+        let skipped = io::copy(&mut (&mut self.source).take(length), &mut io::sink())?;
+        if skipped < length { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+    }
+
+    /// Ends the frame, whose content was read.
+    fn end(&mut self) -> io::Result<()> {
+        self.within = false;
+        let expected = self.decoder.get_checksum_from_data();
+        if expected.is_some() && expected != self.decoder.get_calculated_checksum() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the checksum is another one"));
+        }
+        Ok(())
+    }
+
+    /// What the decoder has found, or that the file ends where it should not.
+    fn fault(&mut self, error: FrameDecoderError) -> io::Error {
+        let at_end = self.source.fill_buf().is_ok_and(<[u8]>::is_empty);
+        if at_end { io::ErrorKind::UnexpectedEof.into() } else { io::Error::new(io::ErrorKind::InvalidData, error) }
+    }
+}
+
+impl<R: BufRead> Read for Frames<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if !self.within {
+                if self.source.fill_buf()?.is_empty() {
+                    return Ok(0);
+                }
+                self.begin()?;
+            } else if self.decoder.can_collect() > 0 {
+                return self.decoder.read(buffer);
+            } else if self.decoder.is_finished() {
+                self.end()?;
+            } else if let Err(error) =
+                self.decoder.decode_blocks(&mut self.source, BlockDecodingStrategy::UptoBlocks(1))
+            {
+                return Err(self.fault(error));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<String, String> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        let open = opener(file, 0);
+        let mut texts = [String::new(), String::new()];
+        for text in &mut texts {
+            open().and_then(|mut source| source.read_to_string(text)).map_err(|error| error.to_string())?;
+        }
+        let [first, second] = texts;
+        assert_eq!(first, second, "it is the same each time");
+        Ok(first)
+    }
+
+    fn gzip(text: &str) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn zstd(text: &str) -> Vec<u8> {
+        compress_to_vec(text.as_bytes(), CompressionLevel::Fastest)
+    }
+
+    /// So much that it does not fit a buffer, and does not pack too well.
+    fn long() -> String {
+        (0..60_000_u64).map(|number| format!("{:x}\n", number.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect()
+    }
+
+    #[test]
+    fn a_file_is_unpacked_by_what_it_holds() {
+        let long = long();
+        for text in ["", "a\n", &long] {
+            assert_eq!(read(text.as_bytes()).as_deref(), Ok(text));
+            assert_eq!(read(&gzip(text)).as_deref(), Ok(text));
+            assert_eq!(read(&zstd(text)).as_deref(), Ok(text));
+            // Logs that were packed one by one and put together, as cat does it.
+            let twice = text.repeat(2);
+            assert_eq!(read(&gzip(text).repeat(2)).as_deref(), Ok(&*twice));
+            assert_eq!(read(&zstd(text).repeat(2)).as_deref(), Ok(&*twice));
+        }
+        let skippable = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3][..], &zstd("a")].concat();
+        assert_eq!(read(&skippable).as_deref(), Ok("a"));
+    }
+
+    #[test]
+    fn packed_data_that_are_cut_short_or_damaged_are_said_with_their_place() {
+        let long = long();
+        for (format, packed) in [("gzip", gzip(&long)), ("zstd", zstd(&long))] {
+            for length in [5, packed.len() / 2, packed.len() - 1] {
+                let error = read(&packed[..length]).unwrap_err();
+                let expected = format!("the {format} data end too early, at byte {length}: the file is cut short");
+                assert_eq!(error, expected);
+            }
+            let mut damaged = packed;
+            let at = damaged.len() / 2;
+            damaged[at..at + 8].fill(0xff);
+            let error = read(&damaged).unwrap_err();
+            assert!(error.starts_with(&format!("the {format} data are damaged, before byte ")), "{error}");
+            damaged.truncate(at);
+            damaged.extend_from_slice(b"plain text");
+            assert!(read(&damaged).is_err());
+        }
+    }
+}

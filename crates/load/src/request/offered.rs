@@ -1,0 +1,216 @@
+//! The requests as one load thread has them: ready to be sent where there are few; else put together when they are sent, into memory
+//! that is used again.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use thalweg_wire::RequestKind;
+
+use super::{PackedRequests, PreparedRequest, Rendered, RequestList, Templates};
+use crate::check::{Check, CheckOf};
+use crate::check_table::{CheckId, CheckTable};
+
+/// So many requests, of so many bytes, are made ready by each thread: that is quickest. More would take too much memory.
+const READY_MAX: usize = 4096;
+const READY_BYTES_MAX: usize = 16 << 20;
+
+/// A request with a body from this size on is put together once and kept, since each connection would need a copy: as long as there are
+/// not too many of them.
+const LARGE_BODY_BYTES: usize = 64 << 10;
+const LARGE_BYTES_MAX: usize = 64 << 20;
+
+/// The requests that a thread offers.
+pub(crate) struct Requests {
+    source: Source,
+    /// What makes a response good where the request does not say.
+    check: Check,
+}
+
+enum Source {
+    Ready(Vec<Ready>),
+    Packed {
+        list: Arc<PackedRequests>,
+        /// Those with large bodies that were asked for, by number and whether they are the last on a connection.
+        large: HashMap<(u32, bool), Encoded>,
+        large_bytes: usize,
+    },
+    Streamed(Streamed),
+}
+
+struct Ready {
+    usual: Encoded,
+    last: Encoded,
+    kind: RequestKind,
+    check: Option<Check>,
+}
+
+/// A request's bytes.
+pub(crate) struct Encoded {
+    pub(crate) bytes: Rc<Vec<u8>>,
+    pub(crate) body_bytes: usize,
+}
+
+/// Requests that come one by one, each in a place of its own until it has ended. Places are used again.
+struct Streamed {
+    templates: Arc<Templates>,
+    table: Option<Arc<CheckTable>>,
+    places: Vec<Place>,
+    free: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Place {
+    template: usize,
+    target: Vec<u8>,
+    check: Option<CheckId>,
+}
+
+impl Source {
+    /// A request with a large body, of those that are kept.
+    #[inline(never)]
+    fn large(&mut self, number: u32, last: bool) -> Option<&Encoded> {
+        match self {
+            Self::Packed { list, large, large_bytes } => {
+                let (request, _) = list.get(number);
+                if request.body.len() < LARGE_BODY_BYTES {
+                    return None;
+                }
+                if *large_bytes > LARGE_BYTES_MAX {
+                    return large.get(&(number, last));
+                }
+                Some(large.entry((number, last)).or_insert_with(|| {
+                    let mut bytes = Vec::new();
+                    list.templates().write(&mut bytes, &request, last);
+                    *large_bytes += bytes.len();
+                    Encoded { bytes: Rc::new(bytes), body_bytes: request.body.len() }
+                }))
+            }
+            Self::Ready(_) | Self::Streamed(_) => None,
+        }
+    }
+}
+
+impl Requests {
+    pub(crate) fn new(requests: &RequestList, check: &Check) -> Self {
+        let source = match requests {
+            RequestList::Prepared(list) => Source::Ready(list.iter().map(ready).collect()),
+            RequestList::Packed(list) if list.len() <= READY_MAX && list.bytes() <= READY_BYTES_MAX => {
+                Source::Ready((0..list.len() as u32).map(|number| ready(&list.prepared(number))).collect())
+            }
+            RequestList::Packed(list) => Source::Packed { list: list.clone(), large: HashMap::new(), large_bytes: 0 },
+        };
+        Self { source, check: check.clone() }
+    }
+
+    /// Requests that come with their arrivals, which are put around with these templates and checked by this table.
+    pub(crate) fn streamed(templates: Arc<Templates>, table: Option<Arc<CheckTable>>, check: &Check) -> Self {
+        let streamed = Streamed { templates, table, places: Vec::new(), free: Vec::new() };
+        Self { source: Source::Streamed(streamed), check: check.clone() }
+    }
+
+    /// Takes a request that has come. Its number holds until it is released.
+    pub(crate) fn adopt(&mut self, template: usize, target: &[u8], check: Option<CheckId>) -> u32 {
+        let Source::Streamed(streamed) = &mut self.source else { unreachable!("the requests come one by one") };
+        let number = streamed.free.pop().unwrap_or_else(|| {
+            streamed.places.push(Place::default());
+            streamed.places.len() as u32 - 1
+        });
+        let place = &mut streamed.places[number as usize];
+        (place.template, place.check) = (template, check);
+        place.target.clear();
+        place.target.extend_from_slice(target);
+        number
+    }
+
+    /// Notes that a call with this request has ended.
+    #[inline]
+    pub(crate) fn release(&mut self, number: u32) {
+        if let Source::Streamed(streamed) = &mut self.source {
+            streamed.free.push(number);
+        }
+    }
+
+    /// How many requests are in places of their own.
+    pub(crate) fn places(&self) -> usize {
+        match &self.source {
+            Source::Streamed(streamed) => streamed.places.len(),
+            Source::Ready(_) | Source::Packed { .. } => 0,
+        }
+    }
+
+    /// The request's bytes, if they are ready.
+    #[inline]
+    pub(crate) fn ready(&mut self, number: u32, last: bool) -> Option<&Encoded> {
+        match &mut self.source {
+            Source::Ready(list) => {
+                let request = &list[number as usize];
+                Some(if last { &request.last } else { &request.usual })
+            }
+            source => source.large(number, last),
+        }
+    }
+
+    /// Writes the request behind what the buffer holds. How many bytes its body has.
+    pub(crate) fn write(&self, number: u32, last: bool, out: &mut Vec<u8>) -> usize {
+        match &self.source {
+            Source::Ready(list) => {
+                let request = &list[number as usize];
+                let encoded = if last { &request.last } else { &request.usual };
+                out.extend_from_slice(&encoded.bytes);
+                encoded.body_bytes
+            }
+            Source::Packed { list, .. } => {
+                let (request, _) = list.get(number);
+                list.templates().write(out, &request, last);
+                request.body.len()
+            }
+            Source::Streamed(streamed) => {
+                let place = &streamed.places[number as usize];
+                let request = Rendered { template: place.template, target: &place.target, fields: b"", body: b"" };
+                streamed.templates.write(out, &request, last);
+                0
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn kind(&self, number: u32) -> RequestKind {
+        match &self.source {
+            Source::Ready(list) => list[number as usize].kind,
+            Source::Packed { list, .. } => list.templates().get(list.get(number).0.template).kind,
+            Source::Streamed(streamed) => streamed.templates.get(streamed.places[number as usize].template).kind,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn check(&self, number: u32) -> CheckOf<'_> {
+        if let Source::Ready(list) = &self.source {
+            return CheckOf::Whole(list[number as usize].check.as_ref().unwrap_or(&self.check));
+        }
+        self.put_together_check(number)
+    }
+
+    #[inline(never)]
+    fn put_together_check(&self, number: u32) -> CheckOf<'_> {
+        let packed = match &self.source {
+            Source::Ready(_) => None,
+            Source::Packed { list, .. } => list.get(number).1,
+            Source::Streamed(streamed) => {
+                let table = streamed.table.as_ref();
+                table.zip(streamed.places[number as usize].check).map(|(table, id)| table.check(id))
+            }
+        };
+        packed.map_or(CheckOf::Whole(&self.check), CheckOf::Packed)
+    }
+}
+
+fn ready(request: &PreparedRequest) -> Ready {
+    let encoded = |bytes: &Vec<u8>| Encoded { bytes: Rc::new(bytes.clone()), body_bytes: request.body_bytes };
+    Ready {
+        usual: encoded(&request.bytes),
+        last: encoded(&request.last_bytes),
+        kind: request.kind,
+        check: request.check.clone(),
+    }
+}
