@@ -6,7 +6,7 @@ use std::{io, thread};
 use thalweg_load::{LoadError, LoopPlan, Plan, RunFigures, Snapshot, Spacing, Visit, start};
 use thalweg_measure::trial::{Judgement, Sessions};
 use thalweg_measure::units::display;
-use thalweg_measure::{Limit, verdict};
+use thalweg_measure::{Limit, StatusClasses, verdict};
 use thalweg_sys::PeerAddr;
 
 use crate::document::{Client, Trial};
@@ -142,7 +142,7 @@ fn document_of(phase: &str, at_s: f64, run: &RunFigures, judgement: &Judgement) 
         counts: figures.counts,
         outcomes: figures.outcomes,
         causes: figures.causes,
-        status: figures.status,
+        status: StatusClasses::of(&figures.status_codes),
         status_codes: figures.status_codes.clone(),
         rates,
         bytes: figures.bytes,

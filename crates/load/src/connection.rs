@@ -179,9 +179,10 @@ impl Connection {
     }
 
     /// Notes that it has room for a call. The thread has learnt of it by so much too late.
+    #[inline]
     pub(crate) fn make_room(&mut self, unlearnt_ns: u64, now: Instant) {
         self.room_since = now;
-        self.unlearnt_us = u32::try_from(unlearnt_ns / 1_000).unwrap_or(u32::MAX);
+        self.unlearnt_us = if unlearnt_ns == 0 { 0 } else { u32::try_from(unlearnt_ns / 1_000).unwrap_or(u32::MAX) };
     }
 
     /// By how much too late the thread has learnt that it has room.
@@ -191,6 +192,7 @@ impl Connection {
 
     /// How a request that is due now, or was earlier, came to have room on it: when, by how much the thread was late until then, and
     /// how long the target kept it waiting for a connection.
+    #[inline]
     pub(crate) fn waits_until_room(&self, due: Due, now: Instant) -> (Instant, u64, u64) {
         let unnoticed_ns = due.noticed.ns_since(due.intended);
         let is_new = self.calls == 0;

@@ -50,11 +50,23 @@ impl Notices {
     }
 
     /// When an arrival that was due then was noticed. Arrivals are asked for in their order.
+    #[inline]
     pub(crate) fn noticed(&mut self, due: Instant) -> Instant {
+        if self.gaps.is_empty() { due } else { self.noticed_in_gap(due) }
+    }
+
+    #[cold]
+    fn noticed_in_gap(&mut self, due: Instant) -> Instant {
         while self.gaps.front().is_some_and(|gap| gap.to < due) {
             self.gaps.pop_front();
         }
         self.gaps.front().filter(|gap| gap.from <= due).map_or(due, |gap| gap.to)
+    }
+
+    /// Whether no gap is kept.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.gaps.is_empty()
     }
 
     /// How many gaps are kept.

@@ -97,7 +97,11 @@ impl Schedule {
     }
 
     /// Notes that the thread looks at the schedule, after it has overslept by so much.
+    #[inline]
     pub(crate) fn look(&mut self, now: Instant, overslept_ns: u64) {
+        if overslept_ns == 0 && self.notices.is_empty() {
+            return;
+        }
         if self.waiting_since(now).is_some() {
             self.notices.look(now, overslept_ns);
         } else {

@@ -27,26 +27,21 @@ pub struct StatusClasses {
 }
 
 impl StatusClasses {
-    /// Counts one response. A status outside 100..=599 belongs to no class; such a response is a protocol error and is
-    /// counted as that outcome, not here.
-    pub fn record(&mut self, status: u16) {
-        match status / 100 {
-            1 => self.informational += 1,
-            2 => self.success += 1,
-            3 => self.redirection += 1,
-            4 => self.client_error += 1,
-            5 => self.server_error += 1,
-            _ => {}
+    /// The classes of responses that were counted by code. A status outside 100..=599 belongs to no class; such a response is a protocol
+    /// error and is counted as that outcome, not here.
+    pub fn of(codes: &StatusCodes) -> Self {
+        let mut classes = Self::default();
+        for (status, count) in codes.iter() {
+            match status / 100 {
+                1 => classes.informational += count,
+                2 => classes.success += count,
+                3 => classes.redirection += count,
+                4 => classes.client_error += count,
+                5 => classes.server_error += count,
+                _ => {}
+            }
         }
-    }
-
-    /// Adds the counts of another core or trial.
-    pub fn merge(&mut self, other: &StatusClasses) {
-        self.informational += other.informational;
-        self.success += other.success;
-        self.redirection += other.redirection;
-        self.client_error += other.client_error;
-        self.server_error += other.server_error;
+        classes
     }
 }
 
@@ -142,11 +137,11 @@ mod tests {
 
     #[test]
     fn statuses_fall_into_classes() {
-        let mut status = StatusClasses::default();
+        let mut codes = StatusCodes::default();
         for code in [100, 200, 206, 304, 404, 503, 599, 600, 0] {
-            status.record(code);
+            codes.record(code);
         }
-        let document = serde_json::to_string(&status).unwrap();
+        let document = serde_json::to_string(&StatusClasses::of(&codes)).unwrap();
         assert_eq!(document, r#"{"1xx":1,"2xx":2,"3xx":1,"4xx":1,"5xx":2}"#);
     }
 

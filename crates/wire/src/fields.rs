@@ -14,8 +14,8 @@ pub const FIELDS_MAX: usize = 100;
 pub struct FieldSlots<'a> {
     /// For a head where it lies.
     pub(crate) usual: Slots<'a>,
-    /// For a head that has to be looked at again because it has folded lines.
-    pub(crate) unfolded: Slots<'a>,
+    /// For a head that was collected, because it came in parts or has folded lines.
+    pub(crate) collected: Slots<'a>,
 }
 
 impl FieldSlots<'_> {
@@ -23,7 +23,7 @@ impl FieldSlots<'_> {
     #[inline]
     #[must_use]
     pub const fn new() -> Self {
-        Self { usual: Slots::new(), unfolded: Slots::new() }
+        Self { usual: Slots::new(), collected: Slots::new() }
     }
 }
 

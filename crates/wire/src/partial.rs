@@ -58,28 +58,27 @@ impl PartialHead {
             if let Some((head, length)) = parse(window, &mut slots.usual, limits) {
                 return Ok(Progress { consumed: length, event: Some((head, length)) });
             }
-            let complete = self.extend(input, limits)?;
-            if complete.is_some() && !self.scanner.has_folds() {
-                return Err(HeadFault::Ambiguous);
-            }
-            return self.parse_collected(complete, input, &mut slots.unfolded, limits, parse);
         }
-        let complete = self.extend(input, limits)?;
-        self.parse_collected(complete, input, &mut slots.usual, limits, parse)
+        self.collect(input, &mut slots.collected, limits, parse)
     }
 
-    /// Parses what was collected, once it is complete.
-    fn parse_collected<'a, T>(
+    /// Goes on with a head that is not there as a whole, or has to be looked at more closely, and parses it once it is complete.
+    #[cold]
+    #[inline(never)]
+    fn collect<'a, T>(
         &'a mut self,
-        complete: Option<usize>,
-        input: &[u8],
+        input: &'a [u8],
         slots: &'a mut Slots<'a>,
         limits: &Limits,
         parse: impl Fn(&'a [u8], &'a mut Slots<'a>, &Limits) -> Option<(T, usize)>,
     ) -> Result<Progress<(T, usize)>, HeadFault> {
-        let Some(consumed) = complete else {
+        let is_new = self.is_empty();
+        let Some(consumed) = self.extend(input, limits)? else {
             return Ok(Progress { consumed: input.len(), event: None });
         };
+        if is_new && !self.scanner.has_folds() {
+            return Err(HeadFault::Ambiguous);
+        }
         if self.scanner.has_folds() {
             unfold(&mut self.bytes);
         }

@@ -1,12 +1,14 @@
 //! A request's life on a connection: from the schedule to the wire, and its answer back.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use sha2::Digest;
 use thalweg_measure::Outcome;
 use thalweg_sys::{Driver, Instant, SendBuf, SocketId};
 use thalweg_wire::ResponseError;
 
+use super::pacing::Pacing;
 use super::visits::Answered;
 use super::{Engine, Phase};
 use crate::connection::{Call, Due, End, Stamp, State, outcome_of_response_error, read_response};
@@ -120,11 +122,13 @@ impl Engine {
     pub(super) fn begin<D: Driver>(&mut self, driver: &mut D, id: SocketId, next: NextCall, now: Instant) {
         let NextCall { due, measured, request, last } = next;
         let request = request.unwrap_or_else(|| self.chooser.choose() as u32);
-        let path_delay = self.path_delay();
         let digest = self.requests.check(request).wants_digest().then(|| self.hashers.pop().unwrap_or_default());
         let connection = &mut self.connections[id.index()];
         // At a pace nothing is read before the line has carried what was read last.
-        let patient_from = if self.pacing.is_some() { connection.read_at.max(now) + path_delay } else { due.intended };
+        let patient_from = match &self.pacing {
+            Some(pacing) => connection.read_at.max(now) + pacing.path_delay(),
+            None => due.intended,
+        };
         let deadline = patient_from + self.plan.timeout;
         let (ready, late_ns, queue_ns) = connection.waits_until_room(due, now);
         let call = Call {
@@ -169,7 +173,10 @@ impl Engine {
 
     /// Sends what has waited for a connection, which is there now.
     pub(super) fn send_waiting<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
-        let (timeout, paced) = (self.path_delay() + self.plan.timeout, self.pacing.is_some());
+        let (timeout, paced) = (
+            self.pacing.as_ref().map_or(Duration::ZERO, Pacing::path_delay) + self.plan.timeout,
+            self.pacing.is_some(),
+        );
         let connection = self.connection(id);
         let unlearnt_ns = connection.unlearnt_ns();
         let Some(line) = &mut connection.line else { return };
@@ -259,16 +266,21 @@ impl Engine {
         }
     }
 
+    #[inline]
     pub(super) fn on_received<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
         let now = driver.now();
         self.connections[id.index()].received_at = now;
-        if !self.hold(id, driver.received(), driver.sent_at(id), now) {
+        if self.pacing.is_some() {
+            if self.hold(id, driver.received(), driver.sent_at(id), now) {
+                return;
+            }
             self.pace(id, driver.received().len(), now);
-            self.take_in(driver, id, None, now);
         }
+        self.take_in(driver, id, None, now);
     }
 
     /// Reads answers in what has come: in `held`, or in what the driver has just received.
+    #[inline(always)]
     pub(super) fn take_in<D: Driver>(&mut self, driver: &mut D, id: SocketId, held: Option<&[u8]>, now: Instant) {
         let mut latest = driver.sent_at(id);
         let mut room_made = false;
@@ -297,7 +309,7 @@ impl Engine {
             let (measured, trial) = (call.measured, &mut self.figures.trial);
             let on_status = |status| {
                 if measured {
-                    trial.record_status(status)
+                    trial.status_codes.record(status)
                 }
             };
             let progress = read_response(&mut connection.reader, call, input, check, server, on_status);
@@ -375,13 +387,13 @@ impl Engine {
     /// Takes the call in front off its connection, accounts for it and moves the next one up. How it ended, and whether the connection
     /// can go on.
     fn end_front(&mut self, id: SocketId, outcome: Outcome, latest: Instant, now: Instant) -> (Outcome, bool) {
-        let (unlearnt_ns, path_delay) = (self.unlearnt_ns(), self.path_delay());
+        let unlearnt_ns = self.unlearnt_ns();
         let connection = &mut self.connections[id.index()];
         let full = connection.under_way() >= self.plan.pipeline as usize;
         let mut next = connection.line.as_mut().and_then(|line| line.behind.pop_front());
-        if let Some(next) = next.as_mut().filter(|_| self.pacing.is_some()) {
+        if let (Some(next), Some(pacing)) = (next.as_mut(), &self.pacing) {
             // Its answer could not come before this one was read, at the pace.
-            next.deadline = connection.read_at.max(now) + path_delay + self.plan.timeout;
+            next.deadline = connection.read_at.max(now) + pacing.path_delay() + self.plan.timeout;
         }
         let state = next.map_or(State::Idle, State::Busy);
         let State::Busy(mut call) = std::mem::replace(&mut connection.state, state) else {

@@ -247,6 +247,7 @@ impl Engine {
 }
 
 impl<D: Driver> App<D> for Engine {
+    #[inline]
     fn on_completion(&mut self, driver: &mut D, completion: Completion) {
         self.overslept_ns = driver.overslept_ns();
         match completion {

@@ -69,6 +69,11 @@ impl Pacing {
         Flow::Metered { window_bytes: (self.read_bytes * 2).max(WINDOW_BYTES_MIN) }
     }
 
+    /// The time that the path adds to each answer.
+    pub(super) fn path_delay(&self) -> Duration {
+        self.pace.delay
+    }
+
     /// How many reads are to come.
     pub(super) fn entries(&self) -> usize {
         self.wheel.len() + self.arrivals.len()
@@ -97,19 +102,13 @@ impl Engine {
         pacing.wheel.arm(id.to_bits(), connection.read_at);
     }
 
-    /// The time that a path adds to each answer.
-    pub(super) fn path_delay(&self) -> Duration {
-        self.pacing.as_ref().map_or(Duration::ZERO, |pacing| pacing.pace.delay)
-    }
-
     /// Holds what was read if it is the beginning of an answer that cannot have come over its path yet. `latest` is when the driver began
     /// the connection's latest send. Whether it is held.
     pub(super) fn hold(&mut self, id: SocketId, bytes: &[u8], latest: Instant, now: Instant) -> bool {
-        let delay = self.path_delay();
-        let Some(pacing) = self.pacing.as_mut().filter(|_| !delay.is_zero()) else { return false };
+        let Some(pacing) = self.pacing.as_mut().filter(|pacing| !pacing.path_delay().is_zero()) else { return false };
         let connection = &mut self.connections[id.index()];
         let State::Busy(call) = &mut connection.state else { return false };
-        let comes_at = call.sent_or(latest) + delay;
+        let comes_at = call.sent_or(latest) + pacing.path_delay();
         let has_left = call.handed_over && (call.sent.get().is_some() || latest >= connection.handed_at);
         if !has_left || call.first_byte.get().is_some() || comes_at <= now {
             return false;

@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use thalweg_load::{Extent, LoopPlan, Pace, Pick, Plan, RateProfile, RateText, Reuse, RunFigures, Spacing, Visit};
 use thalweg_measure::trial::{Sessions, TrialFigures};
-use thalweg_measure::{Outcome, Outcomes};
+use thalweg_measure::{Outcome, Outcomes, StatusClasses};
 use thalweg_reactor::sim::SimConfig;
 
 use crate::script::{Answer, random_of};
@@ -101,7 +101,7 @@ fn check_bytes(trial: &TrialFigures) {
     let may_break = [Outcome::Truncated, Outcome::Timeout, Outcome::Reset, Outcome::ProtocolError];
     let all_whole = may_break.iter().all(|&outcome| trial.outcomes.count(outcome) == 0) && trial.under_way == 0;
     assert!(!all_whole || parts == bytes.received, "{parts} of {} bytes of whole answers", bytes.received);
-    let status = &trial.status;
+    let status = &StatusClasses::of(&trial.status_codes);
     let finals = status.success + status.redirection + status.client_error + status.server_error;
     assert!(finals >= trial.counts.completed, "{status:?}");
 }

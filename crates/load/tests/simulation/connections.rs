@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use thalweg_load::{Extent, LoopPlan, Plan, Reuse};
-use thalweg_measure::Outcome;
+use thalweg_measure::{Outcome, StatusClasses};
 use thalweg_reactor::sim::SimConfig;
 
 use crate::script::Answer;
@@ -54,7 +54,8 @@ fn interim_responses_in_one_segment_are_counted_each() {
     for answer in [Answer::Interim, Answer::InterimTogether] {
         let run = World::calm(open(100.0, 10, 1)).run(move |_| answer);
         let interim = if answer == Answer::Interim { 20 } else { 30 };
-        let status = serde_json::to_value(run.figures.trial.status).expect("figures can be written");
+        let status =
+            serde_json::to_value(StatusClasses::of(&run.figures.trial.status_codes)).expect("figures can be written");
         assert_eq!((&status["1xx"], &status["2xx"]), (&interim.into(), &10.into()), "{answer:?}");
     }
 }

@@ -19,7 +19,7 @@ pub use verdict::{Judgement, Note, Reason, Starvation, Verdict, verdict};
 use crate::histogram::Histogram;
 use crate::interval::IntervalSeries;
 use crate::outcome::{Causes, Counts, Outcome, Outcomes};
-use crate::status::{StatusClasses, StatusCodes};
+use crate::status::StatusCodes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -56,9 +56,7 @@ pub struct TrialFigures {
     /// Of the requests that were not sent, those for which every allowed connection was busy until the end. The target
     /// held them back, not the client; see [`verdict()`].
     pub held_back: u64,
-    /// Responses by class of status.
-    pub status: StatusClasses,
-    /// Responses by status.
+    /// Responses by status, interim ones included.
     pub status_codes: StatusCodes,
     /// Bytes moved.
     pub bytes: Bytes,
@@ -205,7 +203,6 @@ impl TrialFigures {
             causes: Causes::default(),
             in_window: InWindow::default(),
             held_back: 0,
-            status: StatusClasses::default(),
             status_codes: StatusCodes::default(),
             bytes: Bytes::default(),
             service_time: Histogram::new(),
@@ -234,7 +231,6 @@ impl TrialFigures {
         self.causes.merge(&other.causes);
         self.in_window.merge(&other.in_window);
         self.held_back += other.held_back;
-        self.status.merge(&other.status);
         self.status_codes.merge(&other.status_codes);
         self.bytes.merge(&other.bytes);
         self.service_time.merge(&other.service_time);
@@ -269,12 +265,6 @@ impl TrialFigures {
     /// is counted over all requests, and not within the window, makes a rate only over this.
     pub fn span(&self) -> Duration {
         self.last_end.max(self.duration)
-    }
-
-    /// Counts a response, interim ones included.
-    pub fn record_status(&mut self, status: u16) {
-        self.status.record(status);
-        self.status_codes.record(status);
     }
 
     /// Counts a connection that was open and is not any more; `lifetime_ns` runs from the first attempt to connect.
