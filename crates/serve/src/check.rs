@@ -87,7 +87,10 @@ impl ServerConfig {
         let mut faults = Faults::default();
         let cpus = affinity::allowed_cpus().unwrap_or_default();
         for cpu in self.cores.iter().filter(|cpu| !cpus.contains(cpu)) {
-            faults.add("cores", format!("this process may not run on CPU {cpu}, or there is none"));
+            faults.add(
+                "cores",
+                format!("there is no CPU {cpu} that this process may run on, which `cores` or `--cores` names"),
+            );
         }
         for (index, site) in self.sites.iter().enumerate() {
             faults.within(format!("site.{index}"), |faults| check_roots(site, faults));
