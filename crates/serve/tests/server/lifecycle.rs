@@ -273,7 +273,8 @@ fn several_addresses_of_both_families_on_all_cores() {
 #[test]
 fn what_cannot_start_says_why() {
     let folder = tempfile::TempDir::new().unwrap();
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Of an address that no other test uses: they may be given its port as soon as it is free.
+    let taken = TcpListener::bind("127.0.0.77:0").unwrap();
     let address = taken.local_addr().unwrap();
     let start = |root: &std::path::Path, listen: Vec<SocketAddr>| {
         Server::start(ServerConfig::new(root, listen)).expect_err("a server that cannot start")
