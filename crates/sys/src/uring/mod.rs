@@ -49,6 +49,10 @@ const COMPLETIONS: u32 = 8192;
 /// Chunks of files sent between two waits, so that large downloads cannot keep timers waiting.
 const FILE_STEPS_PER_WAIT: usize = 256;
 
+/// Chunks of files sent between two waits also where responses wait to be handed over, or something has come in. With one, a file of many chunks waits
+/// behind a batch of small requests for each of them (`bench/TRIED.md`, "chunks beside small requests").
+const FILE_STEPS_AT_LEAST: usize = 16;
+
 /// A driver over io_uring.
 pub struct Uring {
     // The ring is dropped before the buffers that the kernel writes to, and before the sockets' sends that it reads from.
@@ -583,10 +587,12 @@ impl Driver for Uring {
             if self.writable.is_empty() || self.file_steps_left == 0 {
                 return None;
             }
-            // One chunk goes in any case. More only as long as no response waits to be handed over and nothing has come in.
+            // Some chunks go in any case. More only as long as no response waits to be handed over and nothing has come in.
             if self.file_steps_left == FILE_STEPS_PER_WAIT {
                 self.has_unsubmitted = !self.ring.submission().is_empty();
-            } else if self.has_unsubmitted || self.has_news() {
+            } else if self.file_steps_left <= FILE_STEPS_PER_WAIT - FILE_STEPS_AT_LEAST
+                && (self.has_unsubmitted || self.has_news())
+            {
                 return None;
             }
             self.file_steps_left -= 1;
