@@ -158,7 +158,7 @@ impl<R: BufRead> Frames<R> {
         Ok(())
     }
 
-    /// What the decoder has found, or that the file ends where it should not.
+    /// The decoder's error, or an end of the file where it should not end.
     fn fault(&mut self, error: FrameDecoderError) -> io::Error {
         let at_end = self.source.fill_buf().is_ok_and(<[u8]>::is_empty);
         if at_end { io::ErrorKind::UnexpectedEof.into() } else { io::Error::new(io::ErrorKind::InvalidData, error) }

@@ -92,7 +92,7 @@ pub fn trial_line(trial: &Trial, p99_bound: Option<Duration>) -> String {
     };
     let reasons = match trial.verdict {
         _ if !trial.is_judged() => String::new(),
-        // What the target did stands behind what the client did.
+        // Reasons of the client come first, then those of the target.
         Verdict::Invalid => trial.reasons.join("; "),
         Verdict::Pass | Verdict::Fail => trial.reasons.first().cloned().unwrap_or_default(),
     };

@@ -42,7 +42,7 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
         hold: None,
         pipeline: 1,
     };
-    // What is asked for comes with the recording.
+    // The requests come with the recording.
     let asked = (Vec::new().into(), check);
     let plan = load_options::plan(load, &target, shape, asked)?;
     let mut settings = load_options::settings(load, &target, &plan);

@@ -496,7 +496,7 @@ mod tests {
         match default {
             Default::Value(value) => assert!(cell.starts_with(&format!("`{value}`")), "{place}, and is {value}"),
             Default::Needed => assert_eq!(cell, "needed", "{place}"),
-            // What holds without any rule is said with the key.
+            // The key's own text names its value without any rule.
             Default::None if cell == "`false`" => assert!(says.contains("not so if no rule says so"), "{place}"),
             Default::None if cell.starts_with('`') => {
                 assert!(says.contains(&format!("{} if no rule says so", cell.trim_matches('`'))), "{place}");

@@ -187,13 +187,13 @@ impl Configuration {
         Ok(())
     }
 
-    /// What contradicts itself, and what is not there.
+    /// Contradictions between values, and folders and files that are missing.
     pub fn faults(&self) -> Vec<ConfigFault> {
         let mut faults = self.server.check();
         if self.server.listen.is_empty() {
             faults.push(ConfigFault { at: "listen".to_owned(), what: "there is no address to listen on".to_owned() });
         }
-        // What contradicts itself need not be looked for.
+        // A value that contradicts another is not looked for on the host.
         let of_host = self.server.check_host().into_iter();
         let of_host: Vec<_> = of_host.filter(|fault| faults.iter().all(|known| known.at != fault.at)).collect();
         faults.extend(of_host);

@@ -43,7 +43,7 @@ impl Fault {
     }
 }
 
-/// What a file's text comes to. Values with mistakes in them are as if they were left out.
+/// The configuration that a file's text describes. Values with mistakes in them are as if they were left out.
 pub(super) struct Reading {
     pub(super) configuration: Configuration,
     pub(super) places: Places,
@@ -65,7 +65,7 @@ pub(super) fn read_all(text: &str, folder: &Path) -> Reading {
     let mut all: Vec<Fault> = Vec::new();
     for error in &errors {
         let fault = Fault::new(error.span().unwrap_or(0..0), error.message().trim().replace('\n', "; "));
-        // What follows in the same line is guessed.
+        // The parser guesses the rest of such a line.
         if all.iter().all(|known| line_of(known.span.start) != line_of(fault.span.start)) {
             all.push(fault);
         }
