@@ -9,45 +9,24 @@
 
 #![forbid(unsafe_code)]
 
-mod aside;
-mod books;
-mod cache;
-mod calendar;
-mod check;
-mod cold;
+mod catalog;
 mod config;
-mod connection;
-mod counters;
-mod curfew;
-mod entity;
-mod head;
-mod layout;
-mod limit;
-mod list;
-mod listeners;
-mod log;
-mod material;
-mod media;
-mod metrics;
-mod multipart;
-mod orders;
-mod presentation;
-mod resolve;
-mod respond;
+mod content;
+mod date_cache;
+mod http;
+mod listing;
 mod server;
-mod service;
+mod shaping;
 #[cfg(test)]
 mod simulated;
-mod site;
-mod warm;
-mod watch;
+mod telemetry;
 
-pub use check::ConfigFault;
+pub use catalog::check::ConfigFault;
 pub use config::{
     Bandwidth, CacheConfig, EtagSource, Level, Limits, ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget,
     MountConfig, Rule, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks, UnknownHost,
 };
-pub use counters::Totals;
-pub use listeners::{Group, Listeners};
-pub use log::ErrorLog;
+pub use server::listeners::{Group, Listeners};
 pub use server::{Control, RunError, Running, Server, StartError, core_count};
+pub use telemetry::counters::Totals;
+pub use telemetry::log::ErrorLog;

@@ -13,15 +13,15 @@ use thalweg_reactor::{App, Turn, run};
 use thalweg_sys::driver::{Connect, Listen};
 use thalweg_sys::{Completion, Driver, Instant, SendBuf, SocketId};
 
-use crate::aside::{Aside, Hands};
+use crate::catalog::site::Sites;
 use crate::config::{Bandwidth, CacheConfig, Limits, ListenAddr, ServerConfig};
-use crate::counters::{Published, Totals};
-use crate::curfew::Curfew;
-use crate::limit::pacer::SharedLimits;
-use crate::orders::Inbox;
-use crate::service::{Service, Setup};
-use crate::site::Sites;
-use crate::watch::tests::Teller;
+use crate::content::blocking_pool::{Aside, Hands};
+use crate::content::local::watch::tests::Teller;
+use crate::server::commands::Inbox;
+use crate::server::service::{Service, Setup};
+use crate::server::shutdown::Curfew;
+use crate::shaping::pacer::SharedLimits;
+use crate::telemetry::counters::{Published, Totals};
 
 mod attacks;
 mod booked;

@@ -8,11 +8,11 @@ use thalweg_sys::Instant;
 
 use super::{ANSWER_TIME, Running, StartError, ensure_servable, has_books};
 use crate::config::ServerConfig;
-use crate::limit::pacer::SharedLimits;
-use crate::listeners::{Change, Shares};
-use crate::log::Opened;
-use crate::metrics::KnownHosts;
-use crate::orders::{Order, Settlement, send_listener};
+use crate::server::commands::{Order, Settlement, send_listener};
+use crate::server::listeners::{Change, Shares};
+use crate::shaping::pacer::SharedLimits;
+use crate::telemetry::log::Opened;
+use crate::telemetry::metrics::KnownHosts;
 
 impl Running {
     /// Serves by another configuration from now on: other folders, limits, addresses, logs and status listener. Connections stay, and

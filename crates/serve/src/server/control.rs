@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use thalweg_sys::{Instant, Waker};
 
-use crate::curfew::Curfew;
-use crate::listeners::{Files, Listeners};
-use crate::log::LogControl;
+use crate::server::listeners::{Files, Listeners};
+use crate::server::shutdown::Curfew;
+use crate::telemetry::log::LogControl;
 
 /// Longer than any download takes, and short enough for all clocks.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);

@@ -3,9 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::check::ConfigFault;
+use crate::catalog::check::ConfigFault;
 use crate::config::ListenAddr;
-use crate::log::OpenError;
+use crate::telemetry::log::OpenError;
 
 /// Why a server could not start.
 #[derive(Debug, thiserror::Error)]

@@ -11,17 +11,17 @@ use thalweg_sys::limits::own_table_with;
 use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, affinity, clock};
 
 use super::{Control, StartError};
-use crate::aside::Aside;
-use crate::books::Books;
+use crate::catalog::site::Sites;
 use crate::config::ServerConfig;
-use crate::counters::Published;
-use crate::limit::pacer::SharedLimits;
-use crate::log::{ErrorLog, Feed};
-use crate::metrics::Observed;
-use crate::orders::{Inbox, take_listener};
-use crate::service::{OUTSIDE_MAX, Service, Setup};
-use crate::site::Sites;
-use crate::watch::Ear;
+use crate::content::blocking_pool::Aside;
+use crate::content::local::watch::Ear;
+use crate::server::commands::{Inbox, take_listener};
+use crate::server::service::{OUTSIDE_MAX, Service, Setup};
+use crate::shaping::pacer::SharedLimits;
+use crate::telemetry::accounting::Books;
+use crate::telemetry::counters::Published;
+use crate::telemetry::log::{ErrorLog, Feed};
+use crate::telemetry::metrics::Observed;
 
 /// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
 /// core's own cache, because the kernel goes round them.

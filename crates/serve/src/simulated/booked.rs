@@ -8,10 +8,10 @@ use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_sys::Driver;
 
 use super::{Outcome, PIPELINE, PIPELINE_METHODS, SECOND_NS, Step, folder, naive, send, world};
-use crate::books::Books;
 use crate::config::{Limits, LogTarget, ServerConfig};
-use crate::log::{Feed, Message, Record};
-use crate::metrics::{Observed, Tally};
+use crate::telemetry::accounting::Books;
+use crate::telemetry::log::{Feed, Message, Record};
+use crate::telemetry::metrics::{Observed, Tally};
 
 /// Runs clients against a server that keeps books. What it wrote down of each response, as `target status bytes`, with a `!` behind
 /// those that were cut short and a `#` behind downloads; the tally of its mount; and what came of the clients.

@@ -8,8 +8,8 @@ use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_sys::{Driver, Instant};
 
 use super::{SECOND_NS, Step, folder, large, naive, one, send, simulate, world};
-use crate::aside::Aside;
 use crate::config::Limits;
+use crate::content::blocking_pool::Aside;
 
 /// Has the kernel forget what is in a file, where the file system lets it. A name that was never asked for is not known either.
 fn forget(path: &Path) {

@@ -316,7 +316,7 @@ fn a_flood_of_newcomers_is_turned_away_at_a_bounded_cost() {
     assert!(outcomes[0].received.ends_with(&large()));
     assert_eq!(totals.turned_away, 1000);
     let told = outcomes[1..].iter().filter(|outcome| !outcome.received.is_empty()).count();
-    assert!(told >= crate::service::TURNED_AWAY_MAX, "{told}");
+    assert!(told >= crate::server::service::TURNED_AWAY_MAX, "{told}");
 }
 
 #[test]

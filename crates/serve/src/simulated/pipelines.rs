@@ -8,7 +8,7 @@ use thalweg_sys::{Completion, Driver, Instant};
 
 use super::{PIPELINE, SECOND_NS, Step, World, check_pipeline, folder, large, naive, one, send, simulate, world};
 use crate::config::Limits;
-use crate::counters::Published;
+use crate::telemetry::counters::Published;
 
 #[test]
 fn a_pipeline_is_answered_in_order_wherever_it_is_cut() {

@@ -8,7 +8,7 @@ use thalweg_reactor::sim::{Sim, SimConfig};
 
 use super::{Step, folder, naive, send, world};
 use crate::config::Limits;
-use crate::watch::tests::Teller;
+use crate::content::local::watch::tests::Teller;
 
 #[test]
 fn a_file_replaced_while_it_is_cached_is_seen_when_that_is_told() {

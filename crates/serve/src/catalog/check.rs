@@ -1,0 +1,563 @@
+//! What can be found wrong with a configuration before a server starts.
+//!
+//! [`ServerConfig::check`] looks at the values alone; [`ServerConfig::check_host`] also looks whether this host has what
+//! they name. Both find all that is wrong, not only the first of it, and say where. That an address is free to listen on
+//! is not looked at: it may be taken by the very server that is to be replaced.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use thalweg_sys::{Root, Wait, affinity, file};
+use thalweg_wire::encode::FieldBlock;
+
+use crate::catalog::site::{Sites, compile_pattern, host_key};
+use crate::config::{ListenAddr, ListingStyle, LogTarget, MountConfig, ServerConfig, Settings, SiteConfig};
+use crate::content::local::resolve::{self, Refusal};
+
+/// Most sites, and most mounts of all of them.
+const SITES_MAX: usize = 65_536;
+
+/// Heads smaller than this leave no room for what browsers send; larger ones are an attack.
+const HEAD_BYTES: std::ops::RangeInclusive<u32> = 512..=1 << 20;
+
+/// Fields that the server writes itself, from what it knows of the file and of the connection.
+const OWN_FIELDS: &[&str] = &[
+    "Accept-Ranges",
+    "Connection",
+    "Content-Length",
+    "Content-Range",
+    "Date",
+    "ETag",
+    "Keep-Alive",
+    "Last-Modified",
+    "Proxy-Connection",
+    "Server",
+    "TE",
+    "Trailer",
+    "Transfer-Encoding",
+    "Upgrade",
+];
+
+/// Something wrong with a configuration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigFault {
+    /// Which value: the names of its fields with dots between, and numbers from 0 for those of a list, as
+    /// `site.0.mount.1.path`. If it was left out, this is where it should be.
+    pub at: String,
+    /// What is wrong with it, and what would be right.
+    pub what: String,
+}
+
+impl fmt::Display for ConfigFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.at, self.what)
+    }
+}
+
+impl ServerConfig {
+    /// All that is wrong with the values.
+    #[must_use]
+    pub fn check(&self) -> Vec<ConfigFault> {
+        let mut faults = Faults::default();
+        check_listen(self, &mut faults);
+        check_bounds(self, &mut faults);
+        for (index, name) in self.status.iter().flat_map(|status| &status.allowed_hosts).enumerate() {
+            if let Err(why) = check_host_name(name) {
+                faults.add(format_args!("status.allowed_hosts.{index}"), format!("{name:?} {why}"));
+            }
+        }
+        if self.sites.is_empty() {
+            faults.add("site", "there is no site; name a root to serve");
+        }
+        if self.sites.len().max(self.sites.iter().map(|site| site.mounts.len()).sum()) > SITES_MAX {
+            faults.add("site", format!("more than {SITES_MAX} sites or mounts"));
+        }
+        check_names(&self.sites, &mut faults);
+        for (index, site) in self.sites.iter().enumerate() {
+            faults.within(format!("site.{index}"), |faults| check_site(site, faults));
+        }
+        faults.found
+    }
+
+    /// What this host lacks that the configuration names: folders, error pages, CPUs.
+    #[must_use]
+    pub fn check_host(&self) -> Vec<ConfigFault> {
+        let mut faults = Faults::default();
+        let cpus = affinity::allowed_cpus().unwrap_or_default();
+        for cpu in self.cores.iter().filter(|cpu| !cpus.contains(cpu)) {
+            faults.add(
+                "cores",
+                format!("there is no CPU {cpu} that this process may run on, which `cores` or `--cores` names"),
+            );
+        }
+        for (index, site) in self.sites.iter().enumerate() {
+            faults.within(format!("site.{index}"), |faults| check_roots(site, faults));
+        }
+        if faults.found.is_empty() && self.check().is_empty() {
+            check_error_pages(self, &mut faults);
+        }
+        for (at, target) in [("log.access", self.log.access.as_ref()), ("log.error", Some(&self.log.error))] {
+            if let Some(LogTarget::File(path)) = target {
+                check_written(at, path, file::may_write, &mut faults);
+            }
+        }
+        if let Some(path) = self.status.as_ref().and_then(|status| status.state.as_deref()) {
+            // It is replaced as a whole.
+            check_written("status.state", path, file::may_make, &mut faults);
+        }
+        faults.found
+    }
+}
+
+/// What was found so far, and where the search is.
+#[derive(Default)]
+struct Faults {
+    prefix: String,
+    found: Vec<ConfigFault>,
+}
+
+impl Faults {
+    fn add(&mut self, at: impl fmt::Display, what: impl Into<String>) {
+        self.found.push(ConfigFault { at: format!("{}{at}", self.prefix), what: what.into() });
+    }
+
+    fn within(&mut self, at: impl fmt::Display, check: impl FnOnce(&mut Self)) {
+        let outer = self.prefix.len();
+        self.prefix.push_str(&format!("{at}."));
+        check(self);
+        self.prefix.truncate(outer);
+    }
+}
+
+fn check_listen(config: &ServerConfig, faults: &mut Faults) {
+    for (index, address) in config.listen.iter().enumerate() {
+        let is_free = matches!(address, ListenAddr::Tcp(address) if address.port() == 0);
+        if !is_free && config.listen[..index].contains(address) {
+            faults.add(format_args!("listen.{index}"), format!("{address} is named twice"));
+        }
+        if let (ListenAddr::Tcp(address), Some(status)) = (address, &config.status)
+            && *address == status.listen
+            && !is_free
+        {
+            faults.add("status.listen", format!("{address} is where files are served; choose another port"));
+        }
+    }
+}
+
+fn check_bounds(config: &ServerConfig, faults: &mut Faults) {
+    let (limits, cache) = (&config.limits, &config.cache);
+    if !HEAD_BYTES.contains(&limits.head_bytes_max) {
+        let (least, most) = (HEAD_BYTES.start(), HEAD_BYTES.end() >> 20);
+        faults.add("limits.head_bytes_max", format!("a head may be of {least} bytes to {most} MiB"));
+    }
+    let times = [
+        ("head_time", limits.head_time),
+        ("idle_time", limits.idle_time),
+        ("stall_time", limits.stall_time),
+        ("linger_time", limits.linger_time),
+    ];
+    for (name, _) in times.into_iter().filter(|(_, time)| time.is_zero()) {
+        faults.add(format_args!("limits.{name}"), "nobody can do anything in no time");
+    }
+    if cache.entries_max == 0 {
+        faults.add("cache.entries_max", "at least one file has to be known at a time");
+    }
+    if cache.small_file_bytes_max > cache.bytes_max {
+        faults.add("cache.small_file_bytes_max", "more than the whole cache may hold (bytes_max)");
+    }
+}
+
+/// Looks at the names of all sites: each host can be that of one only.
+fn check_names(sites: &[SiteConfig], faults: &mut Faults) {
+    let mut owners = HashMap::new();
+    for (index, site) in sites.iter().enumerate() {
+        if site.names.is_empty() && index > 0 {
+            faults.add(
+                format_args!("site.{index}.names"),
+                "this site has no names, and only the first one is reached without; give it some",
+            );
+        }
+        for (place, name) in site.names.iter().enumerate() {
+            let at = format!("site.{index}.names.{place}");
+            if let Err(why) = check_host_name(name) {
+                faults.add(at, format!("{name:?} {why}"));
+            } else if let Some(owner) = owners.insert(host_key(name), index) {
+                let whose = if owner == index { "this site".to_owned() } else { format!("site {}", owner + 1) };
+                faults.add(at, format!("{name:?} is a name of {whose} already"));
+            }
+        }
+    }
+}
+
+fn check_host_name(name: &str) -> Result<(), &'static str> {
+    if name.starts_with('[') {
+        let address = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or_default();
+        let is_address = address.parse::<std::net::Ipv6Addr>().is_ok();
+        return if is_address {
+            Ok(())
+        } else {
+            Err("is no address; write it as in \"[2001:db8::1]\", without a port")
+        };
+    }
+    if !name.is_ascii() {
+        return Err("is not ASCII; write the name as DNS has it, which begins with xn--");
+    }
+    if name.contains(':') {
+        return Err("has a port; a site is reached through any");
+    }
+    let host = name.strip_prefix("*.").unwrap_or(name);
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let is_label = |label: &str| {
+        let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        !label.is_empty() && label.len() <= 63 && label.bytes().all(is_inner)
+    };
+    if host.len() > 253 || !host.split('.').all(is_label) {
+        return Err("is no host name; write it as in \"example.org\", or \"*.example.org\" for all beneath it");
+    }
+    Ok(())
+}
+
+fn check_site(site: &SiteConfig, faults: &mut Faults) {
+    if site.mounts.is_empty() {
+        faults.add("mount", "this site has no root and no mount; name the folder that it serves");
+    }
+    for (index, mount) in site.mounts.iter().enumerate() {
+        let at = format!("mount.{index}.path");
+        if let Err(why) = check_folder_path(&mount.path) {
+            faults.add(at, format!("{:?} {why}", mount.path));
+        } else if site.mounts[..index].iter().any(|other| other.path == mount.path) {
+            faults.add(at, format!("something is mounted at {:?} already", mount.path));
+        }
+    }
+    for (index, rule) in site.rules.iter().enumerate() {
+        faults.within(format!("rule.{index}"), |faults| {
+            if let Some(folder) = &rule.folder
+                && let Err(why) = check_folder_path(folder)
+            {
+                faults.add("folder", format!("{folder:?} {why}"));
+            }
+            if let Some(files) = &rule.files {
+                check_pattern("files", files, faults);
+            }
+            check_settings(&rule.settings, faults);
+        });
+    }
+    for (index, (status, path)) in site.error_pages.iter().enumerate() {
+        let at = format!("error_pages.{status}");
+        if !(400..=599).contains(status) {
+            faults.add(&at, format!("{status} is no error; 400 to 599 are"));
+        }
+        if site.error_pages[..index].iter().any(|(other, _)| other == status) {
+            faults.add(&at, format!("there are two pages for {status}"));
+        }
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        if !path.starts_with('/') || path.ends_with('/') || check_folder_path(&format!("{folder}/")).is_err() {
+            faults.add(&at, format!("{path:?} is no path of a file; write it as in \"/errors/404.html\""));
+        }
+    }
+}
+
+/// A path of a site to a folder, as canonical names have it.
+fn check_folder_path(path: &str) -> Result<(), &'static str> {
+    if !path.starts_with('/') {
+        return Err("does not begin with a slash; it is a path of the site, such as \"/pub/\"");
+    }
+    if !path.ends_with('/') {
+        return Err("does not end with a slash, as the path of a folder does");
+    }
+    let mut names = path[1..].split_terminator('/');
+    if names.any(|name| matches!(name, "" | "." | "..") || name.contains('\0')) {
+        return Err("has a part that is empty or \".\" or \"..\"; no request's path has one");
+    }
+    Ok(())
+}
+
+fn check_pattern(at: &str, pattern: &str, faults: &mut Faults) {
+    match compile_pattern(pattern) {
+        Err(error) => faults.add(at, format!("{pattern:?} is no pattern: {}", error.kind())),
+        Ok(_) if pattern.contains('/') => {
+            faults.add(at, format!("{pattern:?} has a slash, and is for names of files; say where with `folder`"));
+        }
+        Ok(_) => {}
+    }
+}
+
+fn check_settings(settings: &Settings, faults: &mut Faults) {
+    for (name, value) in &settings.headers {
+        let at = format!("headers.{name}");
+        if !is_token(name) {
+            faults.add(&at, format!("{name:?} is no name of a field"));
+        } else if OWN_FIELDS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+            faults.add(&at, format!("{name} is for the server to write"));
+        } else if let Some(key) = key_for(name) {
+            faults.add(&at, format!("say it with `{key}`"));
+        }
+        if !is_field_value(value) {
+            faults.add(&at, "the value has a line end or another control character");
+        }
+    }
+    if let Some(directives) = &settings.cache_control
+        && (directives.is_empty() || !is_field_value(directives))
+    {
+        faults.add("cache_control", "this is no value of Cache-Control; write it as in \"public, max-age=3600\"");
+    }
+    if let Some(media_type) = &settings.content_type
+        && !is_media_type(media_type)
+    {
+        faults.add("content_type", format!("{media_type:?} is no media type; write it as in \"text/plain\""));
+    }
+    for (index, name) in settings.index.iter().flatten().enumerate() {
+        check_file_name(&format!("index.{index}"), name, faults);
+    }
+    if let Some(style) = &settings.listing_style {
+        faults.within("listing_style", |faults| check_style(style, faults));
+    }
+}
+
+/// What says a field that has a key of its own.
+fn key_for(name: &str) -> Option<&'static str> {
+    match () {
+        () if name.eq_ignore_ascii_case("cache-control") => Some("cache_control"),
+        () if name.eq_ignore_ascii_case("content-type") => Some("content_type"),
+        () => None,
+    }
+}
+
+fn is_media_type(text: &str) -> bool {
+    let essence = text.split(';').next().unwrap_or_default().trim_end();
+    let is_pair = essence.split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype));
+    is_pair && is_field_value(text)
+}
+
+/// RFC 9110, 5.6.2, as whoever writes fields has it.
+fn is_token(text: &str) -> bool {
+    FieldBlock::new().field(text, b"").is_ok()
+}
+
+/// Whether this cannot be taken for more than a value: a line end would begin another field, or another response.
+fn is_field_value(text: &str) -> bool {
+    FieldBlock::new().field("x", text.as_bytes()).is_ok()
+}
+
+fn check_style(style: &ListingStyle, faults: &mut Faults) {
+    for (index, pattern) in style.hide.iter().enumerate() {
+        check_pattern(&format!("hide.{index}"), pattern, faults);
+    }
+    for (at, name) in [("header", &style.header), ("readme", &style.readme)] {
+        // It may lie in a folder of the folder.
+        for part in name.iter().flat_map(|name| name.split('/')) {
+            check_file_name(at, part, faults);
+        }
+    }
+    if style.page_entries == 0 {
+        faults.add("page_entries", "a page has at least one entry");
+    }
+}
+
+fn check_file_name(at: &str, name: &str, faults: &mut Faults) {
+    if matches!(name, "" | "." | "..") || name.contains(['/', '\0']) {
+        faults.add(at, format!("{name:?} is no name of a file in the folder"));
+    }
+}
+
+fn check_roots(site: &SiteConfig, faults: &mut Faults) {
+    for (index, MountConfig { root, .. }) in site.mounts.iter().enumerate() {
+        if let Err(error) = Root::open(root) {
+            let what =
+                format!("cannot open the folder {}: {error}; name a directory that this user may read", root.display());
+            faults.add(format_args!("mount.{index}.root"), what);
+        }
+    }
+}
+
+/// Looks whether the error pages can be opened, through the same door as requests will.
+fn check_error_pages(config: &ServerConfig, faults: &mut Faults) {
+    let Ok(sites) = Sites::open(config) else { return };
+    let mut room = Vec::new();
+    for (index, site) in config.sites.iter().enumerate() {
+        for (status, path) in &site.error_pages {
+            let name = sites.site(index).error_page(*status).unwrap_or_default();
+            let what = match resolve::open(sites.site(index), name, Wait::Allowed, &mut room) {
+                Ok(resolve::Found::File(_)) => continue,
+                Ok(resolve::Found::Folder) => format!("{path} is a folder"),
+                Err(Refusal::Forbidden) => format!("{path} cannot be read by this user"),
+                Err(_) => format!("{path} is not served by this site, so it cannot be an error page"),
+            };
+            faults.add(format_args!("site.{index}.error_pages.{status}"), what);
+        }
+    }
+}
+
+/// A file that is written, in the way of which `may` says whether it is possible.
+fn check_written(at: &str, path: &Path, may: fn(&Path) -> io::Result<()>, faults: &mut Faults) {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if path.is_dir() {
+        faults.add(at, format!("{} is a folder; name a file in it", path.display()));
+    } else if !folder.is_dir() {
+        faults.add(at, format!("there is no folder {}", folder.display()));
+    } else if let Err(error) = may(path) {
+        let who = "the user who serves has to be allowed to write it";
+        faults.add(at, format!("cannot write {}: {error}; {who}, and its folder", path.display()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::Rule;
+
+    fn sound() -> ServerConfig {
+        let mut config = ServerConfig::new("/", ["127.0.0.1:80".parse::<std::net::SocketAddr>().unwrap()]);
+        config.sites[0].names = vec!["a.example".to_owned()];
+        config
+    }
+
+    /// What a change to a sound configuration brings: where a fault is, and a part of what is said.
+    #[track_caller]
+    fn check(change: impl FnOnce(&mut ServerConfig), expected: &[(&str, &str)]) {
+        let mut config = sound();
+        change(&mut config);
+        let faults = config.check();
+        let places: Vec<_> = faults.iter().map(|fault| fault.at.as_str()).collect();
+        assert_eq!(places, expected.iter().map(|(at, _)| *at).collect::<Vec<_>>(), "{faults:?}");
+        for (fault, (_, part)) in faults.iter().zip(expected) {
+            assert!(fault.what.contains(part), "{fault}");
+        }
+    }
+
+    fn check_name(name: &str, part: Option<&str>) {
+        let expected = part.map(|part| ("site.0.names.0", part));
+        check(|config| config.sites[0].names = vec![name.to_owned()], expected.as_slice());
+    }
+
+    fn check_rule(rule: Rule, expected: Option<(&str, &str)>) {
+        let expected = expected.map(|(at, part)| (format!("site.0.rule.0.{at}"), part));
+        let expected: Vec<_> = expected.iter().map(|(at, part)| (at.as_str(), *part)).collect();
+        check(|config| config.sites[0].rules = vec![rule], &expected);
+    }
+
+    #[test]
+    fn what_is_sound_has_no_faults() {
+        check(|_| {}, &[]);
+        assert_eq!(sound().check_host(), []);
+    }
+
+    #[test]
+    fn names_of_hosts() {
+        for name in ["a", "A.Example.", "*.example.org", "[::1]", "127.0.0.1", "xn--nxasmq6b", "a_b.c-d"] {
+            check_name(name, None);
+        }
+        for (name, part) in [
+            ("", "host name"),
+            ("a.example:80", "port"),
+            ("b\u{fc}cher.example", "xn--"),
+            ("a b", "host name"),
+            ("a..b", "host name"),
+            ("*", "host name"),
+            ("a.*.b", "host name"),
+            ("[::1]:80", "no address"),
+            ("[x]", "no address"),
+            (&"a".repeat(64), "host name"),
+        ] {
+            check_name(name, Some(part));
+        }
+    }
+
+    #[test]
+    fn a_host_is_of_one_site_only() {
+        let with_second = |names: &[&str]| {
+            let mut second = SiteConfig::new("/");
+            second.names = names.iter().map(|&name| name.to_owned()).collect();
+            move |config: &mut ServerConfig| config.sites.push(second)
+        };
+        check(with_second(&["b.example", "*.a.example"]), &[]);
+        check(with_second(&["b.example", "A.EXAMPLE."]), &[("site.1.names.1", "site 1")]);
+        check(with_second(&["b.example", "B.example"]), &[("site.1.names.1", "this site")]);
+        check(with_second(&[]), &[("site.1.names", "no names")]);
+    }
+
+    #[test]
+    fn paths_of_mounts_rules_and_pages() {
+        for (path, part) in [
+            ("pub/", "begin"),
+            ("", "begin"),
+            ("/pub", "end"),
+            ("//", "empty"),
+            ("/a//b/", "empty"),
+            ("/../", "empty"),
+            ("/", "already"),
+        ] {
+            let change = |config: &mut ServerConfig| config.sites[0].mounts.push(MountConfig::new(path, "/"));
+            check(change, &[("site.0.mount.1.path", part)]);
+        }
+        check(|config| config.sites[0].mounts.clear(), &[("site.0.mount", "root")]);
+        for (status, path, part) in [(200, "/a", "no error"), (404, "a", "no path"), (404, "/a/", "no path")] {
+            let at = format!("site.0.error_pages.{status}");
+            let change = |config: &mut ServerConfig| config.sites[0].error_pages = vec![(status, path.to_owned())];
+            check(change, &[(&at, part)]);
+        }
+    }
+
+    #[test]
+    fn rules_cannot_break_out_of_the_head() {
+        let header = |name: &str, value: &str| Settings {
+            headers: vec![(name.to_owned(), value.to_owned())],
+            ..Settings::default()
+        };
+        let rule = |settings| Rule { settings, ..Rule::default() };
+        for (name, value, expected) in [
+            ("X-Frame-Options", "DENY", None),
+            ("X", "a\r\nSet-Cookie: b", Some("line end")),
+            ("X", "a\nb", Some("line end")),
+            ("X", "a\0", Some("line end")),
+            ("X: y", "a", Some("no name")),
+            ("", "a", Some("no name")),
+            ("content-LENGTH", "1", Some("for the server")),
+            ("Transfer-Encoding", "chunked", Some("for the server")),
+            ("Cache-Control", "no-store", Some("cache_control")),
+        ] {
+            let at = format!("headers.{name}");
+            check_rule(rule(header(name, value)), expected.map(|part| (at.as_str(), part)));
+        }
+        for (text, is_sound) in
+            [("text/plain", true), ("text/html; charset=utf-8", true), ("text", false), ("a/b\r\n", false)]
+        {
+            let settings = Settings { content_type: Some(text.to_owned()), ..Settings::default() };
+            check_rule(rule(settings), (!is_sound).then_some(("content_type", "no media type")));
+        }
+        let settings = Settings { index: Some(vec!["a.html".to_owned(), "../b".to_owned()]), ..Settings::default() };
+        check_rule(rule(settings), Some(("index.1", "no name of a file")));
+        check_rule(Rule { folder: Some("/a".to_owned()), ..Rule::default() }, Some(("folder", "end")));
+        for (pattern, part) in [("[a", "no pattern"), ("{a", "no pattern"), ("a/*.iso", "slash")] {
+            check_rule(Rule { files: Some(pattern.to_owned()), ..Rule::default() }, Some(("files", part)));
+        }
+    }
+
+    #[test]
+    fn bounds_that_nobody_could_live_with() {
+        check(|config| config.limits.head_bytes_max = 10, &[("limits.head_bytes_max", "512")]);
+        check(|config| config.limits.idle_time = Duration::ZERO, &[("limits.idle_time", "no time")]);
+        check(|config| config.cache.small_file_bytes_max = 1 << 30, &[("cache.small_file_bytes_max", "bytes_max")]);
+        check(|config| config.listen.push(config.listen[0].clone()), &[("listen.1", "twice")]);
+    }
+
+    #[test]
+    fn what_the_host_lacks_is_all_found() {
+        let mut config = sound();
+        config.sites[0].mounts[0].root = PathBuf::from("/nowhere/at/all");
+        config.cores = vec![100_000];
+        config.log.access = Some(LogTarget::File("/nowhere/access.log".into()));
+        config.log.error = LogTarget::File("/".into());
+        let places: Vec<_> = config.check_host().into_iter().map(|fault| fault.at).collect();
+        assert_eq!(places, ["cores", "site.0.mount.0.root", "log.access", "log.error"]);
+        let mut config = sound();
+        config.sites[0].error_pages = vec![(404, "/nowhere/at/all.html".to_owned()), (500, "/etc".to_owned())];
+        let places: Vec<_> = config.check_host().into_iter().map(|fault| fault.at).collect();
+        assert_eq!(places, ["site.0.error_pages.404", "site.0.error_pages.500"]);
+    }
+}

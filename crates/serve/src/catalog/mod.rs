@@ -1,0 +1,4 @@
+//! The catalog: sites, their mounts and rules, and checking them.
+
+pub(crate) mod check;
+pub(crate) mod site;

@@ -1,0 +1,435 @@
+//! The folders of what a core knows.
+//!
+//! What is known of a file or of a list of names remembers at which count of changes it was looked at. A notice raises the count, and
+//! the folder remembers it: telling costs the same for a folder of one known file as for one of a million, and a request for a
+//! file compares two numbers. Only if they differ, the folder is asked.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use foldhash::quality::RandomState;
+use thalweg_sys::inotify::WatchId;
+use thalweg_sys::{Instant, Wait};
+
+use super::watcher::{Ear, Notice, Unwatched};
+use crate::catalog::site::{Place, Sites};
+use crate::content::local::resolve::Refusal;
+
+/// How long watching rests after the kernel has refused it.
+const RETRY_NS: u64 = 10_000_000_000;
+
+/// The folders that something is known of. There are no more of them than that: each belongs to an entry of a cache.
+pub(crate) struct Folders {
+    sites: Arc<Sites>,
+    /// `None`: nothing is watched.
+    ear: Option<Ear>,
+    /// By canonical names with the slash at their end, marked with the site.
+    places: HashMap<Rc<[u8]>, FolderId, RandomState>,
+    /// Several names may lead to one folder.
+    watched: HashMap<WatchId, Vec<FolderId>, RandomState>,
+    folders: Vec<Option<Folder>>,
+    free: Vec<FolderId>,
+    /// Counts what was told.
+    changes: u64,
+    /// The count at which notices were lost.
+    lost: u64,
+    /// Until then nothing more is watched.
+    rest_ends: Instant,
+}
+
+/// A folder that something is known of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FolderId(u32);
+
+impl FolderId {
+    /// Where nothing is watched.
+    const NONE: Self = Self(u32::MAX);
+}
+
+struct Folder {
+    name: Rc<[u8]>,
+    site: usize,
+    users: usize,
+    watch: Option<WatchId>,
+    /// The count of changes when it was watched, or last found to be the right one to watch.
+    ensured: u64,
+    /// Its watch may not be that of the folder which has the name now.
+    is_doubtful: bool,
+    /// The count of changes at which something of it has changed.
+    changed: u64,
+    retry_at: Instant,
+}
+
+impl Folders {
+    /// No folders yet.
+    pub(crate) fn new(sites: Arc<Sites>, ear: Option<Ear>) -> Self {
+        Self {
+            sites,
+            ear,
+            places: HashMap::default(),
+            watched: HashMap::default(),
+            folders: Vec::new(),
+            free: Vec::new(),
+            changes: 0,
+            lost: 0,
+            rest_ends: Instant::default(),
+        }
+    }
+
+    /// How much was told so far. What is looked at from now on is right until something is told of its folder.
+    #[inline]
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Whether something was told of a folder since that count, so that what is known of it has to be looked at.
+    pub(crate) fn has_changed(&self, id: FolderId, since: u64) -> bool {
+        self.folder(id).is_some_and(|folder| folder.changed.max(self.lost) > since)
+    }
+
+    /// Something is known of the folder with this canonical name, which is empty or ends with a slash. If it was not watched until now
+    /// it counts as changed: what is known was looked at before.
+    pub(crate) fn join(&mut self, site: usize, name: &[u8], wait: Wait, now: Instant) -> FolderId {
+        if self.ear.is_none() {
+            return FolderId::NONE;
+        }
+        let mut key = if name.is_empty() { b"/".to_vec() } else { name.to_vec() };
+        self.sites.mark(&mut key, site);
+        let id = self.places.get(key.as_slice()).copied().unwrap_or_else(|| self.add(key.into(), site));
+        self.hold(id);
+        self.ensure_watched(id, wait, now);
+        id
+    }
+
+    /// Something more is known of it.
+    pub(crate) fn hold(&mut self, id: FolderId) {
+        if let Some(folder) = self.folder_mut(id) {
+            folder.users += 1;
+        }
+    }
+
+    /// The opposite of [`join`](Self::join) and [`hold`](Self::hold). With the last, the watch ends.
+    pub(crate) fn leave(&mut self, id: FolderId) {
+        let Some(folder) = self.folder_mut(id) else { return };
+        folder.users -= 1;
+        if folder.users == 0 {
+            self.set_watch(id, None);
+            if let Some(folder) = self.folders[id.0 as usize].take() {
+                self.places.remove(&folder.name);
+                self.free.push(id);
+            }
+        }
+    }
+
+    /// Something has changed of which nothing was told: an ancestor may have been renamed, and another folder be watched.
+    pub(crate) fn doubt(&mut self, id: FolderId) {
+        if let Some(folder) = self.folder_mut(id) {
+            folder.is_doubtful = true;
+        }
+    }
+
+    /// Watches the folder that has the name now, if that is not known to be so already. To be called before something of it
+    /// is looked at again.
+    pub(crate) fn ensure_watched(&mut self, id: FolderId, wait: Wait, now: Instant) {
+        let (lost, rest_ends) = (self.lost, self.rest_ends);
+        let Some(folder) = self.folder_mut(id) else { return };
+        let is_sure = folder.watch.is_some() && !folder.is_doubtful && folder.ensured >= lost;
+        if is_sure || now < folder.retry_at.max(rest_ends) {
+            return;
+        }
+        let (site, name) = (folder.site, Rc::clone(&folder.name));
+        let opened = match self.sites.site(site).place(self.sites.unmarked(&name)) {
+            Place::Within(mount, within) => mount.open_folder(within, wait, &mut Vec::new()),
+            Place::MountPoint | Place::Outside => Err(Refusal::NotFound),
+        };
+        let begun = match (opened, &self.ear) {
+            (Ok(opened), Some(ear)) => ear.begin(&opened),
+            // It is tried again with whatever is looked at next.
+            (Err(Refusal::NotYet), _) => return,
+            _ => Err(Unwatched::Folder),
+        };
+        let is_new = self.set_watch(id, begun.ok());
+        self.changes += u64::from(is_new);
+        let changes = self.changes;
+        if begun == Err(Unwatched::All) {
+            self.rest_ends = now.plus_ns(RETRY_NS);
+        }
+        let Some(folder) = self.folder_mut(id) else { return };
+        folder.ensured = changes;
+        folder.is_doubtful = false;
+        if begun.is_err() {
+            folder.retry_at = now.plus_ns(RETRY_NS);
+        } else if is_new {
+            folder.changed = changes;
+        }
+    }
+
+    /// Takes in what was told.
+    pub(crate) fn heed(&mut self, notices: &[Notice]) {
+        self.changes += 1;
+        for notice in notices {
+            let (id, is_gone) = match *notice {
+                Notice::Changed(id) => (id, false),
+                Notice::Gone(id) => (id, true),
+                Notice::Lost => {
+                    self.lost = self.changes;
+                    continue;
+                }
+            };
+            for folder in self.watched.get(&id).into_iter().flatten() {
+                let Some(folder) = &mut self.folders[folder.0 as usize] else { continue };
+                folder.changed = self.changes;
+                folder.is_doubtful |= is_gone;
+            }
+        }
+    }
+
+    fn add(&mut self, name: Rc<[u8]>, site: usize) -> FolderId {
+        let folder = Folder {
+            name: Rc::clone(&name),
+            site,
+            users: 0,
+            watch: None,
+            ensured: 0,
+            is_doubtful: false,
+            changed: 0,
+            retry_at: Instant::default(),
+        };
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.folders.push(None);
+            FolderId(u32::try_from(self.folders.len() - 1).expect("files are fewer than that"))
+        });
+        self.folders[id.0 as usize] = Some(folder);
+        self.places.insert(name, id);
+        id
+    }
+
+    /// Gives a folder another watch. Whether it has a new one then.
+    fn set_watch(&mut self, id: FolderId, watch: Option<WatchId>) -> bool {
+        let Some(folder) = self.folder_mut(id) else { return false };
+        let before = std::mem::replace(&mut folder.watch, watch);
+        if before == watch {
+            return false;
+        }
+        if let Some(before) = before
+            && let Some(sharers) = self.watched.get_mut(&before)
+        {
+            sharers.retain(|&sharer| sharer != id);
+            if sharers.is_empty() {
+                self.watched.remove(&before);
+                if let Some(ear) = &self.ear {
+                    ear.end(before);
+                }
+            }
+        }
+        if let Some(watch) = watch {
+            self.watched.entry(watch).or_default().push(id);
+        }
+        watch.is_some()
+    }
+
+    fn folder(&self, id: FolderId) -> Option<&Folder> {
+        self.folders.get(id.0 as usize)?.as_ref()
+    }
+
+    fn folder_mut(&mut self, id: FolderId) -> Option<&mut Folder> {
+        self.folders.get_mut(id.0 as usize)?.as_mut()
+    }
+}
+
+impl Drop for Folders {
+    /// Another configuration watches anew what it knows.
+    fn drop(&mut self) {
+        if let Some(ear) = &self.ear {
+            self.watched.keys().for_each(|&id| ear.end(id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::FileExt;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::config::{ListenAddr, MountConfig, ServerConfig, SiteConfig};
+    use crate::content::local::watch::tests::Teller;
+
+    /// Two sites, with one tree beneath two paths of the first.
+    struct Place {
+        root: TempDir,
+        teller: Teller,
+        folders: Folders,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let root = TempDir::new().unwrap();
+            for folder in ["a/deep", "b"] {
+                fs::create_dir_all(root.path().join(folder)).unwrap();
+            }
+            let mut config = ServerConfig::new(root.path(), Vec::<ListenAddr>::new());
+            config.sites[0].mounts.push(MountConfig::new("/again/", root.path()));
+            config.sites.push(SiteConfig { names: vec!["b.example".to_owned()], ..SiteConfig::new(root.path()) });
+            let teller = Teller::new();
+            let folders = Folders::new(Arc::new(Sites::open(&config).unwrap()), Some(teller.ear()));
+            Self { root, teller, folders }
+        }
+
+        fn join(&mut self, site: usize, name: &str) -> FolderId {
+            self.folders.join(site, name.as_bytes(), Wait::Allowed, Instant::default())
+        }
+
+        fn write(&self, name: &str) {
+            fs::write(self.root.path().join(name), "text").unwrap();
+        }
+
+        /// Whether something was told of each folder since it was asked last.
+        fn told<const N: usize>(&mut self, of: [FolderId; N]) -> [bool; N] {
+            let before = self.folders.changes();
+            self.teller.tell(&mut self.folders);
+            of.map(|id| self.folders.has_changed(id, before))
+        }
+    }
+
+    #[test]
+    fn a_change_is_told_of_its_folder_by_all_names() {
+        let mut place = Place::new();
+        let ids = [(0, "a/"), (0, "again/a/"), (1, "a/"), (0, "b/"), (0, ""), (0, "a/deep/")];
+        let ids = ids.map(|(site, name)| place.join(site, name));
+        assert_eq!(place.teller.watched(), 4);
+        assert_eq!(place.told(ids), [false; 6]);
+        place.write("a/file");
+        assert_eq!(place.told(ids), [true, true, true, false, false, false]);
+        place.write("file");
+        assert_eq!(place.told(ids), [false, false, false, false, true, false]);
+        place.write("a/deep/file");
+        assert_eq!(place.told(ids), [false, false, false, false, false, true]);
+        for id in ids {
+            place.folders.leave(id);
+        }
+        assert_eq!(place.teller.watched(), 0);
+        assert!(place.folders.places.is_empty() && place.folders.watched.is_empty());
+        place.write("a/other");
+        assert!(!place.teller.tell(&mut place.folders));
+    }
+
+    #[test]
+    fn what_was_looked_at_before_a_folder_was_watched_has_to_be_looked_at_again() {
+        let mut place = Place::new();
+        let before = place.folders.changes();
+        let first = place.join(0, "a/");
+        assert!(place.folders.has_changed(first, before));
+        let before = place.folders.changes();
+        let second = place.join(0, "a/");
+        assert!(second == first && !place.folders.has_changed(first, before));
+        place.folders.leave(first);
+        place.write("a/file");
+        assert_eq!(place.told([first]), [true], "somebody still knows something");
+    }
+
+    #[test]
+    fn the_folder_that_has_the_name_now_is_watched() {
+        let mut place = Place::new();
+        let ids = [place.join(0, "a/"), place.join(0, "a/deep/")];
+        fs::rename(place.root.path().join("a"), place.root.path().join("c")).unwrap();
+        fs::create_dir_all(place.root.path().join("a/deep")).unwrap();
+        // Of the deeper one nothing is told.
+        assert_eq!(place.told(ids), [true, false]);
+        place.write("a/file");
+        assert_eq!(place.told(ids), [false; 2]);
+        // Age has shown that the deeper one is another, and the other is looked at since it was told of.
+        place.folders.doubt(ids[1]);
+        for id in ids {
+            place.folders.ensure_watched(id, Wait::Allowed, Instant::default());
+        }
+        assert_eq!(place.teller.watched(), 2);
+        place.write("a/deep/file");
+        place.write("c/file");
+        assert_eq!(place.told(ids), [false, true]);
+        place.write("a/file");
+        assert_eq!(place.told(ids), [true, false]);
+    }
+
+    #[test]
+    fn a_folder_that_was_deleted_is_watched_when_it_is_there_again() {
+        let mut place = Place::new();
+        let id = place.join(0, "b/");
+        fs::remove_dir(place.root.path().join("b")).unwrap();
+        assert_eq!(place.told([id]), [true]);
+        assert_eq!(place.teller.watched(), 0);
+        let before = place.folders.changes() - 1;
+        place.folders.ensure_watched(id, Wait::Allowed, Instant::default());
+        assert!(place.folders.has_changed(id, before), "it still has to be looked at");
+        fs::create_dir(place.root.path().join("b")).unwrap();
+        let later = Instant::default().plus_ns(RETRY_NS);
+        place.folders.ensure_watched(id, Wait::Allowed, later);
+        place.told([id]);
+        place.write("b/file");
+        assert_eq!(place.told([id]), [true]);
+    }
+
+    #[test]
+    fn after_lost_notices_everything_is_in_doubt_once() {
+        let mut place = Place::new();
+        let ids = [place.join(0, "a/"), place.join(0, "b/")];
+        let before = place.folders.changes();
+        place.folders.heed(&[Notice::Lost]);
+        assert!(ids.iter().all(|&id| place.folders.has_changed(id, before)));
+        for id in ids {
+            place.folders.ensure_watched(id, Wait::Allowed, Instant::default());
+        }
+        assert_eq!((place.teller.watched(), place.folders.watched.len()), (2, 2));
+        assert_eq!(place.told(ids), [false; 2]);
+        place.write("b/file");
+        assert_eq!(place.told(ids), [false, true]);
+    }
+
+    #[test]
+    fn a_queue_that_runs_over_puts_everything_in_doubt_and_is_gone_on_with() {
+        let mut place = Place::new();
+        let ids = [place.join(0, "a/"), place.join(0, "b/")];
+        let text = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+        let most: usize = text.trim().parse().unwrap();
+        // Equal events that follow each other are made one.
+        let files = ["a/even", "a/odd"].map(|name| fs::File::create(place.root.path().join(name)).unwrap());
+        for number in 0..=most {
+            files[number % 2].write_all_at(b"text", 0).unwrap();
+        }
+        assert_eq!(place.told(ids), [true; 2]);
+        assert_eq!(place.teller.overflows(), 1);
+        for id in ids {
+            place.folders.ensure_watched(id, Wait::Allowed, Instant::default());
+        }
+        while place.teller.tell(&mut place.folders) {}
+        place.write("b/file");
+        assert_eq!(place.told(ids), [false, true]);
+    }
+
+    #[test]
+    fn a_burst_is_told_once() {
+        let mut place = Place::new();
+        let id = place.join(0, "a/");
+        for number in 0..1000 {
+            place.write(&format!("a/{}", number % 7));
+        }
+        place.teller.look();
+        let before = place.folders.changes();
+        assert_eq!(place.told([id]), [true]);
+        assert_eq!(place.folders.changes(), before + 1);
+    }
+
+    #[test]
+    fn another_configuration_lets_go_of_what_the_one_before_has_watched() {
+        let mut place = Place::new();
+        place.join(0, "a/");
+        place.join(1, "b/");
+        place.folders = Folders::new(Arc::clone(&place.folders.sites), None);
+        assert_eq!(place.teller.watched(), 0);
+        let id = place.join(0, "a/");
+        assert_eq!((id, place.teller.watched()), (FolderId::NONE, 0));
+    }
+}

@@ -1,0 +1,86 @@
+//! Changes of what is served, as the kernel tells them (inotify), so that nobody has to look.
+//!
+//! `watcher` is one thread for all cores: it hears of changes and tells those cores which know something of the folder; one, because
+//! the kernel then watches a folder once for all of them, and because users have few queues. `folders` is a core's side: the folders
+//! of what its caches hold, watched for as long as they hold anything, and what was told of them.
+//!
+//! What is told is only that a folder has changed. A core then looks at each file of it once more when it is asked for, as it does when
+//! the file has aged; nothing that was told is needed to be right, only to be right sooner. So whatever goes wrong here leaves age, and
+//! what is not told at all is seen by it: renamed ancestors, links to elsewhere, another host's changes, memory that is mapped.
+
+mod folders;
+mod watcher;
+
+pub(crate) use folders::{FolderId, Folders};
+pub(crate) use watcher::{Ear, Notice, Watcher};
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::sync::{Arc, mpsc};
+
+    use thalweg_sys::Waker;
+
+    use super::*;
+    use crate::config::Level;
+    use crate::server::commands::{Inbox, Order};
+    use crate::telemetry::log::ErrorLog;
+    use crate::telemetry::metrics::Observed;
+
+    /// Hears of changes when it is asked to, for a single core.
+    pub(crate) struct Teller {
+        watcher: Watcher,
+        inboxes: Arc<[Inbox]>,
+        observed: Arc<Observed>,
+    }
+
+    impl Teller {
+        pub(crate) fn new() -> Self {
+            Self::of(Arc::new([Inbox::default()]))
+        }
+
+        /// With orders that somebody else takes.
+        pub(crate) fn of(inboxes: Arc<[Inbox]>) -> Self {
+            let observed = Arc::new(Observed::new(1, false));
+            let wakers: Arc<[Waker]> = inboxes.iter().map(|_| Waker::new().unwrap()).collect();
+            let error_log = ErrorLog::new(mpsc::sync_channel(1).0, Level::Error);
+            let watcher =
+                Watcher::without_thread(Arc::clone(&inboxes), wakers, Arc::clone(&observed), error_log).unwrap();
+            Self { watcher, inboxes, observed }
+        }
+
+        pub(crate) fn ear(&self) -> Ear {
+            self.ear_of(0)
+        }
+
+        pub(crate) fn ear_of(&self, core: usize) -> Ear {
+            self.watcher.ear(core)
+        }
+
+        /// Leaves orders for what has changed until now. Whether there are any.
+        pub(crate) fn look(&self) -> bool {
+            self.watcher.look()
+        }
+
+        /// Has folders heed what has changed until now. Whether there was anything.
+        pub(crate) fn tell(&self, folders: &mut Folders) -> bool {
+            self.look();
+            let orders = self.inboxes[0].take();
+            for order in &orders {
+                let Order::Heed(notices) = order else { panic!("{order:?}") };
+                folders.heed(notices);
+            }
+            !orders.is_empty()
+        }
+
+        /// How often the kernel has had no room for changes.
+        pub(crate) fn overflows(&self) -> u64 {
+            self.observed.watch.overflows.load(Relaxed)
+        }
+
+        /// How many folders are watched.
+        pub(crate) fn watched(&self) -> u64 {
+            self.observed.watch.folders.load(Relaxed)
+        }
+    }
+}

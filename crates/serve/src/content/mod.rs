@@ -1,0 +1,10 @@
+//! Content: objects, where they come from, and what their bodies are.
+//!
+//! An [`Object`](object::Object) has metadata and a body. `local` is the origin that reads them from trees of files; the blocking pool does for it
+//! what may wait for a disk. Lacking on purpose: requests, responses and connections.
+
+pub(crate) mod blocking_pool;
+pub(crate) mod local;
+pub(crate) mod media_type;
+pub(crate) mod object;
+pub(crate) mod policy;

@@ -1,0 +1,150 @@
+//! Several ranges of one file in one body: `multipart/byteranges` (RFC 9110, 14.6).
+//!
+//! It writes what stands between the ranges, and has the order in which texts and parts of the file go out. Which ranges are
+//! meant was decided before.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::vec;
+
+use thalweg_sys::FileSpan;
+use thalweg_wire::encode::push_hex;
+use thalweg_wire::range::{ByteRange, push_content_range};
+
+use crate::http::h1::head;
+
+/// What separates the parts of one body. It must not occur in the file, whose author may be anybody; hence chosen by chance,
+/// from keys that nobody outside can know.
+pub(crate) struct Boundary(Vec<u8>);
+
+/// Where boundaries come from.
+pub(crate) struct Boundaries {
+    keys: RandomState,
+    made: u64,
+}
+
+impl Boundaries {
+    /// A source of boundaries that nobody else has.
+    pub(crate) fn new() -> Self {
+        Self { keys: RandomState::new(), made: 0 }
+    }
+
+    /// One that was not there before.
+    pub(crate) fn next(&mut self) -> Boundary {
+        let mut text = Vec::with_capacity(32);
+        for half in 0..2u8 {
+            push_hex(&mut text, self.keys.hash_one((self.made, half)) | 1 << 63);
+        }
+        self.made += 1;
+        Boundary(text)
+    }
+}
+
+/// The texts of a body of several parts.
+pub(crate) struct Multipart<'e> {
+    ranges: &'e [ByteRange],
+    /// What stands before each range.
+    before: Vec<Vec<u8>>,
+    /// What stands behind the last one.
+    end: Vec<u8>,
+}
+
+impl<'e> Multipart<'e> {
+    /// Of a file of this type and size.
+    pub(crate) fn new(boundary: &Boundary, ranges: &'e [ByteRange], content_type: &str, size: u64) -> Self {
+        let line_end = |index: usize| if index == 0 { &b""[..] } else { b"\r\n" };
+        let before = ranges.iter().enumerate().map(|(index, range)| {
+            let mut text = [line_end(index), b"--", &boundary.0, b"\r\n"].concat();
+            head::field(&mut text, "Content-Type", content_type.as_bytes());
+            head::field_with(&mut text, "Content-Range", |out| push_content_range(out, *range, size));
+            text.extend_from_slice(b"\r\n");
+            text
+        });
+        Self { ranges, before: before.collect(), end: [b"\r\n--", boundary.0.as_slice(), b"--\r\n"].concat() }
+    }
+
+    /// Bytes of the body.
+    pub(crate) fn content_length(&self) -> u64 {
+        let texts: usize = self.before.iter().map(Vec::len).sum();
+        (texts + self.end.len()) as u64 + self.ranges.iter().map(|range| range.length()).sum::<u64>()
+    }
+
+    /// Writes the body of a file that is in memory.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, file: &[u8]) {
+        for (range, before) in self.ranges.iter().zip(&self.before) {
+            out.extend_from_slice(before);
+            out.extend_from_slice(&file[range.first as usize..=range.last as usize]);
+        }
+        out.extend_from_slice(&self.end);
+    }
+
+    /// The body of a file that the kernel sends.
+    pub(crate) fn into_segments(self, span: impl Fn(ByteRange) -> FileSpan) -> Segments {
+        let ranges = self.ranges.iter().map(|&range| Some(span(range))).chain([None]);
+        let texts = self.before.into_iter().chain([self.end]);
+        Segments(texts.zip(ranges).collect::<Vec<_>>().into_iter())
+    }
+}
+
+/// What is left to send of a body of several parts: each time a text and, but for the last, a part of the file behind it.
+pub(crate) struct Segments(vec::IntoIter<(Vec<u8>, Option<FileSpan>)>);
+
+impl Segments {
+    /// Whether a part of the file is left.
+    pub(crate) fn has_files(&self) -> bool {
+        self.0.as_slice().iter().any(|(_, file)| file.is_some())
+    }
+
+    /// Whether nothing is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.as_slice().is_empty()
+    }
+
+    /// Bytes of all that is left.
+    pub(crate) fn bytes(&self) -> u64 {
+        let span = |file: &Option<FileSpan>| file.as_ref().map_or(0, |span| span.len);
+        self.0.as_slice().iter().map(|(text, file)| text.len() as u64 + span(file)).sum()
+    }
+}
+
+impl Iterator for Segments {
+    type Item = (Vec<u8>, Option<FileSpan>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next()
+    }
+}
+
+/// Writes the media type of a body with this boundary.
+pub(crate) fn push_content_type(out: &mut Vec<u8>, boundary: &Boundary) {
+    out.extend_from_slice(b"multipart/byteranges; boundary=");
+    out.extend_from_slice(&boundary.0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_body() {
+        let boundary = Boundary(b"B".to_vec());
+        let ranges = [ByteRange { first: 2, last: 3 }, ByteRange { first: 0, last: 0 }];
+        let multipart = Multipart::new(&boundary, &ranges, "text/plain", 5);
+        let mut body = Vec::new();
+        multipart.write(&mut body, b"abcde");
+        let expected = "--B\r\nContent-Type: text/plain\r\nContent-Range: bytes 2-3/5\r\n\r\ncd\
+            \r\n--B\r\nContent-Type: text/plain\r\nContent-Range: bytes 0-0/5\r\n\r\na\r\n--B--\r\n";
+        assert_eq!(String::from_utf8_lossy(&body), expected);
+        assert_eq!(multipart.content_length(), expected.len() as u64);
+    }
+
+    #[test]
+    fn boundaries_are_new_each_time_and_of_one_length() {
+        let mut boundaries = [Boundaries::new(), Boundaries::new()];
+        let texts: Vec<Vec<u8>> = (0..100).map(|index| boundaries[index % 2].next().0).collect();
+        for (index, text) in texts.iter().enumerate() {
+            assert_eq!(text.len(), 32);
+            assert!(!texts[..index].contains(text));
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! A listing as JSON, for programs. `docs/listings.md` describes it.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+
+use super::index::{Item, Kind};
+use super::read::Folder;
+use super::style::Style;
+use super::text;
+use super::view::View;
+
+/// Names the form; a change that breaks readers changes the number.
+const SCHEMA: &str = "thalweg.listing/1";
+
+#[derive(Serialize)]
+struct Document<'d> {
+    schema: &'static str,
+    path: &'d str,
+    sort: &'static str,
+    order: &'static str,
+    folders: u64,
+    files: u64,
+    bytes: u64,
+    /// Of the folders and files, so many are on no page.
+    omitted: u64,
+    page: u64,
+    pages: u64,
+    previous: Option<String>,
+    next: Option<String>,
+    entries: Vec<Entry<'d>>,
+}
+
+#[derive(Serialize)]
+struct Entry<'d> {
+    name: Cow<'d, str>,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    size: Option<u64>,
+    modified: Option<String>,
+    href: String,
+}
+
+/// The JSON of a view, with a line feed behind it; `None` if it has no such page. `path` is the folder's on the site.
+pub(super) fn json(folder: &Folder, path: &[u8], style: &Style, view: View) -> Option<String> {
+    let index = &folder.index;
+    let entries = index.page(view, style.page_entries)?.map(entry).collect();
+    let pages = index.pages(style.page_entries);
+    let page = u64::from(view.page) + 1;
+    let document = Document {
+        schema: SCHEMA,
+        path: &String::from_utf8_lossy(path),
+        sort: view.sort.name(),
+        order: view.direction(),
+        folders: index.tally.folders,
+        files: index.tally.files,
+        bytes: index.tally.bytes,
+        omitted: index.tally.omitted,
+        page,
+        pages,
+        previous: (view.page > 0).then(|| View { page: view.page - 1, ..view }.link()),
+        next: (page < pages).then(|| View { page: view.page + 1, ..view }.link()),
+        entries,
+    };
+    // Strings and numbers cannot fail to be written.
+    let mut text = serde_json::to_string(&document).ok()?;
+    text.push('\n');
+    Some(text)
+}
+
+fn entry(item: Item<'_>) -> Entry<'_> {
+    Entry {
+        // Names that are not UTF-8 cannot be written in JSON; the address has their bytes.
+        name: String::from_utf8_lossy(item.name),
+        kind: match item.kind {
+            Kind::Folder => "folder",
+            Kind::File => "file",
+        },
+        size: (item.kind == Kind::File).then_some(item.size),
+        modified: text::instant(item.modified_s),
+        href: text::address(item),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ListingStyle;
+    use crate::listing::index::Builder;
+
+    #[test]
+    fn documents_are_as_they_were() {
+        let mut builder = Builder::new(true, 1 << 20);
+        for (name, kind, size, modified_s) in [
+            (b"sub".as_slice(), Kind::Folder, 0, 1_700_000_000),
+            (b"quote\" \\ \n</script>", Kind::File, u64::MAX, 0),
+            (b"\xff\xfe", Kind::File, 1, i64::MAX),
+            (b"last", Kind::File, 0, -1),
+        ] {
+            builder.push(Item { name, kind, size, modified_s }, modified_s);
+        }
+        let folder = Folder::of_index(builder.finish());
+        let style = ListingStyle { page_entries: 3, ..ListingStyle::default() };
+        let style = Style::compile(&style).unwrap();
+        let document = |query: &str| json(&folder, b"/pub/\xff/", &style, View::parse(Some(query.as_bytes())));
+        let first = document("format=json").unwrap();
+        insta::assert_snapshot!("first", first);
+        insta::assert_snapshot!("second", document("format=json&sort=size&order=desc&page=2").unwrap());
+        assert_eq!(document("format=json&page=3"), None);
+        let value: serde_json::Value = serde_json::from_str(&first).unwrap();
+        assert_eq!(value["entries"][2]["name"], "quote\" \\ \n</script>");
+    }
+}

@@ -1,0 +1,357 @@
+//! A listing as HTML: one page that needs nothing else, no script, no font, no image from elsewhere.
+//!
+//! Names come from whoever put the files there, so nothing of them is markup: `maud` escapes text and attributes, addresses
+//! are percent-encoded before. The header and the readme are the operator's own and are taken as they are if they are HTML.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::index::{Item, Kind, Tally};
+use super::read::{Folder, Fragment};
+use super::style::Style;
+use super::text;
+use super::view::{Format, Sort, View};
+
+const CSS: &str = include_str!("page.css");
+
+/// So many pages to either side of the present one are linked.
+const PAGES_BESIDE: u32 = 2;
+
+/// The HTML of a view; `None` if it has no such page. `path` is the folder's on the site.
+pub(super) fn html(folder: &Folder, path: &[u8], style: &Style, view: View) -> Option<String> {
+    let items = folder.index.page(view, style.page_entries)?;
+    // A folder has fewer entries than 2^32.
+    let pages = folder.index.pages(style.page_entries) as u32;
+    let title = text::shown(path);
+    let markup = html! {
+        (DOCTYPE) (PreEscaped("\n"))
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "Index of " (title) }
+                style { (PreEscaped(CSS)) }
+            }
+            body {
+                header {
+                    (breadcrumb(path))
+                    (summary(&folder.index.tally, view, pages))
+                }
+                @if let Some(header) = &folder.header { section.fragment aria-label="About this folder" { (fragment(header)) } }
+                (notice(&folder.index.tally, folder.index.len()))
+                (pager(view, pages, "Pages"))
+                main {
+                    table {
+                        caption.unseen { "Files and folders in " (title) }
+                        thead { tr { (column(view, Sort::Name)) (column(view, Sort::Size)) (column(view, Sort::Date)) } }
+                        tbody {
+                            @if path != b"/" {
+                                tr.up { th scope="row" { a href="../" { "Parent folder" } } td {} td {} }
+                            }
+                            @for item in items { (row(item, style.name_width)) }
+                        }
+                    }
+                    @if folder.index.len() == 0 { p.empty { "This folder is empty." } }
+                }
+                (pager(view, pages, "Pages, again"))
+                @if let Some(readme) = &folder.readme { section.fragment aria-label="Readme" { (fragment(readme)) } }
+                footer {
+                    span { "Times are in UTC." }
+                    a href=(View { format: Format::Json, ..view }.link()) type="application/json" { "JSON" }
+                }
+            }
+        }
+    };
+    Some(markup.into_string())
+}
+
+/// The way from the top to here. Its links are relative, so that they hold behind a proxy which has put something in front.
+fn breadcrumb(path: &[u8]) -> Markup {
+    let names: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
+    let up = |steps: usize| if steps == 0 { "./".to_owned() } else { "../".repeat(steps) };
+    html! {
+        nav aria-label="Path" {
+            h1 {
+                a href=(up(names.len())) aria-current=[names.is_empty().then_some("page")] { "Index" }
+                @for (place, name) in names.iter().enumerate() {
+                    @let is_last = place + 1 == names.len();
+                    span.slash aria-hidden="true" { "/" }
+                    a href=(up(names.len() - place - 1)) aria-current=[is_last.then_some("page")] {
+                        bdi { (text::shown(name)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn summary(tally: &Tally, view: View, pages: u32) -> Markup {
+    let counted = |number: u64, one: &str, many: &str| {
+        (number > 0).then(|| format!("{} {}", text::count(number), if number == 1 { one } else { many }))
+    };
+    let parts = [
+        counted(tally.folders, "folder", "folders"),
+        counted(tally.files, "file", "files"),
+        (tally.files > 0).then(|| text::size(tally.bytes)),
+        (pages > 1).then(|| format!("page {} of {}", text::count(u64::from(view.page) + 1), text::count(pages.into()))),
+    ];
+    html! { p.summary { (parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")) } }
+}
+
+/// That the list is not the whole, if it is not.
+fn notice(tally: &Tally, kept: usize) -> Markup {
+    html! {
+        @if tally.omitted > 0 {
+            p.notice role="note" {
+                "This folder holds more than can be listed: only the first " (text::count(kept as u64))
+                " entries by name are shown, " (text::count(tally.omitted))
+                " are not. They can be downloaded all the same, by their names."
+            }
+        }
+    }
+}
+
+/// The head of a column, which sorts by it; by what it sorts already, the other way round.
+fn column(view: View, sort: Sort) -> Markup {
+    let is_sorted = view.sort == sort;
+    // Who asks for sizes or dates wants to see the largest or latest.
+    let descending = if is_sorted { !view.descending } else { sort != Sort::Name };
+    let link = View { sort, descending, page: 0, ..view }.link();
+    let state = is_sorted.then_some(if view.descending { "descending" } else { "ascending" });
+    let label = match sort {
+        Sort::Name => "Name",
+        Sort::Size => "Size",
+        Sort::Date => "Modified",
+    };
+    html! {
+        th scope="col" aria-sort=[state] {
+            a href=(link) {
+                (label)
+                @if is_sorted { span.mark aria-hidden="true" { @if view.descending { "▼" } @else { "▲" } } }
+            }
+        }
+    }
+}
+
+fn row(item: Item<'_>, name_width: usize) -> Markup {
+    let name = text::shown(item.name);
+    let short = text::shortened(&name, name_width);
+    let is_folder = item.kind == Kind::Folder;
+    let when = text::instant(item.modified_s);
+    // A line of its own, for those who look at the source or search it by lines.
+    html! {
+        (PreEscaped("\n"))
+        tr class=[is_folder.then_some("d")] {
+            th scope="row" {
+                a href=(text::address(item)) title=[short.is_some().then_some(&name)] {
+                    bdi { (short.as_deref().unwrap_or(&name)) } @if is_folder { "/" }
+                }
+            }
+            @if is_folder {
+                td {}
+            } @else if item.size < 1000 {
+                td { (text::size(item.size)) }
+            } @else {
+                td title={ (text::count(item.size)) " bytes" } { (text::size(item.size)) }
+            }
+            td {
+                @if let Some(when) = when { time datetime=(when) { (when[..10]) span { " " (when[11..16]) } } }
+            }
+        }
+    }
+}
+
+/// Links to the other pages: the first, the last, and those about this one.
+fn pager(view: View, pages: u32, label: &str) -> Markup {
+    let link = |page: u32| View { page, ..view }.link();
+    let (page, last) = (view.page, pages - 1);
+    let near = page.saturating_sub(PAGES_BESIDE)..=page.saturating_add(PAGES_BESIDE).min(last);
+    let (first_near, last_near) = (*near.start(), *near.end());
+    let numbered = |other: u32| {
+        html! {
+            li { a href=(link(other)) aria-current=[(other == page).then_some("page")] { (text::count(u64::from(other) + 1)) } }
+        }
+    };
+    html! {
+        @if pages > 1 {
+            nav.pages aria-label=(label) {
+                ul {
+                    @if page > 0 { li { a href=(link(page - 1)) rel="prev" { "← Previous" } } }
+                    @if first_near > 0 { (numbered(0)) }
+                    @if first_near > 1 { li aria-hidden="true" { "…" } }
+                    @for other in near { (numbered(other)) }
+                    @if last_near + 1 < last { li aria-hidden="true" { "…" } }
+                    @if last_near < last { (numbered(last)) }
+                    @if page < last { li { a href=(link(page + 1)) rel="next" { "Next →" } } }
+                }
+            }
+        }
+    }
+}
+
+fn fragment(fragment: &Fragment) -> Markup {
+    match fragment {
+        Fragment::Html(markup) => PreEscaped(markup.clone()),
+        Fragment::Text(text) => html! { pre { (text) } },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use percent_encoding::percent_decode_str;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::ListingStyle;
+    use crate::listing::index::{Builder, Item};
+
+    fn folder(items: &[(&[u8], Kind, u64, i64)]) -> Folder {
+        let mut builder = Builder::new(true, 1 << 20);
+        for &(name, kind, size, modified_s) in items {
+            builder.push(Item { name, kind, size, modified_s }, modified_s);
+        }
+        Folder::of_index(builder.finish())
+    }
+
+    fn style(name_width: usize, page_entries: usize) -> Style {
+        Style::compile(&ListingStyle { name_width, page_entries, ..ListingStyle::default() }).unwrap()
+    }
+
+    /// The page without its style sheet.
+    fn page(folder: &Folder, path: &[u8], style: &Style, query: &str) -> String {
+        html(folder, path, style, View::parse(Some(query.as_bytes()))).unwrap().replace(CSS, "")
+    }
+
+    #[test]
+    fn pages_are_as_they_were() {
+        let mut folder = folder(&[
+            (b"debian", Kind::Folder, 0, 1_700_000_000),
+            (b"thalweg-1.10.iso", Kind::File, 1_470_103_552, 1_750_000_000),
+            (b"thalweg-1.9.iso", Kind::File, 999, 1_600_000_000),
+            (b"<script>alert('1')</script> & \"more\"", Kind::File, 1000, -70_000_000_000),
+        ]);
+        folder.header = Some(Fragment::Html("<p>Welcome</p>".into()));
+        folder.readme = Some(Fragment::Text("1 < 2 & 3\n".into()));
+        insta::assert_snapshot!("top", page(&folder, b"/", &style(0, 1000), ""));
+        insta::assert_snapshot!(
+            "below",
+            page(&folder, "/pub/ä&b/".as_bytes(), &style(12, 3), "sort=date&order=desc&page=2")
+        );
+        insta::assert_snapshot!("empty", page(&self::folder(&[]), b"/pub/", &style(0, 1000), ""));
+    }
+
+    #[test]
+    fn many_pages_are_linked_by_a_few() {
+        let names: Vec<String> = (0..50).map(|number| number.to_string()).collect();
+        let items: Vec<_> = names.iter().map(|name| (name.as_bytes(), Kind::File, 0, 0)).collect();
+        let folder = folder(&items);
+        for (page, expected) in [
+            (1, "1* 2 3 … 50 Next →"),
+            (2, "← Previous 1 2* 3 4 … 50 Next →"),
+            (5, "← Previous 1 … 3 4 5* 6 7 … 50 Next →"),
+            (49, "← Previous 1 … 47 48 49* 50 Next →"),
+            (50, "← Previous 1 … 48 49 50*"),
+        ] {
+            let text = self::page(&folder, b"/", &style(0, 1), &format!("page={page}"));
+            let start = text.find("<ul>").unwrap();
+            let list = &text[start..start + text[start..].find("</ul>").unwrap()];
+            let links: Vec<String> = list
+                .split("</li>")
+                .filter_map(|link| {
+                    let shown = link.strip_suffix("</a>").unwrap_or(link).rsplit('>').next()?;
+                    let mark = if link.contains("aria-current") { "*" } else { "" };
+                    (!shown.is_empty()).then(|| format!("{shown}{mark}"))
+                })
+                .collect();
+            assert_eq!(links.join(" "), expected, "{page}");
+        }
+        assert!(html(&folder, b"/", &style(0, 1), View { page: 50, ..View::default() }).is_none());
+    }
+
+    #[test]
+    fn a_folder_that_was_cut_says_so() {
+        let folder = Folder::of_index({
+            let mut builder = Builder::new(true, 16 << 10);
+            for number in 0..10_000 {
+                let name = format!("{number:05}");
+                builder.push(Item { name: name.as_bytes(), kind: Kind::File, size: 1, modified_s: 0 }, 0);
+            }
+            builder.finish()
+        });
+        let text = page(&folder, b"/", &style(0, 1000), "");
+        let (kept, omitted) = (folder.index.len() as u64, folder.index.tally.omitted);
+        assert_eq!(kept + omitted, 10_000);
+        let expected =
+            format!("only the first {} entries by name are shown, {} are not", text::count(kept), text::count(omitted));
+        assert!(text.contains(&expected), "{text}");
+    }
+
+    /// The markup alone: tags with empty attributes, without the text between them.
+    fn skeleton(page: &str) -> String {
+        let mut skeleton = String::new();
+        let (mut in_tag, mut in_quotes) = (false, false);
+        for char in page.chars() {
+            match (in_tag, in_quotes, char) {
+                (false, _, '<') => in_tag = true,
+                (true, false, '>') => in_tag = false,
+                (true, _, '"') => in_quotes = !in_quotes,
+                _ => {}
+            }
+            if (in_tag || char == '>') && (!in_quotes || char == '"') {
+                skeleton.push(char);
+            }
+        }
+        assert!(!in_tag && !in_quotes);
+        skeleton
+    }
+
+    /// Attributes of the page with this name, and their values.
+    fn values<'p>(page: &'p str, attribute: &str) -> Vec<&'p str> {
+        page.split(&format!(" {attribute}=\"")).skip(1).filter_map(|rest| rest.split('"').next()).collect()
+    }
+
+    fn name() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![
+            any::<u8>(),
+            proptest::sample::select(b"<>\"'&;:/\\%=?# -\n`script".to_vec()),
+            proptest::sample::select("\u{202e}\u{2028}\u{feff}".bytes().collect::<Vec<_>>()),
+        ];
+        let pieces = prop_oneof![
+            proptest::collection::vec(byte, 1..60),
+            proptest::sample::select(vec![
+                b"<script>".to_vec(),
+                b"\" onmouseover=\"x".to_vec(),
+                b"]]>--><!--".to_vec(),
+                b"&lt;&#0;&quot".to_vec(),
+                "\u{202e}cod.exe\u{2066}".as_bytes().to_vec(),
+            ]),
+        ];
+        pieces
+            .prop_map(|bytes| bytes.into_iter().filter(|byte| !matches!(byte, b'/' | 0)).collect::<Vec<_>>())
+            .prop_filter("names that exist", |name| !matches!(&name[..], b"" | b"." | b".."))
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_breaks_out_of_its_markup(name in name(), is_folder: bool, name_width in prop_oneof![Just(0usize), 5..20usize]) {
+            let kind = if is_folder { Kind::Folder } else { Kind::File };
+            let style = style(name_width, 10);
+            let path = [b"/".as_slice(), &name, b"/"].concat();
+            let page = page(&folder(&[(&name, kind, 5, 0)]), &path, &style, "");
+            let harmless = vec![b'x'; text::shown(&name).chars().count()];
+            let harmless_path = [b"/".as_slice(), &harmless, b"/"].concat();
+            let expected = self::page(&folder(&[(&harmless, kind, 5, 0)]), &harmless_path, &style, "");
+            prop_assert_eq!(skeleton(&page), skeleton(&expected));
+
+            let is_plain = |char: char| char.is_ascii_alphanumeric() || "-._~%/?=&;".contains(char);
+            let hrefs = values(&page, "href");
+            prop_assert!(hrefs.iter().all(|href| href.chars().all(is_plain)), "{:?}", hrefs);
+            let addresses: Vec<Vec<u8>> = hrefs.iter().map(|href| percent_decode_str(href).collect()).collect();
+            let slash = if is_folder { "/" } else { "" };
+            let address = [&name, slash.as_bytes()].concat();
+            prop_assert!(addresses.iter().any(|found| found.strip_prefix(b"./").unwrap_or(found) == address));
+            let acts = |char: char| char.is_control() && char != '\n' || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+            prop_assert!(!page.contains(acts));
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! Starting the loops of a server, one thread per core, and what can be done with them from outside.
+
+mod change;
+pub(crate) mod commands;
+pub(crate) mod connection;
+mod control;
+mod failure;
+mod layout;
+pub(crate) mod listeners;
+pub(crate) mod service;
+pub(crate) mod shutdown;
+mod task;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use thalweg_sys::handover::Channel;
+use thalweg_sys::socket::SocketFile;
+use thalweg_sys::{DriverKind, Instant, Waker, affinity, clock};
+
+use crate::catalog::site::Sites;
+use crate::config::{Level, ListenAddr, ServerConfig};
+use crate::content::local::watch::Watcher;
+use crate::server::commands::{Inbox, Order, send_listener};
+use crate::server::layout::Layout;
+use crate::server::listeners::Listeners;
+use crate::server::shutdown::Curfew;
+use crate::shaping::pacer::SharedLimits;
+use crate::telemetry::counters::{Published, Totals};
+use crate::telemetry::log::{ErrorLog, Logs};
+use crate::telemetry::metrics::{Board, KnownHosts, Observed, Sources, StatusListener};
+
+pub use self::control::Control;
+pub use self::failure::{RunError, StartError};
+use self::task::Task;
+
+/// How long a core may take to answer an order. It takes one turn, unless the machine stands still.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether a core has ended instead of answering.
+const ANSWER_GLANCE: Duration = Duration::from_millis(10);
+
+/// The download server.
+#[derive(Debug)]
+pub struct Server;
+
+/// A server that runs. Dropping it stops it without waiting.
+#[derive(Debug)]
+pub struct Running {
+    addresses: Vec<ListenAddr>,
+    driver: DriverKind,
+    cores: usize,
+    control: Control,
+    orders: Arc<[Inbox]>,
+    /// To loops with tables of descriptors of their own.
+    channels: Vec<Channel>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+    published: Arc<[Published]>,
+    status: Option<StatusListener>,
+    /// Tells the cores of changes, until this is dropped.
+    watcher: Option<Watcher>,
+    logs: Logs,
+    observed: Arc<Observed>,
+    /// What it runs by.
+    config: Arc<ServerConfig>,
+    started_second: i64,
+}
+
+impl Server {
+    /// Starts to serve: probes the addresses, opens the folder, and runs one loop per core. When this returns, connections
+    /// are accepted.
+    ///
+    /// # Errors
+    /// What the configuration asks for cannot be had. Nothing is left running then.
+    pub fn start(config: ServerConfig) -> Result<Running, StartError> {
+        ensure_servable(&config)?;
+        let listeners = Listeners::open(&config.listen, SocketFile::default(), Vec::new(), core_count(&config)?)?;
+        Self::start_on(config, listeners)
+    }
+
+    /// The same, on sockets that listen already.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_on(config: ServerConfig, mut listeners: Listeners) -> Result<Running, StartError> {
+        ensure_servable(&config)?;
+        let cpus = affinity::allowed_cpus().map_err(StartError::Loop)?;
+        let Layout { cpus: cores, own_tables, connections_max } = Layout::of(&config, &cores_of(&config)?);
+        let core_count = cores.chunk_by(|one, other| one == other).count();
+        let mut shares = listeners.shares(cores.len()).map_err(StartError::Loop)?;
+        let addresses = listeners.addresses();
+        let status_socket = config.status.as_ref().map(|status| listeners.aside(&status.listen.into())).transpose()?;
+        listeners.close_spare();
+        let wakers = cores.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>().map_err(StartError::Loop)?;
+        let observed = Arc::new(Observed::new(cores.len(), config.status.is_some()));
+        observed.adopt(&config);
+        let logs = Logs::start(&config.log, cores.len(), Arc::clone(&observed))?;
+        let control = Control {
+            curfew: Arc::new(Curfew::new()),
+            logs: logs.control(),
+            wakers: wakers.into(),
+            listeners: Arc::new(Mutex::new(listeners)),
+        };
+        let orders: Arc<[Inbox]> = cores.iter().map(|_| Inbox::default()).collect();
+        let published: Arc<[Published]> = cores.iter().map(|_| Published::default()).collect();
+        let driver = DriverKind::Epoll;
+        let shared_limits = Arc::new(SharedLimits::of(&config, Instant::now()));
+        let config = Arc::new(config);
+        let (channels, threads) = (Vec::new(), Vec::new());
+        let watcher = Watcher::start(config.cache.watch, (&orders, &control.wakers), &observed, logs.error_log());
+        let mut running = Running {
+            addresses,
+            driver,
+            cores: core_count,
+            control,
+            orders,
+            channels,
+            threads,
+            published,
+            status: None,
+            watcher,
+            logs,
+            observed,
+            config,
+            started_second: unix_second(),
+        };
+        let config = Arc::clone(&running.config);
+        running.status = running.show_status(&config, status_socket)?;
+        let (started, starts) = mpsc::sync_channel(cores.len());
+        for (core, &cpu) in cores.iter().enumerate() {
+            let listeners = shares.pop().unwrap_or_default();
+            let table =
+                if own_tables { Some(running.open_channel(&listeners).map_err(StartError::Loop)?) } else { None };
+            let task = Task {
+                config: Arc::clone(&config),
+                core,
+                cpu,
+                cpus: cpus.clone(),
+                connections_max,
+                groups: listeners.iter().map(|(group, _)| *group).collect(),
+                listeners: if own_tables { Vec::new() } else { listeners },
+                table,
+                orders: Arc::clone(&running.orders),
+                control: running.control.clone(),
+                shared_limits: Arc::clone(&shared_limits),
+                published: Arc::clone(&running.published),
+                feed: has_books(&config).then(|| running.logs.feed()),
+                error_log: running.logs.error_log().clone(),
+                observed: Arc::clone(&running.observed),
+                ear: running.watcher.as_ref().map(|watcher| watcher.ear(core)),
+            };
+            let started = started.clone();
+            let builder = thread::Builder::new().name(format!("serve-{cpu}"));
+            let thread = builder.spawn(move || task.run(started)).map_err(StartError::Loop)?;
+            running.threads.push(thread);
+        }
+        drop(started);
+        // Ends when each thread has reported, or has gone without a report.
+        let reports: Vec<_> = starts.into_iter().collect();
+        let complete = reports.len() == cores.len();
+        let kinds: Result<Vec<_>, _> = reports.into_iter().collect();
+        let panicked = || StartError::Loop(io::Error::other("a core has panicked"));
+        match kinds.and_then(|kinds| kinds.last().copied().filter(|_| complete).ok_or_else(panicked)) {
+            Ok(kind) => running.driver = kind,
+            Err(error) => {
+                running.stop();
+                // What went wrong is known already.
+                let _ = running.join();
+                return Err(error);
+            }
+        }
+        running.error_log().say(Level::Notice, format_args!("started on {} cores", running.cores()));
+        Ok(running)
+    }
+}
+
+/// Whether anybody wants to know about single responses.
+fn has_books(config: &ServerConfig) -> bool {
+    config.log.access.is_some() || config.status.is_some()
+}
+
+fn unix_second() -> i64 {
+    i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX)
+}
+
+/// What is wrong with a configuration is better known now than by each core.
+fn ensure_servable(config: &ServerConfig) -> Result<(), StartError> {
+    if let Some(fault) = config.check().into_iter().next() {
+        return Err(StartError::Config(fault));
+    }
+    Sites::open(config).map(drop)
+}
+
+/// The CPUs to run on.
+fn cores_of(config: &ServerConfig) -> Result<Vec<usize>, StartError> {
+    if config.cores.is_empty() { affinity::allowed_cpus().map_err(StartError::Loop) } else { Ok(config.cores.clone()) }
+}
+
+/// How many loops a server of this configuration runs with the present limit of descriptors, and so on how many sockets it
+/// listens best.
+///
+/// # Errors
+/// The kernel does not tell which CPUs this process may use.
+pub fn core_count(config: &ServerConfig) -> Result<usize, StartError> {
+    Ok(Layout::of(config, &cores_of(config)?).cpus.len())
+}
+
+impl Running {
+    /// A channel to a loop with a table of its own, by which it gets its listeners. The loop's end.
+    fn open_channel(&mut self, listeners: &[(u32, OwnedFd)]) -> io::Result<Channel> {
+        let (ours, its) = Channel::pair()?;
+        for (_, socket) in listeners {
+            send_listener(&ours, socket)?;
+        }
+        self.channels.push(ours);
+        Ok(its)
+    }
+
+    /// Where it listens, in the order of the configuration, with the ports that the kernel chose.
+    pub fn addresses(&self) -> &[ListenAddr] {
+        &self.addresses
+    }
+
+    /// Which driver the cores use.
+    pub fn driver(&self) -> DriverKind {
+        self.driver
+    }
+
+    /// How many cores it runs on.
+    pub fn cores(&self) -> usize {
+        self.cores
+    }
+
+    /// What all cores have done so far, a wake-up of each behind at most.
+    pub fn totals(&self) -> Totals {
+        let mut sum = Totals::default();
+        for published in self.published.iter() {
+            sum.add(&published.totals());
+        }
+        sum
+    }
+
+    /// Whether a core has ended, by being stopped or by a failure that [`join`](Self::join) tells of.
+    pub fn has_ended(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Whether all cores have ended.
+    pub fn is_over(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Shows the status at this socket, if it is to be shown.
+    fn show_status(
+        &self,
+        config: &ServerConfig,
+        socket: Option<OwnedFd>,
+    ) -> Result<Option<StatusListener>, StartError> {
+        let (Some(status), Some(socket)) = (&config.status, socket) else { return Ok(None) };
+        let sources = Sources {
+            observed: Arc::clone(&self.observed),
+            published: Arc::clone(&self.published),
+            curfew: Arc::clone(&self.control.curfew),
+            error_log: self.error_log().clone(),
+            started_second: self.started_second,
+        };
+        let board = Board::new(sources, status.state.clone(), unix_second());
+        let hosts = KnownHosts::of(&status.allowed_hosts);
+        StatusListener::start(socket.into(), hosts, board).map(Some).map_err(StartError::Loop)
+    }
+
+    /// Asks each core whether its loop goes round. As many answers come as there are cores that do.
+    pub fn ask(&self) -> mpsc::Receiver<()> {
+        let (done, answers) = mpsc::sync_channel(self.threads.len());
+        for (inbox, waker) in self.orders.iter().zip(self.control.wakers.iter()) {
+            inbox.leave([Order::Answer(done.clone())], waker);
+        }
+        answers
+    }
+
+    /// Gives `look` the sockets that it listens on.
+    pub fn with_listeners<T>(&self, look: impl FnOnce(&Listeners) -> T) -> T {
+        look(&self.control.listeners())
+    }
+
+    /// See [`Control::hand_over`]. When this returns, no core waits for connections any more, and the other process is to be told, so that
+    /// it can [look again](Self::look_again).
+    pub fn hand_over(&mut self, time: Option<Duration>) {
+        // The figures are shown, and kept over restarts, by the process that serves.
+        drop(self.status.take());
+        self.control.hand_over(time);
+        // An answer follows the turn in which accepting was stopped; at the one after that the kernel has been told.
+        for _ in 0..2 {
+            let answers = self.ask();
+            let begun = Instant::now();
+            let mut missing = self.threads.len();
+            while missing > self.threads.iter().filter(|thread| thread.is_finished()).count()
+                && Instant::now().ns_since(begun) < ANSWER_TIME.as_nanos() as u64
+            {
+                missing -= usize::from(answers.recv_timeout(ANSWER_GLANCE).is_ok());
+            }
+        }
+    }
+
+    /// Looks at the queues of all listeners, as if somebody had come in just now. The kernel tells one of those who wait at a socket of a
+    /// connection, and not another one when that one has stopped waiting meanwhile: to be called when another process has.
+    pub fn look_again(&self) {
+        // It has left its figures, too.
+        if let Some(status) = &self.status {
+            status.take_over_days();
+        }
+        for (inbox, waker) in self.orders.iter().zip(self.control.wakers.iter()) {
+            inbox.leave([Order::LookAgain], waker);
+        }
+    }
+
+    /// Where the server says what its operator should know.
+    pub fn error_log(&self) -> &ErrorLog {
+        self.logs.error_log()
+    }
+
+    /// Where the status is shown, if it is.
+    pub fn status_address(&self) -> Option<SocketAddr> {
+        self.status.as_ref().map(StatusListener::address)
+    }
+
+    /// A handle to stop it with, for signal handlers and other threads.
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// See [`Control::drain`].
+    pub fn drain(&self, time: Duration) {
+        self.control.drain(time);
+    }
+
+    /// See [`Control::stop`].
+    pub fn stop(&self) {
+        self.control.stop();
+    }
+
+    /// Waits until all cores have ended, after [`drain`](Self::drain) or [`stop`](Self::stop) or a failure. What they have
+    /// done in all.
+    ///
+    /// # Errors
+    /// A core has failed. All others were stopped then.
+    pub fn join(mut self) -> Result<Totals, RunError> {
+        let mut result = Ok(());
+        for thread in self.threads.drain(..) {
+            let ended = match thread.join() {
+                Ok(ended) => ended.map_err(RunError::Driver),
+                Err(panic) => Err(RunError::Panicked(message_of(&*panic))),
+            };
+            result = result.and(ended);
+        }
+        match &result {
+            Ok(()) => self.error_log().say(Level::Notice, "stopped"),
+            Err(error) => self.error_log().say(Level::Error, error),
+        }
+        if let Some(status) = &mut self.status {
+            status.stop();
+        }
+        self.logs.stop();
+        result.map(|()| self.totals())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.control.stop();
+    }
+}
+
+fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}

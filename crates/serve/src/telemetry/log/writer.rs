@@ -1,0 +1,196 @@
+//! The log thread: takes pages of records and messages, and writes lines.
+//!
+//! Lines are written when there are many, or when nothing more is waiting: the cores gather for half a second, so a quiet server
+//! writes twice a second and a busy one 64 KiB at a time. The statistics that need more than counters are made here too, since
+//! here all records come by, away from the cores.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::error::ErrorLog;
+use super::feed::Page;
+use super::line::Lines;
+use super::record::Record;
+use super::sink::{Lost, Sink};
+use super::{Message, Opened, Wanted};
+use crate::config::{Level, LogTarget};
+use crate::telemetry::metrics::Observed;
+
+/// Lines are written when there are so many bytes of them.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// How often flags are looked at when nothing comes.
+const GLANCE: Duration = Duration::from_secs(1);
+
+/// The thread's own things.
+pub(super) struct Writer {
+    access: Option<Sink>,
+    access_name: String,
+    lines: Lines,
+    batch: Vec<u8>,
+    batch_lines: u64,
+    errors: Sink,
+    errors_name: String,
+    error_log: ErrorLog,
+    observed: Arc<Observed>,
+    mounts: Vec<Arc<str>>,
+    wanted: Arc<Wanted>,
+    /// Lines lost since the file took some.
+    losing: u64,
+}
+
+impl Writer {
+    pub(super) fn new(
+        Opened { config, access, errors }: Opened,
+        error_log: ErrorLog,
+        observed: Arc<Observed>,
+        wanted: Arc<Wanted>,
+    ) -> Self {
+        Self {
+            access,
+            access_name: config.access.as_ref().map(LogTarget::to_string).unwrap_or_default(),
+            lines: Lines::new(config.format),
+            batch: Vec::new(),
+            batch_lines: 0,
+            errors,
+            errors_name: config.error.to_string(),
+            error_log,
+            observed,
+            mounts: Vec::new(),
+            wanted,
+            losing: 0,
+        }
+    }
+
+    /// Works until it is told to stop.
+    pub(super) fn run(mut self, from: &Receiver<Message>) {
+        loop {
+            let first = match from.recv_timeout(GLANCE) {
+                Ok(message) => Some(message),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return self.write_batch(),
+            };
+            // Before the queue is emptied: what was handed over before the flag was set is in the queue by then.
+            let stops = self.wanted.stop.load(Relaxed);
+            for message in first.into_iter().chain(from.try_iter()) {
+                self.handle(message);
+            }
+            self.write_batch();
+            self.change();
+            if self.wanted.reopen.swap(false, Relaxed) {
+                self.reopen();
+            }
+            if stops {
+                // What went wrong at the end is said as well.
+                from.try_iter().for_each(|message| self.handle(message));
+                return;
+            }
+        }
+    }
+
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Page(page) => self.handle_page(page),
+            // There is no place for the error of writing an error.
+            Message::Note(note) => drop(self.errors.look_after().is_ok() && self.errors.write(&note).is_ok()),
+            Message::Nudge => {}
+        }
+    }
+
+    fn handle_page(&mut self, page: Page) {
+        if page.dropped_before > 0 {
+            let dropped = page.dropped_before;
+            self.error_log.say_once_a_minute(Level::Warning, "log queue", || {
+                format!(
+                    "{dropped} requests are missing in access log and statistics: the log thread fell behind; see whether \
+                     its disk stalls"
+                )
+            });
+        }
+        self.observed.take_in(&page.bytes);
+        if self.access.is_some() {
+            let mut records = page.bytes.as_slice();
+            while let Some(record) = Record::take(&mut records) {
+                self.push_line(&record);
+            }
+        }
+        page.return_empty();
+    }
+
+    fn push_line(&mut self, record: &Record<'_>) {
+        let mount = usize::from(record.mount);
+        if mount >= self.mounts.len() {
+            self.mounts = self.observed.mount_labels();
+        }
+        self.lines.push(&mut self.batch, record, self.mounts.get(mount).map_or("", |label| label));
+        self.batch_lines += 1;
+        if self.batch.len() >= BATCH_BYTES {
+            self.write_batch();
+        }
+    }
+
+    fn write_batch(&mut self) {
+        let Some(access) = self.access.as_mut().filter(|_| !self.batch.is_empty()) else { return };
+        let reopened = access.look_after();
+        let written = match (access.write(&self.batch), reopened) {
+            // Why there is no file says more than that there is none.
+            (Err(lost), Err(error)) => Err(Lost { error, ..lost }),
+            (written, _) => written,
+        };
+        let lost = written.as_ref().map_or_else(|lost| lost.lines, |()| 0);
+        // A line of an earlier batch, which was taken for written, may turn out to be lost: the sum is right, which wraps.
+        self.observed.lines.written.fetch_add(self.batch_lines.wrapping_sub(lost), Relaxed);
+        self.observed.lines.lost.fetch_add(lost, Relaxed);
+        self.batch.clear();
+        self.batch_lines = 0;
+        self.losing += lost;
+        let name = &self.access_name;
+        match written {
+            Err(Lost { error, .. }) => self.error_log.say_once_a_minute(Level::Error, "access log", || {
+                format!(
+                    "cannot write the access log {name}: {error}; {} lines are lost so far, service goes on; make room, or \
+                     mend the folder, and it goes on by itself",
+                    self.losing
+                )
+            }),
+            Ok(()) if self.losing > 0 => {
+                let losing = std::mem::take(&mut self.losing);
+                self.error_log.say(
+                    Level::Warning,
+                    format_args!("the access log {name} is written again; {losing} lines are missing in it"),
+                );
+            }
+            Ok(()) => {}
+        }
+    }
+
+    /// Goes on at other places, if that is wanted.
+    fn change(&mut self) {
+        let wanted = self.wanted.change.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((Opened { config, access, errors }, done)) = wanted else { return };
+        // A line in the old format, if it is torn, is completed before others follow, which may be in the same file.
+        self.access.take().into_iter().for_each(Sink::end);
+        std::mem::replace(&mut self.errors, errors).end();
+        self.access = access;
+        self.access_name = config.access.as_ref().map(LogTarget::to_string).unwrap_or_default();
+        self.errors_name = config.error.to_string();
+        self.lines = Lines::new(config.format);
+        self.losing = 0;
+        // Who has given up waiting sees it by the files.
+        let _ = done.send(());
+    }
+
+    fn reopen(&mut self) {
+        let advice = "the old one is written to as before; see that its folder exists and is writable";
+        let logs =
+            [(self.access.as_mut(), "access", &self.access_name), (Some(&mut self.errors), "error", &self.errors_name)];
+        for (sink, which, name) in logs {
+            if let Some(Err(error)) = sink.map(Sink::reopen) {
+                self.error_log
+                    .say(Level::Error, format_args!("cannot reopen the {which} log {name}: {error}; {advice}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The figures as metrics, in the two formats that Prometheus reads: its own text format 0.0.4 and OpenMetrics 1.0.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::board::{State, Status};
+
+/// A format of metrics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Format {
+    /// Prometheus' text format 0.0.4, which every reader of metrics knows.
+    Text,
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// The format for a request with these Accept fields (RFC 9110, 12.5.1): OpenMetrics for those who name it and want it no less
+    /// than text, text for all others.
+    pub(super) fn for_accept<'a>(fields: impl Iterator<Item = &'a [u8]>) -> Self {
+        let (mut text, mut any_text, mut open) = (None, 0.0_f32, 0.0_f32);
+        for range in fields.flat_map(|value| value.split(|&byte| byte == b',')) {
+            let Ok(range) = str::from_utf8(range) else { continue };
+            let mut parts = range.split(';').map(|part| part.trim_matches([' ', '\t']));
+            let name = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let (mut quality, mut version) = (1.0_f32, None);
+            for (key, value) in parts.filter_map(|part| part.split_once('=')) {
+                match key.to_ascii_lowercase().as_str() {
+                    "q" => quality = value.parse().ok().filter(|quality| (0.0..=1.0).contains(quality)).unwrap_or(0.0),
+                    "version" => version = Some(value.trim_matches('"')),
+                    _ => {}
+                }
+            }
+            match (name.as_str(), version) {
+                ("application/openmetrics-text", None | Some("1.0.0")) => open = open.max(quality),
+                ("text/plain", None | Some("0.0.4")) => text = Some(quality.max(text.unwrap_or_default())),
+                ("text/*" | "*/*", _) => any_text = any_text.max(quality),
+                _ => {}
+            }
+        }
+        if open > 0.0 && open >= text.unwrap_or(any_text) { Self::OpenMetrics } else { Self::Text }
+    }
+
+    /// What the format is called where it is sent.
+    pub(super) const fn content_type(self) -> &'static str {
+        match self {
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// The metrics.
+pub(super) fn metrics(status: Status, format: Format) -> String {
+    let mut registry = Registry::with_prefix("thalweg");
+    registry.register_collector(Box::new(Figures(status)));
+    let mut text = String::new();
+    text::encode(&mut text, &registry).expect("a string takes everything");
+    match format {
+        Format::OpenMetrics => text,
+        Format::Text => to_text_format(&text),
+    }
+}
+
+/// Writes OpenMetrics as the text format 0.0.4 has it. Samples are the same in both. A family is called as its samples are, so
+/// that the suffix of counters and of the version belongs to its name; units and the end are not marked; the version is a gauge,
+/// since there is no other kind for it; quotes are not escaped in explanations.
+fn to_text_format(open_metrics: &str) -> String {
+    let mut text = String::with_capacity(open_metrics.len());
+    let mut help = "";
+    for line in open_metrics.lines() {
+        let mut comment = line.strip_prefix("# ").unwrap_or_default().splitn(3, ' ');
+        match (comment.next(), comment.next(), comment.next()) {
+            (Some("HELP"), Some(_), Some(says)) => help = says,
+            (Some("TYPE"), Some(family), Some(kind)) => {
+                let (suffix, kind) = match kind {
+                    "counter" => ("_total", kind),
+                    "info" => ("_info", "gauge"),
+                    _ => ("", kind),
+                };
+                let help = help.replace("\\\"", "\"");
+                text.push_str(&format!("# HELP {family}{suffix} {help}\n# TYPE {family}{suffix} {kind}\n"));
+            }
+            (Some("UNIT" | "EOF"), ..) => {}
+            _ => {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+    text
+}
+
+#[derive(Debug)]
+struct Figures(Status);
+
+impl Collector for Figures {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Self(status) = self;
+        let out = &mut Out(&mut encoder);
+        let build = [("version", status.version)];
+        let mut family = out.0.encode_descriptor("build", "The server's version", None, MetricType::Info)?;
+        family.encode_info(&build)?;
+        out.gauge("uptime", "Time since the start", Some(Unit::Seconds), status.uptime_s as u64)?;
+        let draining = u64::from(status.state == State::Draining);
+        out.gauge("draining", "1 while no more connections are accepted", None, draining)?;
+        out.gauge("connections_open", "Connections open now", None, status.now.connections)?;
+        out.counter("connections", "Connections accepted", None, status.total.connections)?;
+        let turned_away = status.total.turned_away;
+        out.counter("connections_turned_away", "Connections that found no room", None, turned_away)?;
+        out.counter("connections_shed", "Idle connections closed to make room", None, status.total.shed)?;
+        let help = "Responses that were reset because their file changed while it was sent";
+        out.counter("files_changed_while_sent", help, None, status.total.files_changed_while_sent)?;
+        let responses = &status.total.responses;
+        out.counters(
+            "responses",
+            "Final responses by class of status",
+            None,
+            [
+                ([("class", "2xx")], responses.ok),
+                ([("class", "3xx")], responses.moved),
+                ([("class", "4xx")], responses.refused),
+                ([("class", "5xx")], responses.failed),
+            ],
+        )?;
+        let log = &status.log;
+        out.counters(
+            "access_log_lines",
+            "Lines of the access log: written, or lost because the file did not take them",
+            None,
+            [([("outcome", "written")], log.lines_written), ([("outcome", "lost")], log.lines_lost)],
+        )?;
+        let help = "Requests missing in access log and statistics because the log thread fell behind";
+        out.counter("log_records_dropped", help, None, log.records_dropped)?;
+        let watch = &status.watch;
+        out.gauge("watched_folders", "Folders that the kernel watches for changes now", None, watch.folders)?;
+        out.counter("watch_events", "Changes of folders that the kernel has told of", None, watch.events)?;
+        let help = "How often the kernel had no room for changes, and every file was looked at again";
+        out.counter("watch_overflows", help, None, watch.overflows)?;
+        out.counter("watch_refusals", "How often the kernel would not watch a folder", None, watch.refused)?;
+        self.encode_cores(out)?;
+        self.encode_mounts(out)
+    }
+}
+
+impl Figures {
+    fn encode_cores(&self, out: &mut Out<'_, '_>) -> fmt::Result {
+        let names: Vec<String> = self.0.cores.iter().map(|core| core.core.to_string()).collect();
+        let of = |value: fn(&super::board::Core) -> u64| {
+            names.iter().zip(&self.0.cores).map(move |(name, core)| ([("core", name.as_str())], value(core)))
+        };
+        out.counters("core_requests", "Requests by core", None, of(|core| core.requests))?;
+        out.counters("core_sent", "Bytes of responses by core", Some(Unit::Bytes), of(|core| core.bytes))?;
+        out.gauges("core_connections_open", "Connections open now by core", None, of(|core| core.connections))?;
+        let help = "Look-ups for which a file was opened, or looked at again because of its age or of a change";
+        out.counters("cache_misses", help, None, of(|core| core.cache_misses))?;
+        out.gauges("cache_entries", "Files known by core", None, of(|core| core.cache_entries))?;
+        out.gauges(
+            "cache_size",
+            "Heads and small files in memory by core",
+            Some(Unit::Bytes),
+            of(|core| core.cache_bytes),
+        )
+    }
+
+    fn encode_mounts(&self, out: &mut Out<'_, '_>) -> fmt::Result {
+        let of = |value: fn(&super::board::Mount) -> u64| {
+            self.0.mounts.iter().map(move |mount| ([("mount", &*mount.mount)], value(mount)))
+        };
+        out.counters("requests", "Requests by mount", None, of(|mount| mount.requests))?;
+        out.counters("sent", "Bytes of responses by mount", Some(Unit::Bytes), of(|mount| mount.bytes))?;
+        out.counters("downloads", "Complete downloads by mount", None, of(|mount| mount.downloads))?;
+        out.gauges("downloads_under_way", "Downloads under way now by mount", None, of(|mount| mount.downloads_now))?;
+        let help = "Different files downloaded today (UTC) by mount, within 2 %";
+        out.gauges("unique_files_today", help, None, of(|mount| mount.today.unique_files))
+    }
+}
+
+/// Writes families of metrics.
+struct Out<'o, 'e>(&'o mut DescriptorEncoder<'e>);
+
+impl Out<'_, '_> {
+    fn counter(&mut self, name: &str, help: &str, unit: Option<Unit>, value: u64) -> fmt::Result {
+        self.0
+            .encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?
+            .encode_counter::<NoLabelSet, _, u64>(&value, None)
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, unit: Option<Unit>, value: u64) -> fmt::Result {
+        self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?.encode_gauge(&value)
+    }
+
+    fn counters<L: EncodeLabelSet>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<Unit>,
+        values: impl IntoIterator<Item = (L, u64)>,
+    ) -> fmt::Result {
+        let encode = |mut of: MetricEncoder<'_>, value: u64| of.encode_counter::<NoLabelSet, _, u64>(&value, None);
+        self.family(name, help, unit, MetricType::Counter, values, encode)
+    }
+
+    fn gauges<L: EncodeLabelSet>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<Unit>,
+        values: impl IntoIterator<Item = (L, u64)>,
+    ) -> fmt::Result {
+        let encode = |mut of: MetricEncoder<'_>, value: u64| of.encode_gauge(&value);
+        self.family(name, help, unit, MetricType::Gauge, values, encode)
+    }
+
+    fn family<L: EncodeLabelSet>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<Unit>,
+        kind: MetricType,
+        values: impl IntoIterator<Item = (L, u64)>,
+        encode: impl Fn(MetricEncoder<'_>, u64) -> fmt::Result,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
+        for (labels, value) in values {
+            encode(family.encode_family(&labels)?, value)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+    use crate::config::{ServerConfig, SiteConfig};
+    use crate::telemetry::metrics::board::tests::board;
+
+    /// Checks the text as strictly as promtool does where it matters here, and gives name and labels their value.
+    fn parse(text: &str) -> BTreeMap<String, f64> {
+        let mut samples = BTreeMap::new();
+        let (mut types, mut helps) = (BTreeMap::new(), BTreeSet::new());
+        let body = text.strip_suffix("# EOF\n").expect("the end is marked");
+        for line in body.lines() {
+            let is_name =
+                |name: &str| !name.is_empty() && name.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric());
+            if let Some(comment) = line.strip_prefix("# ") {
+                let [keyword, name, rest] = comment.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+                assert!(is_name(name), "{line}");
+                match keyword {
+                    "TYPE" => assert_eq!(types.insert(name, rest), None, "{line}: twice"),
+                    "HELP" => assert!(helps.insert(name), "{line}: twice"),
+                    "UNIT" => assert!(name.ends_with(rest), "{line}"),
+                    _ => panic!("{line}"),
+                }
+                continue;
+            }
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+            assert!(is_name(name) && name.starts_with("thalweg_"), "{line}");
+            assert!(labels.ends_with('}'), "{line}");
+            let family = ["_total", "_info"].iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name);
+            let kind = types[family];
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+            assert!(helps.contains(family), "{line}");
+            assert_eq!(samples.insert(series.to_owned(), value.parse().unwrap()), None, "{line}: twice");
+        }
+        samples
+    }
+
+    /// Checks the text format 0.0.4: each family with its HELP and TYPE before its samples, all of it together, and named as they are.
+    fn parse_text(text: &str) -> BTreeMap<String, f64> {
+        let mut samples = BTreeMap::new();
+        let mut families = BTreeSet::new();
+        let mut lines = text.strip_suffix('\n').expect("the last line ends").lines().peekable();
+        while let Some(line) = lines.next() {
+            let (family, help) = line.strip_prefix("# HELP ").expect(line).split_once(' ').expect(line);
+            assert!(families.insert(family) && !help.is_empty(), "{line}");
+            let kind = lines.next().unwrap().strip_prefix(&format!("# TYPE {family} ")).expect(line);
+            assert!(matches!(kind, "counter" | "gauge"), "{line}: {kind}");
+            assert_eq!(kind == "counter", family.ends_with("_total"), "{line}");
+            while let Some(sample) = lines.next_if(|line| !line.starts_with('#')) {
+                let (series, value) = sample.rsplit_once(' ').expect(sample);
+                assert_eq!(series.split('{').next(), Some(family), "{sample}");
+                assert_eq!(samples.insert(series.to_owned(), value.parse().unwrap()), None, "{sample}: twice");
+            }
+        }
+        samples
+    }
+
+    #[test]
+    fn openmetrics_is_for_those_who_ask_for_it() {
+        #[track_caller]
+        fn check(accept: &[&str], expected: Format) {
+            assert_eq!(Format::for_accept(accept.iter().map(|value| value.as_bytes())), expected, "{accept:?}");
+        }
+        check(&[], Format::Text);
+        check(&["*/*"], Format::Text);
+        check(&["text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"], Format::Text);
+        check(&["application/openmetrics-text"], Format::OpenMetrics);
+        check(&["Application/OpenMetrics-Text; Version=\"1.0.0\" , text/plain;q=0.5"], Format::OpenMetrics);
+        check(&["text/plain", "application/openmetrics-text;q=0.5"], Format::Text);
+        check(&["application/openmetrics-text;q=0.2,*/*;q=0.1"], Format::OpenMetrics);
+        check(&["application/openmetrics-text;q=0"], Format::Text);
+        check(&["application/openmetrics-text;version=0.0.1"], Format::Text);
+        check(&["application/openmetrics-text;q=x", "\u{e9}"], Format::Text);
+        // As Prometheus 2.50 and 3.0 send it.
+        check(
+            &["application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,\
+               text/plain;version=0.0.4;q=0.3,*/*;q=0.2"],
+            Format::OpenMetrics,
+        );
+        check(
+            &["application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=1.0.0;\
+               escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"],
+            Format::OpenMetrics,
+        );
+    }
+
+    #[test]
+    fn all_figures_are_there_once_and_in_the_format() {
+        let (mut board, observed, _) = board();
+        let mut config = ServerConfig::new("/srv", Vec::<std::net::SocketAddr>::new());
+        config.sites.push(SiteConfig { names: vec!["odd\"\\\nname".to_owned()], ..SiteConfig::new("/b") });
+        observed.adopt(&config);
+        board.advance(thalweg_sys::Instant::from_ns(1), 1_000_000);
+        let mut status = board.status(1_000_007);
+        status.total.responses.refused = 12;
+        status.mounts[0].bytes = u64::MAX;
+        status.cores[1].cache_misses = 3;
+        status.total.files_changed_while_sent = 2;
+        status.watch.folders = 17;
+        status.watch.refused = 4;
+        let text = parse_text(&metrics(status.clone(), Format::Text));
+        let samples = parse(&metrics(status, Format::OpenMetrics));
+        assert_eq!(text, samples, "both formats say the same");
+        for (series, value) in [
+            ("thalweg_build_info{version=\"0.1.0\"}", 1.0),
+            ("thalweg_uptime_seconds", 7.0),
+            ("thalweg_responses_total{class=\"4xx\"}", 12.0),
+            ("thalweg_sent_bytes_total{mount=\"/\"}", u64::MAX as f64),
+            ("thalweg_downloads_under_way{mount=\"odd\\\"\\\\\\nname/\"}", 0.0),
+            ("thalweg_cache_misses_total{core=\"1\"}", 3.0),
+            ("thalweg_files_changed_while_sent_total", 2.0),
+            ("thalweg_watched_folders", 17.0),
+            ("thalweg_watch_refusals_total", 4.0),
+        ] {
+            assert_eq!(samples.get(series), Some(&value), "{series} in {samples:#?}");
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! The status page: what an operator, or a visitor of a mirror, wants to see at a glance.
+//!
+//! It is complete without JavaScript, and then asks to be loaded again now and then; with it, its parts are replaced in place. Light
+//! and dark, on a telephone as on a wall.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
+
+use super::board::{DayFigures, Mount, State, Status, TopFile};
+
+/// What the page may do: use its own style, and load itself again by its own script.
+pub(crate) const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; \
+                                         connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
+                                         frame-ancestors 'none'";
+
+/// Replaces the page's parts in place.
+pub(crate) const SCRIPT: &str = include_str!("page.js");
+
+const STYLE: &str = include_str!("page.css");
+
+/// Seconds after which a page without JavaScript is loaded again.
+const REFRESH_S: u32 = 10;
+
+/// The page.
+pub(crate) fn html(status: &Status) -> String {
+    markup! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                noscript { meta http-equiv="refresh" content=(REFRESH_S); }
+                // A page without an icon is asked for one.
+                link rel="icon" href="data:,";
+                title { (count(status.now.downloads)) " downloads · Thalweg status" }
+                style { (PreEscaped(STYLE)) }
+                script src="/status.js" defer {}
+            }
+            body { main { (content(status)) } }
+        }
+    }
+    .into_string()
+}
+
+fn content(status: &Status) -> Markup {
+    markup! {
+        header {
+            h1 { "Thalweg" }
+            (state(status.state))
+            p.facts {
+                "up " (duration(status.uptime_s)) ", since " (moment(&status.started)) " · as of " (moment(&status.time))
+                " · version " (status.version)
+            }
+        }
+        (tiles(status))
+        section {
+            h2 { "The last two minutes" }
+            div.pair {
+                (curve("Requests per second", &status.curve.requests_per_s, decimal))
+                (curve("Sent per second", &status.curve.bytes_per_s, |rate| bytes(rate.round() as u64)))
+            }
+        }
+        @if status.mounts.len() > 1 { (mounts(&status.mounts)) }
+        (days(&status.days))
+        (top_files(&status.top_files))
+        (cores(status))
+        (trouble(status))
+        footer {
+            "Days are of UTC. The same figures: " a href="/status.json" { "JSON" } ", " a href="/metrics" { "metrics for Prometheus" }
+            ", " a href="/healthz" { "health" } "."
+        }
+    }
+}
+
+fn state(state: State) -> Markup {
+    match state {
+        State::Serving => markup! { span.badge.good { "serving" } },
+        State::Draining => markup! { span.badge.warn { "draining" } },
+    }
+}
+
+fn tiles(status: &Status) -> Markup {
+    let today = status.days.first().map(|day| day.total).unwrap_or_default();
+    let now = &status.now;
+    markup! {
+        dl.tiles {
+            (tile("Downloads under way", &count(now.downloads), &format!("connections open: {}", count(now.connections))))
+            (tile("Sent per second", &bytes(now.bytes_per_s as u64), &bits(now.bytes_per_s)))
+            (tile("Requests per second", &decimal(now.requests_per_s), &format!("{} since the start", count(status.total.requests))))
+            (tile("Downloads today", &count(today.downloads), &format!("{} different files", count(today.unique_files))))
+            (tile("Sent today", &bytes(today.bytes), &format!("{} since the start", bytes(status.total.bytes))))
+        }
+    }
+}
+
+fn tile(name: &str, figure: &str, beside: &str) -> Markup {
+    markup! { div { dt { (name) } dd.figure { (figure) } dd.beside { (beside) } } }
+}
+
+/// A curve over the last seconds, with its highest point in words.
+fn curve(name: &str, values: &[f64], words: fn(f64) -> String) -> Markup {
+    const WIDTH: f64 = super::board::CURVE_S as f64;
+    const HEIGHT: f64 = 40.0;
+    let highest = values.iter().copied().fold(0.0, f64::max);
+    let scale = if highest > 0.0 { HEIGHT / highest } else { 0.0 };
+    let first = WIDTH - values.len() as f64;
+    let points: Vec<String> = values
+        .iter()
+        .enumerate()
+        .map(|(index, value)| format!("{:.0},{:.1}", first + index as f64 + 1.0, HEIGHT - value * scale))
+        .collect();
+    let line = points.join(" ");
+    let area = format!("{:.0},{HEIGHT:.0} {line} {WIDTH:.0},{HEIGHT:.0}", first + 1.0);
+    markup! {
+        figure {
+            figcaption { (name) " " span.peak { "up to " (words(highest)) } }
+            svg viewBox=(format!("0 -1 {WIDTH} {}", HEIGHT + 2.0)) preserveAspectRatio="none" role="img"
+                aria-label=(format!("{name}, up to {}", words(highest))) {
+                @if !values.is_empty() { polygon points=(area) {} polyline points=(line) {} }
+            }
+        }
+    }
+}
+
+fn mounts(mounts: &[Mount]) -> Markup {
+    markup! {
+        section {
+            h2 { "By mount" }
+            div.scroll { table {
+                thead { tr {
+                    th { "Mount" } th.n { "Now" } th.n { "Downloads today" } th.n { "Files today" } th.n { "Sent today" } th.n { "Sent in all" }
+                } }
+                tbody { @for mount in mounts { tr {
+                    th scope="row" { (mount.mount) }
+                    td.n { (count(mount.downloads_now)) }
+                    td.n { (count(mount.today.downloads)) }
+                    td.n { (count(mount.today.unique_files)) }
+                    td.n { (bytes(mount.today.bytes)) }
+                    td.n { (bytes(mount.bytes)) }
+                } } }
+            } }
+        }
+    }
+}
+
+fn days(days: &[DayFigures]) -> Markup {
+    let most = days.iter().map(|day| day.total.bytes).max().unwrap_or(0).max(1);
+    markup! {
+        section {
+            h2 { "By day" }
+            div.scroll { table {
+                thead { tr {
+                    th { "Day" } th.n { "Sent" } th.bar { span.hidden { "Share of the busiest day" } } th.n { "Downloads" } th.n { "At once" }
+                    th.n { "Files" } th.n { "Requests" }
+                } }
+                tbody { @for day in days { tr {
+                    th scope="row" { time datetime=(day.day) { (day.day) } }
+                    td.n { (bytes(day.total.bytes)) }
+                    td.bar { span style=(format!("width:{:.1}%", day.total.bytes as f64 / most as f64 * 100.0)) {} }
+                    td.n { (count(day.total.downloads)) }
+                    td.n { (count(day.downloads_peak)) }
+                    td.n { (count(day.total.unique_files)) }
+                    td.n { (count(day.total.requests)) }
+                } } }
+            } }
+        }
+    }
+}
+
+fn top_files(files: &[TopFile]) -> Markup {
+    markup! {
+        section {
+            h2 { "Wanted most today" }
+            @if files.is_empty() { p.none { "No file was downloaded yet." } } @else {
+                div.scroll { table {
+                    thead { tr { th { "File" } th.n { "Downloads" } th.n { "Sent" } } }
+                    tbody { @for file in files { tr {
+                        th.name scope="row" { bdi { (file.file) } }
+                        td.n { (count(file.downloads)) }
+                        td.n { (bytes(file.bytes)) }
+                    } } }
+                } }
+            }
+        }
+    }
+}
+
+fn cores(status: &Status) -> Markup {
+    markup! {
+        section {
+            h2 { "By core" }
+            div.scroll { table {
+                thead { tr {
+                    th { "Core" } th.n { "Connections" } th.n { "Requests" } th.n { "Sent" } th.n { "Files known" } th.n { "In memory" } th.n { "Opened" }
+                } }
+                tbody { @for core in &status.cores { tr {
+                    th scope="row" { (core.core) }
+                    td.n { (count(core.connections)) }
+                    td.n { (count(core.requests)) }
+                    td.n { (bytes(core.bytes)) }
+                    td.n { (count(core.cache_entries)) }
+                    td.n { (bytes(core.cache_bytes)) }
+                    td.n { (count(core.cache_misses)) }
+                } } }
+            } }
+        }
+    }
+}
+
+/// What an operator should look into, if there is anything.
+fn trouble(status: &Status) -> Markup {
+    let log = &status.log;
+    let responses = &status.total.responses;
+    let troubles = [
+        (log.lines_lost, "lines of the access log were lost, because the file did not take them"),
+        (
+            log.records_dropped,
+            "requests are missing in the access log and in these statistics, because the log thread fell behind",
+        ),
+        (status.total.turned_away, "connections were turned away, because there was no room for them"),
+        (
+            status.total.files_changed_while_sent,
+            "responses were reset, because their file was written to while it was sent: replace files by a rename",
+        ),
+        (responses.failed, "responses were 5xx: this server failed, or was short of something"),
+    ];
+    markup! {
+        @if troubles.iter().any(|(number, _)| *number > 0) {
+            section.trouble {
+                h2 { "To look into" }
+                ul { @for (number, what) in troubles.iter().filter(|(number, _)| *number > 0) {
+                    li { strong { (count(*number)) } " " (what) "." }
+                } }
+            }
+        }
+    }
+}
+
+/// A moment, in words that a script may make the reader's own time of.
+fn moment(rfc3339: &str) -> Markup {
+    markup! { time datetime=(rfc3339) { (rfc3339.replace('T', " ").replace('Z', " UTC")) } }
+}
+
+/// A count with thousands separators.
+fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A rate: in full when it is large, to a tenth when it is small.
+fn decimal(rate: f64) -> String {
+    if rate >= 100.0 { count(rate.round() as u64) } else { format!("{rate:.1}") }
+}
+
+/// A number of bytes, to three digits.
+fn bytes(number: u64) -> String {
+    scaled(number as f64, &["B", "KB", "MB", "GB", "TB", "PB", "EB"])
+}
+
+/// Bytes per second as those who buy bandwidth count.
+fn bits(bytes_per_s: f64) -> String {
+    scaled(bytes_per_s * 8.0, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
+}
+
+fn scaled(mut number: f64, units: &[&str]) -> String {
+    let mut unit = 0;
+    // What would be rounded to 1000 is 1 of the next unit.
+    while number >= 999.5 && unit + 1 < units.len() {
+        number /= 1000.0;
+        unit += 1;
+    }
+    let digits = if unit == 0 || number >= 99.95 {
+        0
+    } else if number >= 9.995 {
+        1
+    } else {
+        2
+    };
+    format!("{number:.digits$}\u{a0}{}", units[unit])
+}
+
+/// How long the server has been up, in two units.
+fn duration(seconds: i64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, ..) => format!("{hours} h {minutes} min"),
+        (1, ..) => format!("1 day {hours} h"),
+        _ => format!("{days} days {hours} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::metrics::board::tests::board;
+
+    #[test]
+    fn figures_in_words() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (12_345_678, "12,345,678")] {
+            assert_eq!(count(number), text);
+        }
+        for (number, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.00 KB"),
+            (99_949, "99.9 KB"),
+            (999_499, "999 KB"),
+            (999_500, "1.00 MB"),
+            (5_000_000_000_000, "5.00 TB"),
+            (u64::MAX, "18.4 EB"),
+        ] {
+            assert_eq!(bytes(number).replace('\u{a0}', " "), text);
+        }
+        for (seconds, text) in
+            [(5, "5 s"), (65, "1 min 5 s"), (3700, "1 h 1 min"), (90_000, "1 day 1 h"), (1_000_000, "11 days 13 h")]
+        {
+            assert_eq!(duration(seconds), text);
+        }
+    }
+
+    #[test]
+    fn what_clients_asked_for_stays_text() {
+        let (mut board, ..) = board();
+        board.advance(thalweg_sys::Instant::from_ns(1), 1_000_000);
+        let mut status = board.status(1_000_000);
+        let file = "/<script>alert(\"1\")</script>&amp;\u{202e}.iso".to_owned();
+        status.top_files = vec![TopFile { file, downloads: 1, bytes: 1 }];
+        status.log.lines_lost = 3;
+        let page = html(&status);
+        assert!(page.contains("/&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;&amp;amp;"), "{page}");
+        assert_eq!(page.matches("<script").count(), 1);
+        assert!(page.contains("To look into") && page.contains("<strong>3</strong> lines"), "{page}");
+    }
+}
