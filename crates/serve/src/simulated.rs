@@ -15,7 +15,7 @@ use thalweg_sys::{Completion, Driver, Instant, SendBuf, SocketId};
 
 use crate::catalog::site::Sites;
 use crate::config::{Bandwidth, CacheConfig, Limits, ListenAddr, ServerConfig};
-use crate::content::blocking_pool::{Aside, Hands};
+use crate::content::blocking_pool::{BlockingPool, Workers};
 use crate::content::local::watch::tests::Teller;
 use crate::server::commands::Inbox;
 use crate::server::service::{Service, Setup};
@@ -83,7 +83,7 @@ struct World<'w> {
     clients: Vec<Client>,
     folder: &'w Path,
     curfew: Arc<Curfew>,
-    aside: Arc<Hands>,
+    blocking: Arc<Workers>,
     orders: Arc<[Inbox]>,
     /// Hears of changes, if the server is to.
     teller: Option<Teller>,
@@ -205,7 +205,7 @@ impl App<Sim> for World<'_> {
         if self.teller.as_ref().is_some_and(Teller::look) {
             driver.wake();
         }
-        while self.aside.work() {
+        while self.blocking.work() {
             driver.wake_at(now.plus_ns(DISK_NS));
         }
         let mut until = None;
@@ -259,8 +259,8 @@ fn world_with<'w>(
     scripts: Vec<Vec<Step>>,
 ) -> (World<'w>, Arc<[Published]>) {
     let curfew = Arc::new(Curfew::new());
-    let aside = Aside::simulated();
-    let hands = aside.hands();
+    let blocking = BlockingPool::simulated();
+    let workers = blocking.workers();
     let published: Arc<[Published]> = Arc::new([Published::default()]);
     let shared_limits = Arc::new(SharedLimits::new(limits, bandwidth, [mount_bytes_per_s_max], driver.now()));
     let orders: Arc<[Inbox]> = Arc::new([Inbox::default()]);
@@ -270,7 +270,7 @@ fn world_with<'w>(
         limits,
         places: limits.connections_max,
         cache: &CacheConfig::default(),
-        aside,
+        blocking,
         // Long after any file here was written: all of them are settled.
         seconds_at: |now| 4_000_000_000 + now.as_ns() / SECOND_NS,
         books: None,
@@ -295,7 +295,7 @@ fn world_with<'w>(
         newcomers: VecDeque::new(),
         changes: VecDeque::new(),
         edits: VecDeque::new(),
-        aside: hands,
+        blocking: workers,
         orders,
         teller: None,
     };

@@ -23,7 +23,7 @@ type Work = Box<dyn FnOnce() + Send>;
 
 /// Something to be done aside.
 pub(crate) struct Job {
-    pub(crate) reason: Reason,
+    pub(crate) reason: JobKind,
     /// What it is about, if that can be said: who asks for the same meanwhile waits for this job. It may be empty.
     pub(crate) key: Vec<u8>,
     pub(crate) work: Work,
@@ -32,7 +32,7 @@ pub(crate) struct Job {
 /// Why something is done aside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(crate) enum Reason {
+pub(crate) enum JobKind {
     /// A name was not in the kernel's memory, or not all of a small file was.
     Open,
     /// A part of a large file was not.
@@ -43,31 +43,31 @@ pub(crate) enum Reason {
 
 /// What was done aside for a request already: it is not done aside again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Done(u8);
+pub(crate) struct JobsDone(u8);
 
-impl Done {
+impl JobsDone {
     /// Nothing.
     pub(crate) const NOTHING: Self = Self(0);
 
     /// That as well.
-    pub(crate) const fn and(self, reason: Reason) -> Self {
+    pub(crate) const fn and(self, reason: JobKind) -> Self {
         Self(self.0 | 1 << reason as u8)
     }
 
     /// Whether that was done.
-    pub(crate) const fn has(self, reason: Reason) -> bool {
+    pub(crate) const fn has(self, reason: JobKind) -> bool {
         self.0 & 1 << reason as u8 != 0
     }
 
     /// What to do about a disk: once something was done aside, the loop does what is left of it, at whatever cost.
-    pub(crate) const fn wait(self, reason: Reason) -> Wait {
+    pub(crate) const fn wait(self, reason: JobKind) -> Wait {
         if self.has(reason) { Wait::Allowed } else { Wait::Never }
     }
 }
 
 /// One core's side: who waits for what.
-pub(crate) struct Aside {
-    hands: Arc<Hands>,
+pub(crate) struct BlockingPool {
+    workers: Arc<Workers>,
     /// Threads to start at most. None in a simulation, which works off the queue by itself.
     threads_max: usize,
     /// CPUs that the threads may run on. They begin as a core's thread does, pinned to one.
@@ -85,8 +85,8 @@ struct Waiting {
 }
 
 /// What a core and its threads share.
-pub(crate) struct Hands {
-    desk: Mutex<Desk>,
+pub(crate) struct Workers {
+    queue: Mutex<Desk>,
     work_came: Condvar,
     waker: Option<Waker>,
 }
@@ -103,14 +103,14 @@ struct Desk {
     closing: bool,
 }
 
-impl Aside {
+impl BlockingPool {
     /// For a core whose driver has this waker. Threads are started by the thread that asks.
     pub(crate) fn new(waker: Waker, threads_max: usize, cpus: Vec<usize>) -> Self {
         assert!(threads_max >= 2, "one thread could not keep clear of large files");
         Self::with(Some(waker), threads_max, cpus)
     }
 
-    /// Without threads: [`Hands::work`] is called by a simulation.
+    /// Without threads: [`Workers::work`] is called by a simulation.
     #[cfg(test)]
     pub(crate) fn simulated() -> Self {
         Self::with(None, 0, Vec::new())
@@ -118,7 +118,7 @@ impl Aside {
 
     fn with(waker: Option<Waker>, threads_max: usize, cpus: Vec<usize>) -> Self {
         Self {
-            hands: Arc::new(Hands { desk: Mutex::default(), work_came: Condvar::new(), waker }),
+            workers: Arc::new(Workers { queue: Mutex::default(), work_came: Condvar::new(), waker }),
             threads_max,
             cpus,
             jobs_asked: 0,
@@ -129,8 +129,8 @@ impl Aside {
 
     /// What works off the queue.
     #[cfg(test)]
-    pub(crate) fn hands(&self) -> Arc<Hands> {
-        Arc::clone(&self.hands)
+    pub(crate) fn workers(&self) -> Arc<Workers> {
+        Arc::clone(&self.workers)
     }
 
     /// Has a job done for the connection of a socket, which waits for no other.
@@ -149,37 +149,37 @@ impl Aside {
         self.hand_over(number, job.reason, job.work);
     }
 
-    fn hand_over(&self, number: u64, reason: Reason, work: Work) {
-        let mut desk = self.hands.desk();
+    fn hand_over(&self, number: u64, reason: JobKind, work: Work) {
+        let mut queue = self.workers.queue();
         match reason {
-            Reason::Read | Reason::List => desk.later.push_back((number, work)),
-            Reason::Open => desk.first.push_back((number, work)),
+            JobKind::Read | JobKind::List => queue.later.push_back((number, work)),
+            JobKind::Open => queue.first.push_back((number, work)),
         }
         // One more than there are jobs: large files leave it alone.
-        let needs_thread = desk.idle <= desk.first.len() + desk.later.len() && desk.threads < self.threads_max;
-        desk.threads += usize::from(needs_thread);
-        drop(desk);
-        self.hands.work_came.notify_one();
+        let needs_thread = queue.idle <= queue.first.len() + queue.later.len() && queue.threads < self.threads_max;
+        queue.threads += usize::from(needs_thread);
+        drop(queue);
+        self.workers.work_came.notify_one();
         if needs_thread && self.start_thread().is_err() {
-            let mut desk = self.hands.desk();
-            desk.threads -= 1;
-            let is_alone = desk.threads == 0;
-            drop(desk);
+            let mut queue = self.workers.queue();
+            queue.threads -= 1;
+            let is_alone = queue.threads == 0;
+            drop(queue);
             // Better that this core waits for the disk than that the connection waits for nobody.
             if is_alone {
-                self.hands.work();
+                self.workers.work();
             }
         }
     }
 
     fn start_thread(&self) -> std::io::Result<()> {
-        let (hands, cpus) = (Arc::clone(&self.hands), self.cpus.clone());
+        let (workers, cpus) = (Arc::clone(&self.workers), self.cpus.clone());
         let work = move || {
             // Where that is forbidden, the threads stay on the core's CPU, which is slower and not wrong.
             let _ = affinity::pin_to(&cpus);
             // A loop that shares the CPU does not wait for them; where that is forbidden, it does.
             let _ = affinity::stand_back();
-            hands.work_until_closed();
+            workers.work_until_closed();
         };
         thread::Builder::new().name("aside".to_owned()).spawn(work).map(drop)
     }
@@ -193,7 +193,7 @@ impl Aside {
 
     /// Takes out who has waited for jobs that are done now.
     pub(crate) fn take_done(&mut self) -> Vec<SocketId> {
-        let done = mem::take(&mut self.hands.desk().done);
+        let done = mem::take(&mut self.workers.queue().done);
         let mut sockets = Vec::new();
         for number in done {
             let Some(waiting) = self.waiting.remove(&number) else { continue };
@@ -206,55 +206,55 @@ impl Aside {
     }
 }
 
-impl Drop for Aside {
+impl Drop for BlockingPool {
     /// Threads that are with a job end after it; nobody waits for a disk that does not answer.
     fn drop(&mut self) {
-        let mut desk = self.hands.desk();
-        desk.closing = true;
-        desk.first.clear();
-        desk.later.clear();
-        drop(desk);
-        self.hands.work_came.notify_all();
+        let mut queue = self.workers.queue();
+        queue.closing = true;
+        queue.first.clear();
+        queue.later.clear();
+        drop(queue);
+        self.workers.work_came.notify_all();
     }
 }
 
-impl Hands {
-    fn desk(&self) -> MutexGuard<'_, Desk> {
+impl Workers {
+    fn queue(&self) -> MutexGuard<'_, Desk> {
         // Work is done while the lock is not held, so that a panic leaves nothing half done.
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn work_until_closed(&self) {
-        let mut desk = self.desk();
-        while !desk.closing {
-            if let Some(next) = desk.take() {
-                drop(desk);
+        let mut queue = self.queue();
+        while !queue.closing {
+            if let Some(next) = queue.take() {
+                drop(queue);
                 self.finish(next);
-                desk = self.desk();
+                queue = self.queue();
             } else {
-                desk.idle += 1;
-                desk = self.work_came.wait(desk).unwrap_or_else(PoisonError::into_inner);
-                desk.idle -= 1;
+                queue.idle += 1;
+                queue = self.work_came.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                queue.idle -= 1;
             }
         }
     }
 
     /// Does the next job in the calling thread. Whether there was one.
     pub(crate) fn work(&self) -> bool {
-        let next = self.desk().take();
+        let next = self.queue().take();
         next.map(|next| self.finish(next)).is_some()
     }
 
     fn finish(&self, Next { number, work, is_later }: Next) {
         // What went wrong goes wrong again where the connection does the same itself, and is dealt with there.
         let _ = catch_unwind(AssertUnwindSafe(work));
-        let mut desk = self.desk();
-        desk.at_later -= usize::from(is_later);
-        desk.done.push(number);
-        let is_first = desk.done.len() == 1;
+        let mut queue = self.queue();
+        queue.at_later -= usize::from(is_later);
+        queue.done.push(number);
+        let is_first = queue.done.len() == 1;
         // A thread that left large files alone, to be free for others, may take one now.
-        let is_left_over = is_later && desk.idle > 0 && !desk.later.is_empty();
-        drop(desk);
+        let is_left_over = is_later && queue.idle > 0 && !queue.later.is_empty();
+        drop(queue);
         if is_left_over {
             self.work_came.notify_one();
         }
@@ -299,14 +299,14 @@ mod tests {
         [(); N].map(|()| table.insert(()).unwrap())
     }
 
-    fn job(reason: Reason, key: &str, work: impl FnOnce() + Send + 'static) -> Job {
+    fn job(reason: JobKind, key: &str, work: impl FnOnce() + Send + 'static) -> Job {
         Job { reason, key: key.into(), work: Box::new(work) }
     }
 
     #[test]
     fn a_job_is_done_once_for_all_who_ask_meanwhile() {
         let [a, b, c, d] = sockets();
-        let mut aside = Aside::simulated();
+        let mut blocking = BlockingPool::simulated();
         let runs = Arc::new(AtomicUsize::new(0));
         let count = || {
             let runs = Arc::clone(&runs);
@@ -314,55 +314,55 @@ mod tests {
                 runs.fetch_add(1, SeqCst);
             }
         };
-        aside.ask(a, job(Reason::Open, "name", count()));
-        aside.ask(b, job(Reason::Open, "name", count()));
-        aside.ask(c, job(Reason::Open, "other", count()));
-        aside.ask(d, job(Reason::Read, "name", count()));
-        assert_eq!(aside.take_done(), []);
-        assert!(aside.hands().work());
-        assert_eq!(aside.take_done(), [a, b]);
-        // Done is done: the next one is another job.
-        aside.ask(a, job(Reason::Open, "name", count()));
-        while aside.hands().work() {}
-        assert_eq!(aside.take_done(), [c, a, d]);
+        blocking.ask(a, job(JobKind::Open, "name", count()));
+        blocking.ask(b, job(JobKind::Open, "name", count()));
+        blocking.ask(c, job(JobKind::Open, "other", count()));
+        blocking.ask(d, job(JobKind::Read, "name", count()));
+        assert_eq!(blocking.take_done(), []);
+        assert!(blocking.workers().work());
+        assert_eq!(blocking.take_done(), [a, b]);
+        // JobsDone is done: the next one is another job.
+        blocking.ask(a, job(JobKind::Open, "name", count()));
+        while blocking.workers().work() {}
+        assert_eq!(blocking.take_done(), [c, a, d]);
         assert_eq!(runs.load(SeqCst), 4);
-        assert!(aside.under_way.is_empty() && aside.waiting.is_empty());
+        assert!(blocking.under_way.is_empty() && blocking.waiting.is_empty());
     }
 
     #[test]
     fn jobs_without_a_key_are_each_done() {
         let [a, b] = sockets();
-        let mut aside = Aside::simulated();
-        aside.ask(a, job(Reason::Read, "", || {}));
-        aside.ask(b, job(Reason::Read, "", || {}));
-        assert!(aside.hands().work() && aside.hands().work() && !aside.hands().work());
-        assert_eq!(aside.take_done(), [a, b]);
+        let mut blocking = BlockingPool::simulated();
+        blocking.ask(a, job(JobKind::Read, "", || {}));
+        blocking.ask(b, job(JobKind::Read, "", || {}));
+        assert!(blocking.workers().work() && blocking.workers().work() && !blocking.workers().work());
+        assert_eq!(blocking.take_done(), [a, b]);
     }
 
     #[test]
     fn a_job_that_panics_is_done_too() {
         let [a] = sockets();
-        let mut aside = Aside::simulated();
-        aside.ask(a, job(Reason::Open, "name", || panic!("on purpose")));
-        aside.hands().work();
-        assert_eq!(aside.take_done(), [a]);
+        let mut blocking = BlockingPool::simulated();
+        blocking.ask(a, job(JobKind::Open, "name", || panic!("on purpose")));
+        blocking.workers().work();
+        assert_eq!(blocking.take_done(), [a]);
     }
 
     #[test]
     fn threads_stand_back() {
         let [a] = sockets();
-        let mut aside = Aside::new(Waker::new().unwrap(), 2, affinity::allowed_cpus().unwrap());
+        let mut blocking = BlockingPool::new(Waker::new().unwrap(), 2, affinity::allowed_cpus().unwrap());
         let (tell, told) = mpsc::channel();
         let own = || rustix::process::getpriority_process(None).unwrap();
         let before = own();
-        aside.ask(a, job(Reason::Open, "", move || tell.send(own()).unwrap()));
+        blocking.ask(a, job(JobKind::Open, "", move || tell.send(own()).unwrap()));
         assert_eq!((told.recv().unwrap(), own()), (19, before));
     }
 
     #[test]
     fn large_files_leave_a_thread_to_others() {
         let [a, b, c, d] = sockets();
-        let mut aside = Aside::new(Waker::new().unwrap(), 3, affinity::allowed_cpus().unwrap());
+        let mut blocking = BlockingPool::new(Waker::new().unwrap(), 3, affinity::allowed_cpus().unwrap());
         let (release, held) = mpsc::channel::<()>();
         let held = Arc::new(Mutex::new(held));
         let hold = || {
@@ -370,15 +370,15 @@ mod tests {
             move || held.lock().unwrap().recv().unwrap_or(())
         };
         for socket in [a, b, c] {
-            aside.ask(socket, job(Reason::Read, "", hold()));
+            blocking.ask(socket, job(JobKind::Read, "", hold()));
         }
         let (opened, was_opened) = mpsc::channel();
-        aside.ask(d, job(Reason::Open, "name", move || opened.send(()).unwrap()));
+        blocking.ask(d, job(JobKind::Open, "name", move || opened.send(()).unwrap()));
         was_opened.recv().unwrap();
         let mut done = Vec::new();
         let mut wait_for = |jobs: usize| {
             while done.len() < jobs {
-                done.extend(aside.take_done());
+                done.extend(blocking.take_done());
                 thread::yield_now();
             }
             done[0]

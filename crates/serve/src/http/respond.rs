@@ -20,7 +20,7 @@ use thalweg_wire::target::Target;
 use thalweg_wire::validator::{Conditions, Verdict};
 use thalweg_wire::{Fields, Method, RequestHead, status};
 
-use crate::content::blocking_pool::{Done, Job, Reason};
+use crate::content::blocking_pool::{Job, JobKind, JobsDone};
 use crate::content::local::file_cache::{FileCache, Lookup};
 use crate::content::local::resolve::{self, Refusal};
 use crate::content::object::{Entity, Part, Reply, Rest};
@@ -173,7 +173,7 @@ impl Responder {
         &mut self,
         request: &RequestHead<'_>,
         persistence: Persistence,
-        done: Done,
+        done: JobsDone,
         now: Instant,
         out: &mut Outbox<'_>,
     ) -> Answer {
@@ -238,7 +238,7 @@ impl Responder {
         &mut self,
         request: &RequestHead<'_>,
         persistence: Persistence,
-        done: Done,
+        done: JobsDone,
         now: Instant,
         out: &mut Outbox<'_>,
     ) -> u16 {
@@ -262,7 +262,7 @@ impl Responder {
                 self.book_on_mount(site, out);
                 return self.redirect_to_folder(request, query, persistence, out);
             }
-            Err(Refusal::NotYet) if !done.has(Reason::Open) => {
+            Err(Refusal::NotYet) if !done.has(JobKind::Open) => {
                 return self.postpone(self.cache.opening(site, &self.name, &self.calendar));
             }
             // No index: the folder may be listed.
@@ -273,7 +273,7 @@ impl Responder {
                 let folders = &mut self.cache.folders;
                 match self.listings.look_up(asked, done, folders, &self.calendar, now) {
                     Ok(page) => page,
-                    Err(Refusal::NotYet) if !done.has(Reason::List) => {
+                    Err(Refusal::NotYet) if !done.has(JobKind::List) => {
                         let job = self.listings.making(asked, done, folders, &self.calendar, now);
                         return self.postpone(job);
                     }
@@ -427,7 +427,7 @@ fn find_error_page<'c>(
     let site = cache.sites().of_request(request)?;
     let mut name = cache.sites().site(site).error_page(status)?.to_vec();
     // There are few such files, and what is refused is not put off.
-    match cache.look_up(site, &mut name, Done::NOTHING.and(Reason::Open), calendar, calendar.now()) {
+    match cache.look_up(site, &mut name, JobsDone::NOTHING.and(JobKind::Open), calendar, calendar.now()) {
         Ok(Lookup::File(page, _)) => Some(page),
         _ => None,
     }

@@ -27,7 +27,7 @@ use self::style::{Style, Styles};
 use self::view::View;
 use crate::catalog::site::Sites;
 use crate::config::{CacheConfig, Settings};
-use crate::content::blocking_pool::{Done, Job, Reason};
+use crate::content::blocking_pool::{Job, JobKind, JobsDone};
 use crate::content::local::resolve::Refusal;
 use crate::content::local::watch::{FolderId, Folders};
 use crate::content::object::Entity;
@@ -135,14 +135,14 @@ impl Listings {
     pub(crate) fn look_up(
         &mut self,
         asked: Asked<'_>,
-        done: Done,
+        done: JobsDone,
         folders: &mut Folders,
         calendar: &Calendar,
         now: Instant,
     ) -> Result<&mut Entity, Refusal> {
         let Wanted { key, style, view, .. } = self.wanted(asked).ok_or(Refusal::NotFound)?;
         self.take_in_outcomes(folders, calendar, now);
-        let was_made = done.has(Reason::List);
+        let was_made = done.has(JobKind::List);
         if was_made && let Some(&(_, refusal)) = self.refused.iter().find(|(refused, _)| *refused == key) {
             return Err(refusal);
         }
@@ -167,7 +167,7 @@ impl Listings {
     pub(crate) fn making(
         &mut self,
         asked: Asked<'_>,
-        done: Done,
+        done: JobsDone,
         folders: &mut Folders,
         calendar: &Calendar,
         now: Instant,
@@ -175,7 +175,7 @@ impl Listings {
         let wanted = self.wanted(asked).expect("what is not listed is refused before");
         let Wanted { key, settings, style, view } = wanted;
         self.refused.retain(|(refused, _)| *refused != key);
-        let folder = folders.join(asked.site, asked.name, done.wait(Reason::Open), now);
+        let folder = folders.join(asked.site, asked.name, done.wait(JobKind::Open), now);
         let mut heard = Heard { folder, changes: folders.changes() };
         let known = self.folders.get(&key).map(|known| {
             let was_told = folders.has_changed(known.heard.folder, known.heard.changes);
@@ -208,7 +208,7 @@ impl Listings {
             let outcome = Outcome { made: task.run(), key, heard };
             outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
         };
-        Job { reason: Reason::List, key: job_key, work: Box::new(work) }
+        Job { reason: JobKind::List, key: job_key, work: Box::new(work) }
     }
 
     /// `None` if the folder is not listed.
@@ -370,7 +370,7 @@ mod tests {
         listings: &mut Listings,
         folders: &mut Folders,
         asked: Asked<'_>,
-        done: Done,
+        done: JobsDone,
         now: Instant,
     ) -> Result<String, Refusal> {
         let entity = listings.look_up(asked, done, folders, &calendar(), now)?;
@@ -391,10 +391,10 @@ mod tests {
         at_ns: u64,
     ) -> Result<(String, bool), Refusal> {
         let now = Instant::from_ns(at_ns);
-        match page(listings, folders, asked, Done::NOTHING, now) {
+        match page(listings, folders, asked, JobsDone::NOTHING, now) {
             Err(Refusal::NotYet) => {
-                (listings.making(asked, Done::NOTHING, folders, &calendar(), now).work)();
-                Ok((page(listings, folders, asked, Done::NOTHING.and(Reason::List), now)?, true))
+                (listings.making(asked, JobsDone::NOTHING, folders, &calendar(), now).work)();
+                Ok((page(listings, folders, asked, JobsDone::NOTHING.and(JobKind::List), now)?, true))
             }
             page => Ok((page?, false)),
         }
@@ -465,12 +465,12 @@ mod tests {
         let teller = Teller::new();
         let mut folders = Folders::new(Arc::clone(&listings.sites), Some(teller.ear()));
         let asked = asked("/", "format=json");
-        let job = listings.making(asked, Done::NOTHING, &mut folders, &calendar(), Instant::default());
+        let job = listings.making(asked, JobsDone::NOTHING, &mut folders, &calendar(), Instant::default());
         (job.work)();
         // It was read, and the outcome is not taken in yet.
         fs::write(root.path().join("new"), "").unwrap();
         teller.tell(&mut folders);
-        let done = Done::NOTHING.and(Reason::List);
+        let done = JobsDone::NOTHING.and(JobKind::List);
         let text = page(&mut listings, &mut folders, asked, done, Instant::from_ns(1)).unwrap();
         assert!(text.contains("\"files\":0"), "{text}");
         let (text, work) = made_of(&mut listings, &mut folders, asked, SECOND_NS).unwrap();
@@ -572,10 +572,10 @@ mod tests {
     fn all_who_wait_for_a_folder_that_is_refused_are_told_so() {
         let root = TempDir::new().unwrap();
         let mut listings = listings(root.path(), 1 << 20, 10);
-        let done = Done::NOTHING.and(Reason::List);
+        let done = JobsDone::NOTHING.and(JobKind::List);
         let mut folders = unwatched(&listings);
         let asked_for = asked("missing/", "");
-        (listings.making(asked_for, Done::NOTHING, &mut folders, &calendar(), Instant::default()).work)();
+        (listings.making(asked_for, JobsDone::NOTHING, &mut folders, &calendar(), Instant::default()).work)();
         for _ in 0..2 {
             let refused = page(&mut listings, &mut folders, asked("missing/", ""), done, Instant::default());
             assert_eq!(refused, Err(Refusal::NotFound));

@@ -23,12 +23,12 @@ impl Running {
     pub fn configure(&mut self, config: &Arc<ServerConfig>) -> Result<(), StartError> {
         ensure_servable(config)?;
         let logs = if config.log == self.config.log { None } else { Some(Opened::open(&config.log)?) };
-        let aside = config.status.as_ref().map(|status| status.listen.into());
+        let blocking = config.status.as_ref().map(|status| status.listen.into());
         let cores = self.threads.len();
-        let Change { added, removed, aside } =
-            self.control.listeners().change(&config.listen, aside.as_ref(), cores)?;
+        let Change { added, removed, blocking } =
+            self.control.listeners().change(&config.listen, blocking.as_ref(), cores)?;
         self.addresses = self.control.listeners().addresses();
-        self.change_status(config, aside)?;
+        self.change_status(config, blocking)?;
         // What cores write down from now on stands in the new logs.
         if let Some(logs) = logs {
             self.logs.change(logs);

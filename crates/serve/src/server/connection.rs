@@ -22,7 +22,7 @@ use thalweg_reactor::BufferPool;
 use thalweg_sys::{Driver, FileSpan, Instant, SendBuf, SocketId};
 use thalweg_wire::{BodyFraming, FieldSlots, Progress, RequestEvent, RequestHead, RequestReader, Version};
 
-use crate::content::blocking_pool::{Aside, Done, Reason};
+use crate::content::blocking_pool::{BlockingPool, JobKind, JobsDone};
 use crate::content::local::readahead::Cold;
 use crate::content::local::residency::Warm;
 use crate::http::h1::head::Persistence;
@@ -95,7 +95,7 @@ pub(crate) struct Connection {
 struct WaitingRequest {
     /// Its head, to be read once more.
     head: Vec<u8>,
-    done: Done,
+    done: JobsDone,
     /// Something is under way aside. If not, it is over, and earlier responses are still being sent.
     is_under_way: bool,
 }
@@ -143,7 +143,7 @@ pub(crate) enum Fate {
 pub(crate) struct Shared {
     pub(crate) times: Times,
     pub(crate) responder: Responder,
-    pub(crate) aside: Aside,
+    pub(crate) blocking: BlockingPool,
     pub(crate) warm: Warm,
     pub(crate) pool: BufferPool,
     /// There if anything is limited by client or by rate.
@@ -167,7 +167,7 @@ struct Present<'s> {
 impl WaitingRequest {
     /// For a request that waits for its first job.
     #[cold]
-    fn new(request: &RequestHead<'_>, reason: Reason) -> Self {
+    fn new(request: &RequestHead<'_>, reason: JobKind) -> Self {
         let mut head = Vec::with_capacity(512);
         let version = if request.version == Version::Http10 { " HTTP/1.0\r\n" } else { " HTTP/1.1\r\n" };
         for part in [request.method.name().as_bytes(), b" ", request.target, version.as_bytes()] {
@@ -179,7 +179,7 @@ impl WaitingRequest {
             }
         }
         head.extend_from_slice(b"\r\n");
-        Self { head, done: Done::NOTHING.and(reason), is_under_way: true }
+        Self { head, done: JobsDone::NOTHING.and(reason), is_under_way: true }
     }
 }
 
@@ -239,8 +239,8 @@ impl Connection {
                 let was_idle = self.reader.idle();
                 let mut outbox = Outbox::new(&mut shared.pool);
                 let present = Present { times: &shared.times, draining: shared.draining, now: driver.now() };
-                let (responder, aside) = (&mut shared.responder, &mut shared.aside);
-                let read = self.read(input, responder, aside, &mut shared.share, present, &mut outbox);
+                let (responder, blocking) = (&mut shared.responder, &mut shared.blocking);
+                let read = self.read(input, responder, blocking, &mut shared.share, present, &mut outbox);
                 let outgoing = outbox.into_outgoing();
                 if read < input.len() && keep(&mut self.unread, &input[read..], &mut shared.pool) > UNREAD_BYTES_MAX {
                     self.pause(driver);
@@ -332,7 +332,7 @@ impl Connection {
     }
 
     /// What was asked for is done aside.
-    pub(crate) fn on_done_aside<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+    pub(crate) fn on_job_done<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
         let earlier_ones_go_first = self.is_sending || self.waits_for_its_turn();
         if let Some(waiting) = &mut self.waiting {
             waiting.is_under_way = false;
@@ -361,7 +361,7 @@ impl Connection {
         if let Answer::After(job) = answer {
             waiting.done = waiting.done.and(job.reason);
             waiting.is_under_way = true;
-            shared.aside.ask(self.socket, *job);
+            shared.blocking.ask(self.socket, *job);
             self.waiting = Some(waiting);
         } else {
             note(&mut self.under_way, self.socket, Some(&head), &mut shared.responder, present.now, &outbox);
@@ -417,8 +417,8 @@ impl Connection {
     fn read_kept(&mut self, now: Instant, shared: &mut Shared, mut unread: Rc<Vec<u8>>) -> Outgoing {
         let mut outbox = Outbox::new(&mut shared.pool);
         let present = Present { times: &shared.times, draining: shared.draining, now };
-        let (responder, aside) = (&mut shared.responder, &mut shared.aside);
-        let read = self.read(&unread, responder, aside, &mut shared.share, present, &mut outbox);
+        let (responder, blocking) = (&mut shared.responder, &mut shared.blocking);
+        let read = self.read(&unread, responder, blocking, &mut shared.share, present, &mut outbox);
         let outgoing = outbox.into_outgoing();
         if read < unread.len() {
             Rc::make_mut(&mut unread).drain(..read);
@@ -436,7 +436,7 @@ impl Connection {
         &mut self,
         input: &[u8],
         responder: &mut Responder,
-        aside: &mut Aside,
+        blocking: &mut BlockingPool,
         share: &mut Share,
         present: Present<'_>,
         out: &mut Outbox<'_>,
@@ -457,11 +457,12 @@ impl Connection {
             match progress.event {
                 Some(RequestEvent::Head(head)) => {
                     self.requests = self.requests.saturating_add(1);
-                    let (answer, persistence) = answer(&head, self.requests, Done::NOTHING, responder, present, out);
+                    let (answer, persistence) =
+                        answer(&head, self.requests, JobsDone::NOTHING, responder, present, out);
                     if let Answer::After(job) = answer {
-                        if !aside.is_overloaded() {
+                        if !blocking.is_overloaded() {
                             self.waiting = Some(Box::new(WaitingRequest::new(&head, job.reason)));
-                            aside.ask(self.socket, *job);
+                            blocking.ask(self.socket, *job);
                             return read;
                         }
                         responder.turn_away(&head, persistence, out);
@@ -562,7 +563,7 @@ fn has_body(head: &RequestHead<'_>) -> bool {
 fn answer(
     head: &RequestHead<'_>,
     requests: u32,
-    done: Done,
+    done: JobsDone,
     responder: &mut Responder,
     present: Present<'_>,
     out: &mut Outbox<'_>,

@@ -72,7 +72,7 @@ pub(crate) struct Change {
     /// And from those no more.
     pub(crate) removed: Vec<u32>,
     /// A duplicate of the socket from which no core accepts, if there is one.
-    pub(crate) aside: Option<OwnedFd>,
+    pub(crate) blocking: Option<OwnedFd>,
 }
 
 impl Group {
@@ -116,7 +116,7 @@ impl Listeners {
 
     /// Listens on an address from which the cores do not accept, with one socket that is there or a new one; a duplicate of it. It is
     /// handed on with the others.
-    pub(crate) fn aside(&mut self, address: &ListenAddr) -> Result<OwnedFd, StartError> {
+    pub(crate) fn blocking(&mut self, address: &ListenAddr) -> Result<OwnedFd, StartError> {
         let group = match self.spare.iter().position(|group| group.asked == *address && !group.sockets.is_empty()) {
             Some(at) => Ok(self.spare.remove(at)),
             None => bind_patiently(address, self.socket_file, 1),
@@ -153,15 +153,15 @@ impl Listeners {
     pub(crate) fn change(
         &mut self,
         asked: &[ListenAddr],
-        aside: Option<&ListenAddr>,
+        blocking: Option<&ListenAddr>,
         cores: usize,
     ) -> Result<Change, StartError> {
         let mut added = Self { next_id: self.next_id, socket_file: self.socket_file, ..Self::default() };
         let is_aside_known =
-            |entry: &Entry| !entry.is_for_cores && aside.is_some_and(|address| *address == entry.group.asked);
-        let aside = match (self.entries.iter().find(|entry| is_aside_known(entry)), aside) {
+            |entry: &Entry| !entry.is_for_cores && blocking.is_some_and(|address| *address == entry.group.asked);
+        let blocking = match (self.entries.iter().find(|entry| is_aside_known(entry)), blocking) {
             (Some(known), _) => Some(known.group.sockets[0].try_clone().map_err(StartError::Loop)?),
-            (None, Some(address)) => Some(added.aside(address)?),
+            (None, Some(address)) => Some(added.blocking(address)?),
             (None, None) => None,
         };
         let mut left: Vec<usize> = (0..self.entries.len()).filter(|&index| self.entries[index].is_for_cores).collect();
@@ -187,7 +187,7 @@ impl Listeners {
         }
         let removed = before.iter().filter(|entry| entry.is_for_cores).map(|entry| entry.id).collect();
         Self { entries: before, ..Self::default() }.give_up(Files::Remove);
-        Ok(Change { added: shares, removed, aside })
+        Ok(Change { added: shares, removed, blocking })
     }
 
     /// Closes the sockets here. The cores' duplicates are the cores' to close.
@@ -315,9 +315,9 @@ mod tests {
         let second_only = second.addresses()[2].clone();
         let there = second.entries.into_iter().map(|entry| entry.group).collect();
         let mut third = Listeners::open(&[any_port()], SocketFile::default(), there, 1).unwrap();
-        let aside = third.aside(&any_port()).unwrap();
+        let blocking = third.blocking(&any_port()).unwrap();
         assert_eq!((third.addresses().len(), third.groups().count()), (1, 2));
-        assert!([&at[0], &at[1]].contains(&&address_of(&aside).unwrap()), "it was there");
+        assert!([&at[0], &at[1]].contains(&&address_of(&blocking).unwrap()), "it was there");
         third.close_spare();
         assert!(reaches(&third.addresses()[0]));
         assert!(!reaches(&second_only), "what nobody asks for is closed");
@@ -346,13 +346,13 @@ mod tests {
     #[test]
     fn the_socket_aside_changes_with_the_others_or_not_at_all() {
         let mut listeners = Listeners::open(&[any_port()], SocketFile::default(), Vec::new(), 1).unwrap();
-        let first = listeners.aside(&any_port()).unwrap();
+        let first = listeners.blocking(&any_port()).unwrap();
         let at = |socket: &OwnedFd| address_of(socket).unwrap();
         let kept = listeners.change(&[any_port()], Some(&any_port()), 1).unwrap();
-        assert_eq!(at(&kept.aside.unwrap()), at(&first));
+        assert_eq!(at(&kept.blocking.unwrap()), at(&first));
         assert!(kept.removed.is_empty() && listeners.groups().count() == 2);
         let other = ListenAddr::Tcp(SocketAddr::from(([127, 0, 0, 2], 0)));
-        let moved = listeners.change(&[any_port()], Some(&other), 1).unwrap().aside.unwrap();
+        let moved = listeners.change(&[any_port()], Some(&other), 1).unwrap().blocking.unwrap();
         let old = at(&first);
         drop(first);
         assert!(reaches(&at(&moved)) && !reaches(&old));

@@ -94,7 +94,8 @@ impl Server {
         let core_count = cores.chunk_by(|one, other| one == other).count();
         let mut shares = listeners.shares(cores.len()).map_err(StartError::Loop)?;
         let addresses = listeners.addresses();
-        let status_socket = config.status.as_ref().map(|status| listeners.aside(&status.listen.into())).transpose()?;
+        let status_socket =
+            config.status.as_ref().map(|status| listeners.blocking(&status.listen.into())).transpose()?;
         listeners.close_spare();
         let wakers = cores.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>().map_err(StartError::Loop)?;
         let observed = Arc::new(Observed::new(cores.len(), config.status.is_some()));

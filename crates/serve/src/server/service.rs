@@ -11,7 +11,7 @@ use thalweg_sys::{Completion, Driver, Fault, FileChanged, Instant, SocketId};
 
 use crate::catalog::site::Sites;
 use crate::config::{CacheConfig, Level, Limits, ServerConfig};
-use crate::content::blocking_pool::Aside;
+use crate::content::blocking_pool::BlockingPool;
 use crate::content::local::file_cache::FileCache;
 use crate::content::local::residency::Warm;
 use crate::content::local::watch::Ear;
@@ -95,7 +95,7 @@ pub(crate) struct Setup<'c> {
     /// Connections that there is room for, on all cores; 0 is any number. It stays as it is.
     pub(crate) places: usize,
     pub(crate) cache: &'c CacheConfig,
-    pub(crate) aside: Aside,
+    pub(crate) blocking: BlockingPool,
     /// What all cores together may give.
     pub(crate) shared_limits: Arc<SharedLimits>,
     pub(crate) seconds_at: SecondsAt,
@@ -134,7 +134,7 @@ impl Service {
             shared: Shared {
                 times,
                 responder: Responder::new(cache, listings, Calendar::new(setup.seconds_at, now), setup.books),
-                aside: setup.aside,
+                blocking: setup.blocking,
                 warm: Warm::default(),
                 pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
                 pacer: setup.shared_limits.are_on().then(|| Pacer::new(setup.shared_limits, now)),
@@ -434,12 +434,12 @@ impl Service {
     /// Lets connections go on that have waited for something that was done aside.
     #[cold]
     fn on_woken<D: Driver>(&mut self, driver: &mut D) {
-        for socket in self.shared.aside.take_done() {
+        for socket in self.shared.blocking.take_done() {
             let slot = self.slots.get(socket.index());
             let connection = slot.and_then(|slot| slot.connection.as_ref());
             // It may have been closed meanwhile, and its place taken.
             if connection.is_some_and(|connection| connection.socket == socket) {
-                self.react(driver, socket, Connection::on_done_aside);
+                self.react(driver, socket, Connection::on_job_done);
             }
         }
     }

@@ -13,7 +13,7 @@ use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, affinity, clock};
 use super::{Control, StartError};
 use crate::catalog::site::Sites;
 use crate::config::ServerConfig;
-use crate::content::blocking_pool::Aside;
+use crate::content::blocking_pool::BlockingPool;
 use crate::content::local::watch::Ear;
 use crate::server::commands::{Inbox, take_listener};
 use crate::server::service::{OUTSIDE_MAX, Service, Setup};
@@ -127,7 +127,7 @@ impl Task {
             limits: &self.config.limits,
             places,
             cache: &self.config.cache,
-            aside: Aside::new(self.control.wakers[self.core].clone(), ASIDE_THREADS_MAX, self.cpus),
+            blocking: BlockingPool::new(self.control.wakers[self.core].clone(), ASIDE_THREADS_MAX, self.cpus),
             seconds_at: |_| clock::unix_seconds(),
             books: self.feed.map(|feed| Books::new(self.core, feed, self.observed, &self.config)),
             error_log: Some(self.error_log),

@@ -9,7 +9,7 @@ use thalweg_sys::{Driver, Instant};
 
 use super::{SECOND_NS, Step, folder, large, naive, one, send, simulate, world};
 use crate::config::Limits;
-use crate::content::blocking_pool::Aside;
+use crate::content::blocking_pool::BlockingPool;
 
 /// Has the kernel forget what is in a file, where the file system lets it. A name that was never asked for is not known either.
 fn forget(path: &Path) {
@@ -95,7 +95,7 @@ fn a_disk_that_does_not_answer_is_told_of() {
     let steps = vec![send("GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /never-asked HTTP/1.1\r\nHost: h\r\n\r\n")];
     let (mut world, _) = world(&mut driver, &Limits::default(), folder.path(), vec![steps]);
     // What is asked for is not done by these.
-    world.aside = Aside::simulated().hands();
+    world.blocking = BlockingPool::simulated().workers();
     run(&mut driver, &mut world).unwrap();
     let responses = naive::take_all(&world.clients[0].received, &["GET"]);
     assert_eq!(responses.iter().map(|response| response.status).collect::<Vec<_>>(), [200, 503]);

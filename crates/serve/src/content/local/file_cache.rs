@@ -14,7 +14,7 @@ use thalweg_sys::{File, FileChanged, Instant, Wait};
 
 use crate::catalog::site::{Mount, Site, Sites};
 use crate::config::CacheConfig;
-use crate::content::blocking_pool::{Done, Job, Reason};
+use crate::content::blocking_pool::{Job, JobKind, JobsDone};
 use crate::content::local::loaded_file::Material;
 use crate::content::local::resolve::{self, Found, FoundFile, Refusal};
 use crate::content::local::watch::{Ear, FolderId, Folders};
@@ -95,7 +95,7 @@ impl FileCache {
         &mut self,
         site: usize,
         name: &mut Vec<u8>,
-        done: Done,
+        done: JobsDone,
         calendar: &Calendar,
         now: Instant,
     ) -> Result<Lookup<'_>, Refusal> {
@@ -165,13 +165,13 @@ impl FileCache {
     fn check_again(
         &mut self,
         place: usize,
-        done: Done,
+        done: JobsDone,
         calendar: &Calendar,
         now: Instant,
     ) -> Result<Option<usize>, Refusal> {
         self.misses += 1;
         let entry = self.entries[place].as_mut().expect("a name leads to an entry");
-        let (site, wait) = (entry.site, done.wait(Reason::Open));
+        let (site, wait) = (entry.site, done.wait(JobKind::Open));
         let was_told = self.folders.has_changed(entry.folder, entry.heard);
         self.folders.ensure_watched(entry.folder, wait, now);
         let heard = self.folders.changes();
@@ -212,7 +212,7 @@ impl FileCache {
         &mut self,
         site: usize,
         name: &[u8],
-        done: Done,
+        done: JobsDone,
         calendar: &Calendar,
         now: Instant,
     ) -> Result<Option<usize>, Refusal> {
@@ -220,7 +220,7 @@ impl FileCache {
         let mut refusal = Refusal::Failed;
         let heard = self.folders.changes();
         for _ in 0..LOAD_ATTEMPTS {
-            let (canonical, wait) = (self.sites.unmarked(name), done.wait(Reason::Open));
+            let (canonical, wait) = (self.sites.unmarked(name), done.wait(JobKind::Open));
             let loaded = load(self.sites.site(site), canonical, wait, &mut self.path, &self.config, calendar);
             match loaded {
                 Ok(None) => return Ok(None),
@@ -251,7 +251,7 @@ impl FileCache {
             let mut path = Vec::new();
             drop(load(sites.site(site), &name, Wait::Allowed, &mut path, &config, &calendar));
         };
-        Job { reason: Reason::Open, key, work: Box::new(work) }
+        Job { reason: JobKind::Open, key, work: Box::new(work) }
     }
 
     fn insert(&mut self, entry: Entry) -> usize {
@@ -367,7 +367,7 @@ mod tests {
     }
 
     fn body(cache: &mut FileCache, name: &str, now: Instant) -> Result<Vec<u8>, Refusal> {
-        match cache.look_up(0, &mut name.into(), Done::NOTHING.and(Reason::Open), &calendar(), now)? {
+        match cache.look_up(0, &mut name.into(), JobsDone::NOTHING.and(JobKind::Open), &calendar(), now)? {
             Lookup::Folder => Ok(b"folder".to_vec()),
             Lookup::File(entity, _) => {
                 let (ready, _) = entity.ready(&calendar());
@@ -400,7 +400,8 @@ mod tests {
         let path = dir.path().join("a");
         let mut cache = cache(dir.path(), 10, 10_000);
         let mut tag_and_body = |now| {
-            let found = cache.look_up(0, &mut "a".into(), Done::NOTHING.and(Reason::Open), &calendar(), now).unwrap();
+            let found =
+                cache.look_up(0, &mut "a".into(), JobsDone::NOTHING.and(JobKind::Open), &calendar(), now).unwrap();
             let Lookup::File(entity, _) = found else { panic!("a folder") };
             let tag = entity.validators().etag.unwrap().opaque.to_vec();
             let head_bytes = entity.head_bytes();
@@ -472,7 +473,7 @@ mod tests {
         let mut cache = cache_of(dir.path(), 10, 10_000, Some(teller.ear()));
         let mut has_variants = || {
             teller.tell(&mut cache.folders);
-            let done = Done::NOTHING.and(Reason::Open);
+            let done = JobsDone::NOTHING.and(JobKind::Open);
             match cache.look_up(0, &mut "a".into(), done, &calendar(), Instant::default()).unwrap() {
                 Lookup::File(entity, _) => entity.has_variants(),
                 Lookup::Folder => panic!("a folder"),
@@ -558,9 +559,11 @@ mod tests {
         fs::write(dir.path().join("a"), "old").unwrap();
         // 1970: before any change, as a clock that has just changed would be.
         let at_once = Calendar::new(|_| 0, Instant::default());
-        cache.look_up(0, &mut "a".into(), Done::NOTHING.and(Reason::Open), &at_once, Instant::default()).unwrap();
+        cache.look_up(0, &mut "a".into(), JobsDone::NOTHING.and(JobKind::Open), &at_once, Instant::default()).unwrap();
         let first = Rc::clone(cache.entries[0].as_mut().unwrap().entity.ready(&at_once).0);
-        cache.look_up(0, &mut "a".into(), Done::NOTHING.and(Reason::Open), &at_once, Instant::from_ns(AGE_NS)).unwrap();
+        cache
+            .look_up(0, &mut "a".into(), JobsDone::NOTHING.and(JobKind::Open), &at_once, Instant::from_ns(AGE_NS))
+            .unwrap();
         assert!(!Rc::ptr_eq(cache.entries[0].as_mut().unwrap().entity.ready(&at_once).0, &first));
     }
 

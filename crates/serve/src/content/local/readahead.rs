@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use thalweg_sys::{File, FileSpan, Instant};
 
-use crate::content::blocking_pool::{Job, Reason};
+use crate::content::blocking_pool::{Job, JobKind};
 
 /// The unit that a download begins with.
 const UNIT_BYTES_FIRST: u64 = 512 << 10;
@@ -52,6 +52,6 @@ impl Cold {
         let (file, offset) = (File::clone(&span.file), span.offset);
         // What goes wrong is met again, and told, when the bytes are sent.
         let work = move || drop(file.read_ahead(offset, len));
-        Job { reason: Reason::Read, key: Vec::new(), work: Box::new(work) }
+        Job { reason: JobKind::Read, key: Vec::new(), work: Box::new(work) }
     }
 }

@@ -27,7 +27,7 @@ fn bytes_per_s(bytes: u64, ns: u64) -> u64 {
 }
 
 impl Connection {
-    /// Hands bytes and the first part of a file to the driver, as much as the rates allow.
+    /// Workers bytes and the first part of a file to the driver, as much as the rates allow.
     #[inline]
     pub(super) fn send<D: Driver>(
         &mut self,
@@ -42,7 +42,7 @@ impl Connection {
         self.hand_over(driver, shared, bytes, file, u64::MAX);
     }
 
-    /// Hands over what the rates allow now, or lets the rest wait for its turn.
+    /// Workers over what the rates allow now, or lets the rest wait for its turn.
     fn send_paced<D: Driver>(
         &mut self,
         driver: &mut D,
@@ -76,7 +76,7 @@ impl Connection {
         }
     }
 
-    /// Hands bytes and the first part of a file, of which it is so much at most, to the driver.
+    /// Workers bytes and the first part of a file, of which it is so much at most, to the driver.
     #[inline]
     fn hand_over<D: Driver>(
         &mut self,
@@ -111,7 +111,7 @@ impl Connection {
             && self.pace.as_ref().is_none_or(|pace| pace.held.is_none())
     }
 
-    /// Hands bytes and the first part of a file to the driver, if that part is in memory. If not, it hands over the bytes, or has the
+    /// Workers bytes and the first part of a file to the driver, if that part is in memory. If not, it hands over the bytes, or has the
     /// part read aside if there are none.
     fn send_file<D: Driver>(
         &mut self,
@@ -140,7 +140,7 @@ impl Connection {
         }
         if bytes.is_empty() {
             let cold = self.cold.get_or_insert_default();
-            shared.aside.ask(self.socket, cold.read_ahead(&span, driver.now()));
+            shared.blocking.ask(self.socket, cold.read_ahead(&span, driver.now()));
         } else {
             self.is_sending = true;
             driver.send(self.socket, bytes);

@@ -72,7 +72,7 @@ impl Feed {
         }
     }
 
-    /// Hands over a record, or drops it. Records are no longer than [`RECORD_BYTES_MAX`].
+    /// Workers over a record, or drops it. Records are no longer than [`RECORD_BYTES_MAX`].
     #[inline]
     pub(crate) fn push(&mut self, record: &[u8], now: Instant) {
         if self.page.len() + record.len() > self.page.capacity() && !self.turn_page() {
@@ -97,14 +97,14 @@ impl Feed {
         (self.records > 0).then(|| self.began.plus_ns(PAGE_AGE_NS))
     }
 
-    /// Hands over a page that is due.
+    /// Workers over a page that is due.
     pub(crate) fn on_turn(&mut self, now: Instant) {
         if self.due().is_some_and(|due| due <= now) {
             self.hand_over();
         }
     }
 
-    /// Hands over what there is.
+    /// Workers over what there is.
     pub(crate) fn hand_over(&mut self) {
         if self.records == 0 {
             return;

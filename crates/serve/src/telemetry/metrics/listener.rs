@@ -75,12 +75,12 @@ impl StatusListener {
             match opened {
                 Ok((mut driver, listener)) => {
                     let _ = started.send(Ok(()));
-                    let mut desk = Desk::new(board, listener, hosts, wishes_too);
+                    let mut queue = Desk::new(board, listener, hosts, wishes_too);
                     // A driver that fails leaves the server without its status, which a health check sees.
-                    let _ = thalweg_reactor::run(&mut driver, &mut desk);
+                    let _ = thalweg_reactor::run(&mut driver, &mut queue);
                     // The last second counts too.
-                    desk.board.advance(Instant::now(), second());
-                    desk.board.save(second());
+                    queue.board.advance(Instant::now(), second());
+                    queue.board.save(second());
                 }
                 Err(error) => drop(started.send(Err(error))),
             }
