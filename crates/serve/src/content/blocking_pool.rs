@@ -86,13 +86,13 @@ struct Waiting {
 
 /// What a core and its threads share.
 pub(crate) struct Workers {
-    queue: Mutex<Desk>,
+    queue: Mutex<JobQueue>,
     work_came: Condvar,
     waker: Option<Waker>,
 }
 
 #[derive(Default)]
-struct Desk {
+struct JobQueue {
     first: VecDeque<(u64, Work)>,
     later: VecDeque<(u64, Work)>,
     done: Vec<u64>,
@@ -219,7 +219,7 @@ impl Drop for BlockingPool {
 }
 
 impl Workers {
-    fn queue(&self) -> MutexGuard<'_, Desk> {
+    fn queue(&self) -> MutexGuard<'_, JobQueue> {
         // Work is done while the lock is not held, so that a panic leaves nothing half done.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -270,7 +270,7 @@ struct Next {
     is_later: bool,
 }
 
-impl Desk {
+impl JobQueue {
     /// The next job, unless it is for a large file and all other threads are with one already.
     fn take(&mut self) -> Option<Next> {
         if let Some((number, work)) = self.first.pop_front() {

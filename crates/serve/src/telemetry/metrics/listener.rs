@@ -75,12 +75,12 @@ impl StatusListener {
             match opened {
                 Ok((mut driver, listener)) => {
                     let _ = started.send(Ok(()));
-                    let mut queue = Desk::new(board, listener, hosts, wishes_too);
+                    let mut server = StatusServer::new(board, listener, hosts, wishes_too);
                     // A driver that fails leaves the server without its status, which a health check sees.
-                    let _ = thalweg_reactor::run(&mut driver, &mut queue);
+                    let _ = thalweg_reactor::run(&mut driver, &mut server);
                     // The last second counts too.
-                    queue.board.advance(Instant::now(), second());
-                    queue.board.save(second());
+                    server.board.advance(Instant::now(), second());
+                    server.board.save(second());
                 }
                 Err(error) => drop(started.send(Err(error))),
             }
@@ -134,7 +134,7 @@ fn second() -> i64 {
 }
 
 /// The thread's own things.
-struct Desk {
+struct StatusServer {
     board: Board,
     listener: SocketId,
     hosts: KnownHosts,
@@ -164,7 +164,7 @@ enum Phase {
     Leaving,
 }
 
-impl Desk {
+impl StatusServer {
     fn new(board: Board, listener: SocketId, hosts: KnownHosts, wishes: Arc<Wishes>) -> Self {
         Self { board, listener, hosts, rests: false, visitors: Vec::new(), next_sample: Instant::default(), wishes }
     }
@@ -220,7 +220,7 @@ impl Desk {
     }
 }
 
-impl<D: Driver> App<D> for Desk {
+impl<D: Driver> App<D> for StatusServer {
     fn on_completion(&mut self, driver: &mut D, completion: Completion) {
         match completion {
             Completion::Accepted { socket, .. } => {
