@@ -23,8 +23,8 @@ use crate::server::shutdown::Curfew;
 use crate::shaping::pacer::SharedLimits;
 use crate::telemetry::counters::{Published, Totals};
 
+mod accounted;
 mod attacks;
-mod booked;
 mod changing;
 mod deadlines;
 mod disks;
@@ -273,7 +273,7 @@ fn world_with<'w>(
         blocking,
         // Long after any file here was written: all of them are settled.
         seconds_at: |now| 4_000_000_000 + now.as_ns() / SECOND_NS,
-        books: None,
+        accounting: None,
         error_log: None,
         curfew: Arc::clone(&curfew),
         channel: None,

@@ -28,7 +28,7 @@ use crate::date_cache::Calendar;
 use crate::http::h1::head::{self, Persistence};
 use crate::http::multipart::{Boundaries, Segments};
 use crate::listing::{Asked, Listings};
-use crate::telemetry::accounting::{Books, Delivery, Given};
+use crate::telemetry::accounting::{Accounting, Delivery, ResponseSummary};
 use crate::telemetry::counters::Totals;
 
 /// Answers requests for files.
@@ -38,9 +38,9 @@ pub(crate) struct Responder {
     pub(crate) calendar: Calendar,
     pub(crate) totals: Totals,
     /// If anybody wants to know.
-    pub(crate) books: Option<Books>,
+    pub(crate) accounting: Option<Accounting>,
     /// What the last response was, for the books.
-    pub(crate) given: Given,
+    pub(crate) summary: ResponseSummary,
     boundaries: Boundaries,
     /// Room for a canonical name.
     name: Vec<u8>,
@@ -52,7 +52,7 @@ pub(crate) struct Responder {
 #[must_use]
 pub(crate) enum Answer {
     /// The response is in the outbox.
-    Given,
+    ResponseSummary,
     /// Nothing yet: the request has to be answered again when this was done aside.
     After(Box<Job>),
 }
@@ -153,14 +153,19 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 
 impl Responder {
     /// A responder that has done nothing yet.
-    pub(crate) fn new(cache: FileCache, listings: Listings, calendar: Calendar, books: Option<Books>) -> Self {
+    pub(crate) fn new(
+        cache: FileCache,
+        listings: Listings,
+        calendar: Calendar,
+        accounting: Option<Accounting>,
+    ) -> Self {
         Self {
             cache,
             listings,
             calendar,
             totals: Totals::default(),
-            books,
-            given: Given::nothing(0, 0),
+            accounting,
+            summary: ResponseSummary::nothing(0, 0),
             boundaries: Boundaries::new(),
             name: Vec::new(),
             postponed_for: None,
@@ -177,7 +182,7 @@ impl Responder {
         now: Instant,
         out: &mut Outbox<'_>,
     ) -> Answer {
-        self.give_nothing(out);
+        self.summarize_nothing(out);
         let status = match request.method {
             Method::Get | Method::Head => self.respond_with_file(request, persistence, done, now, out),
             _ => self.respond_otherwise(request, persistence, out),
@@ -186,7 +191,7 @@ impl Responder {
             return Answer::After(self.postponed_for.take().expect("what is postponed waits for a job"));
         }
         self.count(status);
-        Answer::Given
+        Answer::ResponseSummary
     }
 
     /// Answers a request for which there is too much to be done.
@@ -197,24 +202,24 @@ impl Responder {
     }
 
     /// Begins a response that has nothing of a file, and that is booked on the topmost mount until another one is known.
-    fn give_nothing(&mut self, out: &mut Outbox<'_>) {
+    fn summarize_nothing(&mut self, out: &mut Outbox<'_>) {
         let mount = self.cache.sites().topmost;
-        self.given = Given::nothing(0, mount);
+        self.summary = ResponseSummary::nothing(0, mount);
         out.mount = mount;
     }
 
-    /// Books what is no file on the mount that its name leads to.
+    /// Accounting what is no file on the mount that its name leads to.
     #[cold]
-    fn book_on_mount(&mut self, site: usize, out: &mut Outbox<'_>) {
+    fn account_to_mount(&mut self, site: usize, out: &mut Outbox<'_>) {
         let mount = self.cache.sites().mount_number(site, &self.name);
-        self.given.mount = mount;
+        self.summary.mount = mount;
         out.mount = mount;
     }
 
     fn count(&mut self, status: u16) {
         self.totals.requests += 1;
         self.totals.count_response(status);
-        self.given.status = status;
+        self.summary.status = status;
     }
 
     /// Puts a request off until a job was done. The status that says so.
@@ -227,7 +232,7 @@ impl Responder {
     /// Answers what is not, or not any longer, a request that can be understood. The connection cannot go on.
     #[cold]
     pub(crate) fn refuse(&mut self, status: u16, out: &mut Outbox<'_>) {
-        self.give_nothing(out);
+        self.summarize_nothing(out);
         self.count(status);
         self.write_page(out.buffer(), status, true, Persistence::Close, |_| {});
     }
@@ -254,12 +259,12 @@ impl Responder {
         let mut is_file = true;
         let mut entity = match self.cache.look_up(site, &mut self.name, done, &self.calendar, now) {
             Ok(Lookup::File(entity, mount)) => {
-                self.given.mount = mount;
+                self.summary.mount = mount;
                 out.mount = mount;
                 entity
             }
             Ok(Lookup::Folder) => {
-                self.book_on_mount(site, out);
+                self.account_to_mount(site, out);
                 return self.redirect_to_folder(request, query, persistence, out);
             }
             Err(Refusal::NotYet) if !done.has(JobKind::Open) => {
@@ -268,7 +273,7 @@ impl Responder {
             // No index: the folder may be listed.
             Err(Refusal::NotFound) if self.name.ends_with(b"/") => {
                 is_file = false;
-                self.book_on_mount(site, out);
+                self.account_to_mount(site, out);
                 let asked = Asked { site, name: &self.name, query };
                 let folders = &mut self.cache.folders;
                 match self.listings.look_up(asked, done, folders, &self.calendar, now) {
@@ -281,7 +286,7 @@ impl Responder {
                 }
             }
             Err(refusal) => {
-                self.book_on_mount(site, out);
+                self.account_to_mount(site, out);
                 return self.respond_with_refusal(request, refusal, persistence, out);
             }
         };
@@ -295,7 +300,7 @@ impl Responder {
             Ok((status, delivery)) => {
                 // A listing is made, and nobody's download.
                 if is_file {
-                    self.given.delivery = delivery;
+                    self.summary.delivery = delivery;
                 }
                 status
             }

@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 
 use thalweg_sys::Instant;
 
-use super::{ANSWER_TIME, Running, StartError, ensure_servable, has_books};
+use super::{ANSWER_TIME, Running, StartError, ensure_servable, has_accounting};
 use crate::config::ServerConfig;
 use crate::server::commands::{Order, Settlement, send_listener};
 use crate::server::listeners::{Change, Shares};
@@ -53,7 +53,7 @@ impl Running {
             let settlement = Settlement {
                 config: Arc::clone(config),
                 limits: Arc::clone(&limits),
-                feed: has_books(config).then(|| self.logs.feed()),
+                feed: has_accounting(config).then(|| self.logs.feed()),
                 observed: Arc::clone(&self.observed),
             };
             let configure = Order::Configure(settlement, done.clone());

@@ -29,7 +29,7 @@ use crate::http::h1::head::Persistence;
 use crate::http::multipart::Segments;
 use crate::http::respond::{Answer, Outbox, Outgoing, Responder};
 use crate::shaping::pacer::{Pace, Pacer};
-use crate::telemetry::accounting::{Noted, UnderWay};
+use crate::telemetry::accounting::{AnsweredRequest, RequestRecords};
 
 pub(crate) use self::outside::Standing;
 pub(crate) use self::share::Share;
@@ -86,7 +86,7 @@ pub(crate) struct Connection {
     /// What is known of a download whose file is not all in memory.
     cold: Option<Box<Cold>>,
     /// What the books have to be told when the responses have gone.
-    under_way: Option<Box<UnderWay>>,
+    under_way: Option<Box<RequestRecords>>,
     /// What limits by client and by rate need, if there are any.
     pub(crate) pace: Option<Box<Pace>>,
 }
@@ -215,7 +215,7 @@ impl Connection {
     }
 
     /// What is under way, which is not written down by this connection any more.
-    pub(crate) fn take_under_way(&mut self) -> Option<Box<UnderWay>> {
+    pub(crate) fn take_records(&mut self) -> Option<Box<RequestRecords>> {
         self.under_way.take()
     }
 
@@ -280,8 +280,8 @@ impl Connection {
         self.is_sending = false;
         let sent_bytes = mem::take(&mut self.sending_bytes);
         shared.responder.totals.bytes += sent_bytes;
-        if let Some(books) = &mut shared.responder.books {
-            books.on_sent(&mut self.under_way, sent_bytes, driver.now());
+        if let Some(accounting) = &mut shared.responder.accounting {
+            accounting.on_sent(&mut self.under_way, sent_bytes, driver.now());
         }
         let held = self.pace.as_mut().and_then(|pace| pace.held.take());
         if held.is_none()
@@ -467,7 +467,7 @@ impl Connection {
                         }
                         responder.turn_away(&head, persistence, out);
                     }
-                    if responder.books.is_some() {
+                    if responder.accounting.is_some() {
                         note(&mut self.under_way, self.socket, Some(&head), responder, present.now, out);
                     }
                     if persistence == Persistence::Close {
@@ -584,16 +584,16 @@ fn persistence(head: &RequestHead<'_>, is_last: bool) -> Persistence {
 /// Has the books note the response that was put into the outbox last. Not inlined: most servers keep no books.
 #[inline(never)]
 fn note(
-    under_way: &mut Option<Box<UnderWay>>,
+    under_way: &mut Option<Box<RequestRecords>>,
     socket: SocketId,
     request: Option<&RequestHead<'_>>,
     responder: &mut Responder,
     now: Instant,
     out: &Outbox<'_>,
 ) {
-    let Some(books) = &mut responder.books else { return };
-    let (given, second) = (responder.given, responder.calendar.second());
-    books.note(under_way, &Noted { socket, request, given, now, second }, out);
+    let Some(accounting) = &mut responder.accounting else { return };
+    let (summary, second) = (responder.summary, responder.calendar.second());
+    accounting.note(under_way, &AnsweredRequest { socket, request, summary, now, second }, out);
 }
 
 /// Keeps bytes for later. How many are kept now.

@@ -36,7 +36,7 @@ pub struct Group {
     /// The address as the configuration has it, perhaps with port 0.
     pub asked: ListenAddr,
     /// A service manager has opened it: its file, if it has one, is not ours to remove.
-    pub given: bool,
+    pub summary: bool,
     /// The sockets, at least one.
     pub sockets: Vec<OwnedFd>,
 }
@@ -80,8 +80,8 @@ impl Group {
     ///
     /// # Errors
     /// It is no listening stream socket.
-    pub fn given(socket: OwnedFd) -> io::Result<Self> {
-        Ok(Self { asked: address_of(&socket)?, given: true, sockets: vec![socket] })
+    pub fn summary(socket: OwnedFd) -> io::Result<Self> {
+        Ok(Self { asked: address_of(&socket)?, summary: true, sockets: vec![socket] })
     }
 }
 
@@ -204,12 +204,12 @@ impl Listeners {
 
     fn enter(&mut self, group: Group, is_for_cores: bool) -> io::Result<()> {
         // A few status pages do not need it, and who gave us a socket has set it up.
-        if is_for_cores && !group.given {
+        if is_for_cores && !group.summary {
             group.sockets.iter().for_each(socket::defer_accept);
         }
         let at = address_of(&group.sockets[0])?;
         let file = match &at {
-            ListenAddr::Unix(path) if !group.given => identity(path),
+            ListenAddr::Unix(path) if !group.summary => identity(path),
             _ => None,
         };
         self.entries.push(Entry { id: self.next_id, group, at, is_for_cores, file });
@@ -248,7 +248,7 @@ fn bind(asked: &ListenAddr, socket_file: SocketFile, cores: usize) -> io::Result
         }
         ListenAddr::Unix(path) => sockets.push(socket::listen_unix(path, socket_file)?),
     }
-    Ok(Group { asked: asked.clone(), given: false, sockets })
+    Ok(Group { asked: asked.clone(), summary: false, sockets })
 }
 
 /// Deals out the sockets: with fewer of them than cores some cores share one, with more a core has several. None of them may be

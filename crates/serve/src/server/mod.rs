@@ -150,7 +150,7 @@ impl Server {
                 control: running.control.clone(),
                 shared_limits: Arc::clone(&shared_limits),
                 published: Arc::clone(&running.published),
-                feed: has_books(&config).then(|| running.logs.feed()),
+                feed: has_accounting(&config).then(|| running.logs.feed()),
                 error_log: running.logs.error_log().clone(),
                 observed: Arc::clone(&running.observed),
                 ear: running.watcher.as_ref().map(|watcher| watcher.ear(core)),
@@ -181,7 +181,7 @@ impl Server {
 }
 
 /// Whether anybody wants to know about single responses.
-fn has_books(config: &ServerConfig) -> bool {
+fn has_accounting(config: &ServerConfig) -> bool {
     config.log.access.is_some() || config.status.is_some()
 }
 

@@ -24,7 +24,7 @@ use crate::server::connection::{Connection, Fate, Share, Shared, Times};
 use crate::server::shutdown::Curfew;
 use crate::shaping::pacer::{Pacer, SharedLimits, Stage};
 use crate::shaping::room::{self, Shedder};
-use crate::telemetry::accounting::Books;
+use crate::telemetry::accounting::Accounting;
 use crate::telemetry::counters::Published;
 use crate::telemetry::log::{ErrorLog, Feed};
 use crate::telemetry::metrics::Observed;
@@ -100,7 +100,7 @@ pub(crate) struct Setup<'c> {
     pub(crate) shared_limits: Arc<SharedLimits>,
     pub(crate) seconds_at: SecondsAt,
     /// If anybody wants to know what is done.
-    pub(crate) books: Option<Books>,
+    pub(crate) accounting: Option<Accounting>,
     /// What the operator should know goes there.
     pub(crate) error_log: Option<ErrorLog>,
     pub(crate) curfew: Arc<Curfew>,
@@ -133,7 +133,7 @@ impl Service {
             look_ns: times.shortest_ns(),
             shared: Shared {
                 times,
-                responder: Responder::new(cache, listings, Calendar::new(setup.seconds_at, now), setup.books),
+                responder: Responder::new(cache, listings, Calendar::new(setup.seconds_at, now), setup.accounting),
                 blocking: setup.blocking,
                 warm: Warm::default(),
                 pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
@@ -166,8 +166,8 @@ impl Service {
 
     /// Writes down what is done from now on.
     #[cfg(test)]
-    pub(crate) fn keep_books(&mut self, books: Books) {
-        self.shared.responder.books = Some(books);
+    pub(crate) fn set_accounting(&mut self, accounting: Accounting) {
+        self.shared.responder.accounting = Some(accounting);
     }
 
     /// Hears of changes from now on.
@@ -222,36 +222,37 @@ impl Service {
         let cache = FileCache::new(Arc::new(sites), config.cache.clone(), ear).succeeding(&responder.cache);
         responder.listings = Listings::new(Arc::clone(cache.sites()), &config.cache);
         responder.cache = cache;
-        self.keep_other_books(driver, config, feed, observed);
+        self.configure_accounting(driver, config, feed, observed);
         Ok(())
     }
 
     /// Begins, goes on, or ceases to write down what is done.
-    fn keep_other_books<D: Driver>(
+    fn configure_accounting<D: Driver>(
         &mut self,
         driver: &mut D,
         config: &ServerConfig,
         feed: Option<Feed>,
         observed: Arc<Observed>,
     ) {
-        let knew_clients = self.shared.responder.books.as_ref().is_some_and(Books::wants_clients);
-        let books = match (self.shared.responder.books.take(), feed) {
-            (Some(mut books), Some(_)) => {
-                books.configure(config);
-                books
+        let knew_clients = self.shared.responder.accounting.as_ref().is_some_and(Accounting::wants_clients);
+        let accounting = match (self.shared.responder.accounting.take(), feed) {
+            (Some(mut accounting), Some(_)) => {
+                accounting.configure(config);
+                accounting
             }
-            (None, Some(feed)) => Books::new(self.core, feed, observed, config),
-            (Some(books), None) => {
-                books.close();
+            (None, Some(feed)) => Accounting::new(self.core, feed, observed, config),
+            (Some(accounting), None) => {
+                accounting.close();
                 let connections = self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut());
-                return connections.for_each(|connection| drop(connection.take_under_way()));
+                return connections.for_each(|connection| drop(connection.take_records()));
             }
             (None, None) => return,
         };
-        let books = self.shared.responder.books.insert(books);
-        if books.wants_clients() && !knew_clients {
+        let accounting = self.shared.responder.accounting.insert(accounting);
+        if accounting.wants_clients() && !knew_clients {
             for connection in self.slots.iter().filter_map(|slot| slot.connection.as_ref()) {
-                books.set_client(connection.socket, driver.peer_addr(connection.socket).ok().map(|peer| peer.ip()));
+                accounting
+                    .set_client(connection.socket, driver.peer_addr(connection.socket).ok().map(|peer| peer.ip()));
             }
         }
     }
@@ -426,8 +427,8 @@ impl Service {
         if let (Some(pace), Some(pacer)) = (&connection.pace, &mut self.shared.pacer) {
             pacer.leave(pace, now);
         }
-        if let Some(books) = &mut self.shared.responder.books {
-            books.on_closed(connection.take_under_way(), now);
+        if let Some(accounting) = &mut self.shared.responder.accounting {
+            accounting.on_closed(connection.take_records(), now);
         }
     }
 
@@ -499,8 +500,9 @@ impl Service {
         let is_retirement_due = !(self.retiring.is_empty() && self.retired.is_empty());
         let retirement_ends = is_retirement_due.then_some(self.retirement_ends);
         let paced = self.shared.pacer.as_ref().and_then(|pacer| pacer.next_due(now));
-        let books = self.shared.responder.books.as_ref().and_then(Books::due);
-        let due = [self.wheel.next_due(), rest_ends, retirement_ends, curfew, paced, books].into_iter().flatten().min();
+        let accounting = self.shared.responder.accounting.as_ref().and_then(Accounting::due);
+        let due =
+            [self.wheel.next_due(), rest_ends, retirement_ends, curfew, paced, accounting].into_iter().flatten().min();
         if self.shared.share.is_wanted() {
             return Some(now);
         }
@@ -563,9 +565,9 @@ impl<D: Driver> App<D> for Service {
                 self.pause_retiring(driver);
             }
         }
-        if let Some(books) = &mut self.shared.responder.books {
+        if let Some(accounting) = &mut self.shared.responder.accounting {
             let (entries, bytes, misses) = self.shared.responder.cache.figures();
-            books.on_turn(now, entries, bytes, misses);
+            accounting.on_turn(now, entries, bytes, misses);
         }
         self.shared.responder.totals.open = self.open as u64;
         self.published[self.core].publish(&self.shared.responder.totals);

@@ -18,7 +18,7 @@ use crate::content::local::watch::Ear;
 use crate::server::commands::{Inbox, take_listener};
 use crate::server::service::{OUTSIDE_MAX, Service, Setup};
 use crate::shaping::pacer::SharedLimits;
-use crate::telemetry::accounting::Books;
+use crate::telemetry::accounting::Accounting;
 use crate::telemetry::counters::Published;
 use crate::telemetry::log::{ErrorLog, Feed};
 use crate::telemetry::metrics::Observed;
@@ -129,7 +129,7 @@ impl Task {
             cache: &self.config.cache,
             blocking: BlockingPool::new(self.control.wakers[self.core].clone(), ASIDE_THREADS_MAX, self.cpus),
             seconds_at: |_| clock::unix_seconds(),
-            books: self.feed.map(|feed| Books::new(self.core, feed, self.observed, &self.config)),
+            accounting: self.feed.map(|feed| Accounting::new(self.core, feed, self.observed, &self.config)),
             error_log: Some(self.error_log),
             curfew: Arc::clone(&self.control.curfew),
             orders: self.orders,

@@ -49,7 +49,7 @@ const IDLE_PART_MIN: u64 = 16;
 #[derive(Default)]
 pub(crate) struct Shedder {
     /// The last is the first to go.
-    noted: Vec<Candidate>,
+    answered: Vec<Candidate>,
     /// The next to be looked at.
     hand: usize,
     barren_until: Instant,
@@ -65,7 +65,7 @@ impl Shedder {
         still: impl Fn(Candidate) -> bool,
         now: Instant,
     ) -> Option<Candidate> {
-        while let Some(candidate) = self.noted.pop() {
+        while let Some(candidate) = self.answered.pop() {
             if still(candidate) {
                 return Some(candidate);
             }
@@ -82,7 +82,7 @@ impl Shedder {
             self.note((self.hand..end).filter_map(&candidate), end - self.hand);
             looked_at += end - self.hand;
             self.hand = end;
-            if let Some(next) = self.noted.pop() {
+            if let Some(next) = self.answered.pop() {
                 return Some(next);
             }
         }
@@ -102,9 +102,9 @@ impl Shedder {
                 first.push(candidate);
             }
         }
-        self.noted = first.into_sorted_vec();
-        self.noted.reverse();
-        debug_assert!(self.noted.is_sorted_by_key(Reverse));
+        self.answered = first.into_sorted_vec();
+        self.answered.reverse();
+        debug_assert!(self.answered.is_sorted_by_key(Reverse));
     }
 }
 

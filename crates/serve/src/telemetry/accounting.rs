@@ -22,7 +22,7 @@ const IDLE_MAX: usize = 256;
 const IDLE_BYTES_MAX: usize = 4 << 10;
 
 /// The books of a core.
-pub(crate) struct Books {
+pub(crate) struct Accounting {
     core: usize,
     observed: Arc<Observed>,
     published: CoreFigures,
@@ -36,7 +36,7 @@ pub(crate) struct Books {
     /// Where the account of each mount of the configuration is, in its order.
     places: Vec<usize>,
     #[expect(clippy::vec_box, reason = "they go to connections, which hold them boxed, and come back")]
-    idle: Vec<Box<UnderWay>>,
+    idle: Vec<Box<RequestRecords>>,
 }
 
 /// A mount's account.
@@ -48,7 +48,7 @@ struct Account {
 
 /// The responses of a connection that are being sent, all of them in one send.
 #[derive(Default)]
-pub(crate) struct UnderWay {
+pub(crate) struct RequestRecords {
     responses: Vec<Response>,
     /// The first that has not ended.
     next: usize,
@@ -56,7 +56,7 @@ pub(crate) struct UnderWay {
     records: Vec<u8>,
     sent_bytes: u64,
     /// Of those, how many stand in an account.
-    booked_bytes: u64,
+    accounted_bytes: u64,
 }
 
 /// A response that is being sent.
@@ -85,14 +85,14 @@ pub(crate) enum Delivery {
 
 /// What a response was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Given {
+pub(crate) struct ResponseSummary {
     pub(crate) status: u16,
     /// The mount's place in the configuration.
     pub(crate) mount: u16,
     pub(crate) delivery: Delivery,
 }
 
-impl Given {
+impl ResponseSummary {
     /// Nothing of a file, booked on this mount.
     pub(crate) fn nothing(status: u16, mount: u16) -> Self {
         Self { status, mount, delivery: Delivery::Nothing }
@@ -100,19 +100,19 @@ impl Given {
 }
 
 /// A response and what it answers.
-pub(crate) struct Noted<'r, 'b> {
+pub(crate) struct AnsweredRequest<'r, 'b> {
     pub(crate) socket: SocketId,
     /// `None` for what was no request.
     pub(crate) request: Option<&'r RequestHead<'b>>,
-    pub(crate) given: Given,
+    pub(crate) summary: ResponseSummary,
     pub(crate) now: Instant,
     pub(crate) second: i64,
 }
 
-impl Books {
+impl Accounting {
     /// Empty books of a core.
     pub(crate) fn new(core: usize, feed: Feed, observed: Arc<Observed>, config: &ServerConfig) -> Self {
-        let mut books = Self {
+        let mut accounting = Self {
             core,
             observed,
             published: CoreFigures::default(),
@@ -123,8 +123,8 @@ impl Books {
             places: Vec::new(),
             idle: Vec::new(),
         };
-        books.configure(config);
-        books
+        accounting.configure(config);
+        accounting
     }
 
     /// Goes on with another configuration's mounts. Responses under way stay with theirs.
@@ -164,46 +164,51 @@ impl Books {
     }
 
     /// A response was put into the outbox, behind those that were noted before.
-    pub(crate) fn note(&mut self, under_way: &mut Option<Box<UnderWay>>, noted: &Noted<'_, '_>, out: &Outbox<'_>) {
+    pub(crate) fn note(
+        &mut self,
+        under_way: &mut Option<Box<RequestRecords>>,
+        answered: &AnsweredRequest<'_, '_>,
+        out: &Outbox<'_>,
+    ) {
         let begins_at = under_way.as_ref().and_then(|notes| notes.responses.last()).map_or(0, |last| last.ends_at);
         let ends_at = out.len();
         let body_bytes = ends_at - begins_at - out.head_bytes(begins_at);
-        let account = self.enter(under_way, noted, ends_at, body_bytes);
+        let account = self.enter(under_way, answered, ends_at, body_bytes);
         let tally = &mut self.accounts[account].tally;
         tally.requests += 1;
-        tally.under_way += u64::from(noted.given.delivery != Delivery::Nothing);
+        tally.under_way += u64::from(answered.summary.delivery != Delivery::Nothing);
     }
 
     /// A connection is told that there is no room for it. It has asked for nothing, so that this is no request's answer.
-    pub(crate) fn note_turned_away(
+    pub(crate) fn record_refused(
         &mut self,
-        under_way: &mut Option<Box<UnderWay>>,
+        under_way: &mut Option<Box<RequestRecords>>,
         socket: SocketId,
         mount: u16,
         now: Instant,
         second: i64,
     ) {
-        let given = Given::nothing(503, mount);
-        let noted = Noted { socket, request: None, given, now, second };
-        self.enter(under_way, &noted, head::NO_ROOM.len() as u64, head::NO_ROOM_BODY_BYTES);
+        let summary = ResponseSummary::nothing(503, mount);
+        let answered = AnsweredRequest { socket, request: None, summary, now, second };
+        self.enter(under_way, &answered, head::NO_ROOM.len() as u64, head::NO_ROOM_BODY_BYTES);
     }
 
     /// Puts a response behind those that are under way. The account that it goes to.
     fn enter(
         &mut self,
-        under_way: &mut Option<Box<UnderWay>>,
-        noted: &Noted<'_, '_>,
+        under_way: &mut Option<Box<RequestRecords>>,
+        answered: &AnsweredRequest<'_, '_>,
         ends_at: u64,
         body_bytes: u64,
     ) -> usize {
         let notes = under_way.get_or_insert_with(|| self.idle.pop().unwrap_or_default());
-        let Noted { socket, request, given, now, second } = *noted;
-        let account = self.places.get(usize::from(given.mount)).copied().unwrap_or(0);
+        let AnsweredRequest { socket, request, summary, now, second } = *answered;
+        let account = self.places.get(usize::from(summary.mount)).copied().unwrap_or(0);
         let record = Record {
             client: self.clients.get(socket.index()).copied().unwrap_or(Ipv6Addr::UNSPECIFIED),
             second,
             request: request.map(|head| Request::of(head, self.with_fields)),
-            status: given.status,
+            status: summary.status,
             mount: self.accounts[account].cells.number,
             end: End::default(),
         };
@@ -212,7 +217,7 @@ impl Books {
             body_bytes,
             record: notes.records.len(),
             account,
-            delivery: given.delivery,
+            delivery: summary.delivery,
             started: now,
         });
         record.write(&mut notes.records);
@@ -220,12 +225,13 @@ impl Books {
     }
 
     /// The kernel has taken so many bytes more of what a connection sends.
-    pub(crate) fn on_sent(&mut self, under_way: &mut Option<Box<UnderWay>>, bytes: u64, now: Instant) {
+    pub(crate) fn on_sent(&mut self, under_way: &mut Option<Box<RequestRecords>>, bytes: u64, now: Instant) {
         let Some(notes) = under_way else { return };
         notes.sent_bytes += bytes;
         while let Some(response) = notes.responses.get(notes.next) {
-            let booked = notes.sent_bytes.min(response.ends_at);
-            self.accounts[response.account].tally.bytes += booked - mem::replace(&mut notes.booked_bytes, booked);
+            let accounted = notes.sent_bytes.min(response.ends_at);
+            self.accounts[response.account].tally.bytes +=
+                accounted - mem::replace(&mut notes.accounted_bytes, accounted);
             if notes.sent_bytes < response.ends_at {
                 return;
             }
@@ -237,7 +243,7 @@ impl Books {
     }
 
     /// A connection has ended, whatever was under way on it.
-    pub(crate) fn on_closed(&mut self, under_way: Option<Box<UnderWay>>, now: Instant) {
+    pub(crate) fn on_closed(&mut self, under_way: Option<Box<RequestRecords>>, now: Instant) {
         let Some(mut notes) = under_way else { return };
         while notes.next < notes.responses.len() {
             self.end_next(&mut notes, now);
@@ -246,7 +252,7 @@ impl Books {
     }
 
     /// Ends the next response: what was sent of it is all that will be.
-    fn end_next(&mut self, notes: &mut UnderWay, now: Instant) {
+    fn end_next(&mut self, notes: &mut RequestRecords, now: Instant) {
         let response = &notes.responses[notes.next];
         let unsent_bytes = response.ends_at.saturating_sub(notes.sent_bytes);
         let is_complete = unsent_bytes == 0;
@@ -266,13 +272,13 @@ impl Books {
         notes.next += 1;
     }
 
-    fn put_back(&mut self, mut notes: Box<UnderWay>) {
+    fn put_back(&mut self, mut notes: Box<RequestRecords>) {
         notes.responses.clear();
         notes.records.clear();
-        let UnderWay { responses, records, .. } = &*notes;
+        let RequestRecords { responses, records, .. } = &*notes;
         let bytes = records.capacity() + responses.capacity() * size_of::<Response>();
         if self.idle.len() < IDLE_MAX && bytes <= IDLE_BYTES_MAX {
-            (notes.next, notes.sent_bytes, notes.booked_bytes) = (0, 0, 0);
+            (notes.next, notes.sent_bytes, notes.accounted_bytes) = (0, 0, 0);
             self.idle.push(notes);
         }
     }

@@ -40,7 +40,7 @@ fn successor(of: &Served, driver: DriverChoice, folder: &TempDir) -> Result<thal
     let groups = of.server.with_listeners(|listeners| {
         let copy = |group: &Group| {
             let sockets = group.sockets.iter().map(|socket| socket.as_fd().try_clone_to_owned().unwrap()).collect();
-            Group { asked: group.asked.clone(), given: group.given, sockets }
+            Group { asked: group.asked.clone(), summary: group.summary, sockets }
         };
         listeners.groups().map(copy).collect()
     });

@@ -103,9 +103,9 @@ impl Connection {
         self.unread = None;
         shared.responder.totals.turned_away += 1;
         let mount = shared.responder.cache.sites().topmost;
-        if let Some(books) = &mut shared.responder.books {
-            books.on_closed(self.under_way.take(), now);
-            books.note_turned_away(&mut self.under_way, self.socket, mount, now, shared.responder.calendar.second());
+        if let Some(accounting) = &mut shared.responder.accounting {
+            accounting.on_closed(self.under_way.take(), now);
+            accounting.record_refused(&mut self.under_way, self.socket, mount, now, shared.responder.calendar.second());
         }
         self.send(driver, shared, SendBuf::Static(head::NO_ROOM), None);
     }

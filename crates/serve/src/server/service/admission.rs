@@ -114,8 +114,10 @@ impl Service {
             return driver.close(socket);
         }
         // Before the first response, which may be that there is no room.
-        if let Some(books) = self.shared.responder.books.as_mut().filter(|books| books.wants_clients()) {
-            books.set_client(socket, driver.peer_addr(socket).ok().map(|peer| peer.ip()));
+        if let Some(accounting) =
+            self.shared.responder.accounting.as_mut().filter(|accounting| accounting.wants_clients())
+        {
+            accounting.set_client(socket, driver.peer_addr(socket).ok().map(|peer| peer.ip()));
         }
         let slot = &mut self.slots[index];
         if !slot.armed {

@@ -158,8 +158,8 @@ impl<'a> Record<'a> {
         };
         let flags = fixed[FLAGS];
         let (method, target) = (text(0)?, text(1)?);
-        let mut given = |index: usize, flag: u8| text(index).map(|text| Some(text).filter(|_| flags & flag != 0));
-        let (host, referer, agent) = (given(2, HAS_HOST)?, given(3, HAS_REFERER)?, given(4, HAS_AGENT)?);
+        let mut summary = |index: usize, flag: u8| text(index).map(|text| Some(text).filter(|_| flags & flag != 0));
+        let (host, referer, agent) = (summary(2, HAS_HOST)?, summary(3, HAS_REFERER)?, summary(4, HAS_AGENT)?);
         *bytes = rest;
         let request = Request { method, target, is_http_1_0: flags & IS_HTTP_1_0 != 0, host, referer, agent };
         Some(Self {

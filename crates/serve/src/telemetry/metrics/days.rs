@@ -80,7 +80,7 @@ impl Day {
 }
 
 impl Days {
-    /// Books what counters have grown by. `unique` has today's files by label. Whether a new day has begun, which the next call must
+    /// Accounting what counters have grown by. `unique` has today's files by label. Whether a new day has begun, which the next call must
     /// bring no files of the old one for.
     pub(crate) fn advance(&mut self, second: i64, tallies: &[(&str, Tally)], unique: &[(&str, &Unique)]) -> bool {
         let number = second.div_euclid(DAY_S);

@@ -9,7 +9,7 @@ use thalweg_sys::Driver;
 
 use super::{Outcome, PIPELINE, PIPELINE_METHODS, SECOND_NS, Step, folder, naive, send, world};
 use crate::config::{Limits, LogTarget, ServerConfig};
-use crate::telemetry::accounting::Books;
+use crate::telemetry::accounting::Accounting;
 use crate::telemetry::log::{Feed, Message, Record};
 use crate::telemetry::metrics::{Observed, Tally};
 
@@ -30,11 +30,11 @@ fn book_within(
     let observed = Arc::new(Observed::new(1, false));
     let mut config_of_mounts = ServerConfig::new(folder, Vec::<std::net::SocketAddr>::new());
     config_of_mounts.log.access = Some(LogTarget::Stdout);
-    let books = Books::new(0, Feed::new(to), Arc::clone(&observed), &config_of_mounts);
+    let accounting = Accounting::new(0, Feed::new(to), Arc::clone(&observed), &config_of_mounts);
     let mut driver = Sim::new(config);
     let start = driver.now();
     let (mut world, _) = world(&mut driver, limits, folder, scripts);
-    world.service.keep_books(books);
+    world.service.set_accounting(accounting);
     run(&mut driver, &mut world).unwrap();
     let outcomes = world.outcomes(start);
     let mut lines = Vec::new();
