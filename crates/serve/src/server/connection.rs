@@ -23,8 +23,8 @@ use thalweg_sys::{Driver, FileSpan, Instant, SendBuf, SocketId};
 use thalweg_wire::{BodyFraming, FieldSlots, Progress, RequestEvent, RequestHead, RequestReader, Version};
 
 use crate::content::blocking_pool::{BlockingPool, JobKind, JobsDone};
-use crate::content::local::readahead::Cold;
-use crate::content::local::residency::Warm;
+use crate::content::local::readahead::Readahead;
+use crate::content::local::residency::Residency;
 use crate::http::h1::head::Persistence;
 use crate::http::multipart::Segments;
 use crate::http::respond::{Answer, Outbox, Outgoing, Responder};
@@ -84,7 +84,7 @@ pub(crate) struct Connection {
     /// The request that is answered when something was done aside.
     waiting: Option<Box<WaitingRequest>>,
     /// What is known of a download whose file is not all in memory.
-    cold: Option<Box<Cold>>,
+    readahead: Option<Box<Readahead>>,
     /// What the books have to be told when the responses have gone.
     under_way: Option<Box<RequestRecords>>,
     /// What limits by client and by rate need, if there are any.
@@ -144,7 +144,7 @@ pub(crate) struct Shared {
     pub(crate) times: Times,
     pub(crate) responder: Responder,
     pub(crate) blocking: BlockingPool,
-    pub(crate) warm: Warm,
+    pub(crate) residency: Residency,
     pub(crate) pool: BufferPool,
     /// There if anything is limited by client or by rate.
     pub(crate) pacer: Option<Pacer>,
@@ -208,7 +208,7 @@ impl Connection {
             rest: None,
             segments: None,
             waiting: None,
-            cold: None,
+            readahead: None,
             under_way: None,
             pace,
         }
@@ -318,7 +318,7 @@ impl Connection {
                 None if self.unread.is_some() && !shared.share.is_left() => self.wait_for_share(shared),
                 None => {
                     self.phase = Phase::Reading;
-                    self.cold = None;
+                    self.readahead = None;
                     self.read_unread(driver, shared)
                 }
                 Some(waiting) if waiting.is_under_way => {

@@ -13,7 +13,7 @@ use crate::catalog::site::Sites;
 use crate::config::{CacheConfig, Level, Limits, ServerConfig};
 use crate::content::blocking_pool::BlockingPool;
 use crate::content::local::file_cache::FileCache;
-use crate::content::local::residency::Warm;
+use crate::content::local::residency::Residency;
 use crate::content::local::watch::Ear;
 use crate::date_cache::{Calendar, SecondsAt};
 use crate::http::respond::Responder;
@@ -135,7 +135,7 @@ impl Service {
                 times,
                 responder: Responder::new(cache, listings, Calendar::new(setup.seconds_at, now), setup.accounting),
                 blocking: setup.blocking,
-                warm: Warm::default(),
+                residency: Residency::default(),
                 pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
                 pacer: setup.shared_limits.are_on().then(|| Pacer::new(setup.shared_limits, now)),
                 draining: false,

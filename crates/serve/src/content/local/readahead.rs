@@ -25,13 +25,13 @@ const UNIT_TIME_NS: u64 = 500_000_000;
 
 /// A download whose file is not all in memory.
 #[derive(Default)]
-pub(crate) struct Cold {
+pub(crate) struct Readahead {
     /// What was read aside last.
     known: Range<u64>,
     asked: Instant,
 }
 
-impl Cold {
+impl Readahead {
     /// How many bytes from there on were read just now.
     pub(crate) fn known_from(&self, offset: u64) -> Option<u64> {
         self.known.contains(&offset).then(|| self.known.end - offset)

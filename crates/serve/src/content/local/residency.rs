@@ -21,7 +21,7 @@ const TRUSTED_NS: u64 = 1_000_000_000;
 
 /// Grains of files that were found in memory. Each has one place, which another may take.
 #[derive(Default)]
-pub(crate) struct Warm {
+pub(crate) struct Residency {
     /// Empty until something is found.
     grains: Vec<Option<Grain>>,
 }
@@ -34,7 +34,7 @@ struct Grain {
     seen: Instant,
 }
 
-impl Warm {
+impl Residency {
     /// Whether `len` bytes from `offset` on are in memory, as far as a sample tells.
     pub(crate) fn has(&mut self, file: &File, offset: u64, len: u64, now: Instant) -> bool {
         self.has_of((file.stamp.device, file.stamp.inode), offset..offset.saturating_add(len), now, |at| {
@@ -90,9 +90,14 @@ mod tests {
     }
 
     /// The answer, and which bytes were looked at for it.
-    fn has(warm: &mut Warm, bytes: Range<u64>, now: Instant, is_in_memory: impl Fn(u64) -> bool) -> (bool, Vec<u64>) {
+    fn has(
+        residency: &mut Residency,
+        bytes: Range<u64>,
+        now: Instant,
+        is_in_memory: impl Fn(u64) -> bool,
+    ) -> (bool, Vec<u64>) {
         let looks = RefCell::new(Vec::new());
-        let answer = warm.has_of((7, 8), bytes, now, |at| {
+        let answer = residency.has_of((7, 8), bytes, now, |at| {
             looks.borrow_mut().push(at);
             is_in_memory(at)
         });
@@ -104,24 +109,26 @@ mod tests {
         let (bytes, now) = (5..2 * GRAIN_BYTES + 3, Instant::now());
         let all = vec![5, GRAIN_BYTES - 1, GRAIN_BYTES, 2 * GRAIN_BYTES - 1, 2 * GRAIN_BYTES, 2 * GRAIN_BYTES + 2];
         for missing in 0..all.len() {
-            let looked = has(&mut Warm::default(), bytes.clone(), now, |at| at != all[missing]);
+            let looked = has(&mut Residency::default(), bytes.clone(), now, |at| at != all[missing]);
             assert_eq!(looked, (false, all[..=missing].to_vec()));
         }
-        assert_eq!(has(&mut Warm::default(), bytes, now, |_| true), (true, all));
+        assert_eq!(has(&mut Residency::default(), bytes, now, |_| true), (true, all));
     }
 
     #[test]
     fn what_was_found_is_trusted_for_a_while() {
-        let (mut warm, start, grain) = (Warm::default(), Instant::now(), 0..GRAIN_BYTES);
+        let (mut residency, start, grain) = (Residency::default(), Instant::now(), 0..GRAIN_BYTES);
         assert_eq!(
-            has(&mut warm, grain.clone(), start, |_| false),
+            has(&mut residency, grain.clone(), start, |_| false),
             (false, vec![0]),
             "what is missing is not remembered"
         );
-        assert_eq!(has(&mut warm, 9..10, start, |_| true), (true, vec![9, 9]));
-        assert_eq!(has(&mut warm, grain.clone(), start.plus_ns(TRUSTED_NS - 1), |_| false), (true, vec![]));
-        assert_eq!(has(&mut warm, grain.clone(), start.plus_ns(TRUSTED_NS), |_| false), (false, vec![0]));
-        let another_file = warm.has_of((7, 9), grain.clone(), start, |_| false);
-        assert!(!another_file && has(&mut warm, GRAIN_BYTES..2 * GRAIN_BYTES, start, |_| false).1 == [GRAIN_BYTES]);
+        assert_eq!(has(&mut residency, 9..10, start, |_| true), (true, vec![9, 9]));
+        assert_eq!(has(&mut residency, grain.clone(), start.plus_ns(TRUSTED_NS - 1), |_| false), (true, vec![]));
+        assert_eq!(has(&mut residency, grain.clone(), start.plus_ns(TRUSTED_NS), |_| false), (false, vec![0]));
+        let another_file = residency.has_of((7, 9), grain.clone(), start, |_| false);
+        assert!(
+            !another_file && has(&mut residency, GRAIN_BYTES..2 * GRAIN_BYTES, start, |_| false).1 == [GRAIN_BYTES]
+        );
     }
 }

@@ -121,13 +121,13 @@ impl Connection {
         mut span: FileSpan,
         bytes_max: u64,
     ) {
-        let sure = self.cold.as_ref().and_then(|cold| cold.known_from(span.offset));
+        let sure = self.readahead.as_ref().and_then(|readahead| readahead.known_from(span.offset));
         let part_max = if self.is_fast { SPAN_BYTES_MAX } else { SPAN_BYTES_SLOW_MAX };
         let mut part = span.len.min(part_max).min(bytes_max).min(sure.unwrap_or(u64::MAX));
         if part == part_max && part < span.len {
             part = driver.whole_segments(self.socket, bytes.len() as u64, part);
         }
-        if part > 0 && (sure.is_some() || shared.warm.has(&span.file, span.offset, part, driver.now())) {
+        if part > 0 && (sure.is_some() || shared.residency.has(&span.file, span.offset, part, driver.now())) {
             if span.len > part {
                 let file = Rc::clone(&span.file);
                 self.rest = Some(FileSpan { file, offset: span.offset + part, len: span.len - part });
@@ -139,8 +139,8 @@ impl Connection {
             return;
         }
         if bytes.is_empty() {
-            let cold = self.cold.get_or_insert_default();
-            shared.blocking.ask(self.socket, cold.read_ahead(&span, driver.now()));
+            let readahead = self.readahead.get_or_insert_default();
+            shared.blocking.ask(self.socket, readahead.read_ahead(&span, driver.now()));
         } else {
             self.is_sending = true;
             driver.send(self.socket, bytes);
