@@ -18,7 +18,7 @@ use thalweg_wire::RequestHead;
 
 use crate::config::{MountConfig, Rule, ServerConfig, Settings, SiteConfig, Symlinks, UnknownHost};
 use crate::content::local::resolve::{self, Refusal};
-use crate::content::policy::Presentation;
+use crate::content::policy::ResponsePolicy;
 use crate::server::StartError;
 
 /// Longest name of a host (RFC 1035, 2.3.4). A longer one is nobody's.
@@ -51,7 +51,7 @@ pub(crate) struct Site {
 #[derive(Clone)]
 struct Effective {
     settings: Arc<Settings>,
-    presentation: Arc<Presentation>,
+    policy: Arc<ResponsePolicy>,
 }
 
 /// A tree and where it is served.
@@ -198,8 +198,8 @@ impl Site {
     }
 
     /// How a file in a folder is presented.
-    pub(crate) fn presentation(&self, folder: &[u8], file: &[u8]) -> Arc<Presentation> {
-        self.effective(folder, Some(file)).presentation
+    pub(crate) fn policy(&self, folder: &[u8], file: &[u8]) -> Arc<ResponsePolicy> {
+        self.effective(folder, Some(file)).policy
     }
 
     fn effective(&self, folder: &[u8], file: Option<&[u8]>) -> Effective {
@@ -210,8 +210,8 @@ impl Site {
             for (rule, _) in self.rules.iter().zip(holds).filter(|&(_, &holds)| holds) {
                 settings.overlay(&rule.settings);
             }
-            let presentation = Presentation::of(&settings).expect("each rule was looked at when it was compiled");
-            Effective { settings: Arc::new(settings), presentation: Arc::new(presentation) }
+            let policy = ResponsePolicy::of(&settings).expect("each rule was looked at when it was compiled");
+            Effective { settings: Arc::new(settings), policy: Arc::new(policy) }
         });
         effective.clone()
     }
@@ -275,7 +275,7 @@ impl Mount {
 impl CompiledRule {
     fn new(rule: &Rule) -> Result<Self, StartError> {
         let files = rule.files.as_deref().map(compile_pattern).transpose().map_err(StartError::Pattern)?;
-        Presentation::of(&rule.settings).map_err(StartError::Header)?;
+        ResponsePolicy::of(&rule.settings).map_err(StartError::Header)?;
         for pattern in rule.settings.listing_style.iter().flat_map(|style| &style.hide) {
             compile_pattern(pattern).map_err(StartError::Pattern)?;
         }

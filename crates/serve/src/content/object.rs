@@ -21,10 +21,10 @@ use thalweg_wire::range::{ByteRange, push_content_range};
 use thalweg_wire::validator::{EntityTag, Validators};
 
 use crate::config::EtagSource;
-use crate::content::local::loaded_file::{Digests, Material, Neighbour, OpenNeighbour};
+use crate::content::local::loaded_file::{Digests, LoadedFile, Neighbour, OpenNeighbour};
 use crate::content::local::resolve::Refusal;
 use crate::content::media_type;
-use crate::content::policy::Presentation;
+use crate::content::policy::ResponsePolicy;
 use crate::date_cache::Calendar;
 use crate::http::h1::head::{self, Persistence};
 use crate::http::multipart::{self, Boundary, Multipart, Segments};
@@ -34,7 +34,7 @@ use crate::http::multipart::{self, Boundary, Multipart, Segments};
 const SETTLED_AFTER_S: i64 = 2;
 
 /// A file ready to be served. What the most common request needs lies together, apart from the rest.
-pub(crate) struct Entity {
+pub(crate) struct Object {
     /// The response to the most common request, and the second of its Date.
     ready: Rc<Vec<u8>>,
     ready_second: i64,
@@ -42,7 +42,7 @@ pub(crate) struct Entity {
     size: u64,
     source: Source,
     /// The same in content codings, each with responses and validators of its own.
-    variants: Box<[Entity]>,
+    variants: Box<[Object]>,
     facts: Box<Facts>,
 }
 
@@ -61,7 +61,7 @@ struct Facts {
     /// Which of several codings is sent depends on the request.
     varies: bool,
     digests: Digests,
-    presentation: Arc<Presentation>,
+    policy: Arc<ResponsePolicy>,
 }
 
 /// Where the bytes of a body come from.
@@ -101,15 +101,15 @@ pub(crate) struct Rest {
     pub(crate) segments: Option<Box<Segments>>,
 }
 
-impl Entity {
+impl Object {
     /// Makes the responses with a file, whose name is its path beneath the root.
-    pub(crate) fn new(material: Material, name: &[u8], presentation: &Arc<Presentation>, calendar: &Calendar) -> Self {
-        let content_type = match &presentation.content_type {
+    pub(crate) fn new(loaded: LoadedFile, name: &[u8], policy: &Arc<ResponsePolicy>, calendar: &Calendar) -> Self {
+        let content_type = match &policy.content_type {
             Some(content_type) => Cow::Owned(content_type.clone()),
             None => media_type::type_of(name),
         };
-        let common = Common { content_type, varies: !material.variants.is_empty(), presentation, calendar };
-        common.make(material)
+        let common = Common { content_type, varies: !loaded.variants.is_empty(), policy, calendar };
+        common.make(loaded)
     }
 
     /// A page that the server itself has made, whose presentation has its type.
@@ -117,7 +117,7 @@ impl Entity {
         body: &[u8],
         tag: Vec<u8>,
         last_modified: Option<i64>,
-        presentation: Arc<Presentation>,
+        policy: Arc<ResponsePolicy>,
         calendar: &Calendar,
     ) -> Self {
         let facts = Facts {
@@ -127,11 +127,11 @@ impl Entity {
             unsettled: true,
             tag,
             last_modified,
-            content_type: presentation.content_type.clone().map_or_else(|| media_type::type_of(b""), Cow::Owned),
+            content_type: policy.content_type.clone().map_or_else(|| media_type::type_of(b""), Cow::Owned),
             coding: None,
             varies: false,
             digests: Digests::default(),
-            presentation,
+            policy,
         };
         Self::assemble(facts, body.len() as u64, Source::Memory, Box::default(), body, calendar)
     }
@@ -146,15 +146,15 @@ impl Entity {
         calendar: &Calendar,
     ) -> Self {
         let (facts, ready_second) = (Box::new(facts), calendar.second());
-        let mut entity = Self { ready: Rc::default(), ready_second, head_bytes: 0, size, source, variants, facts };
+        let mut object = Self { ready: Rc::default(), ready_second, head_bytes: 0, size, source, variants, facts };
         // The head of a HEAD's response is that of the GET's.
         let reply = Reply { part: Part::Whole, is_head: true, digest: None, persistence: Persistence::Default };
         let mut ready = Vec::with_capacity(HEAD_BYTES_USUAL + body.len());
-        entity.write(&mut ready, &reply, calendar);
-        entity.head_bytes = ready.len();
+        object.write(&mut ready, &reply, calendar);
+        object.head_bytes = ready.len();
         ready.extend_from_slice(body);
-        entity.ready = Rc::new(ready);
-        entity
+        object.ready = Rc::new(ready);
+        object
     }
 
     /// Whether it had changed so shortly before it was read that it has to be read again to be sure.
@@ -322,7 +322,7 @@ impl Entity {
     pub(crate) fn write_not_modified(&self, out: &mut Vec<u8>, persistence: Persistence, calendar: &Calendar) {
         head::begin(out, 304, calendar);
         self.push_validators(out);
-        out.extend_from_slice(self.facts.presentation.fields_of_304.as_bytes());
+        out.extend_from_slice(self.facts.policy.fields_of_304.as_bytes());
         head::end(out, persistence);
     }
 
@@ -333,7 +333,7 @@ impl Entity {
             head::field(out, "Content-Encoding", coding.name().as_bytes());
         }
         head::field(out, "Accept-Ranges", b"bytes");
-        out.extend_from_slice(self.facts.presentation.fields.as_bytes());
+        out.extend_from_slice(self.facts.policy.fields.as_bytes());
     }
 
     /// The validators, and the fields that the settings add.
@@ -390,13 +390,13 @@ impl Entity {
 struct Common<'c> {
     content_type: Cow<'static, str>,
     varies: bool,
-    presentation: &'c Arc<Presentation>,
+    policy: &'c Arc<ResponsePolicy>,
     calendar: &'c Calendar,
 }
 
 impl Common<'_> {
-    fn make(&self, material: Material) -> Entity {
-        let Material { file, bytes, coding, digests, variants, neighbours } = material;
+    fn make(&self, loaded: LoadedFile) -> Object {
+        let LoadedFile { file, bytes, coding, digests, variants, neighbours } = loaded;
         let now = self.calendar.second();
         let stamp = file.stamp;
         let facts = Facts {
@@ -404,18 +404,18 @@ impl Common<'_> {
             unsettled: is_unsettled(&stamp, now)
                 || neighbours.iter().filter_map(|neighbour| neighbour.stamp).any(|stamp| is_unsettled(&stamp, now)),
             neighbours,
-            tag: tag_of(&stamp, coding, self.presentation.etag),
+            tag: tag_of(&stamp, coding, self.policy.etag),
             // RFC 9110, 8.8.2.1: a time after the Date must not be sent.
             last_modified: Some(stamp.modified_s).filter(|second| (0..=now).contains(second)),
             content_type: self.content_type.clone(),
             coding,
             varies: self.varies,
             digests,
-            presentation: Arc::clone(self.presentation),
+            policy: Arc::clone(self.policy),
         };
         let source = if bytes.is_some() { Source::Memory } else { Source::File(Rc::new(file.waiting())) };
         let variants = variants.into_iter().map(|variant| self.make(variant)).collect();
-        Entity::assemble(facts, stamp.size, source, variants, bytes.as_deref().unwrap_or_default(), self.calendar)
+        Object::assemble(facts, stamp.size, source, variants, bytes.as_deref().unwrap_or_default(), self.calendar)
     }
 }
 

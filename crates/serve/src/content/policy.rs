@@ -9,7 +9,7 @@ use crate::config::{EtagSource, Settings};
 
 /// What settings say about the responses with a file, as a head needs it.
 #[derive(Debug, Default)]
-pub(crate) struct Presentation {
+pub(crate) struct ResponsePolicy {
     /// The field lines of a 200 and a 206.
     pub(crate) fields: FieldBlock,
     /// Those of them that a 304 has too.
@@ -24,10 +24,10 @@ pub(crate) struct Presentation {
     pub(crate) etag: EtagSource,
 }
 
-impl Presentation {
+impl ResponsePolicy {
     /// What these settings come to. Headers follow in their order; Cache-Control comes first.
     pub(crate) fn of(settings: &Settings) -> Result<Self, EncodeError> {
-        let mut presentation = Self {
+        let mut policy = Self {
             precompressed: settings.precompressed.unwrap_or(false),
             digests: settings.digests.unwrap_or(false),
             etag: settings.etag.unwrap_or_default(),
@@ -38,12 +38,12 @@ impl Presentation {
             FieldBlock::new().field("Content-Type", value.as_bytes())?;
         }
         if let Some(value) = &settings.cache_control {
-            presentation.push("Cache-Control", value)?;
+            policy.push("Cache-Control", value)?;
         }
         for (name, value) in &settings.headers {
-            presentation.push(name, value)?;
+            policy.push(name, value)?;
         }
-        Ok(presentation)
+        Ok(policy)
     }
 
     fn push(&mut self, name: &str, value: &str) -> Result<(), EncodeError> {
@@ -79,23 +79,23 @@ mod tests {
             ("content-security-policy", "sandbox"),
             ("Content-Location", "/a"),
         ];
-        let presentation = Presentation::of(&settings(&headers)).unwrap();
+        let policy = ResponsePolicy::of(&settings(&headers)).unwrap();
         assert_eq!(
-            presentation.fields.as_bytes().escape_ascii().to_string(),
+            policy.fields.as_bytes().escape_ascii().to_string(),
             "Cache-Control: max-age=60\\r\\nContent-Disposition: attachment\\r\\nX-Mirror: a\\r\\nContent-Language: en\\r\\n\
              content-security-policy: sandbox\\r\\nContent-Location: /a\\r\\n"
         );
         assert_eq!(
-            presentation.fields_of_304.as_bytes().escape_ascii().to_string(),
+            policy.fields_of_304.as_bytes().escape_ascii().to_string(),
             "Cache-Control: max-age=60\\r\\nX-Mirror: a\\r\\ncontent-security-policy: sandbox\\r\\nContent-Location: /a\\r\\n"
         );
     }
 
     #[test]
     fn what_would_break_the_head_is_refused() {
-        assert_eq!(Presentation::of(&settings(&[("X", "a\r\nY: b")])).err(), Some(EncodeError::FieldValue));
-        assert_eq!(Presentation::of(&settings(&[("X Y", "a")])).err(), Some(EncodeError::FieldName));
+        assert_eq!(ResponsePolicy::of(&settings(&[("X", "a\r\nY: b")])).err(), Some(EncodeError::FieldValue));
+        assert_eq!(ResponsePolicy::of(&settings(&[("X Y", "a")])).err(), Some(EncodeError::FieldName));
         let broken = Settings { content_type: Some("a/b\nX: y".to_owned()), ..Settings::default() };
-        assert_eq!(Presentation::of(&broken).err(), Some(EncodeError::FieldValue));
+        assert_eq!(ResponsePolicy::of(&broken).err(), Some(EncodeError::FieldValue));
     }
 }

@@ -23,7 +23,7 @@ use thalweg_wire::{Fields, Method, RequestHead, status};
 use crate::content::blocking_pool::{Job, JobKind, JobsDone};
 use crate::content::local::file_cache::{FileCache, Lookup};
 use crate::content::local::resolve::{self, Refusal};
-use crate::content::object::{Entity, Part, Reply, Rest};
+use crate::content::object::{Object, Part, Reply, Rest};
 use crate::date_cache::Calendar;
 use crate::http::h1::head::{self, Persistence};
 use crate::http::multipart::{Boundaries, Segments};
@@ -257,11 +257,11 @@ impl Responder {
             return self.respond_with_refusal(request, refusal, persistence, out);
         }
         let mut is_file = true;
-        let mut entity = match self.cache.look_up(site, &mut self.name, done, &self.calendar, now) {
-            Ok(Lookup::File(entity, mount)) => {
+        let mut object = match self.cache.look_up(site, &mut self.name, done, &self.calendar, now) {
+            Ok(Lookup::File(object, mount)) => {
                 self.summary.mount = mount;
                 out.mount = mount;
-                entity
+                object
             }
             Ok(Lookup::Folder) => {
                 self.account_to_mount(site, out);
@@ -290,13 +290,13 @@ impl Responder {
                 return self.respond_with_refusal(request, refusal, persistence, out);
             }
         };
-        if entity.has_variants() {
-            match entity.choose(request.fields) {
-                Some(chosen) => entity = chosen,
+        if object.has_variants() {
+            match object.choose(request.fields) {
+                Some(chosen) => object = chosen,
                 None => return self.respond_with_not_acceptable(request, persistence, out),
             }
         }
-        match reply_with(entity, request, persistence, &self.calendar, &mut self.boundaries, out) {
+        match reply_with(object, request, persistence, &self.calendar, &mut self.boundaries, out) {
             Ok((status, delivery)) => {
                 // A listing is made, and nobody's download.
                 if is_file {
@@ -428,7 +428,7 @@ fn find_error_page<'c>(
     request: &RequestHead<'_>,
     status: u16,
     calendar: &Calendar,
-) -> Option<&'c mut Entity> {
+) -> Option<&'c mut Object> {
     let site = cache.sites().of_request(request)?;
     let mut name = cache.sites().site(site).error_page(status)?.to_vec();
     // There are few such files, and what is refused is not put off.
@@ -460,7 +460,7 @@ fn may_have_demands(fields: Fields<'_>) -> bool {
 /// Answers a GET or HEAD with a file. The status of the response.
 #[inline]
 fn reply_with(
-    entity: &mut Entity,
+    object: &mut Object,
     request: &RequestHead<'_>,
     persistence: Persistence,
     calendar: &Calendar,
@@ -469,21 +469,21 @@ fn reply_with(
 ) -> Result<(u16, Delivery), Unmet> {
     let is_head = request.method == Method::Head;
     let demand = if may_have_demands(request.fields) {
-        demand_of(request, entity, calendar.second())?
+        demand_of(request, object, calendar.second())?
     } else {
         Demand::Send { wanted: Wanted::Whole, digest: None }
     };
     let (wanted, digest) = match demand {
         Demand::Send { wanted: Wanted::Whole, digest: None } if !is_head && persistence == Persistence::Default => {
-            let head_bytes = entity.head_bytes();
-            let (ready, file) = entity.ready(calendar);
+            let head_bytes = object.head_bytes();
+            let (ready, file) = object.ready(calendar);
             out.push_ready(ready, head_bytes);
             out.rest.file = file;
             return Ok((200, Delivery::End));
         }
         Demand::Send { wanted, digest } => (wanted, digest),
         Demand::NotModified => {
-            entity.write_not_modified(out.buffer(), persistence, calendar);
+            object.write_not_modified(out.buffer(), persistence, calendar);
             return Ok((304, Delivery::default()));
         }
     };
@@ -492,34 +492,34 @@ fn reply_with(
         Wanted::Range(range) => (Part::Range(*range), 206),
         Wanted::Ranges(ranges) => (Part::Ranges(ranges.as_slice(), boundaries.next()), 206),
     };
-    let delivery = if is_head { Delivery::default() } else { wanted.delivery(entity.size()) };
+    let delivery = if is_head { Delivery::default() } else { wanted.delivery(object.size()) };
     let reply = Reply { part, is_head, digest, persistence };
-    out.rest = entity.write(out.buffer(), &reply, calendar);
+    out.rest = object.write(out.buffer(), &reply, calendar);
     Ok((status, delivery))
 }
 
 /// What a GET or HEAD wants of a file at this second: its conditions first (RFC 9110, 13.2.2), then its Range. Kept out of the way
 /// of most requests, which would else pay for the room that many ranges take on the stack.
 #[inline(never)]
-fn demand_of(request: &RequestHead<'_>, entity: &Entity, now: i64) -> Result<Demand, Unmet> {
+fn demand_of(request: &RequestHead<'_>, object: &Object, now: i64) -> Result<Demand, Unmet> {
     let conditions = Conditions::of(request.fields);
-    let decision = conditions.evaluate(request.method, &entity.validators(), now);
+    let decision = conditions.evaluate(request.method, &object.validators(), now);
     let range = match decision.verdict {
         Verdict::Proceed => decision.range.and_then(RangeSet::parse),
         Verdict::NotModified => return Ok(Demand::NotModified),
         Verdict::PreconditionFailed => return Err(Unmet::Condition),
     };
-    let size = entity.size();
+    let size = object.size();
     let ranges = range.map(|set| set.resolve(size)).transpose().map_err(|Unsatisfiable| Unmet::Range { size })?;
     let wanted = match ranges.map(|ranges| ranges.without_overlaps()) {
         None => Wanted::Whole,
         Some(ranges) => match ranges.single() {
             Some(range) => Wanted::Range(range),
-            None if entity.is_encoded() => Wanted::Whole,
+            None if object.is_encoded() => Wanted::Whole,
             None => Wanted::Ranges(Box::new(ranges)),
         },
     };
-    let digest = WantReprDigest::of(request.fields).choose(|algorithm| entity.has_digest(algorithm));
+    let digest = WantReprDigest::of(request.fields).choose(|algorithm| object.has_digest(algorithm));
     Ok(Demand::Send { wanted, digest })
 }
 

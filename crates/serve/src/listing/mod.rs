@@ -1,7 +1,7 @@
 //! Listings: what a folder without an index is shown as.
 //!
 //! [`Listings`] keeps, per core and bounded in bytes, what was read of folders and the pages that were made of it; a page is an
-//! [`Entity`] like any file, so that conditions, HEAD and ranges mean the same. Reading and rendering are a [`Task`], which is done
+//! [`Object`] like any file, so that conditions, HEAD and ranges mean the same. Reading and rendering are a [`Task`], which is done
 //! aside because it may take long, and whose outcome is taken in when the request is answered again.
 //!
 //! Lacking on purpose: scripts, thumbnails, search, and a tree that is walked.
@@ -30,7 +30,7 @@ use crate::config::{CacheConfig, Settings};
 use crate::content::blocking_pool::{Job, JobKind, JobsDone};
 use crate::content::local::resolve::Refusal;
 use crate::content::local::watch::{FolderId, Folders};
-use crate::content::object::Entity;
+use crate::content::object::Object;
 use crate::date_cache::Calendar;
 
 /// A file that grows in place leaves no trace in its folder: without one, a folder is read again after this long.
@@ -101,7 +101,7 @@ struct Known {
 
 struct MadePage {
     view: View,
-    entity: Entity,
+    object: Object,
     used: u64,
 }
 
@@ -139,7 +139,7 @@ impl Listings {
         folders: &mut Folders,
         calendar: &Calendar,
         now: Instant,
-    ) -> Result<&mut Entity, Refusal> {
+    ) -> Result<&mut Object, Refusal> {
         let Wanted { key, style, view, .. } = self.wanted(asked).ok_or(Refusal::NotFound)?;
         self.take_in_outcomes(folders, calendar, now);
         let was_made = done.has(JobKind::List);
@@ -159,7 +159,7 @@ impl Listings {
         known.used = self.uses;
         let page = known.pages.iter_mut().find(|page| page.view == view).ok_or(missing)?;
         page.used = self.uses;
-        Ok(&mut page.entity)
+        Ok(&mut page.object)
     }
 
     /// What has to be done aside before a page that was [not yet](Refusal::NotYet) there is looked up again.
@@ -253,7 +253,7 @@ impl Listings {
         heard: Heard,
         (folders, calendar, now): (&mut Folders, &Calendar, Instant),
     ) -> Known {
-        let Made { view, was_checked, folder, page, presentation } = made;
+        let Made { view, was_checked, folder, page, policy } = made;
         self.uses += 1;
         let used = self.uses;
         let before = self.take_out(key);
@@ -274,8 +274,8 @@ impl Listings {
                 let oldest = known.pages.iter().enumerate().min_by_key(|(_, page)| page.used).map(|(at, _)| at);
                 oldest.map(|at| known.pages.swap_remove(at));
             }
-            let entity = Entity::of_page(&page.body, page.tag, page.last_modified, presentation, calendar);
-            known.pages.push(MadePage { view, entity, used });
+            let object = Object::of_page(&page.body, page.tag, page.last_modified, policy, calendar);
+            known.pages.push(MadePage { view, object, used });
         }
         known
     }
@@ -311,7 +311,7 @@ impl Listings {
 
 impl Known {
     fn bytes(&self, key: &[u8]) -> usize {
-        key.len() + self.folder.bytes() + self.pages.iter().map(|page| page.entity.bytes()).sum::<usize>()
+        key.len() + self.folder.bytes() + self.pages.iter().map(|page| page.object.bytes()).sum::<usize>()
     }
 
     /// For how long it is relied on after it was looked at.
@@ -373,8 +373,8 @@ mod tests {
         done: JobsDone,
         now: Instant,
     ) -> Result<String, Refusal> {
-        let entity = listings.look_up(asked, done, folders, &calendar(), now)?;
-        Ok(String::from_utf8(entity.ready(&calendar()).0.to_vec()).unwrap())
+        let object = listings.look_up(asked, done, folders, &calendar(), now)?;
+        Ok(String::from_utf8(object.ready(&calendar()).0.to_vec()).unwrap())
     }
 
     /// The page, and whether something had to be done for it.

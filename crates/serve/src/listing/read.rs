@@ -22,7 +22,7 @@ use super::view::{Format, View};
 use crate::catalog::site::{Mount, Place, Sites};
 use crate::config::Settings;
 use crate::content::local::resolve::Refusal;
-use crate::content::policy::Presentation;
+use crate::content::policy::ResponsePolicy;
 
 /// Headers and readmes that are larger than this are not shown.
 const FRAGMENT_BYTES_MAX: u64 = 64 << 10;
@@ -76,7 +76,7 @@ pub(super) struct Made {
     /// The folder was looked at.
     pub(super) was_checked: bool,
     /// What holds for the page.
-    pub(super) presentation: Arc<Presentation>,
+    pub(super) policy: Arc<ResponsePolicy>,
     pub(super) folder: Arc<Folder>,
     /// `None` if the folder has no such page, or if it is the one that was made before.
     pub(super) page: Option<Page>,
@@ -125,7 +125,7 @@ impl Task {
         let is_made = self.is_made && self.known.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, &folder));
         let page = if is_made { None } else { self.render(&folder) };
         let was_checked = !matches!(self.known, Some((_, Trust::Blind)));
-        Ok(Made { view: self.view, was_checked, presentation: self.presentation()?, page, folder })
+        Ok(Made { view: self.view, was_checked, policy: self.policy()?, page, folder })
     }
 
     fn folder(&self) -> Result<Arc<Folder>, Refusal> {
@@ -232,7 +232,7 @@ impl Task {
     }
 
     /// What the settings of the folder come to, with what all listings have.
-    fn presentation(&self) -> Result<Arc<Presentation>, Refusal> {
+    fn policy(&self) -> Result<Arc<ResponsePolicy>, Refusal> {
         let mut settings = Settings::clone(&self.settings);
         let content_type = match self.view.format {
             Format::Html => "text/html; charset=utf-8",
@@ -244,7 +244,7 @@ impl Task {
                 settings.headers.push((name.to_owned(), value.to_owned()));
             }
         }
-        Presentation::of(&settings).map(Arc::new).map_err(|_| Refusal::Failed)
+        ResponsePolicy::of(&settings).map(Arc::new).map_err(|_| Refusal::Failed)
     }
 }
 

@@ -15,10 +15,10 @@ use thalweg_sys::{File, FileChanged, Instant, Wait};
 use crate::catalog::site::{Mount, Site, Sites};
 use crate::config::CacheConfig;
 use crate::content::blocking_pool::{Job, JobKind, JobsDone};
-use crate::content::local::loaded_file::Material;
+use crate::content::local::loaded_file::LoadedFile;
 use crate::content::local::resolve::{self, Found, FoundFile, Refusal};
 use crate::content::local::watch::{Ear, FolderId, Folders};
-use crate::content::object::Entity;
+use crate::content::object::Object;
 use crate::date_cache::Calendar;
 
 /// How often a file that changes while it is read is tried again.
@@ -49,7 +49,7 @@ struct Entry {
     site: usize,
     mount: u16,
     folder: FolderId,
-    entity: Entity,
+    object: Object,
     checked: Instant,
     /// Of what was told of its folder, how much it takes into account.
     heard: u64,
@@ -59,7 +59,7 @@ struct Entry {
 /// What a name leads to.
 pub(crate) enum Lookup<'c> {
     /// A file, and the number of the mount that it is in.
-    File(&'c mut Entity, u16),
+    File(&'c mut Object, u16),
     /// A folder that was asked for without the slash at the end.
     Folder,
 }
@@ -112,7 +112,7 @@ impl FileCache {
         Ok(match place? {
             Some(place) => {
                 let entry = self.entry_mut(place);
-                Lookup::File(&mut entry.entity, entry.mount)
+                Lookup::File(&mut entry.object, entry.mount)
             }
             None => Lookup::Folder,
         })
@@ -127,7 +127,7 @@ impl FileCache {
     #[cold]
     pub(crate) fn name_of(&self, change: FileChanged) -> Option<String> {
         let mut entries = self.entries.iter().flatten();
-        let entry = entries.find(|entry| entry.entity.is_sent_from(change))?;
+        let entry = entries.find(|entry| entry.object.is_sent_from(change))?;
         Some(format!("/{}", String::from_utf8_lossy(self.sites.unmarked(&entry.name)).trim_start_matches('/')))
     }
 
@@ -145,7 +145,7 @@ impl FileCache {
         let (age_ns, changes) = (self.age_ns, self.folders.changes());
         let entry = self.entry_mut(place);
         now.ns_since(entry.checked) < age_ns
-            && !entry.entity.has_changed()
+            && !entry.object.has_changed()
             && (entry.heard == changes || self.is_unconcerned(place))
     }
 
@@ -178,7 +178,7 @@ impl FileCache {
         let is_still =
             match resolve::open(self.sites.site(site), self.sites.unmarked(&entry.name), wait, &mut self.path) {
                 Ok(Found::File(FoundFile { file, mount, .. })) => {
-                    entry.entity.is_still(&file, &mut |name| open_neighbour(mount, name, wait))
+                    entry.object.is_still(&file, &mut |name| open_neighbour(mount, name, wait))
                 }
                 Ok(Found::Folder) => Ok(false),
                 Err(refusal) => Err(refusal),
@@ -192,7 +192,7 @@ impl FileCache {
             Err(Refusal::Exhausted) => Ok(Some(place)),
             Err(Refusal::NotYet) => Err(Refusal::NotYet),
             _ => {
-                if !was_told && !entry.entity.is_unsettled() {
+                if !was_told && !entry.object.is_unsettled() {
                     self.folders.doubt(entry.folder);
                 }
                 let (name, folder) = (Rc::clone(&entry.name), entry.folder);
@@ -224,10 +224,10 @@ impl FileCache {
             let loaded = load(self.sites.site(site), canonical, wait, &mut self.path, &self.config, calendar);
             match loaded {
                 Ok(None) => return Ok(None),
-                Ok(Some((entity, mount))) => {
+                Ok(Some((object, mount))) => {
                     let folder = self.folders.join(site, resolve::split(canonical).0, wait, now);
                     let name = Rc::from(name);
-                    let entry = Entry { name, site, mount, folder, entity, checked: now, heard, used: false };
+                    let entry = Entry { name, site, mount, folder, object, checked: now, heard, used: false };
                     return Ok(Some(self.insert(entry)));
                 }
                 Err(Refusal::Failed) => {}
@@ -256,7 +256,7 @@ impl FileCache {
 
     fn insert(&mut self, entry: Entry) -> usize {
         let name = Rc::clone(&entry.name);
-        let bytes = name.len() + entry.entity.bytes();
+        let bytes = name.len() + entry.object.bytes();
         while !self.places.is_empty()
             && (self.places.len() >= self.config.entries_max || self.bytes + bytes > self.config.bytes_max)
         {
@@ -288,7 +288,7 @@ impl FileCache {
     fn remove(&mut self, place: usize) {
         if let Some(entry) = self.entries[place].take() {
             self.places.remove(&entry.name);
-            self.bytes -= entry.name.len() + entry.entity.bytes();
+            self.bytes -= entry.name.len() + entry.object.bytes();
             self.folders.leave(entry.folder);
             self.free.push(place);
         }
@@ -298,7 +298,7 @@ impl FileCache {
     #[cold]
     pub(crate) fn release_descriptors(&mut self) {
         for place in 0..self.entries.len() {
-            if self.entries[place].as_ref().is_some_and(|entry| entry.entity.holds_descriptor()) {
+            if self.entries[place].as_ref().is_some_and(|entry| entry.object.holds_descriptor()) {
                 self.remove(place);
             }
         }
@@ -314,14 +314,14 @@ fn load(
     path: &mut Vec<u8>,
     config: &CacheConfig,
     calendar: &Calendar,
-) -> Result<Option<(Entity, u16)>, Refusal> {
+) -> Result<Option<(Object, u16)>, Refusal> {
     match resolve::open(site, name, wait, path)? {
         Found::Folder => Ok(None),
-        Found::File(FoundFile { file, presentation, mount }) => {
+        Found::File(FoundFile { file, policy, mount }) => {
             let small_bytes_max = config.small_file_bytes_max;
             let mut open = |name: &[u8]| open_neighbour(mount, name, wait);
-            let material = Material::read(file, path, &presentation, small_bytes_max, &mut open)?;
-            Ok(Some((Entity::new(material, path, &presentation, calendar), mount.number)))
+            let loaded = LoadedFile::read(file, path, &policy, small_bytes_max, &mut open)?;
+            Ok(Some((Object::new(loaded, path, &policy, calendar), mount.number)))
         }
     }
 }
@@ -369,8 +369,8 @@ mod tests {
     fn body(cache: &mut FileCache, name: &str, now: Instant) -> Result<Vec<u8>, Refusal> {
         match cache.look_up(0, &mut name.into(), JobsDone::NOTHING.and(JobKind::Open), &calendar(), now)? {
             Lookup::Folder => Ok(b"folder".to_vec()),
-            Lookup::File(entity, _) => {
-                let (ready, _) = entity.ready(&calendar());
+            Lookup::File(object, _) => {
+                let (ready, _) = object.ready(&calendar());
                 let end = ready.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
                 Ok(ready[end + 4..].to_vec())
             }
@@ -402,10 +402,10 @@ mod tests {
         let mut tag_and_body = |now| {
             let found =
                 cache.look_up(0, &mut "a".into(), JobsDone::NOTHING.and(JobKind::Open), &calendar(), now).unwrap();
-            let Lookup::File(entity, _) = found else { panic!("a folder") };
-            let tag = entity.validators().etag.unwrap().opaque.to_vec();
-            let head_bytes = entity.head_bytes();
-            (tag, entity.ready(&calendar()).0[head_bytes..].to_vec())
+            let Lookup::File(object, _) = found else { panic!("a folder") };
+            let tag = object.validators().etag.unwrap().opaque.to_vec();
+            let head_bytes = object.head_bytes();
+            (tag, object.ready(&calendar()).0[head_bytes..].to_vec())
         };
         fs::write(&path, "old").unwrap();
         let before = fs::metadata(&path).unwrap();
@@ -475,7 +475,7 @@ mod tests {
             teller.tell(&mut cache.folders);
             let done = JobsDone::NOTHING.and(JobKind::Open);
             match cache.look_up(0, &mut "a".into(), done, &calendar(), Instant::default()).unwrap() {
-                Lookup::File(entity, _) => entity.has_variants(),
+                Lookup::File(object, _) => object.has_variants(),
                 Lookup::Folder => panic!("a folder"),
             }
         };
@@ -560,11 +560,11 @@ mod tests {
         // 1970: before any change, as a clock that has just changed would be.
         let at_once = Calendar::new(|_| 0, Instant::default());
         cache.look_up(0, &mut "a".into(), JobsDone::NOTHING.and(JobKind::Open), &at_once, Instant::default()).unwrap();
-        let first = Rc::clone(cache.entries[0].as_mut().unwrap().entity.ready(&at_once).0);
+        let first = Rc::clone(cache.entries[0].as_mut().unwrap().object.ready(&at_once).0);
         cache
             .look_up(0, &mut "a".into(), JobsDone::NOTHING.and(JobKind::Open), &at_once, Instant::from_ns(AGE_NS))
             .unwrap();
-        assert!(!Rc::ptr_eq(cache.entries[0].as_mut().unwrap().entity.ready(&at_once).0, &first));
+        assert!(!Rc::ptr_eq(cache.entries[0].as_mut().unwrap().object.ready(&at_once).0, &first));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use thalweg_wire::coding::Coding;
 use thalweg_wire::digest::Algorithm;
 
 use crate::content::local::resolve::Refusal;
-use crate::content::policy::Presentation;
+use crate::content::policy::ResponsePolicy;
 
 /// Larger checksum files are not read: a folder has hardly more than 30,000 files worth it.
 const CHECKSUM_FILE_BYTES_MAX: u64 = 4 << 20;
@@ -24,7 +24,7 @@ const CHECKSUM_FILE_BYTES_MAX: u64 = 4 << 20;
 pub(crate) type OpenNeighbour<'o> = dyn FnMut(&[u8]) -> Result<Option<File>, Refusal> + 'o;
 
 /// A file and all that belongs to it.
-pub(crate) struct Material {
+pub(crate) struct LoadedFile {
     /// The file.
     pub(crate) file: File,
     /// All of it, if it is small.
@@ -34,7 +34,7 @@ pub(crate) struct Material {
     /// At the index of [`Algorithm::ALL`].
     pub(crate) digests: Digests,
     /// The same in content codings.
-    pub(crate) variants: Vec<Material>,
+    pub(crate) variants: Vec<LoadedFile>,
     /// What was looked for beside it.
     pub(crate) neighbours: Vec<Neighbour>,
 }
@@ -49,33 +49,33 @@ pub(crate) struct Neighbour {
     pub(crate) stamp: Option<Stamp>,
 }
 
-impl Material {
+impl LoadedFile {
     /// Reads what there is of an open file. `name` is its path beneath the root; files of up to `small_bytes_max` are read whole.
     pub(crate) fn read(
         file: File,
         name: &[u8],
-        presentation: &Presentation,
+        policy: &ResponsePolicy,
         small_bytes_max: usize,
         open: &mut OpenNeighbour<'_>,
     ) -> Result<Self, Refusal> {
         let mut surroundings = Surroundings { seen: Vec::new(), open };
-        let mut material = Self::of(file, None, small_bytes_max)?;
-        if presentation.precompressed {
+        let mut loaded = Self::of(file, None, small_bytes_max)?;
+        if policy.precompressed {
             for coding in Coding::ALL {
-                let variant = surroundings.open(&[name, suffix(coding)].concat(), &material.file.stamp)?;
+                let variant = surroundings.open(&[name, suffix(coding)].concat(), &loaded.file.stamp)?;
                 let variant = variant.map(|file| Self::of(file, Some(coding), small_bytes_max));
-                material.variants.extend(variant.transpose()?);
+                loaded.variants.extend(variant.transpose()?);
             }
         }
-        if presentation.digests {
-            material.digests = surroundings.digests(name, &material.file.stamp)?;
-            for variant in &mut material.variants {
+        if policy.digests {
+            loaded.digests = surroundings.digests(name, &loaded.file.stamp)?;
+            for variant in &mut loaded.variants {
                 let name = [name, variant.coding.map_or(&b""[..], suffix)].concat();
                 variant.digests = surroundings.digests(&name, &variant.file.stamp)?;
             }
         }
-        material.neighbours = surroundings.seen;
-        Ok(material)
+        loaded.neighbours = surroundings.seen;
+        Ok(loaded)
     }
 
     fn of(file: File, coding: Option<Coding>, small_bytes_max: usize) -> Result<Self, Refusal> {
@@ -168,8 +168,8 @@ mod tests {
             fs::write(&path, "old text").unwrap();
             let file = Root::open(dir.path()).unwrap().open_beneath(c"a").unwrap();
             change();
-            let material = Material::read(file, b"a", &Presentation::default(), 100, &mut |_| Ok(None));
-            material.map(|material| material.bytes)
+            let loaded = LoadedFile::read(file, b"a", &ResponsePolicy::default(), 100, &mut |_| Ok(None));
+            loaded.map(|loaded| loaded.bytes)
         };
         assert_eq!(read(&|| ()), Ok(Some(b"old text".to_vec())));
         let rewrite = || {

@@ -13,7 +13,7 @@ use thalweg_sys::{Fault, File, Root, Wait};
 use thalweg_wire::target::{PathFault, relative_path};
 
 use crate::catalog::site::{Mount, Place, Site};
-use crate::content::policy::Presentation;
+use crate::content::policy::ResponsePolicy;
 
 /// What a folder is served as, unless its settings say otherwise.
 const INDEX: &str = "index.html";
@@ -29,7 +29,7 @@ pub(crate) enum Found<'s> {
 /// A file with what holds for it.
 pub(crate) struct FoundFile<'s> {
     pub(crate) file: File,
-    pub(crate) presentation: Arc<Presentation>,
+    pub(crate) policy: Arc<ResponsePolicy>,
     /// The mount that it was found in.
     pub(crate) mount: &'s Mount,
 }
@@ -116,8 +116,8 @@ pub(crate) fn open<'s>(site: &'s Site, name: &[u8], wait: Wait, room: &mut Vec<u
     match file.kind {
         FileKind::Regular => {
             let (folder, file_name) = split(name);
-            let presentation = site.presentation(folder, file_name);
-            Ok(Found::File(FoundFile { file, presentation, mount }))
+            let policy = site.policy(folder, file_name);
+            Ok(Found::File(FoundFile { file, policy, mount }))
         }
         FileKind::Directory => Ok(Found::Folder),
         FileKind::Special => Err(Refusal::NotFound),
@@ -138,8 +138,8 @@ fn open_index<'s>(
     for index in of_folder.index.as_deref().unwrap_or(&usual) {
         match mount.open_file(&[within, index.as_bytes()].concat(), wait, room) {
             Ok(file) if file.kind == FileKind::Regular => {
-                let presentation = site.presentation(folder, index.as_bytes());
-                return Ok(Found::File(FoundFile { file, presentation, mount }));
+                let policy = site.policy(folder, index.as_bytes());
+                return Ok(Found::File(FoundFile { file, policy, mount }));
             }
             Ok(_) | Err(Refusal::NotFound) => {}
             Err(refusal) => return Err(refusal),
