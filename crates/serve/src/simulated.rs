@@ -278,7 +278,7 @@ fn world_with<'w>(
         curfew: Arc::clone(&curfew),
         channel: None,
         orders: Arc::clone(&orders),
-        ear: None,
+        subscription: None,
         published: Arc::clone(&published),
         core: 0,
     };

@@ -79,7 +79,7 @@ type Outcomes = Mutex<Vec<Outcome>>;
 struct Outcome {
     key: Box<[u8]>,
     made: Result<Made, Refusal>,
-    heard: Heard,
+    epoch: Heard,
 }
 
 /// How much of what was told of a folder is taken into account. It holds the folder, so that one is told of it.
@@ -94,7 +94,7 @@ struct Known {
     folder: Arc<Folder>,
     read: Instant,
     checked: Instant,
-    heard: Heard,
+    epoch: Heard,
     used: u64,
     pages: Vec<MadePage>,
 }
@@ -176,11 +176,11 @@ impl Listings {
         let Wanted { key, settings, style, view } = wanted;
         self.refused.retain(|(refused, _)| *refused != key);
         let folder = folders.join(asked.site, asked.name, done.wait(JobKind::Open), now);
-        let mut heard = Heard { folder, changes: folders.changes() };
+        let mut epoch = Heard { folder, changes: folders.changes() };
         let known = self.folders.get(&key).map(|known| {
-            let was_told = folders.has_changed(known.heard.folder, known.heard.changes);
+            let was_told = folders.has_changed(known.epoch.folder, known.epoch.changes);
             let trust = if now.ns_since(known.checked) < known.fresh_ns(self.age_ns, folders) {
-                heard.changes = known.heard.changes;
+                epoch.changes = known.epoch.changes;
                 Trust::Blind
             } else if !was_told && now.ns_since(known.read) < READ_AGAIN_NS {
                 Trust::Checked
@@ -205,7 +205,7 @@ impl Listings {
         let job_key = [&*key, view.link().as_bytes()].concat();
         let outcomes = Arc::clone(&self.outcomes);
         let work = move || {
-            let outcome = Outcome { made: task.run(), key, heard };
+            let outcome = Outcome { made: task.run(), key, epoch };
             outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
         };
         Job { reason: JobKind::List, key: job_key, work: Box::new(work) }
@@ -227,14 +227,14 @@ impl Listings {
     /// Keeps what was done aside.
     fn take_in_outcomes(&mut self, folders: &mut Folders, calendar: &Calendar, now: Instant) {
         let outcomes = mem::take(&mut *self.outcomes.lock().unwrap_or_else(PoisonError::into_inner));
-        for Outcome { key, made, heard } in outcomes {
+        for Outcome { key, made, epoch } in outcomes {
             match made {
                 Ok(made) => {
-                    let known = self.renewed(&key, made, heard, (folders, calendar, now));
+                    let known = self.renewed(&key, made, epoch, (folders, calendar, now));
                     self.keep(key, known, folders);
                 }
                 Err(refusal) => {
-                    folders.leave(heard.folder);
+                    folders.leave(epoch.folder);
                     self.forget(&key, folders);
                     if self.refused.len() >= REFUSALS_MAX {
                         self.refused.clear();
@@ -250,7 +250,7 @@ impl Listings {
         &mut self,
         key: &[u8],
         made: Made,
-        heard: Heard,
+        epoch: Heard,
         (folders, calendar, now): (&mut Folders, &Calendar, Instant),
     ) -> Known {
         let Made { view, was_checked, folder, page, policy } = made;
@@ -258,15 +258,15 @@ impl Listings {
         let used = self.uses;
         let before = self.take_out(key);
         if let Some(before) = &before {
-            folders.leave(before.heard.folder);
+            folders.leave(before.epoch.folder);
         }
         let mut known = match before {
             Some(known) if Arc::ptr_eq(&known.folder, &folder) => {
                 let (checked, changes) =
-                    if was_checked { (now, heard.changes) } else { (known.checked, known.heard.changes) };
-                Known { checked, heard: Heard { changes, ..heard }, used, ..known }
+                    if was_checked { (now, epoch.changes) } else { (known.checked, known.epoch.changes) };
+                Known { checked, epoch: Heard { changes, ..epoch }, used, ..known }
             }
-            _ => Known { folder, read: now, checked: now, heard, used, pages: Vec::new() },
+            _ => Known { folder, read: now, checked: now, epoch, used, pages: Vec::new() },
         };
         if let Some(page) = page {
             known.pages.retain(|made| made.view != view);
@@ -297,7 +297,7 @@ impl Listings {
 
     fn forget(&mut self, key: &[u8], folders: &mut Folders) {
         if let Some(known) = self.take_out(key) {
-            folders.leave(known.heard.folder);
+            folders.leave(known.epoch.folder);
         }
     }
 
@@ -316,7 +316,7 @@ impl Known {
 
     /// For how long it is relied on after it was looked at.
     fn fresh_ns(&self, age_ns: u64, folders: &Folders) -> u64 {
-        if folders.has_changed(self.heard.folder, self.heard.changes) {
+        if folders.has_changed(self.epoch.folder, self.epoch.changes) {
             self.rest_ns()
         } else {
             age_ns.max(self.rest_ns())
@@ -432,7 +432,7 @@ mod tests {
         let mut listings = listings(root.path(), 1 << 20, 10);
         listings.age_ns = 3600 * SECOND_NS;
         let teller = Teller::new();
-        let mut folders = Folders::new(Arc::clone(&listings.sites), Some(teller.ear()));
+        let mut folders = Folders::new(Arc::clone(&listings.sites), Some(teller.subscription()));
         let mut check = |name, at_ns, expected: &str, expected_work| {
             teller.tell(&mut folders);
             let asked = asked(name, "format=json");
@@ -463,7 +463,7 @@ mod tests {
         let mut listings = listings(root.path(), 1 << 20, 10);
         listings.age_ns = 3600 * SECOND_NS;
         let teller = Teller::new();
-        let mut folders = Folders::new(Arc::clone(&listings.sites), Some(teller.ear()));
+        let mut folders = Folders::new(Arc::clone(&listings.sites), Some(teller.subscription()));
         let asked = asked("/", "format=json");
         let job = listings.making(asked, JobsDone::NOTHING, &mut folders, &calendar(), Instant::default());
         (job.work)();
@@ -486,7 +486,7 @@ mod tests {
         // Room for one folder only.
         let mut listings = listings(root.path(), 0, 10);
         let teller = Teller::new();
-        let mut folders = Folders::new(Arc::clone(&listings.sites), Some(teller.ear()));
+        let mut folders = Folders::new(Arc::clone(&listings.sites), Some(teller.subscription()));
         for (at, name) in ["a/", "b/", "a/", "a/"].into_iter().enumerate() {
             made_of(&mut listings, &mut folders, asked(name, ""), at as u64 * SECOND_NS).unwrap();
             assert_eq!(teller.watched(), 1, "{at}: {name}");

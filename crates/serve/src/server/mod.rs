@@ -153,7 +153,7 @@ impl Server {
                 feed: has_accounting(&config).then(|| running.logs.feed()),
                 error_log: running.logs.error_log().clone(),
                 observed: Arc::clone(&running.observed),
-                ear: running.watcher.as_ref().map(|watcher| watcher.ear(core)),
+                subscription: running.watcher.as_ref().map(|watcher| watcher.subscription(core)),
             };
             let started = started.clone();
             let builder = thread::Builder::new().name(format!("serve-{cpu}"));

@@ -14,7 +14,7 @@ use crate::config::{CacheConfig, Level, Limits, ServerConfig};
 use crate::content::blocking_pool::BlockingPool;
 use crate::content::local::file_cache::FileCache;
 use crate::content::local::residency::Residency;
-use crate::content::local::watch::Ear;
+use crate::content::local::watch::Subscription;
 use crate::date_cache::{Calendar, SecondsAt};
 use crate::http::respond::Responder;
 use crate::listing::Listings;
@@ -80,7 +80,7 @@ pub(crate) struct Service {
     curfew: Arc<Curfew>,
     orders: Arc<[Inbox]>,
     /// What it hears of changes by, if the configuration wants it to.
-    ear: Option<Ear>,
+    subscription: Option<Subscription>,
     /// What the operator should know goes there.
     error_log: Option<ErrorLog>,
     channel: Option<Channel>,
@@ -107,7 +107,7 @@ pub(crate) struct Setup<'c> {
     /// Where each core finds its orders.
     pub(crate) orders: Arc<[Inbox]>,
     /// By what it hears of changes, if that can be had.
-    pub(crate) ear: Option<Ear>,
+    pub(crate) subscription: Option<Subscription>,
     /// By which listeners come, if this core has a table of descriptors of its own.
     pub(crate) channel: Option<Channel>,
     /// Where all cores publish what they have done, and which of them this is.
@@ -126,8 +126,8 @@ impl Service {
     /// A server that has nothing to listen to yet.
     pub(crate) fn new(setup: Setup<'_>, now: Instant) -> Self {
         let times = Times::new(setup.limits);
-        let ear = setup.ear.clone().filter(|_| setup.cache.watch);
-        let cache = FileCache::new(Arc::new(setup.sites), setup.cache.clone(), ear);
+        let subscription = setup.subscription.clone().filter(|_| setup.cache.watch);
+        let cache = FileCache::new(Arc::new(setup.sites), setup.cache.clone(), subscription);
         let listings = Listings::new(Arc::clone(cache.sites()), setup.cache);
         Self {
             look_ns: times.shortest_ns(),
@@ -156,7 +156,7 @@ impl Service {
             wheel: Wheel::new(now, TICK_NS),
             curfew: setup.curfew,
             orders: setup.orders,
-            ear: setup.ear,
+            subscription: setup.subscription,
             error_log: setup.error_log,
             channel: setup.channel,
             published: setup.published,
@@ -172,9 +172,9 @@ impl Service {
 
     /// Hears of changes from now on.
     #[cfg(test)]
-    pub(crate) fn hear(&mut self, ear: Ear) {
+    pub(crate) fn subscribe(&mut self, subscription: Subscription) {
         let cache = &mut self.shared.responder.cache;
-        cache.folders = crate::content::local::watch::Folders::new(Arc::clone(cache.sites()), Some(ear));
+        cache.folders = crate::content::local::watch::Folders::new(Arc::clone(cache.sites()), Some(subscription));
     }
 
     /// Serves the connections that come in at a listener of its driver.
@@ -199,7 +199,7 @@ impl Service {
                 }
                 Order::Retire(group) => self.retire(driver, |of| of == group),
                 Order::LookAgain => self.look_again(driver),
-                Order::Heed(notices) => self.shared.responder.cache.folders.heed(&notices),
+                Order::Heed(notices) => self.shared.responder.cache.folders.apply(&notices),
                 Order::Answer(done) => drop(done.send(())),
             }
         }
@@ -218,8 +218,8 @@ impl Service {
         self.shared.times = times;
         self.limit_anew(driver, limits);
         let responder = &mut self.shared.responder;
-        let ear = self.ear.clone().filter(|_| config.cache.watch);
-        let cache = FileCache::new(Arc::new(sites), config.cache.clone(), ear).succeeding(&responder.cache);
+        let subscription = self.subscription.clone().filter(|_| config.cache.watch);
+        let cache = FileCache::new(Arc::new(sites), config.cache.clone(), subscription).succeeding(&responder.cache);
         responder.listings = Listings::new(Arc::clone(cache.sites()), &config.cache);
         responder.cache = cache;
         self.configure_accounting(driver, config, feed, observed);

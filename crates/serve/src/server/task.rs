@@ -14,7 +14,7 @@ use super::{Control, StartError};
 use crate::catalog::site::Sites;
 use crate::config::ServerConfig;
 use crate::content::blocking_pool::BlockingPool;
-use crate::content::local::watch::Ear;
+use crate::content::local::watch::Subscription;
 use crate::server::commands::{Inbox, take_listener};
 use crate::server::service::{OUTSIDE_MAX, Service, Setup};
 use crate::shaping::pacer::SharedLimits;
@@ -52,7 +52,7 @@ pub(super) struct Task {
     pub(super) feed: Option<Feed>,
     pub(super) error_log: ErrorLog,
     pub(super) observed: Arc<Observed>,
-    pub(super) ear: Option<Ear>,
+    pub(super) subscription: Option<Subscription>,
 }
 
 impl Task {
@@ -81,8 +81,8 @@ impl Task {
     fn leave_table(&mut self) -> io::Result<()> {
         let Some(channel) = &self.table else { return Ok(()) };
         let wakers = self.control.wakers.iter().map(AsFd::as_fd);
-        let ear = self.ear.as_ref().map(AsFd::as_fd);
-        own_table_with(&wakers.chain([channel.as_fd()]).chain(ear).collect::<Vec<_>>())?;
+        let subscription = self.subscription.as_ref().map(AsFd::as_fd);
+        own_table_with(&wakers.chain([channel.as_fd()]).chain(subscription).collect::<Vec<_>>())?;
         for &group in &self.groups {
             let socket = take_listener(channel).ok_or_else(|| io::Error::other("a listener was lost"))?;
             self.listeners.push((group, socket));
@@ -133,7 +133,7 @@ impl Task {
             error_log: Some(self.error_log),
             curfew: Arc::clone(&self.control.curfew),
             orders: self.orders,
-            ear: self.ear,
+            subscription: self.subscription,
             channel: self.table,
             published: self.published,
             core: self.core,

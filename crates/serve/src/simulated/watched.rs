@@ -26,7 +26,7 @@ fn a_file_replaced_while_it_is_cached_is_seen_when_that_is_told() {
     let mut driver = Sim::new(SimConfig::calm(1));
     let (mut world, published) = world(&mut driver, &Limits::default(), folder.path(), vec![steps]);
     let teller = Teller::of(Arc::clone(&world.orders));
-    world.service.hear(teller.ear());
+    world.service.subscribe(teller.subscription());
     world.teller = Some(teller);
     run(&mut driver, &mut world).unwrap();
     let responses = naive::take_all(&world.clients[0].received, &["GET"]);

@@ -17,7 +17,7 @@ use crate::config::CacheConfig;
 use crate::content::blocking_pool::{Job, JobKind, JobsDone};
 use crate::content::local::loaded_file::LoadedFile;
 use crate::content::local::resolve::{self, Found, FoundFile, Refusal};
-use crate::content::local::watch::{Ear, FolderId, Folders};
+use crate::content::local::watch::{FolderId, Folders, Subscription};
 use crate::content::object::Object;
 use crate::date_cache::Calendar;
 
@@ -52,7 +52,7 @@ struct Entry {
     object: Object,
     checked: Instant,
     /// Of what was told of its folder, how much it takes into account.
-    heard: u64,
+    epoch: u64,
     used: bool,
 }
 
@@ -66,9 +66,9 @@ pub(crate) enum Lookup<'c> {
 
 impl FileCache {
     /// A cache that knows nothing yet. Without an ear it learns of changes by age alone.
-    pub(crate) fn new(sites: Arc<Sites>, config: CacheConfig, ear: Option<Ear>) -> Self {
+    pub(crate) fn new(sites: Arc<Sites>, config: CacheConfig, subscription: Option<Subscription>) -> Self {
         Self {
-            folders: Folders::new(Arc::clone(&sites), ear),
+            folders: Folders::new(Arc::clone(&sites), subscription),
             sites,
             age_ns: u64::try_from(config.age.as_nanos()).unwrap_or(u64::MAX),
             config,
@@ -146,16 +146,16 @@ impl FileCache {
         let entry = self.entry_mut(place);
         now.ns_since(entry.checked) < age_ns
             && !entry.object.has_changed()
-            && (entry.heard == changes || self.is_unconcerned(place))
+            && (entry.epoch == changes || self.is_unconcerned(place))
     }
 
     /// Whether what was told lately is not about the folder of an entry.
     #[cold]
     fn is_unconcerned(&mut self, place: usize) -> bool {
         let entry = self.entries[place].as_mut().expect("a name leads to an entry");
-        let is_concerned = self.folders.has_changed(entry.folder, entry.heard);
+        let is_concerned = self.folders.has_changed(entry.folder, entry.epoch);
         if !is_concerned {
-            entry.heard = self.folders.changes();
+            entry.epoch = self.folders.changes();
         }
         !is_concerned
     }
@@ -172,9 +172,9 @@ impl FileCache {
         self.misses += 1;
         let entry = self.entries[place].as_mut().expect("a name leads to an entry");
         let (site, wait) = (entry.site, done.wait(JobKind::Open));
-        let was_told = self.folders.has_changed(entry.folder, entry.heard);
+        let was_told = self.folders.has_changed(entry.folder, entry.epoch);
         self.folders.ensure_watched(entry.folder, wait, now);
-        let heard = self.folders.changes();
+        let epoch = self.folders.changes();
         let is_still =
             match resolve::open(self.sites.site(site), self.sites.unmarked(&entry.name), wait, &mut self.path) {
                 Ok(Found::File(FoundFile { file, mount, .. })) => {
@@ -185,7 +185,7 @@ impl FileCache {
             };
         match is_still {
             Ok(true) => {
-                (entry.checked, entry.heard) = (now, heard);
+                (entry.checked, entry.epoch) = (now, epoch);
                 Ok(Some(place))
             }
             // Better a file that was right a moment ago than none.
@@ -218,7 +218,7 @@ impl FileCache {
     ) -> Result<Option<usize>, Refusal> {
         self.misses += 1;
         let mut refusal = Refusal::Failed;
-        let heard = self.folders.changes();
+        let epoch = self.folders.changes();
         for _ in 0..LOAD_ATTEMPTS {
             let (canonical, wait) = (self.sites.unmarked(name), done.wait(JobKind::Open));
             let loaded = load(self.sites.site(site), canonical, wait, &mut self.path, &self.config, calendar);
@@ -227,7 +227,7 @@ impl FileCache {
                 Ok(Some((object, mount))) => {
                     let folder = self.folders.join(site, resolve::split(canonical).0, wait, now);
                     let name = Rc::from(name);
-                    let entry = Entry { name, site, mount, folder, object, checked: now, heard, used: false };
+                    let entry = Entry { name, site, mount, folder, object, checked: now, epoch, used: false };
                     return Ok(Some(self.insert(entry)));
                 }
                 Err(Refusal::Failed) => {}
@@ -353,12 +353,12 @@ mod tests {
         cache_of(dir, entries_max, bytes_max, None)
     }
 
-    fn cache_of(dir: &Path, entries_max: usize, bytes_max: usize, ear: Option<Ear>) -> FileCache {
+    fn cache_of(dir: &Path, entries_max: usize, bytes_max: usize, subscription: Option<Subscription>) -> FileCache {
         let config = CacheConfig { entries_max, bytes_max, small_file_bytes_max: 100, ..CacheConfig::default() };
         let mut server = ServerConfig::new(dir, Vec::<ListenAddr>::new());
         let settings = Settings { precompressed: Some(true), ..Settings::default() };
         server.sites[0].rules.push(Rule { settings, ..Rule::default() });
-        FileCache::new(Arc::new(Sites::open(&server).unwrap()), config, ear)
+        FileCache::new(Arc::new(Sites::open(&server).unwrap()), config, subscription)
     }
 
     /// Far ahead of the files' time stamps: all of them are settled.
@@ -436,7 +436,7 @@ mod tests {
         fs::create_dir(dir.path().join("sub")).unwrap();
         write(&dir.path().join("sub/a"), "old");
         let teller = Teller::new();
-        let mut cache = cache_of(dir.path(), 10, 10_000, Some(teller.ear()));
+        let mut cache = cache_of(dir.path(), 10, 10_000, Some(teller.subscription()));
         let steps: [Step; 7] = [
             (|_| {}, &[("sub/a", Ok("old")), ("sub/b", Err(Refusal::NotFound)), ("sub/", Err(Refusal::NotFound))]),
             (|dir| fs::write(dir.join("sub/a"), "written").unwrap(), &[("sub/a", Ok("written"))]),
@@ -470,7 +470,7 @@ mod tests {
         let dir = TempDir::new().unwrap();
         fs::write(dir.path().join("a"), "old").unwrap();
         let teller = Teller::new();
-        let mut cache = cache_of(dir.path(), 10, 10_000, Some(teller.ear()));
+        let mut cache = cache_of(dir.path(), 10, 10_000, Some(teller.subscription()));
         let mut has_variants = || {
             teller.tell(&mut cache.folders);
             let done = JobsDone::NOTHING.and(JobKind::Open);
@@ -494,7 +494,7 @@ mod tests {
             fs::write(dir.path().join(folder).join("file"), "text").unwrap();
         }
         let teller = Teller::new();
-        let mut cache = cache_of(dir.path(), 10, 10_000, Some(teller.ear()));
+        let mut cache = cache_of(dir.path(), 10, 10_000, Some(teller.subscription()));
         let mut misses = |name: &str| {
             teller.tell(&mut cache.folders);
             let before = cache.misses;
@@ -516,7 +516,7 @@ mod tests {
     fn there_are_no_more_watches_than_files_known() {
         let dir = TempDir::new().unwrap();
         let teller = Teller::new();
-        let mut cache = cache_of(dir.path(), 3, 10_000, Some(teller.ear()));
+        let mut cache = cache_of(dir.path(), 3, 10_000, Some(teller.subscription()));
         for index in 0..20 {
             fs::create_dir(dir.path().join(index.to_string())).unwrap();
             fs::write(dir.path().join(format!("{index}/file")), "text").unwrap();
@@ -538,7 +538,7 @@ mod tests {
         fs::create_dir_all(dir.path().join("above/sub")).unwrap();
         fs::write(dir.path().join("above/sub/a"), "old").unwrap();
         let teller = Teller::new();
-        let mut cache = cache_of(dir.path(), 10, 10_000, Some(teller.ear()));
+        let mut cache = cache_of(dir.path(), 10, 10_000, Some(teller.subscription()));
         let mut found = |at_ns| {
             teller.tell(&mut cache.folders);
             String::from_utf8(body(&mut cache, "above/sub/a", Instant::from_ns(at_ns)).unwrap()).unwrap()

@@ -12,7 +12,7 @@ use foldhash::quality::RandomState;
 use thalweg_sys::inotify::WatchId;
 use thalweg_sys::{Instant, Wait};
 
-use super::watcher::{Ear, Notice, Unwatched};
+use super::watcher::{Notice, Subscription, Unwatched};
 use crate::catalog::site::{Place, Sites};
 use crate::content::local::resolve::Refusal;
 
@@ -23,7 +23,7 @@ const RETRY_NS: u64 = 10_000_000_000;
 pub(crate) struct Folders {
     sites: Arc<Sites>,
     /// `None`: nothing is watched.
-    ear: Option<Ear>,
+    subscription: Option<Subscription>,
     /// By canonical names with the slash at their end, marked with the site.
     places: HashMap<Rc<[u8]>, FolderId, RandomState>,
     /// Several names may lead to one folder.
@@ -63,10 +63,10 @@ struct Folder {
 
 impl Folders {
     /// No folders yet.
-    pub(crate) fn new(sites: Arc<Sites>, ear: Option<Ear>) -> Self {
+    pub(crate) fn new(sites: Arc<Sites>, subscription: Option<Subscription>) -> Self {
         Self {
             sites,
-            ear,
+            subscription,
             places: HashMap::default(),
             watched: HashMap::default(),
             folders: Vec::new(),
@@ -91,7 +91,7 @@ impl Folders {
     /// Something is known of the folder with this canonical name, which is empty or ends with a slash. If it was not watched until now
     /// it counts as changed: what is known was looked at before.
     pub(crate) fn join(&mut self, site: usize, name: &[u8], wait: Wait, now: Instant) -> FolderId {
-        if self.ear.is_none() {
+        if self.subscription.is_none() {
             return FolderId::NONE;
         }
         let mut key = if name.is_empty() { b"/".to_vec() } else { name.to_vec() };
@@ -143,8 +143,8 @@ impl Folders {
             Place::Within(mount, within) => mount.open_folder(within, wait, &mut Vec::new()),
             Place::MountPoint | Place::Outside => Err(Refusal::NotFound),
         };
-        let begun = match (opened, &self.ear) {
-            (Ok(opened), Some(ear)) => ear.begin(&opened),
+        let begun = match (opened, &self.subscription) {
+            (Ok(opened), Some(subscription)) => subscription.begin(&opened),
             // It is tried again with whatever is looked at next.
             (Err(Refusal::NotYet), _) => return,
             _ => Err(Unwatched::Folder),
@@ -166,7 +166,7 @@ impl Folders {
     }
 
     /// Takes in what was told.
-    pub(crate) fn heed(&mut self, notices: &[Notice]) {
+    pub(crate) fn apply(&mut self, notices: &[Notice]) {
         self.changes += 1;
         for notice in notices {
             let (id, is_gone) = match *notice {
@@ -218,8 +218,8 @@ impl Folders {
             sharers.retain(|&sharer| sharer != id);
             if sharers.is_empty() {
                 self.watched.remove(&before);
-                if let Some(ear) = &self.ear {
-                    ear.end(before);
+                if let Some(subscription) = &self.subscription {
+                    subscription.end(before);
                 }
             }
         }
@@ -241,8 +241,8 @@ impl Folders {
 impl Drop for Folders {
     /// Another configuration watches anew what it knows.
     fn drop(&mut self) {
-        if let Some(ear) = &self.ear {
-            self.watched.keys().for_each(|&id| ear.end(id));
+        if let Some(subscription) = &self.subscription {
+            self.watched.keys().for_each(|&id| subscription.end(id));
         }
     }
 }
@@ -275,7 +275,7 @@ mod tests {
             config.sites[0].mounts.push(MountConfig::new("/again/", root.path()));
             config.sites.push(SiteConfig { names: vec!["b.example".to_owned()], ..SiteConfig::new(root.path()) });
             let teller = Teller::new();
-            let folders = Folders::new(Arc::new(Sites::open(&config).unwrap()), Some(teller.ear()));
+            let folders = Folders::new(Arc::new(Sites::open(&config).unwrap()), Some(teller.subscription()));
             Self { root, teller, folders }
         }
 
@@ -377,7 +377,7 @@ mod tests {
         let mut place = Place::new();
         let ids = [place.join(0, "a/"), place.join(0, "b/")];
         let before = place.folders.changes();
-        place.folders.heed(&[Notice::Lost]);
+        place.folders.apply(&[Notice::Lost]);
         assert!(ids.iter().all(|&id| place.folders.has_changed(id, before)));
         for id in ids {
             place.folders.ensure_watched(id, Wait::Allowed, Instant::default());

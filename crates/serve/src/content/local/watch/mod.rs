@@ -12,7 +12,7 @@ mod folders;
 mod watcher;
 
 pub(crate) use folders::{FolderId, Folders};
-pub(crate) use watcher::{Ear, Notice, Watcher};
+pub(crate) use watcher::{Notice, Subscription, Watcher};
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -49,12 +49,12 @@ pub(crate) mod tests {
             Self { watcher, inboxes, observed }
         }
 
-        pub(crate) fn ear(&self) -> Ear {
-            self.ear_of(0)
+        pub(crate) fn subscription(&self) -> Subscription {
+            self.subscription_of(0)
         }
 
-        pub(crate) fn ear_of(&self, core: usize) -> Ear {
-            self.watcher.ear(core)
+        pub(crate) fn subscription_of(&self, core: usize) -> Subscription {
+            self.watcher.subscription(core)
         }
 
         /// Leaves orders for what has changed until now. Whether there are any.
@@ -68,7 +68,7 @@ pub(crate) mod tests {
             let orders = self.inboxes[0].take();
             for order in &orders {
                 let Order::Heed(notices) = order else { panic!("{order:?}") };
-                folders.heed(notices);
+                folders.apply(notices);
             }
             !orders.is_empty()
         }

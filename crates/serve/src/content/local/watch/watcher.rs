@@ -51,7 +51,7 @@ struct Ending {
 
 /// A core's end: what it wants to hear of.
 #[derive(Clone)]
-pub(crate) struct Ear {
+pub(crate) struct Subscription {
     shared: Arc<Shared>,
     core: usize,
 }
@@ -126,8 +126,8 @@ impl Watcher {
     }
 
     /// A core's end.
-    pub(crate) fn ear(&self, core: usize) -> Ear {
-        Ear { shared: Arc::clone(&self.shared), core }
+    pub(crate) fn subscription(&self, core: usize) -> Subscription {
+        Subscription { shared: Arc::clone(&self.shared), core }
     }
 
     /// Tells what has happened until now. Whether there was anything to tell.
@@ -235,7 +235,7 @@ fn complain(error_log: &ErrorLog, error: &io::Error) {
     );
 }
 
-impl Ear {
+impl Subscription {
     /// Wants to hear of a folder that the calling thread has open.
     pub(crate) fn begin(&self, folder: &File) -> Result<WatchId, Unwatched> {
         let Self { shared, core } = self;
@@ -276,7 +276,7 @@ impl Ear {
 }
 
 /// For keeping it in a table of descriptors of a core's own.
-impl AsFd for Ear {
+impl AsFd for Subscription {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.inotify.as_fd()
     }
@@ -325,13 +325,13 @@ mod tests {
         let error_log = ErrorLog::new(std::sync::mpsc::sync_channel(1).0, Level::Error);
         let (inboxes, observed) = (Arc::new([Inbox::default()]), Arc::new(Observed::new(1, false)));
         let watcher = Watcher::without_thread(inboxes, Arc::clone(&wakers), observed, error_log).unwrap();
-        let (ear, kept) = (watcher.ear(0), Arc::clone(&wakers));
+        let (subscription, kept) = (watcher.subscription(0), Arc::clone(&wakers));
         let (gone, goes) = std::sync::mpsc::channel();
         let core = thread::spawn(move || {
-            own_table_with(&[ear.as_fd(), kept[0].as_fd()]).unwrap();
+            own_table_with(&[subscription.as_fd(), kept[0].as_fd()]).unwrap();
             goes.recv().unwrap();
             // To close what is not open in this table ends the process, in a build with checks.
-            drop(ear);
+            drop(subscription);
         });
         drop(watcher);
         gone.send(()).unwrap();
@@ -344,8 +344,8 @@ mod tests {
         let folder = Root::open(root.path()).unwrap().open_beneath(c".").unwrap();
         let inboxes: Arc<[Inbox]> = (0..3).map(|_| Inbox::default()).collect();
         let teller = Teller::of(Arc::clone(&inboxes));
-        let ears = [0, 2].map(|core| teller.ear_of(core));
-        let ids = ears.each_ref().map(|ear| ear.begin(&folder).unwrap());
+        let subscriptions = [0, 2].map(|core| teller.subscription_of(core));
+        let ids = subscriptions.each_ref().map(|subscription| subscription.begin(&folder).unwrap());
         assert_eq!((ids[0], teller.watched()), (ids[1], 1));
         let told = || {
             fs::write(root.path().join("file"), "text").unwrap();
@@ -360,10 +360,10 @@ mod tests {
         let changed = || vec![Notice::Changed(ids[0])];
         assert_eq!(told(), [changed(), vec![], changed()]);
         // The one who did not begin it ends nothing.
-        teller.ear_of(1).end(ids[0]);
-        ears[0].end(ids[0]);
+        teller.subscription_of(1).end(ids[0]);
+        subscriptions[0].end(ids[0]);
         assert_eq!((told(), teller.watched()), (vec![vec![], vec![], changed()], 1));
-        ears[1].end(ids[0]);
+        subscriptions[1].end(ids[0]);
         assert_eq!((told(), teller.watched()), (vec![vec![]; 3], 0));
     }
 
@@ -376,7 +376,7 @@ mod tests {
         let observed = Arc::new(Observed::new(1, false));
         let error_log = ErrorLog::new(std::sync::mpsc::sync_channel(1).0, Level::Error);
         let watcher = Watcher::start(true, (&inboxes, &wakers), &observed, &error_log).unwrap();
-        let id = watcher.ear(0).begin(&folder).unwrap();
+        let id = watcher.subscription(0).begin(&folder).unwrap();
         for name in ["a", "b"] {
             fs::write(root.path().join(name), "").unwrap();
             let told = loop {
