@@ -17,7 +17,7 @@ use crate::catalog::site::Sites;
 use crate::config::{Bandwidth, CacheConfig, Limits, ListenAddr, ServerConfig};
 use crate::content::blocking_pool::{BlockingPool, Workers};
 use crate::content::local::watch::tests::Teller;
-use crate::server::commands::Inbox;
+use crate::server::commands::CommandQueue;
 use crate::server::service::{Service, Setup};
 use crate::server::shutdown::Curfew;
 use crate::shaping::pacer::SharedLimits;
@@ -84,7 +84,7 @@ struct World<'w> {
     folder: &'w Path,
     curfew: Arc<Curfew>,
     blocking: Arc<Workers>,
-    orders: Arc<[Inbox]>,
+    commands: Arc<[CommandQueue]>,
     /// Hears of changes, if the server is to.
     teller: Option<Teller>,
     service_over: bool,
@@ -263,7 +263,7 @@ fn world_with<'w>(
     let workers = blocking.workers();
     let published: Arc<[Published]> = Arc::new([Published::default()]);
     let shared_limits = Arc::new(SharedLimits::new(limits, bandwidth, [mount_bytes_per_s_max], driver.now()));
-    let orders: Arc<[Inbox]> = Arc::new([Inbox::default()]);
+    let commands: Arc<[CommandQueue]> = Arc::new([CommandQueue::default()]);
     let setup = Setup {
         shared_limits,
         sites: Sites::open(&ServerConfig::new(folder, Vec::<ListenAddr>::new())).unwrap(),
@@ -277,7 +277,7 @@ fn world_with<'w>(
         error_log: None,
         curfew: Arc::clone(&curfew),
         channel: None,
-        orders: Arc::clone(&orders),
+        commands: Arc::clone(&commands),
         subscription: None,
         published: Arc::clone(&published),
         core: 0,
@@ -296,7 +296,7 @@ fn world_with<'w>(
         changes: VecDeque::new(),
         edits: VecDeque::new(),
         blocking: workers,
-        orders,
+        commands,
         teller: None,
     };
     (world, published)

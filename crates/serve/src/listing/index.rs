@@ -18,7 +18,7 @@ pub(crate) struct Index {
     /// So many folders stand apart in front of the files, in every order.
     folders_apart: usize,
     /// The other orders, made when somebody asks for them: by date and by size, ascending and descending.
-    orders: [OnceLock<Box<[u32]>>; 4],
+    commands: [OnceLock<Box<[u32]>>; 4],
     /// What the folder holds, with what was not kept.
     pub(crate) tally: Tally,
 }
@@ -169,8 +169,8 @@ impl Builder {
             true => self.entries.partition_point(|entry| entry.kind == Kind::Folder),
             false => 0,
         };
-        let orders = Default::default();
-        Index { names: self.names, entries: self.entries, folders_apart, orders, tally: self.tally }
+        let commands = Default::default();
+        Index { names: self.names, entries: self.entries, folders_apart, commands, tally: self.tally }
     }
 }
 
@@ -229,7 +229,7 @@ impl Index {
             Sort::Date => (0, |entry| i128::from(entry.modified_s)),
             Sort::Size => (2, |entry| i128::from(entry.size)),
         };
-        let order = self.orders[slot + usize::from(view.descending)].get_or_init(|| {
+        let order = self.commands[slot + usize::from(view.descending)].get_or_init(|| {
             // There are fewer than 2^32 entries: their names' places would not fit otherwise.
             let mut order: Box<[u32]> = (0..self.entries.len() as u32).collect();
             let (folders, files) = order.split_at_mut(self.folders_apart);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn orders() {
+    fn commands() {
         for (sort, descending, apart, mixed) in [
             (Sort::Name, false, "C zoo a B2 b10 empty", "a B2 b10 C empty zoo"),
             (Sort::Name, true, "zoo C empty b10 B2 a", "zoo empty C b10 B2 a"),

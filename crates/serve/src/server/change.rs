@@ -8,7 +8,7 @@ use thalweg_sys::Instant;
 
 use super::{ANSWER_TIME, Running, StartError, ensure_servable, has_accounting};
 use crate::config::ServerConfig;
-use crate::server::commands::{Order, Settlement, send_listener};
+use crate::server::commands::{ConfigUpdate, LoopCommand, send_listener};
 use crate::server::listeners::{Change, Shares};
 use crate::shaping::pacer::SharedLimits;
 use crate::telemetry::log::Opened;
@@ -46,24 +46,24 @@ impl Running {
         let cores = self.threads.len();
         let (done, answers) = mpsc::sync_channel(cores);
         let limits = Arc::new(SharedLimits::of(config, Instant::now()));
-        for (core, ((share, inbox), waker)) in
-            added.into_iter().zip(self.orders.iter()).zip(self.control.wakers.iter()).enumerate()
+        for (core, ((share, command_queue), waker)) in
+            added.into_iter().zip(self.commands.iter()).zip(self.control.wakers.iter()).enumerate()
         {
             let channel = self.channels.get(core);
-            let settlement = Settlement {
+            let update = ConfigUpdate {
                 config: Arc::clone(config),
                 limits: Arc::clone(&limits),
                 feed: has_accounting(config).then(|| self.logs.feed()),
                 observed: Arc::clone(&self.observed),
             };
-            let configure = Order::Configure(settlement, done.clone());
-            let retire = removed.iter().map(|&group| Order::Retire(group));
+            let configure = LoopCommand::Configure(update, done.clone());
+            let retire = removed.iter().map(|&group| LoopCommand::Retire(group));
             let listen = share.into_iter().map(|(group, socket)| {
                 // What is lost here the loop does not find, and goes on without.
                 let sent = channel.map(|channel| send_listener(channel, &socket));
-                Order::Listen(group, if sent.is_some() { None } else { Some(socket) })
+                LoopCommand::Listen(group, if sent.is_some() { None } else { Some(socket) })
             });
-            inbox.leave([configure].into_iter().chain(retire).chain(listen), waker);
+            command_queue.leave([configure].into_iter().chain(retire).chain(listen), waker);
         }
         drop(done);
         for _ in 0..cores {

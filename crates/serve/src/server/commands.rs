@@ -16,9 +16,9 @@ use crate::telemetry::log::Feed;
 use crate::telemetry::metrics::Observed;
 
 /// Something that a core is to do.
-pub(crate) enum Order {
+pub(crate) enum LoopCommand {
     /// Serve by this configuration from the next request on, and say how that went.
-    Configure(Settlement, SyncSender<Result<(), StartError>>),
+    Configure(ConfigUpdate, SyncSender<Result<(), StartError>>),
     /// Accept from this socket of a group, too. Without one it comes by the core's channel.
     Listen(u32, Option<OwnedFd>),
     /// Accept from the sockets of this group no more.
@@ -26,7 +26,7 @@ pub(crate) enum Order {
     /// Look at the queues of all listeners, as if somebody had come in just now.
     LookAgain,
     /// Folders have changed.
-    Heed(Vec<Notice>),
+    Apply(Vec<Notice>),
     /// Say that the loop goes round.
     Answer(SyncSender<()>),
 }
@@ -35,7 +35,7 @@ pub(crate) enum Order {
 const NOTICES_MAX: usize = 4096;
 
 /// A configuration, and what a core needs for it.
-pub(crate) struct Settlement {
+pub(crate) struct ConfigUpdate {
     pub(crate) config: Arc<ServerConfig>,
     pub(crate) limits: Arc<SharedLimits>,
     /// An end of the queue to the log thread, if anybody wants to know about single responses.
@@ -45,33 +45,33 @@ pub(crate) struct Settlement {
 
 /// Where a core finds its orders.
 #[derive(Debug, Default)]
-pub(crate) struct Inbox(Mutex<Vec<Order>>);
+pub(crate) struct CommandQueue(Mutex<Vec<LoopCommand>>);
 
-impl Inbox {
+impl CommandQueue {
     /// Leaves orders, and wakes the core.
-    pub(crate) fn leave(&self, orders: impl IntoIterator<Item = Order>, waker: &Waker) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(orders);
+    pub(crate) fn leave(&self, commands: impl IntoIterator<Item = LoopCommand>, waker: &Waker) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(commands);
         waker.wake();
     }
 
     /// Leaves notices, with those that wait already if there are any, and wakes the core.
     pub(crate) fn notify(&self, notices: Vec<Notice>, waker: &Waker) {
-        let mut orders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = orders.iter_mut().find_map(|order| match order {
-            Order::Heed(waiting) => Some(waiting),
+        let mut commands = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = commands.iter_mut().find_map(|order| match order {
+            LoopCommand::Apply(waiting) => Some(waiting),
             _ => None,
         });
         match waiting {
             Some(waiting) if waiting.len() + notices.len() > NOTICES_MAX => *waiting = vec![Notice::Lost],
             Some(waiting) => waiting.extend(notices),
-            None => orders.push(Order::Heed(notices)),
+            None => commands.push(LoopCommand::Apply(notices)),
         }
-        drop(orders);
+        drop(commands);
         waker.wake();
     }
 
     /// Takes all, in the order in which they were left.
-    pub(crate) fn take(&self) -> Vec<Order> {
+    pub(crate) fn take(&self) -> Vec<LoopCommand> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -89,14 +89,14 @@ pub(crate) fn take_listener(channel: &Channel) -> Option<OwnedFd> {
     }
 }
 
-impl std::fmt::Debug for Order {
+impl std::fmt::Debug for LoopCommand {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Configure(..) => "Configure",
             Self::Listen(..) => "Listen",
             Self::Retire(_) => "Retire",
             Self::LookAgain => "LookAgain",
-            Self::Heed(_) => "Heed",
+            Self::Apply(_) => "Heed",
             Self::Answer(_) => "Answer",
         })
     }
@@ -108,19 +108,19 @@ mod tests {
 
     #[test]
     fn notices_of_a_core_that_does_not_come_are_made_one() {
-        let (inbox, waker) = (Inbox::default(), Waker::new().unwrap());
-        inbox.notify(vec![Notice::Lost; NOTICES_MAX - 1], &waker);
-        inbox.leave([Order::LookAgain], &waker);
-        inbox.notify(vec![Notice::Lost], &waker);
-        let of = |orders: &[Order]| match orders {
-            [Order::Heed(notices), Order::LookAgain] => notices.len(),
+        let (command_queue, waker) = (CommandQueue::default(), Waker::new().unwrap());
+        command_queue.notify(vec![Notice::Lost; NOTICES_MAX - 1], &waker);
+        command_queue.leave([LoopCommand::LookAgain], &waker);
+        command_queue.notify(vec![Notice::Lost], &waker);
+        let of = |commands: &[LoopCommand]| match commands {
+            [LoopCommand::Apply(notices), LoopCommand::LookAgain] => notices.len(),
             other => panic!("{other:?}"),
         };
-        assert_eq!(of(&inbox.take()), NOTICES_MAX);
-        inbox.notify(vec![Notice::Lost; NOTICES_MAX], &waker);
-        inbox.leave([Order::LookAgain], &waker);
-        inbox.notify(vec![Notice::Lost], &waker);
-        assert_eq!(of(&inbox.take()), 1);
-        assert!(inbox.take().is_empty());
+        assert_eq!(of(&command_queue.take()), NOTICES_MAX);
+        command_queue.notify(vec![Notice::Lost; NOTICES_MAX], &waker);
+        command_queue.leave([LoopCommand::LookAgain], &waker);
+        command_queue.notify(vec![Notice::Lost], &waker);
+        assert_eq!(of(&command_queue.take()), 1);
+        assert!(command_queue.take().is_empty());
     }
 }

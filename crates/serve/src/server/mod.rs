@@ -26,7 +26,7 @@ use thalweg_sys::{DriverKind, Instant, Waker, affinity, clock};
 use crate::catalog::site::Sites;
 use crate::config::{Level, ListenAddr, ServerConfig};
 use crate::content::local::watch::Watcher;
-use crate::server::commands::{Inbox, Order, send_listener};
+use crate::server::commands::{CommandQueue, LoopCommand, send_listener};
 use crate::server::layout::Layout;
 use crate::server::listeners::Listeners;
 use crate::server::shutdown::Curfew;
@@ -56,7 +56,7 @@ pub struct Running {
     driver: DriverKind,
     cores: usize,
     control: Control,
-    orders: Arc<[Inbox]>,
+    commands: Arc<[CommandQueue]>,
     /// To loops with tables of descriptors of their own.
     channels: Vec<Channel>,
     threads: Vec<JoinHandle<io::Result<()>>>,
@@ -107,19 +107,19 @@ impl Server {
             wakers: wakers.into(),
             listeners: Arc::new(Mutex::new(listeners)),
         };
-        let orders: Arc<[Inbox]> = cores.iter().map(|_| Inbox::default()).collect();
+        let commands: Arc<[CommandQueue]> = cores.iter().map(|_| CommandQueue::default()).collect();
         let published: Arc<[Published]> = cores.iter().map(|_| Published::default()).collect();
         let driver = DriverKind::Epoll;
         let shared_limits = Arc::new(SharedLimits::of(&config, Instant::now()));
         let config = Arc::new(config);
         let (channels, threads) = (Vec::new(), Vec::new());
-        let watcher = Watcher::start(config.cache.watch, (&orders, &control.wakers), &observed, logs.error_log());
+        let watcher = Watcher::start(config.cache.watch, (&commands, &control.wakers), &observed, logs.error_log());
         let mut running = Running {
             addresses,
             driver,
             cores: core_count,
             control,
-            orders,
+            commands,
             channels,
             threads,
             published,
@@ -146,7 +146,7 @@ impl Server {
                 groups: listeners.iter().map(|(group, _)| *group).collect(),
                 listeners: if own_tables { Vec::new() } else { listeners },
                 table,
-                orders: Arc::clone(&running.orders),
+                commands: Arc::clone(&running.commands),
                 control: running.control.clone(),
                 shared_limits: Arc::clone(&shared_limits),
                 published: Arc::clone(&running.published),
@@ -278,8 +278,8 @@ impl Running {
     /// Asks each core whether its loop goes round. As many answers come as there are cores that do.
     pub fn ask(&self) -> mpsc::Receiver<()> {
         let (done, answers) = mpsc::sync_channel(self.threads.len());
-        for (inbox, waker) in self.orders.iter().zip(self.control.wakers.iter()) {
-            inbox.leave([Order::Answer(done.clone())], waker);
+        for (command_queue, waker) in self.commands.iter().zip(self.control.wakers.iter()) {
+            command_queue.leave([LoopCommand::Answer(done.clone())], waker);
         }
         answers
     }
@@ -315,8 +315,8 @@ impl Running {
         if let Some(status) = &self.status {
             status.take_over_days();
         }
-        for (inbox, waker) in self.orders.iter().zip(self.control.wakers.iter()) {
-            inbox.leave([Order::LookAgain], waker);
+        for (command_queue, waker) in self.commands.iter().zip(self.control.wakers.iter()) {
+            command_queue.leave([LoopCommand::LookAgain], waker);
         }
     }
 

@@ -19,7 +19,7 @@ use crate::date_cache::{Calendar, SecondsAt};
 use crate::http::respond::Responder;
 use crate::listing::Listings;
 use crate::server::StartError;
-use crate::server::commands::{Inbox, Order, Settlement, take_listener};
+use crate::server::commands::{CommandQueue, ConfigUpdate, LoopCommand, take_listener};
 use crate::server::connection::{Connection, Fate, Share, Shared, Times};
 use crate::server::shutdown::Curfew;
 use crate::shaping::pacer::{Pacer, SharedLimits, Stage};
@@ -78,7 +78,7 @@ pub(crate) struct Service {
     /// entry in the wheel for each slot is enough.
     look_ns: u64,
     curfew: Arc<Curfew>,
-    orders: Arc<[Inbox]>,
+    commands: Arc<[CommandQueue]>,
     /// What it hears of changes by, if the configuration wants it to.
     subscription: Option<Subscription>,
     /// What the operator should know goes there.
@@ -105,7 +105,7 @@ pub(crate) struct Setup<'c> {
     pub(crate) error_log: Option<ErrorLog>,
     pub(crate) curfew: Arc<Curfew>,
     /// Where each core finds its orders.
-    pub(crate) orders: Arc<[Inbox]>,
+    pub(crate) commands: Arc<[CommandQueue]>,
     /// By what it hears of changes, if that can be had.
     pub(crate) subscription: Option<Subscription>,
     /// By which listeners come, if this core has a table of descriptors of its own.
@@ -155,7 +155,7 @@ impl Service {
             shedder: Shedder::default(),
             wheel: Wheel::new(now, TICK_NS),
             curfew: setup.curfew,
-            orders: setup.orders,
+            commands: setup.commands,
             subscription: setup.subscription,
             error_log: setup.error_log,
             channel: setup.channel,
@@ -183,13 +183,13 @@ impl Service {
     }
 
     #[cold]
-    fn follow_orders<D: Driver>(&mut self, driver: &mut D) {
-        let orders = Arc::clone(&self.orders);
-        for order in orders[self.core].take() {
+    fn run_commands<D: Driver>(&mut self, driver: &mut D) {
+        let commands = Arc::clone(&self.commands);
+        for order in commands[self.core].take() {
             // Who has given an order may have given up waiting for the answer.
             match order {
-                Order::Configure(settlement, done) => drop(done.send(self.configure(driver, settlement))),
-                Order::Listen(group, socket) => {
+                LoopCommand::Configure(update, done) => drop(done.send(self.configure(driver, update))),
+                LoopCommand::Listen(group, socket) => {
                     let socket = socket.or_else(|| self.channel.as_ref().and_then(take_listener));
                     // Without room for it this core does not hear it; the other cores do.
                     let socket = socket.filter(|_| !self.shared.draining);
@@ -197,10 +197,10 @@ impl Service {
                         self.add_listener(group, listener);
                     }
                 }
-                Order::Retire(group) => self.retire(driver, |of| of == group),
-                Order::LookAgain => self.look_again(driver),
-                Order::Heed(notices) => self.shared.responder.cache.folders.apply(&notices),
-                Order::Answer(done) => drop(done.send(())),
+                LoopCommand::Retire(group) => self.retire(driver, |of| of == group),
+                LoopCommand::LookAgain => self.look_again(driver),
+                LoopCommand::Apply(notices) => self.shared.responder.cache.folders.apply(&notices),
+                LoopCommand::Answer(done) => drop(done.send(())),
             }
         }
     }
@@ -209,7 +209,7 @@ impl Service {
     fn configure<D: Driver>(
         &mut self,
         driver: &mut D,
-        Settlement { config, limits, feed, observed }: Settlement,
+        ConfigUpdate { config, limits, feed, observed }: ConfigUpdate,
     ) -> Result<(), StartError> {
         let config = &*config;
         let sites = Sites::open(config)?;
@@ -529,7 +529,7 @@ impl<D: Driver> App<D> for Service {
             Completion::Connected { .. } => unreachable!("a server does not connect"),
             Completion::Woken => {
                 self.on_woken(driver);
-                self.follow_orders(driver);
+                self.run_commands(driver);
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::catalog::site::Sites;
 use crate::config::ServerConfig;
 use crate::content::blocking_pool::BlockingPool;
 use crate::content::local::watch::Subscription;
-use crate::server::commands::{Inbox, take_listener};
+use crate::server::commands::{CommandQueue, take_listener};
 use crate::server::service::{OUTSIDE_MAX, Service, Setup};
 use crate::shaping::pacer::SharedLimits;
 use crate::telemetry::accounting::Accounting;
@@ -45,7 +45,7 @@ pub(super) struct Task {
     pub(super) listeners: Vec<(u32, OwnedFd)>,
     /// The thread gets a table of descriptors of its own, and its listeners by this.
     pub(super) table: Option<Channel>,
-    pub(super) orders: Arc<[Inbox]>,
+    pub(super) commands: Arc<[CommandQueue]>,
     pub(super) control: Control,
     pub(super) shared_limits: Arc<SharedLimits>,
     pub(super) published: Arc<[Published]>,
@@ -132,7 +132,7 @@ impl Task {
             accounting: self.feed.map(|feed| Accounting::new(self.core, feed, self.observed, &self.config)),
             error_log: Some(self.error_log),
             curfew: Arc::clone(&self.control.curfew),
-            orders: self.orders,
+            commands: self.commands,
             subscription: self.subscription,
             channel: self.table,
             published: self.published,

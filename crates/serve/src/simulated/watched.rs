@@ -25,7 +25,7 @@ fn a_file_replaced_while_it_is_cached_is_seen_when_that_is_told() {
     let steps = [first, vec![moment(), Step::Finish]].concat();
     let mut driver = Sim::new(SimConfig::calm(1));
     let (mut world, published) = world(&mut driver, &Limits::default(), folder.path(), vec![steps]);
-    let teller = Teller::of(Arc::clone(&world.orders));
+    let teller = Teller::of(Arc::clone(&world.commands));
     world.service.subscribe(teller.subscription());
     world.teller = Some(teller);
     run(&mut driver, &mut world).unwrap();

@@ -23,30 +23,30 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::config::Level;
-    use crate::server::commands::{Inbox, Order};
+    use crate::server::commands::{CommandQueue, LoopCommand};
     use crate::telemetry::log::ErrorLog;
     use crate::telemetry::metrics::Observed;
 
     /// Hears of changes when it is asked to, for a single core.
     pub(crate) struct Teller {
         watcher: Watcher,
-        inboxes: Arc<[Inbox]>,
+        command_queues: Arc<[CommandQueue]>,
         observed: Arc<Observed>,
     }
 
     impl Teller {
         pub(crate) fn new() -> Self {
-            Self::of(Arc::new([Inbox::default()]))
+            Self::of(Arc::new([CommandQueue::default()]))
         }
 
         /// With orders that somebody else takes.
-        pub(crate) fn of(inboxes: Arc<[Inbox]>) -> Self {
+        pub(crate) fn of(command_queues: Arc<[CommandQueue]>) -> Self {
             let observed = Arc::new(Observed::new(1, false));
-            let wakers: Arc<[Waker]> = inboxes.iter().map(|_| Waker::new().unwrap()).collect();
+            let wakers: Arc<[Waker]> = command_queues.iter().map(|_| Waker::new().unwrap()).collect();
             let error_log = ErrorLog::new(mpsc::sync_channel(1).0, Level::Error);
             let watcher =
-                Watcher::without_thread(Arc::clone(&inboxes), wakers, Arc::clone(&observed), error_log).unwrap();
-            Self { watcher, inboxes, observed }
+                Watcher::without_thread(Arc::clone(&command_queues), wakers, Arc::clone(&observed), error_log).unwrap();
+            Self { watcher, command_queues, observed }
         }
 
         pub(crate) fn subscription(&self) -> Subscription {
@@ -65,12 +65,12 @@ pub(crate) mod tests {
         /// Has folders heed what has changed until now. Whether there was anything.
         pub(crate) fn tell(&self, folders: &mut Folders) -> bool {
             self.look();
-            let orders = self.inboxes[0].take();
-            for order in &orders {
-                let Order::Heed(notices) = order else { panic!("{order:?}") };
+            let commands = self.command_queues[0].take();
+            for order in &commands {
+                let LoopCommand::Apply(notices) = order else { panic!("{order:?}") };
                 folders.apply(notices);
             }
-            !orders.is_empty()
+            !commands.is_empty()
         }
 
         /// How often the kernel has had no room for changes.

@@ -14,7 +14,7 @@ use thalweg_sys::inotify::{Event, Inotify, WatchId};
 use thalweg_sys::{File, Waker};
 
 use crate::config::Level;
-use crate::server::commands::Inbox;
+use crate::server::commands::CommandQueue;
 use crate::telemetry::log::ErrorLog;
 use crate::telemetry::metrics::Observed;
 
@@ -69,7 +69,7 @@ struct Shared {
     inotify: Inotify,
     /// Who wants to hear of what. Watches begin and end while this is locked, so that no core ends what another begins.
     listeners: Mutex<HashMap<WatchId, Vec<usize>, RandomState>>,
-    inboxes: Arc<[Inbox]>,
+    command_queues: Arc<[CommandQueue]>,
     wakers: Arc<[Waker]>,
     observed: Arc<Observed>,
     error_log: ErrorLog,
@@ -82,12 +82,16 @@ impl Watcher {
     /// none, which is said if anybody wants to hear of changes now; the next configuration may, too.
     pub(crate) fn start(
         is_wanted: bool,
-        (inboxes, wakers): (&Arc<[Inbox]>, &Arc<[Waker]>),
+        (command_queues, wakers): (&Arc<[CommandQueue]>, &Arc<[Waker]>),
         observed: &Arc<Observed>,
         error_log: &ErrorLog,
     ) -> Option<Self> {
-        let prepared =
-            Self::without_thread(Arc::clone(inboxes), Arc::clone(wakers), Arc::clone(observed), error_log.clone());
+        let prepared = Self::without_thread(
+            Arc::clone(command_queues),
+            Arc::clone(wakers),
+            Arc::clone(observed),
+            error_log.clone(),
+        );
         let started = prepared.and_then(|watcher| {
             let (shared, ending) = (Arc::clone(&watcher.shared), Arc::clone(&watcher.ending));
             thread::Builder::new().name("watch".to_owned()).spawn(move || shared.run(&ending)).map(|_| watcher)
@@ -108,7 +112,7 @@ impl Watcher {
     /// # Errors
     /// The kernel gives no queue.
     pub(crate) fn without_thread(
-        inboxes: Arc<[Inbox]>,
+        command_queues: Arc<[CommandQueue]>,
         wakers: Arc<[Waker]>,
         observed: Arc<Observed>,
         error_log: ErrorLog,
@@ -116,7 +120,7 @@ impl Watcher {
         let shared = Arc::new(Shared {
             inotify: Inotify::open()?,
             listeners: Mutex::default(),
-            inboxes,
+            command_queues,
             wakers,
             observed,
             error_log,
@@ -180,7 +184,7 @@ impl Shared {
         for (core, notices) in
             self.address(&gathered).into_iter().enumerate().filter(|(_, notices)| !notices.is_empty())
         {
-            self.inboxes[core].notify(notices, &self.wakers[core]);
+            self.command_queues[core].notify(notices, &self.wakers[core]);
             is_told = true;
         }
         Ok(is_told)
@@ -189,7 +193,7 @@ impl Shared {
     /// What each core is to be told.
     fn address(&self, gathered: &Gathered) -> Vec<Vec<Notice>> {
         let lost = if gathered.is_incomplete { vec![Notice::Lost] } else { Vec::new() };
-        let mut told = vec![lost; self.inboxes.len()];
+        let mut told = vec![lost; self.command_queues.len()];
         let mut listeners = self.listeners();
         for (&id, &is_gone) in &gathered.folders {
             let Some(cores) = listeners.get(&id) else { continue };
@@ -317,14 +321,14 @@ mod tests {
 
     use super::*;
     use crate::content::local::watch::tests::Teller;
-    use crate::server::commands::Order;
+    use crate::server::commands::LoopCommand;
 
     #[test]
     fn a_core_with_a_table_of_its_own_may_be_the_last_to_let_go() {
         let wakers: Arc<[Waker]> = Arc::new([Waker::new().unwrap()]);
         let error_log = ErrorLog::new(std::sync::mpsc::sync_channel(1).0, Level::Error);
-        let (inboxes, observed) = (Arc::new([Inbox::default()]), Arc::new(Observed::new(1, false)));
-        let watcher = Watcher::without_thread(inboxes, Arc::clone(&wakers), observed, error_log).unwrap();
+        let (command_queues, observed) = (Arc::new([CommandQueue::default()]), Arc::new(Observed::new(1, false)));
+        let watcher = Watcher::without_thread(command_queues, Arc::clone(&wakers), observed, error_log).unwrap();
         let (subscription, kept) = (watcher.subscription(0), Arc::clone(&wakers));
         let (gone, goes) = std::sync::mpsc::channel();
         let core = thread::spawn(move || {
@@ -342,20 +346,20 @@ mod tests {
     fn a_folder_is_watched_once_for_all_cores_until_the_last_wants_no_more() {
         let root = TempDir::new().unwrap();
         let folder = Root::open(root.path()).unwrap().open_beneath(c".").unwrap();
-        let inboxes: Arc<[Inbox]> = (0..3).map(|_| Inbox::default()).collect();
-        let teller = Teller::of(Arc::clone(&inboxes));
+        let command_queues: Arc<[CommandQueue]> = (0..3).map(|_| CommandQueue::default()).collect();
+        let teller = Teller::of(Arc::clone(&command_queues));
         let subscriptions = [0, 2].map(|core| teller.subscription_of(core));
         let ids = subscriptions.each_ref().map(|subscription| subscription.begin(&folder).unwrap());
         assert_eq!((ids[0], teller.watched()), (ids[1], 1));
         let told = || {
             fs::write(root.path().join("file"), "text").unwrap();
             teller.look();
-            let notices = |inbox: &Inbox| match inbox.take().as_slice() {
+            let notices = |command_queue: &CommandQueue| match command_queue.take().as_slice() {
                 [] => Vec::new(),
-                [Order::Heed(notices)] => notices.clone(),
+                [LoopCommand::Apply(notices)] => notices.clone(),
                 other => panic!("{other:?}"),
             };
-            inboxes.iter().map(notices).collect::<Vec<_>>()
+            command_queues.iter().map(notices).collect::<Vec<_>>()
         };
         let changed = || vec![Notice::Changed(ids[0])];
         assert_eq!(told(), [changed(), vec![], changed()]);
@@ -371,21 +375,21 @@ mod tests {
     fn the_thread_tells_and_ends() {
         let root = TempDir::new().unwrap();
         let folder = Root::open(root.path()).unwrap().open_beneath(c".").unwrap();
-        let inboxes: Arc<[Inbox]> = Arc::new([Inbox::default()]);
+        let command_queues: Arc<[CommandQueue]> = Arc::new([CommandQueue::default()]);
         let wakers: Arc<[Waker]> = Arc::new([Waker::new().unwrap()]);
         let observed = Arc::new(Observed::new(1, false));
         let error_log = ErrorLog::new(std::sync::mpsc::sync_channel(1).0, Level::Error);
-        let watcher = Watcher::start(true, (&inboxes, &wakers), &observed, &error_log).unwrap();
+        let watcher = Watcher::start(true, (&command_queues, &wakers), &observed, &error_log).unwrap();
         let id = watcher.subscription(0).begin(&folder).unwrap();
         for name in ["a", "b"] {
             fs::write(root.path().join(name), "").unwrap();
             let told = loop {
-                match inboxes[0].take().pop() {
+                match command_queues[0].take().pop() {
                     Some(order) => break order,
                     None => thread::yield_now(),
                 }
             };
-            assert!(matches!(&told, Order::Heed(notices) if notices[..] == [Notice::Changed(id)]), "{told:?}");
+            assert!(matches!(&told, LoopCommand::Apply(notices) if notices[..] == [Notice::Changed(id)]), "{told:?}");
         }
         let shared = Arc::downgrade(&watcher.shared);
         drop(watcher);
