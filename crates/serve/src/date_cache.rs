@@ -9,14 +9,14 @@ pub(crate) type SecondsAt = fn(Instant) -> u64;
 
 /// The present second and its text.
 #[derive(Clone)]
-pub(crate) struct Calendar {
+pub(crate) struct DateCache {
     seconds_at: SecondsAt,
     now: Instant,
     second: i64,
     text: [u8; IMF_FIXDATE_BYTES],
 }
 
-impl Calendar {
+impl DateCache {
     /// The calendar at `now`.
     pub(crate) fn new(seconds_at: SecondsAt, now: Instant) -> Self {
         let second = to_signed(seconds_at(now));

@@ -19,7 +19,7 @@ use crate::content::blocking_pool::{BlockingPool, Workers};
 use crate::content::local::watch::tests::Teller;
 use crate::server::commands::CommandQueue;
 use crate::server::service::{Service, Setup};
-use crate::server::shutdown::Curfew;
+use crate::server::shutdown::ShutdownDeadline;
 use crate::shaping::pacer::SharedLimits;
 use crate::telemetry::counters::{Published, Totals};
 
@@ -82,7 +82,7 @@ struct World<'w> {
     service: Service,
     clients: Vec<Client>,
     folder: &'w Path,
-    curfew: Arc<Curfew>,
+    shutdown: Arc<ShutdownDeadline>,
     blocking: Arc<Workers>,
     commands: Arc<[CommandQueue]>,
     /// Hears of changes, if the server is to.
@@ -123,7 +123,7 @@ impl Client {
     }
 
     /// Does what can be done now. Whether anything was.
-    fn step(&mut self, driver: &mut Sim, world: (&Path, &Curfew), now: Instant) {
+    fn step(&mut self, driver: &mut Sim, world: (&Path, &ShutdownDeadline), now: Instant) {
         while self.connected && !self.sending && self.over.is_none() && self.busy_until.is_none_or(|until| until <= now)
         {
             self.busy_until = None;
@@ -180,7 +180,7 @@ impl App<Sim> for World<'_> {
         match self.clients.iter_mut().find(|client| Some(client.socket) == subject && client.over.is_none()) {
             Some(client) => {
                 client.on_completion(driver, &completion);
-                client.step(driver, (self.folder, &self.curfew), driver.now());
+                client.step(driver, (self.folder, &self.shutdown), driver.now());
                 if client.over.is_some() {
                     driver.close(client.socket);
                 }
@@ -200,7 +200,7 @@ impl App<Sim> for World<'_> {
             edit();
         }
         for client in &mut self.clients {
-            client.step(driver, (self.folder, &self.curfew), now);
+            client.step(driver, (self.folder, &self.shutdown), now);
         }
         if self.teller.as_ref().is_some_and(Teller::look) {
             driver.wake();
@@ -258,7 +258,7 @@ fn world_with<'w>(
     folder: &'w Path,
     scripts: Vec<Vec<Step>>,
 ) -> (World<'w>, Arc<[Published]>) {
-    let curfew = Arc::new(Curfew::new());
+    let shutdown = Arc::new(ShutdownDeadline::new());
     let blocking = BlockingPool::simulated();
     let workers = blocking.workers();
     let published: Arc<[Published]> = Arc::new([Published::default()]);
@@ -275,7 +275,7 @@ fn world_with<'w>(
         seconds_at: |now| 4_000_000_000 + now.as_ns() / SECOND_NS,
         accounting: None,
         error_log: None,
-        curfew: Arc::clone(&curfew),
+        shutdown: Arc::clone(&shutdown),
         channel: None,
         commands: Arc::clone(&commands),
         subscription: None,
@@ -289,7 +289,7 @@ fn world_with<'w>(
         service,
         clients,
         folder,
-        curfew,
+        shutdown,
         service_over: false,
         end: None,
         newcomers: VecDeque::new(),

@@ -25,7 +25,7 @@ use crate::content::local::loaded_file::{Digests, LoadedFile, Neighbour, OpenNei
 use crate::content::local::resolve::Refusal;
 use crate::content::media_type;
 use crate::content::policy::ResponsePolicy;
-use crate::date_cache::Calendar;
+use crate::date_cache::DateCache;
 use crate::http::h1::head::{self, Persistence};
 use crate::http::multipart::{self, Boundary, Multipart, Segments};
 
@@ -103,12 +103,12 @@ pub(crate) struct Rest {
 
 impl Object {
     /// Makes the responses with a file, whose name is its path beneath the root.
-    pub(crate) fn new(loaded: LoadedFile, name: &[u8], policy: &Arc<ResponsePolicy>, calendar: &Calendar) -> Self {
+    pub(crate) fn new(loaded: LoadedFile, name: &[u8], policy: &Arc<ResponsePolicy>, date_cache: &DateCache) -> Self {
         let content_type = match &policy.content_type {
             Some(content_type) => Cow::Owned(content_type.clone()),
             None => media_type::type_of(name),
         };
-        let common = Common { content_type, varies: !loaded.variants.is_empty(), policy, calendar };
+        let common = Common { content_type, varies: !loaded.variants.is_empty(), policy, date_cache };
         common.make(loaded)
     }
 
@@ -118,7 +118,7 @@ impl Object {
         tag: Vec<u8>,
         last_modified: Option<i64>,
         policy: Arc<ResponsePolicy>,
-        calendar: &Calendar,
+        date_cache: &DateCache,
     ) -> Self {
         let facts = Facts {
             // Nothing on any device: no file is the same.
@@ -133,7 +133,7 @@ impl Object {
             digests: Digests::default(),
             policy,
         };
-        Self::assemble(facts, body.len() as u64, Source::Memory, Box::default(), body, calendar)
+        Self::assemble(facts, body.len() as u64, Source::Memory, Box::default(), body, date_cache)
     }
 
     /// `body` is what stands behind the head in the ready-made response.
@@ -143,14 +143,14 @@ impl Object {
         source: Source,
         variants: Box<[Self]>,
         body: &[u8],
-        calendar: &Calendar,
+        date_cache: &DateCache,
     ) -> Self {
-        let (facts, ready_second) = (Box::new(facts), calendar.second());
+        let (facts, ready_second) = (Box::new(facts), date_cache.second());
         let mut object = Self { ready: Rc::default(), ready_second, head_bytes: 0, size, source, variants, facts };
         // The head of a HEAD's response is that of the GET's.
         let reply = Reply { part: Part::Whole, is_head: true, digest: None, persistence: Persistence::Default };
         let mut ready = Vec::with_capacity(HEAD_BYTES_USUAL + body.len());
-        object.write(&mut ready, &reply, calendar);
+        object.write(&mut ready, &reply, date_cache);
         object.head_bytes = ready.len();
         ready.extend_from_slice(body);
         object.ready = Rc::new(ready);
@@ -244,11 +244,11 @@ impl Object {
     /// The response to a GET of the whole on a connection that stays open: head, body as far as it is in memory, and
     /// what is to be sent behind it.
     #[inline]
-    pub(crate) fn ready(&mut self, calendar: &Calendar) -> (&Rc<Vec<u8>>, Option<FileSpan>) {
-        if self.ready_second != calendar.second() {
+    pub(crate) fn ready(&mut self, date_cache: &DateCache) -> (&Rc<Vec<u8>>, Option<FileSpan>) {
+        if self.ready_second != date_cache.second() {
             // In place, unless a client is still being sent the old second's.
-            Rc::make_mut(&mut self.ready)[head::DATE].copy_from_slice(calendar.text());
-            self.ready_second = calendar.second();
+            Rc::make_mut(&mut self.ready)[head::DATE].copy_from_slice(date_cache.text());
+            self.ready_second = date_cache.second();
         }
         (&self.ready, self.span(0..self.size))
     }
@@ -259,7 +259,7 @@ impl Object {
     }
 
     /// Writes any response to a GET or HEAD with the file, and returns what is to be sent behind it.
-    pub(crate) fn write(&self, out: &mut Vec<u8>, reply: &Reply<'_>, calendar: &Calendar) -> Rest {
+    pub(crate) fn write(&self, out: &mut Vec<u8>, reply: &Reply<'_>, date_cache: &DateCache) -> Rest {
         let content_type = self.facts.content_type.as_bytes();
         let several = match &reply.part {
             Part::Ranges(ranges, boundary) => {
@@ -267,7 +267,7 @@ impl Object {
             }
             _ => None,
         };
-        head::begin(out, if matches!(reply.part, Part::Whole) { 200 } else { 206 }, calendar);
+        head::begin(out, if matches!(reply.part, Part::Whole) { 200 } else { 206 }, date_cache);
         match &several {
             Some((boundary, _)) => {
                 head::field_with(out, "Content-Type", |out| multipart::push_content_type(out, boundary))
@@ -307,10 +307,10 @@ impl Object {
         status: u16,
         with_body: bool,
         persistence: Persistence,
-        calendar: &Calendar,
+        date_cache: &DateCache,
         fields: impl FnOnce(&mut Vec<u8>),
     ) -> Rest {
-        head::begin(out, status, calendar);
+        head::begin(out, status, date_cache);
         fields(out);
         head::field(out, "Content-Type", self.facts.content_type.as_bytes());
         head::field_with(out, "Content-Length", |out| push_decimal(out, self.size));
@@ -319,8 +319,8 @@ impl Object {
     }
 
     /// Writes a 304 (RFC 9110, 15.4.5): the validators, and nothing that describes the body.
-    pub(crate) fn write_not_modified(&self, out: &mut Vec<u8>, persistence: Persistence, calendar: &Calendar) {
-        head::begin(out, 304, calendar);
+    pub(crate) fn write_not_modified(&self, out: &mut Vec<u8>, persistence: Persistence, date_cache: &DateCache) {
+        head::begin(out, 304, date_cache);
         self.push_validators(out);
         out.extend_from_slice(self.facts.policy.fields_of_304.as_bytes());
         head::end(out, persistence);
@@ -391,13 +391,13 @@ struct Common<'c> {
     content_type: Cow<'static, str>,
     varies: bool,
     policy: &'c Arc<ResponsePolicy>,
-    calendar: &'c Calendar,
+    date_cache: &'c DateCache,
 }
 
 impl Common<'_> {
     fn make(&self, loaded: LoadedFile) -> Object {
         let LoadedFile { file, bytes, coding, digests, variants, neighbours } = loaded;
-        let now = self.calendar.second();
+        let now = self.date_cache.second();
         let stamp = file.stamp;
         let facts = Facts {
             stamp,
@@ -415,7 +415,7 @@ impl Common<'_> {
         };
         let source = if bytes.is_some() { Source::Memory } else { Source::File(Rc::new(file.waiting())) };
         let variants = variants.into_iter().map(|variant| self.make(variant)).collect();
-        Object::assemble(facts, stamp.size, source, variants, bytes.as_deref().unwrap_or_default(), self.calendar)
+        Object::assemble(facts, stamp.size, source, variants, bytes.as_deref().unwrap_or_default(), self.date_cache)
     }
 }
 

@@ -24,7 +24,7 @@ use crate::content::blocking_pool::{Job, JobKind, JobsDone};
 use crate::content::local::file_cache::{FileCache, Lookup};
 use crate::content::local::resolve::{self, Refusal};
 use crate::content::object::{Object, Part, Reply, Rest};
-use crate::date_cache::Calendar;
+use crate::date_cache::DateCache;
 use crate::http::h1::head::{self, Persistence};
 use crate::http::multipart::{Boundaries, Segments};
 use crate::listing::{Asked, Listings};
@@ -35,7 +35,7 @@ use crate::telemetry::counters::Totals;
 pub(crate) struct Responder {
     pub(crate) cache: FileCache,
     pub(crate) listings: Listings,
-    pub(crate) calendar: Calendar,
+    pub(crate) date_cache: DateCache,
     pub(crate) totals: Totals,
     /// If anybody wants to know.
     pub(crate) accounting: Option<Accounting>,
@@ -156,13 +156,13 @@ impl Responder {
     pub(crate) fn new(
         cache: FileCache,
         listings: Listings,
-        calendar: Calendar,
+        date_cache: DateCache,
         accounting: Option<Accounting>,
     ) -> Self {
         Self {
             cache,
             listings,
-            calendar,
+            date_cache,
             totals: Totals::default(),
             accounting,
             summary: ResponseSummary::nothing(0, 0),
@@ -257,7 +257,7 @@ impl Responder {
             return self.respond_with_refusal(request, refusal, persistence, out);
         }
         let mut is_file = true;
-        let mut object = match self.cache.look_up(site, &mut self.name, done, &self.calendar, now) {
+        let mut object = match self.cache.look_up(site, &mut self.name, done, &self.date_cache, now) {
             Ok(Lookup::File(object, mount)) => {
                 self.summary.mount = mount;
                 out.mount = mount;
@@ -268,7 +268,7 @@ impl Responder {
                 return self.redirect_to_folder(request, query, persistence, out);
             }
             Err(Refusal::NotYet) if !done.has(JobKind::Open) => {
-                return self.postpone(self.cache.opening(site, &self.name, &self.calendar));
+                return self.postpone(self.cache.opening(site, &self.name, &self.date_cache));
             }
             // No index: the folder may be listed.
             Err(Refusal::NotFound) if self.name.ends_with(b"/") => {
@@ -276,10 +276,10 @@ impl Responder {
                 self.account_to_mount(site, out);
                 let asked = Asked { site, name: &self.name, query };
                 let folders = &mut self.cache.folders;
-                match self.listings.look_up(asked, done, folders, &self.calendar, now) {
+                match self.listings.look_up(asked, done, folders, &self.date_cache, now) {
                     Ok(page) => page,
                     Err(Refusal::NotYet) if !done.has(JobKind::List) => {
-                        let job = self.listings.making(asked, done, folders, &self.calendar, now);
+                        let job = self.listings.making(asked, done, folders, &self.date_cache, now);
                         return self.postpone(job);
                     }
                     Err(refusal) => return self.respond_with_refusal(request, refusal, persistence, out),
@@ -296,7 +296,7 @@ impl Responder {
                 None => return self.respond_with_not_acceptable(request, persistence, out),
             }
         }
-        match reply_with(object, request, persistence, &self.calendar, &mut self.boundaries, out) {
+        match reply_with(object, request, persistence, &self.date_cache, &mut self.boundaries, out) {
             Ok((status, delivery)) => {
                 // A listing is made, and nobody's download.
                 if is_file {
@@ -318,7 +318,7 @@ impl Responder {
         match request.method {
             Method::Options if Target::parse(request.method, request.target).is_ok() => {
                 let out = out.buffer();
-                head::begin(out, 204, &self.calendar);
+                head::begin(out, 204, &self.date_cache);
                 allow(out);
                 head::end(out, persistence);
                 204
@@ -391,9 +391,9 @@ impl Responder {
         fields: impl FnOnce(&mut Vec<u8>),
     ) -> u16 {
         let with_body = request.method != Method::Head;
-        match find_error_page(&mut self.cache, request, status, &self.calendar) {
+        match find_error_page(&mut self.cache, request, status, &self.date_cache) {
             Some(page) => {
-                out.rest = page.write_as_page(out.buffer(), status, with_body, persistence, &self.calendar, fields);
+                out.rest = page.write_as_page(out.buffer(), status, with_body, persistence, &self.date_cache, fields);
             }
             None => self.write_page(out.buffer(), status, with_body, persistence, fields),
         }
@@ -411,7 +411,7 @@ impl Responder {
     ) {
         let reason = status::reason(status);
         let page = format!("<!doctype html>\n<title>{status} {reason}</title>\n<h1>{status} {reason}</h1>\n");
-        head::begin(out, status, &self.calendar);
+        head::begin(out, status, &self.date_cache);
         fields(out);
         head::field(out, "Content-Type", b"text/html; charset=utf-8");
         head::field_with(out, "Content-Length", |out| push_decimal(out, page.len() as u64));
@@ -427,12 +427,12 @@ fn find_error_page<'c>(
     cache: &'c mut FileCache,
     request: &RequestHead<'_>,
     status: u16,
-    calendar: &Calendar,
+    date_cache: &DateCache,
 ) -> Option<&'c mut Object> {
     let site = cache.sites().of_request(request)?;
     let mut name = cache.sites().site(site).error_page(status)?.to_vec();
     // There are few such files, and what is refused is not put off.
-    match cache.look_up(site, &mut name, JobsDone::NOTHING.and(JobKind::Open), calendar, calendar.now()) {
+    match cache.look_up(site, &mut name, JobsDone::NOTHING.and(JobKind::Open), date_cache, date_cache.now()) {
         Ok(Lookup::File(page, _)) => Some(page),
         _ => None,
     }
@@ -463,27 +463,27 @@ fn reply_with(
     object: &mut Object,
     request: &RequestHead<'_>,
     persistence: Persistence,
-    calendar: &Calendar,
+    date_cache: &DateCache,
     boundaries: &mut Boundaries,
     out: &mut Outbox<'_>,
 ) -> Result<(u16, Delivery), Unmet> {
     let is_head = request.method == Method::Head;
     let demand = if may_have_demands(request.fields) {
-        demand_of(request, object, calendar.second())?
+        demand_of(request, object, date_cache.second())?
     } else {
         Demand::Send { wanted: Wanted::Whole, digest: None }
     };
     let (wanted, digest) = match demand {
         Demand::Send { wanted: Wanted::Whole, digest: None } if !is_head && persistence == Persistence::Default => {
             let head_bytes = object.head_bytes();
-            let (ready, file) = object.ready(calendar);
+            let (ready, file) = object.ready(date_cache);
             out.push_ready(ready, head_bytes);
             out.rest.file = file;
             return Ok((200, Delivery::End));
         }
         Demand::Send { wanted, digest } => (wanted, digest),
         Demand::NotModified => {
-            object.write_not_modified(out.buffer(), persistence, calendar);
+            object.write_not_modified(out.buffer(), persistence, date_cache);
             return Ok((304, Delivery::default()));
         }
     };
@@ -494,7 +494,7 @@ fn reply_with(
     };
     let delivery = if is_head { Delivery::default() } else { wanted.delivery(object.size()) };
     let reply = Reply { part, is_head, digest, persistence };
-    out.rest = object.write(out.buffer(), &reply, calendar);
+    out.rest = object.write(out.buffer(), &reply, date_cache);
     Ok((status, delivery))
 }
 

@@ -31,7 +31,7 @@ use crate::content::blocking_pool::{Job, JobKind, JobsDone};
 use crate::content::local::resolve::Refusal;
 use crate::content::local::watch::{FolderId, Folders};
 use crate::content::object::Object;
-use crate::date_cache::Calendar;
+use crate::date_cache::DateCache;
 
 /// A file that grows in place leaves no trace in its folder: without one, a folder is read again after this long.
 const READ_AGAIN_NS: u64 = 10_000_000_000;
@@ -137,11 +137,11 @@ impl Listings {
         asked: Asked<'_>,
         done: JobsDone,
         folders: &mut Folders,
-        calendar: &Calendar,
+        date_cache: &DateCache,
         now: Instant,
     ) -> Result<&mut Object, Refusal> {
         let Wanted { key, style, view, .. } = self.wanted(asked).ok_or(Refusal::NotFound)?;
-        self.take_in_outcomes(folders, calendar, now);
+        self.take_in_outcomes(folders, date_cache, now);
         let was_made = done.has(JobKind::List);
         if was_made && let Some(&(_, refusal)) = self.refused.iter().find(|(refused, _)| *refused == key) {
             return Err(refusal);
@@ -169,7 +169,7 @@ impl Listings {
         asked: Asked<'_>,
         done: JobsDone,
         folders: &mut Folders,
-        calendar: &Calendar,
+        date_cache: &DateCache,
         now: Instant,
     ) -> Job {
         let wanted = self.wanted(asked).expect("what is not listed is refused before");
@@ -200,7 +200,7 @@ impl Listings {
             known,
             is_made,
             index_bytes_max: self.bytes_max / 2,
-            now_s: calendar.second(),
+            now_s: date_cache.second(),
         };
         let job_key = [&*key, view.link().as_bytes()].concat();
         let outcomes = Arc::clone(&self.outcomes);
@@ -225,12 +225,12 @@ impl Listings {
     }
 
     /// Keeps what was done aside.
-    fn take_in_outcomes(&mut self, folders: &mut Folders, calendar: &Calendar, now: Instant) {
+    fn take_in_outcomes(&mut self, folders: &mut Folders, date_cache: &DateCache, now: Instant) {
         let outcomes = mem::take(&mut *self.outcomes.lock().unwrap_or_else(PoisonError::into_inner));
         for Outcome { key, made, epoch } in outcomes {
             match made {
                 Ok(made) => {
-                    let known = self.renewed(&key, made, epoch, (folders, calendar, now));
+                    let known = self.renewed(&key, made, epoch, (folders, date_cache, now));
                     self.keep(key, known, folders);
                 }
                 Err(refusal) => {
@@ -251,7 +251,7 @@ impl Listings {
         key: &[u8],
         made: Made,
         epoch: Heard,
-        (folders, calendar, now): (&mut Folders, &Calendar, Instant),
+        (folders, date_cache, now): (&mut Folders, &DateCache, Instant),
     ) -> Known {
         let Made { view, was_checked, folder, page, policy } = made;
         self.uses += 1;
@@ -274,7 +274,7 @@ impl Listings {
                 let oldest = known.pages.iter().enumerate().min_by_key(|(_, page)| page.used).map(|(at, _)| at);
                 oldest.map(|at| known.pages.swap_remove(at));
             }
-            let object = Object::of_page(&page.body, page.tag, page.last_modified, policy, calendar);
+            let object = Object::of_page(&page.body, page.tag, page.last_modified, policy, date_cache);
             known.pages.push(MadePage { view, object, used });
         }
         known
@@ -353,8 +353,8 @@ mod tests {
     }
 
     /// Far ahead of the folders' time stamps: all of them are settled.
-    fn calendar() -> Calendar {
-        Calendar::new(|_| 10_000_000_000, Instant::default())
+    fn date_cache() -> DateCache {
+        DateCache::new(|_| 10_000_000_000, Instant::default())
     }
 
     fn asked<'a>(name: &'a str, query: &'a str) -> Asked<'a> {
@@ -373,8 +373,8 @@ mod tests {
         done: JobsDone,
         now: Instant,
     ) -> Result<String, Refusal> {
-        let object = listings.look_up(asked, done, folders, &calendar(), now)?;
-        Ok(String::from_utf8(object.ready(&calendar()).0.to_vec()).unwrap())
+        let object = listings.look_up(asked, done, folders, &date_cache(), now)?;
+        Ok(String::from_utf8(object.ready(&date_cache()).0.to_vec()).unwrap())
     }
 
     /// The page, and whether something had to be done for it.
@@ -393,7 +393,7 @@ mod tests {
         let now = Instant::from_ns(at_ns);
         match page(listings, folders, asked, JobsDone::NOTHING, now) {
             Err(Refusal::NotYet) => {
-                (listings.making(asked, JobsDone::NOTHING, folders, &calendar(), now).work)();
+                (listings.making(asked, JobsDone::NOTHING, folders, &date_cache(), now).work)();
                 Ok((page(listings, folders, asked, JobsDone::NOTHING.and(JobKind::List), now)?, true))
             }
             page => Ok((page?, false)),
@@ -465,7 +465,7 @@ mod tests {
         let teller = Teller::new();
         let mut folders = Folders::new(Arc::clone(&listings.sites), Some(teller.subscription()));
         let asked = asked("/", "format=json");
-        let job = listings.making(asked, JobsDone::NOTHING, &mut folders, &calendar(), Instant::default());
+        let job = listings.making(asked, JobsDone::NOTHING, &mut folders, &date_cache(), Instant::default());
         (job.work)();
         // It was read, and the outcome is not taken in yet.
         fs::write(root.path().join("new"), "").unwrap();
@@ -575,7 +575,7 @@ mod tests {
         let done = JobsDone::NOTHING.and(JobKind::List);
         let mut folders = unwatched(&listings);
         let asked_for = asked("missing/", "");
-        (listings.making(asked_for, JobsDone::NOTHING, &mut folders, &calendar(), Instant::default()).work)();
+        (listings.making(asked_for, JobsDone::NOTHING, &mut folders, &date_cache(), Instant::default()).work)();
         for _ in 0..2 {
             let refused = page(&mut listings, &mut folders, asked("missing/", ""), done, Instant::default());
             assert_eq!(refused, Err(Refusal::NotFound));

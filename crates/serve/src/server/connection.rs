@@ -592,7 +592,7 @@ fn note(
     out: &Outbox<'_>,
 ) {
     let Some(accounting) = &mut responder.accounting else { return };
-    let (summary, second) = (responder.summary, responder.calendar.second());
+    let (summary, second) = (responder.summary, responder.date_cache.second());
     accounting.note(under_way, &AnsweredRequest { socket, request, summary, now, second }, out);
 }
 

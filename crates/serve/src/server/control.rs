@@ -6,7 +6,7 @@ use std::time::Duration;
 use thalweg_sys::{Instant, Waker};
 
 use crate::server::listeners::{Files, Listeners};
-use crate::server::shutdown::Curfew;
+use crate::server::shutdown::ShutdownDeadline;
 use crate::telemetry::log::LogControl;
 
 /// Longer than any download takes, and short enough for all clocks.
@@ -15,7 +15,7 @@ const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Stops a server and has it reopen its logs, from any thread.
 #[derive(Clone, Debug)]
 pub struct Control {
-    pub(super) curfew: Arc<Curfew>,
+    pub(super) shutdown: Arc<ShutdownDeadline>,
     pub(super) logs: LogControl,
     pub(super) wakers: Arc<[Waker]>,
     pub(super) listeners: Arc<Mutex<Listeners>>,
@@ -26,7 +26,7 @@ impl Control {
     /// open.
     pub fn drain(&self, time: Duration) {
         self.listeners().give_up(Files::Remove);
-        self.curfew.set(Instant::now() + time);
+        self.shutdown.set(Instant::now() + time);
         self.wake();
     }
 
@@ -34,7 +34,7 @@ impl Control {
     /// long as `time`; for ever without one. Connections that wait for a request may ask for one more.
     pub fn hand_over(&self, time: Option<Duration>) {
         self.listeners().give_up(Files::Keep);
-        self.curfew.set_gently(Instant::now() + time.unwrap_or(FOR_EVER));
+        self.shutdown.set_gently(Instant::now() + time.unwrap_or(FOR_EVER));
         self.wake();
     }
 
@@ -60,7 +60,7 @@ impl Control {
 
     /// Has all loops end, for one of them. The listeners here are left to the threads whose table they are in.
     pub(super) fn end(&self) {
-        self.curfew.set(Instant::now());
+        self.shutdown.set(Instant::now());
         self.wake();
     }
 }

@@ -29,7 +29,7 @@ use crate::content::local::watch::Watcher;
 use crate::server::commands::{CommandQueue, LoopCommand, send_listener};
 use crate::server::layout::Layout;
 use crate::server::listeners::Listeners;
-use crate::server::shutdown::Curfew;
+use crate::server::shutdown::ShutdownDeadline;
 use crate::shaping::pacer::SharedLimits;
 use crate::telemetry::counters::{Published, Totals};
 use crate::telemetry::log::{ErrorLog, Logs};
@@ -102,7 +102,7 @@ impl Server {
         observed.adopt(&config);
         let logs = Logs::start(&config.log, cores.len(), Arc::clone(&observed))?;
         let control = Control {
-            curfew: Arc::new(Curfew::new()),
+            shutdown: Arc::new(ShutdownDeadline::new()),
             logs: logs.control(),
             wakers: wakers.into(),
             listeners: Arc::new(Mutex::new(listeners)),
@@ -266,7 +266,7 @@ impl Running {
         let sources = Sources {
             observed: Arc::clone(&self.observed),
             published: Arc::clone(&self.published),
-            curfew: Arc::clone(&self.control.curfew),
+            shutdown: Arc::clone(&self.control.shutdown),
             error_log: self.error_log().clone(),
             started_second: self.started_second,
         };

@@ -15,13 +15,13 @@ use crate::content::blocking_pool::BlockingPool;
 use crate::content::local::file_cache::FileCache;
 use crate::content::local::residency::Residency;
 use crate::content::local::watch::Subscription;
-use crate::date_cache::{Calendar, SecondsAt};
+use crate::date_cache::{DateCache, SecondsAt};
 use crate::http::respond::Responder;
 use crate::listing::Listings;
 use crate::server::StartError;
 use crate::server::commands::{CommandQueue, ConfigUpdate, LoopCommand, take_listener};
 use crate::server::connection::{Connection, Fate, Share, Shared, Times};
-use crate::server::shutdown::Curfew;
+use crate::server::shutdown::ShutdownDeadline;
 use crate::shaping::pacer::{Pacer, SharedLimits, Stage};
 use crate::shaping::room::{self, Shedder};
 use crate::telemetry::accounting::Accounting;
@@ -77,7 +77,7 @@ pub(crate) struct Service {
     /// A deadline is looked at this long after the last look at the latest. As no deadline is set nearer than that, one
     /// entry in the wheel for each slot is enough.
     look_ns: u64,
-    curfew: Arc<Curfew>,
+    shutdown: Arc<ShutdownDeadline>,
     commands: Arc<[CommandQueue]>,
     /// What it hears of changes by, if the configuration wants it to.
     subscription: Option<Subscription>,
@@ -103,7 +103,7 @@ pub(crate) struct Setup<'c> {
     pub(crate) accounting: Option<Accounting>,
     /// What the operator should know goes there.
     pub(crate) error_log: Option<ErrorLog>,
-    pub(crate) curfew: Arc<Curfew>,
+    pub(crate) shutdown: Arc<ShutdownDeadline>,
     /// Where each core finds its orders.
     pub(crate) commands: Arc<[CommandQueue]>,
     /// By what it hears of changes, if that can be had.
@@ -133,7 +133,7 @@ impl Service {
             look_ns: times.shortest_ns(),
             shared: Shared {
                 times,
-                responder: Responder::new(cache, listings, Calendar::new(setup.seconds_at, now), setup.accounting),
+                responder: Responder::new(cache, listings, DateCache::new(setup.seconds_at, now), setup.accounting),
                 blocking: setup.blocking,
                 residency: Residency::default(),
                 pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
@@ -154,7 +154,7 @@ impl Service {
             places: setup.places,
             shedder: Shedder::default(),
             wheel: Wheel::new(now, TICK_NS),
-            curfew: setup.curfew,
+            shutdown: setup.shutdown,
             commands: setup.commands,
             subscription: setup.subscription,
             error_log: setup.error_log,
@@ -476,7 +476,7 @@ impl Service {
     fn begin_to_drain<D: Driver>(&mut self, driver: &mut D) {
         self.shared.draining = true;
         self.retire(driver, |_| true);
-        if self.curfew.is_gentle() {
+        if self.shutdown.is_gentle() {
             // The process that follows accepts who waits.
             self.pause_retiring(driver);
         } else {
@@ -496,13 +496,15 @@ impl Service {
     /// When the next turn is due though nothing happens.
     fn next_turn(&self, now: Instant) -> Option<Instant> {
         let rest_ends = (!self.resting.is_empty()).then_some(self.rest_ends);
-        let curfew = if self.shared.draining { self.curfew.at() } else { None };
+        let shutdown = if self.shared.draining { self.shutdown.at() } else { None };
         let is_retirement_due = !(self.retiring.is_empty() && self.retired.is_empty());
         let retirement_ends = is_retirement_due.then_some(self.retirement_ends);
         let paced = self.shared.pacer.as_ref().and_then(|pacer| pacer.next_due(now));
         let accounting = self.shared.responder.accounting.as_ref().and_then(Accounting::due);
-        let due =
-            [self.wheel.next_due(), rest_ends, retirement_ends, curfew, paced, accounting].into_iter().flatten().min();
+        let due = [self.wheel.next_due(), rest_ends, retirement_ends, shutdown, paced, accounting]
+            .into_iter()
+            .flatten()
+            .min();
         if self.shared.share.is_wanted() {
             return Some(now);
         }
@@ -535,7 +537,7 @@ impl<D: Driver> App<D> for Service {
     }
 
     fn on_turn(&mut self, driver: &mut D, now: Instant) -> Turn {
-        self.shared.responder.calendar.advance(now);
+        self.shared.responder.date_cache.advance(now);
         let times = &mut self.shared.times;
         times.idle_ns_now = room::idle_ns(times.idle_ns_max(), self.open, self.places / self.published.len());
         self.look_at_deadlines(driver, now);
@@ -550,11 +552,11 @@ impl<D: Driver> App<D> for Service {
         if !self.resting.is_empty() && self.rest_ends <= now {
             self.resume_accepting(driver);
         }
-        let curfew = self.curfew.at();
-        if curfew.is_some() && !self.shared.draining {
+        let shutdown = self.shutdown.at();
+        if shutdown.is_some() && !self.shared.draining {
             self.begin_to_drain(driver);
         }
-        if curfew.is_some_and(|at| at <= now) {
+        if shutdown.is_some_and(|at| at <= now) {
             self.close_where(driver, |_| true);
             self.pause_retiring(driver);
             self.close_retired(driver);

@@ -7,12 +7,12 @@ use thalweg_sys::Instant;
 /// By when all connections have to be gone, in nanoseconds of the monotonic clock. How a server is told to drain and to
 /// stop, from any thread.
 #[derive(Debug)]
-pub(crate) struct Curfew {
+pub(crate) struct ShutdownDeadline {
     at_ns: AtomicU64,
     gentle: AtomicBool,
 }
 
-impl Curfew {
+impl ShutdownDeadline {
     /// No end in sight.
     pub(crate) fn new() -> Self {
         Self { at_ns: AtomicU64::new(u64::MAX), gentle: AtomicBool::new(false) }

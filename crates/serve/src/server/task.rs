@@ -131,7 +131,7 @@ impl Task {
             seconds_at: |_| clock::unix_seconds(),
             accounting: self.feed.map(|feed| Accounting::new(self.core, feed, self.observed, &self.config)),
             error_log: Some(self.error_log),
-            curfew: Arc::clone(&self.control.curfew),
+            shutdown: Arc::clone(&self.control.shutdown),
             commands: self.commands,
             subscription: self.subscription,
             channel: self.table,

@@ -19,7 +19,7 @@ use crate::content::local::loaded_file::LoadedFile;
 use crate::content::local::resolve::{self, Found, FoundFile, Refusal};
 use crate::content::local::watch::{FolderId, Folders, Subscription};
 use crate::content::object::Object;
-use crate::date_cache::Calendar;
+use crate::date_cache::DateCache;
 
 /// How often a file that changes while it is read is tried again.
 const LOAD_ATTEMPTS: usize = 3;
@@ -96,7 +96,7 @@ impl FileCache {
         site: usize,
         name: &mut Vec<u8>,
         done: JobsDone,
-        calendar: &Calendar,
+        date_cache: &DateCache,
         now: Instant,
     ) -> Result<Lookup<'_>, Refusal> {
         let name_bytes = name.len();
@@ -104,9 +104,9 @@ impl FileCache {
         let place = match self.places.get(name.as_slice()) {
             Some(&place) => {
                 self.entry_mut(place).used = true;
-                if self.is_fresh(place, now) { Ok(Some(place)) } else { self.check_again(place, done, calendar, now) }
+                if self.is_fresh(place, now) { Ok(Some(place)) } else { self.check_again(place, done, date_cache, now) }
             }
-            None => self.open(site, name, done, calendar, now),
+            None => self.open(site, name, done, date_cache, now),
         };
         name.truncate(name_bytes);
         Ok(match place? {
@@ -166,7 +166,7 @@ impl FileCache {
         &mut self,
         place: usize,
         done: JobsDone,
-        calendar: &Calendar,
+        date_cache: &DateCache,
         now: Instant,
     ) -> Result<Option<usize>, Refusal> {
         self.misses += 1;
@@ -199,7 +199,7 @@ impl FileCache {
                 // What takes its place has the same folder most likely, which need not be watched anew.
                 self.folders.hold(folder);
                 self.remove(place);
-                let opened = self.open(site, &name, done, calendar, now);
+                let opened = self.open(site, &name, done, date_cache, now);
                 self.folders.leave(folder);
                 opened
             }
@@ -213,7 +213,7 @@ impl FileCache {
         site: usize,
         name: &[u8],
         done: JobsDone,
-        calendar: &Calendar,
+        date_cache: &DateCache,
         now: Instant,
     ) -> Result<Option<usize>, Refusal> {
         self.misses += 1;
@@ -221,7 +221,7 @@ impl FileCache {
         let epoch = self.folders.changes();
         for _ in 0..LOAD_ATTEMPTS {
             let (canonical, wait) = (self.sites.unmarked(name), done.wait(JobKind::Open));
-            let loaded = load(self.sites.site(site), canonical, wait, &mut self.path, &self.config, calendar);
+            let loaded = load(self.sites.site(site), canonical, wait, &mut self.path, &self.config, date_cache);
             match loaded {
                 Ok(None) => return Ok(None),
                 Ok(Some((object, mount))) => {
@@ -242,14 +242,14 @@ impl FileCache {
     /// What has to be done aside before a name that was [not yet](Refusal::NotYet) known is looked up again: the same as would be
     /// done here, with nothing kept but what the kernel keeps.
     #[cold]
-    pub(crate) fn opening(&self, site: usize, name: &[u8], calendar: &Calendar) -> Job {
-        let (sites, config, calendar) = (Arc::clone(&self.sites), self.config.clone(), calendar.clone());
+    pub(crate) fn opening(&self, site: usize, name: &[u8], date_cache: &DateCache) -> Job {
+        let (sites, config, date_cache) = (Arc::clone(&self.sites), self.config.clone(), date_cache.clone());
         let mut key = name.to_vec();
         self.sites.mark(&mut key, site);
         let name = name.to_vec();
         let work = move || {
             let mut path = Vec::new();
-            drop(load(sites.site(site), &name, Wait::Allowed, &mut path, &config, &calendar));
+            drop(load(sites.site(site), &name, Wait::Allowed, &mut path, &config, &date_cache));
         };
         Job { reason: JobKind::Open, key, work: Box::new(work) }
     }
@@ -313,7 +313,7 @@ fn load(
     wait: Wait,
     path: &mut Vec<u8>,
     config: &CacheConfig,
-    calendar: &Calendar,
+    date_cache: &DateCache,
 ) -> Result<Option<(Object, u16)>, Refusal> {
     match resolve::open(site, name, wait, path)? {
         Found::Folder => Ok(None),
@@ -321,7 +321,7 @@ fn load(
             let small_bytes_max = config.small_file_bytes_max;
             let mut open = |name: &[u8]| open_neighbour(mount, name, wait);
             let loaded = LoadedFile::read(file, path, &policy, small_bytes_max, &mut open)?;
-            Ok(Some((Object::new(loaded, path, &policy, calendar), mount.number)))
+            Ok(Some((Object::new(loaded, path, &policy, date_cache), mount.number)))
         }
     }
 }
@@ -362,15 +362,15 @@ mod tests {
     }
 
     /// Far ahead of the files' time stamps: all of them are settled.
-    fn calendar() -> Calendar {
-        Calendar::new(|_| 10_000_000_000, Instant::default())
+    fn date_cache() -> DateCache {
+        DateCache::new(|_| 10_000_000_000, Instant::default())
     }
 
     fn body(cache: &mut FileCache, name: &str, now: Instant) -> Result<Vec<u8>, Refusal> {
-        match cache.look_up(0, &mut name.into(), JobsDone::NOTHING.and(JobKind::Open), &calendar(), now)? {
+        match cache.look_up(0, &mut name.into(), JobsDone::NOTHING.and(JobKind::Open), &date_cache(), now)? {
             Lookup::Folder => Ok(b"folder".to_vec()),
             Lookup::File(object, _) => {
-                let (ready, _) = object.ready(&calendar());
+                let (ready, _) = object.ready(&date_cache());
                 let end = ready.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
                 Ok(ready[end + 4..].to_vec())
             }
@@ -401,11 +401,11 @@ mod tests {
         let mut cache = cache(dir.path(), 10, 10_000);
         let mut tag_and_body = |now| {
             let found =
-                cache.look_up(0, &mut "a".into(), JobsDone::NOTHING.and(JobKind::Open), &calendar(), now).unwrap();
+                cache.look_up(0, &mut "a".into(), JobsDone::NOTHING.and(JobKind::Open), &date_cache(), now).unwrap();
             let Lookup::File(object, _) = found else { panic!("a folder") };
             let tag = object.validators().etag.unwrap().opaque.to_vec();
             let head_bytes = object.head_bytes();
-            (tag, object.ready(&calendar()).0[head_bytes..].to_vec())
+            (tag, object.ready(&date_cache()).0[head_bytes..].to_vec())
         };
         fs::write(&path, "old").unwrap();
         let before = fs::metadata(&path).unwrap();
@@ -474,7 +474,7 @@ mod tests {
         let mut has_variants = || {
             teller.tell(&mut cache.folders);
             let done = JobsDone::NOTHING.and(JobKind::Open);
-            match cache.look_up(0, &mut "a".into(), done, &calendar(), Instant::default()).unwrap() {
+            match cache.look_up(0, &mut "a".into(), done, &date_cache(), Instant::default()).unwrap() {
                 Lookup::File(object, _) => object.has_variants(),
                 Lookup::Folder => panic!("a folder"),
             }
@@ -558,7 +558,7 @@ mod tests {
         let mut cache = cache(dir.path(), 10, 10_000);
         fs::write(dir.path().join("a"), "old").unwrap();
         // 1970: before any change, as a clock that has just changed would be.
-        let at_once = Calendar::new(|_| 0, Instant::default());
+        let at_once = DateCache::new(|_| 0, Instant::default());
         cache.look_up(0, &mut "a".into(), JobsDone::NOTHING.and(JobKind::Open), &at_once, Instant::default()).unwrap();
         let first = Rc::clone(cache.entries[0].as_mut().unwrap().object.ready(&at_once).0);
         cache

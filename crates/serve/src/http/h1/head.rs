@@ -9,7 +9,7 @@ use thalweg_wire::date::IMF_FIXDATE_BYTES;
 use thalweg_wire::encode::push_decimal;
 use thalweg_wire::status;
 
-use crate::date_cache::Calendar;
+use crate::date_cache::DateCache;
 
 /// What becomes of the connection after a response, and how the head says so (RFC 9112, 9.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,13 +38,13 @@ pub(crate) const NO_ROOM: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nServer: 
 pub(crate) const NO_ROOM_BODY_BYTES: u64 = 97;
 
 /// Writes the status line and the fields of all responses. The version is ours, whatever the client's (RFC 9110, 6.2).
-pub(crate) fn begin(out: &mut Vec<u8>, status: u16, calendar: &Calendar) {
+pub(crate) fn begin(out: &mut Vec<u8>, status: u16, date_cache: &DateCache) {
     out.extend_from_slice(b"HTTP/1.1 ");
     push_decimal(out, u64::from(status));
     out.push(b' ');
     out.extend_from_slice(status::reason(status).as_bytes());
     out.extend_from_slice(b"\r\n");
-    field(out, "Date", calendar.text());
+    field(out, "Date", date_cache.text());
     field(out, "Server", b"thalweg");
 }
 
@@ -86,9 +86,9 @@ mod tests {
 
     #[test]
     fn the_date_of_a_200_stands_where_it_is_patched() {
-        let calendar = Calendar::new(|_| 784_111_777, Instant::default());
+        let date_cache = DateCache::new(|_| 784_111_777, Instant::default());
         let mut out = Vec::new();
-        begin(&mut out, 200, &calendar);
+        begin(&mut out, 200, &date_cache);
         end(&mut out, Persistence::Default);
         assert_eq!(&out[DATE], b"Sun, 06 Nov 1994 08:49:37 GMT");
         assert!(out.ends_with(b"Server: thalweg\r\n\r\n"));

@@ -105,7 +105,13 @@ impl Connection {
         let mount = shared.responder.cache.sites().topmost;
         if let Some(accounting) = &mut shared.responder.accounting {
             accounting.on_closed(self.under_way.take(), now);
-            accounting.record_refused(&mut self.under_way, self.socket, mount, now, shared.responder.calendar.second());
+            accounting.record_refused(
+                &mut self.under_way,
+                self.socket,
+                mount,
+                now,
+                shared.responder.date_cache.second(),
+            );
         }
         self.send(driver, shared, SendBuf::Static(head::NO_ROOM), None);
     }

@@ -14,7 +14,7 @@ use super::days::{Day, Days};
 use super::register::{CoreFigures, Observed, Tally, WatchCounts};
 use super::unique::Unique;
 use crate::config::Level;
-use crate::server::shutdown::Curfew;
+use crate::server::shutdown::ShutdownDeadline;
 use crate::telemetry::counters::{Published, Totals};
 use crate::telemetry::log::{ErrorLog, rfc3339};
 
@@ -32,7 +32,7 @@ const SAVE_S: i64 = 60;
 pub(crate) struct Board {
     observed: Arc<Observed>,
     published: Arc<[Published]>,
-    curfew: Arc<Curfew>,
+    shutdown: Arc<ShutdownDeadline>,
     error_log: ErrorLog,
     days: Days,
     state: Option<PathBuf>,
@@ -191,7 +191,7 @@ pub(crate) struct Curve {
 pub(crate) struct Sources {
     pub(crate) observed: Arc<Observed>,
     pub(crate) published: Arc<[Published]>,
-    pub(crate) curfew: Arc<Curfew>,
+    pub(crate) shutdown: Arc<ShutdownDeadline>,
     pub(crate) error_log: ErrorLog,
     /// When the server has started, in seconds since 1970-01-01 UTC.
     pub(crate) started_second: i64,
@@ -200,7 +200,7 @@ pub(crate) struct Sources {
 impl Board {
     /// A board that goes on with the days of an earlier run, if they are kept.
     pub(crate) fn new(sources: Sources, state: Option<PathBuf>, second: i64) -> Self {
-        let Sources { observed, published, curfew, error_log, started_second } = sources;
+        let Sources { observed, published, shutdown, error_log, started_second } = sources;
         let days = state.as_deref().map_or_else(|| Ok(Days::default()), |path| Days::load(path, second));
         let mut state = state;
         let days = days.unwrap_or_else(|error| {
@@ -211,7 +211,7 @@ impl Board {
             Days::default()
         });
         let samples = VecDeque::with_capacity(CURVE_S + 1);
-        Self { observed, published, curfew, error_log, days, state, saved_second: second, started_second, samples }
+        Self { observed, published, shutdown, error_log, days, state, saved_second: second, started_second, samples }
     }
 
     /// Goes on with the days that another process has left when it stopped: what this one has counted since its start is added at the
@@ -259,7 +259,7 @@ impl Board {
 
     /// What the server is doing.
     pub(crate) fn state(&self) -> State {
-        if self.curfew.is_set() { State::Draining } else { State::Serving }
+        if self.shutdown.is_set() { State::Draining } else { State::Serving }
     }
 
     /// All figures.
@@ -402,7 +402,7 @@ pub(crate) mod tests {
         let sources = Sources {
             observed: Arc::clone(&observed),
             published: Arc::clone(&published),
-            curfew: Arc::new(Curfew::new()),
+            shutdown: Arc::new(ShutdownDeadline::new()),
             error_log: ErrorLog::new(to, Level::Error),
             started_second: 1_000_000,
         };
@@ -447,7 +447,7 @@ pub(crate) mod tests {
         assert_eq!((status.days[0].total.requests, status.days[0].downloads_peak), (5800, 6));
         assert_eq!(status.curve.requests_per_s, [200.0; 29]);
         assert_eq!(status.cores[1].cache_entries, 4);
-        board.curfew.set(Instant::from_ns(5));
+        board.shutdown.set(Instant::from_ns(5));
         assert_eq!(board.state(), State::Draining);
     }
 
