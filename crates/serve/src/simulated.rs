@@ -20,7 +20,7 @@ use crate::content::local::watch::tests::Teller;
 use crate::server::commands::CommandQueue;
 use crate::server::service::{Service, Setup};
 use crate::server::shutdown::ShutdownDeadline;
-use crate::shaping::pacer::SharedLimits;
+use crate::shaping::shaper::SharedRateLimits;
 use crate::telemetry::counters::{Published, Totals};
 
 mod accounted;
@@ -93,7 +93,7 @@ struct World<'w> {
     /// Those who come later: when, from where, and what they do.
     newcomers: VecDeque<(Instant, IpAddr, Vec<Step>)>,
     /// When other limits hold, and which.
-    changes: VecDeque<(Instant, Arc<SharedLimits>)>,
+    changes: VecDeque<(Instant, Arc<SharedRateLimits>)>,
     /// When something is done to the files that are served, and what.
     edits: VecDeque<(Instant, Box<dyn FnOnce()>)>,
 }
@@ -194,7 +194,7 @@ impl App<Sim> for World<'_> {
             self.clients.push(Client::connect(driver, Some(source), steps));
         }
         while let Some((_, limits)) = self.changes.pop_front_if(|(at, _)| *at <= now) {
-            self.service.limit_anew(driver, limits);
+            self.service.update_rate_limits(driver, limits);
         }
         while let Some((_, edit)) = self.edits.pop_front_if(|(at, _)| *at <= now) {
             edit();
@@ -262,7 +262,7 @@ fn world_with<'w>(
     let blocking = BlockingPool::simulated();
     let workers = blocking.workers();
     let published: Arc<[Published]> = Arc::new([Published::default()]);
-    let shared_limits = Arc::new(SharedLimits::new(limits, bandwidth, [mount_bytes_per_s_max], driver.now()));
+    let shared_limits = Arc::new(SharedRateLimits::new(limits, bandwidth, [mount_bytes_per_s_max], driver.now()));
     let commands: Arc<[CommandQueue]> = Arc::new([CommandQueue::default()]);
     let setup = Setup {
         shared_limits,

@@ -10,7 +10,7 @@ use super::{ANSWER_TIME, Running, StartError, ensure_servable, has_accounting};
 use crate::config::ServerConfig;
 use crate::server::commands::{ConfigUpdate, LoopCommand, send_listener};
 use crate::server::listeners::{Change, Shares};
-use crate::shaping::pacer::SharedLimits;
+use crate::shaping::shaper::SharedRateLimits;
 use crate::telemetry::log::Opened;
 use crate::telemetry::metrics::KnownHosts;
 
@@ -45,7 +45,7 @@ impl Running {
     fn settle(&self, config: &Arc<ServerConfig>, added: Shares, removed: &[u32]) -> Result<(), StartError> {
         let cores = self.threads.len();
         let (done, answers) = mpsc::sync_channel(cores);
-        let limits = Arc::new(SharedLimits::of(config, Instant::now()));
+        let limits = Arc::new(SharedRateLimits::of(config, Instant::now()));
         for (core, ((share, command_queue), waker)) in
             added.into_iter().zip(self.commands.iter()).zip(self.control.wakers.iter()).enumerate()
         {

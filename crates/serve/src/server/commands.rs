@@ -11,7 +11,7 @@ use thalweg_sys::handover::{Channel, Heard};
 use crate::config::ServerConfig;
 use crate::content::local::watch::Notice;
 use crate::server::StartError;
-use crate::shaping::pacer::SharedLimits;
+use crate::shaping::shaper::SharedRateLimits;
 use crate::telemetry::log::Feed;
 use crate::telemetry::metrics::Observed;
 
@@ -37,7 +37,7 @@ const NOTICES_MAX: usize = 4096;
 /// A configuration, and what a core needs for it.
 pub(crate) struct ConfigUpdate {
     pub(crate) config: Arc<ServerConfig>,
-    pub(crate) limits: Arc<SharedLimits>,
+    pub(crate) limits: Arc<SharedRateLimits>,
     /// An end of the queue to the log thread, if anybody wants to know about single responses.
     pub(crate) feed: Option<Feed>,
     pub(crate) observed: Arc<Observed>,

@@ -28,7 +28,7 @@ use crate::content::local::residency::Residency;
 use crate::http::h1::head::Persistence;
 use crate::http::multipart::Segments;
 use crate::http::respond::{Answer, Outbox, Outgoing, Responder};
-use crate::shaping::pacer::{Pace, Pacer};
+use crate::shaping::shaper::{Shaper, ShapingState};
 use crate::telemetry::accounting::{AnsweredRequest, RequestRecords};
 
 pub(crate) use self::outside::Standing;
@@ -88,7 +88,7 @@ pub(crate) struct Connection {
     /// What the books have to be told when the responses have gone.
     under_way: Option<Box<RequestRecords>>,
     /// What limits by client and by rate need, if there are any.
-    pub(crate) pace: Option<Box<Pace>>,
+    pub(crate) shaping_state: Option<Box<ShapingState>>,
 }
 
 /// A request that cannot be answered yet.
@@ -147,7 +147,7 @@ pub(crate) struct Shared {
     pub(crate) residency: Residency,
     pub(crate) pool: BufferPool,
     /// There if anything is limited by client or by rate.
-    pub(crate) pacer: Option<Pacer>,
+    pub(crate) shaper: Option<Shaper>,
     /// No further request is waited for on any connection.
     pub(crate) draining: bool,
     /// What connections may do beyond the first thing in this turn, and who waits for the next one.
@@ -185,7 +185,12 @@ impl WaitingRequest {
 
 impl Connection {
     /// A connection that was just accepted.
-    pub(crate) fn new(socket: SocketId, pace: Option<Box<Pace>>, shared: &Shared, now: Instant) -> Self {
+    pub(crate) fn new(
+        socket: SocketId,
+        shaping_state: Option<Box<ShapingState>>,
+        shared: &Shared,
+        now: Instant,
+    ) -> Self {
         Self {
             socket,
             deadline: now.plus_ns(shared.times.head_ns),
@@ -210,7 +215,7 @@ impl Connection {
             waiting: None,
             readahead: None,
             under_way: None,
-            pace,
+            shaping_state,
         }
     }
 
@@ -283,7 +288,7 @@ impl Connection {
         if let Some(accounting) = &mut shared.responder.accounting {
             accounting.on_sent(&mut self.under_way, sent_bytes, driver.now());
         }
-        let held = self.pace.as_mut().and_then(|pace| pace.held.take());
+        let held = self.shaping_state.as_mut().and_then(|shaping_state| shaping_state.held.take());
         if held.is_none()
             && let Some(buffer) = self.sending.take()
         {
@@ -333,7 +338,7 @@ impl Connection {
 
     /// What was asked for is done aside.
     pub(crate) fn on_job_done<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
-        let earlier_ones_go_first = self.is_sending || self.waits_for_its_turn();
+        let earlier_ones_go_first = self.is_sending || self.waits_for_grant();
         if let Some(waiting) = &mut self.waiting {
             waiting.is_under_way = false;
             return if earlier_ones_go_first { Fate::Stays } else { self.answer_again(driver, shared) };

@@ -30,7 +30,7 @@ use crate::server::commands::{CommandQueue, LoopCommand, send_listener};
 use crate::server::layout::Layout;
 use crate::server::listeners::Listeners;
 use crate::server::shutdown::ShutdownDeadline;
-use crate::shaping::pacer::SharedLimits;
+use crate::shaping::shaper::SharedRateLimits;
 use crate::telemetry::counters::{Published, Totals};
 use crate::telemetry::log::{ErrorLog, Logs};
 use crate::telemetry::metrics::{Board, KnownHosts, Observed, Sources, StatusListener};
@@ -110,7 +110,7 @@ impl Server {
         let commands: Arc<[CommandQueue]> = cores.iter().map(|_| CommandQueue::default()).collect();
         let published: Arc<[Published]> = cores.iter().map(|_| Published::default()).collect();
         let driver = DriverKind::Epoll;
-        let shared_limits = Arc::new(SharedLimits::of(&config, Instant::now()));
+        let shared_limits = Arc::new(SharedRateLimits::of(&config, Instant::now()));
         let config = Arc::new(config);
         let (channels, threads) = (Vec::new(), Vec::new());
         let watcher = Watcher::start(config.cache.watch, (&commands, &control.wakers), &observed, logs.error_log());

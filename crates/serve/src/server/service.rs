@@ -22,8 +22,8 @@ use crate::server::StartError;
 use crate::server::commands::{CommandQueue, ConfigUpdate, LoopCommand, take_listener};
 use crate::server::connection::{Connection, Fate, Share, Shared, Times};
 use crate::server::shutdown::ShutdownDeadline;
-use crate::shaping::pacer::{Pacer, SharedLimits, Stage};
 use crate::shaping::room::{self, Shedder};
+use crate::shaping::shaper::{RateScope, Shaper, SharedRateLimits};
 use crate::telemetry::accounting::Accounting;
 use crate::telemetry::counters::Published;
 use crate::telemetry::log::{ErrorLog, Feed};
@@ -44,7 +44,7 @@ const ACCEPT_REST_NS: u64 = 100_000_000;
 const SHED_REST_NS: u64 = 1_000_000;
 
 /// Paced connections that go on between two looks at the others: each takes the kernel some ten microseconds.
-const PACED_PER_TURN: usize = 64;
+const SHAPED_PER_ITERATION: usize = 64;
 /// How long a listener that is given up is still heard after it has stopped: what it had accepted by then is served, and
 /// what it had not stays in the queue of the socket.
 const RETIRE_NS: u64 = 50_000_000;
@@ -97,7 +97,7 @@ pub(crate) struct Setup<'c> {
     pub(crate) cache: &'c CacheConfig,
     pub(crate) blocking: BlockingPool,
     /// What all cores together may give.
-    pub(crate) shared_limits: Arc<SharedLimits>,
+    pub(crate) shared_limits: Arc<SharedRateLimits>,
     pub(crate) seconds_at: SecondsAt,
     /// If anybody wants to know what is done.
     pub(crate) accounting: Option<Accounting>,
@@ -137,7 +137,7 @@ impl Service {
                 blocking: setup.blocking,
                 residency: Residency::default(),
                 pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
-                pacer: setup.shared_limits.are_on().then(|| Pacer::new(setup.shared_limits, now)),
+                shaper: setup.shared_limits.are_on().then(|| Shaper::new(setup.shared_limits, now)),
                 draining: false,
                 share: Share::default(),
                 held: None,
@@ -216,7 +216,7 @@ impl Service {
         let times = Times::new(&config.limits);
         self.look_ns = times.shortest_ns();
         self.shared.times = times;
-        self.limit_anew(driver, limits);
+        self.update_rate_limits(driver, limits);
         let responder = &mut self.shared.responder;
         let subscription = self.subscription.clone().filter(|_| config.cache.watch);
         let cache = FileCache::new(Arc::new(sites), config.cache.clone(), subscription).succeeding(&responder.cache);
@@ -258,21 +258,22 @@ impl Service {
     }
 
     /// Has other limits hold, for the connections that are open too.
-    pub(crate) fn limit_anew<D: Driver>(&mut self, driver: &mut D, limits: Arc<SharedLimits>) {
+    pub(crate) fn update_rate_limits<D: Driver>(&mut self, driver: &mut D, limits: Arc<SharedRateLimits>) {
         let now = driver.now();
-        self.shared.pacer = limits.are_on().then(|| Pacer::new(limits, now));
+        self.shared.shaper = limits.are_on().then(|| Shaper::new(limits, now));
         for index in 0..self.slots.len() {
             let Some(connection) = &mut self.slots[index].connection else { continue };
             let socket = connection.socket;
-            if let Some(pacer) = &mut self.shared.pacer {
-                let knows_clients = pacer.shared().knows_clients();
+            if let Some(shaper) = &mut self.shared.shaper {
+                let knows_clients = shaper.shared().knows_clients();
                 let address = knows_clients.then(|| driver.peer_addr(socket).ok()).flatten();
-                let pace = pacer.take_over(connection.pace.take(), socket, address.map(|address| address.ip()), now);
-                connection.pace = Some(pace);
+                let shaping_state =
+                    shaper.take_over(connection.shaping_state.take(), socket, address.map(|address| address.ip()), now);
+                connection.shaping_state = Some(shaping_state);
             } else {
                 // Nothing to wait for any more.
                 self.react(driver, socket, |connection, driver, shared| {
-                    connection.on_turn(driver, shared, Stage::Total)
+                    connection.on_turn(driver, shared, RateScope::Total)
                 });
             }
         }
@@ -335,14 +336,14 @@ impl Service {
     }
 
     /// Lets connections go on that have waited for a rate.
-    fn let_paced_go_on<D: Driver>(&mut self, driver: &mut D, now: Instant) {
-        for _ in 0..PACED_PER_TURN {
-            let Some((socket, stage)) = self.shared.pacer.as_mut().and_then(|pacer| pacer.pop(now)) else { return };
+    fn resume_shaped<D: Driver>(&mut self, driver: &mut D, now: Instant) {
+        for _ in 0..SHAPED_PER_ITERATION {
+            let Some((socket, scope)) = self.shared.shaper.as_mut().and_then(|shaper| shaper.pop(now)) else { return };
             let slot = self.slots.get(socket.index());
             let connection = slot.and_then(|slot| slot.connection.as_ref());
             // It may have been closed meanwhile, and its place taken.
             if connection.is_some_and(|connection| connection.socket == socket) {
-                self.react(driver, socket, |connection, driver, shared| connection.on_turn(driver, shared, stage));
+                self.react(driver, socket, |connection, driver, shared| connection.on_turn(driver, shared, scope));
             }
         }
     }
@@ -424,8 +425,8 @@ impl Service {
         let Some(mut connection) = self.slots[socket.index()].connection.take() else { return };
         self.open -= 1;
         self.outside.forget(connection.standing);
-        if let (Some(pace), Some(pacer)) = (&connection.pace, &mut self.shared.pacer) {
-            pacer.leave(pace, now);
+        if let (Some(shaping_state), Some(shaper)) = (&connection.shaping_state, &mut self.shared.shaper) {
+            shaper.leave(shaping_state, now);
         }
         if let Some(accounting) = &mut self.shared.responder.accounting {
             accounting.on_closed(connection.take_records(), now);
@@ -499,9 +500,9 @@ impl Service {
         let shutdown = if self.shared.draining { self.shutdown.at() } else { None };
         let is_retirement_due = !(self.retiring.is_empty() && self.retired.is_empty());
         let retirement_ends = is_retirement_due.then_some(self.retirement_ends);
-        let paced = self.shared.pacer.as_ref().and_then(|pacer| pacer.next_due(now));
+        let shaped = self.shared.shaper.as_ref().and_then(|shaper| shaper.next_due(now));
         let accounting = self.shared.responder.accounting.as_ref().and_then(Accounting::due);
-        let due = [self.wheel.next_due(), rest_ends, retirement_ends, shutdown, paced, accounting]
+        let due = [self.wheel.next_due(), rest_ends, retirement_ends, shutdown, shaped, accounting]
             .into_iter()
             .flatten()
             .min();
@@ -546,8 +547,8 @@ impl<D: Driver> App<D> for Service {
             self.let_listed_go_on(driver, listed);
         }
         self.attend_outside(driver, now);
-        if self.shared.pacer.is_some() {
-            self.let_paced_go_on(driver, now);
+        if self.shared.shaper.is_some() {
+            self.resume_shaped(driver, now);
         }
         if !self.resting.is_empty() && self.rest_ends <= now {
             self.resume_accepting(driver);

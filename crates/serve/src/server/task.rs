@@ -17,7 +17,7 @@ use crate::content::blocking_pool::BlockingPool;
 use crate::content::local::watch::Subscription;
 use crate::server::commands::{CommandQueue, take_listener};
 use crate::server::service::{OUTSIDE_MAX, Service, Setup};
-use crate::shaping::pacer::SharedLimits;
+use crate::shaping::shaper::SharedRateLimits;
 use crate::telemetry::accounting::Accounting;
 use crate::telemetry::counters::Published;
 use crate::telemetry::log::{ErrorLog, Feed};
@@ -47,7 +47,7 @@ pub(super) struct Task {
     pub(super) table: Option<Channel>,
     pub(super) commands: Arc<[CommandQueue]>,
     pub(super) control: Control,
-    pub(super) shared_limits: Arc<SharedLimits>,
+    pub(super) shared_limits: Arc<SharedRateLimits>,
     pub(super) published: Arc<[Published]>,
     pub(super) feed: Option<Feed>,
     pub(super) error_log: ErrorLog,

@@ -12,5 +12,5 @@
 pub(crate) mod bucket;
 pub(crate) mod client;
 pub(crate) mod fair;
-pub(crate) mod pacer;
 pub(crate) mod room;
+pub(crate) mod shaper;

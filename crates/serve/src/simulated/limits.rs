@@ -135,7 +135,7 @@ fn limits_that_change_hold_for_downloads_under_way() {
         let start = driver.now();
         let (mut world, published) =
             world_with(&mut driver, &Limits::default(), (first, 0), folder.path(), vec![vec![send(GET_LARGE)]; 2]);
-        let limits = SharedLimits::new(&Limits::default(), then, [0], start.plus_ns(SECOND_NS));
+        let limits = SharedRateLimits::new(&Limits::default(), then, [0], start.plus_ns(SECOND_NS));
         world.changes.push_back((start.plus_ns(SECOND_NS), Arc::new(limits)));
         run(&mut driver, &mut world).unwrap();
         assert_eq!(published[0].totals().open, 0);

@@ -149,7 +149,7 @@ impl Connection {
 
     /// How far the client is behind with taking a response, in the time that it has for that; 0 if it has taken all that was sent.
     fn owed_ns(&self, times: &Times, now: Instant) -> u64 {
-        if self.untaken_bytes == 0 || self.waits_for_its_turn() {
+        if self.untaken_bytes == 0 || self.waits_for_grant() {
             return 0;
         }
         now.ns_since(self.deadline.minus_ns(times.stall_ns))

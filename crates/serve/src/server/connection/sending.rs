@@ -6,7 +6,7 @@ use std::rc::Rc;
 use thalweg_sys::{Driver, FileSpan, Instant, SendBuf, SpanEnd};
 
 use super::{Connection, Fate, Phase, Shared, Times};
-use crate::shaping::pacer::Stage;
+use crate::shaping::shaper::RateScope;
 
 /// How much of a file is handed to the driver at once for a fast client. When a part has gone, the client has made progress.
 const SPAN_BYTES_MAX: u64 = 2 << 20;
@@ -36,14 +36,14 @@ impl Connection {
         bytes: SendBuf,
         file: Option<FileSpan>,
     ) {
-        if self.pace.is_some() {
-            return self.send_paced(driver, shared, bytes, file);
+        if self.shaping_state.is_some() {
+            return self.send_shaped(driver, shared, bytes, file);
         }
         self.hand_over(driver, shared, bytes, file, u64::MAX);
     }
 
     /// Workers over what the rates allow now, or lets the rest wait for its turn.
-    fn send_paced<D: Driver>(
+    fn send_shaped<D: Driver>(
         &mut self,
         driver: &mut D,
         shared: &mut Shared,
@@ -51,19 +51,19 @@ impl Connection {
         file: Option<FileSpan>,
     ) {
         let wanted = bytes.len() as u64 + file.as_ref().map_or(0, |span| span.len);
-        let (Some(pace), Some(pacer)) = (&mut self.pace, &mut shared.pacer) else {
+        let (Some(shaping_state), Some(shaper)) = (&mut self.shaping_state, &mut shared.shaper) else {
             // There were limits when this connection was accepted, and there are none now.
             return self.hand_over(driver, shared, bytes, file, u64::MAX);
         };
-        let Some(granted) = pacer.ask(pace, self.socket, self.mount, wanted, driver.now()) else {
-            pace.held = Some(bytes).filter(|bytes| !bytes.is_empty());
+        let Some(granted) = shaper.ask(shaping_state, self.socket, self.mount, wanted, driver.now()) else {
+            shaping_state.held = Some(bytes).filter(|bytes| !bytes.is_empty());
             self.rest = file;
             return;
         };
         if granted < bytes.len() as u64 {
             let (first, others) = bytes.split_at(granted as usize);
             bytes = first;
-            pace.held = Some(others);
+            shaping_state.held = Some(others);
             self.rest = file;
             self.hand_over(driver, shared, bytes, None, granted);
         } else {
@@ -71,8 +71,8 @@ impl Connection {
             self.hand_over(driver, shared, bytes, file, of_file);
         }
         // A disk that has to be waited for does not cost the turn.
-        if let Some(pace) = &mut self.pace {
-            pace.keep(granted - self.sending_bytes);
+        if let Some(shaping_state) = &mut self.shaping_state {
+            shaping_state.keep(granted - self.sending_bytes);
         }
     }
 
@@ -108,7 +108,7 @@ impl Connection {
         matches!(self.phase, Phase::SendingLast { linger } if linger || self.is_clients_last)
             && self.rest.is_none()
             && self.segments.is_none()
-            && self.pace.as_ref().is_none_or(|pace| pace.held.is_none())
+            && self.shaping_state.as_ref().is_none_or(|shaping_state| shaping_state.held.is_none())
     }
 
     /// Workers bytes and the first part of a file to the driver, if that part is in memory. If not, it hands over the bytes, or has the
@@ -155,18 +155,20 @@ impl Connection {
     }
 
     /// A rate that it has waited for may have something for it.
-    pub(crate) fn on_turn<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, stage: Stage) -> Fate {
-        let Some(pace) = self.pace.as_mut().filter(|pace| pace.is_waiting) else { return Fate::Stays };
-        pace.come_up(stage);
-        let held = pace.held.take();
+    pub(crate) fn on_turn<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, scope: RateScope) -> Fate {
+        let Some(shaping_state) = self.shaping_state.as_mut().filter(|shaping_state| shaping_state.is_waiting) else {
+            return Fate::Stays;
+        };
+        shaping_state.come_up(scope);
+        let held = shaping_state.held.take();
         let rest = self.rest.take();
         self.send(driver, shared, held.unwrap_or(SendBuf::empty()), rest);
         Fate::Stays
     }
 
     /// Whether it has something to send, and a rate does not let it.
-    pub(super) fn waits_for_its_turn(&self) -> bool {
-        self.pace.as_ref().is_some_and(|pace| pace.is_waiting)
+    pub(super) fn waits_for_grant(&self) -> bool {
+        self.shaping_state.as_ref().is_some_and(|shaping_state| shaping_state.is_waiting)
     }
 
     /// Whether the client is fast, by the part of a file that has just gone.
@@ -194,7 +196,7 @@ impl Connection {
         let taken = self.untaken_bytes.saturating_sub(untaken);
         self.untaken_bytes = untaken;
         let stalled = now.plus_ns(times.stall_ns);
-        let waits_for_us = untaken == 0 && (self.is_sending || self.is_listed || self.waits_for_its_turn());
+        let waits_for_us = untaken == 0 && (self.is_sending || self.is_listed || self.waits_for_grant());
         let granted_ns = taken.saturating_mul(times.ns_per_byte);
         self.deadline = if waits_for_us { stalled } else { self.deadline.plus_ns(granted_ns).min(stalled) };
         let span_ns = now.ns_since(driver.sent_at(self.socket));

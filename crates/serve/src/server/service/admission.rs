@@ -17,8 +17,8 @@ use thalweg_sys::{Driver, Instant, SocketId};
 use super::Service;
 use crate::http::respond::Outgoing;
 use crate::server::connection::{Connection, Standing};
-use crate::shaping::pacer::Pace;
 use crate::shaping::room::{Candidate, Rank};
+use crate::shaping::shaper::ShapingState;
 
 /// Connections without a place that have not sent a whole request, or are being answered. When another one comes, the oldest of them is closed.
 const ARRIVING_MAX: usize = 256;
@@ -125,8 +125,8 @@ impl Service {
             self.wheel.arm(index as u64, now.plus_ns(self.look_ns));
         }
         match entered {
-            Some(pace) => {
-                slot.connection = Some(Connection::new(socket, pace, &self.shared, now));
+            Some(shaping_state) => {
+                slot.connection = Some(Connection::new(socket, shaping_state, &self.shared, now));
                 if !has_room {
                     self.wait_outside(driver, socket);
                 }
@@ -141,12 +141,17 @@ impl Service {
     /// Whether the limits by client let in a connection that was just accepted, and what they need.
     #[inline]
     #[expect(clippy::option_option, reason = "refused, let in without limits, let in with them")]
-    fn enter_client<D: Driver>(&mut self, driver: &mut D, socket: SocketId, now: Instant) -> Option<Option<Box<Pace>>> {
-        let Some(pacer) = &mut self.shared.pacer else { return Some(None) };
-        let knows_clients = pacer.shared().knows_clients();
+    fn enter_client<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        socket: SocketId,
+        now: Instant,
+    ) -> Option<Option<Box<ShapingState>>> {
+        let Some(shaper) = &mut self.shared.shaper else { return Some(None) };
+        let knows_clients = shaper.shared().knows_clients();
         // A Unix socket's peer has no address, and one that has gone already needs none.
         let address = knows_clients.then(|| driver.peer_addr(socket).ok()).flatten();
-        pacer.enter(address.map(|address| address.ip()), now).ok().map(Some)
+        shaper.enter(address.map(|address| address.ip()), now).ok().map(Some)
     }
 
     /// Whether there is a place that nobody waits for.

@@ -46,7 +46,7 @@ const SLICE_NS_MAX: u64 = 200_000_000;
 
 /// What all cores share.
 #[derive(Debug)]
-pub(crate) struct SharedLimits {
+pub(crate) struct SharedRateLimits {
     connection: Option<Rate>,
     clients: Arc<SharedClients>,
     knows_clients: bool,
@@ -67,7 +67,7 @@ impl Shared {
     }
 }
 
-impl SharedLimits {
+impl SharedRateLimits {
     /// The limits of a server: those of all connections, and those of each mount in bytes per second, 0 for none.
     pub(crate) fn new(
         limits: &Limits,
@@ -100,17 +100,17 @@ impl SharedLimits {
         self.knows_clients
     }
 
-    /// Whether a connection has to be let in by a [`Pacer`] and leave through it.
+    /// Whether a connection has to be let in by a [`Shaper`] and leave through it.
     pub(crate) fn are_on(&self) -> bool {
         self.knows_clients || self.connection.is_some()
     }
 
     /// The rate that the connections of several clients share.
-    fn rate_of(&self, stage: Stage) -> Option<&Shared> {
-        match stage {
-            Stage::Mount(mount) => self.mounts.get(usize::from(mount))?.as_ref(),
-            Stage::Total => self.total.as_ref(),
-            Stage::Connection(_) | Stage::Client(_) => None,
+    fn rate_of(&self, scope: RateScope) -> Option<&Shared> {
+        match scope {
+            RateScope::Mount(mount) => self.mounts.get(usize::from(mount))?.as_ref(),
+            RateScope::Total => self.total.as_ref(),
+            RateScope::Connection(_) | RateScope::Client(_) => None,
         }
     }
 
@@ -121,8 +121,8 @@ impl SharedLimits {
 }
 
 /// The limits on one core.
-pub(crate) struct Pacer {
-    shared: Arc<SharedLimits>,
+pub(crate) struct Shaper {
+    shared: Arc<SharedRateLimits>,
     have_rates: bool,
     clients: Clients,
     mounts: Box<[Line]>,
@@ -130,7 +130,7 @@ pub(crate) struct Pacer {
     /// Connections that wait for their own rate, and lines whose rate has nothing to give.
     wheel: Wheel,
     /// Lines whose rate may have something to give.
-    open: VecDeque<Stage>,
+    open: VecDeque<RateScope>,
     /// Connections that wait for anything.
     waiting: usize,
 }
@@ -145,11 +145,11 @@ struct Line {
 }
 
 /// What a connection keeps of its limits.
-pub(crate) struct Pace {
+pub(crate) struct ShapingState {
     bucket: Bucket,
     client: ClientIndex,
     /// Where it has come up, until it asks.
-    turn: Option<Stage>,
+    turn: Option<RateScope>,
     /// It waits for its turn.
     pub(crate) is_waiting: bool,
     /// What is to be sent when it has come, ahead of a file.
@@ -160,7 +160,7 @@ pub(crate) struct Pace {
 
 /// What a connection can wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stage {
+pub(crate) enum RateScope {
     /// Its own rate.
     Connection(SocketId),
     /// The rate of its client.
@@ -171,9 +171,9 @@ pub(crate) enum Stage {
     Total,
 }
 
-impl Pacer {
+impl Shaper {
     /// Nobody yet.
-    pub(crate) fn new(shared: Arc<SharedLimits>, now: Instant) -> Self {
+    pub(crate) fn new(shared: Arc<SharedRateLimits>, now: Instant) -> Self {
         Self {
             have_rates: shared.have_rates(),
             clients: Clients::new(Arc::clone(&shared.clients)),
@@ -187,53 +187,53 @@ impl Pacer {
     }
 
     /// What all cores share.
-    pub(crate) fn shared(&self) -> &SharedLimits {
+    pub(crate) fn shared(&self) -> &SharedRateLimits {
         &self.shared
     }
 
     /// Lets a connection in. `address` may be `None` if addresses make no difference, or for those that have none.
-    pub(crate) fn enter(&mut self, address: Option<IpAddr>, now: Instant) -> Result<Box<Pace>, TooMany> {
+    pub(crate) fn enter(&mut self, address: Option<IpAddr>, now: Instant) -> Result<Box<ShapingState>, TooMany> {
         let client = self.clients.enter(address, now)?;
-        Ok(Box::new(self.pace(client, now)))
+        Ok(Box::new(self.shaping_state(client, now)))
     }
 
-    fn pace(&self, client: ClientIndex, now: Instant) -> Pace {
+    fn shaping_state(&self, client: ClientIndex, now: Instant) -> ShapingState {
         // Without a rate of its own, the bucket is not used.
         let bucket = self.shared.connection.map_or_else(Bucket::default, |rate| Bucket::new(rate, now));
-        Pace { bucket, client, turn: None, is_waiting: false, held: None, kept_bytes: 0 }
+        ShapingState { bucket, client, turn: None, is_waiting: false, held: None, kept_bytes: 0 }
     }
 
     /// Lets a connection in that is open already, under other limits or none, and takes over what it has to send. If it waited,
     /// it comes up at once.
     pub(crate) fn take_over(
         &mut self,
-        before: Option<Box<Pace>>,
+        before: Option<Box<ShapingState>>,
         socket: SocketId,
         address: Option<IpAddr>,
         now: Instant,
-    ) -> Box<Pace> {
+    ) -> Box<ShapingState> {
         let client = self.clients.enter_anyway(address, now);
-        let mut pace = self.pace(client, now);
+        let mut shaping_state = self.shaping_state(client, now);
         if let Some(before) = before {
-            pace.held = before.held;
-            pace.is_waiting = before.is_waiting;
+            shaping_state.held = before.held;
+            shaping_state.is_waiting = before.is_waiting;
         }
-        if pace.is_waiting {
+        if shaping_state.is_waiting {
             self.waiting += 1;
-            self.wheel.arm(Stage::Connection(socket).to_bits(), now);
+            self.wheel.arm(RateScope::Connection(socket).to_bits(), now);
         }
-        Box::new(pace)
+        Box::new(shaping_state)
     }
 
     /// A connection has gone. If it waits somewhere it will still come up, and is nobody's then.
-    pub(crate) fn leave(&mut self, pace: &Pace, now: Instant) {
-        self.waiting -= self.clients.leave(pace.client, now);
+    pub(crate) fn leave(&mut self, shaping_state: &ShapingState, now: Instant) {
+        self.waiting -= self.clients.leave(shaping_state.client, now);
     }
 
-    /// How much a connection that has so much to send for a mount may send now. `None`: it comes up ([`Pacer::pop`]).
+    /// How much a connection that has so much to send for a mount may send now. `None`: it comes up ([`Shaper::pop`]).
     pub(crate) fn ask(
         &mut self,
-        pace: &mut Pace,
+        shaping_state: &mut ShapingState,
         socket: SocketId,
         mount: u16,
         bytes: u64,
@@ -242,54 +242,54 @@ impl Pacer {
         if !self.have_rates || bytes == 0 {
             return Some(bytes);
         }
-        if pace.kept_bytes > 0 {
-            return Some(mem::take(&mut pace.kept_bytes).min(bytes));
+        if shaping_state.kept_bytes > 0 {
+            return Some(mem::take(&mut shaping_state.kept_bytes).min(bytes));
         }
-        let turn = pace.turn.take();
-        let most = self.turn_bytes(pace.client, Some(mount));
-        pace.is_waiting = self.must_wait(pace, turn, socket, mount, most, now);
-        if pace.is_waiting {
+        let turn = shaping_state.turn.take();
+        let most = self.turn_bytes(shaping_state.client, Some(mount));
+        shaping_state.is_waiting = self.must_wait(shaping_state, turn, socket, mount, most, now);
+        if shaping_state.is_waiting {
             self.waiting += 1;
             return None;
         }
         let bytes = bytes.min(most);
         if let Some(rate) = self.shared.connection {
-            pace.bucket.take(rate, bytes, now);
+            shaping_state.bucket.take(rate, bytes, now);
         }
-        self.clients.take(pace.client, bytes);
-        let cores = self.clients.cores(pace.client);
-        for stage in [Stage::Mount(mount), Stage::Total] {
-            let is_limited = self.shared.rate_of(stage).is_some();
-            if let Some(line) = line_of(&mut self.mounts, &mut self.total, stage).filter(|_| is_limited) {
+        self.clients.take(shaping_state.client, bytes);
+        let cores = self.clients.cores(shaping_state.client);
+        for scope in [RateScope::Mount(mount), RateScope::Total] {
+            let is_limited = self.shared.rate_of(scope).is_some();
+            if let Some(line) = line_of(&mut self.mounts, &mut self.total, scope).filter(|_| is_limited) {
                 line.lease.take(bytes);
-                line.fair.charge(pace.client, bytes, cores);
+                line.fair.charge(shaping_state.client, bytes, cores);
             }
         }
         Some(bytes)
     }
 
-    /// The next connection that comes up, and where. It has to [`ask`](Pacer::ask) again, after [`Pace::come_up`].
-    pub(crate) fn pop(&mut self, now: Instant) -> Option<(SocketId, Stage)> {
+    /// The next connection that comes up, and where. It has to [`ask`](Shaper::ask) again, after [`ShapingState::come_up`].
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<(SocketId, RateScope)> {
         loop {
-            let Some(&stage) = self.open.front() else {
-                match Stage::of(self.wheel.pop_due(now)?) {
-                    stage @ Stage::Connection(socket) => {
+            let Some(&scope) = self.open.front() else {
+                match RateScope::of(self.wheel.pop_due(now)?) {
+                    scope @ RateScope::Connection(socket) => {
                         self.waiting -= 1;
-                        return Some((socket, stage));
+                        return Some((socket, scope));
                     }
-                    stage => self.open.push_back(stage),
+                    scope => self.open.push_back(scope),
                 }
                 continue;
             };
-            match self.pop_from(stage, now) {
+            match self.pop_from(scope, now) {
                 Ok(socket) => {
                     self.waiting -= 1;
-                    return Some((socket, stage));
+                    return Some((socket, scope));
                 }
                 Err(until) => {
                     self.open.pop_front();
                     if let Some(until) = until {
-                        self.wheel.arm(stage.to_bits(), until);
+                        self.wheel.arm(scope.to_bits(), until);
                     }
                 }
             }
@@ -304,28 +304,29 @@ impl Pacer {
     /// Whether a connection has to wait for one of its rates; it stands in line then.
     fn must_wait(
         &mut self,
-        pace: &Pace,
-        turn: Option<Stage>,
+        shaping_state: &ShapingState,
+        turn: Option<RateScope>,
         socket: SocketId,
         mount: u16,
         most: u64,
         now: Instant,
     ) -> bool {
         if let Some(rate) = self.shared.connection {
-            let at = pace.bucket.ready_at(rate);
+            let at = shaping_state.bucket.ready_at(rate);
             if at > now {
-                self.wheel.arm(Stage::Connection(socket).to_bits(), at);
+                self.wheel.arm(RateScope::Connection(socket).to_bits(), at);
                 return true;
             }
         }
-        if self.shared.clients.rate().is_some() && self.waits_for_client(pace.client, turn, socket, most, now) {
+        if self.shared.clients.rate().is_some() && self.waits_for_client(shaping_state.client, turn, socket, most, now)
+        {
             return true;
         }
-        for stage in [Stage::Mount(mount), Stage::Total] {
-            let Some(rate) = self.shared.rate_of(stage) else { continue };
-            let Some(line) = line_of(&mut self.mounts, &mut self.total, stage) else { continue };
+        for scope in [RateScope::Mount(mount), RateScope::Total] {
+            let Some(rate) = self.shared.rate_of(scope) else { continue };
+            let Some(line) = line_of(&mut self.mounts, &mut self.total, scope) else { continue };
             // Who has come up here, or behind here, does not stand in line again.
-            let may_pass = line.fair.is_empty() || turn == Some(stage) || turn == Some(Stage::Total);
+            let may_pass = line.fair.is_empty() || turn == Some(scope) || turn == Some(RateScope::Total);
             // Only who may pass looks whether there is something to give: how much the core reserves depends on who waits.
             let mut ready = Ok(());
             if may_pass {
@@ -335,9 +336,9 @@ impl Pacer {
                     continue;
                 }
             }
-            line.fair.push(pace.client, socket);
+            line.fair.push(shaping_state.client, socket);
             if !mem::replace(&mut line.is_known, true) {
-                self.wait_for(stage, ready);
+                self.wait_for(scope, ready);
             }
             return true;
         }
@@ -347,12 +348,12 @@ impl Pacer {
     fn waits_for_client(
         &mut self,
         client: ClientIndex,
-        turn: Option<Stage>,
+        turn: Option<RateScope>,
         socket: SocketId,
         most: u64,
         now: Instant,
     ) -> bool {
-        let has_come_up = !matches!(turn, None | Some(Stage::Connection(_)));
+        let has_come_up = !matches!(turn, None | Some(RateScope::Connection(_)));
         let ready = self.clients.ready(client, most, now);
         let Some(line) = self.clients.line(client) else { return false };
         if ready.is_ok() && (has_come_up || line.sockets.is_empty()) {
@@ -364,23 +365,23 @@ impl Pacer {
             line.sockets.push_back(socket);
         }
         if !mem::replace(&mut line.is_known, true) {
-            self.wait_for(Stage::Client(client), ready);
+            self.wait_for(RateScope::Client(client), ready);
         }
         true
     }
 
     /// Has a line looked at: at once, or when its rate has something to give.
-    fn wait_for(&mut self, stage: Stage, ready: Result<(), Instant>) {
+    fn wait_for(&mut self, scope: RateScope, ready: Result<(), Instant>) {
         match ready {
-            Ok(()) => self.open.push_back(stage),
-            Err(at) => self.wheel.arm(stage.to_bits(), at),
+            Ok(()) => self.open.push_back(scope),
+            Err(at) => self.wheel.arm(scope.to_bits(), at),
         }
     }
 
     /// The first in a line, if its rate has something to give; else when the line is to be looked at again, if anybody is
     /// in it.
-    fn pop_from(&mut self, stage: Stage, now: Instant) -> Result<SocketId, Option<Instant>> {
-        if let Stage::Client(client) = stage {
+    fn pop_from(&mut self, scope: RateScope, now: Instant) -> Result<SocketId, Option<Instant>> {
+        if let RateScope::Client(client) = scope {
             let most = self.turn_bytes(client, None);
             let line = self.clients.line(client).ok_or(None)?;
             if line.sockets.is_empty() {
@@ -390,9 +391,9 @@ impl Pacer {
             self.clients.ready(client, most, now).map_err(Some)?;
             return self.clients.line(client).and_then(|line| line.sockets.pop_front()).ok_or(None);
         }
-        let rate = self.shared.rate_of(stage).ok_or(None)?;
+        let rate = self.shared.rate_of(scope).ok_or(None)?;
         let most = self.share_of(rate.rate);
-        let line = line_of(&mut self.mounts, &mut self.total, stage).ok_or(None)?;
+        let line = line_of(&mut self.mounts, &mut self.total, scope).ok_or(None)?;
         if line.fair.is_empty() {
             line.is_known = false;
             return Err(None);
@@ -408,7 +409,7 @@ impl Pacer {
         let of_connection = self.shared.connection.map(|rate| rate.bytes_in(turn_ns));
         let siblings = u64::from(self.clients.connections(client).max(1));
         let of_client = self.shared.clients.rate().map(|rate| rate.bytes_in(turn_ns) / siblings);
-        let of_mount = mount.and_then(|mount| self.shared.rate_of(Stage::Mount(mount)));
+        let of_mount = mount.and_then(|mount| self.shared.rate_of(RateScope::Mount(mount)));
         let of_mount = of_mount.map(|shared| self.share_of(shared.rate));
         let of_all = self.shared.total.as_ref().map(|shared| self.share_of(shared.rate));
         let bytes = [of_connection, of_client, of_mount, of_all].into_iter().flatten().min();
@@ -426,19 +427,19 @@ impl Pacer {
     }
 }
 
-fn line_of<'l>(mounts: &'l mut [Line], total: &'l mut Line, stage: Stage) -> Option<&'l mut Line> {
-    match stage {
-        Stage::Mount(mount) => mounts.get_mut(usize::from(mount)),
-        Stage::Total => Some(total),
-        Stage::Connection(_) | Stage::Client(_) => None,
+fn line_of<'l>(mounts: &'l mut [Line], total: &'l mut Line, scope: RateScope) -> Option<&'l mut Line> {
+    match scope {
+        RateScope::Mount(mount) => mounts.get_mut(usize::from(mount)),
+        RateScope::Total => Some(total),
+        RateScope::Connection(_) | RateScope::Client(_) => None,
     }
 }
 
-impl Pace {
+impl ShapingState {
     /// Its turn has come.
-    pub(crate) fn come_up(&mut self, stage: Stage) {
+    pub(crate) fn come_up(&mut self, scope: RateScope) {
         self.is_waiting = false;
-        self.turn = Some(stage);
+        self.turn = Some(scope);
     }
 
     /// It could not use all that it was given, and does not have to ask for it again.
@@ -454,7 +455,7 @@ fn slice_bytes(rate: Rate, turn_bytes: u64, clients: usize) -> u64 {
 }
 
 /// As keys of the wheel: sockets' bits end below 2^56.
-impl Stage {
+impl RateScope {
     const CLIENT: u64 = 1 << 61;
     const MOUNT: u64 = 1 << 62;
     const TOTAL: u64 = 1 << 63;

@@ -12,37 +12,37 @@ struct Download {
     core: usize,
     socket: SocketId,
     mount: u16,
-    pace: Box<Pace>,
+    shaping_state: Box<ShapingState>,
     bytes: u64,
     sendings: u32,
 }
 
 /// Cores with the same limits, and downloads that go on for ever.
 struct World {
-    cores: Vec<Pacer>,
+    cores: Vec<Shaper>,
     downloads: Vec<Download>,
     now: Instant,
 }
 
 impl World {
     fn new(cores: usize, limits: &Limits, bandwidth: Bandwidth, mounts: &[u64]) -> Self {
-        let shared = Arc::new(SharedLimits::new(limits, bandwidth, mounts.iter().copied(), START));
-        let cores = (0..cores).map(|_| Pacer::new(Arc::clone(&shared), START)).collect();
+        let shared = Arc::new(SharedRateLimits::new(limits, bandwidth, mounts.iter().copied(), START));
+        let cores = (0..cores).map(|_| Shaper::new(Arc::clone(&shared), START)).collect();
         Self { cores, downloads: Vec::new(), now: START }
     }
 
     /// Starts a download of a client.
     fn start(&mut self, core: usize, client: u8, mount: u16) {
-        let pace = self.cores[core].enter(Some([192, 0, 2, client].into()), self.now).unwrap();
+        let shaping_state = self.cores[core].enter(Some([192, 0, 2, client].into()), self.now).unwrap();
         let socket = SocketId::from_bits(self.downloads.len() as u64);
-        let download = Download { core, socket, mount, pace, bytes: 0, sendings: 0 };
+        let download = Download { core, socket, mount, shaping_state, bytes: 0, sendings: 0 };
         self.downloads.push(download);
         self.go_on(self.downloads.len() - 1);
     }
 
     fn go_on(&mut self, index: usize) {
-        let Download { core, socket, mount, pace, bytes, sendings } = &mut self.downloads[index];
-        while let Some(sent) = self.cores[*core].ask(pace, *socket, *mount, u64::MAX, self.now) {
+        let Download { core, socket, mount, shaping_state, bytes, sendings } = &mut self.downloads[index];
+        while let Some(sent) = self.cores[*core].ask(shaping_state, *socket, *mount, u64::MAX, self.now) {
             *bytes += sent;
             *sendings += 1;
         }
@@ -54,9 +54,9 @@ impl World {
         let mut wakes = 0u64;
         while self.now < end {
             for core in 0..self.cores.len() {
-                while let Some((socket, stage)) = self.cores[core].pop(self.now) {
+                while let Some((socket, scope)) = self.cores[core].pop(self.now) {
                     let index = socket.index();
-                    self.downloads[index].pace.come_up(stage);
+                    self.downloads[index].shaping_state.come_up(scope);
                     self.go_on(index);
                 }
             }
@@ -175,26 +175,26 @@ fn who_has_gone_holds_nobody_up() {
     world.run(SECOND_NS);
     for index in 1..50 {
         let now = world.now;
-        world.cores[0].leave(&world.downloads[index].pace, now);
+        world.cores[0].leave(&world.downloads[index].shaping_state, now);
     }
     // Those that had gone come up and are nobody's.
-    let pacer = &mut world.cores[0];
+    let shaper = &mut world.cores[0];
     let end = world.now.plus_ns(10 * SECOND_NS);
     let mut bytes = 0;
     while world.now < end {
-        while let Some((socket, stage)) = pacer.pop(world.now) {
+        while let Some((socket, scope)) = shaper.pop(world.now) {
             if socket.index() == 0 {
                 let download = &mut world.downloads[0];
-                download.pace.come_up(stage);
-                while let Some(sent) = pacer.ask(&mut download.pace, socket, 0, u64::MAX, world.now) {
+                download.shaping_state.come_up(scope);
+                while let Some(sent) = shaper.ask(&mut download.shaping_state, socket, 0, u64::MAX, world.now) {
                     bytes += sent;
                 }
             }
         }
-        world.now = pacer.next_due(world.now).unwrap_or(end).max(world.now.plus_ns(1));
+        world.now = shaper.next_due(world.now).unwrap_or(end).max(world.now.plus_ns(1));
     }
     check_near(bytes, 400_000, 5, "the last one");
-    assert!(pacer.waiting <= 1, "{} wait", pacer.waiting);
+    assert!(shaper.waiting <= 1, "{} wait", shaper.waiting);
 }
 
 #[test]
@@ -203,17 +203,19 @@ fn what_waits_is_looked_after_once() {
     let mut world = World::new(1, &Limits::default(), bandwidth, &[900_000]);
     (0..100).for_each(|number| world.start(0, number % 7, 0));
     world.run(60 * SECOND_NS);
-    let pacer = &world.cores[0];
+    let shaper = &world.cores[0];
     let lines = 7 + 2;
-    assert!(pacer.wheel.len() + pacer.open.len() <= lines, "{} {}", pacer.wheel.len(), pacer.open.len());
-    assert_eq!(pacer.waiting, 100);
+    assert!(shaper.wheel.len() + shaper.open.len() <= lines, "{} {}", shaper.wheel.len(), shaper.open.len());
+    assert_eq!(shaper.waiting, 100);
 }
 
 #[test]
 fn stages_survive_the_trip_through_the_wheel() {
     let socket = SocketId::from_bits((1 << 56) - 1);
-    for stage in [Stage::Connection(socket), Stage::Client(u32::MAX), Stage::Mount(u16::MAX), Stage::Total] {
-        assert_eq!(Stage::of(stage.to_bits()), stage);
+    for scope in
+        [RateScope::Connection(socket), RateScope::Client(u32::MAX), RateScope::Mount(u16::MAX), RateScope::Total]
+    {
+        assert_eq!(RateScope::of(scope.to_bits()), scope);
     }
 }
 
