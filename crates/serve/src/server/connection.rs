@@ -31,7 +31,7 @@ use crate::http::respond::{Answer, Outbox, Outgoing, Responder};
 use crate::shaping::shaper::{Shaper, ShapingState};
 use crate::telemetry::accounting::{AnsweredRequest, RequestRecords};
 
-pub(crate) use self::outside::Standing;
+pub(crate) use self::outside::Admission;
 pub(crate) use self::share::Share;
 pub(crate) use self::times::Times;
 
@@ -60,7 +60,7 @@ pub(crate) struct Connection {
     /// The client has taken parts of files fast, and what the kernel takes is not bounded.
     is_fast: bool,
     /// Whether it has one of the places.
-    pub(crate) standing: Standing,
+    pub(crate) admission: Admission,
     /// It got its place while others were waiting for one, and has to show sooner that it takes what it asked for.
     is_late: bool,
     /// It waits for its next share of the loop's work.
@@ -200,7 +200,7 @@ impl Connection {
             paused: false,
             is_sending: false,
             is_fast: false,
-            standing: Standing::Placed,
+            admission: Admission::Placed,
             is_late: false,
             is_listed: false,
             mount: 0,
@@ -398,7 +398,7 @@ impl Connection {
             Phase::Reading if !self.reader.idle() && !self.reader.in_body() => 408,
             Phase::Reading | Phase::Lingering { .. } => return Fate::Over,
             Phase::Arriving => return Fate::Refused,
-            Phase::SendingLast { .. } if self.standing == Standing::Queued => return Fate::Refused,
+            Phase::SendingLast { .. } if self.admission == Admission::Queued => return Fate::Refused,
             Phase::Sending | Phase::SendingLast { .. } => return Fate::Abandoned,
         };
         let mut outbox = Outbox::new(&mut shared.pool);

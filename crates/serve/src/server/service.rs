@@ -22,7 +22,7 @@ use crate::server::StartError;
 use crate::server::commands::{CommandQueue, ConfigUpdate, LoopCommand, take_listener};
 use crate::server::connection::{Connection, Fate, Share, Shared, Times};
 use crate::server::shutdown::ShutdownDeadline;
-use crate::shaping::room::{self, Shedder};
+use crate::shaping::eviction::{self, Evictor};
 use crate::shaping::shaper::{RateScope, Shaper, SharedRateLimits};
 use crate::telemetry::accounting::Accounting;
 use crate::telemetry::counters::Published;
@@ -72,7 +72,7 @@ pub(crate) struct Service {
     outside: Outside,
     /// Connections that there is room for, on all cores; 0 is any number.
     places: usize,
-    shedder: Shedder,
+    evictor: Evictor,
     wheel: Wheel,
     /// A deadline is looked at this long after the last look at the latest. As no deadline is set nearer than that, one
     /// entry in the wheel for each slot is enough.
@@ -152,7 +152,7 @@ impl Service {
             open: 0,
             outside: Outside::default(),
             places: setup.places,
-            shedder: Shedder::default(),
+            evictor: Evictor::default(),
             wheel: Wheel::new(now, TICK_NS),
             shutdown: setup.shutdown,
             commands: setup.commands,
@@ -424,7 +424,7 @@ impl Service {
     fn forget(&mut self, socket: SocketId, now: Instant) {
         let Some(mut connection) = self.slots[socket.index()].connection.take() else { return };
         self.open -= 1;
-        self.outside.forget(connection.standing);
+        self.outside.forget(connection.admission);
         if let (Some(shaping_state), Some(shaper)) = (&connection.shaping_state, &mut self.shared.shaper) {
             shaper.leave(shaping_state, now);
         }
@@ -540,7 +540,7 @@ impl<D: Driver> App<D> for Service {
     fn on_turn(&mut self, driver: &mut D, now: Instant) -> Turn {
         self.shared.responder.date_cache.advance(now);
         let times = &mut self.shared.times;
-        times.idle_ns_now = room::idle_ns(times.idle_ns_max(), self.open, self.places / self.published.len());
+        times.idle_ns_now = eviction::idle_ns(times.idle_ns_max(), self.open, self.places / self.published.len());
         self.look_at_deadlines(driver, now);
         let listed = self.shared.share.renew();
         if listed > 0 {

@@ -207,7 +207,7 @@ impl Clients {
     }
 
     /// The connections of a client that wait for its rate; `None` if the client has gone.
-    pub(super) fn line(&mut self, index: ClientIndex) -> Option<&mut Line> {
+    pub(super) fn queue(&mut self, index: ClientIndex) -> Option<&mut Line> {
         self.places.get_mut(index as usize)?.as_mut().map(|client| &mut client.line)
     }
 

@@ -11,6 +11,6 @@
 
 pub(crate) mod bucket;
 pub(crate) mod client;
+pub(crate) mod eviction;
 pub(crate) mod fair;
-pub(crate) mod room;
 pub(crate) mod shaper;

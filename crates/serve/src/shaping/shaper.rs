@@ -1,7 +1,7 @@
 //! Who may send how much, and when: the rates of a connection, its client, its mount and of all, at once.
 //!
 //! A connection asks before each sending. Either it may send some bytes now, which all four rates are charged with, or it
-//! waits: for its own rate on the wheel, for a shared one in line. Who comes up asks again from the start, so that no rate is
+//! waits: for its own rate on the wheel, for a shared one in queue. Who comes up asks again from the start, so that no rate is
 //! ever charged for what another one holds back.
 //!
 //! How much may be sent at once is a matter of cost. A sending takes the kernel some ten microseconds however small it is,
@@ -125,8 +125,8 @@ pub(crate) struct Shaper {
     shared: Arc<SharedRateLimits>,
     have_rates: bool,
     clients: Clients,
-    mounts: Box<[Line]>,
-    total: Line,
+    mounts: Box<[WaitQueue]>,
+    total: WaitQueue,
     /// Connections that wait for their own rate, and lines whose rate has nothing to give.
     wheel: Wheel,
     /// Lines whose rate may have something to give.
@@ -137,7 +137,7 @@ pub(crate) struct Shaper {
 
 /// Those who wait for a rate that clients share, on this core.
 #[derive(Default)]
-struct Line {
+struct WaitQueue {
     lease: Lease,
     fair: Fair,
     /// It stands in the wheel or is open.
@@ -177,8 +177,8 @@ impl Shaper {
         Self {
             have_rates: shared.have_rates(),
             clients: Clients::new(Arc::clone(&shared.clients)),
-            mounts: shared.mounts.iter().map(|_| Line::default()).collect(),
-            total: Line::default(),
+            mounts: shared.mounts.iter().map(|_| WaitQueue::default()).collect(),
+            total: WaitQueue::default(),
             wheel: Wheel::new(now, TICK_NS),
             open: VecDeque::new(),
             waiting: 0,
@@ -260,9 +260,9 @@ impl Shaper {
         let cores = self.clients.cores(shaping_state.client);
         for scope in [RateScope::Mount(mount), RateScope::Total] {
             let is_limited = self.shared.rate_of(scope).is_some();
-            if let Some(line) = line_of(&mut self.mounts, &mut self.total, scope).filter(|_| is_limited) {
-                line.lease.take(bytes);
-                line.fair.charge(shaping_state.client, bytes, cores);
+            if let Some(queue) = queue_of(&mut self.mounts, &mut self.total, scope).filter(|_| is_limited) {
+                queue.lease.take(bytes);
+                queue.fair.charge(shaping_state.client, bytes, cores);
             }
         }
         Some(bytes)
@@ -301,7 +301,7 @@ impl Shaper {
         if self.open.is_empty() { self.wheel.next_due() } else { Some(now) }
     }
 
-    /// Whether a connection has to wait for one of its rates; it stands in line then.
+    /// Whether a connection has to wait for one of its rates; it stands in queue then.
     fn must_wait(
         &mut self,
         shaping_state: &ShapingState,
@@ -324,20 +324,20 @@ impl Shaper {
         }
         for scope in [RateScope::Mount(mount), RateScope::Total] {
             let Some(rate) = self.shared.rate_of(scope) else { continue };
-            let Some(line) = line_of(&mut self.mounts, &mut self.total, scope) else { continue };
-            // Who has come up here, or behind here, does not stand in line again.
-            let may_pass = line.fair.is_empty() || turn == Some(scope) || turn == Some(RateScope::Total);
+            let Some(queue) = queue_of(&mut self.mounts, &mut self.total, scope) else { continue };
+            // Who has come up here, or behind here, does not stand in queue again.
+            let may_pass = queue.fair.is_empty() || turn == Some(scope) || turn == Some(RateScope::Total);
             // Only who may pass looks whether there is something to give: how much the core reserves depends on who waits.
             let mut ready = Ok(());
             if may_pass {
-                let slice = slice_bytes(rate.rate, most, line.fair.clients_waiting());
-                ready = line.lease.ready(&rate.bucket, rate.rate, slice, now);
+                let slice = slice_bytes(rate.rate, most, queue.fair.clients_waiting());
+                ready = queue.lease.ready(&rate.bucket, rate.rate, slice, now);
                 if ready.is_ok() {
                     continue;
                 }
             }
-            line.fair.push(shaping_state.client, socket);
-            if !mem::replace(&mut line.is_known, true) {
+            queue.fair.push(shaping_state.client, socket);
+            if !mem::replace(&mut queue.is_known, true) {
                 self.wait_for(scope, ready);
             }
             return true;
@@ -355,22 +355,22 @@ impl Shaper {
     ) -> bool {
         let has_come_up = !matches!(turn, None | Some(RateScope::Connection(_)));
         let ready = self.clients.ready(client, most, now);
-        let Some(line) = self.clients.line(client) else { return false };
-        if ready.is_ok() && (has_come_up || line.sockets.is_empty()) {
+        let Some(queue) = self.clients.queue(client) else { return false };
+        if ready.is_ok() && (has_come_up || queue.sockets.is_empty()) {
             return false;
         }
         if has_come_up {
-            line.sockets.push_front(socket);
+            queue.sockets.push_front(socket);
         } else {
-            line.sockets.push_back(socket);
+            queue.sockets.push_back(socket);
         }
-        if !mem::replace(&mut line.is_known, true) {
+        if !mem::replace(&mut queue.is_known, true) {
             self.wait_for(RateScope::Client(client), ready);
         }
         true
     }
 
-    /// Has a line looked at: at once, or when its rate has something to give.
+    /// Has a queue looked at: at once, or when its rate has something to give.
     fn wait_for(&mut self, scope: RateScope, ready: Result<(), Instant>) {
         match ready {
             Ok(()) => self.open.push_back(scope),
@@ -378,29 +378,29 @@ impl Shaper {
         }
     }
 
-    /// The first in a line, if its rate has something to give; else when the line is to be looked at again, if anybody is
+    /// The first in a queue, if its rate has something to give; else when the queue is to be looked at again, if anybody is
     /// in it.
     fn pop_from(&mut self, scope: RateScope, now: Instant) -> Result<SocketId, Option<Instant>> {
         if let RateScope::Client(client) = scope {
             let most = self.turn_bytes(client, None);
-            let line = self.clients.line(client).ok_or(None)?;
-            if line.sockets.is_empty() {
-                line.is_known = false;
+            let queue = self.clients.queue(client).ok_or(None)?;
+            if queue.sockets.is_empty() {
+                queue.is_known = false;
                 return Err(None);
             }
             self.clients.ready(client, most, now).map_err(Some)?;
-            return self.clients.line(client).and_then(|line| line.sockets.pop_front()).ok_or(None);
+            return self.clients.queue(client).and_then(|queue| queue.sockets.pop_front()).ok_or(None);
         }
         let rate = self.shared.rate_of(scope).ok_or(None)?;
         let most = self.share_of(rate.rate);
-        let line = line_of(&mut self.mounts, &mut self.total, scope).ok_or(None)?;
-        if line.fair.is_empty() {
-            line.is_known = false;
+        let queue = queue_of(&mut self.mounts, &mut self.total, scope).ok_or(None)?;
+        if queue.fair.is_empty() {
+            queue.is_known = false;
             return Err(None);
         }
-        let slice = slice_bytes(rate.rate, most, line.fair.clients_waiting());
-        line.lease.ready(&rate.bucket, rate.rate, slice, now).map_err(Some)?;
-        line.fair.pop().ok_or(None)
+        let slice = slice_bytes(rate.rate, most, queue.fair.clients_waiting());
+        queue.lease.ready(&rate.bucket, rate.rate, slice, now).map_err(Some)?;
+        queue.fair.pop().ok_or(None)
     }
 
     /// How much a connection is given at once.
@@ -427,7 +427,7 @@ impl Shaper {
     }
 }
 
-fn line_of<'l>(mounts: &'l mut [Line], total: &'l mut Line, scope: RateScope) -> Option<&'l mut Line> {
+fn queue_of<'l>(mounts: &'l mut [WaitQueue], total: &'l mut WaitQueue, scope: RateScope) -> Option<&'l mut WaitQueue> {
     match scope {
         RateScope::Mount(mount) => mounts.get_mut(usize::from(mount)),
         RateScope::Total => Some(total),

@@ -6,11 +6,11 @@ use thalweg_sys::{Driver, Instant, SendBuf};
 use super::{Connection, Fate, Phase, Shared, Times, keep};
 use crate::http::h1::head;
 use crate::http::respond::Outgoing;
-use crate::shaping::room::{Candidate, HEADLESS_AGE_NS, Rank};
+use crate::shaping::eviction::{EvictionCandidate, EvictionRank, HEADLESS_AGE_NS};
 
 /// How a connection stands to the places.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Standing {
+pub(crate) enum Admission {
     /// It has one.
     Placed,
     /// It has none, and has not sent a whole request.
@@ -79,7 +79,7 @@ impl Connection {
         shared: &mut Shared,
         outgoing: Outgoing,
     ) -> Fate {
-        if self.standing != Standing::Guest || !outgoing.is_long() {
+        if self.admission != Admission::Guest || !outgoing.is_long() {
             return self.go_on(driver, shared, outgoing, false);
         }
         self.deadline = driver.now().plus_ns(shared.times.stall_ns / 2);
@@ -117,25 +117,25 @@ impl Connection {
     }
 
     /// How it would be missed if somebody had to go; `None` if it is not to be closed for anybody.
-    pub(crate) fn candidate(&self, times: &Times, now: Instant) -> Option<Candidate> {
-        if self.standing != Standing::Placed {
+    pub(crate) fn candidate(&self, times: &Times, now: Instant) -> Option<EvictionCandidate> {
+        if self.admission != Admission::Placed {
             return None;
         }
         if self.is_idle_again() {
             let since = self.deadline.minus_ns(times.idle_ns);
             let is_used = self.requests > 1 && now.ns_since(since) < USED_NS;
-            return Some((if is_used { Rank::Used } else { Rank::Idle }, since, self.socket));
+            return Some((if is_used { EvictionRank::Used } else { EvictionRank::Idle }, since, self.socket));
         }
         let since = match self.phase {
             Phase::Sending | Phase::SendingLast { .. } => {
                 let part = if self.is_late { LATE_PATIENCE_PART } else { PATIENCE_PART };
                 let is_slow = self.owed_ns(times, now) >= times.stall_ns / part;
-                return is_slow.then_some((Rank::Slow, self.deadline, self.socket));
+                return is_slow.then_some((EvictionRank::Slow, self.deadline, self.socket));
             }
             Phase::Lingering { .. } => self.deadline.minus_ns(times.linger_ns),
             Phase::Reading | Phase::Arriving => self.headless_since(times),
         };
-        (now.ns_since(since) >= HEADLESS_AGE_NS).then_some((Rank::Headless, since, self.socket))
+        (now.ns_since(since) >= HEADLESS_AGE_NS).then_some((EvictionRank::Headless, since, self.socket))
     }
 
     /// Whether its client may be one that only takes a place.

@@ -16,8 +16,8 @@ use thalweg_sys::{Driver, Instant, SocketId};
 
 use super::Service;
 use crate::http::respond::Outgoing;
-use crate::server::connection::{Connection, Standing};
-use crate::shaping::room::{Candidate, Rank};
+use crate::server::connection::{Admission, Connection};
+use crate::shaping::eviction::{EvictionCandidate, EvictionRank};
 use crate::shaping::shaper::ShapingState;
 
 /// Connections without a place that have not sent a whole request, or are being answered. When another one comes, the oldest of them is closed.
@@ -66,8 +66,8 @@ pub(super) struct Outside {
 }
 
 impl Outside {
-    fn count(&self, standing: Standing) -> usize {
-        self.counts[standing as usize]
+    fn count(&self, admission: Admission) -> usize {
+        self.counts[admission as usize]
     }
 
     pub(super) fn total(&self) -> usize {
@@ -75,9 +75,9 @@ impl Outside {
     }
 
     /// A connection has gone.
-    pub(super) fn forget(&mut self, standing: Standing) {
-        if standing != Standing::Placed {
-            self.counts[standing as usize] -= 1;
+    pub(super) fn forget(&mut self, admission: Admission) {
+        if admission != Admission::Placed {
+            self.counts[admission as usize] -= 1;
         }
     }
 
@@ -108,7 +108,7 @@ impl Service {
             self.outside.look_until = now.plus_ns(SEEN_NS);
         }
         let entered = self.enter_client(driver, socket, now);
-        if entered.is_none() && self.outside.count(Standing::TurnedAway) == TURNED_AWAY_MAX {
+        if entered.is_none() && self.outside.count(Admission::TurnedAway) == TURNED_AWAY_MAX {
             self.open -= 1;
             self.shared.responder.totals.turned_away += 1;
             return driver.close(socket);
@@ -174,27 +174,27 @@ impl Service {
     }
 
     /// Changes how a connection stands.
-    fn stand(&mut self, socket: SocketId, standing: Standing) {
+    fn stand(&mut self, socket: SocketId, admission: Admission) {
         let Some(connection) = &mut self.slots[socket.index()].connection else { return };
-        let before = mem::replace(&mut connection.standing, standing);
+        let before = mem::replace(&mut connection.admission, admission);
         self.outside.forget(before);
-        if standing != Standing::Placed {
-            self.outside.counts[standing as usize] += 1;
+        if admission != Admission::Placed {
+            self.outside.counts[admission as usize] += 1;
         }
     }
 
-    fn standing(&self, socket: SocketId) -> Option<Standing> {
+    fn admission(&self, socket: SocketId) -> Option<Admission> {
         let connection = self.slots.get(socket.index())?.connection.as_ref()?;
-        (connection.socket == socket).then_some(connection.standing)
+        (connection.socket == socket).then_some(connection.admission)
     }
 
     /// Has a connection without a place wait for a whole request.
     #[cold]
     fn wait_outside<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
-        if self.outside.count(Standing::Arriving) + self.outside.count(Standing::Guest) >= ARRIVING_MAX {
+        if self.outside.count(Admission::Arriving) + self.outside.count(Admission::Guest) >= ARRIVING_MAX {
             self.close_oldest_outside(driver);
         }
-        self.stand(socket, Standing::Arriving);
+        self.stand(socket, Admission::Arriving);
         if let Some(connection) = &mut self.slots[socket.index()].connection {
             connection.wait_outside();
         }
@@ -207,7 +207,7 @@ impl Service {
     }
 
     fn is_outside(&self, socket: SocketId) -> bool {
-        matches!(self.standing(socket), Some(Standing::Arriving | Standing::Guest))
+        matches!(self.admission(socket), Some(Admission::Arriving | Admission::Guest))
     }
 
     /// Closes the connection that has been without a place, or been answered without one, for the longest time.
@@ -227,14 +227,14 @@ impl Service {
     pub(super) fn on_asks<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
         let now = driver.now();
         if self.has_room() || (self.outside.queue.is_empty() && self.shed(driver, now)) {
-            self.stand(socket, Standing::Placed);
+            self.stand(socket, Admission::Placed);
             return self.react(driver, socket, Connection::take_place);
         }
         self.look_at_others(driver, now);
         if self.outside.queue.is_empty() && self.outside.doubt_until <= now {
             return self.turn_away(driver, socket);
         }
-        self.stand(socket, Standing::Guest);
+        self.stand(socket, Admission::Guest);
         self.react(driver, socket, Connection::answer_as_guest);
     }
 
@@ -242,14 +242,14 @@ impl Service {
     #[cold]
     pub(super) fn on_queues<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
         let held = self.shared.held.take();
-        let Some(held) = held.filter(|_| self.outside.count(Standing::Queued) < QUEUED_MAX) else {
+        let Some(held) = held.filter(|_| self.outside.count(Admission::Queued) < QUEUED_MAX) else {
             return self.turn_away(driver, socket);
         };
-        self.stand(socket, Standing::Queued);
+        self.stand(socket, Admission::Queued);
         self.outside.queue.push_back((socket, held));
         if self.outside.queue.len() > 2 * QUEUED_MAX {
             let mut queue = mem::take(&mut self.outside.queue);
-            queue.retain(|&(socket, _)| self.standing(socket) == Some(Standing::Queued));
+            queue.retain(|&(socket, _)| self.admission(socket) == Some(Admission::Queued));
             self.outside.queue = queue;
         }
     }
@@ -257,11 +257,11 @@ impl Service {
     /// Tells a connection that there is no room for it.
     #[cold]
     pub(super) fn turn_away<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
-        if self.outside.count(Standing::TurnedAway) == TURNED_AWAY_MAX {
+        if self.outside.count(Admission::TurnedAway) == TURNED_AWAY_MAX {
             self.shared.responder.totals.turned_away += 1;
             return self.close(driver, socket);
         }
-        self.stand(socket, Standing::TurnedAway);
+        self.stand(socket, Admission::TurnedAway);
         if let Some(connection) = &mut self.slots[socket.index()].connection {
             connection.turn_away(driver, &mut self.shared);
         }
@@ -271,13 +271,13 @@ impl Service {
     pub(super) fn admit_queued<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         for _ in 0..ADMITTED_PER_TURN {
             let Some(&(socket, _)) = self.outside.queue.front() else { return };
-            let is_there = self.standing(socket) == Some(Standing::Queued);
+            let is_there = self.admission(socket) == Some(Admission::Queued);
             if is_there && self.is_full() && !self.shed(driver, now) {
                 return;
             }
             let Some((socket, held)) = self.outside.queue.pop_front() else { return };
             if is_there {
-                self.stand(socket, Standing::Placed);
+                self.stand(socket, Admission::Placed);
                 self.react(driver, socket, |connection, driver, shared| connection.send_held(driver, shared, *held));
             }
         }
@@ -293,7 +293,7 @@ impl Service {
         let from = (*hand).min(self.slots.len());
         let end = (from + LOOKS_PER_TURN).min(self.slots.len());
         let connections = self.slots[from..end].iter_mut().filter_map(|slot| slot.connection.as_mut());
-        for connection in connections.filter(|connection| connection.standing == Standing::Placed) {
+        for connection in connections.filter(|connection| connection.admission == Admission::Placed) {
             connection.look(driver, times, now);
             if connection.is_in_doubt(times, now) {
                 *doubt_until = now.plus_ns(SEEN_NS);
@@ -326,11 +326,11 @@ impl Service {
             let spares_used = now < self.outside.doubt_until;
             let of = |index: usize| {
                 let candidate = slots.get(index)?.connection.as_ref()?.candidate(times, now)?;
-                (candidate.0 != Rank::Used || !spares_used).then_some(candidate)
+                (candidate.0 != EvictionRank::Used || !spares_used).then_some(candidate)
             };
-            let still = |candidate: Candidate| of(candidate.2.index()) == Some(candidate);
-            let Some((rank, _, socket)) = self.shedder.next(slots.len(), of, still, now) else { return false };
-            if rank != Rank::Slow {
+            let still = |candidate: EvictionCandidate| of(candidate.2.index()) == Some(candidate);
+            let Some((rank, _, socket)) = self.evictor.next(slots.len(), of, still, now) else { return false };
+            if rank != EvictionRank::Slow {
                 self.shared.responder.totals.shed += 1;
                 self.close(driver, socket);
                 return true;
@@ -338,7 +338,7 @@ impl Service {
             // It may have taken something since it was looked at last.
             let Some(connection) = &mut self.slots[socket.index()].connection else { continue };
             connection.look(driver, &self.shared.times, now);
-            if connection.candidate(&self.shared.times, now).is_some_and(|(rank, ..)| rank == Rank::Slow) {
+            if connection.candidate(&self.shared.times, now).is_some_and(|(rank, ..)| rank == EvictionRank::Slow) {
                 self.shared.responder.totals.shed += 1;
                 self.abandon(driver, socket);
                 return true;

@@ -14,7 +14,7 @@ use thalweg_sys::{Instant, SocketId};
 
 /// How a connection would be missed; the lower first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Rank {
+pub(crate) enum EvictionRank {
     /// It has been idle since its only request, or for a long time.
     Idle,
     /// It has not sent a whole request, for longer than an honest client takes ([`HEADLESS_AGE_NS`]).
@@ -26,7 +26,7 @@ pub(crate) enum Rank {
 }
 
 /// A connection that may be closed to make room: how it ranks, and since when.
-pub(crate) type Candidate = (Rank, Instant, SocketId);
+pub(crate) type EvictionCandidate = (EvictionRank, Instant, SocketId);
 
 /// A head that takes longer than this, most often a round trip, may have to make room for another.
 pub(crate) const HEADLESS_AGE_NS: u64 = 1_000_000_000;
@@ -47,24 +47,24 @@ const IDLE_PART_MIN: u64 = 16;
 
 /// Finds out who goes.
 #[derive(Default)]
-pub(crate) struct Shedder {
+pub(crate) struct Evictor {
     /// The last is the first to go.
-    answered: Vec<Candidate>,
+    answered: Vec<EvictionCandidate>,
     /// The next to be looked at.
     hand: usize,
     barren_until: Instant,
 }
 
-impl Shedder {
+impl Evictor {
     /// Who is to go, of so many slots with a candidate each or none. Those who were noted before are asked for whether they are
     /// `still` what they were.
     pub(crate) fn next(
         &mut self,
         slots: usize,
-        candidate: impl Fn(usize) -> Option<Candidate>,
-        still: impl Fn(Candidate) -> bool,
+        candidate: impl Fn(usize) -> Option<EvictionCandidate>,
+        still: impl Fn(EvictionCandidate) -> bool,
         now: Instant,
-    ) -> Option<Candidate> {
+    ) -> Option<EvictionCandidate> {
         while let Some(candidate) = self.answered.pop() {
             if still(candidate) {
                 return Some(candidate);
@@ -91,7 +91,7 @@ impl Shedder {
     }
 
     /// Notes those of the candidates that would have to go first, who come from so many slots.
-    fn note(&mut self, candidates: impl Iterator<Item = Candidate>, slots: usize) {
+    fn note(&mut self, candidates: impl Iterator<Item = EvictionCandidate>, slots: usize) {
         let noted_max = (slots / NOTED_PART).clamp(NOTED_MIN, NOTED_MAX);
         let mut first = BinaryHeap::with_capacity(noted_max + 1);
         for candidate in candidates {
@@ -124,29 +124,29 @@ pub(crate) fn idle_ns(idle_ns_max: u64, taken: usize, places: usize) -> u64 {
 mod tests {
     use super::*;
 
-    fn candidate(rank: Rank, second: u64) -> Candidate {
+    fn candidate(rank: EvictionRank, second: u64) -> EvictionCandidate {
         (rank, Instant::from_ns(second * 1_000_000_000), SocketId::from_bits(second))
     }
 
-    fn next(shedder: &mut Shedder, all: &[Option<Candidate>], now: Instant) -> Option<u64> {
+    fn next(evictor: &mut Evictor, all: &[Option<EvictionCandidate>], now: Instant) -> Option<u64> {
         let still = |candidate| all.contains(&Some(candidate));
-        shedder.next(all.len(), |slot| all[slot], still, now).map(|(.., socket)| socket.to_bits())
+        evictor.next(all.len(), |slot| all[slot], still, now).map(|(.., socket)| socket.to_bits())
     }
 
     #[test]
     fn the_idlest_goes_first_and_who_has_asked_for_nothing_after_all_of_them() {
         let mut all = vec![
-            Some(candidate(Rank::Slow, 0)),
-            Some(candidate(Rank::Headless, 1)),
-            Some(candidate(Rank::Idle, 7)),
+            Some(candidate(EvictionRank::Slow, 0)),
+            Some(candidate(EvictionRank::Headless, 1)),
+            Some(candidate(EvictionRank::Idle, 7)),
             None,
-            Some(candidate(Rank::Idle, 5)),
-            Some(candidate(Rank::Headless, 3)),
-            Some(candidate(Rank::Idle, 9)),
+            Some(candidate(EvictionRank::Idle, 5)),
+            Some(candidate(EvictionRank::Headless, 3)),
+            Some(candidate(EvictionRank::Idle, 9)),
         ];
-        let mut shedder = Shedder::default();
+        let mut evictor = Evictor::default();
         let mut gone = Vec::new();
-        while let Some(socket) = next(&mut shedder, &all, Instant::from_ns(1)) {
+        while let Some(socket) = next(&mut evictor, &all, Instant::from_ns(1)) {
             gone.push(socket);
             all.retain(|candidate| candidate.is_none_or(|candidate| candidate.2.to_bits() != socket));
         }
@@ -155,30 +155,31 @@ mod tests {
 
     #[test]
     fn who_was_noted_and_is_busy_again_stays() {
-        let mut all: Vec<_> = (1..=4).map(|second| Some(candidate(Rank::Idle, second))).collect();
-        let mut shedder = Shedder::default();
-        assert_eq!(next(&mut shedder, &all, Instant::from_ns(1)), Some(1));
+        let mut all: Vec<_> = (1..=4).map(|second| Some(candidate(EvictionRank::Idle, second))).collect();
+        let mut evictor = Evictor::default();
+        assert_eq!(next(&mut evictor, &all, Instant::from_ns(1)), Some(1));
         all[1] = None;
         // Idle again, but not as long.
-        all[2] = Some(candidate(Rank::Idle, 100));
-        assert_eq!(next(&mut shedder, &all, Instant::from_ns(1)), Some(4));
+        all[2] = Some(candidate(EvictionRank::Idle, 100));
+        assert_eq!(next(&mut evictor, &all, Instant::from_ns(1)), Some(4));
     }
 
     #[test]
     fn a_table_of_busy_connections_is_not_looked_through_for_each_newcomer() {
-        let mut shedder = Shedder::default();
+        let mut evictor = Evictor::default();
         let now = Instant::from_ns(1_000_000_000);
-        assert_eq!(next(&mut shedder, &[None], now), None);
-        let idle = [Some(candidate(Rank::Idle, 1))];
-        assert_eq!(next(&mut shedder, &idle, now.plus_ns(BARREN_NS - 1)), None);
-        assert_eq!(next(&mut shedder, &idle, now.plus_ns(BARREN_NS)), Some(1));
+        assert_eq!(next(&mut evictor, &[None], now), None);
+        let idle = [Some(candidate(EvictionRank::Idle, 1))];
+        assert_eq!(next(&mut evictor, &idle, now.plus_ns(BARREN_NS - 1)), None);
+        assert_eq!(next(&mut evictor, &idle, now.plus_ns(BARREN_NS)), Some(1));
     }
 
     #[test]
     fn what_is_noted_is_the_idlest_part() {
-        let all: Vec<_> = (0..10_000).map(|second| Some(candidate(Rank::Idle, (second * 7919) % 10_000))).collect();
-        let mut shedder = Shedder::default();
-        let gone: Vec<_> = (0..625).map_while(|_| next(&mut shedder, &all, Instant::from_ns(1))).collect();
+        let all: Vec<_> =
+            (0..10_000).map(|second| Some(candidate(EvictionRank::Idle, (second * 7919) % 10_000))).collect();
+        let mut evictor = Evictor::default();
+        let gone: Vec<_> = (0..625).map_while(|_| next(&mut evictor, &all, Instant::from_ns(1))).collect();
         assert_eq!(gone, (0..625).collect::<Vec<_>>());
     }
 
