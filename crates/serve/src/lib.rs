@@ -16,10 +16,13 @@ mod date_cache;
 mod http;
 mod listing;
 mod server;
+mod session;
 mod shaping;
 #[cfg(test)]
 mod simulated;
 mod telemetry;
+mod transport;
+mod work_budget;
 
 pub use catalog::check::ConfigFault;
 pub use config::{

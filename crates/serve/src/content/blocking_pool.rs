@@ -23,7 +23,7 @@ type Work = Box<dyn FnOnce() + Send>;
 
 /// Something to be done aside.
 pub(crate) struct Job {
-    pub(crate) reason: JobKind,
+    pub(crate) kind: JobKind,
     /// What it is about, if that can be said: who asks for the same meanwhile waits for this job. It may be empty.
     pub(crate) key: Vec<u8>,
     pub(crate) work: Work,
@@ -134,8 +134,8 @@ impl BlockingPool {
     }
 
     /// Has a job done for the connection of a socket, which waits for no other.
-    pub(crate) fn ask(&mut self, socket: SocketId, job: Job) {
-        let about = Some((job.reason as u8, job.key)).filter(|(_, key)| !key.is_empty());
+    pub(crate) fn submit(&mut self, socket: SocketId, job: Job) {
+        let about = Some((job.kind as u8, job.key)).filter(|(_, key)| !key.is_empty());
         if let Some(number) = about.as_ref().and_then(|about| self.under_way.get(about)) {
             self.waiting.get_mut(number).expect("a job under way is waited for").sockets.push(socket);
             return;
@@ -146,7 +146,7 @@ impl BlockingPool {
             self.under_way.insert(about.clone(), number);
         }
         self.waiting.insert(number, Waiting { about, sockets: vec![socket] });
-        self.hand_over(number, job.reason, job.work);
+        self.hand_over(number, job.kind, job.work);
     }
 
     fn hand_over(&self, number: u64, reason: JobKind, work: Work) {
@@ -300,7 +300,7 @@ mod tests {
     }
 
     fn job(reason: JobKind, key: &str, work: impl FnOnce() + Send + 'static) -> Job {
-        Job { reason, key: key.into(), work: Box::new(work) }
+        Job { kind: reason, key: key.into(), work: Box::new(work) }
     }
 
     #[test]
@@ -314,15 +314,15 @@ mod tests {
                 runs.fetch_add(1, SeqCst);
             }
         };
-        blocking.ask(a, job(JobKind::Open, "name", count()));
-        blocking.ask(b, job(JobKind::Open, "name", count()));
-        blocking.ask(c, job(JobKind::Open, "other", count()));
-        blocking.ask(d, job(JobKind::Read, "name", count()));
+        blocking.submit(a, job(JobKind::Open, "name", count()));
+        blocking.submit(b, job(JobKind::Open, "name", count()));
+        blocking.submit(c, job(JobKind::Open, "other", count()));
+        blocking.submit(d, job(JobKind::Read, "name", count()));
         assert_eq!(blocking.take_done(), []);
         assert!(blocking.workers().work());
         assert_eq!(blocking.take_done(), [a, b]);
         // JobsDone is done: the next one is another job.
-        blocking.ask(a, job(JobKind::Open, "name", count()));
+        blocking.submit(a, job(JobKind::Open, "name", count()));
         while blocking.workers().work() {}
         assert_eq!(blocking.take_done(), [c, a, d]);
         assert_eq!(runs.load(SeqCst), 4);
@@ -333,8 +333,8 @@ mod tests {
     fn jobs_without_a_key_are_each_done() {
         let [a, b] = sockets();
         let mut blocking = BlockingPool::simulated();
-        blocking.ask(a, job(JobKind::Read, "", || {}));
-        blocking.ask(b, job(JobKind::Read, "", || {}));
+        blocking.submit(a, job(JobKind::Read, "", || {}));
+        blocking.submit(b, job(JobKind::Read, "", || {}));
         assert!(blocking.workers().work() && blocking.workers().work() && !blocking.workers().work());
         assert_eq!(blocking.take_done(), [a, b]);
     }
@@ -343,7 +343,7 @@ mod tests {
     fn a_job_that_panics_is_done_too() {
         let [a] = sockets();
         let mut blocking = BlockingPool::simulated();
-        blocking.ask(a, job(JobKind::Open, "name", || panic!("on purpose")));
+        blocking.submit(a, job(JobKind::Open, "name", || panic!("on purpose")));
         blocking.workers().work();
         assert_eq!(blocking.take_done(), [a]);
     }
@@ -355,7 +355,7 @@ mod tests {
         let (tell, told) = mpsc::channel();
         let own = || rustix::process::getpriority_process(None).unwrap();
         let before = own();
-        blocking.ask(a, job(JobKind::Open, "", move || tell.send(own()).unwrap()));
+        blocking.submit(a, job(JobKind::Open, "", move || tell.send(own()).unwrap()));
         assert_eq!((told.recv().unwrap(), own()), (19, before));
     }
 
@@ -370,10 +370,10 @@ mod tests {
             move || held.lock().unwrap().recv().unwrap_or(())
         };
         for socket in [a, b, c] {
-            blocking.ask(socket, job(JobKind::Read, "", hold()));
+            blocking.submit(socket, job(JobKind::Read, "", hold()));
         }
         let (opened, was_opened) = mpsc::channel();
-        blocking.ask(d, job(JobKind::Open, "name", move || opened.send(()).unwrap()));
+        blocking.submit(d, job(JobKind::Open, "name", move || opened.send(()).unwrap()));
         was_opened.recv().unwrap();
         let mut done = Vec::new();
         let mut wait_for = |jobs: usize| {

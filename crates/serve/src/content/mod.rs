@@ -4,6 +4,7 @@
 //! what may wait for a disk. Lacking on purpose: requests, responses and connections.
 
 pub(crate) mod blocking_pool;
+pub(crate) mod body;
 pub(crate) mod local;
 pub(crate) mod media_type;
 pub(crate) mod object;

@@ -1,23 +1,18 @@
-//! A file made ready to be served: its validators, its ready-made response, and where its bytes come from.
+//! Objects: metadata, validators, and where the bytes of a body come from.
 //!
-//! The most common request, a GET of the whole file on a connection that stays open, is answered by sending one shared
-//! buffer: status line, fields and, for small files, the body. Only its `Date` changes, once a second, in place. All
-//! other responses to GET and HEAD are written from the same parts, so that they cannot disagree with it.
+//! An object is ready to be served: all that a response says of it was found out when its origin opened it. How a response says
+//! that is not known here; only the place where a session keeps what it has rendered of it is.
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use thalweg_sys::file::Stamp;
 use thalweg_sys::{File, FileChanged, FileSpan};
-use thalweg_wire::Fields;
-use thalweg_wire::coding::{AcceptEncoding, Coding};
-use thalweg_wire::date::{self, IMF_FIXDATE_BYTES};
-use thalweg_wire::digest::{Algorithm, push_repr_digest};
-use thalweg_wire::encode::{push_decimal, push_hex};
-use thalweg_wire::range::{ByteRange, push_content_range};
+use thalweg_wire::coding::Coding;
+use thalweg_wire::digest::Algorithm;
+use thalweg_wire::encode::push_hex;
 use thalweg_wire::validator::{EntityTag, Validators};
 
 use crate::config::EtagSource;
@@ -26,79 +21,68 @@ use crate::content::local::resolve::Refusal;
 use crate::content::media_type;
 use crate::content::policy::ResponsePolicy;
 use crate::date_cache::DateCache;
-use crate::http::h1::head::{self, Persistence};
-use crate::http::multipart::{self, Boundary, Multipart, Segments};
 
 /// A change that is younger than this when a file is read may be followed by another one with the same time stamps, whose
 /// granularity is a clock tick of the kernel (1 to 10 ms), or a second or two on some file systems.
 const SETTLED_AFTER_S: i64 = 2;
 
-/// A file ready to be served. What the most common request needs lies together, apart from the rest.
+/// What an origin has under a name. The parts that the most common request needs lie together, apart from the metadata.
 pub(crate) struct Object {
-    /// The response to the most common request, and the second of its Date.
-    ready: Rc<Vec<u8>>,
-    ready_second: i64,
-    head_bytes: usize,
-    size: u64,
+    rendering: Rendering,
+    /// `None` if that is known only when a stream has ended.
+    length: Option<u64>,
     source: Source,
-    /// The same in content codings, each with responses and validators of its own.
+    /// The same in content codings, each with validators of its own.
     variants: Box<[Object]>,
-    facts: Box<Facts>,
+    metadata: Box<Metadata>,
 }
 
-/// What is known of a file.
-struct Facts {
+/// The metadata of an object.
+pub(crate) struct Metadata {
     stamp: Stamp,
-    /// What lies beside it and belongs to it.
+    /// The files beside it that it depends on.
     neighbours: Vec<Neighbour>,
     /// The file, or a neighbour, had changed so shortly before it was read that an equal stamp later does not prove it unchanged.
     unsettled: bool,
     /// The opaque part of the entity tag, which is strong.
-    tag: Vec<u8>,
-    last_modified: Option<i64>,
-    content_type: Cow<'static, str>,
-    coding: Option<Coding>,
+    pub(crate) tag: Vec<u8>,
+    /// Seconds since 1970-01-01 UTC.
+    pub(crate) last_modified: Option<i64>,
+    pub(crate) content_type: Cow<'static, str>,
+    pub(crate) coding: Option<Coding>,
     /// Which of several codings is sent depends on the request.
-    varies: bool,
-    digests: Digests,
-    policy: Arc<ResponsePolicy>,
+    pub(crate) varies: bool,
+    pub(crate) digests: Digests,
+    pub(crate) policy: Arc<ResponsePolicy>,
+}
+
+/// The bytes of a body in memory, and in front of them the head that a session has rendered for the most common request: the whole
+/// object on a connection that stays open. So a session has a cache of rendered heads whose key is the object, and head and
+/// body leave in one send.
+pub(crate) struct Rendering {
+    pub(crate) bytes: Rc<Vec<u8>>,
+    /// 0 until a head is rendered.
+    pub(crate) head_bytes: usize,
+    /// The second of the head's Date.
+    pub(crate) second: i64,
+}
+
+impl Rendering {
+    fn of(body: Vec<u8>) -> Self {
+        Self { bytes: Rc::new(body), head_bytes: 0, second: 0 }
+    }
+
+    fn body(&self) -> &[u8] {
+        &self.bytes[self.head_bytes..]
+    }
 }
 
 /// Where the bytes of a body come from.
-enum Source {
-    /// From memory: they are in the ready-made response, behind its head.
+pub(crate) enum Source {
+    /// From memory: they are in the [rendering](Rendering), behind its head.
     Memory,
     /// From the file, by the kernel.
     File(Rc<File>),
-}
-
-/// How a file is answered with.
-pub(crate) struct Reply<'a> {
-    pub(crate) part: Part<'a>,
-    /// The response is to a HEAD: its body is not sent. RFC 9110, 14.2 has it be about the whole.
-    pub(crate) is_head: bool,
-    /// The digest to be told, which the file has.
-    pub(crate) digest: Option<Algorithm>,
-    pub(crate) persistence: Persistence,
-}
-
-/// How much of a file.
-pub(crate) enum Part<'a> {
-    /// All of it.
-    Whole,
-    /// One range.
-    Range(ByteRange),
-    /// Several ranges, and what separates them.
-    Ranges(&'a [ByteRange], Boundary),
-}
-
-/// What a body is, as far as it does not stand behind its head already.
-#[derive(Default)]
-pub(crate) struct Rest {
-    /// Comes first.
-    pub(crate) file: Option<FileSpan>,
-    /// Comes behind it.
-    pub(crate) segments: Option<Box<Segments>>,
 }
 
 impl Object {
@@ -113,14 +97,8 @@ impl Object {
     }
 
     /// A page that the server itself has made, whose presentation has its type.
-    pub(crate) fn of_page(
-        body: &[u8],
-        tag: Vec<u8>,
-        last_modified: Option<i64>,
-        policy: Arc<ResponsePolicy>,
-        date_cache: &DateCache,
-    ) -> Self {
-        let facts = Facts {
+    pub(crate) fn of_page(body: &[u8], tag: Vec<u8>, last_modified: Option<i64>, policy: Arc<ResponsePolicy>) -> Self {
+        let metadata = Metadata {
             // Nothing on any device: no file is the same.
             stamp: Stamp::default(),
             neighbours: Vec::new(),
@@ -133,41 +111,26 @@ impl Object {
             digests: Digests::default(),
             policy,
         };
-        Self::assemble(facts, body.len() as u64, Source::Memory, Box::default(), body, date_cache)
-    }
-
-    /// `body` is what stands behind the head in the ready-made response.
-    fn assemble(
-        facts: Facts,
-        size: u64,
-        source: Source,
-        variants: Box<[Self]>,
-        body: &[u8],
-        date_cache: &DateCache,
-    ) -> Self {
-        let (facts, ready_second) = (Box::new(facts), date_cache.second());
-        let mut object = Self { ready: Rc::default(), ready_second, head_bytes: 0, size, source, variants, facts };
-        // The head of a HEAD's response is that of the GET's.
-        let reply = Reply { part: Part::Whole, is_head: true, digest: None, persistence: Persistence::Default };
-        let mut ready = Vec::with_capacity(HEAD_BYTES_USUAL + body.len());
-        object.write(&mut ready, &reply, date_cache);
-        object.head_bytes = ready.len();
-        ready.extend_from_slice(body);
-        object.ready = Rc::new(ready);
-        object
+        Self {
+            rendering: Rendering::of(body.to_vec()),
+            length: Some(body.len() as u64),
+            source: Source::Memory,
+            variants: Box::default(),
+            metadata: Box::new(metadata),
+        }
     }
 
     /// Whether it had changed so shortly before it was read that it has to be read again to be sure.
     pub(crate) fn is_unsettled(&self) -> bool {
-        self.facts.unsettled
+        self.metadata.unsettled
     }
 
     /// Whether a file that was opened just now under the same name is this one, and neither it nor its neighbours have changed.
     pub(crate) fn is_still(&self, file: &File, open: &mut OpenNeighbour<'_>) -> Result<bool, Refusal> {
-        if self.facts.unsettled || self.facts.stamp != file.stamp {
+        if self.metadata.unsettled || self.metadata.stamp != file.stamp {
             return Ok(false);
         }
-        for neighbour in &self.facts.neighbours {
+        for neighbour in &self.metadata.neighbours {
             if open(&neighbour.name)?.map(|file| file.stamp) != neighbour.stamp {
                 return Ok(false);
             }
@@ -177,7 +140,7 @@ impl Object {
 
     /// Bytes of memory held, but for the fixed part.
     pub(crate) fn bytes(&self) -> usize {
-        self.ready.len() + self.variants.iter().map(Self::bytes).sum::<usize>()
+        HEAD_BYTES_USUAL + self.rendering.body().len() + self.variants.iter().map(Self::bytes).sum::<usize>()
     }
 
     /// Whether it holds an open file.
@@ -197,27 +160,35 @@ impl Object {
             || self.variants.iter().any(|variant| variant.is_sent_from(change))
     }
 
-    /// The size of the whole, in bytes.
-    pub(crate) fn size(&self) -> u64 {
-        self.size
+    /// Bytes of the whole, if that is known.
+    #[inline]
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.length
     }
 
     /// What conditional requests compare with.
     pub(crate) fn validators(&self) -> Validators<'_> {
         Validators {
-            etag: Some(EntityTag { weak: false, opaque: &self.facts.tag }),
-            last_modified: self.facts.last_modified,
+            etag: Some(EntityTag { weak: false, opaque: &self.metadata.tag }),
+            last_modified: self.metadata.last_modified,
         }
     }
 
     /// Whether its digest is known.
     pub(crate) fn has_digest(&self, algorithm: Algorithm) -> bool {
-        self.facts.digests[algorithm as usize].is_some()
+        self.metadata.digests[algorithm as usize].is_some()
     }
 
     /// Whether it is encoded.
     pub(crate) fn is_encoded(&self) -> bool {
-        self.facts.coding.is_some()
+        self.metadata.coding.is_some()
+    }
+
+    /// Whether ranges of it can be sent.
+    pub(crate) fn has_ranges(&self) -> bool {
+        match self.source {
+            Source::Memory | Source::File(_) => true,
+        }
     }
 
     /// Whether there are others to choose from.
@@ -226,163 +197,47 @@ impl Object {
         !self.variants.is_empty()
     }
 
-    /// Which of this and its variants is wanted most (RFC 9110, 12.5.3); of those that are wanted equally, the smallest.
-    /// `None` if all of them are excluded.
-    pub(crate) fn choose(&mut self, fields: Fields<'_>) -> Option<&mut Self> {
-        let accept = AcceptEncoding::of(fields);
-        let own = accept.identity().map(|quality| (quality, Reverse(self.size)));
-        let ranked = self.variants.iter().enumerate().filter_map(|(index, variant)| {
-            let quality = variant.facts.coding.map_or(0, |coding| accept.quality(coding));
-            (quality > 0).then_some(((quality, Reverse(variant.size)), index))
-        });
-        match ranked.max_by_key(|&(rank, _)| rank) {
-            Some((rank, index)) if own.is_none_or(|own| rank > own) => Some(&mut self.variants[index]),
-            _ => own.map(|_| self),
-        }
+    /// The same in content codings.
+    pub(crate) fn variants(&self) -> &[Self] {
+        &self.variants
     }
 
-    /// The response to a GET of the whole on a connection that stays open: head, body as far as it is in memory, and
-    /// what is to be sent behind it.
+    /// One of these.
+    pub(crate) fn variant_mut(&mut self, index: usize) -> &mut Self {
+        &mut self.variants[index]
+    }
+
+    /// What a session keeps of its response with the whole.
     #[inline]
-    pub(crate) fn ready(&mut self, date_cache: &DateCache) -> (&Rc<Vec<u8>>, Option<FileSpan>) {
-        if self.ready_second != date_cache.second() {
-            // In place, unless a client is still being sent the old second's.
-            Rc::make_mut(&mut self.ready)[head::DATE].copy_from_slice(date_cache.text());
-            self.ready_second = date_cache.second();
-        }
-        (&self.ready, self.span(0..self.size))
+    pub(crate) fn rendering(&mut self) -> &mut Rendering {
+        &mut self.rendering
     }
 
-    /// How much of the ready-made response is its head.
-    pub(crate) fn head_bytes(&self) -> usize {
-        self.head_bytes
-    }
-
-    /// Writes any response to a GET or HEAD with the file, and returns what is to be sent behind it.
-    pub(crate) fn write(&self, out: &mut Vec<u8>, reply: &Reply<'_>, date_cache: &DateCache) -> Rest {
-        let content_type = self.facts.content_type.as_bytes();
-        let several = match &reply.part {
-            Part::Ranges(ranges, boundary) => {
-                Some((boundary, Multipart::new(boundary, ranges, &self.facts.content_type, self.size)))
-            }
-            _ => None,
-        };
-        head::begin(out, if matches!(reply.part, Part::Whole) { 200 } else { 206 }, date_cache);
-        match &several {
-            Some((boundary, _)) => {
-                head::field_with(out, "Content-Type", |out| multipart::push_content_type(out, boundary))
-            }
-            None => head::field(out, "Content-Type", content_type),
-        }
-        let content_length = match (&reply.part, &several) {
-            (Part::Range(range), _) => range.length(),
-            (_, Some((_, multipart))) => multipart.content_length(),
-            _ => self.size,
-        };
-        head::field_with(out, "Content-Length", |out| push_decimal(out, content_length));
-        if let Part::Range(range) = reply.part {
-            head::field_with(out, "Content-Range", |out| push_content_range(out, range, self.size));
-        }
-        self.push_fields_of_all(out);
-        if let Some(algorithm) = reply.digest
-            && let Some(digest) = &self.facts.digests[algorithm as usize]
-        {
-            head::field_with(out, "Repr-Digest", |out| push_repr_digest(out, algorithm, digest));
-        }
-        head::end(out, reply.persistence);
-        match (&reply.part, several) {
-            _ if reply.is_head => Rest::default(),
-            (_, Some((_, multipart))) => self.write_ranges(out, multipart),
-            (Part::Range(range), None) => self.write_span(out, range.first..range.last + 1),
-            _ => self.write_span(out, 0..self.size),
-        }
-    }
-
-    /// Writes a response of another status with the whole as its body, which says nothing of the file but its type: it is
-    /// not what was asked for.
-    #[cold]
-    pub(crate) fn write_as_page(
-        &self,
-        out: &mut Vec<u8>,
-        status: u16,
-        with_body: bool,
-        persistence: Persistence,
-        date_cache: &DateCache,
-        fields: impl FnOnce(&mut Vec<u8>),
-    ) -> Rest {
-        head::begin(out, status, date_cache);
-        fields(out);
-        head::field(out, "Content-Type", self.facts.content_type.as_bytes());
-        head::field_with(out, "Content-Length", |out| push_decimal(out, self.size));
-        head::end(out, persistence);
-        if with_body { self.write_span(out, 0..self.size) } else { Rest::default() }
-    }
-
-    /// Writes a 304 (RFC 9110, 15.4.5): the validators, and nothing that describes the body.
-    pub(crate) fn write_not_modified(&self, out: &mut Vec<u8>, persistence: Persistence, date_cache: &DateCache) {
-        head::begin(out, 304, date_cache);
-        self.push_validators(out);
-        out.extend_from_slice(self.facts.policy.fields_of_304.as_bytes());
-        head::end(out, persistence);
-    }
-
-    /// The fields that all of 200 and 206 have.
-    fn push_fields_of_all(&self, out: &mut Vec<u8>) {
-        self.push_validators(out);
-        if let Some(coding) = self.facts.coding {
-            head::field(out, "Content-Encoding", coding.name().as_bytes());
-        }
-        head::field(out, "Accept-Ranges", b"bytes");
-        out.extend_from_slice(self.facts.policy.fields.as_bytes());
-    }
-
-    /// The validators, and the fields that the settings add.
-    fn push_validators(&self, out: &mut Vec<u8>) {
-        if let Some(second) = self.facts.last_modified {
-            head::field(out, "Last-Modified", &date::imf_fixdate(second));
-        }
-        head::field_with(out, "ETag", |out| EntityTag { weak: false, opaque: &self.facts.tag }.push(out));
-        if self.facts.varies {
-            head::field(out, "Vary", b"Accept-Encoding");
-        }
-    }
-
-    /// Writes a part of the body, if it is in memory.
-    fn write_span(&self, out: &mut Vec<u8>, span: Range<u64>) -> Rest {
-        if let Source::Memory = self.source {
-            out.extend_from_slice(&self.body()[span.start as usize..span.end as usize]);
-        }
-        Rest { file: self.span(span), segments: None }
-    }
-
-    /// Writes a body of several parts, or what comes before the first of a file's.
-    fn write_ranges(&self, out: &mut Vec<u8>, multipart: Multipart<'_>) -> Rest {
-        let Source::File(file) = &self.source else {
-            multipart.write(out, self.body());
-            return Rest::default();
-        };
-        let span = |range: ByteRange| FileSpan { file: Rc::clone(file), offset: range.first, len: range.length() };
-        let mut segments = multipart.into_segments(span);
-        let Some((text, file)) = segments.next() else {
-            return Rest::default();
-        };
-        out.extend_from_slice(&text);
-        Rest { file, segments: Some(Box::new(segments)) }
-    }
-
-    /// The bytes of a file in memory.
-    fn body(&self) -> &[u8] {
-        &self.ready[self.head_bytes..]
-    }
-
+    /// Where its bytes come from.
     #[inline]
-    fn span(&self, span: Range<u64>) -> Option<FileSpan> {
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The body, if it is in memory.
+    pub(crate) fn bytes_in_memory(&self) -> Option<&[u8]> {
+        matches!(self.source, Source::Memory).then(|| self.rendering.body())
+    }
+
+    /// A span of the body, if that is in a file.
+    #[inline]
+    pub(crate) fn span(&self, span: Range<u64>) -> Option<FileSpan> {
         match &self.source {
             Source::Memory => None,
             Source::File(file) => {
                 Some(FileSpan { file: Rc::clone(file), offset: span.start, len: span.end - span.start })
             }
         }
+    }
+
+    /// The metadata.
+    pub(crate) fn metadata(&self) -> &Metadata {
+        &self.metadata
     }
 }
 
@@ -399,7 +254,7 @@ impl Common<'_> {
         let LoadedFile { file, bytes, coding, digests, variants, neighbours } = loaded;
         let now = self.date_cache.second();
         let stamp = file.stamp;
-        let facts = Facts {
+        let metadata = Metadata {
             stamp,
             unsettled: is_unsettled(&stamp, now)
                 || neighbours.iter().filter_map(|neighbour| neighbour.stamp).any(|stamp| is_unsettled(&stamp, now)),
@@ -415,14 +270,18 @@ impl Common<'_> {
         };
         let source = if bytes.is_some() { Source::Memory } else { Source::File(Rc::new(file.waiting())) };
         let variants = variants.into_iter().map(|variant| self.make(variant)).collect();
-        Object::assemble(facts, stamp.size, source, variants, bytes.as_deref().unwrap_or_default(), self.date_cache)
+        Object {
+            rendering: Rendering::of(bytes.unwrap_or_default()),
+            length: Some(stamp.size),
+            source,
+            variants,
+            metadata: Box::new(metadata),
+        }
     }
 }
 
-/// What a head comes to, most often.
+/// A rendered head takes about so much memory.
 const HEAD_BYTES_USUAL: usize = 320;
-
-const _: () = assert!(head::DATE.end - head::DATE.start == IMF_FIXDATE_BYTES);
 
 fn is_unsettled(stamp: &Stamp, now: i64) -> bool {
     let changed_s = (stamp.changed_ns / 1_000_000_000) as i64;

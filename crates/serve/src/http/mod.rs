@@ -1,5 +1,11 @@
 //! HTTP semantics: from a request to its response (RFC 9110).
+//!
+//! [`Responder`](respond::Responder) finds the object that a request is for, [`select`] evaluates conditions, ranges and codings, and a
+//! [`Response`](response::Response) says what is sent without saying it in bytes. `h1` is HTTP/1.0 and 1.1. Lacking on purpose: files, sockets,
+//! rates, accounting.
 
 pub(crate) mod h1;
 pub(crate) mod multipart;
 pub(crate) mod respond;
+pub(crate) mod response;
+pub(crate) mod select;

@@ -5,13 +5,12 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::vec;
 
 use thalweg_sys::FileSpan;
 use thalweg_wire::encode::push_hex;
 use thalweg_wire::range::{ByteRange, push_content_range};
 
-use crate::http::h1::head;
+use crate::content::body::Parts;
 
 /// What separates the parts of one body. It must not occur in the file, whose author may be anybody; hence chosen by chance,
 /// from keys that nobody outside can know.
@@ -42,6 +41,7 @@ impl Boundaries {
 
 /// The texts of a body of several parts.
 pub(crate) struct Multipart<'e> {
+    boundary: Boundary,
     ranges: &'e [ByteRange],
     /// What stands before each range.
     before: Vec<Vec<u8>>,
@@ -51,16 +51,26 @@ pub(crate) struct Multipart<'e> {
 
 impl<'e> Multipart<'e> {
     /// Of a file of this type and size.
-    pub(crate) fn new(boundary: &Boundary, ranges: &'e [ByteRange], content_type: &str, size: u64) -> Self {
+    pub(crate) fn new(boundary: Boundary, ranges: &'e [ByteRange], content_type: &str, size: u64) -> Self {
         let line_end = |index: usize| if index == 0 { &b""[..] } else { b"\r\n" };
         let before = ranges.iter().enumerate().map(|(index, range)| {
             let mut text = [line_end(index), b"--", &boundary.0, b"\r\n"].concat();
-            head::field(&mut text, "Content-Type", content_type.as_bytes());
-            head::field_with(&mut text, "Content-Range", |out| push_content_range(out, *range, size));
-            text.extend_from_slice(b"\r\n");
+            // These lines are MIME's (RFC 2046), whatever the version of HTTP.
+            text.extend_from_slice(b"Content-Type: ");
+            text.extend_from_slice(content_type.as_bytes());
+            text.extend_from_slice(b"\r\nContent-Range: ");
+            push_content_range(&mut text, *range, size);
+            text.extend_from_slice(b"\r\n\r\n");
             text
         });
-        Self { ranges, before: before.collect(), end: [b"\r\n--", boundary.0.as_slice(), b"--\r\n"].concat() }
+        let (before, end) = (before.collect(), [b"\r\n--", boundary.0.as_slice(), b"--\r\n"].concat());
+        Self { boundary, ranges, before, end }
+    }
+
+    /// Writes the media type.
+    pub(crate) fn push_content_type(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"multipart/byteranges; boundary=");
+        out.extend_from_slice(&self.boundary.0);
     }
 
     /// Bytes of the body.
@@ -79,46 +89,11 @@ impl<'e> Multipart<'e> {
     }
 
     /// The body of a file that the kernel sends.
-    pub(crate) fn into_segments(self, span: impl Fn(ByteRange) -> FileSpan) -> Segments {
+    pub(crate) fn into_parts(self, span: impl Fn(ByteRange) -> FileSpan) -> Parts {
         let ranges = self.ranges.iter().map(|&range| Some(span(range))).chain([None]);
         let texts = self.before.into_iter().chain([self.end]);
-        Segments(texts.zip(ranges).collect::<Vec<_>>().into_iter())
+        Parts::new(texts.zip(ranges).collect())
     }
-}
-
-/// What is left to send of a body of several parts: each time a text and, but for the last, a part of the file behind it.
-pub(crate) struct Segments(vec::IntoIter<(Vec<u8>, Option<FileSpan>)>);
-
-impl Segments {
-    /// Whether a part of the file is left.
-    pub(crate) fn has_files(&self) -> bool {
-        self.0.as_slice().iter().any(|(_, file)| file.is_some())
-    }
-
-    /// Whether nothing is left.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.as_slice().is_empty()
-    }
-
-    /// Bytes of all that is left.
-    pub(crate) fn bytes(&self) -> u64 {
-        let span = |file: &Option<FileSpan>| file.as_ref().map_or(0, |span| span.len);
-        self.0.as_slice().iter().map(|(text, file)| text.len() as u64 + span(file)).sum()
-    }
-}
-
-impl Iterator for Segments {
-    type Item = (Vec<u8>, Option<FileSpan>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.next()
-    }
-}
-
-/// Writes the media type of a body with this boundary.
-pub(crate) fn push_content_type(out: &mut Vec<u8>, boundary: &Boundary) {
-    out.extend_from_slice(b"multipart/byteranges; boundary=");
-    out.extend_from_slice(&boundary.0);
 }
 
 #[cfg(test)]
@@ -129,7 +104,7 @@ mod tests {
     fn the_text_of_a_body() {
         let boundary = Boundary(b"B".to_vec());
         let ranges = [ByteRange { first: 2, last: 3 }, ByteRange { first: 0, last: 0 }];
-        let multipart = Multipart::new(&boundary, &ranges, "text/plain", 5);
+        let multipart = Multipart::new(boundary, &ranges, "text/plain", 5);
         let mut body = Vec::new();
         multipart.write(&mut body, b"abcde");
         let expected = "--B\r\nContent-Type: text/plain\r\nContent-Range: bytes 2-3/5\r\n\r\ncd\

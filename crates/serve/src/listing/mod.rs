@@ -208,7 +208,7 @@ impl Listings {
             let outcome = Outcome { made: task.run(), key, epoch };
             outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
         };
-        Job { reason: JobKind::List, key: job_key, work: Box::new(work) }
+        Job { kind: JobKind::List, key: job_key, work: Box::new(work) }
     }
 
     /// `None` if the folder is not listed.
@@ -274,7 +274,7 @@ impl Listings {
                 let oldest = known.pages.iter().enumerate().min_by_key(|(_, page)| page.used).map(|(at, _)| at);
                 oldest.map(|at| known.pages.swap_remove(at));
             }
-            let object = Object::of_page(&page.body, page.tag, page.last_modified, policy, date_cache);
+            let object = Object::of_page(&page.body, page.tag, page.last_modified, policy);
             known.pages.push(MadePage { view, object, used });
         }
         known
@@ -374,7 +374,7 @@ mod tests {
         now: Instant,
     ) -> Result<String, Refusal> {
         let object = listings.look_up(asked, done, folders, &date_cache(), now)?;
-        Ok(String::from_utf8(object.ready(&date_cache()).0.to_vec()).unwrap())
+        Ok(String::from_utf8(crate::http::h1::batch::rendered(object, &date_cache())).unwrap())
     }
 
     /// The page, and whether something had to be done for it.

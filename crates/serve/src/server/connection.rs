@@ -1,186 +1,106 @@
-//! One connection: reads requests, has them answered in order, sends the responses, and ends well.
+//! One connection: a protocol session over a transport, with what is common to all protocols around it.
 //!
-//! A connection reads until there is something to send; while that is under way, what comes in is kept aside, bounded, and
-//! beyond the bound the client is held back. Requests that came together are answered together as far as their
-//! responses are small. An idle connection holds no buffer.
-//!
-//! What a disk has to be waited for is done [aside](crate::content::blocking_pool): a request then waits with a copy of its head and is answered
-//! again, and a download waits before each part that is not in memory.
-//!
-//! A client that is still sending when the last response leaves would get a reset from a plain close, and might never read
-//! that response. Such a connection lingers: our direction is finished, the client's is drained for a while.
+//! The [session](crate::session) says what is sent; the [`sender`] sends it, as rates, the client and the disk allow. The connection keeps
+//! the deadlines, has responses recorded, and ends well: a client that is still sending when the last response leaves would get a
+//! reset from a plain close, and might never read that response. Such a connection lingers: our direction is finished, the client's is
+//! drained for a while.
 
-mod outside;
-mod sending;
-mod share;
+mod admission;
+mod recorder;
+mod sender;
 mod times;
 
-use std::mem;
-use std::rc::Rc;
-
 use thalweg_reactor::BufferPool;
-use thalweg_sys::{Driver, FileSpan, Instant, SendBuf, SocketId};
-use thalweg_wire::{BodyFraming, FieldSlots, Progress, RequestEvent, RequestHead, RequestReader, Version};
+use thalweg_sys::{Driver, Instant, SocketId};
 
-use crate::content::blocking_pool::{BlockingPool, JobKind, JobsDone};
-use crate::content::local::readahead::Readahead;
+use self::recorder::ConnectionRecorder;
+use self::sender::{Link, Progress, Sender};
+use crate::content::blocking_pool::BlockingPool;
+use crate::content::body::Payload;
 use crate::content::local::residency::Residency;
-use crate::http::h1::head::Persistence;
-use crate::http::multipart::Segments;
-use crate::http::respond::{Answer, Outbox, Outgoing, Responder};
-use crate::shaping::shaper::{Shaper, ShapingState};
-use crate::telemetry::accounting::{AnsweredRequest, RequestRecords};
+use crate::http::h1::batch::Batch;
+use crate::http::h1::session::{Services, Session};
+use crate::http::respond::Responder;
+use crate::session::{Activity, Next, Session as _};
+use crate::shaping::shaper::{RateScope, Shaper, ShapingState};
+use crate::telemetry::accounting::{Accounting, RequestRecords};
+use crate::telemetry::counters::Totals;
+use crate::transport::Transport;
+use crate::work_budget::WorkBudget;
 
-pub(crate) use self::outside::Admission;
-pub(crate) use self::share::Share;
+pub(crate) use self::admission::Admission;
 pub(crate) use self::times::Times;
-
-/// Larger request bodies are not read: the response is sent at once and is the connection's last.
-const BODY_BYTES_MAX: u64 = 64 << 10;
-
-/// A client is held back when it has sent this much ahead of its responses.
-const UNREAD_BYTES_MAX: usize = 16 << 10;
 
 /// A client that sends more than this after its last response does not mean to read it.
 const LINGER_BYTES_MAX: u32 = 1 << 20;
 
 /// One connection.
 pub(crate) struct Connection {
-    pub(crate) socket: SocketId,
-    /// When the client must have done what the phase waits for.
+    pub(crate) transport: Transport,
+    /// When the client must have done what the stage waits for.
     pub(crate) deadline: Instant,
-    phase: Phase,
-    /// The client will send no more.
-    ended: bool,
-    /// It has said that its latest request is the last.
-    is_clients_last: bool,
+    stage: Stage,
     paused: bool,
-    /// The driver has a send of this connection's.
-    is_sending: bool,
-    /// The client has taken parts of files fast, and what the kernel takes is not bounded.
-    is_fast: bool,
-    /// Whether it has one of the places.
+    /// Whether it has a connection slot.
     pub(crate) admission: Admission,
-    /// It got its place while others were waiting for one, and has to show sooner that it takes what it asked for.
+    /// It got its slot while others were waiting for one, and has to show sooner that it takes what it asked for.
     is_late: bool,
-    /// It waits for its next share of the loop's work.
-    is_listed: bool,
-    /// Whose rate what is being sent counts for.
-    mount: u16,
-    requests: u32,
-    reader: RequestReader,
-    /// What came in while a response was under way, and is not read yet.
-    unread: Option<Rc<Vec<u8>>>,
-    /// The buffer that is being sent, if it goes back to the pool.
-    sending: Option<Rc<Vec<u8>>>,
-    /// Bytes that the driver was handed and has not reported as sent.
-    sending_bytes: u64,
-    /// Bytes that the client had not taken when that was looked at last, and those that were sent since then.
-    untaken_bytes: u64,
-    /// What is to be sent of a file when those have gone.
-    rest: Option<FileSpan>,
-    /// What is to be sent behind that.
-    segments: Option<Box<Segments>>,
-    /// The request that is answered when something was done aside.
-    waiting: Option<Box<WaitingRequest>>,
-    /// What is known of a download whose file is not all in memory.
-    readahead: Option<Box<Readahead>>,
-    /// What the books have to be told when the responses have gone.
-    under_way: Option<Box<RequestRecords>>,
-    /// What limits by client and by rate need, if there are any.
-    pub(crate) shaping_state: Option<Box<ShapingState>>,
+    session: Session,
+    sender: Sender,
+    /// The records of the responses that are being sent.
+    records: Option<Box<RequestRecords>>,
 }
 
-/// A request that cannot be answered yet.
-struct WaitingRequest {
-    /// Its head, to be read once more.
-    head: Vec<u8>,
-    done: JobsDone,
-    /// Something is under way aside. If not, it is over, and earlier responses are still being sent.
-    is_under_way: bool,
-}
-
-/// What a connection is doing.
+/// How far a connection has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
-    /// Has no place, and waits for a whole request.
+enum Stage {
+    /// It is not admitted, and waits for a whole request.
     Arriving,
-    /// Waits for a request, or for the rest of one.
-    Reading,
-    /// A response is under way, or the request waits for something that is done aside.
-    Sending,
-    /// The last response is under way.
-    SendingLast {
-        /// The client has sent, or may still send, what nobody reads.
-        linger: bool,
-    },
-    /// Drains what the client still sends, until it ends.
+    /// Its session is at work.
+    Open,
+    /// It drains what the client still sends, until that ends.
     Lingering {
         /// How much more it may be.
         bytes_left: u32,
     },
 }
 
-/// What becomes of a connection.
+/// What a loop does with a connection after it has reacted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub(crate) enum Fate {
     /// It stays.
     Stays,
-    /// It is to be closed.
+    /// It is closed.
     Over,
-    /// It is to be closed, and what the client has not taken by now is not kept for it.
+    /// It is reset, and what the client has not taken by now is not kept for it.
     Abandoned,
-    /// It has no place and has sent a whole request.
-    Asks,
-    /// It has no place, and its response, which is [held](Shared::held), takes long enough to need one.
-    Queues,
-    /// It has waited for a place in vain.
+    /// It is not admitted and has sent a whole request.
+    RequestsSlot,
+    /// It is not admitted, and its response, which is [held](Shared::held), takes long enough to need a slot.
+    QueuesForSlot,
+    /// It has waited for a slot in vain.
     Refused,
 }
 
-/// What all connections of a core share.
+/// What all connections of a loop share.
 pub(crate) struct Shared {
     pub(crate) times: Times,
     pub(crate) responder: Responder,
+    pub(crate) totals: Totals,
+    /// There if responses are logged or counted by mount.
+    pub(crate) accounting: Option<Accounting>,
     pub(crate) blocking: BlockingPool,
     pub(crate) residency: Residency,
-    pub(crate) pool: BufferPool,
+    pub(crate) buffers: BufferPool,
     /// There if anything is limited by client or by rate.
     pub(crate) shaper: Option<Shaper>,
     /// No further request is waited for on any connection.
     pub(crate) draining: bool,
-    /// What connections may do beyond the first thing in this turn, and who waits for the next one.
-    pub(crate) share: Share,
-    /// The response of a connection that [queues](Fate::Queues) for a place.
-    pub(crate) held: Option<Box<Outgoing>>,
-}
-
-/// What holds for all that is done at one time.
-#[derive(Clone, Copy)]
-struct Present<'s> {
-    times: &'s Times,
-    draining: bool,
-    now: Instant,
-}
-
-impl WaitingRequest {
-    /// For a request that waits for its first job.
-    #[cold]
-    fn new(request: &RequestHead<'_>, reason: JobKind) -> Self {
-        let mut head = Vec::with_capacity(512);
-        let version = if request.version == Version::Http10 { " HTTP/1.0\r\n" } else { " HTTP/1.1\r\n" };
-        for part in [request.method.name().as_bytes(), b" ", request.target, version.as_bytes()] {
-            head.extend_from_slice(part);
-        }
-        for (name, value) in request.fields.iter() {
-            for part in [name.as_bytes(), b":", value, b"\r\n"] {
-                head.extend_from_slice(part);
-            }
-        }
-        head.extend_from_slice(b"\r\n");
-        Self { head, done: JobsDone::NOTHING.and(reason), is_under_way: true }
-    }
+    /// What connections may do beyond the first thing in this iteration.
+    pub(crate) budget: WorkBudget,
+    /// The response of a connection that [queues](Fate::QueuesForSlot) for a slot.
+    pub(crate) held: Option<Box<Payload>>,
 }
 
 impl Connection {
@@ -192,44 +112,40 @@ impl Connection {
         now: Instant,
     ) -> Self {
         Self {
-            socket,
+            transport: Transport::Plain(socket),
             deadline: now.plus_ns(shared.times.head_ns),
-            phase: Phase::Reading,
-            ended: false,
-            is_clients_last: false,
+            stage: Stage::Open,
             paused: false,
-            is_sending: false,
-            is_fast: false,
-            admission: Admission::Placed,
+            admission: Admission::Admitted,
             is_late: false,
-            is_listed: false,
-            mount: 0,
-            requests: 0,
-            reader: RequestReader::new(shared.times.wire),
-            unread: None,
-            sending: None,
-            sending_bytes: 0,
-            untaken_bytes: 0,
-            rest: None,
-            segments: None,
-            waiting: None,
-            readahead: None,
-            under_way: None,
-            shaping_state,
+            session: Session::new(shared.times.session),
+            sender: Sender::new(shaping_state),
+            records: None,
         }
     }
 
-    /// What is under way, which is not written down by this connection any more.
+    /// Its socket.
+    #[inline]
+    pub(crate) fn socket(&self) -> SocketId {
+        self.transport.socket()
+    }
+
+    /// The records of responses under way, which this connection keeps no longer.
     pub(crate) fn take_records(&mut self) -> Option<Box<RequestRecords>> {
-        self.under_way.take()
+        self.records.take()
+    }
+
+    /// What the shaper knows of it.
+    pub(crate) fn shaping_state(&mut self) -> &mut Option<Box<ShapingState>> {
+        &mut self.sender.shaping_state
     }
 
     /// Whether nothing is under way after a request was answered, so that it can be closed without a loss.
     pub(crate) fn is_idle_again(&self) -> bool {
-        self.phase == Phase::Reading && self.reader.idle() && self.requests > 0
+        self.stage == Stage::Open && matches!(self.session.activity(), Activity::Idle { requests: 1.. })
     }
 
-    /// Whether it has been idle for so long that it has to make room now.
+    /// Whether it has been idle for longer than connections may be at present.
     pub(crate) fn is_idle_too_long(&self, times: &Times, now: Instant) -> bool {
         let short_ns = times.idle_ns.saturating_sub(times.idle_ns_now);
         short_ns > 0 && self.is_idle_again() && self.deadline.minus_ns(short_ns) <= now
@@ -238,39 +154,20 @@ impl Connection {
     /// Bytes have come in.
     #[inline]
     pub(crate) fn on_received<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
-        match self.phase {
-            Phase::Reading => {
-                let input = driver.received();
-                let was_idle = self.reader.idle();
-                let mut outbox = Outbox::new(&mut shared.pool);
-                let present = Present { times: &shared.times, draining: shared.draining, now: driver.now() };
-                let (responder, blocking) = (&mut shared.responder, &mut shared.blocking);
-                let read = self.read(input, responder, blocking, &mut shared.share, present, &mut outbox);
-                let outgoing = outbox.into_outgoing();
-                if read < input.len() && keep(&mut self.unread, &input[read..], &mut shared.pool) > UNREAD_BYTES_MAX {
-                    self.pause(driver);
-                }
-                self.go_on(driver, shared, outgoing, was_idle)
+        match self.stage {
+            Stage::Open => {
+                let before = self.session.activity();
+                let now = driver.now();
+                let input = self.transport.received(driver);
+                let next = self.with_session(shared, now, |session, services| session.on_received(input, services));
+                self.follow(driver, shared, next, Some(before))
             }
-            Phase::Arriving => self.on_arriving(driver, shared),
-            Phase::Sending => {
-                let kept = keep(&mut self.unread, driver.received(), &mut shared.pool);
-                if kept > UNREAD_BYTES_MAX {
-                    self.pause(driver);
-                }
-                Fate::Stays
-            }
-            Phase::SendingLast { .. } => {
-                // Nobody will read it. Its arrival says that the client has not seen the end of this yet.
-                self.phase = Phase::SendingLast { linger: true };
-                self.pause(driver);
-                Fate::Stays
-            }
-            Phase::Lingering { bytes_left } => {
-                let received = u32::try_from(driver.received().len()).unwrap_or(u32::MAX);
+            Stage::Arriving => self.on_arriving(driver, shared),
+            Stage::Lingering { bytes_left } => {
+                let received = u32::try_from(self.transport.received(driver).len()).unwrap_or(u32::MAX);
                 match bytes_left.checked_sub(received) {
                     Some(bytes_left) => {
-                        self.phase = Phase::Lingering { bytes_left };
+                        self.stage = Stage::Lingering { bytes_left };
                         Fate::Stays
                     }
                     None => Fate::Over,
@@ -282,331 +179,206 @@ impl Connection {
     /// The driver has sent what it was given.
     #[inline]
     pub(crate) fn on_sent<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
-        self.is_sending = false;
-        let sent_bytes = mem::take(&mut self.sending_bytes);
-        shared.responder.totals.bytes += sent_bytes;
-        if let Some(accounting) = &mut shared.responder.accounting {
-            accounting.on_sent(&mut self.under_way, sent_bytes, driver.now());
+        let sent_bytes = self.sender.take_sent();
+        shared.totals.bytes += sent_bytes;
+        if let Some(accounting) = &mut shared.accounting {
+            accounting.on_sent(&mut self.records, sent_bytes, driver.now());
         }
-        let held = self.shaping_state.as_mut().and_then(|shaping_state| shaping_state.held.take());
-        if held.is_none()
-            && let Some(buffer) = self.sending.take()
-        {
-            shared.pool.put(buffer);
+        let (sender, mut link) = self.link(driver, shared);
+        match sender.send_more(&mut link, sent_bytes) {
+            Progress::Sending => Fate::Stays,
+            Progress::OutOfBudget => self.wait_for_budget(shared),
+            Progress::Done => self.after_sending(driver, shared),
         }
-        if held.is_some() || self.rest.is_some() {
-            let rest = self.rest.take();
-            if rest.is_some() {
-                self.judge_speed(driver, sent_bytes);
-            }
-            self.send(driver, shared, held.unwrap_or(SendBuf::empty()), rest);
-            return Fate::Stays;
-        }
-        if self.segments.is_some() {
-            return self.send_segment(driver, shared);
-        }
-        self.after_sending(driver, shared)
     }
 
-    /// All that was to be sent has gone.
+    /// The payload has gone.
     #[inline]
     fn after_sending<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
-        match self.phase {
-            Phase::SendingLast { linger: true } if !self.ended => {
-                driver.finish(self.socket);
-                self.phase = Phase::Lingering { bytes_left: LINGER_BYTES_MAX };
-                self.deadline = driver.now().plus_ns(shared.times.linger_ns);
-                self.resume(driver);
-                Fate::Stays
+        let next = self.with_session(shared, driver.now(), |session, services| session.on_sent(services));
+        self.follow(driver, shared, next, None)
+    }
+
+    /// A job that the connection waits for is done.
+    pub(crate) fn on_job_done<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+        let is_sending = self.sender.is_busy();
+        if self.sender.waits_for_readahead() {
+            if !is_sending {
+                self.deadline = driver.now().plus_ns(shared.times.stall_ns);
+                let (sender, mut link) = self.link(driver, shared);
+                sender.resume(&mut link);
             }
-            Phase::Sending => match &self.waiting {
-                None if self.unread.is_some() && !shared.share.is_left() => self.wait_for_share(shared),
-                None => {
-                    self.phase = Phase::Reading;
-                    self.readahead = None;
-                    self.read_unread(driver, shared)
-                }
-                Some(waiting) if waiting.is_under_way => {
-                    self.deadline = driver.now().plus_ns(shared.times.stall_ns);
-                    Fate::Stays
-                }
-                Some(_) => self.answer_again(driver, shared),
-            },
-            _ => Fate::Over,
+            return Fate::Stays;
+        }
+        let before = is_sending.then(|| self.session.activity());
+        let next = self.with_session(shared, driver.now(), |session, services| session.on_ready(is_sending, services));
+        self.follow(driver, shared, next, before)
+    }
+
+    /// The loop has work to give away again.
+    pub(crate) fn on_budget<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+        self.sender.waits_for_budget = false;
+        let (sender, mut link) = self.link(driver, shared);
+        match sender.send_part(&mut link) {
+            Progress::Sending => Fate::Stays,
+            Progress::OutOfBudget => self.wait_for_budget(shared),
+            Progress::Done => self.after_sending(driver, shared),
         }
     }
 
-    /// What was asked for is done aside.
-    pub(crate) fn on_job_done<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
-        let earlier_ones_go_first = self.is_sending || self.waits_for_grant();
-        if let Some(waiting) = &mut self.waiting {
-            waiting.is_under_way = false;
-            return if earlier_ones_go_first { Fate::Stays } else { self.answer_again(driver, shared) };
-        }
-        if let Some(rest) = self.rest.take_if(|_| !earlier_ones_go_first) {
-            self.deadline = driver.now().plus_ns(shared.times.stall_ns);
-            self.send(driver, shared, SendBuf::empty(), Some(rest));
-        }
+    /// A rate that it has waited for may have something for it.
+    pub(crate) fn on_grant<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, scope: RateScope) -> Fate {
+        let (sender, mut link) = self.link(driver, shared);
+        sender.on_grant(&mut link, scope);
         Fate::Stays
     }
 
-    /// Answers the request that has waited, or lets it wait for the next thing.
-    fn answer_again<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
-        let Some(mut waiting) = self.waiting.take() else { return Fate::Stays };
-        let mut outbox = Outbox::new(&mut shared.pool);
-        let present = Present { times: &shared.times, draining: shared.draining, now: driver.now() };
-        let mut reader = RequestReader::new(shared.times.wire);
-        let mut slots = FieldSlots::new();
-        let progress = reader.read(&waiting.head, &mut slots);
-        let Ok(Progress { event: Some(RequestEvent::Head(head)), .. }) = progress else {
-            unreachable!("a head that was read is read again")
-        };
-        let (answer, persistence) =
-            answer(&head, self.requests, waiting.done, &mut shared.responder, present, &mut outbox);
-        if let Answer::After(job) = answer {
-            waiting.done = waiting.done.and(job.reason);
-            waiting.is_under_way = true;
-            shared.blocking.ask(self.socket, *job);
-            self.waiting = Some(waiting);
-        } else {
-            note(&mut self.under_way, self.socket, Some(&head), &mut shared.responder, present.now, &outbox);
-            if persistence == Persistence::Close {
-                self.phase = Phase::SendingLast { linger: has_body(&head) || self.unread.is_some() };
-                self.unread = None;
-            }
-        }
-        let outgoing = outbox.into_outgoing();
-        self.go_on_or_queue(driver, shared, outgoing)
-    }
-
-    /// The client will send no more. What it has asked for before is still answered.
-    pub(crate) fn on_ended(&mut self) -> Fate {
-        self.ended = true;
-        match self.phase {
-            Phase::Arriving | Phase::Reading | Phase::Lingering { .. } => Fate::Over,
-            Phase::Sending | Phase::SendingLast { .. } => Fate::Stays,
+    /// The client will send no more. The requests that came before are still answered.
+    pub(crate) fn on_ended<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+        let before = self.session.activity();
+        let next = self.session.on_ended();
+        match self.stage {
+            Stage::Arriving | Stage::Lingering { .. } => Fate::Over,
+            Stage::Open => self.follow(driver, shared, next, Some(before)),
         }
     }
 
     /// The deadline has passed.
     #[cold]
     pub(crate) fn on_deadline<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
-        let status = match self.phase {
-            // A disk that does not answer.
-            Phase::Sending if self.waiting.take().is_some() && !self.is_sending => 503,
-            // The response to a request whose body is late has gone already.
-            Phase::Reading if !self.reader.idle() && !self.reader.in_body() => 408,
-            Phase::Reading | Phase::Lingering { .. } => return Fate::Over,
-            Phase::Arriving => return Fate::Refused,
-            Phase::SendingLast { .. } if self.admission == Admission::Queued => return Fate::Refused,
-            Phase::Sending | Phase::SendingLast { .. } => return Fate::Abandoned,
-        };
-        let mut outbox = Outbox::new(&mut shared.pool);
-        shared.responder.refuse(status, &mut outbox);
-        note(&mut self.under_way, self.socket, None, &mut shared.responder, driver.now(), &outbox);
-        self.phase = Phase::SendingLast { linger: true };
-        let outgoing = outbox.into_outgoing();
-        self.go_on(driver, shared, outgoing, false)
-    }
-
-    /// Reads what was kept aside while a response was under way.
-    #[inline]
-    fn read_unread<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
-        let Some(unread) = self.unread.take() else { return self.go_on(driver, shared, Outgoing::NOTHING, true) };
-        let outgoing = self.read_kept(driver.now(), shared, unread);
-        self.go_on(driver, shared, outgoing, true)
-    }
-
-    /// Answers what was kept aside; what is not read of it is kept on.
-    #[inline(never)]
-    fn read_kept(&mut self, now: Instant, shared: &mut Shared, mut unread: Rc<Vec<u8>>) -> Outgoing {
-        let mut outbox = Outbox::new(&mut shared.pool);
-        let present = Present { times: &shared.times, draining: shared.draining, now };
-        let (responder, blocking) = (&mut shared.responder, &mut shared.blocking);
-        let read = self.read(&unread, responder, blocking, &mut shared.share, present, &mut outbox);
-        let outgoing = outbox.into_outgoing();
-        if read < unread.len() {
-            Rc::make_mut(&mut unread).drain(..read);
-            self.unread = Some(unread);
-        } else {
-            shared.pool.put(unread);
+        match self.stage {
+            Stage::Arriving => return Fate::Refused,
+            Stage::Lingering { .. } => return Fate::Over,
+            Stage::Open if self.admission == Admission::Queued => return Fate::Refused,
+            Stage::Open => {}
         }
-        outgoing
+        let is_sending = self.sender.is_sending();
+        let next =
+            self.with_session(shared, driver.now(), |session, services| session.on_deadline(is_sending, services));
+        self.follow(driver, shared, next, None)
     }
 
-    /// Answers requests until the input, the room for responses or the share of this turn is used up; the first in any case. How
-    /// many bytes were read.
+    /// Does what the session says. `before` is what it was doing, unless its wait begins anew.
     #[inline]
-    fn read(
-        &mut self,
-        input: &[u8],
-        responder: &mut Responder,
-        blocking: &mut BlockingPool,
-        share: &mut Share,
-        present: Present<'_>,
-        out: &mut Outbox<'_>,
-    ) -> usize {
-        let mut read = 0;
-        loop {
-            let mut slots = FieldSlots::new();
-            let progress = match self.reader.read(&input[read..], &mut slots) {
-                Ok(progress) => progress,
-                Err(error) => {
-                    responder.refuse(error.status(), out);
-                    note(&mut self.under_way, self.socket, None, responder, present.now, out);
-                    self.phase = Phase::SendingLast { linger: true };
-                    return input.len();
+    fn follow<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, next: Next, before: Option<Activity>) -> Fate {
+        match next {
+            Next::Send(payload) => {
+                if self.admission == Admission::Provisional && payload.is_long() {
+                    self.deadline = driver.now().plus_ns(shared.times.stall_ns / 2);
+                    shared.held = Some(Box::new(payload));
+                    return Fate::QueuesForSlot;
                 }
-            };
-            read += progress.consumed;
-            match progress.event {
-                Some(RequestEvent::Head(head)) => {
-                    self.requests = self.requests.saturating_add(1);
-                    let (answer, persistence) =
-                        answer(&head, self.requests, JobsDone::NOTHING, responder, present, out);
-                    if let Answer::After(job) = answer {
-                        if !blocking.is_overloaded() {
-                            self.waiting = Some(Box::new(WaitingRequest::new(&head, job.reason)));
-                            blocking.ask(self.socket, *job);
-                            return read;
-                        }
-                        responder.turn_away(&head, persistence, out);
-                    }
-                    if responder.accounting.is_some() {
-                        note(&mut self.under_way, self.socket, Some(&head), responder, present.now, out);
-                    }
-                    if persistence == Persistence::Close {
-                        self.is_clients_last = !head.keep_alive();
-                        self.phase = Phase::SendingLast { linger: has_body(&head) || read < input.len() };
-                        return input.len();
-                    }
-                }
-                Some(RequestEvent::Body(_)) => {}
-                Some(RequestEvent::End) if read == input.len() => return read,
-                Some(RequestEvent::End) if !share.take(out) => return read,
-                Some(RequestEvent::End) => {}
-                None => return read,
+                self.send(driver, shared, payload);
+                Fate::Stays
             }
+            Next::Wait => {
+                self.set_deadline(&shared.times, driver.now(), before);
+                self.hold_input(driver);
+                Fate::Stays
+            }
+            Next::WaitForBudget => self.wait_for_budget(shared),
+            Next::Linger => {
+                self.transport.finish(driver);
+                self.stage = Stage::Lingering { bytes_left: LINGER_BYTES_MAX };
+                self.deadline = driver.now().plus_ns(shared.times.linger_ns);
+                self.resume(driver);
+                Fate::Stays
+            }
+            Next::Close => Fate::Over,
+            Next::Reset => Fate::Abandoned,
         }
     }
 
-    /// After reading: sends what was gathered, or waits for more.
     #[inline]
-    fn go_on<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, outgoing: Outgoing, was_idle: bool) -> Fate {
-        let now = driver.now();
-        if let Some(bytes) = outgoing.bytes {
-            if self.phase == Phase::Reading {
-                self.phase = Phase::Sending;
-            }
-            if !outgoing.is_shared {
-                self.sending = Some(Rc::clone(&bytes));
-            }
-            self.mount = outgoing.mount;
-            self.deadline = now.plus_ns(shared.times.stall_ns);
-            self.segments = outgoing.segments;
-            if self.is_clients_last && self.phase == (Phase::SendingLast { linger: false }) {
-                // Nothing is to come, and a receive that is not begun need not be cancelled.
-                self.pause(driver);
-            }
-            self.send(driver, shared, SendBuf::Shared(bytes), outgoing.file);
-            return Fate::Stays;
+    fn send<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, payload: Payload) {
+        self.deadline = driver.now().plus_ns(shared.times.stall_ns);
+        self.hold_input(driver);
+        let (sender, mut link) = self.link(driver, shared);
+        sender.start(&mut link, payload);
+    }
+
+    /// Sets the deadline of a wait, if it is a new one: a request that comes in byte by byte does not get more time with each.
+    #[inline]
+    fn set_deadline(&mut self, times: &Times, now: Instant, before: Option<Activity>) {
+        self.deadline = now.plus_ns(match (self.session.activity(), before) {
+            (Activity::Idle { .. }, _) => times.idle_ns,
+            (Activity::Reading { .. }, Some(Activity::Reading { .. })) => return,
+            (Activity::Reading { in_body: true }, _) => times.stall_ns,
+            (Activity::Reading { in_body: false }, _) => times.head_ns,
+            (Activity::Responding { .. }, Some(Activity::Responding { .. })) => return,
+            (Activity::Responding { .. }, _) => times.stall_ns,
+        });
+    }
+
+    /// The sender, and what it sends through.
+    #[inline]
+    fn link<'l, D: Driver>(&'l mut self, driver: &'l mut D, shared: &'l mut Shared) -> (&'l mut Sender, Link<'l, D>) {
+        let may_end = matches!(self.session.activity(), Activity::Responding { may_end: true });
+        (&mut self.sender, Link { driver, shared, transport: &self.transport, may_end })
+    }
+
+    /// Has it go on in a later iteration.
+    #[cold]
+    fn wait_for_budget(&mut self, shared: &mut Shared) -> Fate {
+        if !self.sender.waits_for_budget {
+            self.sender.waits_for_budget = true;
+            shared.budget.wait(self.socket());
         }
-        if self.waiting.is_some() {
-            self.phase = Phase::Sending;
-            self.deadline = now.plus_ns(shared.times.stall_ns);
-            return Fate::Stays;
-        }
-        let is_idle = self.reader.idle();
-        if self.ended || (is_idle && shared.draining) {
-            return Fate::Over;
-        }
-        if is_idle {
-            self.deadline = now.plus_ns(shared.times.idle_ns);
-            if self.reader.retained_bytes() > 0 {
-                self.reader = RequestReader::new(shared.times.wire);
-            }
-        } else if was_idle {
-            let in_body = self.reader.in_body();
-            let time_ns = if in_body { shared.times.stall_ns } else { shared.times.head_ns };
-            self.deadline = now.plus_ns(time_ns);
-        }
-        self.resume(driver);
         Fate::Stays
+    }
+
+    /// Calls the session with what it uses of the loop.
+    #[inline]
+    fn with_session<T>(
+        &mut self,
+        shared: &mut Shared,
+        now: Instant,
+        call: impl FnOnce(&mut Session, &mut Services<'_>) -> T,
+    ) -> T {
+        let socket = self.socket();
+        let second = shared.responder.date_cache.second();
+        let mut recorder = ConnectionRecorder {
+            totals: &mut shared.totals,
+            accounting: shared.accounting.as_mut(),
+            records: &mut self.records,
+            socket,
+            now,
+            second,
+        };
+        let mut services = Services {
+            responder: &mut shared.responder,
+            blocking: &mut shared.blocking,
+            batch: Batch::new(&mut shared.buffers),
+            budget: &mut shared.budget,
+            recorder: &mut recorder,
+            bounds: shared.times.session,
+            is_draining: shared.draining,
+            now,
+            socket,
+        };
+        call(&mut self.session, &mut services)
+    }
+
+    /// Receives, or not, as the session wants.
+    #[inline]
+    fn hold_input<D: Driver>(&mut self, driver: &mut D) {
+        if self.session.holds_input() { self.pause(driver) } else { self.resume(driver) }
     }
 
     fn pause<D: Driver>(&mut self, driver: &mut D) {
         if !self.paused {
             self.paused = true;
-            driver.pause(self.socket);
+            self.transport.pause(driver);
         }
     }
 
     fn resume<D: Driver>(&mut self, driver: &mut D) {
         if self.paused {
             self.paused = false;
-            driver.resume(self.socket);
+            self.transport.resume(driver);
         }
     }
 }
 
-/// Whether the body of a request, whatever it is for, is read to its end. A client that waits for leave to send one gets the
-/// final response instead, and may send the body or not: nobody could tell where the next request begins.
-fn is_body_read(head: &RequestHead<'_>) -> bool {
-    match head.body {
-        BodyFraming::None => true,
-        BodyFraming::Length(bytes) => bytes <= BODY_BYTES_MAX && !head.expects_continue(),
-        BodyFraming::Chunked | BodyFraming::UntilClose => false,
-    }
-}
-
-fn has_body(head: &RequestHead<'_>) -> bool {
-    !matches!(head.body, BodyFraming::None | BodyFraming::Length(0))
-}
-
-/// Answers a request, the so-and-so-many-th of its connection. What becomes of the connection then.
-#[inline]
-fn answer(
-    head: &RequestHead<'_>,
-    requests: u32,
-    done: JobsDone,
-    responder: &mut Responder,
-    present: Present<'_>,
-    out: &mut Outbox<'_>,
-) -> (Answer, Persistence) {
-    let is_last = present.draining || !is_body_read(head) || requests >= present.times.requests_max;
-    let persistence = persistence(head, is_last);
-    (responder.respond(head, persistence, done, present.now, out), persistence)
-}
-
-fn persistence(head: &RequestHead<'_>, is_last: bool) -> Persistence {
-    match head.version {
-        _ if is_last || !head.keep_alive() => Persistence::Close,
-        Version::Http11 => Persistence::Default,
-        Version::Http10 => Persistence::KeepAlive,
-    }
-}
-
-/// Has the books note the response that was put into the outbox last. Not inlined: most servers keep no books.
-#[inline(never)]
-fn note(
-    under_way: &mut Option<Box<RequestRecords>>,
-    socket: SocketId,
-    request: Option<&RequestHead<'_>>,
-    responder: &mut Responder,
-    now: Instant,
-    out: &Outbox<'_>,
-) {
-    let Some(accounting) = &mut responder.accounting else { return };
-    let (summary, second) = (responder.summary, responder.date_cache.second());
-    accounting.note(under_way, &AnsweredRequest { socket, request, summary, now, second }, out);
-}
-
-/// Keeps bytes for later. How many are kept now.
-fn keep(unread: &mut Option<Rc<Vec<u8>>>, bytes: &[u8], pool: &mut BufferPool) -> usize {
-    let kept = Rc::make_mut(unread.get_or_insert_with(|| pool.take()));
-    kept.extend_from_slice(bytes);
-    kept.len()
-}
-
 // A hundred thousand idle connections hold this much each, and no buffer.
-const _: () = assert!(size_of::<Connection>() <= 248);
+const _: () = assert!(size_of::<Connection>() <= 256);

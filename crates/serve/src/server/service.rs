@@ -20,14 +20,15 @@ use crate::http::respond::Responder;
 use crate::listing::Listings;
 use crate::server::StartError;
 use crate::server::commands::{CommandQueue, ConfigUpdate, LoopCommand, take_listener};
-use crate::server::connection::{Connection, Fate, Share, Shared, Times};
+use crate::server::connection::{Connection, Fate, Shared, Times};
 use crate::server::shutdown::ShutdownDeadline;
 use crate::shaping::eviction::{self, Evictor};
 use crate::shaping::shaper::{RateScope, Shaper, SharedRateLimits};
 use crate::telemetry::accounting::Accounting;
-use crate::telemetry::counters::Published;
+use crate::telemetry::counters::{Published, Totals};
 use crate::telemetry::log::{ErrorLog, Feed};
 use crate::telemetry::metrics::Observed;
+use crate::work_budget::WorkBudget;
 
 pub(crate) use self::admission::OUTSIDE_MAX;
 use self::admission::Outside;
@@ -133,13 +134,15 @@ impl Service {
             look_ns: times.shortest_ns(),
             shared: Shared {
                 times,
-                responder: Responder::new(cache, listings, DateCache::new(setup.seconds_at, now), setup.accounting),
+                responder: Responder::new(cache, listings, DateCache::new(setup.seconds_at, now)),
+                totals: Totals::default(),
+                accounting: setup.accounting,
                 blocking: setup.blocking,
                 residency: Residency::default(),
-                pool: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
+                buffers: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
                 shaper: setup.shared_limits.are_on().then(|| Shaper::new(setup.shared_limits, now)),
                 draining: false,
-                share: Share::default(),
+                budget: WorkBudget::default(),
                 held: None,
             },
             listeners: Vec::new(),
@@ -167,7 +170,7 @@ impl Service {
     /// Writes down what is done from now on.
     #[cfg(test)]
     pub(crate) fn set_accounting(&mut self, accounting: Accounting) {
-        self.shared.responder.accounting = Some(accounting);
+        self.shared.accounting = Some(accounting);
     }
 
     /// Hears of changes from now on.
@@ -234,8 +237,8 @@ impl Service {
         feed: Option<Feed>,
         observed: Arc<Observed>,
     ) {
-        let knew_clients = self.shared.responder.accounting.as_ref().is_some_and(Accounting::wants_clients);
-        let accounting = match (self.shared.responder.accounting.take(), feed) {
+        let knew_clients = self.shared.accounting.as_ref().is_some_and(Accounting::wants_clients);
+        let accounting = match (self.shared.accounting.take(), feed) {
             (Some(mut accounting), Some(_)) => {
                 accounting.configure(config);
                 accounting
@@ -248,11 +251,11 @@ impl Service {
             }
             (None, None) => return,
         };
-        let accounting = self.shared.responder.accounting.insert(accounting);
+        let accounting = self.shared.accounting.insert(accounting);
         if accounting.wants_clients() && !knew_clients {
             for connection in self.slots.iter().filter_map(|slot| slot.connection.as_ref()) {
                 accounting
-                    .set_client(connection.socket, driver.peer_addr(connection.socket).ok().map(|peer| peer.ip()));
+                    .set_client(connection.socket(), driver.peer_addr(connection.socket()).ok().map(|peer| peer.ip()));
             }
         }
     }
@@ -263,17 +266,21 @@ impl Service {
         self.shared.shaper = limits.are_on().then(|| Shaper::new(limits, now));
         for index in 0..self.slots.len() {
             let Some(connection) = &mut self.slots[index].connection else { continue };
-            let socket = connection.socket;
+            let socket = connection.socket();
             if let Some(shaper) = &mut self.shared.shaper {
                 let knows_clients = shaper.shared().knows_clients();
                 let address = knows_clients.then(|| driver.peer_addr(socket).ok()).flatten();
-                let shaping_state =
-                    shaper.take_over(connection.shaping_state.take(), socket, address.map(|address| address.ip()), now);
-                connection.shaping_state = Some(shaping_state);
+                let shaping_state = shaper.take_over(
+                    connection.shaping_state().take(),
+                    socket,
+                    address.map(|address| address.ip()),
+                    now,
+                );
+                *connection.shaping_state() = Some(shaping_state);
             } else {
                 // Nothing to wait for any more.
                 self.react(driver, socket, |connection, driver, shared| {
-                    connection.on_turn(driver, shared, RateScope::Total)
+                    connection.on_grant(driver, shared, RateScope::Total)
                 });
             }
         }
@@ -342,8 +349,8 @@ impl Service {
             let slot = self.slots.get(socket.index());
             let connection = slot.and_then(|slot| slot.connection.as_ref());
             // It may have been closed meanwhile, and its place taken.
-            if connection.is_some_and(|connection| connection.socket == socket) {
-                self.react(driver, socket, |connection, driver, shared| connection.on_turn(driver, shared, scope));
+            if connection.is_some_and(|connection| connection.socket() == socket) {
+                self.react(driver, socket, |connection, driver, shared| connection.on_grant(driver, shared, scope));
             }
         }
     }
@@ -352,12 +359,12 @@ impl Service {
     #[cold]
     fn let_listed_go_on<D: Driver>(&mut self, driver: &mut D, listed: usize) {
         for _ in 0..listed {
-            let Some(socket) = self.shared.share.pop() else { return };
+            let Some(socket) = self.shared.budget.pop() else { return };
             let slot = self.slots.get(socket.index());
             let connection = slot.and_then(|slot| slot.connection.as_ref());
             // It may have been closed meanwhile, and its place taken.
-            if connection.is_some_and(|connection| connection.socket == socket) {
-                self.react(driver, socket, Connection::on_share);
+            if connection.is_some_and(|connection| connection.socket() == socket) {
+                self.react(driver, socket, Connection::on_budget);
             }
         }
     }
@@ -377,13 +384,13 @@ impl Service {
         react: impl FnOnce(&mut Connection, &mut D, &mut Shared) -> Fate,
     ) {
         let connection = self.slots[socket.index()].connection.as_mut().expect("each open socket has a connection");
-        debug_assert_eq!(connection.socket, socket);
+        debug_assert_eq!(connection.socket(), socket);
         match react(connection, driver, &mut self.shared) {
             Fate::Stays => {}
             Fate::Over => self.close(driver, socket),
             Fate::Abandoned => self.abandon(driver, socket),
-            Fate::Asks => self.on_asks(driver, socket),
-            Fate::Queues => self.on_queues(driver, socket),
+            Fate::RequestsSlot => self.on_asks(driver, socket),
+            Fate::QueuesForSlot => self.on_queues(driver, socket),
             Fate::Refused => self.turn_away(driver, socket),
         }
     }
@@ -399,7 +406,7 @@ impl Service {
     /// Resets a connection whose response would have two versions of a file in it: no client takes a reset for the end.
     #[cold]
     fn cut_off<D: Driver>(&mut self, driver: &mut D, socket: SocketId, change: FileChanged) {
-        self.shared.responder.totals.files_changed_while_sent += 1;
+        self.shared.totals.files_changed_while_sent += 1;
         if let Some(error_log) = &self.error_log {
             let cache = &self.shared.responder.cache;
             error_log.say_once_a_minute(Level::Warning, "file changed", || {
@@ -425,10 +432,10 @@ impl Service {
         let Some(mut connection) = self.slots[socket.index()].connection.take() else { return };
         self.open -= 1;
         self.outside.forget(connection.admission);
-        if let (Some(shaping_state), Some(shaper)) = (&connection.shaping_state, &mut self.shared.shaper) {
+        if let (Some(shaping_state), Some(shaper)) = (connection.shaping_state().as_ref(), &mut self.shared.shaper) {
             shaper.leave(shaping_state, now);
         }
-        if let Some(accounting) = &mut self.shared.responder.accounting {
+        if let Some(accounting) = &mut self.shared.accounting {
             accounting.on_closed(connection.take_records(), now);
         }
     }
@@ -440,7 +447,7 @@ impl Service {
             let slot = self.slots.get(socket.index());
             let connection = slot.and_then(|slot| slot.connection.as_ref());
             // It may have been closed meanwhile, and its place taken.
-            if connection.is_some_and(|connection| connection.socket == socket) {
+            if connection.is_some_and(|connection| connection.socket() == socket) {
                 self.react(driver, socket, Connection::on_job_done);
             }
         }
@@ -454,7 +461,7 @@ impl Service {
                 slot.armed = false;
                 continue;
             };
-            let socket = connection.socket;
+            let socket = connection.socket();
             connection.look(driver, &self.shared.times, now);
             let fate = match connection.deadline <= now {
                 true => connection.on_deadline(driver, &mut self.shared),
@@ -488,7 +495,7 @@ impl Service {
     fn close_where<D: Driver>(&mut self, driver: &mut D, is_over: impl Fn(&Connection) -> bool) {
         for index in 0..self.slots.len() {
             let over = self.slots[index].connection.as_ref().filter(|connection| is_over(connection));
-            if let Some(socket) = over.map(|connection| connection.socket) {
+            if let Some(socket) = over.map(|connection| connection.socket()) {
                 self.close(driver, socket);
             }
         }
@@ -501,12 +508,12 @@ impl Service {
         let is_retirement_due = !(self.retiring.is_empty() && self.retired.is_empty());
         let retirement_ends = is_retirement_due.then_some(self.retirement_ends);
         let shaped = self.shared.shaper.as_ref().and_then(|shaper| shaper.next_due(now));
-        let accounting = self.shared.responder.accounting.as_ref().and_then(Accounting::due);
+        let accounting = self.shared.accounting.as_ref().and_then(Accounting::due);
         let due = [self.wheel.next_due(), rest_ends, retirement_ends, shutdown, shaped, accounting]
             .into_iter()
             .flatten()
             .min();
-        if self.shared.share.is_wanted() {
+        if self.shared.budget.is_waited_for() {
             return Some(now);
         }
         match self.outside.due(now) {
@@ -523,7 +530,7 @@ impl<D: Driver> App<D> for Service {
             Completion::Received { socket } => self.react(driver, socket, Connection::on_received),
             Completion::Sent { socket } => self.react(driver, socket, Connection::on_sent),
             Completion::Accepted { socket, .. } => self.on_accepted(driver, socket),
-            Completion::Ended { socket } => self.react(driver, socket, |connection, _, _| connection.on_ended()),
+            Completion::Ended { socket } => self.react(driver, socket, Connection::on_ended),
             Completion::Failed { socket, error } => match FileChanged::cause_of(&error) {
                 Some(change) => self.cut_off(driver, socket, change),
                 None => self.close(driver, socket),
@@ -542,7 +549,7 @@ impl<D: Driver> App<D> for Service {
         let times = &mut self.shared.times;
         times.idle_ns_now = eviction::idle_ns(times.idle_ns_max(), self.open, self.places / self.published.len());
         self.look_at_deadlines(driver, now);
-        let listed = self.shared.share.renew();
+        let listed = self.shared.budget.renew();
         if listed > 0 {
             self.let_listed_go_on(driver, listed);
         }
@@ -568,12 +575,12 @@ impl<D: Driver> App<D> for Service {
                 self.pause_retiring(driver);
             }
         }
-        if let Some(accounting) = &mut self.shared.responder.accounting {
+        if let Some(accounting) = &mut self.shared.accounting {
             let (entries, bytes, misses) = self.shared.responder.cache.figures();
             accounting.on_turn(now, entries, bytes, misses);
         }
-        self.shared.responder.totals.open = self.open as u64;
-        self.published[self.core].publish(&self.shared.responder.totals);
+        self.shared.totals.open = self.open as u64;
+        self.published[self.core].publish(&self.shared.totals);
         let is_over = self.shared.draining && self.open == 0 && self.retiring.is_empty() && self.retired.is_empty();
         if is_over { Turn::Stop } else { Turn::Until(self.next_turn(now)) }
     }

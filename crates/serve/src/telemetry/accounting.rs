@@ -13,7 +13,7 @@ use thalweg_wire::RequestHead;
 
 use crate::config::ServerConfig;
 use crate::http::h1::head;
-use crate::http::respond::Outbox;
+use crate::http::response::{Delivery, ResponseBytes, Summary};
 use crate::telemetry::log::{End, Feed, Record, Request, client_of};
 use crate::telemetry::metrics::{CoreFigures, MountCells, Observed, Tally};
 
@@ -71,40 +71,12 @@ struct Response {
     started: Instant,
 }
 
-/// What a response brings of a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Delivery {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// A part that is not the last.
-    Part,
-    /// The whole, or a part with the last byte in it.
-    End,
-}
-
-/// What a response was.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ResponseSummary {
-    pub(crate) status: u16,
-    /// The mount's place in the configuration.
-    pub(crate) mount: u16,
-    pub(crate) delivery: Delivery,
-}
-
-impl ResponseSummary {
-    /// Nothing of a file, booked on this mount.
-    pub(crate) fn nothing(status: u16, mount: u16) -> Self {
-        Self { status, mount, delivery: Delivery::Nothing }
-    }
-}
-
 /// A response and what it answers.
 pub(crate) struct AnsweredRequest<'r, 'b> {
     pub(crate) socket: SocketId,
     /// `None` for what was no request.
     pub(crate) request: Option<&'r RequestHead<'b>>,
-    pub(crate) summary: ResponseSummary,
+    pub(crate) summary: Summary,
     pub(crate) now: Instant,
     pub(crate) second: i64,
 }
@@ -164,15 +136,12 @@ impl Accounting {
     }
 
     /// A response was put into the outbox, behind those that were noted before.
-    pub(crate) fn note(
+    pub(crate) fn record(
         &mut self,
         under_way: &mut Option<Box<RequestRecords>>,
         answered: &AnsweredRequest<'_, '_>,
-        out: &Outbox<'_>,
+        ResponseBytes { ends_at, body_bytes }: ResponseBytes,
     ) {
-        let begins_at = under_way.as_ref().and_then(|notes| notes.responses.last()).map_or(0, |last| last.ends_at);
-        let ends_at = out.len();
-        let body_bytes = ends_at - begins_at - out.head_bytes(begins_at);
         let account = self.enter(under_way, answered, ends_at, body_bytes);
         let tally = &mut self.accounts[account].tally;
         tally.requests += 1;
@@ -188,7 +157,7 @@ impl Accounting {
         now: Instant,
         second: i64,
     ) {
-        let summary = ResponseSummary::nothing(503, mount);
+        let summary = Summary::nothing(503, mount);
         let answered = AnsweredRequest { socket, request: None, summary, now, second };
         self.enter(under_way, &answered, head::NO_ROOM.len() as u64, head::NO_ROOM_BODY_BYTES);
     }

@@ -251,7 +251,7 @@ impl FileCache {
             let mut path = Vec::new();
             drop(load(sites.site(site), &name, Wait::Allowed, &mut path, &config, &date_cache));
         };
-        Job { reason: JobKind::Open, key, work: Box::new(work) }
+        Job { kind: JobKind::Open, key, work: Box::new(work) }
     }
 
     fn insert(&mut self, entry: Entry) -> usize {
@@ -369,11 +369,7 @@ mod tests {
     fn body(cache: &mut FileCache, name: &str, now: Instant) -> Result<Vec<u8>, Refusal> {
         match cache.look_up(0, &mut name.into(), JobsDone::NOTHING.and(JobKind::Open), &date_cache(), now)? {
             Lookup::Folder => Ok(b"folder".to_vec()),
-            Lookup::File(object, _) => {
-                let (ready, _) = object.ready(&date_cache());
-                let end = ready.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
-                Ok(ready[end + 4..].to_vec())
-            }
+            Lookup::File(object, _) => Ok(object.bytes_in_memory().unwrap().to_vec()),
         }
     }
 
@@ -404,8 +400,7 @@ mod tests {
                 cache.look_up(0, &mut "a".into(), JobsDone::NOTHING.and(JobKind::Open), &date_cache(), now).unwrap();
             let Lookup::File(object, _) = found else { panic!("a folder") };
             let tag = object.validators().etag.unwrap().opaque.to_vec();
-            let head_bytes = object.head_bytes();
-            (tag, object.ready(&date_cache()).0[head_bytes..].to_vec())
+            (tag, object.bytes_in_memory().unwrap().to_vec())
         };
         fs::write(&path, "old").unwrap();
         let before = fs::metadata(&path).unwrap();
@@ -560,11 +555,11 @@ mod tests {
         // 1970: before any change, as a clock that has just changed would be.
         let at_once = DateCache::new(|_| 0, Instant::default());
         cache.look_up(0, &mut "a".into(), JobsDone::NOTHING.and(JobKind::Open), &at_once, Instant::default()).unwrap();
-        let first = Rc::clone(cache.entries[0].as_mut().unwrap().object.ready(&at_once).0);
+        let first = Rc::clone(&cache.entries[0].as_mut().unwrap().object.rendering().bytes);
         cache
             .look_up(0, &mut "a".into(), JobsDone::NOTHING.and(JobKind::Open), &at_once, Instant::from_ns(AGE_NS))
             .unwrap();
-        assert!(!Rc::ptr_eq(cache.entries[0].as_mut().unwrap().object.ready(&at_once).0, &first));
+        assert!(!Rc::ptr_eq(&cache.entries[0].as_mut().unwrap().object.rendering().bytes, &first));
     }
 
     #[test]

@@ -52,6 +52,6 @@ impl Readahead {
         let (file, offset) = (File::clone(&span.file), span.offset);
         // What goes wrong is met again, and told, when the bytes are sent.
         let work = move || drop(file.read_ahead(offset, len));
-        Job { reason: JobKind::Read, key: Vec::new(), work: Box::new(work) }
+        Job { kind: JobKind::Read, key: Vec::new(), work: Box::new(work) }
     }
 }

@@ -6,10 +6,10 @@
 use std::ops::Range;
 
 use thalweg_wire::date::IMF_FIXDATE_BYTES;
-use thalweg_wire::encode::push_decimal;
+use thalweg_wire::encode::{FieldBlock, push_decimal};
 use thalweg_wire::status;
 
-use crate::date_cache::DateCache;
+use crate::http::response::FieldSink;
 
 /// What becomes of the connection after a response, and how the head says so (RFC 9112, 9.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,28 +37,29 @@ pub(crate) const NO_ROOM: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nServer: 
 /// Bytes of its body.
 pub(crate) const NO_ROOM_BODY_BYTES: u64 = 97;
 
-/// Writes the status line and the fields of all responses. The version is ours, whatever the client's (RFC 9110, 6.2).
-pub(crate) fn begin(out: &mut Vec<u8>, status: u16, date_cache: &DateCache) {
+/// Writes the status line. The version is ours, whatever the client's (RFC 9110, 6.2).
+pub(crate) fn begin(out: &mut Vec<u8>, status: u16) {
     out.extend_from_slice(b"HTTP/1.1 ");
     push_decimal(out, u64::from(status));
     out.push(b' ');
     out.extend_from_slice(status::reason(status).as_bytes());
     out.extend_from_slice(b"\r\n");
-    field(out, "Date", date_cache.text());
-    field(out, "Server", b"thalweg");
 }
 
-/// Writes a field line.
-pub(crate) fn field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
-    field_with(out, name, |out| out.extend_from_slice(value));
-}
+/// Writes fields as lines.
+pub(crate) struct HeadLines<'b>(pub(crate) &'b mut Vec<u8>);
 
-/// Writes a field line whose value is written in place.
-pub(crate) fn field_with(out: &mut Vec<u8>, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b": ");
-    value(out);
-    out.extend_from_slice(b"\r\n");
+impl FieldSink for HeadLines<'_> {
+    fn field_with(&mut self, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.extend_from_slice(b": ");
+        value(self.0);
+        self.0.extend_from_slice(b"\r\n");
+    }
+
+    fn block(&mut self, fields: &FieldBlock) {
+        self.0.extend_from_slice(fields.as_bytes());
+    }
 }
 
 /// Writes what becomes of the connection, and the empty line.
@@ -75,6 +76,8 @@ mod tests {
     use thalweg_sys::Instant;
 
     use super::*;
+    use crate::date_cache::DateCache;
+    use crate::http::response::{Page, PageField, Response};
 
     #[test]
     fn what_is_said_when_there_is_no_room_is_complete() {
@@ -88,9 +91,9 @@ mod tests {
     fn the_date_of_a_200_stands_where_it_is_patched() {
         let date_cache = DateCache::new(|_| 784_111_777, Instant::default());
         let mut out = Vec::new();
-        begin(&mut out, 200, &date_cache);
-        end(&mut out, Persistence::Default);
+        begin(&mut out, 200);
+        let page = Page { status: 200, is_head: false, field: PageField::None, object: None };
+        Response::Page(page).write_fields(&date_cache, &mut HeadLines(&mut out));
         assert_eq!(&out[DATE], b"Sun, 06 Nov 1994 08:49:37 GMT");
-        assert!(out.ends_with(b"Server: thalweg\r\n\r\n"));
     }
 }

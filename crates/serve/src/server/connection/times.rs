@@ -1,17 +1,17 @@
 //! How long a connection may take for what.
 
 use crate::config::Limits;
+use crate::http::h1::session::Bounds;
 
 /// [`Limits`] as the loop needs them.
 #[derive(Clone, Copy)]
 pub(crate) struct Times {
-    pub(super) wire: thalweg_wire::Limits,
+    pub(super) session: Bounds,
     pub(super) head_ns: u64,
     pub(super) idle_ns: u64,
     pub(super) stall_ns: u64,
     pub(super) ns_per_byte: u64,
     pub(super) linger_ns: u64,
-    pub(super) requests_max: u32,
     /// How long a connection may be idle with as many of them open as there are now.
     pub(crate) idle_ns_now: u64,
 }
@@ -21,10 +21,16 @@ impl Times {
         let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let wire = thalweg_wire::Limits::requests();
         Self {
-            wire: thalweg_wire::Limits {
-                head_bytes_max: limits.head_bytes_max,
-                start_line_bytes_max: wire.start_line_bytes_max.min(limits.head_bytes_max),
-                ..wire
+            session: Bounds {
+                wire: thalweg_wire::Limits {
+                    head_bytes_max: limits.head_bytes_max,
+                    start_line_bytes_max: wire.start_line_bytes_max.min(limits.head_bytes_max),
+                    ..wire
+                },
+                requests_max: match limits.requests_per_connection_max {
+                    0 => u32::MAX,
+                    requests => requests,
+                },
             },
             head_ns: ns(limits.head_time),
             idle_ns: ns(limits.idle_time),
@@ -32,10 +38,6 @@ impl Times {
             stall_ns: ns(limits.stall_time),
             ns_per_byte: 1_000_000_000 / u64::from(limits.send_rate_min.max(1)),
             linger_ns: ns(limits.linger_time),
-            requests_max: match limits.requests_per_connection_max {
-                0 => u32::MAX,
-                requests => requests,
-            },
         }
     }
 

@@ -15,7 +15,7 @@ use std::mem;
 use thalweg_sys::{Driver, Instant, SocketId};
 
 use super::Service;
-use crate::http::respond::Outgoing;
+use crate::content::body::Payload;
 use crate::server::connection::{Admission, Connection};
 use crate::shaping::eviction::{EvictionCandidate, EvictionRank};
 use crate::shaping::shaper::ShapingState;
@@ -55,7 +55,7 @@ pub(super) struct Outside {
     /// Who has come without a place, the oldest first. Some are something else by now, or gone.
     arrived: VecDeque<SocketId>,
     /// Whose response waits for a place, and the response.
-    queue: VecDeque<(SocketId, Box<Outgoing>)>,
+    queue: VecDeque<(SocketId, Box<Payload>)>,
     /// Others are looked at until then, the next of them from then on.
     look_until: Instant,
     next_look: Instant,
@@ -76,7 +76,7 @@ impl Outside {
 
     /// A connection has gone.
     pub(super) fn forget(&mut self, admission: Admission) {
-        if admission != Admission::Placed {
+        if admission != Admission::Admitted {
             self.counts[admission as usize] -= 1;
         }
     }
@@ -101,22 +101,20 @@ impl Service {
         }
         let has_room = self.has_room();
         self.open += 1;
-        self.shared.responder.totals.accepted += 1;
+        self.shared.totals.accepted += 1;
         let now = driver.now();
         if self.places > 0 && 2 * self.open > self.places / self.published.len() {
             // What others do should be known by the time that all places are taken.
             self.outside.look_until = now.plus_ns(SEEN_NS);
         }
         let entered = self.enter_client(driver, socket, now);
-        if entered.is_none() && self.outside.count(Admission::TurnedAway) == TURNED_AWAY_MAX {
+        if entered.is_none() && self.outside.count(Admission::Refused) == TURNED_AWAY_MAX {
             self.open -= 1;
-            self.shared.responder.totals.turned_away += 1;
+            self.shared.totals.turned_away += 1;
             return driver.close(socket);
         }
         // Before the first response, which may be that there is no room.
-        if let Some(accounting) =
-            self.shared.responder.accounting.as_mut().filter(|accounting| accounting.wants_clients())
-        {
+        if let Some(accounting) = self.shared.accounting.as_mut().filter(|accounting| accounting.wants_clients()) {
             accounting.set_client(socket, driver.peer_addr(socket).ok().map(|peer| peer.ip()));
         }
         let slot = &mut self.slots[index];
@@ -178,25 +176,25 @@ impl Service {
         let Some(connection) = &mut self.slots[socket.index()].connection else { return };
         let before = mem::replace(&mut connection.admission, admission);
         self.outside.forget(before);
-        if admission != Admission::Placed {
+        if admission != Admission::Admitted {
             self.outside.counts[admission as usize] += 1;
         }
     }
 
     fn admission(&self, socket: SocketId) -> Option<Admission> {
         let connection = self.slots.get(socket.index())?.connection.as_ref()?;
-        (connection.socket == socket).then_some(connection.admission)
+        (connection.socket() == socket).then_some(connection.admission)
     }
 
     /// Has a connection without a place wait for a whole request.
     #[cold]
     fn wait_outside<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
-        if self.outside.count(Admission::Arriving) + self.outside.count(Admission::Guest) >= ARRIVING_MAX {
+        if self.outside.count(Admission::Arriving) + self.outside.count(Admission::Provisional) >= ARRIVING_MAX {
             self.close_oldest_outside(driver);
         }
         self.stand(socket, Admission::Arriving);
         if let Some(connection) = &mut self.slots[socket.index()].connection {
-            connection.wait_outside();
+            connection.wait_for_request();
         }
         self.outside.arrived.push_back(socket);
         if self.outside.arrived.len() > 2 * ARRIVING_MAX {
@@ -207,14 +205,14 @@ impl Service {
     }
 
     fn is_outside(&self, socket: SocketId) -> bool {
-        matches!(self.admission(socket), Some(Admission::Arriving | Admission::Guest))
+        matches!(self.admission(socket), Some(Admission::Arriving | Admission::Provisional))
     }
 
     /// Closes the connection that has been without a place, or been answered without one, for the longest time.
     pub(super) fn close_oldest_outside<D: Driver>(&mut self, driver: &mut D) -> bool {
         while let Some(socket) = self.outside.arrived.pop_front() {
             if self.is_outside(socket) {
-                self.shared.responder.totals.shed += 1;
+                self.shared.totals.shed += 1;
                 self.close(driver, socket);
                 return true;
             }
@@ -227,15 +225,15 @@ impl Service {
     pub(super) fn on_asks<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
         let now = driver.now();
         if self.has_room() || (self.outside.queue.is_empty() && self.shed(driver, now)) {
-            self.stand(socket, Admission::Placed);
-            return self.react(driver, socket, Connection::take_place);
+            self.stand(socket, Admission::Admitted);
+            return self.react(driver, socket, Connection::admit);
         }
         self.look_at_others(driver, now);
         if self.outside.queue.is_empty() && self.outside.doubt_until <= now {
             return self.turn_away(driver, socket);
         }
-        self.stand(socket, Admission::Guest);
-        self.react(driver, socket, Connection::answer_as_guest);
+        self.stand(socket, Admission::Provisional);
+        self.react(driver, socket, Connection::answer_provisionally);
     }
 
     /// The response of a connection without a place is long.
@@ -257,13 +255,13 @@ impl Service {
     /// Tells a connection that there is no room for it.
     #[cold]
     pub(super) fn turn_away<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
-        if self.outside.count(Admission::TurnedAway) == TURNED_AWAY_MAX {
-            self.shared.responder.totals.turned_away += 1;
+        if self.outside.count(Admission::Refused) == TURNED_AWAY_MAX {
+            self.shared.totals.turned_away += 1;
             return self.close(driver, socket);
         }
-        self.stand(socket, Admission::TurnedAway);
+        self.stand(socket, Admission::Refused);
         if let Some(connection) = &mut self.slots[socket.index()].connection {
-            connection.turn_away(driver, &mut self.shared);
+            connection.refuse(driver, &mut self.shared);
         }
     }
 
@@ -277,7 +275,7 @@ impl Service {
             }
             let Some((socket, held)) = self.outside.queue.pop_front() else { return };
             if is_there {
-                self.stand(socket, Admission::Placed);
+                self.stand(socket, Admission::Admitted);
                 self.react(driver, socket, |connection, driver, shared| connection.send_held(driver, shared, *held));
             }
         }
@@ -293,7 +291,7 @@ impl Service {
         let from = (*hand).min(self.slots.len());
         let end = (from + LOOKS_PER_TURN).min(self.slots.len());
         let connections = self.slots[from..end].iter_mut().filter_map(|slot| slot.connection.as_mut());
-        for connection in connections.filter(|connection| connection.admission == Admission::Placed) {
+        for connection in connections.filter(|connection| connection.admission == Admission::Admitted) {
             connection.look(driver, times, now);
             if connection.is_in_doubt(times, now) {
                 *doubt_until = now.plus_ns(SEEN_NS);
@@ -331,7 +329,7 @@ impl Service {
             let still = |candidate: EvictionCandidate| of(candidate.2.index()) == Some(candidate);
             let Some((rank, _, socket)) = self.evictor.next(slots.len(), of, still, now) else { return false };
             if rank != EvictionRank::Slow {
-                self.shared.responder.totals.shed += 1;
+                self.shared.totals.shed += 1;
                 self.close(driver, socket);
                 return true;
             }
@@ -339,7 +337,7 @@ impl Service {
             let Some(connection) = &mut self.slots[socket.index()].connection else { continue };
             connection.look(driver, &self.shared.times, now);
             if connection.candidate(&self.shared.times, now).is_some_and(|(rank, ..)| rank == EvictionRank::Slow) {
-                self.shared.responder.totals.shed += 1;
+                self.shared.totals.shed += 1;
                 self.abandon(driver, socket);
                 return true;
             }

@@ -1,0 +1,184 @@
+//! Batches: the responses to requests that came together, encoded one behind the other and sent at once.
+//!
+//! The response to the most common request, a GET of a whole object on a connection that stays open, is rendered once and kept with the
+//! object: status line, fields and, for small objects, the body. Only its `Date` changes, once a second, in place. If it is the
+//! only response of a batch, it is sent without a copy.
+
+use std::mem;
+use std::rc::Rc;
+
+use memchr::memmem;
+use thalweg_reactor::BufferPool;
+
+use crate::content::body::Payload;
+use crate::content::object::{Object, Rendering};
+use crate::date_cache::DateCache;
+use crate::http::h1::head::{self, HeadLines, Persistence};
+use crate::http::response::{Body, Encoder, Response};
+
+/// Responses that come together are gathered up to about this many bytes.
+const GATHERED_BYTES_USUAL_MAX: usize = 64 << 10;
+
+/// Room for a rendered head.
+const HEAD_BYTES_USUAL: usize = 320;
+
+/// Responses that are sent next. A file or a body of several parts ends the batch.
+pub(crate) struct Batch<'p> {
+    pool: &'p mut BufferPool,
+    /// How the next response leaves the connection.
+    pub(crate) persistence: Persistence,
+    payload: Payload,
+    /// The number of the mount whose rate the last file counts for.
+    pub(crate) mount: u16,
+    /// Bytes of the last response's head, if that was rendered before.
+    rendered_head_bytes: Option<usize>,
+}
+
+impl<'p> Batch<'p> {
+    /// A batch without responses; its buffers come from `pool`.
+    pub(crate) fn new(pool: &'p mut BufferPool) -> Self {
+        let payload = Payload::NOTHING;
+        Self { pool, persistence: Persistence::Default, payload, mount: 0, rendered_head_bytes: None }
+    }
+
+    /// The pool of the loop's buffers.
+    pub(crate) fn pool(&mut self) -> &mut BufferPool {
+        self.pool
+    }
+
+    /// Whether nothing is in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.payload.bytes.is_none()
+    }
+
+    /// Whether it should be sent before another response is put in.
+    pub(crate) fn is_full(&self) -> bool {
+        let is_large = |bytes: &Rc<Vec<u8>>| bytes.len() >= GATHERED_BYTES_USUAL_MAX;
+        self.payload.file.is_some() || self.payload.bytes.as_ref().is_some_and(is_large)
+    }
+
+    /// Bytes gathered so far, those of files included.
+    pub(crate) fn len(&self) -> u64 {
+        self.payload.len()
+    }
+
+    /// Bytes of the head of the last response, which begins at a byte.
+    pub(crate) fn head_bytes(&self, begins_at: u64) -> u64 {
+        let found = || {
+            let gathered = self.payload.bytes.as_ref().map_or(&[][..], |bytes| bytes);
+            let response = usize::try_from(begins_at).ok().and_then(|at| gathered.get(at..)).unwrap_or_default();
+            memmem::find(response, b"\r\n\r\n").map_or(response.len(), |at| at + 4)
+        };
+        debug_assert!(self.rendered_head_bytes.is_none_or(|bytes| bytes == found()), "a head is as long as it looks");
+        self.rendered_head_bytes.unwrap_or_else(found) as u64
+    }
+
+    /// Takes the responses out, to be sent.
+    pub(crate) fn take_payload(&mut self) -> Payload {
+        Payload { mount: self.mount, ..mem::take(&mut self.payload) }
+    }
+
+    /// Adds a rendered response; without a copy if it is the first.
+    #[inline]
+    fn push_rendered(&mut self, object: &mut Object, date_cache: &DateCache) {
+        let rendering = object.rendering();
+        if rendering.head_bytes == 0 {
+            render(object, date_cache);
+        } else if rendering.second != date_cache.second() {
+            // In place, unless a client is still being sent the old second's.
+            Rc::make_mut(&mut rendering.bytes)[head::DATE].copy_from_slice(date_cache.text());
+            rendering.second = date_cache.second();
+        }
+        self.payload.file = object.span(0..object.length().unwrap_or(0));
+        let rendering = object.rendering();
+        if self.payload.bytes.is_none() {
+            self.payload.bytes = Some(Rc::clone(&rendering.bytes));
+            self.payload.is_shared = true;
+        } else {
+            self.buffer().extend_from_slice(&rendering.bytes);
+        }
+        self.rendered_head_bytes = Some(rendering.head_bytes);
+    }
+
+    /// The buffer to write a response into, behind those that were gathered before.
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        self.rendered_head_bytes = None;
+        if self.payload.bytes.is_none() || self.payload.is_shared {
+            let mut own = self.pool.take();
+            if let Some(shared) = self.payload.bytes.take() {
+                Rc::make_mut(&mut own).extend_from_slice(&shared);
+            }
+            self.payload.is_shared = false;
+            self.payload.bytes = Some(own);
+        }
+        // A buffer of the pool's has no other owner, so that nothing is copied here.
+        Rc::make_mut(self.payload.bytes.get_or_insert_default())
+    }
+}
+
+impl Encoder for Batch<'_> {
+    #[inline]
+    fn encode(&mut self, response: Response<'_>, date_cache: &DateCache) {
+        match response {
+            Response::Whole(object) if self.persistence == Persistence::Default => {
+                self.push_rendered(object, date_cache);
+            }
+            response => self.encode_anew(response, date_cache),
+        }
+    }
+}
+
+impl Batch<'_> {
+    /// Writes a response that is not kept.
+    #[inline(never)]
+    fn encode_anew(&mut self, response: Response<'_>, date_cache: &DateCache) {
+        let persistence = self.persistence;
+        let out = self.buffer();
+        write_head(out, &response, persistence, date_cache);
+        match response.into_body() {
+            Body::Empty => {}
+            Body::Memory(bytes) => out.extend_from_slice(bytes),
+            Body::Text(text) => out.extend_from_slice(text.as_bytes()),
+            Body::File(span) => self.payload.file = Some(span),
+            Body::Parts(object, multipart) => match object.bytes_in_memory() {
+                Some(bytes) => multipart.write(out, bytes),
+                None => {
+                    let mut parts = multipart.into_parts(|range| {
+                        object.span(range.first..range.last + 1).expect("what is not in memory is in a file")
+                    });
+                    if let Some((text, file)) = parts.next() {
+                        out.extend_from_slice(&text);
+                        self.payload.file = file;
+                        self.payload.parts = Some(Box::new(parts));
+                    }
+                }
+            },
+        }
+    }
+}
+
+fn write_head(out: &mut Vec<u8>, response: &Response<'_>, persistence: Persistence, date_cache: &DateCache) {
+    head::begin(out, response.status());
+    response.write_fields(date_cache, &mut HeadLines(out));
+    head::end(out, persistence);
+}
+
+/// Renders the head of the most common response in front of the body.
+#[cold]
+fn render(object: &mut Object, date_cache: &DateCache) {
+    let body = Rc::clone(&object.rendering().bytes);
+    let mut bytes = Vec::with_capacity(HEAD_BYTES_USUAL + body.len());
+    write_head(&mut bytes, &Response::Whole(object), Persistence::Default, date_cache);
+    let head_bytes = bytes.len();
+    bytes.extend_from_slice(&body);
+    *object.rendering() = Rendering { bytes: Rc::new(bytes), head_bytes, second: date_cache.second() };
+}
+
+/// The response to a GET of the whole object.
+#[cfg(test)]
+pub(crate) fn rendered(object: &mut Object, date_cache: &DateCache) -> Vec<u8> {
+    if object.rendering().head_bytes == 0 {
+        render(object, date_cache);
+    }
+    object.rendering().bytes.to_vec()
+}

@@ -1,0 +1,424 @@
+//! The HTTP/1 session: reads requests, has them answered in order, and hands the responses over in batches.
+//!
+//! A session reads until there is something to send; while that is under way, input is kept, bounded, and beyond the bound
+//! the client is held back. Requests that came together are answered together as far as their responses are small. An idle
+//! session holds no buffer. A request whose object is not ready waits with a copy of its head and is answered again.
+
+use std::rc::Rc;
+
+use memchr::memmem;
+use thalweg_reactor::BufferPool;
+use thalweg_sys::{Instant, SocketId};
+use thalweg_wire::{BodyFraming, FieldSlots, Progress, RequestEvent, RequestHead, RequestReader, Version};
+
+use crate::content::blocking_pool::{BlockingPool, JobKind, JobsDone};
+use crate::http::h1::batch::Batch;
+use crate::http::h1::head::Persistence;
+use crate::http::respond::{Answer, Responder};
+use crate::http::response::{Recorder, ResponseBytes, Summary};
+use crate::session::{self, Activity, Next};
+use crate::work_budget::WorkBudget;
+
+/// Larger request bodies are not read: the response is sent at once and is the connection's last.
+const BODY_BYTES_MAX: u64 = 64 << 10;
+
+/// A client is held back when it has sent this much ahead of its responses.
+const UNREAD_BYTES_MAX: usize = 16 << 10;
+
+/// An HTTP/1 session.
+pub(crate) struct Session {
+    phase: Phase,
+    /// The client will send no more.
+    ended: bool,
+    /// The client has said that its latest request is the last.
+    is_clients_last: bool,
+    holds_input: bool,
+    requests: u32,
+    reader: RequestReader,
+    /// Input that came while a response was under way, and is not read yet.
+    unread: Option<Rc<Vec<u8>>>,
+    /// The request that is answered when its object is ready.
+    waiting: Option<Box<WaitingRequest>>,
+}
+
+/// A request that cannot be answered yet.
+struct WaitingRequest {
+    /// Its head, to be read once more.
+    head: Vec<u8>,
+    done: JobsDone,
+    /// A job for it is under way. If not, it is over, and earlier responses are still being sent.
+    is_under_way: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Waits for a request, or for the rest of one.
+    Reading,
+    /// A response is under way, or the request waits for its object.
+    Responding,
+    /// The last response is under way.
+    RespondingLast {
+        /// The client has sent, or may still send, input that is not read.
+        linger: bool,
+    },
+}
+
+/// The bounds of a session.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) wire: thalweg_wire::Limits,
+    /// The response to a connection's so-and-so-many-th request is its last.
+    pub(crate) requests_max: u32,
+}
+
+/// What a session uses of its loop.
+pub(crate) struct Services<'s> {
+    pub(crate) responder: &'s mut Responder,
+    pub(crate) blocking: &'s mut BlockingPool,
+    /// Empty: responses are gathered in it.
+    pub(crate) batch: Batch<'s>,
+    pub(crate) budget: &'s mut WorkBudget,
+    pub(crate) recorder: &'s mut dyn Recorder,
+    pub(crate) bounds: Bounds,
+    /// No further request is waited for on any connection.
+    pub(crate) is_draining: bool,
+    pub(crate) now: Instant,
+    /// The connection, which jobs are done for.
+    pub(crate) socket: SocketId,
+}
+
+impl WaitingRequest {
+    /// Keeps a request that waits for its first job.
+    #[cold]
+    fn new(request: &RequestHead<'_>, kind: JobKind) -> Self {
+        let mut head = Vec::with_capacity(512);
+        let version = if request.version == Version::Http10 { " HTTP/1.0\r\n" } else { " HTTP/1.1\r\n" };
+        for part in [request.method.name().as_bytes(), b" ", request.target, version.as_bytes()] {
+            head.extend_from_slice(part);
+        }
+        for (name, value) in request.fields.iter() {
+            for part in [name.as_bytes(), b":", value, b"\r\n"] {
+                head.extend_from_slice(part);
+            }
+        }
+        head.extend_from_slice(b"\r\n");
+        Self { head, done: JobsDone::NOTHING.and(kind), is_under_way: true }
+    }
+}
+
+impl session::Session for Session {
+    type Services<'s> = Services<'s>;
+
+    #[inline]
+    fn on_received(&mut self, input: &[u8], services: &mut Services<'_>) -> Next {
+        match self.phase {
+            Phase::Reading => {
+                let read = self.read(input, services);
+                if read < input.len() {
+                    self.keep(&input[read..], services.batch.pool());
+                }
+                self.after_reading(services)
+            }
+            Phase::Responding => {
+                self.keep(input, services.batch.pool());
+                Next::Wait
+            }
+            Phase::RespondingLast { .. } => {
+                // It is never read. Its arrival says that the client has not seen the end of this yet.
+                self.phase = Phase::RespondingLast { linger: true };
+                self.holds_input = true;
+                Next::Wait
+            }
+        }
+    }
+
+    #[inline]
+    fn on_sent(&mut self, services: &mut Services<'_>) -> Next {
+        match self.phase {
+            Phase::RespondingLast { linger: true } if !self.ended => Next::Linger,
+            Phase::Responding => match &self.waiting {
+                None if self.unread.is_some() && !services.budget.is_left() => Next::WaitForBudget,
+                None => {
+                    self.phase = Phase::Reading;
+                    self.read_unread(services);
+                    self.after_reading(services)
+                }
+                Some(waiting) if waiting.is_under_way => Next::Wait,
+                Some(_) => self.answer_again(services),
+            },
+            Phase::Reading | Phase::RespondingLast { .. } => Next::Close,
+        }
+    }
+
+    fn on_ready(&mut self, is_sending: bool, services: &mut Services<'_>) -> Next {
+        let Some(waiting) = &mut self.waiting else { return Next::Wait };
+        waiting.is_under_way = false;
+        if is_sending { Next::Wait } else { self.answer_again(services) }
+    }
+
+    fn on_ended(&mut self) -> Next {
+        self.ended = true;
+        match self.phase {
+            Phase::Reading => Next::Close,
+            // The requests that came before are still answered.
+            Phase::Responding | Phase::RespondingLast { .. } => Next::Wait,
+        }
+    }
+
+    #[cold]
+    fn on_deadline(&mut self, is_sending: bool, services: &mut Services<'_>) -> Next {
+        let status = match self.phase {
+            // A disk that does not answer.
+            Phase::Responding if self.waiting.take().is_some() && !is_sending => 503,
+            // The response to a request whose body is late has gone already.
+            Phase::Reading if !self.reader.idle() && !self.reader.in_body() => 408,
+            Phase::Reading => return Next::Close,
+            Phase::Responding | Phase::RespondingLast { .. } => return Next::Reset,
+        };
+        self.refuse(status, services);
+        self.after_reading(services)
+    }
+
+    #[inline]
+    fn activity(&self) -> Activity {
+        match self.phase {
+            Phase::Reading if self.reader.idle() => Activity::Idle { requests: self.requests },
+            Phase::Reading => Activity::Reading { in_body: self.reader.in_body() },
+            Phase::Responding => Activity::Responding { may_end: false },
+            // A client that may still be sending could meet a close with input that is not read, which throws away what waits to be
+            // sent; unless our direction is finished before.
+            Phase::RespondingLast { linger } => Activity::Responding { may_end: linger || self.is_clients_last },
+        }
+    }
+
+    #[inline]
+    fn holds_input(&self) -> bool {
+        self.holds_input
+    }
+
+    fn keep_input(&mut self, input: &[u8], services: &mut Services<'_>) -> bool {
+        // An end of a head that is cut is found from two bytes before the cut.
+        let from = self.unread.as_ref().map_or(0, |bytes| bytes.len().saturating_sub(2));
+        let kept = keep(&mut self.unread, input, services.batch.pool());
+        let new = self.unread.as_ref().map_or(&[][..], |bytes| &bytes[from..]);
+        // Whether it is well-formed is found when it is read.
+        let is_whole = memmem::find(new, b"\n\r\n").or_else(|| memmem::find(new, b"\n\n")).is_some();
+        is_whole || kept as u64 > u64::from(services.bounds.wire.head_bytes_max)
+    }
+
+    fn answer_kept(&mut self, is_only: bool, services: &mut Services<'_>) -> Next {
+        if is_only {
+            self.requests = u32::MAX;
+        }
+        self.read_unread(services);
+        let is_answered = !services.batch.is_empty() || self.waiting.is_some();
+        // Empty lines, and no request behind them.
+        if is_only && !is_answered { Next::Close } else { self.after_reading(services) }
+    }
+
+    fn drop_input(&mut self) {
+        self.phase = Phase::RespondingLast { linger: true };
+        self.unread = None;
+        self.waiting = None;
+    }
+}
+
+impl Session {
+    /// A session that has read nothing.
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        Self {
+            phase: Phase::Reading,
+            ended: false,
+            is_clients_last: false,
+            holds_input: false,
+            requests: 0,
+            reader: RequestReader::new(bounds.wire),
+            unread: None,
+            waiting: None,
+        }
+    }
+
+    /// Keeps input behind what is unread.
+    fn keep(&mut self, input: &[u8], buffers: &mut BufferPool) {
+        if keep(&mut self.unread, input, buffers) > UNREAD_BYTES_MAX {
+            self.holds_input = true;
+        }
+    }
+
+    /// Reads requests from the input that was kept; the part that is not read is kept on.
+    #[inline]
+    fn read_unread(&mut self, services: &mut Services<'_>) {
+        if let Some(unread) = self.unread.take() {
+            self.read_kept(unread, services);
+        }
+    }
+
+    #[inline(never)]
+    fn read_kept(&mut self, mut unread: Rc<Vec<u8>>, services: &mut Services<'_>) {
+        let read = self.read(&unread, services);
+        if read < unread.len() {
+            Rc::make_mut(&mut unread).drain(..read);
+            self.unread = Some(unread);
+        } else {
+            services.batch.pool().put(unread);
+        }
+    }
+
+    /// Answers requests until the input, the room for responses or the loop's work budget is used up; the first in any case. The
+    /// number of bytes read.
+    #[inline]
+    fn read(&mut self, input: &[u8], services: &mut Services<'_>) -> usize {
+        let mut read = 0;
+        loop {
+            let mut slots = FieldSlots::new();
+            let progress = match self.reader.read(&input[read..], &mut slots) {
+                Ok(progress) => progress,
+                Err(error) => {
+                    self.refuse(error.status(), services);
+                    return input.len();
+                }
+            };
+            read += progress.consumed;
+            match progress.event {
+                Some(RequestEvent::Head(head)) => {
+                    self.requests = self.requests.saturating_add(1);
+                    let begins_at = services.batch.len();
+                    let persistence = persistence(&head, self.requests, services);
+                    services.batch.persistence = persistence;
+                    let Services { responder, batch, now, .. } = services;
+                    let summary = match responder.respond(&head, JobsDone::NOTHING, *now, batch) {
+                        Answer::Given(summary) => summary,
+                        Answer::After(job) if !services.blocking.is_overloaded() => {
+                            self.waiting = Some(Box::new(WaitingRequest::new(&head, job.kind)));
+                            services.blocking.submit(services.socket, *job);
+                            return read;
+                        }
+                        Answer::After(_) => responder.shed(&head, batch),
+                    };
+                    record(services, Some(&head), summary, begins_at);
+                    if persistence == Persistence::Close {
+                        self.is_clients_last = !head.keep_alive();
+                        self.phase = Phase::RespondingLast { linger: has_body(&head) || read < input.len() };
+                        return input.len();
+                    }
+                }
+                Some(RequestEvent::Body(_)) => {}
+                Some(RequestEvent::End) if read == input.len() => return read,
+                Some(RequestEvent::End) if !services.budget.take_request(services.batch.is_full()) => return read,
+                Some(RequestEvent::End) => {}
+                None => return read,
+            }
+        }
+    }
+
+    /// Hands over the batch, or says what is waited for.
+    #[inline]
+    fn after_reading(&mut self, services: &mut Services<'_>) -> Next {
+        if !services.batch.is_empty() {
+            if self.phase == Phase::Reading {
+                self.phase = Phase::Responding;
+            }
+            if self.is_clients_last && self.phase == (Phase::RespondingLast { linger: false }) {
+                // Nothing is to come, and a receive that is not begun need not be cancelled.
+                self.holds_input = true;
+            }
+            return Next::Send(services.batch.take_payload());
+        }
+        if self.waiting.is_some() {
+            self.phase = Phase::Responding;
+            return Next::Wait;
+        }
+        let is_idle = self.reader.idle();
+        if self.ended || (is_idle && services.is_draining) {
+            return Next::Close;
+        }
+        if is_idle && self.reader.retained_bytes() > 0 {
+            self.reader = RequestReader::new(services.bounds.wire);
+        }
+        self.holds_input = false;
+        Next::Wait
+    }
+
+    /// Answers the request that has waited, or lets it wait for the next job.
+    fn answer_again(&mut self, services: &mut Services<'_>) -> Next {
+        let Some(mut waiting) = self.waiting.take() else { return Next::Wait };
+        let mut reader = RequestReader::new(services.bounds.wire);
+        let mut slots = FieldSlots::new();
+        let progress = reader.read(&waiting.head, &mut slots);
+        let Ok(Progress { event: Some(RequestEvent::Head(head)), .. }) = progress else {
+            unreachable!("a head that was read is read again")
+        };
+        let persistence = persistence(&head, self.requests, services);
+        services.batch.persistence = persistence;
+        let Services { responder, batch, now, .. } = services;
+        match responder.respond(&head, waiting.done, *now, batch) {
+            Answer::After(job) => {
+                waiting.done = waiting.done.and(job.kind);
+                waiting.is_under_way = true;
+                services.blocking.submit(services.socket, *job);
+                self.waiting = Some(waiting);
+            }
+            Answer::Given(summary) => {
+                record(services, Some(&head), summary, 0);
+                if persistence == Persistence::Close {
+                    self.phase = Phase::RespondingLast { linger: has_body(&head) || self.unread.is_some() };
+                    self.unread = None;
+                }
+            }
+        }
+        self.after_reading(services)
+    }
+
+    /// Answers something that is not, or not any longer, a request that can be understood. The connection cannot go on.
+    #[cold]
+    fn refuse(&mut self, status: u16, services: &mut Services<'_>) {
+        let begins_at = services.batch.len();
+        services.batch.persistence = Persistence::Close;
+        let summary = services.responder.refuse(status, &mut services.batch);
+        record(services, None, summary, begins_at);
+        self.phase = Phase::RespondingLast { linger: true };
+    }
+}
+
+/// How the connection goes on after the response to its so-and-so-many-th request.
+#[inline]
+fn persistence(head: &RequestHead<'_>, requests: u32, services: &Services<'_>) -> Persistence {
+    let is_last = services.is_draining || !is_body_read(head) || requests >= services.bounds.requests_max;
+    match head.version {
+        _ if is_last || !head.keep_alive() => Persistence::Close,
+        Version::Http11 => Persistence::Default,
+        Version::Http10 => Persistence::KeepAlive,
+    }
+}
+
+/// Has the response recorded that was encoded last and begins at a byte of the batch.
+#[inline]
+fn record(services: &mut Services<'_>, request: Option<&RequestHead<'_>>, summary: Summary, begins_at: u64) {
+    services.batch.mount = summary.mount;
+    let batch = &services.batch;
+    services.recorder.record(request, summary, &|| {
+        let ends_at = batch.len();
+        ResponseBytes { ends_at, body_bytes: ends_at - begins_at - batch.head_bytes(begins_at) }
+    });
+}
+
+/// Whether the body of a request, whatever it is for, is read to its end. A client that waits for leave to send one gets the
+/// final response instead, and may send the body or not: nobody could tell where the next request begins.
+fn is_body_read(head: &RequestHead<'_>) -> bool {
+    match head.body {
+        BodyFraming::None => true,
+        BodyFraming::Length(bytes) => bytes <= BODY_BYTES_MAX && !head.expects_continue(),
+        BodyFraming::Chunked | BodyFraming::UntilClose => false,
+    }
+}
+
+fn has_body(head: &RequestHead<'_>) -> bool {
+    !matches!(head.body, BodyFraming::None | BodyFraming::Length(0))
+}
+
+/// Keeps bytes for later. The number of bytes kept now.
+fn keep(unread: &mut Option<Rc<Vec<u8>>>, bytes: &[u8], buffers: &mut BufferPool) -> usize {
+    let kept = Rc::make_mut(unread.get_or_insert_with(|| buffers.take()));
+    kept.extend_from_slice(bytes);
+    kept.len()
+}

@@ -1,0 +1,335 @@
+//! Responses without bytes: a status, fields, and a body.
+//!
+//! A response says which fields it has by writing them to a [`FieldSink`], which a protocol makes of its own: lines in HTTP/1,
+//! compressed field sections in later versions. Framing is the protocol's, too.
+
+use std::ops::Range;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use thalweg_sys::FileSpan;
+use thalweg_wire::RequestHead;
+use thalweg_wire::date;
+use thalweg_wire::digest::{Algorithm, push_repr_digest};
+use thalweg_wire::encode::{FieldBlock, push_decimal};
+use thalweg_wire::range::{ByteRange, push_content_range, push_unsatisfied_content_range};
+use thalweg_wire::status;
+use thalweg_wire::validator::EntityTag;
+
+use crate::content::object::{Object, Source};
+use crate::date_cache::DateCache;
+use crate::http::multipart::Multipart;
+
+/// Takes the fields of a response, in their order.
+pub(crate) trait FieldSink {
+    /// A field whose value is written in place.
+    fn field_with(&mut self, name: &str, value: impl FnOnce(&mut Vec<u8>));
+
+    /// Fields that were checked and encoded before.
+    fn block(&mut self, fields: &FieldBlock);
+
+    /// A field.
+    fn field(&mut self, name: &str, value: &[u8]) {
+        self.field_with(name, |out| out.extend_from_slice(value));
+    }
+}
+
+/// Takes responses: a protocol encodes them at once, so that a response borrows what it is made of.
+pub(crate) trait Encoder {
+    /// Encodes a response behind those before it.
+    fn encode(&mut self, response: Response<'_>, date_cache: &DateCache);
+}
+
+/// A response.
+pub(crate) enum Response<'o> {
+    /// 200 to a GET for the whole. A protocol may keep what it renders of it with the object.
+    Whole(&'o mut Object),
+    /// 200 or 206 with as much of an object as was selected.
+    Selected(Selected<'o>),
+    /// 304.
+    NotModified(&'o Object),
+    /// Any other: an error or a redirect with a short page, or 204.
+    Page(Page<'o>),
+}
+
+/// As much of an object as a request selects.
+pub(crate) struct Selected<'o> {
+    pub(crate) object: &'o Object,
+    pub(crate) part: Part<'o>,
+    /// The response is to a HEAD: its body is not sent. RFC 9110, 14.2 has it be about the whole.
+    pub(crate) is_head: bool,
+    /// The digest to be sent, which the object has.
+    pub(crate) digest: Option<Algorithm>,
+}
+
+/// How much of an object.
+pub(crate) enum Part<'o> {
+    /// All of it.
+    Whole,
+    /// One range.
+    Range(ByteRange),
+    /// Several ranges.
+    Ranges(Multipart<'o>),
+}
+
+/// A page that says its status in words, or an object that the configuration has for it.
+pub(crate) struct Page<'o> {
+    pub(crate) status: u16,
+    pub(crate) is_head: bool,
+    pub(crate) field: PageField<'o>,
+    /// The body, instead of a text of ours. The response says nothing of it but its type: it is not what was asked for.
+    pub(crate) object: Option<&'o Object>,
+}
+
+/// The field that belongs to a status.
+#[derive(Clone, Copy)]
+pub(crate) enum PageField<'o> {
+    None,
+    /// The methods that are served.
+    Allow,
+    /// When to try again.
+    RetryAfter,
+    /// The choice depended on Accept-Encoding.
+    Vary,
+    /// The same place with a slash behind it, and the query.
+    Location {
+        folder: &'o [u8],
+        query: Option<&'o [u8]>,
+    },
+    /// The length of an object that has none of the ranges.
+    UnsatisfiedRange {
+        length: u64,
+    },
+}
+
+/// The bytes of a body.
+pub(crate) enum Body<'o> {
+    /// None.
+    Empty,
+    /// In memory.
+    Memory(&'o [u8]),
+    /// Made for this response.
+    Text(String),
+    /// A span of a file.
+    File(FileSpan),
+    /// Several ranges of an object.
+    Parts(&'o Object, Multipart<'o>),
+}
+
+/// What a response was, for accounting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Summary {
+    pub(crate) status: u16,
+    /// The number of the mount.
+    pub(crate) mount: u16,
+    pub(crate) delivery: Delivery,
+}
+
+/// Where a response ends among the bytes of its batch, and how long its body is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ResponseBytes {
+    pub(crate) ends_at: u64,
+    pub(crate) body_bytes: u64,
+}
+
+/// Takes notice of responses, for accounting.
+pub(crate) trait Recorder {
+    /// A response was encoded, to this request or to something that was none. Its bytes are counted if they are asked for.
+    fn record(&mut self, request: Option<&RequestHead<'_>>, summary: Summary, bytes: &dyn Fn() -> ResponseBytes);
+}
+
+/// How much of an object a response delivers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Delivery {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A part that is not the last.
+    Part,
+    /// The whole, or a part with the last byte in it.
+    End,
+}
+
+/// Methods that are answered.
+const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
+
+/// When a client is asked to try again that met a lack of descriptors or memory.
+const RETRY_AFTER_S: &[u8] = b"1";
+
+/// What is escaped in the path of a redirect: all but what RFC 3986, 3.3 allows in a segment, and the slash.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@')
+    .remove(b'/');
+
+impl Summary {
+    /// Nothing of an object, accounted to this mount.
+    pub(crate) fn nothing(status: u16, mount: u16) -> Self {
+        Self { status, mount, delivery: Delivery::Nothing }
+    }
+}
+
+impl<'o> Response<'o> {
+    /// The status code.
+    pub(crate) fn status(&self) -> u16 {
+        match self {
+            Self::Whole(_) => 200,
+            Self::Selected(selected) if matches!(selected.part, Part::Whole) => 200,
+            Self::Selected(_) => 206,
+            Self::NotModified(_) => 304,
+            Self::Page(page) => page.status,
+        }
+    }
+
+    /// Writes all fields but those of framing and of the connection.
+    pub(crate) fn write_fields(&self, date_cache: &DateCache, out: &mut impl FieldSink) {
+        out.field("Date", date_cache.text());
+        out.field("Server", b"thalweg");
+        match self {
+            Self::Whole(object) => write_object_fields(object, &Part::Whole, None, out),
+            Self::Selected(selected) => {
+                write_object_fields(selected.object, &selected.part, selected.digest, out);
+            }
+            Self::NotModified(object) => {
+                // RFC 9110, 15.4.5: the validators, and nothing that describes the body.
+                write_validators(object, out);
+                out.block(&object.metadata().policy.fields_of_304);
+            }
+            Self::Page(page) => page.write_fields(out),
+        }
+    }
+
+    /// The body.
+    pub(crate) fn into_body(self) -> Body<'o> {
+        match self {
+            Self::Whole(object) => body_of(object, 0..object.length().unwrap_or(0)),
+            Self::Selected(selected) => match selected.part {
+                _ if selected.is_head => Body::Empty,
+                Part::Whole => body_of(selected.object, 0..selected.object.length().unwrap_or(0)),
+                Part::Range(range) => body_of(selected.object, range.first..range.last + 1),
+                Part::Ranges(multipart) => Body::Parts(selected.object, multipart),
+            },
+            Self::NotModified(_) => Body::Empty,
+            Self::Page(page) => page.into_body(),
+        }
+    }
+}
+
+impl<'o> Page<'o> {
+    fn write_fields(&self, out: &mut impl FieldSink) {
+        match self.field {
+            PageField::None => {}
+            PageField::Allow => out.field("Allow", ALLOW),
+            PageField::RetryAfter => out.field("Retry-After", RETRY_AFTER_S),
+            PageField::Vary => out.field("Vary", b"Accept-Encoding"),
+            PageField::Location { folder, query } => out.field_with("Location", |out| {
+                out.push(b'/');
+                percent_encode(folder, ESCAPED).for_each(|part| out.extend_from_slice(part.as_bytes()));
+                out.push(b'/');
+                if let Some(query) = query {
+                    out.push(b'?');
+                    out.extend_from_slice(query);
+                }
+            }),
+            PageField::UnsatisfiedRange { length } => {
+                out.field_with("Content-Range", |out| push_unsatisfied_content_range(out, length));
+            }
+        }
+        if self.status == 204 {
+            return;
+        }
+        let (content_type, length) = match self.object {
+            Some(object) => (object.metadata().content_type.as_bytes(), object.length()),
+            None => (&b"text/html; charset=utf-8"[..], Some(page_text(self.status).len() as u64)),
+        };
+        out.field("Content-Type", content_type);
+        write_length(length, out);
+    }
+
+    fn into_body(self) -> Body<'o> {
+        match self.object {
+            _ if self.is_head || self.status == 204 => Body::Empty,
+            Some(object) => body_of(object, 0..object.length().unwrap_or(0)),
+            None => Body::Text(page_text(self.status)),
+        }
+    }
+}
+
+fn page_text(status: u16) -> String {
+    let reason = status::reason(status);
+    format!("<!doctype html>\n<title>{status} {reason}</title>\n<h1>{status} {reason}</h1>\n")
+}
+
+fn body_of(object: &Object, span: Range<u64>) -> Body<'_> {
+    match object.source() {
+        Source::Memory => {
+            Body::Memory(&object.bytes_in_memory().unwrap_or_default()[span.start as usize..span.end as usize])
+        }
+        Source::File(_) => object.span(span).map_or(Body::Empty, Body::File),
+    }
+}
+
+fn write_length(length: Option<u64>, out: &mut impl FieldSink) {
+    if let Some(length) = length {
+        out.field_with("Content-Length", |out| push_decimal(out, length));
+    }
+}
+
+/// Writes the fields of a 200 or a 206.
+fn write_object_fields(object: &Object, part: &Part<'_>, digest: Option<Algorithm>, out: &mut impl FieldSink) {
+    let metadata = object.metadata();
+    match part {
+        Part::Ranges(multipart) => out.field_with("Content-Type", |out| multipart.push_content_type(out)),
+        _ => out.field("Content-Type", metadata.content_type.as_bytes()),
+    }
+    let length = match part {
+        Part::Whole => object.length(),
+        Part::Range(range) => Some(range.length()),
+        Part::Ranges(multipart) => Some(multipart.content_length()),
+    };
+    write_length(length, out);
+    if let (Part::Range(range), Some(length)) = (part, object.length()) {
+        out.field_with("Content-Range", |out| push_content_range(out, *range, length));
+    }
+    write_validators(object, out);
+    if let Some(coding) = metadata.coding {
+        out.field("Content-Encoding", coding.name().as_bytes());
+    }
+    if object.has_ranges() {
+        out.field("Accept-Ranges", b"bytes");
+    }
+    out.block(&metadata.policy.fields);
+    if let Some(algorithm) = digest
+        && let Some(digest) = &metadata.digests[algorithm as usize]
+    {
+        out.field_with("Repr-Digest", |out| push_repr_digest(out, algorithm, digest));
+    }
+}
+
+/// Writes the validators, and which request fields they depend on.
+fn write_validators(object: &Object, out: &mut impl FieldSink) {
+    let metadata = object.metadata();
+    if let Some(second) = metadata.last_modified {
+        out.field("Last-Modified", &date::imf_fixdate(second));
+    }
+    if !metadata.tag.is_empty() {
+        out.field_with("ETag", |out| EntityTag { weak: false, opaque: &metadata.tag }.push(out));
+    }
+    if metadata.varies {
+        out.field("Vary", b"Accept-Encoding");
+    }
+}

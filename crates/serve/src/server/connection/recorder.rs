@@ -1,0 +1,31 @@
+//! Has the responses of a connection counted and accounted for.
+
+use thalweg_sys::{Instant, SocketId};
+use thalweg_wire::RequestHead;
+
+use crate::http::response::{Recorder, ResponseBytes, Summary};
+use crate::telemetry::accounting::{Accounting, AnsweredRequest, RequestRecords};
+use crate::telemetry::counters::Totals;
+
+/// Records the responses of one connection at one time.
+pub(super) struct ConnectionRecorder<'r> {
+    pub(super) totals: &'r mut Totals,
+    pub(super) accounting: Option<&'r mut Accounting>,
+    pub(super) records: &'r mut Option<Box<RequestRecords>>,
+    pub(super) socket: SocketId,
+    pub(super) now: Instant,
+    /// Seconds since 1970-01-01 UTC.
+    pub(super) second: i64,
+}
+
+impl Recorder for ConnectionRecorder<'_> {
+    #[inline]
+    fn record(&mut self, request: Option<&RequestHead<'_>>, summary: Summary, bytes: &dyn Fn() -> ResponseBytes) {
+        self.totals.requests += 1;
+        self.totals.count_response(summary.status);
+        if let Some(accounting) = &mut self.accounting {
+            let Self { socket, now, second, .. } = *self;
+            accounting.record(self.records, &AnsweredRequest { socket, request, summary, now, second }, bytes());
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The contract between a connection and the protocol session on it.
+//!
+//! A session is a state machine without I/O. The connection gives it received bytes and tells it when a payload has been sent,
+//! when an object is ready, and when a deadline has passed; the session says in return what is to be sent and what it waits for. Rates,
+//! admission, eviction, accounting and the calls on the driver are the connection's, so that a protocol is added without touching them.
+//! HTTP/1 is the first ([`h1`](crate::http::h1)).
+
+use crate::content::body::Payload;
+
+/// A session on a connection.
+pub(crate) trait Session {
+    /// What a session uses of its loop, borrowed for one call.
+    type Services<'s>;
+
+    /// Takes bytes that have come in.
+    fn on_received(&mut self, input: &[u8], services: &mut Self::Services<'_>) -> Next;
+
+    /// The last payload has been sent.
+    fn on_sent(&mut self, services: &mut Self::Services<'_>) -> Next;
+
+    /// An object that the session waits for is ready, and earlier payloads have been sent or not.
+    fn on_ready(&mut self, is_sending: bool, services: &mut Self::Services<'_>) -> Next;
+
+    /// The peer will send no more.
+    fn on_ended(&mut self) -> Next;
+
+    /// The peer, or an object, has not come in time.
+    fn on_deadline(&mut self, is_sending: bool, services: &mut Self::Services<'_>) -> Next;
+
+    /// Keeps input of a connection that is not admitted yet. Whether a whole request has come in, or can not be one any more.
+    fn keep_input(&mut self, input: &[u8], services: &mut Self::Services<'_>) -> bool;
+
+    /// Answers what was kept, if it is the only request that is answered on this connection, for want of a slot.
+    fn answer_kept(&mut self, is_only: bool, services: &mut Self::Services<'_>) -> Next;
+
+    /// Forgets all input: the connection is refused, with a response that is not the session's.
+    fn drop_input(&mut self);
+
+    /// What the session is doing.
+    fn activity(&self) -> Activity;
+
+    /// Whether the connection should receive no more for now: the peer is too far ahead, or nobody would read it.
+    fn holds_input(&self) -> bool;
+}
+
+/// What a connection does next.
+#[must_use]
+pub(crate) enum Next {
+    /// Send this, and tell the session when it has gone.
+    Send(Payload),
+    /// Wait for what [`Session::activity`] says.
+    Wait,
+    /// Tell the session once more that all was sent when the loop has work to give away.
+    WaitForBudget,
+    /// Finish our direction, and drain the peer's for a while before the close: a peer that still sends would get a reset from a plain
+    /// close, and might never read the last response.
+    Linger,
+    /// Close.
+    Close,
+    /// Reset: the peer has not taken what it was sent, or must not take what it was sent for whole.
+    Reset,
+}
+
+/// What a session is doing, which decides about deadlines and about eviction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Activity {
+    /// Nothing: it waits for a request. So many requests came before.
+    Idle { requests: u32 },
+    /// It reads a request that is not whole: its head, or its body.
+    Reading { in_body: bool },
+    /// It sends a response, or waits for an object. The end of the stream may follow at once, or not.
+    Responding { may_end: bool },
+}

@@ -1,0 +1,71 @@
+//! The work budget: how much of a loop's work pipelined requests and bodies of many parts may take before other connections are served.
+//!
+//! The first thing that a connection does in an iteration is free: most have nothing else to do. A further request of the
+//! same input, or a further part of a body, is taken from a budget that all connections of the loop have in common and that
+//! each iteration renews. A connection that finds it used up is listed and goes on in a later iteration, in order.
+
+use std::collections::VecDeque;
+
+use thalweg_sys::SocketId;
+
+/// The work of an iteration beyond the first thing of each connection, in small requests: a third of a millisecond.
+const WORK_PER_ITERATION: u32 = 256;
+
+/// A part of a body of several takes two system calls, as long as so many small requests.
+const WORK_PER_PART: u32 = 8;
+
+/// The same for responses that end with a part of a file, or fill the buffer in which they are gathered.
+const WORK_PER_FULL_BATCH: u32 = 32;
+
+/// The work that is left in this iteration, and the connections that wait for the next one.
+#[derive(Default)]
+pub(crate) struct WorkBudget {
+    left: u32,
+    waiting: VecDeque<SocketId>,
+}
+
+impl WorkBudget {
+    /// Begins an iteration. The number of connections that have waited for it.
+    #[inline]
+    pub(crate) fn renew(&mut self) -> usize {
+        self.left = WORK_PER_ITERATION;
+        self.waiting.len()
+    }
+
+    /// The connection that has waited the longest, if there is work left for it.
+    pub(crate) fn pop(&mut self) -> Option<SocketId> {
+        if self.is_left() { self.waiting.pop_front() } else { None }
+    }
+
+    /// Lists a connection for a later iteration.
+    pub(crate) fn wait(&mut self, socket: SocketId) {
+        self.waiting.push_back(socket);
+    }
+
+    /// Whether connections wait for the next iteration.
+    #[inline]
+    pub(crate) fn is_waited_for(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether there is work left.
+    pub(crate) fn is_left(&self) -> bool {
+        self.left > 0
+    }
+
+    /// Takes a part of a body.
+    pub(crate) fn take_part(&mut self) {
+        self.left = self.left.saturating_sub(WORK_PER_PART);
+    }
+
+    /// Whether a further request may be answered at once, in a batch that is full or has room.
+    pub(crate) fn take_request(&mut self, is_batch_full: bool) -> bool {
+        if is_batch_full {
+            self.left = self.left.saturating_sub(WORK_PER_FULL_BATCH);
+            return false;
+        }
+        let is_left = self.is_left();
+        self.left = self.left.saturating_sub(1);
+        is_left
+    }
+}
