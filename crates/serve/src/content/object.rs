@@ -22,9 +22,9 @@ use thalweg_wire::validator::{EntityTag, Validators};
 
 use crate::config::EtagSource;
 use crate::content::local::loaded_file::{Digests, LoadedFile, Neighbour, OpenNeighbour};
-use crate::content::local::resolve::Refusal;
 use crate::content::media_type;
 use crate::content::policy::ResponsePolicy;
+use crate::content::refusal::Refusal;
 use crate::date_cache::DateCache;
 use crate::http::h1::head::{self, Persistence};
 use crate::http::multipart::{self, Boundary, Multipart, Segments};

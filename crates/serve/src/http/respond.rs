@@ -20,10 +20,12 @@ use thalweg_wire::target::Target;
 use thalweg_wire::validator::{Conditions, Verdict};
 use thalweg_wire::{Fields, Method, RequestHead, status};
 
+use crate::catalog::site::Sites;
 use crate::content::blocking_pool::{Job, JobKind, JobsDone};
 use crate::content::local::file_cache::{FileCache, Lookup};
-use crate::content::local::resolve::{self, Refusal};
+use crate::content::name::canonical_name;
 use crate::content::object::{Object, Part, Reply, Rest};
+use crate::content::refusal::Refusal;
 use crate::date_cache::DateCache;
 use crate::http::h1::head::{self, Persistence};
 use crate::http::multipart::{Boundaries, Segments};
@@ -33,7 +35,7 @@ use crate::telemetry::counters::Totals;
 
 /// Answers requests for files.
 pub(crate) struct Responder {
-    pub(crate) cache: FileCache,
+    pub(crate) cache: FileCache<Sites>,
     pub(crate) listings: Listings,
     pub(crate) date_cache: DateCache,
     pub(crate) totals: Totals,
@@ -154,7 +156,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 impl Responder {
     /// A responder that has done nothing yet.
     pub(crate) fn new(
-        cache: FileCache,
+        cache: FileCache<Sites>,
         listings: Listings,
         date_cache: DateCache,
         accounting: Option<Accounting>,
@@ -203,7 +205,7 @@ impl Responder {
 
     /// Begins a response that has nothing of a file, and that is booked on the topmost mount until another one is known.
     fn summarize_nothing(&mut self, out: &mut Outbox<'_>) {
-        let mount = self.cache.sites().topmost;
+        let mount = self.cache.namespace().topmost;
         self.summary = ResponseSummary::nothing(0, mount);
         out.mount = mount;
     }
@@ -211,7 +213,7 @@ impl Responder {
     /// Accounting what is no file on the mount that its name leads to.
     #[cold]
     fn account_to_mount(&mut self, site: usize, out: &mut Outbox<'_>) {
-        let mount = self.cache.sites().mount_number(site, &self.name);
+        let mount = self.cache.namespace().mount_number(site, &self.name);
         self.summary.mount = mount;
         out.mount = mount;
     }
@@ -250,10 +252,10 @@ impl Responder {
         let Some((path, query)) = file_target(request) else {
             return self.respond_with_refusal(request, Refusal::Malformed, persistence, out);
         };
-        let Some(site) = self.cache.sites().of_request(request) else {
+        let Some(site) = self.cache.namespace().of_request(request) else {
             return self.respond_with_page(request, 421, persistence, out, |_| {});
         };
-        if let Err(refusal) = resolve::canonical_name(path, &mut self.name) {
+        if let Err(refusal) = canonical_name(path, &mut self.name) {
             return self.respond_with_refusal(request, refusal, persistence, out);
         }
         let mut is_file = true;
@@ -363,7 +365,7 @@ impl Responder {
         persistence: Persistence,
         out: &mut Outbox<'_>,
     ) -> u16 {
-        self.respond_with_page(request, refusal.status(), persistence, out, |out| {
+        self.respond_with_page(request, status_of(refusal), persistence, out, |out| {
             if refusal == Refusal::Exhausted {
                 head::field(out, "Retry-After", RETRY_AFTER_S);
             }
@@ -424,17 +426,28 @@ impl Responder {
 
 /// The file that the site of a request has for the body of such a response. If it cannot be had, ours must do.
 fn find_error_page<'c>(
-    cache: &'c mut FileCache,
+    cache: &'c mut FileCache<Sites>,
     request: &RequestHead<'_>,
     status: u16,
     date_cache: &DateCache,
 ) -> Option<&'c mut Object> {
-    let site = cache.sites().of_request(request)?;
-    let mut name = cache.sites().site(site).error_page(status)?.to_vec();
+    let site = cache.namespace().of_request(request)?;
+    let mut name = cache.namespace().site(site).error_page(status)?.to_vec();
     // There are few such files, and what is refused is not put off.
     match cache.look_up(site, &mut name, JobsDone::NOTHING.and(JobKind::Open), date_cache, date_cache.now()) {
         Ok(Lookup::File(page, _)) => Some(page),
         _ => None,
+    }
+}
+
+/// The status of a response to a name that was refused.
+fn status_of(refusal: Refusal) -> u16 {
+    match refusal {
+        Refusal::Malformed => 400,
+        Refusal::NotFound => 404,
+        Refusal::Forbidden => 403,
+        Refusal::Exhausted | Refusal::NotYet => 503,
+        Refusal::Failed => 500,
     }
 }
 

@@ -102,7 +102,7 @@ impl Connection {
         self.deadline = now.plus_ns(shared.times.stall_ns);
         self.unread = None;
         shared.responder.totals.turned_away += 1;
-        let mount = shared.responder.cache.sites().topmost;
+        let mount = shared.responder.cache.namespace().topmost;
         if let Some(accounting) = &mut shared.responder.accounting {
             accounting.on_closed(self.under_way.take(), now);
             accounting.record_refused(
