@@ -17,7 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 
 use thalweg_measure::units::display;
-use thalweg_serve::{Level, ListenAddr, Listeners, LogTarget, Running, Server, StartError, Totals, core_count};
+use thalweg_serve::{
+    CatalogError, Level, ListenAddr, Listeners, LogTarget, Running, Server, StartError, Totals, core_count,
+};
 use thalweg_sys::limits::{descriptors, raise_descriptors};
 use thalweg_sys::service_manager::News;
 
@@ -150,7 +152,9 @@ fn roots(configuration: &Configuration) -> String {
 fn refuse(error: StartError) -> Failure {
     use std::io::ErrorKind;
     match &error {
-        StartError::Root { .. } => Failure::usage(format!("{error}; name a directory that this user may read")),
+        StartError::Catalog(CatalogError::Root { .. }) => {
+            Failure::usage(format!("{error}; name a directory that this user may read"))
+        }
         StartError::Listen { address, error: cause } => {
             let advice = match cause.kind() {
                 ErrorKind::AddrInUse => "another program listens there; choose another port with --listen, or stop it",
@@ -166,7 +170,7 @@ fn refuse(error: StartError) -> Failure {
             Failure::unreachable(format!("{error}; {advice}"))
         }
         StartError::Log { .. } => Failure::usage(format!("{error}; name a file that this user may write")),
-        StartError::Config(_) | StartError::Pattern(_) | StartError::Header(_) => Failure::usage(error),
+        StartError::Config(_) | StartError::Catalog(_) => Failure::usage(error),
         StartError::Pin { .. } => Failure::usage(format!("{error}; see --cores")),
         StartError::NoAddress | StartError::Driver(_) | StartError::Loop(_) => Failure::unreachable(error),
     }

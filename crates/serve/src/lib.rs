@@ -25,6 +25,7 @@ mod transport;
 mod work_budget;
 
 pub use catalog::check::ConfigFault;
+pub use catalog::error::CatalogError;
 pub use config::{
     Bandwidth, CacheConfig, EtagSource, Level, Limits, ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget,
     MountConfig, Rule, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks, UnknownHost,

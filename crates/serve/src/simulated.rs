@@ -16,7 +16,7 @@ use thalweg_sys::{Completion, Driver, Instant, SendBuf, SocketId};
 use crate::catalog::site::Sites;
 use crate::config::{Bandwidth, CacheConfig, Limits, ListenAddr, ServerConfig};
 use crate::content::blocking_pool::{BlockingPool, Workers};
-use crate::content::local::watch::tests::Teller;
+use crate::content::local::watch::test_watcher::TestWatcher;
 use crate::server::commands::CommandQueue;
 use crate::server::service::{Service, Setup};
 use crate::server::shutdown::ShutdownDeadline;
@@ -85,8 +85,8 @@ struct World<'w> {
     shutdown: Arc<ShutdownDeadline>,
     blocking: Arc<Workers>,
     commands: Arc<[CommandQueue]>,
-    /// Hears of changes, if the server is to.
-    teller: Option<Teller>,
+    /// Reports changes, if the server is to learn of them.
+    watcher: Option<TestWatcher>,
     service_over: bool,
     /// When it ends at the latest.
     end: Option<Instant>,
@@ -202,7 +202,7 @@ impl App<Sim> for World<'_> {
         for client in &mut self.clients {
             client.step(driver, (self.folder, &self.shutdown), now);
         }
-        if self.teller.as_ref().is_some_and(Teller::look) {
+        if self.watcher.as_ref().is_some_and(TestWatcher::poll) {
             driver.wake();
         }
         while self.blocking.work() {
@@ -297,7 +297,7 @@ fn world_with<'w>(
         edits: VecDeque::new(),
         blocking: workers,
         commands,
-        teller: None,
+        watcher: None,
     };
     (world, published)
 }

@@ -12,9 +12,11 @@ use std::path::Path;
 use thalweg_sys::{Root, Wait, affinity, file};
 use thalweg_wire::encode::FieldBlock;
 
-use crate::catalog::site::{Sites, compile_pattern, host_key};
+use crate::catalog::rules::compile_pattern;
+use crate::catalog::site::{Sites, host_key};
 use crate::config::{ListenAddr, ListingStyle, LogTarget, MountConfig, ServerConfig, Settings, SiteConfig};
-use crate::content::local::resolve::{self, Refusal};
+use crate::content::local::resolve::{self, Resolution};
+use crate::content::refusal::Refusal;
 
 /// Most sites, and most mounts of all of them.
 const SITES_MAX: usize = 65_536;
@@ -379,9 +381,9 @@ fn check_error_pages(config: &ServerConfig, faults: &mut Faults) {
     for (index, site) in config.sites.iter().enumerate() {
         for (status, path) in &site.error_pages {
             let name = sites.site(index).error_page(*status).unwrap_or_default();
-            let what = match resolve::open(sites.site(index), name, Wait::Allowed, &mut room) {
-                Ok(resolve::Found::File(_)) => continue,
-                Ok(resolve::Found::Folder) => format!("{path} is a folder"),
+            let what = match resolve::open(&sites, index, name, Wait::Allowed, &mut room) {
+                Ok(Resolution::File(_)) => continue,
+                Ok(Resolution::Folder) => format!("{path} is a folder"),
                 Err(Refusal::Forbidden) => format!("{path} cannot be read by this user"),
                 Err(_) => format!("{path} is not served by this site, so it cannot be an error page"),
             };

@@ -1,4 +1,6 @@
 //! The catalog: sites, their mounts and rules, and checking them.
 
 pub(crate) mod check;
+pub(crate) mod error;
+mod rules;
 pub(crate) mod site;

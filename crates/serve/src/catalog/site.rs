@@ -1,25 +1,21 @@
-//! From a request's host and path to what holds there: the site, the mount, the settings.
+//! Sites: from a request's host and path to the mount that it leads to and the settings that hold there.
 //!
 //! All of it is compiled once from the configuration. With one site, a request costs nothing here: hosts are only looked
 //! up where there is a choice, and mounts and rules only when a file is loaded into the cache, whose entry keeps what
 //! they came to. No file beneath a root is ever read for settings, which is what makes `.htaccess` slow.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use globset::GlobMatcher;
-use thalweg_sys::file::Links;
-use thalweg_sys::{File, Root, Wait};
 use thalweg_wire::RequestHead;
 
-use crate::config::{MountConfig, Rule, ServerConfig, Settings, SiteConfig, Symlinks, UnknownHost};
-use crate::content::local::resolve::{self, Refusal};
+use crate::catalog::error::CatalogError;
+use crate::catalog::rules::{Rules, relative};
+use crate::config::{MountConfig, ServerConfig, Settings, SiteConfig, UnknownHost};
+use crate::content::local::namespace::{Namespace, Place};
+use crate::content::local::tree::Tree;
 use crate::content::policy::ResponsePolicy;
-use crate::server::StartError;
 
 /// Longest name of a host (RFC 1035, 2.3.4). A longer one is nobody's.
 const HOST_BYTES_MAX: usize = 253;
@@ -40,52 +36,22 @@ pub(crate) struct Sites {
 pub(crate) struct Site {
     /// Those with longer paths first.
     mounts: Vec<Mount>,
-    rules: Vec<CompiledRule>,
-    /// What rules came to: one for each combination that was met. There are no more than files of this site can be told
-    /// apart by, which its operator has written down, not its clients.
-    effective: Mutex<HashMap<Box<[bool]>, Effective, RandomState>>,
+    rules: Rules,
     error_pages: Vec<(u16, Vec<u8>)>,
-}
-
-/// What several rules come to.
-#[derive(Clone)]
-struct Effective {
-    settings: Arc<Settings>,
-    policy: Arc<ResponsePolicy>,
 }
 
 /// A tree and where it is served.
 pub(crate) struct Mount {
     /// The path as canonical names begin with it: without the slash in front.
     prefix: Box<[u8]>,
-    root: Root,
-    /// The same for a first try, which does not wait for a disk.
-    root_at_once: Root,
-    dot_files: bool,
+    pub(crate) tree: Tree,
     /// Its place among the mounts of all sites, in the order of the configuration.
     pub(crate) number: u16,
 }
 
-struct CompiledRule {
-    /// As canonical names begin.
-    folder: Box<[u8]>,
-    files: Option<GlobMatcher>,
-    settings: Settings,
-}
-
-/// Where a canonical name leads.
-pub(crate) enum Place<'s, 'n> {
-    /// Into a tree: the mount, and the name relative to its root, which is empty for the root itself.
-    Within(&'s Mount, &'n [u8]),
-    /// To the path of a mount, without the slash at its end.
-    MountPoint,
-    /// Nowhere.
-    Outside,
-}
-
 impl Sites {
     /// Opens all roots.
-    pub(crate) fn open(config: &ServerConfig) -> Result<Self, StartError> {
+    pub(crate) fn open(config: &ServerConfig) -> Result<Self, CatalogError> {
         let mut hosts = HashMap::default();
         let mut sites = Vec::new();
         let mut mounts_before = 0;
@@ -136,43 +102,55 @@ impl Sites {
         let site = &self.sites[site];
         site.mount_of(name).or(site.mounts.last()).map_or(0, |mount| mount.number)
     }
+}
 
-    /// Puts the number of a site behind a canonical name, which makes a name that is unique among all sites. With a single
-    /// one there is nothing to tell apart.
+impl Namespace for Sites {
+    fn place<'s, 'n>(&'s self, site: usize, name: &'n [u8]) -> Place<'s, 'n> {
+        self.sites[site].place(name)
+    }
+
+    fn policy(&self, site: usize, folder: &[u8], file: &[u8]) -> Arc<ResponsePolicy> {
+        self.sites[site].rules.effective(folder, Some(file)).policy
+    }
+
+    fn index_names(&self, site: usize, folder: &[u8]) -> Arc<[String]> {
+        self.sites[site].rules.effective(folder, None).index_names
+    }
+
+    /// Appends the number of the site. With a single one there is nothing to tell apart.
     #[inline]
-    pub(crate) fn mark(&self, name: &mut Vec<u8>, site: usize) {
+    fn mark(&self, name: &mut Vec<u8>, site: usize) {
         if self.sites.len() > 1 {
             name.extend_from_slice(&(site as u16).to_be_bytes());
         }
     }
 
-    /// The canonical name without the mark.
     #[inline]
-    pub(crate) fn unmarked<'n>(&self, marked: &'n [u8]) -> &'n [u8] {
+    fn unmarked<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         let mark_bytes = if self.sites.len() > 1 { size_of::<u16>() } else { 0 };
-        &marked[..marked.len() - mark_bytes]
+        &key[..key.len() - mark_bytes]
     }
 }
 
 impl Site {
-    fn open(config: &SiteConfig, mounts_before: usize) -> Result<Self, StartError> {
+    fn open(config: &SiteConfig, mounts_before: usize) -> Result<Self, CatalogError> {
         let mounts = config.mounts.iter().enumerate();
         let mounts = mounts.map(|(index, mount)| Mount::open(mount, mounts_before + index));
         let mut mounts = mounts.collect::<Result<Vec<_>, _>>()?;
         mounts.sort_by_key(|mount| std::cmp::Reverse(mount.prefix.len()));
-        let rules = config.rules.iter().map(CompiledRule::new).collect::<Result<_, _>>()?;
         let error_pages = config.error_pages.iter();
         let error_pages = error_pages.map(|(status, page)| (*status, relative(page).to_vec())).collect();
-        Ok(Self { mounts, rules, effective: Mutex::default(), error_pages })
+        Ok(Self { mounts, rules: Rules::compile(&config.rules)?, error_pages })
     }
 
-    /// Where a canonical name leads: the mount with the longest path that it begins with.
-    pub(crate) fn place<'s, 'n>(&'s self, name: &'n [u8]) -> Place<'s, 'n> {
+    /// The place that a name leads to: in the mount with the longest path that it begins with.
+    fn place<'s, 'n>(&'s self, name: &'n [u8]) -> Place<'s, 'n> {
         let name = if name == b"/" { b"" } else { name };
         match self.mount_of(name) {
-            Some(mount) => {
-                name.strip_prefix(&*mount.prefix).map_or(Place::MountPoint, |within| Place::Within(mount, within))
-            }
+            Some(mount) => match name.strip_prefix(&*mount.prefix) {
+                Some(name) => Place::Within { tree: &mount.tree, mount: mount.number, name },
+                None => Place::MountPoint,
+            },
             None => Place::Outside,
         }
     }
@@ -194,26 +172,7 @@ impl Site {
     /// The settings of a file in a folder, or of the folder itself. The folder is a canonical name, which ends with a
     /// slash, or is empty for the topmost.
     pub(crate) fn settings(&self, folder: &[u8], file: Option<&[u8]>) -> Arc<Settings> {
-        self.effective(folder, file).settings
-    }
-
-    /// How a file in a folder is presented.
-    pub(crate) fn policy(&self, folder: &[u8], file: &[u8]) -> Arc<ResponsePolicy> {
-        self.effective(folder, Some(file)).policy
-    }
-
-    fn effective(&self, folder: &[u8], file: Option<&[u8]>) -> Effective {
-        let holds: Box<[bool]> = self.rules.iter().map(|rule| rule.holds(folder, file)).collect();
-        let mut known = self.effective.lock().unwrap_or_else(PoisonError::into_inner);
-        let effective = known.entry(holds).or_insert_with_key(|holds| {
-            let mut settings = Settings::default();
-            for (rule, _) in self.rules.iter().zip(holds).filter(|&(_, &holds)| holds) {
-                settings.overlay(&rule.settings);
-            }
-            let policy = ResponsePolicy::of(&settings).expect("each rule was looked at when it was compiled");
-            Effective { settings: Arc::new(settings), policy: Arc::new(policy) }
-        });
-        effective.clone()
+        self.rules.effective(folder, file).settings
     }
 
     /// The canonical name of the file that is the body of responses with this status.
@@ -223,105 +182,13 @@ impl Site {
 }
 
 impl Mount {
-    fn open(config: &MountConfig, number: usize) -> Result<Self, StartError> {
-        let root = Root::open(&config.root).map_err(|error| StartError::Root { path: config.root.clone(), error })?;
-        let links = match config.symlinks {
-            Symlinks::Deny => Links::None,
-            Symlinks::Beneath => Links::Beneath,
-            Symlinks::OwnerMatch => Links::OfOwner,
-        };
-        let root = root.following(links);
-        Ok(Self {
-            prefix: relative(&config.path).into(),
-            root_at_once: root.at_once(),
-            root,
-            dot_files: config.dot_files,
-            number: number as u16,
-        })
+    fn open(config: &MountConfig, number: usize) -> Result<Self, CatalogError> {
+        let MountConfig { path, root, symlinks, dot_files, .. } = config;
+        let prefix = relative(path);
+        let tree = Tree::open(root, *symlinks, *dot_files, prefix.is_empty())
+            .map_err(|error| CatalogError::Root { path: root.clone(), error })?;
+        Ok(Self { prefix: prefix.into(), tree, number: number as u16 })
     }
-
-    /// Opens what has this name, relative to the root. `room` is room to write in.
-    pub(crate) fn open_file(&self, name: &[u8], wait: Wait, room: &mut Vec<u8>) -> Result<File, Refusal> {
-        if self.hides(name) {
-            return Err(Refusal::NotFound);
-        }
-        resolve::open_beneath(self.root(wait), name, room)
-    }
-
-    /// Opens a folder, whose name is empty for the root itself and else ends with a slash.
-    pub(crate) fn open_folder(&self, name: &[u8], wait: Wait, room: &mut Vec<u8>) -> Result<File, Refusal> {
-        if name.is_empty() {
-            return resolve::open_beneath(self.root(wait), b".", room);
-        }
-        self.open_file(name, wait, room)
-    }
-
-    fn root(&self, wait: Wait) -> &Root {
-        match wait {
-            Wait::Allowed => &self.root,
-            Wait::Never => &self.root_at_once,
-        }
-    }
-
-    /// Whether a name is not served because of a dot at the beginning of one of its parts.
-    pub(crate) fn hides(&self, name: &[u8]) -> bool {
-        // RFC 8615: what stands there is meant for the world.
-        let at_top = self.prefix.is_empty().then(|| name.strip_prefix(b".well-known")).flatten();
-        let parts = at_top.filter(|rest| matches!(rest, [] | [b'/', ..])).unwrap_or(name);
-        !self.dot_files && parts.split(|&byte| byte == b'/').any(|part| part.starts_with(b"."))
-    }
-}
-
-impl CompiledRule {
-    fn new(rule: &Rule) -> Result<Self, StartError> {
-        let files = rule.files.as_deref().map(compile_pattern).transpose().map_err(StartError::Pattern)?;
-        ResponsePolicy::of(&rule.settings).map_err(StartError::Header)?;
-        for pattern in rule.settings.listing_style.iter().flat_map(|style| &style.hide) {
-            compile_pattern(pattern).map_err(StartError::Pattern)?;
-        }
-        let folder = rule.folder.as_deref().map_or(&b""[..], relative);
-        Ok(Self { folder: folder.into(), files, settings: rule.settings.clone() })
-    }
-
-    fn holds(&self, folder: &[u8], file: Option<&[u8]>) -> bool {
-        let holds_for_file = match (&self.files, file) {
-            (None, _) => true,
-            (Some(_), None) => false,
-            (Some(pattern), Some(file)) => pattern.is_match(Path::new(OsStr::from_bytes(file))),
-        };
-        folder.starts_with(&self.folder) && holds_for_file
-    }
-}
-
-impl Settings {
-    /// Puts the settings of a later rule over these.
-    fn overlay(&mut self, over: &Self) {
-        // Without a list of them, a setting that is added and forgotten here would never hold.
-        let Self { headers, cache_control, content_type, index, listing, listing_style, precompressed, digests, etag } =
-            over;
-        let is_replaced = |name: &str| headers.iter().any(|(over, _)| over.eq_ignore_ascii_case(name));
-        self.headers.retain(|(name, _)| !is_replaced(name));
-        self.headers.extend_from_slice(headers);
-        overlay(&mut self.cache_control, cache_control);
-        overlay(&mut self.content_type, content_type);
-        overlay(&mut self.index, index);
-        overlay(&mut self.listing, listing);
-        overlay(&mut self.listing_style, listing_style);
-        overlay(&mut self.precompressed, precompressed);
-        overlay(&mut self.digests, digests);
-        overlay(&mut self.etag, etag);
-    }
-}
-
-fn overlay<T: Clone>(setting: &mut Option<T>, over: &Option<T>) {
-    if let Some(over) = over {
-        *setting = Some(over.clone());
-    }
-}
-
-/// A pattern for the names of files: `*`, `?`, `[a-z]`, `{a,b}`.
-pub(crate) fn compile_pattern(pattern: &str) -> Result<GlobMatcher, globset::Error> {
-    globset::Glob::new(pattern).map(|glob| glob.compile_matcher())
 }
 
 /// The key in the table of hosts: without a dot at the end, in lower case, and without the asterisk in front.
@@ -336,9 +203,4 @@ fn without_port(host: &[u8]) -> &[u8] {
     let from = brackets_end.unwrap_or(0);
     let colon = host[from..].iter().position(|&byte| byte == b':');
     colon.map_or(host, |colon| &host[..from + colon])
-}
-
-/// A path of a site as canonical names begin with it.
-fn relative(path: &str) -> &[u8] {
-    path.strip_prefix('/').unwrap_or(path).as_bytes()
 }

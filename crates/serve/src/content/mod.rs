@@ -7,5 +7,7 @@ pub(crate) mod blocking_pool;
 pub(crate) mod body;
 pub(crate) mod local;
 pub(crate) mod media_type;
+pub(crate) mod name;
 pub(crate) mod object;
 pub(crate) mod policy;
+pub(crate) mod refusal;

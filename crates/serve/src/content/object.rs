@@ -17,9 +17,9 @@ use thalweg_wire::validator::{EntityTag, Validators};
 
 use crate::config::EtagSource;
 use crate::content::local::loaded_file::{Digests, LoadedFile, Neighbour, OpenNeighbour};
-use crate::content::local::resolve::Refusal;
 use crate::content::media_type;
 use crate::content::policy::ResponsePolicy;
+use crate::content::refusal::Refusal;
 use crate::date_cache::DateCache;
 
 /// A change that is younger than this when a file is read may be followed by another one with the same time stamps, whose

@@ -7,10 +7,12 @@ use thalweg_sys::Instant;
 use thalweg_wire::target::Target;
 use thalweg_wire::{Method, RequestHead};
 
+use crate::catalog::site::Sites;
 use crate::content::blocking_pool::{Job, JobKind, JobsDone};
 use crate::content::local::file_cache::{FileCache, Lookup};
-use crate::content::local::resolve::{self, Refusal};
+use crate::content::name::canonical_name;
 use crate::content::object::Object;
+use crate::content::refusal::Refusal;
 use crate::date_cache::DateCache;
 use crate::http::multipart::{Boundaries, Multipart};
 use crate::http::response::{Delivery, Encoder, Page, PageField, Part, Response, Selected, Summary};
@@ -19,7 +21,7 @@ use crate::listing::{Asked, Listings};
 
 /// Answers requests for objects.
 pub(crate) struct Responder {
-    pub(crate) cache: FileCache,
+    pub(crate) cache: FileCache<Sites>,
     pub(crate) listings: Listings,
     pub(crate) date_cache: DateCache,
     boundaries: Boundaries,
@@ -51,13 +53,13 @@ impl Denial<'_> {
 impl From<Refusal> for Denial<'_> {
     fn from(refusal: Refusal) -> Self {
         let field = if refusal == Refusal::Exhausted { PageField::RetryAfter } else { PageField::None };
-        Self { status: refusal.status(), field }
+        Self { status: status_of(refusal), field }
     }
 }
 
 impl Responder {
     /// A responder that has done nothing yet.
-    pub(crate) fn new(cache: FileCache, listings: Listings, date_cache: DateCache) -> Self {
+    pub(crate) fn new(cache: FileCache<Sites>, listings: Listings, date_cache: DateCache) -> Self {
         Self { cache, listings, date_cache, boundaries: Boundaries::new(), name: Vec::new() }
     }
 
@@ -79,7 +81,7 @@ impl Responder {
     /// Answers a request for which there is too much to be done.
     #[cold]
     pub(crate) fn shed(&mut self, request: &RequestHead<'_>, out: &mut impl Encoder) -> Summary {
-        let mount = self.cache.sites().topmost;
+        let mount = self.cache.namespace().topmost;
         self.deny(request, Refusal::Exhausted.into(), mount, out)
     }
 
@@ -88,7 +90,7 @@ impl Responder {
     pub(crate) fn refuse(&mut self, status: u16, out: &mut impl Encoder) -> Summary {
         let page = Page { status, is_head: false, field: PageField::None, object: None };
         out.encode(Response::Page(page), &self.date_cache);
-        Summary::nothing(status, self.cache.sites().topmost)
+        Summary::nothing(status, self.cache.namespace().topmost)
     }
 
     /// GET and HEAD.
@@ -100,14 +102,14 @@ impl Responder {
         now: Instant,
         out: &mut impl Encoder,
     ) -> Answer {
-        let topmost = self.cache.sites().topmost;
+        let topmost = self.cache.namespace().topmost;
         let Some((path, query)) = file_target(request) else {
             return Answer::Given(self.deny(request, Refusal::Malformed.into(), topmost, out));
         };
-        let Some(site) = self.cache.sites().of_request(request) else {
+        let Some(site) = self.cache.namespace().of_request(request) else {
             return Answer::Given(self.deny(request, Denial::of(421), topmost, out));
         };
-        if let Err(refusal) = resolve::canonical_name(path, &mut self.name) {
+        if let Err(refusal) = canonical_name(path, &mut self.name) {
             return Answer::Given(self.deny(request, refusal.into(), topmost, out));
         }
         match self.cache.look_up(site, &mut self.name, done, &self.date_cache, now) {
@@ -124,7 +126,7 @@ impl Responder {
                 self.respond_with_listing(request, (site, query), done, now, out)
             }
             Err(refusal) => {
-                let mount = self.cache.sites().mount_number(site, &self.name);
+                let mount = self.cache.namespace().mount_number(site, &self.name);
                 Answer::Given(self.deny(request, refusal.into(), mount, out))
             }
         }
@@ -140,7 +142,7 @@ impl Responder {
         now: Instant,
         out: &mut impl Encoder,
     ) -> Answer {
-        let mount = self.cache.sites().mount_number(site, &self.name);
+        let mount = self.cache.namespace().mount_number(site, &self.name);
         let asked = Asked { site, name: &self.name, query };
         let folders = &mut self.cache.folders;
         match self.listings.look_up(asked, done, folders, &self.date_cache, now) {
@@ -175,7 +177,7 @@ impl Responder {
     /// All other methods.
     #[cold]
     fn respond_otherwise(&mut self, request: &RequestHead<'_>, out: &mut impl Encoder) -> Summary {
-        let mount = self.cache.sites().topmost;
+        let mount = self.cache.namespace().topmost;
         match request.method {
             Method::Options if Target::parse(request.method, request.target).is_ok() => {
                 let page = Page { status: 204, is_head: false, field: PageField::Allow, object: None };
@@ -198,7 +200,7 @@ impl Responder {
         query: Option<&[u8]>,
         out: &mut impl Encoder,
     ) -> Summary {
-        let mount = self.cache.sites().mount_number(site, &self.name);
+        let mount = self.cache.namespace().mount_number(site, &self.name);
         let name = std::mem::take(&mut self.name);
         let denial = Denial { status: 301, field: PageField::Location { folder: &name, query } };
         let summary = self.deny(request, denial, mount, out);
@@ -225,17 +227,28 @@ impl Responder {
 
 /// The file that the site of a request has for the body of such a response.
 fn find_error_page<'c>(
-    cache: &'c mut FileCache,
+    cache: &'c mut FileCache<Sites>,
     request: &RequestHead<'_>,
     status: u16,
     date_cache: &DateCache,
 ) -> Option<&'c mut Object> {
-    let site = cache.sites().of_request(request)?;
-    let mut name = cache.sites().site(site).error_page(status)?.to_vec();
+    let site = cache.namespace().of_request(request)?;
+    let mut name = cache.namespace().site(site).error_page(status)?.to_vec();
     // There are few such files, and a refusal is not put off.
     match cache.look_up(site, &mut name, JobsDone::NOTHING.and(JobKind::Open), date_cache, date_cache.now()) {
         Ok(Lookup::File(page, _)) => Some(page),
         _ => None,
+    }
+}
+
+/// The status of a response to a name that was refused.
+fn status_of(refusal: Refusal) -> u16 {
+    match refusal {
+        Refusal::Malformed => 400,
+        Refusal::NotFound => 404,
+        Refusal::Forbidden => 403,
+        Refusal::Exhausted | Refusal::NotYet => 503,
+        Refusal::Failed => 500,
     }
 }
 

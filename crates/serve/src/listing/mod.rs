@@ -28,9 +28,10 @@ use self::view::View;
 use crate::catalog::site::Sites;
 use crate::config::{CacheConfig, Settings};
 use crate::content::blocking_pool::{Job, JobKind, JobsDone};
-use crate::content::local::resolve::Refusal;
+use crate::content::local::namespace::Namespace;
 use crate::content::local::watch::{FolderId, Folders};
 use crate::content::object::Object;
+use crate::content::refusal::Refusal;
 use crate::date_cache::DateCache;
 
 /// A file that grows in place leaves no trace in its folder: without one, a folder is read again after this long.
@@ -136,7 +137,7 @@ impl Listings {
         &mut self,
         asked: Asked<'_>,
         done: JobsDone,
-        folders: &mut Folders,
+        folders: &mut Folders<Sites>,
         date_cache: &DateCache,
         now: Instant,
     ) -> Result<&mut Object, Refusal> {
@@ -168,7 +169,7 @@ impl Listings {
         &mut self,
         asked: Asked<'_>,
         done: JobsDone,
-        folders: &mut Folders,
+        folders: &mut Folders<Sites>,
         date_cache: &DateCache,
         now: Instant,
     ) -> Job {
@@ -225,7 +226,7 @@ impl Listings {
     }
 
     /// Keeps what was done aside.
-    fn take_in_outcomes(&mut self, folders: &mut Folders, date_cache: &DateCache, now: Instant) {
+    fn take_in_outcomes(&mut self, folders: &mut Folders<Sites>, date_cache: &DateCache, now: Instant) {
         let outcomes = mem::take(&mut *self.outcomes.lock().unwrap_or_else(PoisonError::into_inner));
         for Outcome { key, made, epoch } in outcomes {
             match made {
@@ -251,7 +252,7 @@ impl Listings {
         key: &[u8],
         made: Made,
         epoch: Heard,
-        (folders, date_cache, now): (&mut Folders, &DateCache, Instant),
+        (folders, date_cache, now): (&mut Folders<Sites>, &DateCache, Instant),
     ) -> Known {
         let Made { view, was_checked, folder, page, policy } = made;
         self.uses += 1;
@@ -280,7 +281,7 @@ impl Listings {
         known
     }
 
-    fn keep(&mut self, key: Box<[u8]>, known: Known, folders: &mut Folders) {
+    fn keep(&mut self, key: Box<[u8]>, known: Known, folders: &mut Folders<Sites>) {
         let bytes = known.bytes(&key);
         while !self.folders.is_empty() && (self.folders.len() >= FOLDERS_MAX || self.bytes + bytes > self.bytes_max) {
             self.evict_one(folders);
@@ -295,13 +296,13 @@ impl Listings {
         Some(known)
     }
 
-    fn forget(&mut self, key: &[u8], folders: &mut Folders) {
+    fn forget(&mut self, key: &[u8], folders: &mut Folders<Sites>) {
         if let Some(known) = self.take_out(key) {
             folders.leave(known.epoch.folder);
         }
     }
 
-    fn evict_one(&mut self, folders: &mut Folders) {
+    fn evict_one(&mut self, folders: &mut Folders<Sites>) {
         let oldest = self.folders.iter().min_by_key(|(_, known)| known.used).map(|(key, _)| key.clone());
         if let Some(key) = oldest {
             self.forget(&key, folders);
@@ -315,7 +316,7 @@ impl Known {
     }
 
     /// For how long it is relied on after it was looked at.
-    fn fresh_ns(&self, age_ns: u64, folders: &Folders) -> u64 {
+    fn fresh_ns(&self, age_ns: u64, folders: &Folders<Sites>) -> u64 {
         if folders.has_changed(self.epoch.folder, self.epoch.changes) {
             self.rest_ns()
         } else {
@@ -339,7 +340,7 @@ mod tests {
 
     use super::*;
     use crate::config::{ListenAddr, ListingStyle, Rule, ServerConfig};
-    use crate::content::local::watch::tests::Teller;
+    use crate::content::local::watch::test_watcher::TestWatcher;
 
     const SECOND_NS: u64 = 1_000_000_000;
 
@@ -362,13 +363,13 @@ mod tests {
     }
 
     /// For listings of which nothing is told.
-    fn unwatched(listings: &Listings) -> Folders {
+    fn unwatched(listings: &Listings) -> Folders<Sites> {
         Folders::new(Arc::clone(&listings.sites), None)
     }
 
     fn page(
         listings: &mut Listings,
-        folders: &mut Folders,
+        folders: &mut Folders<Sites>,
         asked: Asked<'_>,
         done: JobsDone,
         now: Instant,
@@ -386,7 +387,7 @@ mod tests {
     /// The same, with what is told of folders.
     fn made_of(
         listings: &mut Listings,
-        folders: &mut Folders,
+        folders: &mut Folders<Sites>,
         asked: Asked<'_>,
         at_ns: u64,
     ) -> Result<(String, bool), Refusal> {
@@ -431,10 +432,10 @@ mod tests {
         }
         let mut listings = listings(root.path(), 1 << 20, 10);
         listings.age_ns = 3600 * SECOND_NS;
-        let teller = Teller::new();
-        let mut folders = Folders::new(Arc::clone(&listings.sites), Some(teller.subscription()));
+        let watcher = TestWatcher::new();
+        let mut folders = Folders::new(Arc::clone(&listings.sites), Some(watcher.subscription()));
         let mut check = |name, at_ns, expected: &str, expected_work| {
-            teller.tell(&mut folders);
+            watcher.apply_to(&mut folders);
             let asked = asked(name, "format=json");
             let (text, work) = made_of(&mut listings, &mut folders, asked, at_ns).unwrap();
             assert!(text.contains(expected), "{name} {at_ns}: {text}");
@@ -462,14 +463,14 @@ mod tests {
         let root = TempDir::new().unwrap();
         let mut listings = listings(root.path(), 1 << 20, 10);
         listings.age_ns = 3600 * SECOND_NS;
-        let teller = Teller::new();
-        let mut folders = Folders::new(Arc::clone(&listings.sites), Some(teller.subscription()));
+        let watcher = TestWatcher::new();
+        let mut folders = Folders::new(Arc::clone(&listings.sites), Some(watcher.subscription()));
         let asked = asked("/", "format=json");
         let job = listings.making(asked, JobsDone::NOTHING, &mut folders, &date_cache(), Instant::default());
         (job.work)();
         // It was read, and the outcome is not taken in yet.
         fs::write(root.path().join("new"), "").unwrap();
-        teller.tell(&mut folders);
+        watcher.apply_to(&mut folders);
         let done = JobsDone::NOTHING.and(JobKind::List);
         let text = page(&mut listings, &mut folders, asked, done, Instant::from_ns(1)).unwrap();
         assert!(text.contains("\"files\":0"), "{text}");
@@ -485,16 +486,16 @@ mod tests {
         }
         // Room for one folder only.
         let mut listings = listings(root.path(), 0, 10);
-        let teller = Teller::new();
-        let mut folders = Folders::new(Arc::clone(&listings.sites), Some(teller.subscription()));
+        let watcher = TestWatcher::new();
+        let mut folders = Folders::new(Arc::clone(&listings.sites), Some(watcher.subscription()));
         for (at, name) in ["a/", "b/", "a/", "a/"].into_iter().enumerate() {
             made_of(&mut listings, &mut folders, asked(name, ""), at as u64 * SECOND_NS).unwrap();
-            assert_eq!(teller.watched(), 1, "{at}: {name}");
+            assert_eq!(watcher.watched(), 1, "{at}: {name}");
         }
         fs::remove_dir(root.path().join("a")).unwrap();
-        teller.tell(&mut folders);
+        watcher.apply_to(&mut folders);
         assert_eq!(made_of(&mut listings, &mut folders, asked("a/", ""), 9 * SECOND_NS).err(), Some(Refusal::NotFound));
-        assert_eq!(teller.watched(), 0);
+        assert_eq!(watcher.watched(), 0);
     }
 
     #[test]

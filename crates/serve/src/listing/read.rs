@@ -19,10 +19,12 @@ use super::json;
 use super::page;
 use super::style::Style;
 use super::view::{Format, View};
-use crate::catalog::site::{Mount, Place, Sites};
+use crate::catalog::site::Sites;
 use crate::config::Settings;
-use crate::content::local::resolve::Refusal;
+use crate::content::local::namespace::{Namespace, Place};
+use crate::content::local::tree::Tree;
 use crate::content::policy::ResponsePolicy;
+use crate::content::refusal::Refusal;
 
 /// Headers and readmes that are larger than this are not shown.
 const FRAGMENT_BYTES_MAX: u64 = 64 << 10;
@@ -111,10 +113,10 @@ pub(super) struct Page {
     pub(super) last_modified: Option<i64>,
 }
 
-/// A folder where it lies: its mount, and its name there, which is empty or ends with a slash.
+/// A folder where it lies: its tree, and its name there, which is empty or ends with a slash.
 #[derive(Clone, Copy)]
 struct Location<'t> {
-    mount: &'t Mount,
+    tree: &'t Tree,
     within: &'t [u8],
 }
 
@@ -132,16 +134,16 @@ impl Task {
         if let Some((known, Trust::Blind)) = &self.known {
             return Ok(Arc::clone(known));
         }
-        let Place::Within(mount, within) = self.sites.site(self.site).place(&self.name) else {
+        let Place::Within { tree, name: within, .. } = self.sites.place(self.site, &self.name) else {
             return Err(Refusal::NotFound);
         };
-        let opened = mount.open_folder(within, Wait::Allowed, &mut Vec::new())?;
+        let opened = tree.open_folder(within, Wait::Allowed, &mut Vec::new())?;
         if opened.kind != FileKind::Directory {
             return Err(Refusal::NotFound);
         }
         match &self.known {
             Some((known, Trust::Checked)) if !known.unsettled && known.stamp == opened.stamp => Ok(Arc::clone(known)),
-            _ => Ok(Arc::new(self.read(&opened, Location { mount, within })?)),
+            _ => Ok(Arc::new(self.read(&opened, Location { tree, within })?)),
         }
     }
 
@@ -189,7 +191,7 @@ impl Task {
         let shown = site.mounts_in(folder).filter(|(name, _)| !self.style.hides(name) && !location.hides(name));
         let mut mounted: Vec<_> = shown
             .filter_map(|(name, mount)| {
-                Some((name, mount.open_folder(b"", Wait::Allowed, &mut Vec::new()).ok()?.stamp))
+                Some((name, mount.tree.open_folder(b"", Wait::Allowed, &mut Vec::new()).ok()?.stamp))
             })
             .collect();
         mounted.sort_unstable_by_key(|&(name, _)| name);
@@ -250,7 +252,7 @@ impl Task {
 
 impl Location<'_> {
     fn hides(self, name: &[u8]) -> bool {
-        name.starts_with(b".") && self.mount.hides(&self.path(name))
+        name.starts_with(b".") && self.tree.hides(&self.path(name))
     }
 
     /// What a link leads to, if that would be served.
@@ -268,7 +270,7 @@ impl Location<'_> {
 
     /// Opens what has this name in the folder as a request for it would.
     fn open(self, name: &[u8]) -> Option<File> {
-        self.mount.open_file(&self.path(name), Wait::Allowed, &mut Vec::new()).ok()
+        self.tree.open_file(&self.path(name), Wait::Allowed, &mut Vec::new()).ok()
     }
 
     fn path(self, name: &[u8]) -> Vec<u8> {

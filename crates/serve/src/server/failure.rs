@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::catalog::check::ConfigFault;
+use crate::catalog::error::CatalogError;
 use crate::config::ListenAddr;
 use crate::telemetry::log::OpenError;
 
@@ -16,20 +17,9 @@ pub enum StartError {
     /// The configuration contradicts itself.
     #[error("{0}")]
     Config(ConfigFault),
-    /// The folder cannot be served.
-    #[error("cannot open the folder {}: {error}", path.display())]
-    Root {
-        /// The folder.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// A rule's pattern for names of files cannot be understood.
-    #[error("in the pattern of a rule: {0}")]
-    Pattern(globset::Error),
-    /// A field that settings add cannot be written.
-    #[error("a header of a rule: {0}")]
-    Header(thalweg_wire::encode::EncodeError),
+    /// A site cannot be opened.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
     /// A log cannot be written.
     #[error("cannot open the log {}: {error}", path.display())]
     Log {

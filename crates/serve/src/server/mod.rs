@@ -25,7 +25,7 @@ use thalweg_sys::{DriverKind, Instant, Waker, affinity, clock};
 
 use crate::catalog::site::Sites;
 use crate::config::{Level, ListenAddr, ServerConfig};
-use crate::content::local::watch::Watcher;
+use crate::content::local::watch::{Outlets, Watcher};
 use crate::server::commands::{CommandQueue, LoopCommand, send_listener};
 use crate::server::layout::Layout;
 use crate::server::listeners::Listeners;
@@ -113,7 +113,8 @@ impl Server {
         let shared_limits = Arc::new(SharedRateLimits::of(&config, Instant::now()));
         let config = Arc::new(config);
         let (channels, threads) = (Vec::new(), Vec::new());
-        let watcher = Watcher::start(config.cache.watch, (&commands, &control.wakers), &observed, logs.error_log());
+        let outlets = outlets_of_watcher(&commands, &control.wakers, &observed, logs.error_log());
+        let watcher = Watcher::start(config.cache.watch, outlets);
         let mut running = Running {
             addresses,
             driver,
@@ -180,6 +181,22 @@ impl Server {
     }
 }
 
+/// The outlets of the watcher: notices become loop commands, and errors messages to the operator.
+fn outlets_of_watcher(
+    commands: &Arc<[CommandQueue]>,
+    wakers: &Arc<[Waker]>,
+    observed: &Observed,
+    error_log: &ErrorLog,
+) -> Outlets {
+    let (commands, wakers, error_log) = (Arc::clone(commands), Arc::clone(wakers), error_log.clone());
+    Outlets {
+        loops: commands.len(),
+        deliver: Box::new(move |loop_index, notices| commands[loop_index].notify(notices, &wakers[loop_index])),
+        report: Box::new(move |message| error_log.say(Level::Warning, message)),
+        counts: Arc::clone(&observed.watch),
+    }
+}
+
 /// Whether anybody wants to know about single responses.
 fn has_accounting(config: &ServerConfig) -> bool {
     config.log.access.is_some() || config.status.is_some()
@@ -194,7 +211,7 @@ fn ensure_servable(config: &ServerConfig) -> Result<(), StartError> {
     if let Some(fault) = config.check().into_iter().next() {
         return Err(StartError::Config(fault));
     }
-    Sites::open(config).map(drop)
+    Ok(Sites::open(config).map(drop)?)
 }
 
 /// The CPUs to run on.

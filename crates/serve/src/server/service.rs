@@ -129,7 +129,7 @@ impl Service {
         let times = Times::new(setup.limits);
         let subscription = setup.subscription.clone().filter(|_| setup.cache.watch);
         let cache = FileCache::new(Arc::new(setup.sites), setup.cache.clone(), subscription);
-        let listings = Listings::new(Arc::clone(cache.sites()), setup.cache);
+        let listings = Listings::new(Arc::clone(cache.namespace()), setup.cache);
         Self {
             look_ns: times.shortest_ns(),
             shared: Shared {
@@ -177,7 +177,7 @@ impl Service {
     #[cfg(test)]
     pub(crate) fn subscribe(&mut self, subscription: Subscription) {
         let cache = &mut self.shared.responder.cache;
-        cache.folders = crate::content::local::watch::Folders::new(Arc::clone(cache.sites()), Some(subscription));
+        cache.folders = crate::content::local::watch::Folders::new(Arc::clone(cache.namespace()), Some(subscription));
     }
 
     /// Serves the connections that come in at a listener of its driver.
@@ -223,7 +223,7 @@ impl Service {
         let responder = &mut self.shared.responder;
         let subscription = self.subscription.clone().filter(|_| config.cache.watch);
         let cache = FileCache::new(Arc::new(sites), config.cache.clone(), subscription).succeeding(&responder.cache);
-        responder.listings = Listings::new(Arc::clone(cache.sites()), &config.cache);
+        responder.listings = Listings::new(Arc::clone(cache.namespace()), &config.cache);
         responder.cache = cache;
         self.configure_accounting(driver, config, feed, observed);
         Ok(())

@@ -116,7 +116,7 @@ impl Task {
         let sites = match Sites::open(&self.config) {
             Ok(sites) => sites,
             Err(error) => {
-                let _ = started.send(Err(error));
+                let _ = started.send(Err(error.into()));
                 return Ok(());
             }
         };

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use thalweg_reactor::run;
 use thalweg_reactor::sim::{Sim, SimConfig};
+use thalweg_sys::Waker;
 
 use super::{Step, folder, naive, send, world};
 use crate::config::Limits;
-use crate::content::local::watch::tests::Teller;
+use crate::content::local::watch::test_watcher::TestWatcher;
 
 #[test]
 fn a_file_replaced_while_it_is_cached_is_seen_when_that_is_told() {
@@ -25,9 +26,10 @@ fn a_file_replaced_while_it_is_cached_is_seen_when_that_is_told() {
     let steps = [first, vec![moment(), Step::Finish]].concat();
     let mut driver = Sim::new(SimConfig::calm(1));
     let (mut world, published) = world(&mut driver, &Limits::default(), folder.path(), vec![steps]);
-    let teller = Teller::of(Arc::clone(&world.commands));
-    world.service.subscribe(teller.subscription());
-    world.teller = Some(teller);
+    let (commands, waker) = (Arc::clone(&world.commands), Waker::new().unwrap());
+    let watcher = TestWatcher::delivering(move |notices| commands[0].notify(notices, &waker));
+    world.service.subscribe(watcher.subscription());
+    world.watcher = Some(watcher);
     run(&mut driver, &mut world).unwrap();
     let responses = naive::take_all(&world.clients[0].received, &["GET"]);
     let statuses: Vec<u16> = responses.iter().map(|response| response.status).collect();

@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use std::{fs, iter};
 
-use thalweg_serve::{Server, ServerConfig, StartError};
+use thalweg_serve::{CatalogError, Server, ServerConfig, StartError};
 use thalweg_sys::DriverChoice;
 
 use crate::naive::{take, take_all};
@@ -284,7 +284,7 @@ fn what_cannot_start_says_why() {
     assert!(matches!(error, StartError::Listen { .. }), "{error}");
     assert!(error.to_string().starts_with(&format!("cannot listen on {address}: ")), "{error}");
     let error = start(&folder.path().join("missing"), vec!["127.0.0.1:0".parse().unwrap()]);
-    assert!(matches!(error, StartError::Root { .. }), "{error}");
+    assert!(matches!(error, StartError::Catalog(CatalogError::Root { .. })), "{error}");
     let mut config = ServerConfig::new(folder.path(), ["127.0.0.1:0".parse::<SocketAddr>().unwrap()]);
     config.cores = vec![thalweg_sys::affinity::allowed_cpus().unwrap()[0], 4000];
     config.driver = DriverChoice::Epoll;

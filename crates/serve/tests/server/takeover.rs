@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use thalweg_serve::{Group, ListenAddr, Listeners, Server, ServerConfig, StartError, core_count};
+use thalweg_serve::{CatalogError, Group, ListenAddr, Listeners, Server, ServerConfig, StartError, core_count};
 use thalweg_sys::DriverChoice;
 use thalweg_sys::socket::SocketFile;
 
@@ -159,7 +159,10 @@ fn a_configuration_that_cannot_be_had_changes_nothing() {
         let taken = served.address();
         let folder = TempDir::new().unwrap();
         let missing = ServerConfig::new(folder.path().join("missing"), [any_port()]);
-        assert!(matches!(served.server.configure(&Arc::new(missing)), Err(StartError::Root { .. })));
+        assert!(matches!(
+            served.server.configure(&Arc::new(missing)),
+            Err(StartError::Catalog(CatalogError::Root { .. }))
+        ));
         // The address is in use: by this server itself, under another name.
         let twice = config(driver, &folder, &[any_port(), taken.into()]);
         assert!(matches!(served.server.configure(&Arc::new(twice)), Err(StartError::Listen { .. })));

@@ -9,27 +9,28 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use thalweg_sys::file::FileKind;
-use thalweg_sys::{File, FileChanged, Instant, Wait};
+use thalweg_sys::{FileChanged, Instant, Wait};
 
-use crate::catalog::site::{Mount, Site, Sites};
 use crate::config::CacheConfig;
 use crate::content::blocking_pool::{Job, JobKind, JobsDone};
 use crate::content::local::loaded_file::LoadedFile;
-use crate::content::local::resolve::{self, Found, FoundFile, Refusal};
+use crate::content::local::namespace::Namespace;
+use crate::content::local::resolve::{self, OpenFile, Resolution};
 use crate::content::local::watch::{FolderId, Folders, Subscription};
+use crate::content::name;
 use crate::content::object::Object;
+use crate::content::refusal::Refusal;
 use crate::date_cache::DateCache;
 
 /// How often a file that changes while it is read is tried again.
 const LOAD_ATTEMPTS: usize = 3;
 
 /// The files of all sites, as far as they are known.
-pub(crate) struct FileCache {
-    sites: Arc<Sites>,
+pub(crate) struct FileCache<N: Namespace> {
+    namespace: Arc<N>,
     config: CacheConfig,
     /// The folders of these files, and of listings.
-    pub(crate) folders: Folders,
+    pub(crate) folders: Folders<N>,
     age_ns: u64,
     places: HashMap<Rc<[u8]>, usize, RandomState>,
     entries: Vec<Option<Entry>>,
@@ -64,12 +65,12 @@ pub(crate) enum Lookup<'c> {
     Folder,
 }
 
-impl FileCache {
+impl<N: Namespace> FileCache<N> {
     /// A cache that knows nothing yet. Without an ear it learns of changes by age alone.
-    pub(crate) fn new(sites: Arc<Sites>, config: CacheConfig, subscription: Option<Subscription>) -> Self {
+    pub(crate) fn new(namespace: Arc<N>, config: CacheConfig, subscription: Option<Subscription>) -> Self {
         Self {
-            folders: Folders::new(Arc::clone(&sites), subscription),
-            sites,
+            folders: Folders::new(Arc::clone(&namespace), subscription),
+            namespace,
             age_ns: u64::try_from(config.age.as_nanos()).unwrap_or(u64::MAX),
             config,
             places: HashMap::default(),
@@ -82,10 +83,10 @@ impl FileCache {
         }
     }
 
-    /// The sites whose files these are.
+    /// The names of these files.
     #[inline]
-    pub(crate) fn sites(&self) -> &Arc<Sites> {
-        &self.sites
+    pub(crate) fn namespace(&self) -> &Arc<N> {
+        &self.namespace
     }
 
     /// What a canonical name leads to in a site. If that cannot be said without waiting for a disk, it is [`Refusal::NotYet`], unless
@@ -100,7 +101,7 @@ impl FileCache {
         now: Instant,
     ) -> Result<Lookup<'_>, Refusal> {
         let name_bytes = name.len();
-        self.sites.mark(name, site);
+        self.namespace.mark(name, site);
         let place = match self.places.get(name.as_slice()) {
             Some(&place) => {
                 self.entry_mut(place).used = true;
@@ -128,7 +129,7 @@ impl FileCache {
     pub(crate) fn name_of(&self, change: FileChanged) -> Option<String> {
         let mut entries = self.entries.iter().flatten();
         let entry = entries.find(|entry| entry.object.is_sent_from(change))?;
-        Some(format!("/{}", String::from_utf8_lossy(self.sites.unmarked(&entry.name)).trim_start_matches('/')))
+        Some(format!("/{}", String::from_utf8_lossy(self.namespace.unmarked(&entry.name)).trim_start_matches('/')))
     }
 
     /// Goes on counting misses where another cache has stopped.
@@ -176,11 +177,11 @@ impl FileCache {
         self.folders.ensure_watched(entry.folder, wait, now);
         let epoch = self.folders.changes();
         let is_still =
-            match resolve::open(self.sites.site(site), self.sites.unmarked(&entry.name), wait, &mut self.path) {
-                Ok(Found::File(FoundFile { file, mount, .. })) => {
-                    entry.object.is_still(&file, &mut |name| open_neighbour(mount, name, wait))
+            match resolve::open(&*self.namespace, site, self.namespace.unmarked(&entry.name), wait, &mut self.path) {
+                Ok(Resolution::File(OpenFile { file, tree, .. })) => {
+                    entry.object.is_still(&file, &mut |name| tree.open_companion(name, wait))
                 }
-                Ok(Found::Folder) => Ok(false),
+                Ok(Resolution::Folder) => Ok(false),
                 Err(refusal) => Err(refusal),
             };
         match is_still {
@@ -220,12 +221,12 @@ impl FileCache {
         let mut refusal = Refusal::Failed;
         let epoch = self.folders.changes();
         for _ in 0..LOAD_ATTEMPTS {
-            let (canonical, wait) = (self.sites.unmarked(name), done.wait(JobKind::Open));
-            let loaded = load(self.sites.site(site), canonical, wait, &mut self.path, &self.config, date_cache);
+            let (canonical, wait) = (self.namespace.unmarked(name), done.wait(JobKind::Open));
+            let loaded = load(&*self.namespace, site, canonical, wait, &mut self.path, &self.config, date_cache);
             match loaded {
                 Ok(None) => return Ok(None),
                 Ok(Some((object, mount))) => {
-                    let folder = self.folders.join(site, resolve::split(canonical).0, wait, now);
+                    let folder = self.folders.join(site, name::split(canonical).0, wait, now);
                     let name = Rc::from(name);
                     let entry = Entry { name, site, mount, folder, object, checked: now, epoch, used: false };
                     return Ok(Some(self.insert(entry)));
@@ -243,13 +244,13 @@ impl FileCache {
     /// done here, with nothing kept but what the kernel keeps.
     #[cold]
     pub(crate) fn opening(&self, site: usize, name: &[u8], date_cache: &DateCache) -> Job {
-        let (sites, config, date_cache) = (Arc::clone(&self.sites), self.config.clone(), date_cache.clone());
+        let (namespace, config, date_cache) = (Arc::clone(&self.namespace), self.config.clone(), date_cache.clone());
         let mut key = name.to_vec();
-        self.sites.mark(&mut key, site);
+        self.namespace.mark(&mut key, site);
         let name = name.to_vec();
         let work = move || {
             let mut path = Vec::new();
-            drop(load(sites.site(site), &name, Wait::Allowed, &mut path, &config, &date_cache));
+            drop(load(&*namespace, site, &name, Wait::Allowed, &mut path, &config, &date_cache));
         };
         Job { kind: JobKind::Open, key, work: Box::new(work) }
     }
@@ -308,30 +309,22 @@ impl FileCache {
 /// Opens what a canonical name leads to and makes it ready, with the number of its mount; `None` for a folder. `path` is room to
 /// write in.
 fn load(
-    site: &Site,
+    namespace: &impl Namespace,
+    site: usize,
     name: &[u8],
     wait: Wait,
     path: &mut Vec<u8>,
     config: &CacheConfig,
     date_cache: &DateCache,
 ) -> Result<Option<(Object, u16)>, Refusal> {
-    match resolve::open(site, name, wait, path)? {
-        Found::Folder => Ok(None),
-        Found::File(FoundFile { file, policy, mount }) => {
+    match resolve::open(namespace, site, name, wait, path)? {
+        Resolution::Folder => Ok(None),
+        Resolution::File(OpenFile { file, policy, tree, mount }) => {
             let small_bytes_max = config.small_file_bytes_max;
-            let mut open = |name: &[u8]| open_neighbour(mount, name, wait);
+            let mut open = |name: &[u8]| tree.open_companion(name, wait);
             let loaded = LoadedFile::read(file, path, &policy, small_bytes_max, &mut open)?;
-            Ok(Some((Object::new(loaded, path, &policy, date_cache), mount.number)))
+            Ok(Some((Object::new(loaded, path, &policy, date_cache), mount)))
         }
-    }
-}
-
-/// Opens what belongs to a file by its name, under the rules for all files of the mount.
-fn open_neighbour(mount: &Mount, name: &[u8], wait: Wait) -> Result<Option<File>, Refusal> {
-    match mount.open_file(name, wait, &mut Vec::new()) {
-        Ok(file) => Ok(Some(file).filter(|file| file.kind == FileKind::Regular)),
-        Err(refusal @ (Refusal::Exhausted | Refusal::NotYet)) => Err(refusal),
-        Err(_) => Ok(None),
     }
 }
 
@@ -344,16 +337,22 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::catalog::site::Sites;
     use crate::config::{ListenAddr, Rule, ServerConfig, Settings};
-    use crate::content::local::watch::tests::Teller;
+    use crate::content::local::watch::test_watcher::TestWatcher;
 
     const AGE_NS: u64 = 1_000_000_000;
 
-    fn cache(dir: &Path, entries_max: usize, bytes_max: usize) -> FileCache {
+    fn cache(dir: &Path, entries_max: usize, bytes_max: usize) -> FileCache<Sites> {
         cache_of(dir, entries_max, bytes_max, None)
     }
 
-    fn cache_of(dir: &Path, entries_max: usize, bytes_max: usize, subscription: Option<Subscription>) -> FileCache {
+    fn cache_of(
+        dir: &Path,
+        entries_max: usize,
+        bytes_max: usize,
+        subscription: Option<Subscription>,
+    ) -> FileCache<Sites> {
         let config = CacheConfig { entries_max, bytes_max, small_file_bytes_max: 100, ..CacheConfig::default() };
         let mut server = ServerConfig::new(dir, Vec::<ListenAddr>::new());
         let settings = Settings { precompressed: Some(true), ..Settings::default() };
@@ -366,7 +365,7 @@ mod tests {
         DateCache::new(|_| 10_000_000_000, Instant::default())
     }
 
-    fn body(cache: &mut FileCache, name: &str, now: Instant) -> Result<Vec<u8>, Refusal> {
+    fn body(cache: &mut FileCache<Sites>, name: &str, now: Instant) -> Result<Vec<u8>, Refusal> {
         match cache.look_up(0, &mut name.into(), JobsDone::NOTHING.and(JobKind::Open), &date_cache(), now)? {
             Lookup::Folder => Ok(b"folder".to_vec()),
             Lookup::File(object, _) => Ok(object.bytes_in_memory().unwrap().to_vec()),
@@ -430,8 +429,8 @@ mod tests {
         let dir = TempDir::new().unwrap();
         fs::create_dir(dir.path().join("sub")).unwrap();
         write(&dir.path().join("sub/a"), "old");
-        let teller = Teller::new();
-        let mut cache = cache_of(dir.path(), 10, 10_000, Some(teller.subscription()));
+        let watcher = TestWatcher::new();
+        let mut cache = cache_of(dir.path(), 10, 10_000, Some(watcher.subscription()));
         let steps: [Step; 7] = [
             (|_| {}, &[("sub/a", Ok("old")), ("sub/b", Err(Refusal::NotFound)), ("sub/", Err(Refusal::NotFound))]),
             (|dir| fs::write(dir.join("sub/a"), "written").unwrap(), &[("sub/a", Ok("written"))]),
@@ -449,7 +448,7 @@ mod tests {
         ];
         for (number, (change, expected)) in steps.into_iter().enumerate() {
             change(dir.path());
-            teller.tell(&mut cache.folders);
+            watcher.apply_to(&mut cache.folders);
             for &(name, expected) in expected {
                 for round in 0..3 {
                     let found = body(&mut cache, name, Instant::from_ns(5));
@@ -464,10 +463,10 @@ mod tests {
     fn a_neighbour_that_comes_and_goes_is_seen_at_once() {
         let dir = TempDir::new().unwrap();
         fs::write(dir.path().join("a"), "old").unwrap();
-        let teller = Teller::new();
-        let mut cache = cache_of(dir.path(), 10, 10_000, Some(teller.subscription()));
+        let watcher = TestWatcher::new();
+        let mut cache = cache_of(dir.path(), 10, 10_000, Some(watcher.subscription()));
         let mut has_variants = || {
-            teller.tell(&mut cache.folders);
+            watcher.apply_to(&mut cache.folders);
             let done = JobsDone::NOTHING.and(JobKind::Open);
             match cache.look_up(0, &mut "a".into(), done, &date_cache(), Instant::default()).unwrap() {
                 Lookup::File(object, _) => object.has_variants(),
@@ -488,10 +487,10 @@ mod tests {
             fs::create_dir(dir.path().join(folder)).unwrap();
             fs::write(dir.path().join(folder).join("file"), "text").unwrap();
         }
-        let teller = Teller::new();
-        let mut cache = cache_of(dir.path(), 10, 10_000, Some(teller.subscription()));
+        let watcher = TestWatcher::new();
+        let mut cache = cache_of(dir.path(), 10, 10_000, Some(watcher.subscription()));
         let mut misses = |name: &str| {
-            teller.tell(&mut cache.folders);
+            watcher.apply_to(&mut cache.folders);
             let before = cache.misses;
             body(&mut cache, name, Instant::default()).unwrap();
             cache.misses - before
@@ -504,27 +503,27 @@ mod tests {
         for (name, expected) in [("b/file", 0), ("a/file", 1), ("a/other", 1), ("a/other", 0), ("a/file", 0)] {
             assert_eq!(misses(name), expected, "{name}");
         }
-        assert_eq!(teller.watched(), 2);
+        assert_eq!(watcher.watched(), 2);
     }
 
     #[test]
     fn there_are_no_more_watches_than_files_known() {
         let dir = TempDir::new().unwrap();
-        let teller = Teller::new();
-        let mut cache = cache_of(dir.path(), 3, 10_000, Some(teller.subscription()));
+        let watcher = TestWatcher::new();
+        let mut cache = cache_of(dir.path(), 3, 10_000, Some(watcher.subscription()));
         for index in 0..20 {
             fs::create_dir(dir.path().join(index.to_string())).unwrap();
             fs::write(dir.path().join(format!("{index}/file")), "text").unwrap();
             body(&mut cache, &format!("{index}/file"), Instant::default()).unwrap();
             body(&mut cache, &format!("{index}/missing"), Instant::default()).unwrap_err();
-            assert!(teller.watched() <= 3);
+            assert!(watcher.watched() <= 3);
         }
         fs::remove_dir_all(dir.path()).unwrap();
-        teller.tell(&mut cache.folders);
+        watcher.apply_to(&mut cache.folders);
         for index in 0..20 {
             body(&mut cache, &format!("{index}/file"), Instant::default()).unwrap_err();
         }
-        assert_eq!(teller.watched(), 0);
+        assert_eq!(watcher.watched(), 0);
     }
 
     #[test]
@@ -532,10 +531,10 @@ mod tests {
         let dir = TempDir::new().unwrap();
         fs::create_dir_all(dir.path().join("above/sub")).unwrap();
         fs::write(dir.path().join("above/sub/a"), "old").unwrap();
-        let teller = Teller::new();
-        let mut cache = cache_of(dir.path(), 10, 10_000, Some(teller.subscription()));
+        let watcher = TestWatcher::new();
+        let mut cache = cache_of(dir.path(), 10, 10_000, Some(watcher.subscription()));
         let mut found = |at_ns| {
-            teller.tell(&mut cache.folders);
+            watcher.apply_to(&mut cache.folders);
             String::from_utf8(body(&mut cache, "above/sub/a", Instant::from_ns(at_ns)).unwrap()).unwrap()
         };
         assert_eq!([found(0), found(1)], ["old", "old"]);

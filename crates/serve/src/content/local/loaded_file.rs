@@ -13,8 +13,8 @@ use thalweg_wire::checksums::{self, Scope};
 use thalweg_wire::coding::Coding;
 use thalweg_wire::digest::Algorithm;
 
-use crate::content::local::resolve::Refusal;
 use crate::content::policy::ResponsePolicy;
+use crate::content::refusal::Refusal;
 
 /// Larger checksum files are not read: a folder has hardly more than 30,000 files worth it.
 const CHECKSUM_FILE_BYTES_MAX: u64 = 4 << 20;

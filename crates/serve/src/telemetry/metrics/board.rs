@@ -11,9 +11,10 @@ use serde::Serialize;
 use thalweg_sys::Instant;
 
 use super::days::{Day, Days};
-use super::register::{CoreFigures, Observed, Tally, WatchCounts};
+use super::register::{CoreFigures, Observed, Tally};
 use super::unique::Unique;
 use crate::config::Level;
+use crate::content::local::watch::WatchCounts;
 use crate::server::shutdown::ShutdownDeadline;
 use crate::telemetry::counters::{Published, Totals};
 use crate::telemetry::log::{ErrorLog, rfc3339};
@@ -303,7 +304,7 @@ impl Board {
     }
 
     fn watch(&self) -> WatchFigures {
-        let WatchCounts { folders, events, overflows, refused } = &self.observed.watch;
+        let WatchCounts { folders, events, overflows, refused } = &*self.observed.watch;
         let [folders, events, overflows, refused] =
             [folders, events, overflows, refused].map(|count| count.load(Relaxed));
         WatchFigures { folders, events, overflows, refused }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::stream::Stream;
 use crate::config::ServerConfig;
+use crate::content::local::watch::WatchCounts;
 use crate::telemetry::log::LineCounts;
 
 /// What was done for one mount.
@@ -87,18 +88,6 @@ impl CoreCells {
     }
 }
 
-/// What is heard of changes.
-#[derive(Debug, Default)]
-pub(crate) struct WatchCounts {
-    /// Folders that are watched now.
-    pub(crate) folders: AtomicU64,
-    pub(crate) events: AtomicU64,
-    /// How often the kernel had no room for events.
-    pub(crate) overflows: AtomicU64,
-    /// How often it would not watch a folder.
-    pub(crate) refused: AtomicU64,
-}
-
 /// A mount and what all cores have done for it.
 #[derive(Debug)]
 pub(crate) struct MountCells {
@@ -126,7 +115,7 @@ impl MountCells {
 pub(crate) struct Observed {
     mounts: Mutex<Vec<Arc<MountCells>>>,
     pub(crate) lines: LineCounts,
-    pub(crate) watch: WatchCounts,
+    pub(crate) watch: Arc<WatchCounts>,
     pub(crate) cores: Box<[CoreCells]>,
     stream: Mutex<Option<Stream>>,
 }
@@ -137,7 +126,7 @@ impl Observed {
         Self {
             mounts: Mutex::default(),
             lines: LineCounts::default(),
-            watch: WatchCounts::default(),
+            watch: Arc::default(),
             cores: (0..cores).map(|_| CoreCells::default()).collect(),
             stream: Mutex::new(with_stream.then(Stream::default)),
         }

@@ -13,15 +13,15 @@ use thalweg_sys::inotify::WatchId;
 use thalweg_sys::{Instant, Wait};
 
 use super::watcher::{Notice, Subscription, Unwatched};
-use crate::catalog::site::{Place, Sites};
-use crate::content::local::resolve::Refusal;
+use crate::content::local::namespace::{Namespace, Place};
+use crate::content::refusal::Refusal;
 
 /// How long watching rests after the kernel has refused it.
 const RETRY_NS: u64 = 10_000_000_000;
 
 /// The folders that something is known of. There are no more of them than that: each belongs to an entry of a cache.
-pub(crate) struct Folders {
-    sites: Arc<Sites>,
+pub(crate) struct Folders<N: Namespace> {
+    namespace: Arc<N>,
     /// `None`: nothing is watched.
     subscription: Option<Subscription>,
     /// By canonical names with the slash at their end, marked with the site.
@@ -61,11 +61,11 @@ struct Folder {
     retry_at: Instant,
 }
 
-impl Folders {
+impl<N: Namespace> Folders<N> {
     /// No folders yet.
-    pub(crate) fn new(sites: Arc<Sites>, subscription: Option<Subscription>) -> Self {
+    pub(crate) fn new(namespace: Arc<N>, subscription: Option<Subscription>) -> Self {
         Self {
-            sites,
+            namespace,
             subscription,
             places: HashMap::default(),
             watched: HashMap::default(),
@@ -95,7 +95,7 @@ impl Folders {
             return FolderId::NONE;
         }
         let mut key = if name.is_empty() { b"/".to_vec() } else { name.to_vec() };
-        self.sites.mark(&mut key, site);
+        self.namespace.mark(&mut key, site);
         let id = self.places.get(key.as_slice()).copied().unwrap_or_else(|| self.add(key.into(), site));
         self.hold(id);
         self.ensure_watched(id, wait, now);
@@ -139,8 +139,8 @@ impl Folders {
             return;
         }
         let (site, name) = (folder.site, Rc::clone(&folder.name));
-        let opened = match self.sites.site(site).place(self.sites.unmarked(&name)) {
-            Place::Within(mount, within) => mount.open_folder(within, wait, &mut Vec::new()),
+        let opened = match self.namespace.place(site, self.namespace.unmarked(&name)) {
+            Place::Within { tree, name, .. } => tree.open_folder(name, wait, &mut Vec::new()),
             Place::MountPoint | Place::Outside => Err(Refusal::NotFound),
         };
         let begun = match (opened, &self.subscription) {
@@ -238,7 +238,7 @@ impl Folders {
     }
 }
 
-impl Drop for Folders {
+impl<N: Namespace> Drop for Folders<N> {
     /// Another configuration watches anew what it knows.
     fn drop(&mut self) {
         if let Some(subscription) = &self.subscription {
@@ -255,17 +255,18 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::catalog::site::Sites;
     use crate::config::{ListenAddr, MountConfig, ServerConfig, SiteConfig};
-    use crate::content::local::watch::tests::Teller;
+    use crate::content::local::watch::test_watcher::TestWatcher;
 
     /// Two sites, with one tree beneath two paths of the first.
-    struct Place {
+    struct Fixture {
         root: TempDir,
-        teller: Teller,
-        folders: Folders,
+        watcher: TestWatcher,
+        folders: Folders<Sites>,
     }
 
-    impl Place {
+    impl Fixture {
         fn new() -> Self {
             let root = TempDir::new().unwrap();
             for folder in ["a/deep", "b"] {
@@ -274,9 +275,9 @@ mod tests {
             let mut config = ServerConfig::new(root.path(), Vec::<ListenAddr>::new());
             config.sites[0].mounts.push(MountConfig::new("/again/", root.path()));
             config.sites.push(SiteConfig { names: vec!["b.example".to_owned()], ..SiteConfig::new(root.path()) });
-            let teller = Teller::new();
-            let folders = Folders::new(Arc::new(Sites::open(&config).unwrap()), Some(teller.subscription()));
-            Self { root, teller, folders }
+            let watcher = TestWatcher::new();
+            let folders = Folders::new(Arc::new(Sites::open(&config).unwrap()), Some(watcher.subscription()));
+            Self { root, watcher, folders }
         }
 
         fn join(&mut self, site: usize, name: &str) -> FolderId {
@@ -290,146 +291,146 @@ mod tests {
         /// Whether something was told of each folder since it was asked last.
         fn told<const N: usize>(&mut self, of: [FolderId; N]) -> [bool; N] {
             let before = self.folders.changes();
-            self.teller.tell(&mut self.folders);
+            self.watcher.apply_to(&mut self.folders);
             of.map(|id| self.folders.has_changed(id, before))
         }
     }
 
     #[test]
     fn a_change_is_told_of_its_folder_by_all_names() {
-        let mut place = Place::new();
+        let mut fixture = Fixture::new();
         let ids = [(0, "a/"), (0, "again/a/"), (1, "a/"), (0, "b/"), (0, ""), (0, "a/deep/")];
-        let ids = ids.map(|(site, name)| place.join(site, name));
-        assert_eq!(place.teller.watched(), 4);
-        assert_eq!(place.told(ids), [false; 6]);
-        place.write("a/file");
-        assert_eq!(place.told(ids), [true, true, true, false, false, false]);
-        place.write("file");
-        assert_eq!(place.told(ids), [false, false, false, false, true, false]);
-        place.write("a/deep/file");
-        assert_eq!(place.told(ids), [false, false, false, false, false, true]);
+        let ids = ids.map(|(site, name)| fixture.join(site, name));
+        assert_eq!(fixture.watcher.watched(), 4);
+        assert_eq!(fixture.told(ids), [false; 6]);
+        fixture.write("a/file");
+        assert_eq!(fixture.told(ids), [true, true, true, false, false, false]);
+        fixture.write("file");
+        assert_eq!(fixture.told(ids), [false, false, false, false, true, false]);
+        fixture.write("a/deep/file");
+        assert_eq!(fixture.told(ids), [false, false, false, false, false, true]);
         for id in ids {
-            place.folders.leave(id);
+            fixture.folders.leave(id);
         }
-        assert_eq!(place.teller.watched(), 0);
-        assert!(place.folders.places.is_empty() && place.folders.watched.is_empty());
-        place.write("a/other");
-        assert!(!place.teller.tell(&mut place.folders));
+        assert_eq!(fixture.watcher.watched(), 0);
+        assert!(fixture.folders.places.is_empty() && fixture.folders.watched.is_empty());
+        fixture.write("a/other");
+        assert!(!fixture.watcher.apply_to(&mut fixture.folders));
     }
 
     #[test]
     fn what_was_looked_at_before_a_folder_was_watched_has_to_be_looked_at_again() {
-        let mut place = Place::new();
-        let before = place.folders.changes();
-        let first = place.join(0, "a/");
-        assert!(place.folders.has_changed(first, before));
-        let before = place.folders.changes();
-        let second = place.join(0, "a/");
-        assert!(second == first && !place.folders.has_changed(first, before));
-        place.folders.leave(first);
-        place.write("a/file");
-        assert_eq!(place.told([first]), [true], "somebody still knows something");
+        let mut fixture = Fixture::new();
+        let before = fixture.folders.changes();
+        let first = fixture.join(0, "a/");
+        assert!(fixture.folders.has_changed(first, before));
+        let before = fixture.folders.changes();
+        let second = fixture.join(0, "a/");
+        assert!(second == first && !fixture.folders.has_changed(first, before));
+        fixture.folders.leave(first);
+        fixture.write("a/file");
+        assert_eq!(fixture.told([first]), [true], "somebody still knows something");
     }
 
     #[test]
     fn the_folder_that_has_the_name_now_is_watched() {
-        let mut place = Place::new();
-        let ids = [place.join(0, "a/"), place.join(0, "a/deep/")];
-        fs::rename(place.root.path().join("a"), place.root.path().join("c")).unwrap();
-        fs::create_dir_all(place.root.path().join("a/deep")).unwrap();
+        let mut fixture = Fixture::new();
+        let ids = [fixture.join(0, "a/"), fixture.join(0, "a/deep/")];
+        fs::rename(fixture.root.path().join("a"), fixture.root.path().join("c")).unwrap();
+        fs::create_dir_all(fixture.root.path().join("a/deep")).unwrap();
         // Of the deeper one nothing is told.
-        assert_eq!(place.told(ids), [true, false]);
-        place.write("a/file");
-        assert_eq!(place.told(ids), [false; 2]);
+        assert_eq!(fixture.told(ids), [true, false]);
+        fixture.write("a/file");
+        assert_eq!(fixture.told(ids), [false; 2]);
         // Age has shown that the deeper one is another, and the other is looked at since it was told of.
-        place.folders.doubt(ids[1]);
+        fixture.folders.doubt(ids[1]);
         for id in ids {
-            place.folders.ensure_watched(id, Wait::Allowed, Instant::default());
+            fixture.folders.ensure_watched(id, Wait::Allowed, Instant::default());
         }
-        assert_eq!(place.teller.watched(), 2);
-        place.write("a/deep/file");
-        place.write("c/file");
-        assert_eq!(place.told(ids), [false, true]);
-        place.write("a/file");
-        assert_eq!(place.told(ids), [true, false]);
+        assert_eq!(fixture.watcher.watched(), 2);
+        fixture.write("a/deep/file");
+        fixture.write("c/file");
+        assert_eq!(fixture.told(ids), [false, true]);
+        fixture.write("a/file");
+        assert_eq!(fixture.told(ids), [true, false]);
     }
 
     #[test]
     fn a_folder_that_was_deleted_is_watched_when_it_is_there_again() {
-        let mut place = Place::new();
-        let id = place.join(0, "b/");
-        fs::remove_dir(place.root.path().join("b")).unwrap();
-        assert_eq!(place.told([id]), [true]);
-        assert_eq!(place.teller.watched(), 0);
-        let before = place.folders.changes() - 1;
-        place.folders.ensure_watched(id, Wait::Allowed, Instant::default());
-        assert!(place.folders.has_changed(id, before), "it still has to be looked at");
-        fs::create_dir(place.root.path().join("b")).unwrap();
+        let mut fixture = Fixture::new();
+        let id = fixture.join(0, "b/");
+        fs::remove_dir(fixture.root.path().join("b")).unwrap();
+        assert_eq!(fixture.told([id]), [true]);
+        assert_eq!(fixture.watcher.watched(), 0);
+        let before = fixture.folders.changes() - 1;
+        fixture.folders.ensure_watched(id, Wait::Allowed, Instant::default());
+        assert!(fixture.folders.has_changed(id, before), "it still has to be looked at");
+        fs::create_dir(fixture.root.path().join("b")).unwrap();
         let later = Instant::default().plus_ns(RETRY_NS);
-        place.folders.ensure_watched(id, Wait::Allowed, later);
-        place.told([id]);
-        place.write("b/file");
-        assert_eq!(place.told([id]), [true]);
+        fixture.folders.ensure_watched(id, Wait::Allowed, later);
+        fixture.told([id]);
+        fixture.write("b/file");
+        assert_eq!(fixture.told([id]), [true]);
     }
 
     #[test]
     fn after_lost_notices_everything_is_in_doubt_once() {
-        let mut place = Place::new();
-        let ids = [place.join(0, "a/"), place.join(0, "b/")];
-        let before = place.folders.changes();
-        place.folders.apply(&[Notice::Lost]);
-        assert!(ids.iter().all(|&id| place.folders.has_changed(id, before)));
+        let mut fixture = Fixture::new();
+        let ids = [fixture.join(0, "a/"), fixture.join(0, "b/")];
+        let before = fixture.folders.changes();
+        fixture.folders.apply(&[Notice::Lost]);
+        assert!(ids.iter().all(|&id| fixture.folders.has_changed(id, before)));
         for id in ids {
-            place.folders.ensure_watched(id, Wait::Allowed, Instant::default());
+            fixture.folders.ensure_watched(id, Wait::Allowed, Instant::default());
         }
-        assert_eq!((place.teller.watched(), place.folders.watched.len()), (2, 2));
-        assert_eq!(place.told(ids), [false; 2]);
-        place.write("b/file");
-        assert_eq!(place.told(ids), [false, true]);
+        assert_eq!((fixture.watcher.watched(), fixture.folders.watched.len()), (2, 2));
+        assert_eq!(fixture.told(ids), [false; 2]);
+        fixture.write("b/file");
+        assert_eq!(fixture.told(ids), [false, true]);
     }
 
     #[test]
     fn a_queue_that_runs_over_puts_everything_in_doubt_and_is_gone_on_with() {
-        let mut place = Place::new();
-        let ids = [place.join(0, "a/"), place.join(0, "b/")];
+        let mut fixture = Fixture::new();
+        let ids = [fixture.join(0, "a/"), fixture.join(0, "b/")];
         let text = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
         let most: usize = text.trim().parse().unwrap();
         // Equal events that follow each other are made one.
-        let files = ["a/even", "a/odd"].map(|name| fs::File::create(place.root.path().join(name)).unwrap());
+        let files = ["a/even", "a/odd"].map(|name| fs::File::create(fixture.root.path().join(name)).unwrap());
         for number in 0..=most {
             files[number % 2].write_all_at(b"text", 0).unwrap();
         }
-        assert_eq!(place.told(ids), [true; 2]);
-        assert_eq!(place.teller.overflows(), 1);
+        assert_eq!(fixture.told(ids), [true; 2]);
+        assert_eq!(fixture.watcher.overflows(), 1);
         for id in ids {
-            place.folders.ensure_watched(id, Wait::Allowed, Instant::default());
+            fixture.folders.ensure_watched(id, Wait::Allowed, Instant::default());
         }
-        while place.teller.tell(&mut place.folders) {}
-        place.write("b/file");
-        assert_eq!(place.told(ids), [false, true]);
+        while fixture.watcher.apply_to(&mut fixture.folders) {}
+        fixture.write("b/file");
+        assert_eq!(fixture.told(ids), [false, true]);
     }
 
     #[test]
     fn a_burst_is_told_once() {
-        let mut place = Place::new();
-        let id = place.join(0, "a/");
+        let mut fixture = Fixture::new();
+        let id = fixture.join(0, "a/");
         for number in 0..1000 {
-            place.write(&format!("a/{}", number % 7));
+            fixture.write(&format!("a/{}", number % 7));
         }
-        place.teller.look();
-        let before = place.folders.changes();
-        assert_eq!(place.told([id]), [true]);
-        assert_eq!(place.folders.changes(), before + 1);
+        fixture.watcher.poll();
+        let before = fixture.folders.changes();
+        assert_eq!(fixture.told([id]), [true]);
+        assert_eq!(fixture.folders.changes(), before + 1);
     }
 
     #[test]
     fn another_configuration_lets_go_of_what_the_one_before_has_watched() {
-        let mut place = Place::new();
-        place.join(0, "a/");
-        place.join(1, "b/");
-        place.folders = Folders::new(Arc::clone(&place.folders.sites), None);
-        assert_eq!(place.teller.watched(), 0);
-        let id = place.join(0, "a/");
-        assert_eq!((id, place.teller.watched()), (FolderId::NONE, 0));
+        let mut fixture = Fixture::new();
+        fixture.join(0, "a/");
+        fixture.join(1, "b/");
+        fixture.folders = Folders::new(Arc::clone(&fixture.folders.namespace), None);
+        assert_eq!(fixture.watcher.watched(), 0);
+        let id = fixture.join(0, "a/");
+        assert_eq!((id, fixture.watcher.watched()), (FolderId::NONE, 0));
     }
 }

@@ -1,9 +1,9 @@
-//! The thread that hears of changes, and who is to be told of them.
+//! The thread that receives changes from the kernel, and the loops that subscribe to them.
 
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -13,19 +13,14 @@ use rustix::io::Errno;
 use thalweg_sys::inotify::{Event, Inotify, WatchId};
 use thalweg_sys::{File, Waker};
 
-use crate::config::Level;
-use crate::server::commands::CommandQueue;
-use crate::telemetry::log::ErrorLog;
-use crate::telemetry::metrics::Observed;
-
-/// How long the thread rests after it has told of changes. However fast a folder changes, its files are looked at no more often than
-/// this allows; the kernel's queue of 16,384 events runs over at 300,000 a second.
+/// The thread rests for this long after it has delivered notices. However fast a folder changes, its files are looked at no more
+/// often than this allows; the kernel's queue of 16,384 events runs over at 300,000 a second.
 const REST: Duration = Duration::from_millis(50);
 
-/// How often events are fetched before what they come to is told.
+/// The thread fetches events so often at most before it delivers the notices that they come to.
 const FETCHES_MAX: usize = 64;
 
-/// What a core is told.
+/// A change as a loop learns of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Notice {
     /// Something in the folder has changed.
@@ -36,27 +31,52 @@ pub(crate) enum Notice {
     Lost,
 }
 
-/// The thread. It ends when this is dropped.
+/// The outlets of a watcher: it knows neither the loops nor the log.
+pub(crate) struct Outlets {
+    /// The number of loops.
+    pub(crate) loops: usize,
+    /// Delivers notices to the loop of this index, and wakes it.
+    pub(crate) deliver: Box<dyn Fn(usize, Vec<Notice>) + Send + Sync>,
+    /// Reports to the operator why folders are not watched, and the remedy.
+    pub(crate) report: Box<dyn Fn(&str) + Send + Sync>,
+    /// The watcher's counters, for whoever reads them.
+    pub(crate) counts: Arc<WatchCounts>,
+}
+
+/// The counters of a watcher.
+#[derive(Debug, Default)]
+pub(crate) struct WatchCounts {
+    /// Folders that are watched now.
+    pub(crate) folders: AtomicU64,
+    /// Events received.
+    pub(crate) events: AtomicU64,
+    /// How often the kernel had no room for events.
+    pub(crate) overflows: AtomicU64,
+    /// How often the kernel would not watch a folder.
+    pub(crate) refused: AtomicU64,
+}
+
+/// The watcher's thread. It ends when this is dropped.
 pub(crate) struct Watcher {
     shared: Arc<Shared>,
     ending: Arc<Ending>,
 }
 
-/// How the thread is ended. Not for cores: a core with a table of descriptors of its own does not have this one there, and must not be the last
-/// to let go of it.
+/// The means to end the thread. Not for loops: a loop with a table of descriptors of its own does not have this one there, and must
+/// not be the last to release it.
 struct Ending {
     waker: Waker,
     is_over: AtomicBool,
 }
 
-/// A core's end: what it wants to hear of.
+/// A loop's subscription to changes of folders.
 #[derive(Clone)]
 pub(crate) struct Subscription {
     shared: Arc<Shared>,
-    core: usize,
+    loop_index: usize,
 }
 
-/// Why a folder is not watched.
+/// The reason why a folder is not watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unwatched {
     /// This one cannot be.
@@ -65,79 +85,66 @@ pub(crate) enum Unwatched {
     All,
 }
 
+/// The loops that watch each folder, by index.
+type Subscribers = HashMap<WatchId, Vec<usize>, RandomState>;
+
 struct Shared {
     inotify: Inotify,
-    /// Who wants to hear of what. Watches begin and end while this is locked, so that no core ends what another begins.
-    listeners: Mutex<HashMap<WatchId, Vec<usize>, RandomState>>,
-    command_queues: Arc<[CommandQueue]>,
-    wakers: Arc<[Waker]>,
-    observed: Arc<Observed>,
-    error_log: ErrorLog,
-    /// It was said that there are folders which are not watched.
-    has_complained: AtomicBool,
+    /// Watches begin and end while this is locked, so that no loop ends what another begins.
+    subscribers: Mutex<Subscribers>,
+    outlets: Outlets,
+    /// The operator knows that there are folders which are not watched.
+    is_reported: AtomicBool,
 }
 
 impl Watcher {
     /// Starts the thread, which belongs into the process's own table of descriptors. If the kernel has no queue or thread for it there is
-    /// none, which is said if anybody wants to hear of changes now; the next configuration may, too.
-    pub(crate) fn start(
-        is_wanted: bool,
-        (command_queues, wakers): (&Arc<[CommandQueue]>, &Arc<[Waker]>),
-        observed: &Arc<Observed>,
-        error_log: &ErrorLog,
-    ) -> Option<Self> {
-        let prepared = Self::without_thread(
-            Arc::clone(command_queues),
-            Arc::clone(wakers),
-            Arc::clone(observed),
-            error_log.clone(),
-        );
-        let started = prepared.and_then(|watcher| {
+    /// none, which is reported if changes are to be watched now; the next configuration may want it, too.
+    pub(crate) fn start(is_wanted: bool, outlets: Outlets) -> Option<Self> {
+        let shared = match Inotify::open() {
+            Ok(inotify) => Shared::new(inotify, outlets),
+            Err(error) => {
+                if is_wanted {
+                    (outlets.report)(&report_of(&error));
+                }
+                return None;
+            }
+        };
+        let shared = Arc::new(shared);
+        let started = Self::over(Arc::clone(&shared)).and_then(|watcher| {
             let (shared, ending) = (Arc::clone(&watcher.shared), Arc::clone(&watcher.ending));
             thread::Builder::new().name("watch".to_owned()).spawn(move || shared.run(&ending)).map(|_| watcher)
         });
-        match started {
-            Ok(watcher) => Some(watcher),
-            Err(error) => {
-                if is_wanted {
-                    complain(error_log, &error);
-                }
-                None
-            }
+        if let Err(error) = &started
+            && is_wanted
+        {
+            shared.report(error);
         }
+        started.ok()
     }
 
-    /// The same, for those who look by themselves.
+    /// A watcher that is polled instead.
     ///
     /// # Errors
     /// The kernel gives no queue.
-    pub(crate) fn without_thread(
-        command_queues: Arc<[CommandQueue]>,
-        wakers: Arc<[Waker]>,
-        observed: Arc<Observed>,
-        error_log: ErrorLog,
-    ) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
-            inotify: Inotify::open()?,
-            listeners: Mutex::default(),
-            command_queues,
-            wakers,
-            observed,
-            error_log,
-            has_complained: AtomicBool::new(false),
-        });
+    #[cfg(test)]
+    pub(crate) fn without_thread(outlets: Outlets) -> io::Result<Self> {
+        Self::over(Arc::new(Shared::new(Inotify::open()?, outlets)))
+    }
+
+    fn over(shared: Arc<Shared>) -> io::Result<Self> {
         Ok(Self { shared, ending: Arc::new(Ending { waker: Waker::new()?, is_over: AtomicBool::new(false) }) })
     }
 
-    /// A core's end.
-    pub(crate) fn subscription(&self, core: usize) -> Subscription {
-        Subscription { shared: Arc::clone(&self.shared), core }
+    /// The subscription of a loop, to no folder yet.
+    pub(crate) fn subscription(&self, loop_index: usize) -> Subscription {
+        Subscription { shared: Arc::clone(&self.shared), loop_index }
     }
 
-    /// Tells what has happened until now. Whether there was anything to tell.
+    /// Delivers notices of what has happened until now. Whether there were any.
     #[cfg(test)]
-    pub(crate) fn look(&self) -> bool {
-        self.shared.look().unwrap()
+    pub(crate) fn poll(&self) -> bool {
+        self.shared.poll().unwrap()
     }
 }
 
@@ -155,148 +162,148 @@ impl std::fmt::Debug for Watcher {
 }
 
 impl Shared {
+    fn new(inotify: Inotify, outlets: Outlets) -> Self {
+        Self { inotify, subscribers: Mutex::default(), outlets, is_reported: AtomicBool::new(false) }
+    }
+
     fn run(&self, ending: &Ending) {
         loop {
-            let told = self.inotify.wait(&ending.waker).and_then(|()| self.look());
+            let polled = self.inotify.wait(&ending.waker).and_then(|()| self.poll());
             if ending.is_over.load(Relaxed) {
                 return;
             }
-            if let Err(error) = told {
-                return self.complain(&error);
+            if let Err(error) = polled {
+                return self.report(&error);
             }
-            // Who is to end is woken from this too.
+            // The end interrupts the rest.
             ending.waker.wait(REST);
         }
     }
 
-    /// Takes in events, and tells those who want to hear of them. Whether anybody was told.
-    fn look(&self) -> io::Result<bool> {
-        let mut gathered = Gathered::default();
+    /// Receives events, and delivers the notices that they come to. Whether there were any.
+    fn poll(&self) -> io::Result<bool> {
+        let mut batch = EventBatch::default();
         for _ in 0..FETCHES_MAX {
-            if !self.inotify.take_events(|event| gathered.take_in(event))? {
+            if !self.inotify.take_events(|event| batch.add(event))? {
                 break;
             }
         }
-        let counts = &self.observed.watch;
-        counts.events.fetch_add(gathered.events, Relaxed);
-        counts.overflows.fetch_add(u64::from(gathered.is_incomplete), Relaxed);
-        let mut is_told = false;
-        for (core, notices) in
-            self.address(&gathered).into_iter().enumerate().filter(|(_, notices)| !notices.is_empty())
-        {
-            self.command_queues[core].notify(notices, &self.wakers[core]);
-            is_told = true;
+        let counts = &self.outlets.counts;
+        counts.events.fetch_add(batch.events, Relaxed);
+        counts.overflows.fetch_add(u64::from(batch.is_incomplete), Relaxed);
+        let mut is_any_delivered = false;
+        for (loop_index, notices) in self.notices_by_loop(&batch).into_iter().enumerate() {
+            if !notices.is_empty() {
+                (self.outlets.deliver)(loop_index, notices);
+                is_any_delivered = true;
+            }
         }
-        Ok(is_told)
+        Ok(is_any_delivered)
     }
 
-    /// What each core is to be told.
-    fn address(&self, gathered: &Gathered) -> Vec<Vec<Notice>> {
-        let lost = if gathered.is_incomplete { vec![Notice::Lost] } else { Vec::new() };
-        let mut told = vec![lost; self.command_queues.len()];
-        let mut listeners = self.listeners();
-        for (&id, &is_gone) in &gathered.folders {
-            let Some(cores) = listeners.get(&id) else { continue };
+    fn notices_by_loop(&self, batch: &EventBatch) -> Vec<Vec<Notice>> {
+        let lost = if batch.is_incomplete { vec![Notice::Lost] } else { Vec::new() };
+        let mut notices = vec![lost; self.outlets.loops];
+        let mut subscribers = self.subscribers();
+        for (&id, &is_gone) in &batch.folders {
+            let Some(loops) = subscribers.get(&id) else { continue };
             let notice = if is_gone { Notice::Gone(id) } else { Notice::Changed(id) };
-            cores.iter().for_each(|&core| told[core].push(notice));
+            loops.iter().for_each(|&loop_index| notices[loop_index].push(notice));
             if is_gone {
                 // One that was moved is still watched.
                 self.inotify.unwatch(id);
-                listeners.remove(&id);
+                subscribers.remove(&id);
             }
         }
-        self.publish(&listeners);
-        told
+        self.count_folders(&subscribers);
+        notices
     }
 
-    fn publish(&self, listeners: &MutexGuard<'_, HashMap<WatchId, Vec<usize>, RandomState>>) {
-        self.observed.watch.folders.store(listeners.len() as u64, Relaxed);
+    fn count_folders(&self, subscribers: &Subscribers) {
+        self.outlets.counts.folders.store(subscribers.len() as u64, Relaxed);
     }
 
-    /// Says once that folders are not watched.
-    fn complain(&self, error: &io::Error) {
-        if !self.has_complained.swap(true, Relaxed) {
-            complain(&self.error_log, error);
+    /// Reports once that folders are not watched.
+    fn report(&self, error: &io::Error) {
+        if !self.is_reported.swap(true, Relaxed) {
+            (self.outlets.report)(&report_of(error));
         }
     }
 
-    fn listeners(&self) -> MutexGuard<'_, HashMap<WatchId, Vec<usize>, RandomState>> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    fn subscribers(&self) -> MutexGuard<'_, Subscribers> {
+        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Says that folders are not watched, and what to do about it.
-fn complain(error_log: &ErrorLog, error: &io::Error) {
+/// A message that folders are not watched, with the remedy.
+fn report_of(error: &io::Error) -> String {
     let advice = match Errno::from_io_error(error) {
         Some(Errno::NOSPC) => "raise fs.inotify.max_user_watches",
         Some(Errno::MFILE) => "raise fs.inotify.max_user_instances or LimitNOFILE=",
         Some(Errno::NOENT) => "see that /proc is mounted",
         _ => "see that the kernel allows inotify",
     };
-    error_log.say(
-        Level::Warning,
-        format_args!("cannot watch folders for changes: {error}; changes are seen when cache.age has passed; {advice}"),
-    );
+    format!("cannot watch folders for changes: {error}; changes are seen when cache.age has passed; {advice}")
 }
 
 impl Subscription {
-    /// Wants to hear of a folder that the calling thread has open.
+    /// Subscribes to a folder that the calling thread has open.
     pub(crate) fn begin(&self, folder: &File) -> Result<WatchId, Unwatched> {
-        let Self { shared, core } = self;
-        let mut listeners = shared.listeners();
+        let Self { shared, loop_index } = self;
+        let mut subscribers = shared.subscribers();
         match shared.inotify.watch(folder) {
             Ok(id) => {
-                let cores = listeners.entry(id).or_default();
-                if !cores.contains(core) {
-                    cores.push(*core);
+                let loops = subscribers.entry(id).or_default();
+                if !loops.contains(loop_index) {
+                    loops.push(*loop_index);
                 }
-                shared.publish(&listeners);
+                shared.count_folders(&subscribers);
                 Ok(id)
             }
             Err(error) => {
-                drop(listeners);
-                shared.observed.watch.refused.fetch_add(1, Relaxed);
-                // What may be passed through and not read is the operator's intention.
+                drop(subscribers);
+                shared.outlets.counts.refused.fetch_add(1, Relaxed);
+                // A folder that may be passed through and not read is the operator's intention.
                 if matches!(Errno::from_io_error(&error), Some(Errno::ACCESS | Errno::PERM | Errno::NOTDIR)) {
                     return Err(Unwatched::Folder);
                 }
-                shared.complain(&error);
+                shared.report(&error);
                 Err(Unwatched::All)
             }
         }
     }
 
-    /// Wants to hear no more of it.
+    /// Ends the subscription to a folder.
     pub(crate) fn end(&self, id: WatchId) {
-        let mut listeners = self.shared.listeners();
-        let Some(cores) = listeners.get_mut(&id) else { return };
-        cores.retain(|&core| core != self.core);
-        if cores.is_empty() {
+        let mut subscribers = self.shared.subscribers();
+        let Some(loops) = subscribers.get_mut(&id) else { return };
+        loops.retain(|&loop_index| loop_index != self.loop_index);
+        if loops.is_empty() {
             self.shared.inotify.unwatch(id);
-            listeners.remove(&id);
+            subscribers.remove(&id);
         }
-        self.shared.publish(&listeners);
+        self.shared.count_folders(&subscribers);
     }
 }
 
-/// For keeping it in a table of descriptors of a core's own.
+/// For keeping it in a table of descriptors of a loop's own.
 impl AsFd for Subscription {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.inotify.as_fd()
     }
 }
 
-/// Events by folder: many of one are told as one.
+/// Events by folder: many of one come to one notice.
 #[derive(Default)]
-struct Gathered {
+struct EventBatch {
     /// With whether the watch is at its end.
     folders: HashMap<WatchId, bool, RandomState>,
     events: u64,
     is_incomplete: bool,
 }
 
-impl Gathered {
-    fn take_in(&mut self, event: Event) {
+impl EventBatch {
+    fn add(&mut self, event: Event) {
         self.events += 1;
         match event {
             Event::Changed(id) => {
@@ -314,82 +321,70 @@ impl Gathered {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::sync::mpsc;
 
     use tempfile::TempDir;
     use thalweg_sys::Root;
     use thalweg_sys::limits::own_table_with;
 
     use super::*;
-    use crate::content::local::watch::tests::Teller;
-    use crate::server::commands::LoopCommand;
+    use crate::content::local::watch::test_watcher::TestWatcher;
 
     #[test]
-    fn a_core_with_a_table_of_its_own_may_be_the_last_to_let_go() {
+    fn a_loop_with_a_table_of_its_own_may_be_the_last_to_release_the_watcher() {
         let wakers: Arc<[Waker]> = Arc::new([Waker::new().unwrap()]);
-        let error_log = ErrorLog::new(std::sync::mpsc::sync_channel(1).0, Level::Error);
-        let (command_queues, observed) = (Arc::new([CommandQueue::default()]), Arc::new(Observed::new(1, false)));
-        let watcher = Watcher::without_thread(command_queues, Arc::clone(&wakers), observed, error_log).unwrap();
-        let (subscription, kept) = (watcher.subscription(0), Arc::clone(&wakers));
-        let (gone, goes) = std::sync::mpsc::channel();
-        let core = thread::spawn(move || {
-            own_table_with(&[subscription.as_fd(), kept[0].as_fd()]).unwrap();
+        let woken = Arc::clone(&wakers);
+        let deliver = Box::new(move |loop_index: usize, _| woken[loop_index].wake());
+        let outlets = Outlets { loops: 1, deliver, report: Box::new(|_| {}), counts: Arc::default() };
+        let watcher = Watcher::without_thread(outlets).unwrap();
+        let subscription = watcher.subscription(0);
+        let (gone, goes) = mpsc::channel();
+        let of_loop = thread::spawn(move || {
+            own_table_with(&[subscription.as_fd(), wakers[0].as_fd()]).unwrap();
             goes.recv().unwrap();
             // To close what is not open in this table ends the process, in a build with checks.
             drop(subscription);
         });
         drop(watcher);
         gone.send(()).unwrap();
-        core.join().unwrap();
+        of_loop.join().unwrap();
     }
 
     #[test]
-    fn a_folder_is_watched_once_for_all_cores_until_the_last_wants_no_more() {
+    fn a_folder_is_watched_once_for_all_loops_until_the_last_wants_no_more() {
         let root = TempDir::new().unwrap();
         let folder = Root::open(root.path()).unwrap().open_beneath(c".").unwrap();
-        let command_queues: Arc<[CommandQueue]> = (0..3).map(|_| CommandQueue::default()).collect();
-        let teller = Teller::of(Arc::clone(&command_queues));
-        let subscriptions = [0, 2].map(|core| teller.subscription_of(core));
+        let watcher = TestWatcher::with_loops(3);
+        let subscriptions = [0, 2].map(|loop_index| watcher.subscription_of(loop_index));
         let ids = subscriptions.each_ref().map(|subscription| subscription.begin(&folder).unwrap());
-        assert_eq!((ids[0], teller.watched()), (ids[1], 1));
-        let told = || {
+        assert_eq!((ids[0], watcher.watched()), (ids[1], 1));
+        let delivered = || {
             fs::write(root.path().join("file"), "text").unwrap();
-            teller.look();
-            let notices = |command_queue: &CommandQueue| match command_queue.take().as_slice() {
-                [] => Vec::new(),
-                [LoopCommand::Apply(notices)] => notices.clone(),
-                other => panic!("{other:?}"),
-            };
-            command_queues.iter().map(notices).collect::<Vec<_>>()
+            watcher.poll();
+            [0, 1, 2].map(|loop_index| watcher.take(loop_index))
         };
         let changed = || vec![Notice::Changed(ids[0])];
-        assert_eq!(told(), [changed(), vec![], changed()]);
-        // The one who did not begin it ends nothing.
-        teller.subscription_of(1).end(ids[0]);
+        assert_eq!(delivered(), [changed(), vec![], changed()]);
+        // The one that did not begin it ends nothing.
+        watcher.subscription_of(1).end(ids[0]);
         subscriptions[0].end(ids[0]);
-        assert_eq!((told(), teller.watched()), (vec![vec![], vec![], changed()], 1));
+        assert_eq!((delivered(), watcher.watched()), ([vec![], vec![], changed()], 1));
         subscriptions[1].end(ids[0]);
-        assert_eq!((told(), teller.watched()), (vec![vec![]; 3], 0));
+        assert_eq!((delivered(), watcher.watched()), ([vec![], vec![], vec![]], 0));
     }
 
     #[test]
-    fn the_thread_tells_and_ends() {
+    fn the_thread_delivers_and_ends() {
         let root = TempDir::new().unwrap();
         let folder = Root::open(root.path()).unwrap().open_beneath(c".").unwrap();
-        let command_queues: Arc<[CommandQueue]> = Arc::new([CommandQueue::default()]);
-        let wakers: Arc<[Waker]> = Arc::new([Waker::new().unwrap()]);
-        let observed = Arc::new(Observed::new(1, false));
-        let error_log = ErrorLog::new(std::sync::mpsc::sync_channel(1).0, Level::Error);
-        let watcher = Watcher::start(true, (&command_queues, &wakers), &observed, &error_log).unwrap();
+        let (deliver, delivered) = mpsc::channel();
+        let deliver = Box::new(move |loop_index, notices| deliver.send((loop_index, notices)).unwrap());
+        let outlets = Outlets { loops: 1, deliver, report: Box::new(|_| {}), counts: Arc::default() };
+        let watcher = Watcher::start(true, outlets).unwrap();
         let id = watcher.subscription(0).begin(&folder).unwrap();
         for name in ["a", "b"] {
             fs::write(root.path().join(name), "").unwrap();
-            let told = loop {
-                match command_queues[0].take().pop() {
-                    Some(order) => break order,
-                    None => thread::yield_now(),
-                }
-            };
-            assert!(matches!(&told, LoopCommand::Apply(notices) if notices[..] == [Notice::Changed(id)]), "{told:?}");
+            assert_eq!(delivered.recv().unwrap(), (0, vec![Notice::Changed(id)]));
         }
         let shared = Arc::downgrade(&watcher.shared);
         drop(watcher);
