@@ -85,7 +85,7 @@ pub(crate) struct Service {
     error_log: Option<ErrorLog>,
     channel: Option<Channel>,
     published: Arc<[Published]>,
-    core: usize,
+    loop_index: usize,
 }
 
 /// What a server on one core is made of.
@@ -112,7 +112,7 @@ pub(crate) struct Setup<'c> {
     pub(crate) channel: Option<Channel>,
     /// Where all cores publish what they have done, and which of them this is.
     pub(crate) published: Arc<[Published]>,
-    pub(crate) core: usize,
+    pub(crate) loop_index: usize,
 }
 
 #[derive(Default)]
@@ -160,7 +160,7 @@ impl Service {
             error_log: setup.error_log,
             channel: setup.channel,
             published: setup.published,
-            core: setup.core,
+            loop_index: setup.loop_index,
         }
     }
 
@@ -185,7 +185,7 @@ impl Service {
     #[cold]
     fn run_commands<D: Driver>(&mut self, driver: &mut D) {
         let commands = Arc::clone(&self.commands);
-        for order in commands[self.core].take() {
+        for order in commands[self.loop_index].take() {
             // Who has given an order may have given up waiting for the answer.
             match order {
                 LoopCommand::Configure(update, done) => drop(done.send(self.configure(driver, update))),
@@ -240,7 +240,7 @@ impl Service {
                 accounting.configure(config);
                 accounting
             }
-            (None, Some(feed)) => Accounting::new(self.core, feed, observed, config),
+            (None, Some(feed)) => Accounting::new(self.loop_index, feed, observed, config),
             (Some(accounting), None) => {
                 accounting.close();
                 let connections = self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut());
@@ -573,7 +573,7 @@ impl<D: Driver> App<D> for Service {
             accounting.on_turn(now, entries, bytes, misses);
         }
         self.shared.responder.totals.open = self.open as u64;
-        self.published[self.core].publish(&self.shared.responder.totals);
+        self.published[self.loop_index].publish(&self.shared.responder.totals);
         let is_over = self.shared.draining && self.open == 0 && self.retiring.is_empty() && self.retired.is_empty();
         if is_over { Turn::Stop } else { Turn::Until(self.next_turn(now)) }
     }

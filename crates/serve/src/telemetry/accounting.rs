@@ -1,6 +1,6 @@
-//! What a core writes down about its responses: a record of each for the log thread, and a tally for each mount.
+//! What a loop writes down about its responses: a record of each for the log thread, and a tally for each mount.
 //!
-//! A server that keeps no logs and shows no status has no books. With them, a response costs its core a record, filled in when
+//! A server that keeps no logs and shows no status has no books. With them, a response costs its loop a record, filled in when
 //! the response has ended; idle connections hold nothing. A response has ended when the kernel has taken its last byte, or when its
 //! connection has; what the kernel took of it before is known as exactly as sends are reported.
 
@@ -15,17 +15,17 @@ use crate::config::ServerConfig;
 use crate::http::h1::head;
 use crate::http::respond::Outbox;
 use crate::telemetry::log::{End, Feed, Record, Request, client_of};
-use crate::telemetry::metrics::{CoreFigures, MountCells, Observed, Tally};
+use crate::telemetry::metrics::{LoopFigures, MountCells, Observed, Tally};
 
 /// Connections' notes that are kept for the next response, and the most memory of one that is.
 const IDLE_MAX: usize = 256;
 const IDLE_BYTES_MAX: usize = 4 << 10;
 
-/// The books of a core.
+/// The books of a loop.
 pub(crate) struct Accounting {
-    core: usize,
+    loop_index: usize,
     observed: Arc<Observed>,
-    published: CoreFigures,
+    published: LoopFigures,
     feed: Feed,
     /// The log says more than what was asked for and what came of it.
     with_fields: bool,
@@ -110,12 +110,12 @@ pub(crate) struct AnsweredRequest<'r, 'b> {
 }
 
 impl Accounting {
-    /// Empty books of a core.
-    pub(crate) fn new(core: usize, feed: Feed, observed: Arc<Observed>, config: &ServerConfig) -> Self {
+    /// Empty books of a loop.
+    pub(crate) fn new(loop_index: usize, feed: Feed, observed: Arc<Observed>, config: &ServerConfig) -> Self {
         let mut accounting = Self {
-            core,
+            loop_index,
             observed,
-            published: CoreFigures::default(),
+            published: LoopFigures::default(),
             feed,
             with_fields: false,
             clients: Vec::new(),
@@ -135,8 +135,8 @@ impl Accounting {
             let known = self.accounts.iter().position(|account| account.cells.number == cells.number);
             self.places.push(known.unwrap_or(self.accounts.len()));
             if known.is_none() {
-                // Earlier books of this core may have been closed; nothing of theirs is under way here.
-                let published = cells.of_core(self.core).tally();
+                // Earlier books of this loop may have been closed; nothing of theirs is under way here.
+                let published = cells.of_loop(self.loop_index).tally();
                 self.accounts.push(Account { cells, tally: Tally { under_way: 0, ..published }, published });
             }
         }
@@ -145,7 +145,7 @@ impl Accounting {
     /// Closes the books: nobody wants to know any more. Responses under way are not written down.
     pub(crate) fn close(self) {
         for account in &self.accounts {
-            account.cells.of_core(self.core).publish(&Tally { under_way: 0, ..account.tally });
+            account.cells.of_loop(self.loop_index).publish(&Tally { under_way: 0, ..account.tally });
         }
     }
 
@@ -286,7 +286,7 @@ impl Accounting {
     /// After each wake-up: publishes, and hands over what has waited long enough.
     /// Entries, bytes and misses are the cache's.
     pub(crate) fn on_turn(&mut self, now: Instant, entries: usize, bytes: usize, misses: u64) {
-        let figures = CoreFigures {
+        let figures = LoopFigures {
             cache_misses: misses,
             cache_entries: entries as u64,
             cache_bytes: bytes as u64,
@@ -294,12 +294,12 @@ impl Accounting {
         };
         if figures != self.published {
             self.published = figures;
-            self.observed.cores[self.core].publish(&figures);
+            self.observed.loops[self.loop_index].publish(&figures);
         }
         for account in &mut self.accounts {
             if account.tally != account.published {
                 account.published = account.tally;
-                account.cells.of_core(self.core).publish(&account.tally);
+                account.cells.of_loop(self.loop_index).publish(&account.tally);
             }
         }
         self.feed.on_turn(now);

@@ -1,7 +1,7 @@
-//! A core's end of the queue to the log thread: records are gathered in pages, which go over as a whole and come back empty.
+//! A loop's end of the queue to the log thread: records are gathered in pages, which go over as a whole and come back empty.
 //!
-//! So a record costs its core a copy, and a page one hand-over. There is a fixed number of pages; when the log thread keeps all of
-//! them, because its disk stalls or the cores are faster than it is, records are dropped and counted.
+//! So a record costs its loop a copy, and a page one hand-over. There is a fixed number of pages; when the log thread keeps all of
+//! them, because its disk stalls or the loops are faster than it is, records are dropped and counted.
 
 use std::mem;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
@@ -11,7 +11,7 @@ use thalweg_sys::Instant;
 use super::Message;
 use super::record::RECORD_BYTES_MAX;
 
-/// Bytes of a page, and how many pages a core has: 2 MiB, at 200,000 requests per second a stall of 50 ms.
+/// Bytes of a page, and how many pages a loop has: 2 MiB, at 200,000 requests per second a stall of 50 ms.
 pub(crate) const PAGE_BYTES: usize = 64 << 10;
 pub(crate) const PAGES: usize = 32;
 
@@ -25,12 +25,12 @@ const _: () = assert!(RECORD_BYTES_MAX <= PAGE_BYTES);
 pub(crate) struct Page {
     pub(crate) bytes: Vec<u8>,
     pub(crate) records: u64,
-    /// Records of this core that were dropped since its last page.
+    /// Records of this loop that were dropped since its last page.
     pub(crate) dropped_before: u64,
     back: Sender<Vec<u8>>,
 }
 
-/// A core's end of the queue.
+/// A loop's end of the queue.
 pub(crate) struct Feed {
     to: SyncSender<Message>,
     page: Vec<u8>,
@@ -47,16 +47,16 @@ pub(crate) struct Feed {
 }
 
 impl Page {
-    /// Gives the page back to its core.
+    /// Gives the page back to its loop.
     pub(crate) fn return_empty(mut self) {
         self.bytes.clear();
-        // A core that has gone needs no pages.
+        // A loop that has gone needs no pages.
         let _ = self.back.send(self.bytes);
     }
 }
 
 impl Feed {
-    /// A core's end of a queue.
+    /// A loop's end of a queue.
     pub(crate) fn new(to: SyncSender<Message>) -> Self {
         let (back_for_pages, back) = mpsc::channel();
         Self {
@@ -142,7 +142,7 @@ impl Feed {
     }
 }
 
-/// What was written last is not lost with the core.
+/// What was written last is not lost with the loop.
 impl Drop for Feed {
     fn drop(&mut self) {
         self.hand_over();

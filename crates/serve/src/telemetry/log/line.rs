@@ -258,9 +258,9 @@ mod tests {
             let text = line(LogFormat::Combined, &record);
             prop_assert_eq!(text.matches('\n').count(), 1);
             let read = LogLine::parse(text.as_bytes()).unwrap();
-            let summary = |text: Option<&[u8]>| text.filter(|text| !matches!(*text, b"" | b"-")).map(<[u8]>::to_vec);
-            prop_assert_eq!(read.referer.map(|text| text.decode().into_owned()), summary(record.request.unwrap().referer));
-            prop_assert_eq!(read.agent.map(|text| text.decode().into_owned()), summary(record.request.unwrap().agent));
+            let present = |text: Option<&[u8]>| text.filter(|text| !matches!(*text, b"" | b"-")).map(<[u8]>::to_vec);
+            prop_assert_eq!(read.referer.map(|text| text.decode().into_owned()), present(record.request.unwrap().referer));
+            prop_assert_eq!(read.agent.map(|text| text.decode().into_owned()), present(record.request.unwrap().agent));
             prop_assert_eq!((read.time_unix_s, read.status, read.bytes), (second, Some(status), body_bytes));
             let LoggedRequest::Line { method, target: logged, version } = read.request else {
                 panic!("{text}: no request");

@@ -1,6 +1,6 @@
-//! Access log and error log: a bounded queue from each core to one thread, which formats and writes.
+//! Access log and error log: a bounded queue from each loop to one thread, which formats and writes.
 //!
-//! `record` is what a core says about a finished response, `feed` its end of the queue, `line` the formats, `sink` the file,
+//! `record` is what a loop says about a finished response, `feed` its end of the queue, `line` the formats, `sink` the file,
 //! `writer` the thread; `error` is the other log, for events. Who finds out what is to be said is not here: see `books`.
 //!
 //! Nothing that happens to a log stops service. What cannot be taken or written is counted, and said once a minute.
@@ -37,7 +37,7 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// What goes to the log thread.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// Records of a core.
+    /// Records of a loop.
     Page(feed::Page),
     /// A line of the error log.
     Note(Vec<u8>),
@@ -66,7 +66,7 @@ pub(crate) struct Opened {
 #[derive(Debug, Default)]
 pub(crate) struct LineCounts {
     pub(crate) written: AtomicU64,
-    /// Those that the file did not take. What the queue did not take its core counts.
+    /// Those that the file did not take. What the queue did not take its loop counts.
     pub(crate) lost: AtomicU64,
 }
 
@@ -112,9 +112,9 @@ impl Logs {
     ///
     /// # Errors
     /// A file cannot be opened, or there can be no thread.
-    pub(crate) fn start(config: &LogConfig, cores: usize, observed: Arc<Observed>) -> Result<Self, OpenError> {
+    pub(crate) fn start(config: &LogConfig, loops: usize, observed: Arc<Observed>) -> Result<Self, OpenError> {
         let opened = Opened::open(config)?;
-        let (to, from) = mpsc::sync_channel(cores * feed::PAGES + NOTES_MAX);
+        let (to, from) = mpsc::sync_channel(loops * feed::PAGES + NOTES_MAX);
         let error_log = ErrorLog::new(to.clone(), config.level);
         let wanted = Arc::new(Wanted::default());
         let writer = writer::Writer::new(opened, error_log.clone(), observed, Arc::clone(&wanted));
@@ -129,7 +129,7 @@ impl Logs {
         Ok(Self { control: LogControl { to, wanted }, error_log, ended: Mutex::new(ended) })
     }
 
-    /// A core's end of the queue.
+    /// A loop's end of the queue.
     pub(crate) fn feed(&self) -> Feed {
         Feed::new(self.control.to.clone())
     }

@@ -1,4 +1,4 @@
-//! What a core hands over about a finished response: a few plain bytes, so that all formatting is the log thread's work.
+//! What a loop hands over about a finished response: a few plain bytes, so that all formatting is the log thread's work.
 //!
 //! A record is written when a request is answered, and settled when its response has ended. Texts are what the client sent,
 //! cut off at a bound; nothing here makes them harmless to print, which is `line`'s business.
@@ -158,8 +158,8 @@ impl<'a> Record<'a> {
         };
         let flags = fixed[FLAGS];
         let (method, target) = (text(0)?, text(1)?);
-        let mut summary = |index: usize, flag: u8| text(index).map(|text| Some(text).filter(|_| flags & flag != 0));
-        let (host, referer, agent) = (summary(2, HAS_HOST)?, summary(3, HAS_REFERER)?, summary(4, HAS_AGENT)?);
+        let mut optional = |index: usize, flag: u8| text(index).map(|text| Some(text).filter(|_| flags & flag != 0));
+        let (host, referer, agent) = (optional(2, HAS_HOST)?, optional(3, HAS_REFERER)?, optional(4, HAS_AGENT)?);
         *bytes = rest;
         let request = Request { method, target, is_http_1_0: flags & IS_HTTP_1_0 != 0, host, referer, agent };
         Some(Self {

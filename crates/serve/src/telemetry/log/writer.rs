@@ -1,8 +1,8 @@
 //! The log thread: takes pages of records and messages, and writes lines.
 //!
-//! Lines are written when there are many, or when nothing more is waiting: the cores gather for half a second, so a quiet server
+//! Lines are written when there are many, or when nothing more is waiting: the loops gather for half a second, so a quiet server
 //! writes twice a second and a busy one 64 KiB at a time. The statistics that need more than counters are made here too, since
-//! here all records come by, away from the cores.
+//! here all records come by, away from the loops.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};

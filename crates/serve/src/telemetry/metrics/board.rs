@@ -11,7 +11,7 @@ use serde::Serialize;
 use thalweg_sys::Instant;
 
 use super::days::{Day, Days};
-use super::register::{CoreFigures, Observed, Tally, WatchCounts};
+use super::register::{LoopFigures, Observed, Tally, WatchCounts};
 use super::unique::Unique;
 use crate::config::Level;
 use crate::server::shutdown::ShutdownDeadline;
@@ -62,7 +62,8 @@ pub(crate) struct Status {
     pub(crate) total: Total,
     pub(crate) log: LogFigures,
     pub(crate) watch: WatchFigures,
-    pub(crate) cores: Vec<Core>,
+    #[serde(rename = "cores")]
+    pub(crate) loops: Vec<LoopStatus>,
     pub(crate) mounts: Vec<Mount>,
     /// The latest first.
     pub(crate) days: Vec<DayFigures>,
@@ -139,10 +140,11 @@ pub(crate) struct WatchFigures {
     pub(crate) refused: u64,
 }
 
-/// One core.
+/// One loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub(crate) struct Core {
-    pub(crate) core: usize,
+pub(crate) struct LoopStatus {
+    #[serde(rename = "core")]
+    pub(crate) loop_index: usize,
     pub(crate) connections: u64,
     pub(crate) requests: u64,
     pub(crate) bytes: u64,
@@ -265,7 +267,7 @@ impl Board {
     /// All figures.
     pub(crate) fn status(&self, second: i64) -> Status {
         let totals = self.totals();
-        let cores = self.cores();
+        let loops = self.loops();
         let mounts = self.mounts();
         let today: u64 = mounts.iter().map(|mount| mount.downloads_now).sum();
         let [ok, moved, refused, failed] = totals.responses;
@@ -291,10 +293,10 @@ impl Board {
             log: LogFigures {
                 lines_written: self.observed.lines.written.load(Relaxed),
                 lines_lost: self.observed.lines.lost.load(Relaxed),
-                records_dropped: self.observed.cores.iter().map(|cells| cells.figures().records_dropped).sum(),
+                records_dropped: self.observed.loops.iter().map(|cells| cells.figures().records_dropped).sum(),
             },
             watch: self.watch(),
-            cores,
+            loops,
             mounts,
             days: self.days.latest_first().map(day_figures).collect(),
             top_files: self.top_files(),
@@ -311,18 +313,18 @@ impl Board {
 
     fn totals(&self) -> Totals {
         let mut sum = Totals::default();
-        self.published.iter().for_each(|core| sum.add(&core.totals()));
+        self.published.iter().for_each(|of_loop| sum.add(&of_loop.totals()));
         sum
     }
 
-    fn cores(&self) -> Vec<Core> {
-        let cores = self.published.iter().zip(&self.observed.cores).enumerate();
-        let core = |(core, (published, cells)): (usize, (&Published, &super::register::CoreCells))| {
+    fn loops(&self) -> Vec<LoopStatus> {
+        let loops = self.published.iter().zip(&self.observed.loops).enumerate();
+        let status = |(loop_index, (published, cells)): (usize, (&Published, &super::register::LoopCells))| {
             let Totals { open, requests, bytes, .. } = published.totals();
-            let CoreFigures { cache_misses, cache_entries, cache_bytes, .. } = cells.figures();
-            Core { core, connections: open, requests, bytes, cache_entries, cache_bytes, cache_misses }
+            let LoopFigures { cache_misses, cache_entries, cache_bytes, .. } = cells.figures();
+            LoopStatus { loop_index, connections: open, requests, bytes, cache_entries, cache_bytes, cache_misses }
         };
-        cores.map(core).collect()
+        loops.map(status).collect()
     }
 
     fn mounts(&self) -> Vec<Mount> {
@@ -394,7 +396,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::config::ServerConfig;
 
-    /// The board of a server of two cores, and what it looks at.
+    /// The board of a server of two loops, and what it looks at.
     pub(crate) fn board() -> (Board, Arc<Observed>, Arc<[Published]>) {
         let observed = Arc::new(Observed::new(2, true));
         let published: Arc<[Published]> = (0..2).map(|_| Published::default()).collect();
@@ -410,11 +412,11 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn cores_are_added_up_and_rates_are_of_the_last_seconds() {
+    fn loops_are_added_up_and_rates_are_of_the_last_seconds() {
         let (mut board, observed, published) = board();
         let mounts = observed.adopt(&ServerConfig::new("/srv", Vec::<std::net::SocketAddr>::new()));
         for second in 0..30 {
-            for (core, cells) in published.iter().enumerate() {
+            for (loop_index, cells) in published.iter().enumerate() {
                 let requests = second * 100;
                 let totals = Totals {
                     requests,
@@ -427,12 +429,12 @@ pub(crate) mod tests {
                 };
                 cells.publish(&totals);
                 let tally = Tally { requests, bytes: requests * 1000, downloads: requests / 2, under_way: 3 };
-                mounts[0].of_core(core).publish(&tally);
+                mounts[0].of_loop(loop_index).publish(&tally);
                 let records_dropped = 7;
-                observed.cores[core].publish(&CoreFigures {
+                observed.loops[loop_index].publish(&LoopFigures {
                     records_dropped,
                     cache_entries: 4,
-                    ..CoreFigures::default()
+                    ..LoopFigures::default()
                 });
             }
             board.advance(Instant::from_ns(second * 1_000_000_000), 1_000_000 + second as i64);
@@ -446,7 +448,7 @@ pub(crate) mod tests {
         assert_eq!(status.mounts[0].today.downloads, 2900);
         assert_eq!((status.days[0].total.requests, status.days[0].downloads_peak), (5800, 6));
         assert_eq!(status.curve.requests_per_s, [200.0; 29]);
-        assert_eq!(status.cores[1].cache_entries, 4);
+        assert_eq!(status.loops[1].cache_entries, 4);
         board.shutdown.set(Instant::from_ns(5));
         assert_eq!(board.state(), State::Draining);
     }

@@ -1,4 +1,4 @@
-//! The status listener: a small HTTP server of its own on a thread of its own, away from the cores that serve.
+//! The status listener: a small HTTP server of its own on a thread of its own, away from the loops that serve.
 //!
 //! It is for few visitors, who may be as broken as any other: connections, heads and times are bounded, one request is answered per
 //! connection, and nobody waits for anybody. There is no protection but the address that it listens on and the names that it goes by

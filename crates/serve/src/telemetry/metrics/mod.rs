@@ -1,6 +1,6 @@
-//! What the server tells about itself: counters by core and mount, and what can be seen in the stream of records.
+//! What the server tells about itself: counters by loop and mount, and what can be seen in the stream of records.
 //!
-//! Cores count for themselves and publish once per wake-up; whoever wants to know adds up.
+//! Loops count for themselves and publish once per wake-up; whoever wants to know adds up.
 
 mod answer;
 mod board;
@@ -17,4 +17,4 @@ mod unique;
 pub(crate) use board::{Board, Sources};
 pub(crate) use hosts::KnownHosts;
 pub(crate) use listener::StatusListener;
-pub(crate) use register::{CoreFigures, MountCells, Observed, Tally};
+pub(crate) use register::{LoopFigures, MountCells, Observed, Tally};

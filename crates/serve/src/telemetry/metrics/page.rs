@@ -63,7 +63,7 @@ fn content(status: &Status) -> Markup {
         @if status.mounts.len() > 1 { (mounts(&status.mounts)) }
         (days(&status.days))
         (top_files(&status.top_files))
-        (cores(status))
+        (loops(status))
         (trouble(status))
         footer {
             "Days are of UTC. The same figures: " a href="/status.json" { "JSON" } ", " a href="/metrics" { "metrics for Prometheus" }
@@ -185,7 +185,7 @@ fn top_files(files: &[TopFile]) -> Markup {
     }
 }
 
-fn cores(status: &Status) -> Markup {
+fn loops(status: &Status) -> Markup {
     markup! {
         section {
             h2 { "By core" }
@@ -193,14 +193,14 @@ fn cores(status: &Status) -> Markup {
                 thead { tr {
                     th { "Core" } th.n { "Connections" } th.n { "Requests" } th.n { "Sent" } th.n { "Files known" } th.n { "In memory" } th.n { "Opened" }
                 } }
-                tbody { @for core in &status.cores { tr {
-                    th scope="row" { (core.core) }
-                    td.n { (count(core.connections)) }
-                    td.n { (count(core.requests)) }
-                    td.n { (bytes(core.bytes)) }
-                    td.n { (count(core.cache_entries)) }
-                    td.n { (bytes(core.cache_bytes)) }
-                    td.n { (count(core.cache_misses)) }
+                tbody { @for one in &status.loops { tr {
+                    th scope="row" { (one.loop_index) }
+                    td.n { (count(one.connections)) }
+                    td.n { (count(one.requests)) }
+                    td.n { (bytes(one.bytes)) }
+                    td.n { (count(one.cache_entries)) }
+                    td.n { (bytes(one.cache_bytes)) }
+                    td.n { (count(one.cache_misses)) }
                 } } }
             } }
         }

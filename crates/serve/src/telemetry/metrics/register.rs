@@ -1,4 +1,4 @@
-//! What all threads of a server share for its figures: the mounts' counters of each core, and the totals of the logs.
+//! What all threads of a server share for its figures: the mounts' counters of each loop, and the totals of the logs.
 //!
 //! Mounts are numbered in the order in which they were first seen, and keep number and counters when a new configuration
 //! names them again.
@@ -24,7 +24,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds another core's, or another mount's.
+    /// Adds another loop's, or another mount's.
     pub(crate) fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.bytes += other.bytes;
@@ -33,7 +33,7 @@ impl Tally {
     }
 }
 
-/// One core's published tally of one mount, on cache lines of its own.
+/// One loop's published tally of one mount, on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Cell([AtomicU64; 4]);
@@ -54,9 +54,9 @@ impl Cell {
     }
 }
 
-/// What a core says of its cache and of its end of the log's queue.
+/// What a loop says of its cache and of its end of the log's queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct CoreFigures {
+pub(crate) struct LoopFigures {
     /// Look-ups for which a file was opened, or looked at again because of its age or of a change.
     pub(crate) cache_misses: u64,
     pub(crate) cache_entries: u64,
@@ -65,25 +65,25 @@ pub(crate) struct CoreFigures {
     pub(crate) records_dropped: u64,
 }
 
-/// One core's published figures, on cache lines of their own.
+/// One loop's published figures, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct CoreCells([AtomicU64; 4]);
+pub(crate) struct LoopCells([AtomicU64; 4]);
 
-impl CoreCells {
+impl LoopCells {
     /// Replaces what is published.
-    pub(crate) fn publish(&self, figures: &CoreFigures) {
-        let CoreFigures { cache_misses, cache_entries, cache_bytes, records_dropped } = *figures;
+    pub(crate) fn publish(&self, figures: &LoopFigures) {
+        let LoopFigures { cache_misses, cache_entries, cache_bytes, records_dropped } = *figures;
         for (cell, value) in self.0.iter().zip([cache_misses, cache_entries, cache_bytes, records_dropped]) {
             cell.store(value, Relaxed);
         }
     }
 
     /// What was published last.
-    pub(crate) fn figures(&self) -> CoreFigures {
+    pub(crate) fn figures(&self) -> LoopFigures {
         let [cache_misses, cache_entries, cache_bytes, records_dropped] =
             self.0.each_ref().map(|cell| cell.load(Relaxed));
-        CoreFigures { cache_misses, cache_entries, cache_bytes, records_dropped }
+        LoopFigures { cache_misses, cache_entries, cache_bytes, records_dropped }
     }
 }
 
@@ -99,24 +99,24 @@ pub(crate) struct WatchCounts {
     pub(crate) refused: AtomicU64,
 }
 
-/// A mount and what all cores have done for it.
+/// A mount and what all loops have done for it.
 #[derive(Debug)]
 pub(crate) struct MountCells {
     pub(crate) number: u16,
     pub(crate) label: Arc<str>,
-    cores: Box<[Cell]>,
+    loops: Box<[Cell]>,
 }
 
 impl MountCells {
-    /// One core's.
-    pub(crate) fn of_core(&self, core: usize) -> &Cell {
-        &self.cores[core]
+    /// One loop's.
+    pub(crate) fn of_loop(&self, loop_index: usize) -> &Cell {
+        &self.loops[loop_index]
     }
 
-    /// All cores together.
+    /// All loops together.
     pub(crate) fn tally(&self) -> Tally {
         let mut sum = Tally::default();
-        self.cores.iter().for_each(|cell| sum.add(&cell.tally()));
+        self.loops.iter().for_each(|cell| sum.add(&cell.tally()));
         sum
     }
 }
@@ -127,18 +127,18 @@ pub(crate) struct Observed {
     mounts: Mutex<Vec<Arc<MountCells>>>,
     pub(crate) lines: LineCounts,
     pub(crate) watch: WatchCounts,
-    pub(crate) cores: Box<[CoreCells]>,
+    pub(crate) loops: Box<[LoopCells]>,
     stream: Mutex<Option<Stream>>,
 }
 
 impl Observed {
     /// Nothing has been done yet. The stream of records is looked at only if somebody will ask.
-    pub(crate) fn new(cores: usize, with_stream: bool) -> Self {
+    pub(crate) fn new(loops: usize, with_stream: bool) -> Self {
         Self {
             mounts: Mutex::default(),
             lines: LineCounts::default(),
             watch: WatchCounts::default(),
-            cores: (0..cores).map(|_| CoreCells::default()).collect(),
+            loops: (0..loops).map(|_| LoopCells::default()).collect(),
             stream: Mutex::new(with_stream.then(Stream::default)),
         }
     }
@@ -155,8 +155,8 @@ impl Observed {
         }
         // More mounts than there are numbers share the last one.
         let Ok(number) = u16::try_from(mounts.len()) else { return Arc::clone(&mounts[usize::from(u16::MAX)]) };
-        let cores = (0..self.cores.len()).map(|_| Cell::default()).collect();
-        let mount = Arc::new(MountCells { number, label: label.into(), cores });
+        let loops = (0..self.loops.len()).map(|_| Cell::default()).collect();
+        let mount = Arc::new(MountCells { number, label: label.into(), loops });
         mounts.push(Arc::clone(&mount));
         mount
     }
@@ -219,8 +219,8 @@ mod tests {
         let first = observed.adopt(&config);
         let labels: Vec<_> = first.iter().map(|mount| (mount.number, &*mount.label)).collect();
         assert_eq!(labels, [(0, "/"), (1, "b.example/")]);
-        for core in 0..2 {
-            first[1].of_core(core).publish(&Tally { requests: 3, bytes: 4, downloads: 1, under_way: 1 });
+        for loop_index in 0..2 {
+            first[1].of_loop(loop_index).publish(&Tally { requests: 3, bytes: 4, downloads: 1, under_way: 1 });
         }
         config.sites[0].mounts.insert(0, MountConfig::new("/pub/", "/pub"));
         config.sites.swap(0, 1);

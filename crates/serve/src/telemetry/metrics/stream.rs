@@ -1,5 +1,5 @@
 //! What is seen in the stream of records: which files are wanted, and how many different ones. The log thread's, away from
-//! the cores.
+//! the loops.
 
 use std::collections::BTreeMap;
 

@@ -53,8 +53,8 @@ pub(crate) mod tests {
             self.subscription_of(0)
         }
 
-        pub(crate) fn subscription_of(&self, core: usize) -> Subscription {
-            self.watcher.subscription(core)
+        pub(crate) fn subscription_of(&self, loop_index: usize) -> Subscription {
+            self.watcher.subscription(loop_index)
         }
 
         /// Leaves orders for what has changed until now. Whether there are any.

@@ -53,7 +53,7 @@ struct Ending {
 #[derive(Clone)]
 pub(crate) struct Subscription {
     shared: Arc<Shared>,
-    core: usize,
+    loop_index: usize,
 }
 
 /// Why a folder is not watched.
@@ -130,8 +130,8 @@ impl Watcher {
     }
 
     /// A core's end.
-    pub(crate) fn subscription(&self, core: usize) -> Subscription {
-        Subscription { shared: Arc::clone(&self.shared), core }
+    pub(crate) fn subscription(&self, loop_index: usize) -> Subscription {
+        Subscription { shared: Arc::clone(&self.shared), loop_index }
     }
 
     /// Tells what has happened until now. Whether there was anything to tell.
@@ -181,10 +181,10 @@ impl Shared {
         counts.events.fetch_add(gathered.events, Relaxed);
         counts.overflows.fetch_add(u64::from(gathered.is_incomplete), Relaxed);
         let mut is_told = false;
-        for (core, notices) in
+        for (loop_index, notices) in
             self.address(&gathered).into_iter().enumerate().filter(|(_, notices)| !notices.is_empty())
         {
-            self.command_queues[core].notify(notices, &self.wakers[core]);
+            self.command_queues[loop_index].notify(notices, &self.wakers[loop_index]);
             is_told = true;
         }
         Ok(is_told)
@@ -196,9 +196,9 @@ impl Shared {
         let mut told = vec![lost; self.command_queues.len()];
         let mut listeners = self.listeners();
         for (&id, &is_gone) in &gathered.folders {
-            let Some(cores) = listeners.get(&id) else { continue };
+            let Some(loops) = listeners.get(&id) else { continue };
             let notice = if is_gone { Notice::Gone(id) } else { Notice::Changed(id) };
-            cores.iter().for_each(|&core| told[core].push(notice));
+            loops.iter().for_each(|&loop_index| told[loop_index].push(notice));
             if is_gone {
                 // One that was moved is still watched.
                 self.inotify.unwatch(id);
@@ -242,13 +242,13 @@ fn complain(error_log: &ErrorLog, error: &io::Error) {
 impl Subscription {
     /// Wants to hear of a folder that the calling thread has open.
     pub(crate) fn begin(&self, folder: &File) -> Result<WatchId, Unwatched> {
-        let Self { shared, core } = self;
+        let Self { shared, loop_index } = self;
         let mut listeners = shared.listeners();
         match shared.inotify.watch(folder) {
             Ok(id) => {
-                let cores = listeners.entry(id).or_default();
-                if !cores.contains(core) {
-                    cores.push(*core);
+                let loops = listeners.entry(id).or_default();
+                if !loops.contains(loop_index) {
+                    loops.push(*loop_index);
                 }
                 shared.publish(&listeners);
                 Ok(id)
@@ -269,9 +269,9 @@ impl Subscription {
     /// Wants to hear no more of it.
     pub(crate) fn end(&self, id: WatchId) {
         let mut listeners = self.shared.listeners();
-        let Some(cores) = listeners.get_mut(&id) else { return };
-        cores.retain(|&core| core != self.core);
-        if cores.is_empty() {
+        let Some(loops) = listeners.get_mut(&id) else { return };
+        loops.retain(|&loop_index| loop_index != self.loop_index);
+        if loops.is_empty() {
             self.shared.inotify.unwatch(id);
             listeners.remove(&id);
         }
@@ -324,14 +324,14 @@ mod tests {
     use crate::server::commands::LoopCommand;
 
     #[test]
-    fn a_core_with_a_table_of_its_own_may_be_the_last_to_let_go() {
+    fn a_loop_with_a_table_of_its_own_may_be_the_last_to_let_go() {
         let wakers: Arc<[Waker]> = Arc::new([Waker::new().unwrap()]);
         let error_log = ErrorLog::new(std::sync::mpsc::sync_channel(1).0, Level::Error);
         let (command_queues, observed) = (Arc::new([CommandQueue::default()]), Arc::new(Observed::new(1, false)));
         let watcher = Watcher::without_thread(command_queues, Arc::clone(&wakers), observed, error_log).unwrap();
         let (subscription, kept) = (watcher.subscription(0), Arc::clone(&wakers));
         let (gone, goes) = std::sync::mpsc::channel();
-        let core = thread::spawn(move || {
+        let of_loop = thread::spawn(move || {
             own_table_with(&[subscription.as_fd(), kept[0].as_fd()]).unwrap();
             goes.recv().unwrap();
             // To close what is not open in this table ends the process, in a build with checks.
@@ -339,16 +339,16 @@ mod tests {
         });
         drop(watcher);
         gone.send(()).unwrap();
-        core.join().unwrap();
+        of_loop.join().unwrap();
     }
 
     #[test]
-    fn a_folder_is_watched_once_for_all_cores_until_the_last_wants_no_more() {
+    fn a_folder_is_watched_once_for_all_loops_until_the_last_wants_no_more() {
         let root = TempDir::new().unwrap();
         let folder = Root::open(root.path()).unwrap().open_beneath(c".").unwrap();
         let command_queues: Arc<[CommandQueue]> = (0..3).map(|_| CommandQueue::default()).collect();
         let teller = Teller::of(Arc::clone(&command_queues));
-        let subscriptions = [0, 2].map(|core| teller.subscription_of(core));
+        let subscriptions = [0, 2].map(|loop_index| teller.subscription_of(loop_index));
         let ids = subscriptions.each_ref().map(|subscription| subscription.begin(&folder).unwrap());
         assert_eq!((ids[0], teller.watched()), (ids[1], 1));
         let told = || {
