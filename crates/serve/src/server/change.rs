@@ -11,7 +11,7 @@ use crate::config::ServerConfig;
 use crate::server::commands::{ConfigUpdate, LoopCommand, send_listener};
 use crate::server::listeners::{Change, Shares};
 use crate::shaping::shaper::SharedRateLimits;
-use crate::telemetry::log::Opened;
+use crate::telemetry::log::LogFiles;
 use crate::telemetry::metrics::KnownHosts;
 
 impl Running {
@@ -22,7 +22,7 @@ impl Running {
     /// The configuration cannot be had. The server goes on as before.
     pub fn configure(&mut self, config: &Arc<ServerConfig>) -> Result<(), StartError> {
         ensure_servable(config)?;
-        let logs = if config.log == self.config.log { None } else { Some(Opened::open(&config.log)?) };
+        let logs = if config.log == self.config.log { None } else { Some(LogFiles::open(&config.log)?) };
         let blocking = config.status.as_ref().map(|status| status.listen.into());
         let loops = self.threads.len();
         let Change { added, removed, blocking } =
@@ -35,7 +35,7 @@ impl Running {
         }
         self.settle(config, added, &removed)?;
         if config.status.is_none() {
-            self.observed.look_away();
+            self.registry.drop_statistics();
         }
         self.config = Arc::clone(config);
         Ok(())
@@ -53,8 +53,8 @@ impl Running {
             let update = ConfigUpdate {
                 config: Arc::clone(config),
                 limits: Arc::clone(&limits),
-                feed: has_accounting(config).then(|| self.logs.feed()),
-                observed: Arc::clone(&self.observed),
+                record_queue: has_accounting(config).then(|| self.logs.record_queue()),
+                registry: Arc::clone(&self.registry),
             };
             let configure = LoopCommand::Configure(update, done.clone());
             let retire = removed.iter().map(|&group| LoopCommand::Retire(group));

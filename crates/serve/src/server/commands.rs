@@ -12,8 +12,8 @@ use crate::config::ServerConfig;
 use crate::content::local::watch::Notice;
 use crate::server::StartError;
 use crate::shaping::shaper::SharedRateLimits;
-use crate::telemetry::log::Feed;
-use crate::telemetry::metrics::Observed;
+use crate::telemetry::log::RecordQueue;
+use crate::telemetry::registry::Registry;
 
 /// Something that a loop is to do.
 pub(crate) enum LoopCommand {
@@ -38,9 +38,9 @@ const NOTICES_MAX: usize = 4096;
 pub(crate) struct ConfigUpdate {
     pub(crate) config: Arc<ServerConfig>,
     pub(crate) limits: Arc<SharedRateLimits>,
-    /// An end of the queue to the log thread, if anybody wants to know about single responses.
-    pub(crate) feed: Option<Feed>,
-    pub(crate) observed: Arc<Observed>,
+    /// An end of the queue to the log thread, if there is accounting.
+    pub(crate) record_queue: Option<RecordQueue>,
+    pub(crate) registry: Arc<Registry>,
 }
 
 /// Where a loop finds its orders.

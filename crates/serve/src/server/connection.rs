@@ -29,7 +29,7 @@ use crate::http::h1::head::Persistence;
 use crate::http::multipart::Segments;
 use crate::http::respond::{Answer, Outbox, Outgoing, Responder};
 use crate::shaping::shaper::{Shaper, ShapingState};
-use crate::telemetry::accounting::{AnsweredRequest, RequestRecords};
+use crate::telemetry::accounting::{AnsweredRequest, RequestRecords, ResponseBytes};
 
 pub(crate) use self::outside::Admission;
 pub(crate) use self::share::Share;
@@ -598,7 +598,10 @@ fn note(
 ) {
     let Some(accounting) = &mut responder.accounting else { return };
     let (summary, second) = (responder.summary, responder.date_cache.second());
-    accounting.note(under_way, &AnsweredRequest { socket, request, summary, now, second }, out);
+    let begins_at = under_way.as_ref().map_or(0, |records| records.ends_at());
+    let body_bytes = out.len() - begins_at - out.head_bytes(begins_at);
+    let size = ResponseBytes { ends_at: out.len(), body_bytes };
+    accounting.record(under_way, &AnsweredRequest { socket, request, summary, now, second }, size);
 }
 
 /// Keeps bytes for later. How many are kept now.

@@ -34,7 +34,8 @@ use crate::server::shutdown::ShutdownDeadline;
 use crate::shaping::shaper::SharedRateLimits;
 use crate::telemetry::counters::{Published, Totals};
 use crate::telemetry::log::{ErrorLog, Logs};
-use crate::telemetry::metrics::{Board, KnownHosts, Observed, Sources, StatusListener};
+use crate::telemetry::metrics::{Collector, KnownHosts, Sources, StatusListener};
+use crate::telemetry::registry::Registry;
 
 pub use self::control::Control;
 pub use self::failure::{RunError, StartError};
@@ -68,7 +69,7 @@ pub struct Running {
     /// Tells the loops of changes, until this is dropped.
     watcher: Option<Watcher>,
     logs: Logs,
-    observed: Arc<Observed>,
+    registry: Arc<Registry>,
     /// What it runs by.
     config: Arc<ServerConfig>,
     started_second: i64,
@@ -102,9 +103,9 @@ impl Server {
         listeners.close_spare();
         let wakers =
             cpu_of_loop.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>().map_err(StartError::Loop)?;
-        let observed = Arc::new(Observed::new(loops, config.status.is_some()));
-        observed.adopt(&config);
-        let logs = Logs::start(&config.log, loops, Arc::clone(&observed))?;
+        let registry = Arc::new(Registry::new(loops, config.status.is_some()));
+        registry.adopt(&config);
+        let logs = Logs::start(&config.log, loops, Arc::clone(&registry))?;
         let control = Control {
             shutdown: Arc::new(ShutdownDeadline::new()),
             logs: logs.control(),
@@ -117,7 +118,7 @@ impl Server {
         let shared_limits = Arc::new(SharedRateLimits::of(&config, Instant::now()));
         let config = Arc::new(config);
         let (channels, threads) = (Vec::new(), Vec::new());
-        let watcher = Watcher::start(config.cache.watch, (&commands, &control.wakers), &observed, logs.error_log());
+        let watcher = Watcher::start(config.cache.watch, (&commands, &control.wakers), &registry, logs.error_log());
         let mut running = Running {
             addresses,
             driver,
@@ -130,7 +131,7 @@ impl Server {
             status: None,
             watcher,
             logs,
-            observed,
+            registry,
             config,
             started_second: unix_second(),
         };
@@ -154,9 +155,9 @@ impl Server {
                 control: running.control.clone(),
                 shared_limits: Arc::clone(&shared_limits),
                 published: Arc::clone(&running.published),
-                feed: has_accounting(&config).then(|| running.logs.feed()),
+                record_queue: has_accounting(&config).then(|| running.logs.record_queue()),
                 error_log: running.logs.error_log().clone(),
-                observed: Arc::clone(&running.observed),
+                registry: Arc::clone(&running.registry),
                 subscription: running.watcher.as_ref().map(|watcher| watcher.subscription(loop_index)),
             };
             let started = started.clone();
@@ -272,16 +273,17 @@ impl Running {
         socket: Option<OwnedFd>,
     ) -> Result<Option<StatusListener>, StartError> {
         let (Some(status), Some(socket)) = (&config.status, socket) else { return Ok(None) };
+        let shutdown = Arc::clone(&self.control.shutdown);
         let sources = Sources {
-            observed: Arc::clone(&self.observed),
+            registry: Arc::clone(&self.registry),
             published: Arc::clone(&self.published),
-            shutdown: Arc::clone(&self.control.shutdown),
+            is_draining: Box::new(move || shutdown.is_set()),
             error_log: self.error_log().clone(),
             started_second: self.started_second,
         };
-        let board = Board::new(sources, status.state.clone(), unix_second());
+        let collector = Collector::new(sources, status.state.clone(), unix_second());
         let hosts = KnownHosts::of(&status.allowed_hosts);
-        StatusListener::start(socket.into(), hosts, board).map(Some).map_err(StartError::Loop)
+        StatusListener::start(socket.into(), hosts, collector).map(Some).map_err(StartError::Loop)
     }
 
     /// Asks each loop whether it goes round.
@@ -315,7 +317,7 @@ impl Running {
     pub fn look_again(&self) {
         // It has left its figures, too.
         if let Some(status) = &self.status {
-            status.take_over_days();
+            status.reload_history();
         }
         for (command_queue, waker) in self.commands.iter().zip(self.control.wakers.iter()) {
             command_queue.leave([LoopCommand::LookAgain], waker);

@@ -26,8 +26,8 @@ use crate::shaping::eviction::{self, Evictor};
 use crate::shaping::shaper::{RateScope, Shaper, SharedRateLimits};
 use crate::telemetry::accounting::Accounting;
 use crate::telemetry::counters::Published;
-use crate::telemetry::log::{ErrorLog, Feed};
-use crate::telemetry::metrics::Observed;
+use crate::telemetry::log::{ErrorLog, RecordQueue};
+use crate::telemetry::registry::Registry;
 
 pub(crate) use self::admission::OUTSIDE_MAX;
 use self::admission::Outside;
@@ -209,7 +209,7 @@ impl Service {
     fn configure<D: Driver>(
         &mut self,
         driver: &mut D,
-        ConfigUpdate { config, limits, feed, observed }: ConfigUpdate,
+        ConfigUpdate { config, limits, record_queue, registry }: ConfigUpdate,
     ) -> Result<(), StartError> {
         let config = &*config;
         let sites = Sites::open(config)?;
@@ -222,7 +222,7 @@ impl Service {
         let cache = FileCache::new(Arc::new(sites), config.cache.clone(), subscription).succeeding(&responder.cache);
         responder.listings = Listings::new(Arc::clone(cache.sites()), &config.cache);
         responder.cache = cache;
-        self.configure_accounting(driver, config, feed, observed);
+        self.configure_accounting(driver, config, record_queue, registry);
         Ok(())
     }
 
@@ -231,16 +231,16 @@ impl Service {
         &mut self,
         driver: &mut D,
         config: &ServerConfig,
-        feed: Option<Feed>,
-        observed: Arc<Observed>,
+        record_queue: Option<RecordQueue>,
+        registry: Arc<Registry>,
     ) {
         let knew_clients = self.shared.responder.accounting.as_ref().is_some_and(Accounting::wants_clients);
-        let accounting = match (self.shared.responder.accounting.take(), feed) {
+        let accounting = match (self.shared.responder.accounting.take(), record_queue) {
             (Some(mut accounting), Some(_)) => {
                 accounting.configure(config);
                 accounting
             }
-            (None, Some(feed)) => Accounting::new(self.loop_index, feed, observed, config),
+            (None, Some(record_queue)) => Accounting::new(self.loop_index, record_queue, registry, config),
             (Some(accounting), None) => {
                 accounting.close();
                 let connections = self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut());
@@ -570,7 +570,7 @@ impl<D: Driver> App<D> for Service {
         }
         if let Some(accounting) = &mut self.shared.responder.accounting {
             let (entries, bytes, misses) = self.shared.responder.cache.figures();
-            accounting.on_turn(now, entries, bytes, misses);
+            accounting.on_iteration(now, entries, bytes, misses);
         }
         self.shared.responder.totals.open = self.open as u64;
         self.published[self.loop_index].publish(&self.shared.responder.totals);

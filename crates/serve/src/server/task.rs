@@ -20,8 +20,8 @@ use crate::server::service::{OUTSIDE_MAX, Service, Setup};
 use crate::shaping::shaper::SharedRateLimits;
 use crate::telemetry::accounting::Accounting;
 use crate::telemetry::counters::Published;
-use crate::telemetry::log::{ErrorLog, Feed};
-use crate::telemetry::metrics::Observed;
+use crate::telemetry::log::{ErrorLog, RecordQueue};
+use crate::telemetry::registry::Registry;
 
 /// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
 /// CPU's own cache, because the kernel goes round them.
@@ -49,9 +49,9 @@ pub(super) struct Task {
     pub(super) control: Control,
     pub(super) shared_limits: Arc<SharedRateLimits>,
     pub(super) published: Arc<[Published]>,
-    pub(super) feed: Option<Feed>,
+    pub(super) record_queue: Option<RecordQueue>,
     pub(super) error_log: ErrorLog,
-    pub(super) observed: Arc<Observed>,
+    pub(super) registry: Arc<Registry>,
     pub(super) subscription: Option<Subscription>,
 }
 
@@ -129,7 +129,9 @@ impl Task {
             cache: &self.config.cache,
             blocking: BlockingPool::new(self.control.wakers[self.loop_index].clone(), ASIDE_THREADS_MAX, self.cpus),
             seconds_at: |_| clock::unix_seconds(),
-            accounting: self.feed.map(|feed| Accounting::new(self.loop_index, feed, self.observed, &self.config)),
+            accounting: self
+                .record_queue
+                .map(|queue| Accounting::new(self.loop_index, queue, self.registry, &self.config)),
             error_log: Some(self.error_log),
             shutdown: Arc::clone(&self.control.shutdown),
             commands: self.commands,

@@ -7,6 +7,7 @@ use super::{Connection, Fate, Phase, Shared, Times, keep};
 use crate::http::h1::head;
 use crate::http::respond::Outgoing;
 use crate::shaping::eviction::{EvictionCandidate, EvictionRank, HEADLESS_AGE_NS};
+use crate::telemetry::accounting::ResponseBytes;
 
 /// How a connection stands to the places.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,13 +106,9 @@ impl Connection {
         let mount = shared.responder.cache.sites().topmost;
         if let Some(accounting) = &mut shared.responder.accounting {
             accounting.on_closed(self.under_way.take(), now);
-            accounting.record_refused(
-                &mut self.under_way,
-                self.socket,
-                mount,
-                now,
-                shared.responder.date_cache.second(),
-            );
+            let size = ResponseBytes { ends_at: head::NO_ROOM.len() as u64, body_bytes: head::NO_ROOM_BODY_BYTES };
+            let second = shared.responder.date_cache.second();
+            accounting.record_refused(&mut self.under_way, (self.socket, mount), size, (now, second));
         }
         self.send(driver, shared, SendBuf::Static(head::NO_ROOM), None);
     }

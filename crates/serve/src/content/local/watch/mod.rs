@@ -25,13 +25,13 @@ pub(crate) mod tests {
     use crate::config::Level;
     use crate::server::commands::{CommandQueue, LoopCommand};
     use crate::telemetry::log::ErrorLog;
-    use crate::telemetry::metrics::Observed;
+    use crate::telemetry::registry::Registry;
 
     /// Hears of changes when it is asked to, for a single core.
     pub(crate) struct Teller {
         watcher: Watcher,
         command_queues: Arc<[CommandQueue]>,
-        observed: Arc<Observed>,
+        observed: Arc<Registry>,
     }
 
     impl Teller {
@@ -41,7 +41,7 @@ pub(crate) mod tests {
 
         /// With orders that somebody else takes.
         pub(crate) fn of(command_queues: Arc<[CommandQueue]>) -> Self {
-            let observed = Arc::new(Observed::new(1, false));
+            let observed = Arc::new(Registry::new(1, false));
             let wakers: Arc<[Waker]> = command_queues.iter().map(|_| Waker::new().unwrap()).collect();
             let error_log = ErrorLog::new(mpsc::sync_channel(1).0, Level::Error);
             let watcher =

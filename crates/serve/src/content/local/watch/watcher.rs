@@ -16,7 +16,7 @@ use thalweg_sys::{File, Waker};
 use crate::config::Level;
 use crate::server::commands::CommandQueue;
 use crate::telemetry::log::ErrorLog;
-use crate::telemetry::metrics::Observed;
+use crate::telemetry::registry::Registry;
 
 /// How long the thread rests after it has told of changes. However fast a folder changes, its files are looked at no more often than
 /// this allows; the kernel's queue of 16,384 events runs over at 300,000 a second.
@@ -71,7 +71,7 @@ struct Shared {
     listeners: Mutex<HashMap<WatchId, Vec<usize>, RandomState>>,
     command_queues: Arc<[CommandQueue]>,
     wakers: Arc<[Waker]>,
-    observed: Arc<Observed>,
+    observed: Arc<Registry>,
     error_log: ErrorLog,
     /// It was said that there are folders which are not watched.
     has_complained: AtomicBool,
@@ -83,7 +83,7 @@ impl Watcher {
     pub(crate) fn start(
         is_wanted: bool,
         (command_queues, wakers): (&Arc<[CommandQueue]>, &Arc<[Waker]>),
-        observed: &Arc<Observed>,
+        observed: &Arc<Registry>,
         error_log: &ErrorLog,
     ) -> Option<Self> {
         let prepared = Self::without_thread(
@@ -114,7 +114,7 @@ impl Watcher {
     pub(crate) fn without_thread(
         command_queues: Arc<[CommandQueue]>,
         wakers: Arc<[Waker]>,
-        observed: Arc<Observed>,
+        observed: Arc<Registry>,
         error_log: ErrorLog,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
@@ -327,7 +327,7 @@ mod tests {
     fn a_loop_with_a_table_of_its_own_may_be_the_last_to_let_go() {
         let wakers: Arc<[Waker]> = Arc::new([Waker::new().unwrap()]);
         let error_log = ErrorLog::new(std::sync::mpsc::sync_channel(1).0, Level::Error);
-        let (command_queues, observed) = (Arc::new([CommandQueue::default()]), Arc::new(Observed::new(1, false)));
+        let (command_queues, observed) = (Arc::new([CommandQueue::default()]), Arc::new(Registry::new(1, false)));
         let watcher = Watcher::without_thread(command_queues, Arc::clone(&wakers), observed, error_log).unwrap();
         let (subscription, kept) = (watcher.subscription(0), Arc::clone(&wakers));
         let (gone, goes) = std::sync::mpsc::channel();
@@ -377,7 +377,7 @@ mod tests {
         let folder = Root::open(root.path()).unwrap().open_beneath(c".").unwrap();
         let command_queues: Arc<[CommandQueue]> = Arc::new([CommandQueue::default()]);
         let wakers: Arc<[Waker]> = Arc::new([Waker::new().unwrap()]);
-        let observed = Arc::new(Observed::new(1, false));
+        let observed = Arc::new(Registry::new(1, false));
         let error_log = ErrorLog::new(std::sync::mpsc::sync_channel(1).0, Level::Error);
         let watcher = Watcher::start(true, (&command_queues, &wakers), &observed, &error_log).unwrap();
         let id = watcher.subscription(0).begin(&folder).unwrap();

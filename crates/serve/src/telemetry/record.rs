@@ -1,6 +1,6 @@
 //! What a loop hands over about a finished response: a few plain bytes, so that all formatting is the log thread's work.
 //!
-//! A record is written when a request is answered, and settled when its response has ended. Texts are what the client sent,
+//! A record is written when a request is answered, and completed when its response has ended. Texts are what the client sent,
 //! cut off at a bound; nothing here makes them harmless to print, which is `line`'s business.
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -142,7 +142,7 @@ impl<'a> Record<'a> {
         for text in texts {
             out.extend_from_slice(text);
         }
-        self.end.settle(&mut out[start..]);
+        self.end.complete(&mut out[start..]);
     }
 
     /// Takes the next record from the front of `bytes`; `None` when there is none, or half a one.
@@ -185,7 +185,7 @@ impl<'a> Record<'a> {
 
 impl End {
     /// Writes the end into a record that was written before it was known.
-    pub(crate) fn settle(&self, record: &mut [u8]) {
+    pub(crate) fn complete(&self, record: &mut [u8]) {
         record[BODY_BYTES..][..8].copy_from_slice(&self.body_bytes.to_le_bytes());
         record[DURATION_US..][..8].copy_from_slice(&self.duration_us.to_le_bytes());
         record[END_FLAGS] =
@@ -253,7 +253,7 @@ mod tests {
         let mut bytes = Vec::new();
         let open = Record { end: End::default(), ..record(Some(request())) };
         open.write(&mut bytes);
-        record(None).end.settle(&mut bytes);
+        record(None).end.complete(&mut bytes);
         assert_eq!(Record::take(&mut bytes.as_slice()), Some(record(Some(request()))));
     }
 

@@ -1,4 +1,5 @@
-//! What all threads of a server share for its figures: the mounts' counters of each loop, and the totals of the logs.
+//! The registry of counters that all threads of a server share: of each mount by loop, of caches, logs and the watcher, and the
+//! statistics of downloads.
 //!
 //! Mounts are numbered in the order in which they were first seen, and keep number and counters when a new configuration
 //! names them again.
@@ -6,13 +7,12 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::stream::Stream;
 use crate::config::ServerConfig;
-use crate::telemetry::log::LineCounts;
+use crate::telemetry::downloads::DownloadStatistics;
 
-/// What was done for one mount.
+/// The totals of one mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct MountTotals {
     /// Requests that were answered.
     pub(crate) requests: u64,
     /// Bytes of responses that the kernel has taken, heads included.
@@ -23,8 +23,8 @@ pub(crate) struct Tally {
     pub(crate) under_way: u64,
 }
 
-impl Tally {
-    /// Adds another loop's, or another mount's.
+impl MountTotals {
+    /// Adds another loop's, or another mount's, totals.
     pub(crate) fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.bytes += other.bytes;
@@ -33,28 +33,28 @@ impl Tally {
     }
 }
 
-/// One loop's published tally of one mount, on cache lines of its own.
+/// One loop's published totals of one mount, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Cell([AtomicU64; 4]);
 
 impl Cell {
-    /// Replaces what is published. Plain stores: readers may see some fields before others.
-    pub(crate) fn publish(&self, tally: &Tally) {
-        let values = [tally.requests, tally.bytes, tally.downloads, tally.under_way];
+    /// Replaces the published values. Plain stores: readers may see some fields before others.
+    pub(crate) fn publish(&self, totals: &MountTotals) {
+        let values = [totals.requests, totals.bytes, totals.downloads, totals.under_way];
         for (cell, value) in self.0.iter().zip(values) {
             cell.store(value, Relaxed);
         }
     }
 
-    /// What was published last.
-    pub(crate) fn tally(&self) -> Tally {
+    /// The values that were published last.
+    pub(crate) fn totals(&self) -> MountTotals {
         let [requests, bytes, downloads, under_way] = self.0.each_ref().map(|cell| cell.load(Relaxed));
-        Tally { requests, bytes, downloads, under_way }
+        MountTotals { requests, bytes, downloads, under_way }
     }
 }
 
-/// What a loop says of its cache and of its end of the log's queue.
+/// A loop's figures of its cache and of its end of the log's queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct LoopFigures {
     /// Look-ups for which a file was opened, or looked at again because of its age or of a change.
@@ -71,7 +71,7 @@ pub(crate) struct LoopFigures {
 pub(crate) struct LoopCells([AtomicU64; 4]);
 
 impl LoopCells {
-    /// Replaces what is published.
+    /// Replaces the published values.
     pub(crate) fn publish(&self, figures: &LoopFigures) {
         let LoopFigures { cache_misses, cache_entries, cache_bytes, records_dropped } = *figures;
         for (cell, value) in self.0.iter().zip([cache_misses, cache_entries, cache_bytes, records_dropped]) {
@@ -79,7 +79,7 @@ impl LoopCells {
         }
     }
 
-    /// What was published last.
+    /// The values that were published last.
     pub(crate) fn figures(&self) -> LoopFigures {
         let [cache_misses, cache_entries, cache_bytes, records_dropped] =
             self.0.each_ref().map(|cell| cell.load(Relaxed));
@@ -87,7 +87,15 @@ impl LoopCells {
     }
 }
 
-/// What is heard of changes.
+/// Counters of the lines of the access log.
+#[derive(Debug, Default)]
+pub(crate) struct LineCounts {
+    pub(crate) written: AtomicU64,
+    /// Lines that the file did not take. A record that the queue did not take is counted by its loop.
+    pub(crate) lost: AtomicU64,
+}
+
+/// Counters of the watcher.
 #[derive(Debug, Default)]
 pub(crate) struct WatchCounts {
     /// Folders that are watched now.
@@ -99,7 +107,7 @@ pub(crate) struct WatchCounts {
     pub(crate) refused: AtomicU64,
 }
 
-/// A mount and what all loops have done for it.
+/// A mount and its totals by loop.
 #[derive(Debug)]
 pub(crate) struct MountCells {
     pub(crate) number: u16,
@@ -108,38 +116,38 @@ pub(crate) struct MountCells {
 }
 
 impl MountCells {
-    /// One loop's.
+    /// One loop's published totals.
     pub(crate) fn of_loop(&self, loop_index: usize) -> &Cell {
         &self.loops[loop_index]
     }
 
-    /// All loops together.
-    pub(crate) fn tally(&self) -> Tally {
-        let mut sum = Tally::default();
-        self.loops.iter().for_each(|cell| sum.add(&cell.tally()));
+    /// The totals of all loops together.
+    pub(crate) fn totals(&self) -> MountTotals {
+        let mut sum = MountTotals::default();
+        self.loops.iter().for_each(|cell| sum.add(&cell.totals()));
         sum
     }
 }
 
-/// What all threads of a server share for its figures.
+/// The counters that all threads of a server share.
 #[derive(Debug)]
-pub(crate) struct Observed {
+pub(crate) struct Registry {
     mounts: Mutex<Vec<Arc<MountCells>>>,
     pub(crate) lines: LineCounts,
     pub(crate) watch: WatchCounts,
     pub(crate) loops: Box<[LoopCells]>,
-    stream: Mutex<Option<Stream>>,
+    statistics: Mutex<Option<DownloadStatistics>>,
 }
 
-impl Observed {
-    /// Nothing has been done yet. The stream of records is looked at only if somebody will ask.
-    pub(crate) fn new(loops: usize, with_stream: bool) -> Self {
+impl Registry {
+    /// A registry without mounts. Statistics of downloads are made only if they will be shown.
+    pub(crate) fn new(loops: usize, with_statistics: bool) -> Self {
         Self {
             mounts: Mutex::default(),
             lines: LineCounts::default(),
             watch: WatchCounts::default(),
             loops: (0..loops).map(|_| LoopCells::default()).collect(),
-            stream: Mutex::new(with_stream.then(Stream::default)),
+            statistics: Mutex::new(with_statistics.then(DownloadStatistics::default)),
         }
     }
 
@@ -171,34 +179,34 @@ impl Observed {
         self.mounts().iter().map(|mount| Arc::clone(&mount.label)).collect()
     }
 
-    /// Looks at the records of a page.
-    pub(crate) fn take_in(&self, records: &[u8]) {
-        if let Some(stream) = &mut *self.stream() {
-            stream.take_in(records);
+    /// Adds the records of a page to the statistics, if there are any.
+    pub(crate) fn add_records(&self, records: &[u8]) {
+        if let Some(statistics) = &mut *self.statistics() {
+            statistics.add_records(records);
         }
     }
 
-    /// What was seen of the stream since the last [`forget`](Self::forget).
-    pub(crate) fn with_stream<T>(&self, look: impl FnOnce(&Stream) -> T) -> T {
-        look(self.stream().get_or_insert_default())
+    /// Gives `look` the statistics since the last [`restart_statistics`](Self::restart_statistics).
+    pub(crate) fn with_statistics<T>(&self, look: impl FnOnce(&DownloadStatistics) -> T) -> T {
+        look(self.statistics().get_or_insert_default())
     }
 
-    /// Looks at the stream no more, until somebody asks.
-    pub(crate) fn look_away(&self) {
-        *self.stream() = None;
+    /// Makes no statistics any more, until they are wanted.
+    pub(crate) fn drop_statistics(&self) {
+        *self.statistics() = None;
     }
 
-    /// Begins anew with what is seen of the stream.
-    pub(crate) fn forget(&self) {
-        *self.stream() = Some(Stream::default());
+    /// Begins the statistics anew.
+    pub(crate) fn restart_statistics(&self) {
+        *self.statistics() = Some(DownloadStatistics::default());
     }
 
-    fn stream(&self) -> MutexGuard<'_, Option<Stream>> {
-        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    fn statistics(&self) -> MutexGuard<'_, Option<DownloadStatistics>> {
+        self.statistics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What mounts are called: by their path, behind the first name of their site if it has one.
+/// The labels of mounts: the path, behind the first name of the site if it has one.
 fn labels(config: &ServerConfig) -> impl Iterator<Item = String> {
     config.sites.iter().flat_map(|site| {
         let name = site.names.first().map_or("", String::as_str);
@@ -215,19 +223,19 @@ mod tests {
     fn mounts_keep_their_counters_over_configurations() {
         let mut config = ServerConfig::new("/srv", Vec::<crate::config::ListenAddr>::new());
         config.sites.push(SiteConfig { names: vec!["b.example".to_owned()], ..SiteConfig::new("/b") });
-        let observed = Observed::new(2, false);
-        let first = observed.adopt(&config);
+        let registry = Registry::new(2, false);
+        let first = registry.adopt(&config);
         let labels: Vec<_> = first.iter().map(|mount| (mount.number, &*mount.label)).collect();
         assert_eq!(labels, [(0, "/"), (1, "b.example/")]);
         for loop_index in 0..2 {
-            first[1].of_loop(loop_index).publish(&Tally { requests: 3, bytes: 4, downloads: 1, under_way: 1 });
+            first[1].of_loop(loop_index).publish(&MountTotals { requests: 3, bytes: 4, downloads: 1, under_way: 1 });
         }
         config.sites[0].mounts.insert(0, MountConfig::new("/pub/", "/pub"));
         config.sites.swap(0, 1);
-        let second = observed.adopt(&config);
+        let second = registry.adopt(&config);
         let labels: Vec<_> = second.iter().map(|mount| (mount.number, &*mount.label)).collect();
         assert_eq!(labels, [(1, "b.example/"), (2, "/pub/"), (0, "/")]);
-        assert_eq!(second[0].tally(), Tally { requests: 6, bytes: 8, downloads: 2, under_way: 2 });
-        assert_eq!(observed.mount_labels().len(), 3);
+        assert_eq!(second[0].totals(), MountTotals { requests: 6, bytes: 8, downloads: 2, under_way: 2 });
+        assert_eq!(registry.mount_labels().len(), 3);
     }
 }

@@ -1,47 +1,47 @@
-//! All figures at one moment: what the page, the JSON and the metrics are written from.
-//!
-//! Totals are since the start, days are of UTC, rates are over the last ten seconds.
+//! The collector of the status document: it samples the counters once a second, keeps the daily history, and fills in the document.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use serde::Serialize;
 use thalweg_sys::Instant;
 
-use super::days::{Day, Days};
-use super::register::{LoopFigures, Observed, Tally, WatchCounts};
-use super::unique::Unique;
+use super::document::{
+    CURVE_S, Curve, DayFigures, LogFigures, LoopStatus, Mount, Now, Responses, State, Status, TopFile, Total,
+    WatchFigures,
+};
+use super::history::{DailyHistory, Day};
 use crate::config::Level;
-use crate::server::shutdown::ShutdownDeadline;
 use crate::telemetry::counters::{Published, Totals};
-use crate::telemetry::log::{ErrorLog, rfc3339};
+use crate::telemetry::downloads::{Popularity, Unique};
+use crate::telemetry::log::ErrorLog;
+use crate::telemetry::registry::{LoopCells, LoopFigures, MountCells, MountTotals, Registry, WatchCounts};
+use crate::telemetry::timestamp::rfc3339;
 
-/// How many seconds the curves go back, and over how many a rate is taken.
-pub(crate) const CURVE_S: usize = 120;
+/// Seconds over which a rate is taken.
 const RATE_S: usize = 10;
 
-/// How many files are named.
+/// Files in the list of the most popular ones.
 const TOP_FILES: usize = 20;
 
-/// How often the days are saved.
+/// The interval at which the history is saved.
 const SAVE_S: i64 = 60;
 
-/// What the status listener knows.
-pub(crate) struct Board {
-    observed: Arc<Observed>,
+/// The collector of a server's figures.
+pub(crate) struct Collector {
+    registry: Arc<Registry>,
     published: Arc<[Published]>,
-    shutdown: Arc<ShutdownDeadline>,
+    is_draining: Box<dyn Fn() -> bool + Send>,
     error_log: ErrorLog,
-    days: Days,
+    history: DailyHistory,
     state: Option<PathBuf>,
     saved_second: i64,
     started_second: i64,
     samples: VecDeque<Sample>,
 }
 
-/// What the counters said at a moment.
+/// The counters at a moment.
 #[derive(Clone, Copy)]
 struct Sample {
     at: Instant,
@@ -49,179 +49,50 @@ struct Sample {
     bytes: u64,
 }
 
-/// All figures at one moment; also the JSON document `thalweg.status/1`.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub(crate) struct Status {
-    pub(crate) schema: &'static str,
-    pub(crate) version: &'static str,
-    pub(crate) state: State,
-    pub(crate) time: String,
-    pub(crate) started: String,
-    pub(crate) uptime_s: i64,
-    pub(crate) now: Now,
-    pub(crate) total: Total,
-    pub(crate) log: LogFigures,
-    pub(crate) watch: WatchFigures,
-    #[serde(rename = "cores")]
-    pub(crate) loops: Vec<LoopStatus>,
-    pub(crate) mounts: Vec<Mount>,
-    /// The latest first.
-    pub(crate) days: Vec<DayFigures>,
-    /// Today's.
-    pub(crate) top_files: Vec<TopFile>,
-    /// For each of the last seconds, the latest last.
-    pub(crate) curve: Curve,
-}
-
-/// What the server is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum State {
-    Serving,
-    /// No more connections are accepted; those that are open come to their end.
-    Draining,
-}
-
-/// What is so at this moment.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub(crate) struct Now {
-    pub(crate) downloads: u64,
-    pub(crate) connections: u64,
-    pub(crate) requests_per_s: f64,
-    pub(crate) bytes_per_s: f64,
-}
-
-/// What was done since the start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub(crate) struct Total {
-    pub(crate) connections: u64,
-    /// Connections that were told that there is no room for them.
-    pub(crate) turned_away: u64,
-    /// Idle connections that were closed to make room.
-    pub(crate) shed: u64,
-    /// Responses that were cut off by a reset, because their file had changed while it was sent.
-    pub(crate) files_changed_while_sent: u64,
-    pub(crate) requests: u64,
-    pub(crate) responses: Responses,
-    pub(crate) bytes: u64,
-    pub(crate) downloads: u64,
-}
-
-/// Responses by class.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub(crate) struct Responses {
-    #[serde(rename = "2xx")]
-    pub(crate) ok: u64,
-    #[serde(rename = "3xx")]
-    pub(crate) moved: u64,
-    #[serde(rename = "4xx")]
-    pub(crate) refused: u64,
-    #[serde(rename = "5xx")]
-    pub(crate) failed: u64,
-}
-
-/// What became of records and lines.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub(crate) struct LogFigures {
-    pub(crate) lines_written: u64,
-    pub(crate) lines_lost: u64,
-    pub(crate) records_dropped: u64,
-}
-
-/// What is heard of changes in folders.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub(crate) struct WatchFigures {
-    /// Watched now.
-    pub(crate) folders: u64,
-    pub(crate) events: u64,
-    /// How often there was no room for events, and everything was looked at again.
-    pub(crate) overflows: u64,
-    /// How often the kernel would not watch a folder.
-    pub(crate) refused: u64,
-}
-
-/// One loop.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub(crate) struct LoopStatus {
-    #[serde(rename = "core")]
-    pub(crate) loop_index: usize,
-    pub(crate) connections: u64,
-    pub(crate) requests: u64,
-    pub(crate) bytes: u64,
-    pub(crate) cache_entries: u64,
-    pub(crate) cache_bytes: u64,
-    pub(crate) cache_misses: u64,
-}
-
-/// One mount.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub(crate) struct Mount {
-    pub(crate) mount: String,
-    pub(crate) downloads_now: u64,
-    pub(crate) requests: u64,
-    pub(crate) downloads: u64,
-    pub(crate) bytes: u64,
-    pub(crate) today: super::days::Figures,
-}
-
-/// One day, all mounts together.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub(crate) struct DayFigures {
-    pub(crate) day: String,
-    pub(crate) downloads_peak: u64,
-    #[serde(flatten)]
-    pub(crate) total: super::days::Figures,
-    pub(crate) mounts: BTreeMap<String, super::days::Figures>,
-}
-
-/// A file that many want.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub(crate) struct TopFile {
-    pub(crate) file: String,
-    pub(crate) downloads: u64,
-    pub(crate) bytes: u64,
-}
-
-/// The last seconds.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub(crate) struct Curve {
-    pub(crate) requests_per_s: Vec<f64>,
-    pub(crate) bytes_per_s: Vec<f64>,
-}
-
-/// What a board looks at.
+/// The sources of figures.
 pub(crate) struct Sources {
-    pub(crate) observed: Arc<Observed>,
+    pub(crate) registry: Arc<Registry>,
     pub(crate) published: Arc<[Published]>,
-    pub(crate) shutdown: Arc<ShutdownDeadline>,
+    pub(crate) is_draining: Box<dyn Fn() -> bool + Send>,
     pub(crate) error_log: ErrorLog,
     /// When the server has started, in seconds since 1970-01-01 UTC.
     pub(crate) started_second: i64,
 }
 
-impl Board {
-    /// A board that goes on with the days of an earlier run, if they are kept.
+impl Collector {
+    /// A collector that goes on with the history of an earlier run, if one is kept.
     pub(crate) fn new(sources: Sources, state: Option<PathBuf>, second: i64) -> Self {
-        let Sources { observed, published, shutdown, error_log, started_second } = sources;
-        let days = state.as_deref().map_or_else(|| Ok(Days::default()), |path| Days::load(path, second));
+        let Sources { registry, published, is_draining, error_log, started_second } = sources;
+        let history =
+            state.as_deref().map_or_else(|| Ok(DailyHistory::default()), |path| DailyHistory::load(path, second));
         let mut state = state;
-        let days = days.unwrap_or_else(|error| {
+        let history = history.unwrap_or_else(|error| {
             // What cannot be read is not overwritten: somebody may want it.
             let path = state.take().unwrap_or_default();
             let advice = "the days begin anew and are not kept; mend or remove the file and start again";
             error_log.say(Level::Error, format_args!("cannot read the state {}: {error}; {advice}", path.display()));
-            Days::default()
+            DailyHistory::default()
         });
         let samples = VecDeque::with_capacity(CURVE_S + 1);
-        Self { observed, published, shutdown, error_log, days, state, saved_second: second, started_second, samples }
+        Self {
+            registry,
+            published,
+            is_draining,
+            error_log,
+            history,
+            state,
+            saved_second: second,
+            started_second,
+            samples,
+        }
     }
 
     /// Goes on with the days that another process has left when it stopped: what this one has counted since its start is added at the
     /// next look, since nothing of it stands in that file.
-    pub(crate) fn take_over_days(&mut self, second: i64) {
+    pub(crate) fn reload_history(&mut self, second: i64) {
         // What cannot be read now is replaced: it could be read at the start.
-        if let Some(Ok(days)) = self.state.as_deref().map(|path| Days::load(path, second)) {
-            self.days = days;
+        if let Some(Ok(history)) = self.state.as_deref().map(|path| DailyHistory::load(path, second)) {
+            self.history = history;
         }
     }
 
@@ -232,13 +103,15 @@ impl Board {
             self.samples.pop_front();
         }
         self.samples.push_back(Sample { at: now, requests: totals.requests, bytes: totals.bytes });
-        let mounts = self.observed.mounts();
-        let tallies: Vec<(&str, Tally)> = mounts.iter().map(|mount| (&*mount.label, mount.tally())).collect();
-        let days = &mut self.days;
-        let is_new_day =
-            self.observed.with_stream(|stream| days.advance(second, &tallies, &named(&mounts, stream.unique.iter())));
+        let mounts = self.registry.mounts();
+        let totals_of_mounts: Vec<(&str, MountTotals)> =
+            mounts.iter().map(|mount| (&*mount.label, mount.totals())).collect();
+        let history = &mut self.history;
+        let is_new_day = self.registry.with_statistics(|statistics| {
+            history.advance(second, &totals_of_mounts, &named(&mounts, statistics.unique.iter()))
+        });
         if is_new_day {
-            self.observed.forget();
+            self.registry.restart_statistics();
         }
         if is_new_day || second - self.saved_second >= SAVE_S {
             self.save(second);
@@ -249,10 +122,10 @@ impl Board {
     pub(crate) fn save(&mut self, second: i64) {
         self.saved_second = second;
         let Some(path) = &self.state else { return };
-        let mounts = self.observed.mounts();
+        let mounts = self.registry.mounts();
         // The file is written with the log thread held up, if at all, for the time of copying the registers.
-        let unique = self.observed.with_stream(|stream| stream.unique.clone());
-        if let Err(error) = self.days.save(path, &named(&mounts, unique.iter())) {
+        let unique = self.registry.with_statistics(|statistics| statistics.unique.clone());
+        if let Err(error) = self.history.save(path, &named(&mounts, unique.iter())) {
             self.error_log.say_once_a_minute(Level::Error, "state", || {
                 format!("cannot save the state {}: {error}; see that its folder exists and has room", path.display())
             });
@@ -261,7 +134,7 @@ impl Board {
 
     /// What the server is doing.
     pub(crate) fn state(&self) -> State {
-        if self.shutdown.is_set() { State::Draining } else { State::Serving }
+        if (self.is_draining)() { State::Draining } else { State::Serving }
     }
 
     /// All figures.
@@ -291,21 +164,21 @@ impl Board {
                 downloads: mounts.iter().map(|mount| mount.downloads).sum(),
             },
             log: LogFigures {
-                lines_written: self.observed.lines.written.load(Relaxed),
-                lines_lost: self.observed.lines.lost.load(Relaxed),
-                records_dropped: self.observed.loops.iter().map(|cells| cells.figures().records_dropped).sum(),
+                lines_written: self.registry.lines.written.load(Relaxed),
+                lines_lost: self.registry.lines.lost.load(Relaxed),
+                records_dropped: self.registry.loops.iter().map(|cells| cells.figures().records_dropped).sum(),
             },
             watch: self.watch(),
             loops,
             mounts,
-            days: self.days.latest_first().map(day_figures).collect(),
+            days: self.history.latest_first().map(day_figures).collect(),
             top_files: self.top_files(),
             curve: self.curve(),
         }
     }
 
     fn watch(&self) -> WatchFigures {
-        let WatchCounts { folders, events, overflows, refused } = &self.observed.watch;
+        let WatchCounts { folders, events, overflows, refused } = &self.registry.watch;
         let [folders, events, overflows, refused] =
             [folders, events, overflows, refused].map(|count| count.load(Relaxed));
         WatchFigures { folders, events, overflows, refused }
@@ -318,8 +191,8 @@ impl Board {
     }
 
     fn loops(&self) -> Vec<LoopStatus> {
-        let loops = self.published.iter().zip(&self.observed.loops).enumerate();
-        let status = |(loop_index, (published, cells)): (usize, (&Published, &super::register::LoopCells))| {
+        let loops = self.published.iter().zip(&self.registry.loops).enumerate();
+        let status = |(loop_index, (published, cells)): (usize, (&Published, &LoopCells))| {
             let Totals { open, requests, bytes, .. } = published.totals();
             let LoopFigures { cache_misses, cache_entries, cache_bytes, .. } = cells.figures();
             LoopStatus { loop_index, connections: open, requests, bytes, cache_entries, cache_bytes, cache_misses }
@@ -328,9 +201,9 @@ impl Board {
     }
 
     fn mounts(&self) -> Vec<Mount> {
-        let today = self.days.today();
-        let mount = |cells: &Arc<super::MountCells>| {
-            let Tally { requests, bytes, downloads, under_way } = cells.tally();
+        let today = self.history.today();
+        let mount = |cells: &Arc<MountCells>| {
+            let MountTotals { requests, bytes, downloads, under_way } = cells.totals();
             Mount {
                 mount: cells.label.to_string(),
                 downloads_now: under_way,
@@ -340,17 +213,17 @@ impl Board {
                 today: today.and_then(|day| day.mounts.get(&*cells.label)).copied().unwrap_or_default(),
             }
         };
-        self.observed.mounts().iter().map(mount).collect()
+        self.registry.mounts().iter().map(mount).collect()
     }
 
     fn top_files(&self) -> Vec<TopFile> {
-        self.observed.with_stream(|stream| {
-            let file = |(name, popularity): (&[u8], super::popular::Popularity)| TopFile {
+        self.registry.with_statistics(|statistics| {
+            let file = |(name, popularity): (&[u8], Popularity)| TopFile {
                 file: String::from_utf8_lossy(name).into_owned(),
                 downloads: popularity.downloads,
                 bytes: popularity.bytes,
             };
-            stream.popular.top(TOP_FILES).into_iter().map(file).collect()
+            statistics.popular.top(TOP_FILES).into_iter().map(file).collect()
         })
     }
 
@@ -378,7 +251,7 @@ fn between(first: &Sample, last: &Sample) -> (f64, f64) {
 
 /// By the mounts' labels instead of their numbers.
 fn named<'a>(
-    mounts: &'a [Arc<super::MountCells>],
+    mounts: &'a [Arc<MountCells>],
     unique: impl Iterator<Item = (&'a u16, &'a Unique)>,
 ) -> Vec<(&'a str, &'a Unique)> {
     let label = |number: u16| mounts.get(usize::from(number)).map(|mount| &*mount.label);
@@ -397,24 +270,24 @@ pub(crate) mod tests {
     use crate::config::ServerConfig;
 
     /// The board of a server of two loops, and what it looks at.
-    pub(crate) fn board() -> (Board, Arc<Observed>, Arc<[Published]>) {
-        let observed = Arc::new(Observed::new(2, true));
+    pub(crate) fn collector() -> (Collector, Arc<Registry>, Arc<[Published]>) {
+        let registry = Arc::new(Registry::new(2, true));
         let published: Arc<[Published]> = (0..2).map(|_| Published::default()).collect();
         let (to, _) = mpsc::sync_channel(1);
         let sources = Sources {
-            observed: Arc::clone(&observed),
+            registry: Arc::clone(&registry),
             published: Arc::clone(&published),
-            shutdown: Arc::new(ShutdownDeadline::new()),
+            is_draining: Box::new(|| false),
             error_log: ErrorLog::new(to, Level::Error),
             started_second: 1_000_000,
         };
-        (Board::new(sources, None, 1_000_000), observed, published)
+        (Collector::new(sources, None, 1_000_000), registry, published)
     }
 
     #[test]
     fn loops_are_added_up_and_rates_are_of_the_last_seconds() {
-        let (mut board, observed, published) = board();
-        let mounts = observed.adopt(&ServerConfig::new("/srv", Vec::<std::net::SocketAddr>::new()));
+        let (mut collector, registry, published) = collector();
+        let mounts = registry.adopt(&ServerConfig::new("/srv", Vec::<std::net::SocketAddr>::new()));
         for second in 0..30 {
             for (loop_index, cells) in published.iter().enumerate() {
                 let requests = second * 100;
@@ -428,18 +301,18 @@ pub(crate) mod tests {
                     ..Totals::default()
                 };
                 cells.publish(&totals);
-                let tally = Tally { requests, bytes: requests * 1000, downloads: requests / 2, under_way: 3 };
-                mounts[0].of_loop(loop_index).publish(&tally);
+                let totals = MountTotals { requests, bytes: requests * 1000, downloads: requests / 2, under_way: 3 };
+                mounts[0].of_loop(loop_index).publish(&totals);
                 let records_dropped = 7;
-                observed.loops[loop_index].publish(&LoopFigures {
+                registry.loops[loop_index].publish(&LoopFigures {
                     records_dropped,
                     cache_entries: 4,
                     ..LoopFigures::default()
                 });
             }
-            board.advance(Instant::from_ns(second * 1_000_000_000), 1_000_000 + second as i64);
+            collector.advance(Instant::from_ns(second * 1_000_000_000), 1_000_000 + second as i64);
         }
-        let status = board.status(1_000_030);
+        let status = collector.status(1_000_030);
         assert_eq!(status.now, Now { downloads: 6, connections: 10, requests_per_s: 200.0, bytes_per_s: 200_000.0 });
         assert_eq!((status.total.requests, status.total.downloads, status.total.connections), (5800, 2900, 18));
         assert_eq!(status.total.files_changed_while_sent, 2);
@@ -449,15 +322,15 @@ pub(crate) mod tests {
         assert_eq!((status.days[0].total.requests, status.days[0].downloads_peak), (5800, 6));
         assert_eq!(status.curve.requests_per_s, [200.0; 29]);
         assert_eq!(status.loops[1].cache_entries, 4);
-        board.shutdown.set(Instant::from_ns(5));
-        assert_eq!(board.state(), State::Draining);
+        collector.is_draining = Box::new(|| true);
+        assert_eq!(collector.state(), State::Draining);
     }
 
     #[test]
     fn the_document_is_what_the_manual_says() {
-        let (mut board, ..) = board();
-        board.advance(Instant::from_ns(1), 1_000_000);
-        let document = serde_json::to_value(board.status(1_000_000)).unwrap();
+        let (mut collector, ..) = collector();
+        collector.advance(Instant::from_ns(1), 1_000_000);
+        let document = serde_json::to_value(collector.status(1_000_000)).unwrap();
         assert_eq!(document["schema"], "thalweg.status/1");
         assert_eq!(document["state"], "serving");
         assert_eq!(document["total"]["responses"]["2xx"], 0);
