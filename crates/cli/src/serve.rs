@@ -1,7 +1,7 @@
 //! `thalweg serve`: the download server in the foreground.
 //!
 //! The order of the start matters. Sockets are opened while the process may still do that; then it becomes the user that it serves as;
-//! then, as long as it has one thread, the launcher is set apart and the file system is taken away; then the cores start; and when
+//! then, as long as it has one thread, the launcher is set apart and the file system is taken away; then the loops start; and when
 //! all is open that is ever opened, most system calls go.
 
 mod check;
@@ -18,7 +18,7 @@ use std::process::{self, ExitCode};
 
 use thalweg_measure::units::display;
 use thalweg_serve::{
-    CatalogError, Level, ListenAddr, Listeners, LogTarget, Running, Server, StartError, Totals, core_count,
+    CatalogError, Level, ListenAddr, Listeners, LogTarget, Running, Server, StartError, Totals, loop_count,
 };
 use thalweg_sys::limits::{descriptors, raise_descriptors};
 use thalweg_sys::service_manager::News;
@@ -57,7 +57,8 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     let signals = Signals::listen().map_err(Failure::unreachable)?;
     let mut inheritance = Inheritance::take()?;
     let groups = std::mem::take(&mut inheritance.groups);
-    let given: Vec<_> = groups.iter().filter(|group| group.given).map(|group| group.asked.clone()).collect();
+    let given: Vec<_> =
+        groups.iter().filter(|group| group.by_service_manager).map(|group| group.asked.clone()).collect();
     let configuration = Configuration::of(options).map(|configuration| with_given(configuration, &given))?;
     let config = &configuration.server;
     ensure_driver(config.driver)?;
@@ -66,10 +67,10 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     // As many connections as the kernel lets us have; the server itself stops accepting before they run out.
     raise_descriptors(descriptors().hard).map_err(Failure::unreachable)?;
     let identity = Identity::choose(configuration.user.as_deref(), &config.listen)?;
-    let cores = core_count(config).map_err(refuse)?;
+    let loops = loop_count(config).map_err(refuse)?;
     let unknown = |(key, error)| Failure::usage(format!("cannot make Unix sockets as {key} has it: {error}"));
     let socket_file = socket_file(&configuration).map_err(unknown)?;
-    let listeners = Listeners::open(&config.listen, socket_file, groups, cores).map_err(refuse)?;
+    let listeners = Listeners::open(&config.listen, socket_file, groups, loops).map_err(refuse)?;
     let mut confinement = identity.assume()?;
     // The user who serves may have fewer rights.
     check::ensure_writable(&configuration)?;
@@ -188,8 +189,8 @@ fn say_aside(text: &str) -> Result<(), Failure> {
 }
 
 fn announcement(roots: &str, running: &Running, confinement: &Confinement) -> String {
-    let cores = counted(running.cores(), "core");
-    format!("serving {roots} on {cores} over {}\n{confinement}\n{}", running.driver().name(), places(running))
+    let cpus = counted(running.cpus(), "core");
+    format!("serving {roots} on {cpus} over {}\n{confinement}\n{}", running.driver().name(), places(running))
 }
 
 /// Where the server is to be found, a line each.

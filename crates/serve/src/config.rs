@@ -17,7 +17,7 @@ pub struct ServerConfig {
     /// Where to listen, at least one address.
     pub listen: Vec<ListenAddr>,
     /// The CPUs to run on, one loop pinned to each. Empty: all that this process may use.
-    pub cores: Vec<usize>,
+    pub cpus: Vec<usize>,
     /// Which driver the loops use.
     pub driver: DriverChoice,
     /// What is served, at least one.
@@ -41,7 +41,7 @@ impl ServerConfig {
     pub fn new(root: impl Into<PathBuf>, listen: impl IntoIterator<Item = impl Into<ListenAddr>>) -> Self {
         Self {
             listen: listen.into_iter().map(Into::into).collect(),
-            cores: Vec::new(),
+            cpus: Vec::new(),
             driver: DriverChoice::Auto,
             sites: vec![SiteConfig::new(root)],
             unknown_host: UnknownHost::First,

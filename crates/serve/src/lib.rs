@@ -1,6 +1,6 @@
 //! The download server: the files beneath a folder, over HTTP/1.x.
 //!
-//! [`Server::start`] runs one loop per core, each with its own listeners, connections and cache, so that cores share
+//! [`Server::start`] runs one loop per CPU, each with its own listeners, connections and cache, so that loops share
 //! nothing but the kernel's port. What a request means is decided in `respond`, what becomes of its connection in
 //! `connection`, where files come from in `resolve`, `entity` and `cache`, to which `watch` tells what has changed; `service` ties them to
 //! the reactor's loop. `books`, `log` and `metrics` say what was done.
@@ -31,6 +31,6 @@ pub use config::{
     MountConfig, Rule, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks, UnknownHost,
 };
 pub use server::listeners::{Group, Listeners};
-pub use server::{Control, RunError, Running, Server, StartError, core_count};
+pub use server::{Control, LivenessCheck, RunError, Running, Server, StartError, loop_count};
 pub use telemetry::counters::Totals;
 pub use telemetry::log::ErrorLog;

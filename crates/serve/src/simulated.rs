@@ -280,7 +280,7 @@ fn world_with<'w>(
         commands: Arc::clone(&commands),
         subscription: None,
         published: Arc::clone(&published),
-        core: 0,
+        loop_index: 0,
     };
     let mut service = Service::new(setup, driver.now());
     service.add_listener(0, driver.listen(Listen::Address(SERVER)).unwrap());

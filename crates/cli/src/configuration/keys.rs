@@ -58,7 +58,7 @@ pub(super) fn configuration<K: Keys>(keys: &mut K, all: &mut Configuration) {
         "cores",
         "The CPUs to serve from, one loop on each, such as \"1\" or \"0,2-3\"; \"all\" are all that this process may use.",
         &CORES,
-        &mut server.cores,
+        &mut server.cpus,
     );
     keys.value(
         "driver",

@@ -122,7 +122,7 @@ impl Configuration {
             self.server.listen.clone_from(&options.listen);
         }
         if let Some(CpuList(cpus)) = &options.cores {
-            self.server.cores.clone_from(cpus);
+            self.server.cpus.clone_from(cpus);
         }
         if options.listing {
             // Of several rules the last one wins.

@@ -188,7 +188,7 @@ mod tests {
         };
         let server = &mut all.server;
         server.listen = vec!["[::]:80".parse().map(ListenAddr::Tcp).unwrap(), ListenAddr::Unix("/run/a b".into())];
-        server.cores = vec![0, 2, 3];
+        server.cpus = vec![0, 2, 3];
         server.driver = DriverChoice::Epoll;
         server.unknown_host = UnknownHost::Refuse;
         server.limits.head_bytes_max = 8000;

@@ -81,7 +81,7 @@ impl Inheritance {
         let mut groups = Vec::new();
         for (socket, name) in service_manager::sockets().map_err(wrong)? {
             let wrong = |error| Failure::usage(format!("the service manager's socket {name:?} is of no use: {error}"));
-            groups.push(Group::given(socket).map_err(wrong)?);
+            groups.push(Group::by_service_manager(socket).map_err(wrong)?);
         }
         Ok(Self { groups, predecessor: None })
     }
@@ -101,7 +101,7 @@ impl Inheritance {
             match message.splitn(3, ' ').collect::<Vec<_>>()[..] {
                 ["listen", whose @ ("own" | "given"), address] => {
                     let asked = parse_listen(address).map_err(|_| not_understood())?;
-                    groups.push(Group { asked, given: whose == "given", sockets });
+                    groups.push(Group { asked, by_service_manager: whose == "given", sockets });
                 }
                 ["more"] => groups.last_mut().ok_or_else(not_understood)?.sockets.extend(sockets),
                 ["done"] => return Ok(Self { groups, predecessor: Some(channel) }),
@@ -144,7 +144,7 @@ impl Successor {
         let number = launcher.launch(&theirs)?;
         drop(theirs);
         for group in listeners.groups() {
-            let whose = if group.given { "given" } else { "own" };
+            let whose = if group.by_service_manager { "given" } else { "own" };
             let mut message = format!("listen {whose} {}", group.asked);
             for sockets in group.sockets.chunks(MESSAGE_DESCRIPTORS_MAX) {
                 let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();

@@ -2,13 +2,13 @@
 //! sits at a terminal sees figures.
 
 use std::io::{self, IsTerminal};
+use std::mem;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use thalweg_serve::{Level, LogTarget, Running};
+use thalweg_serve::{Level, LivenessCheck, LogTarget, Running};
 use thalweg_sys::service_manager::{self, News};
 
 use super::confinement::SandboxOption;
@@ -37,7 +37,7 @@ pub enum End {
     Asked,
     /// Another process serves from now on.
     HandedOver,
-    /// A core has ended.
+    /// A loop has ended.
     Failed,
 }
 
@@ -243,7 +243,7 @@ fn keep(old: &Configuration, new: &mut Configuration) -> Kept {
     }
     let mut kept = Kept::default();
     let (server, new_server, names) = (&old.server, &mut new.server, &mut kept.until_upgrade);
-    put_back("cores", &server.cores, &mut new_server.cores, names);
+    put_back("cores", &server.cpus, &mut new_server.cpus, names);
     put_back("driver", &server.driver, &mut new_server.driver, names);
     let places = (&server.limits.connections_max, &mut new_server.limits.connections_max);
     put_back("limits.connections_max", places.0, places.1, names);
@@ -254,31 +254,33 @@ fn keep(old: &Configuration, new: &mut Configuration) -> Kept {
     kept
 }
 
-/// What a service manager takes as a sign of life: that each core's loop goes round, not only this thread.
+/// The watchdog's feeder: a service manager is told of a sign of life once every loop goes round, not only this thread.
 struct Pulse {
     every: Option<Duration>,
-    asked: Option<(Instant, Receiver<()>, usize)>,
+    /// The check that is under way or over, when it began, and whether the service manager has been told.
+    check: Option<(Instant, LivenessCheck, bool)>,
 }
 
 impl Pulse {
     fn new() -> Self {
         // Twice as often as is wanted, so that one late answer is not the last.
-        Self { every: service_manager::watchdog().map(|interval| interval / 2), asked: None }
+        Self { every: service_manager::watchdog().map(|interval| interval / 2), check: None }
     }
 
     fn beat(&mut self, running: &Running) -> io::Result<()> {
         let Some(every) = self.every else { return Ok(()) };
-        let Some((at, answers, missing)) = &mut self.asked else {
-            self.asked = Some((Instant::now(), running.ask(), running.cores()));
+        let Some((began, check, is_told)) = &mut self.check else {
+            self.check = Some((Instant::now(), running.check_liveness(), false));
             return Ok(());
         };
-        let before = *missing;
-        *missing -= answers.try_iter().take(before).count();
-        let is_complete = before > 0 && *missing == 0;
-        if *missing == 0 && at.elapsed() >= every {
-            self.asked = None;
+        if !check.is_complete() {
+            return Ok(());
         }
-        if is_complete { service_manager::tell(&[News::Watchdog]) } else { Ok(()) }
+        let is_news = !mem::replace(is_told, true);
+        if began.elapsed() >= every {
+            self.check = None;
+        }
+        if is_news { service_manager::tell(&[News::Watchdog]) } else { Ok(()) }
     }
 }
 

@@ -88,7 +88,7 @@ impl ServerConfig {
     pub fn check_host(&self) -> Vec<ConfigFault> {
         let mut faults = Faults::default();
         let cpus = affinity::allowed_cpus().unwrap_or_default();
-        for cpu in self.cores.iter().filter(|cpu| !cpus.contains(cpu)) {
+        for cpu in self.cpus.iter().filter(|cpu| !cpus.contains(cpu)) {
             faults.add(
                 "cores",
                 format!("there is no CPU {cpu} that this process may run on, which `cores` or `--cores` names"),
@@ -552,7 +552,7 @@ mod tests {
     fn what_the_host_lacks_is_all_found() {
         let mut config = sound();
         config.sites[0].mounts[0].root = PathBuf::from("/nowhere/at/all");
-        config.cores = vec![100_000];
+        config.cpus = vec![100_000];
         config.log.access = Some(LogTarget::File("/nowhere/access.log".into()));
         config.log.error = LogTarget::File("/".into());
         let places: Vec<_> = config.check_host().into_iter().map(|fault| fault.at).collect();

@@ -142,7 +142,7 @@ impl Listings {
         now: Instant,
     ) -> Result<&mut Object, Refusal> {
         let Wanted { key, style, view, .. } = self.wanted(asked).ok_or(Refusal::NotFound)?;
-        self.take_in_outcomes(folders, date_cache, now);
+        self.take_in_outcomes(folders, now);
         let was_made = done.has(JobKind::List);
         if was_made && let Some(&(_, refusal)) = self.refused.iter().find(|(refused, _)| *refused == key) {
             return Err(refusal);
@@ -226,12 +226,12 @@ impl Listings {
     }
 
     /// Keeps what was done aside.
-    fn take_in_outcomes(&mut self, folders: &mut Folders<Sites>, date_cache: &DateCache, now: Instant) {
+    fn take_in_outcomes(&mut self, folders: &mut Folders<Sites>, now: Instant) {
         let outcomes = mem::take(&mut *self.outcomes.lock().unwrap_or_else(PoisonError::into_inner));
         for Outcome { key, made, epoch } in outcomes {
             match made {
                 Ok(made) => {
-                    let known = self.renewed(&key, made, epoch, (folders, date_cache, now));
+                    let known = self.renewed(&key, made, epoch, (folders, now));
                     self.keep(key, known, folders);
                 }
                 Err(refusal) => {
@@ -252,7 +252,7 @@ impl Listings {
         key: &[u8],
         made: Made,
         epoch: Heard,
-        (folders, date_cache, now): (&mut Folders<Sites>, &DateCache, Instant),
+        (folders, now): (&mut Folders<Sites>, Instant),
     ) -> Known {
         let Made { view, was_checked, folder, page, policy } = made;
         self.uses += 1;

@@ -11,50 +11,50 @@ use crate::config::ServerConfig;
 use crate::server::commands::{ConfigUpdate, LoopCommand, send_listener};
 use crate::server::listeners::{Change, Shares};
 use crate::shaping::shaper::SharedRateLimits;
-use crate::telemetry::log::Opened;
+use crate::telemetry::log::LogFiles;
 use crate::telemetry::metrics::KnownHosts;
 
 impl Running {
     /// Serves by another configuration from now on: other folders, limits, addresses, logs and status listener. Connections stay, and
-    /// responses under way go on as they began. Cores and driver are those of the start.
+    /// responses under way go on as they began. CPUs and driver are those of the start.
     ///
     /// # Errors
     /// The configuration cannot be had. The server goes on as before.
     pub fn configure(&mut self, config: &Arc<ServerConfig>) -> Result<(), StartError> {
         ensure_servable(config)?;
-        let logs = if config.log == self.config.log { None } else { Some(Opened::open(&config.log)?) };
+        let logs = if config.log == self.config.log { None } else { Some(LogFiles::open(&config.log)?) };
         let blocking = config.status.as_ref().map(|status| status.listen.into());
-        let cores = self.threads.len();
+        let loops = self.threads.len();
         let Change { added, removed, blocking } =
-            self.control.listeners().change(&config.listen, blocking.as_ref(), cores)?;
+            self.control.listeners().change(&config.listen, blocking.as_ref(), loops)?;
         self.addresses = self.control.listeners().addresses();
         self.change_status(config, blocking)?;
-        // What cores write down from now on stands in the new logs.
+        // What loops write down from now on stands in the new logs.
         if let Some(logs) = logs {
             self.logs.change(logs);
         }
         self.settle(config, added, &removed)?;
         if config.status.is_none() {
-            self.observed.look_away();
+            self.registry.drop_statistics();
         }
         self.config = Arc::clone(config);
         Ok(())
     }
 
-    /// Has all cores serve by a configuration, and waits until they do.
+    /// Has all loops serve by a configuration, and waits until they do.
     fn settle(&self, config: &Arc<ServerConfig>, added: Shares, removed: &[u32]) -> Result<(), StartError> {
-        let cores = self.threads.len();
-        let (done, answers) = mpsc::sync_channel(cores);
+        let loops = self.threads.len();
+        let (done, answers) = mpsc::sync_channel(loops);
         let limits = Arc::new(SharedRateLimits::of(config, Instant::now()));
-        for (core, ((share, command_queue), waker)) in
+        for (loop_index, ((share, command_queue), waker)) in
             added.into_iter().zip(self.commands.iter()).zip(self.control.wakers.iter()).enumerate()
         {
-            let channel = self.channels.get(core);
+            let channel = self.channels.get(loop_index);
             let update = ConfigUpdate {
                 config: Arc::clone(config),
                 limits: Arc::clone(&limits),
-                feed: has_accounting(config).then(|| self.logs.feed()),
-                observed: Arc::clone(&self.observed),
+                record_queue: has_accounting(config).then(|| self.logs.record_queue()),
+                registry: Arc::clone(&self.registry),
             };
             let configure = LoopCommand::Configure(update, done.clone());
             let retire = removed.iter().map(|&group| LoopCommand::Retire(group));
@@ -66,8 +66,8 @@ impl Running {
             command_queue.leave([configure].into_iter().chain(retire).chain(listen), waker);
         }
         drop(done);
-        for _ in 0..cores {
-            let silent = || StartError::Loop(io::Error::new(io::ErrorKind::TimedOut, "a core does not answer"));
+        for _ in 0..loops {
+            let silent = || StartError::Loop(io::Error::new(io::ErrorKind::TimedOut, "a loop does not answer"));
             answers.recv_timeout(ANSWER_TIME).map_err(|_| silent())??;
         }
         Ok(())

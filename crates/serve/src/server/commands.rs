@@ -1,4 +1,4 @@
-//! What a core is told from outside while it runs: by other threads, seldom, and looked at only when its waker was used.
+//! What a loop is told from outside while it runs: by other threads, seldom, and looked at only when its waker was used.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,14 +12,14 @@ use crate::config::ServerConfig;
 use crate::content::local::watch::Notice;
 use crate::server::StartError;
 use crate::shaping::shaper::SharedRateLimits;
-use crate::telemetry::log::Feed;
-use crate::telemetry::metrics::Observed;
+use crate::telemetry::log::RecordQueue;
+use crate::telemetry::registry::Registry;
 
-/// Something that a core is to do.
+/// Something that a loop is to do.
 pub(crate) enum LoopCommand {
     /// Serve by this configuration from the next request on, and say how that went.
     Configure(ConfigUpdate, SyncSender<Result<(), StartError>>),
-    /// Accept from this socket of a group, too. Without one it comes by the core's channel.
+    /// Accept from this socket of a group, too. Without one it comes by the loop's channel.
     Listen(u32, Option<OwnedFd>),
     /// Accept from the sockets of this group no more.
     Retire(u32),
@@ -31,30 +31,30 @@ pub(crate) enum LoopCommand {
     Answer(SyncSender<()>),
 }
 
-/// More notices that a core has not taken yet are as good as none.
+/// More notices that a loop has not taken yet are as good as none.
 const NOTICES_MAX: usize = 4096;
 
-/// A configuration, and what a core needs for it.
+/// A configuration, and what a loop needs for it.
 pub(crate) struct ConfigUpdate {
     pub(crate) config: Arc<ServerConfig>,
     pub(crate) limits: Arc<SharedRateLimits>,
-    /// An end of the queue to the log thread, if anybody wants to know about single responses.
-    pub(crate) feed: Option<Feed>,
-    pub(crate) observed: Arc<Observed>,
+    /// An end of the queue to the log thread, if there is accounting.
+    pub(crate) record_queue: Option<RecordQueue>,
+    pub(crate) registry: Arc<Registry>,
 }
 
-/// Where a core finds its orders.
+/// Where a loop finds its orders.
 #[derive(Debug, Default)]
 pub(crate) struct CommandQueue(Mutex<Vec<LoopCommand>>);
 
 impl CommandQueue {
-    /// Leaves orders, and wakes the core.
+    /// Leaves orders, and wakes the loop.
     pub(crate) fn leave(&self, commands: impl IntoIterator<Item = LoopCommand>, waker: &Waker) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(commands);
         waker.wake();
     }
 
-    /// Leaves notices, with those that wait already if there are any, and wakes the core.
+    /// Leaves notices, with those that wait already if there are any, and wakes the loop.
     pub(crate) fn notify(&self, notices: Vec<Notice>, waker: &Waker) {
         let mut commands = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = commands.iter_mut().find_map(|order| match order {
@@ -76,12 +76,12 @@ impl CommandQueue {
     }
 }
 
-/// Sends a listener to a core that has a table of descriptors of its own.
+/// Sends a listener to a loop that has a table of descriptors of its own.
 pub(crate) fn send_listener(channel: &Channel, socket: &OwnedFd) -> io::Result<()> {
     channel.send(b"listener", &[socket.as_fd()])
 }
 
-/// The next listener that was sent to this core; `None` if it was lost for want of descriptors.
+/// The next listener that was sent to this loop; `None` if it was lost for want of descriptors.
 pub(crate) fn take_listener(channel: &Channel) -> Option<OwnedFd> {
     match channel.look() {
         Ok(Heard::Message(_, mut sockets)) => sockets.pop(),
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notices_of_a_core_that_does_not_come_are_made_one() {
+    fn notices_of_a_loop_that_does_not_come_are_made_one() {
         let (command_queue, waker) = (CommandQueue::default(), Waker::new().unwrap());
         command_queue.notify(vec![Notice::Lost; NOTICES_MAX - 1], &waker);
         command_queue.leave([LoopCommand::LookAgain], &waker);

@@ -61,10 +61,10 @@ impl From<OpenError> for StartError {
 /// Why a server ended that nobody has stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The driver of a core has become unusable.
+    /// The driver of a loop has become unusable.
     #[error("the I/O driver failed: {0}")]
     Driver(#[from] io::Error),
-    /// A core has met a broken invariant.
-    #[error("a core has panicked: {0}")]
+    /// A loop has met a broken invariant.
+    #[error("a loop has panicked: {0}")]
     Panicked(String),
 }

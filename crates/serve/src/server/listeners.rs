@@ -1,6 +1,6 @@
-//! The sockets on which a server listens, apart from the cores that accept from them.
+//! The sockets on which a server listens, apart from the loops that accept from them.
 //!
-//! The sockets live here; cores accept from duplicates. So a listener outlives the core that uses it, can be handed to the
+//! The sockets live here; loops accept from duplicates. So a listener outlives the loop that uses it, can be handed to the
 //! process that follows, and can be given up. Connections wait in the kernel's queue of the socket, which all its
 //! duplicates in all processes share: none of them is lost when one process takes over from another.
 
@@ -36,7 +36,7 @@ pub struct Group {
     /// The address as the configuration has it, perhaps with port 0.
     pub asked: ListenAddr,
     /// A service manager has opened it: its file, if it has one, is not ours to remove.
-    pub summary: bool,
+    pub by_service_manager: bool,
     /// The sockets, at least one.
     pub sockets: Vec<OwnedFd>,
 }
@@ -47,8 +47,8 @@ struct Entry {
     id: u32,
     group: Group,
     at: ListenAddr,
-    /// The cores accept from it.
-    is_for_cores: bool,
+    /// The loops accept from it.
+    is_for_loops: bool,
     /// Device and inode of a Unix socket's file, if it is ours to remove.
     file: Option<(u64, u64)>,
 }
@@ -62,16 +62,16 @@ pub(crate) enum Files {
     Keep,
 }
 
-/// For each core, the sockets that it accepts from, with the numbers of their groups.
+/// For each loop, the sockets that it accepts from, with the numbers of their groups.
 pub(crate) type Shares = Vec<Vec<(u32, OwnedFd)>>;
 
 /// What is to be done after [`Listeners::change`].
 pub(crate) struct Change {
-    /// The cores accept from these.
+    /// The loops accept from these.
     pub(crate) added: Shares,
     /// And from those no more.
     pub(crate) removed: Vec<u32>,
-    /// A duplicate of the socket from which no core accepts, if there is one.
+    /// A duplicate of the socket from which no loop accepts, if there is one.
     pub(crate) blocking: Option<OwnedFd>,
 }
 
@@ -80,13 +80,13 @@ impl Group {
     ///
     /// # Errors
     /// It is no listening stream socket.
-    pub fn summary(socket: OwnedFd) -> io::Result<Self> {
-        Ok(Self { asked: address_of(&socket)?, summary: true, sockets: vec![socket] })
+    pub fn by_service_manager(socket: OwnedFd) -> io::Result<Self> {
+        Ok(Self { asked: address_of(&socket)?, by_service_manager: true, sockets: vec![socket] })
     }
 }
 
 impl Listeners {
-    /// Listens on the addresses, once for each core. Sockets that are there already are taken over where the address is among those
+    /// Listens on the addresses, once for each loop. Sockets that are there already are taken over where the address is among those
     /// that are asked for, as many as they are; the others of them are closed when the server has started. Files of Unix sockets
     /// that are made, now or later, are made like this.
     ///
@@ -96,7 +96,7 @@ impl Listeners {
         asked: &[ListenAddr],
         socket_file: SocketFile,
         mut there: Vec<Group>,
-        cores: usize,
+        loops: usize,
     ) -> Result<Self, StartError> {
         if asked.is_empty() {
             return Err(StartError::NoAddress);
@@ -105,7 +105,7 @@ impl Listeners {
         for address in asked {
             let group = match there.iter().position(|group| group.asked == *address && !group.sockets.is_empty()) {
                 Some(at) => Ok(there.remove(at)),
-                None => bind_patiently(address, socket_file, cores),
+                None => bind_patiently(address, socket_file, loops),
             };
             let entered = group.and_then(|group| listeners.enter(group, true));
             entered.map_err(|error| StartError::Listen { address: address.clone(), error })?;
@@ -114,7 +114,7 @@ impl Listeners {
         Ok(listeners)
     }
 
-    /// Listens on an address from which the cores do not accept, with one socket that is there or a new one; a duplicate of it. It is
+    /// Listens on an address from which the loops do not accept, with one socket that is there or a new one; a duplicate of it. It is
     /// handed on with the others.
     pub(crate) fn blocking(&mut self, address: &ListenAddr) -> Result<OwnedFd, StartError> {
         let group = match self.spare.iter().position(|group| group.asked == *address && !group.sockets.is_empty()) {
@@ -135,7 +135,7 @@ impl Listeners {
 
     /// Where they listen, in the order of the configuration, with the ports that the kernel chose.
     pub fn addresses(&self) -> Vec<ListenAddr> {
-        self.entries.iter().filter(|entry| entry.is_for_cores).map(|entry| entry.at.clone()).collect()
+        self.entries.iter().filter(|entry| entry.is_for_loops).map(|entry| entry.at.clone()).collect()
     }
 
     /// The addresses and their sockets, to hand them on.
@@ -143,9 +143,9 @@ impl Listeners {
         self.entries.iter().map(|entry| &entry.group)
     }
 
-    /// Each core's duplicates.
-    pub(crate) fn shares(&self, cores: usize) -> io::Result<Shares> {
-        share(&self.entries, cores)
+    /// Each loop's duplicates.
+    pub(crate) fn shares(&self, loops: usize) -> io::Result<Shares> {
+        share(&self.entries, loops)
     }
 
     /// Listens on these addresses from now on, and on the one [`aside`](Self::aside) of them: on new ones as well, on others no more. All
@@ -154,43 +154,43 @@ impl Listeners {
         &mut self,
         asked: &[ListenAddr],
         blocking: Option<&ListenAddr>,
-        cores: usize,
+        loops: usize,
     ) -> Result<Change, StartError> {
         let mut added = Self { next_id: self.next_id, socket_file: self.socket_file, ..Self::default() };
         let is_aside_known =
-            |entry: &Entry| !entry.is_for_cores && blocking.is_some_and(|address| *address == entry.group.asked);
+            |entry: &Entry| !entry.is_for_loops && blocking.is_some_and(|address| *address == entry.group.asked);
         let blocking = match (self.entries.iter().find(|entry| is_aside_known(entry)), blocking) {
             (Some(known), _) => Some(known.group.sockets[0].try_clone().map_err(StartError::Loop)?),
             (None, Some(address)) => Some(added.blocking(address)?),
             (None, None) => None,
         };
-        let mut left: Vec<usize> = (0..self.entries.len()).filter(|&index| self.entries[index].is_for_cores).collect();
+        let mut left: Vec<usize> = (0..self.entries.len()).filter(|&index| self.entries[index].is_for_loops).collect();
         // For each address, the entry that it has, or has not yet.
         let mut order = Vec::new();
         for address in asked {
             let known = left.iter().position(|&index| self.entries[index].group.asked == *address);
             if known.is_none() {
                 let refused = |error| StartError::Listen { address: address.clone(), error };
-                bind(address, self.socket_file, cores).and_then(|group| added.enter(group, true)).map_err(refused)?;
+                bind(address, self.socket_file, loops).and_then(|group| added.enter(group, true)).map_err(refused)?;
             }
             order.push(known.map(|at| self.entries[left.remove(at)].id));
         }
-        let shares = added.shares(cores).map_err(StartError::Loop)?;
+        let shares = added.shares(loops).map_err(StartError::Loop)?;
         self.next_id = added.next_id;
         let mut before = std::mem::take(&mut self.entries);
         self.entries.extend(before.extract_if(.., |entry| is_aside_known(entry)));
-        self.entries.extend(added.entries.extract_if(.., |entry| !entry.is_for_cores));
+        self.entries.extend(added.entries.extract_if(.., |entry| !entry.is_for_loops));
         let mut new = added.entries.into_iter();
         for known in order {
             let at = known.and_then(|id| before.iter().position(|entry| entry.id == id));
             self.entries.extend(at.map(|at| before.swap_remove(at)).or_else(|| new.next()));
         }
-        let removed = before.iter().filter(|entry| entry.is_for_cores).map(|entry| entry.id).collect();
+        let removed = before.iter().filter(|entry| entry.is_for_loops).map(|entry| entry.id).collect();
         Self { entries: before, ..Self::default() }.give_up(Files::Remove);
         Ok(Change { added: shares, removed, blocking })
     }
 
-    /// Closes the sockets here. The cores' duplicates are the cores' to close.
+    /// Closes the sockets here. The loops' duplicates are the loops' to close.
     pub(crate) fn give_up(&mut self, files: Files) {
         for entry in self.entries.drain(..) {
             let ListenAddr::Unix(path) = &entry.at else { continue };
@@ -202,17 +202,17 @@ impl Listeners {
         }
     }
 
-    fn enter(&mut self, group: Group, is_for_cores: bool) -> io::Result<()> {
+    fn enter(&mut self, group: Group, is_for_loops: bool) -> io::Result<()> {
         // A few status pages do not need it, and who gave us a socket has set it up.
-        if is_for_cores && !group.summary {
+        if is_for_loops && !group.by_service_manager {
             group.sockets.iter().for_each(socket::defer_accept);
         }
         let at = address_of(&group.sockets[0])?;
         let file = match &at {
-            ListenAddr::Unix(path) if !group.summary => identity(path),
+            ListenAddr::Unix(path) if !group.by_service_manager => identity(path),
             _ => None,
         };
-        self.entries.push(Entry { id: self.next_id, group, at, is_for_cores, file });
+        self.entries.push(Entry { id: self.next_id, group, at, is_for_loops, file });
         self.next_id += 1;
         Ok(())
     }
@@ -220,45 +220,45 @@ impl Listeners {
 
 /// A server that was killed may leave its address in use for a moment: the kernel takes a ring apart, and with it the sockets that
 /// it waits at, some time after the process.
-fn bind_patiently(asked: &ListenAddr, socket_file: SocketFile, cores: usize) -> io::Result<Group> {
+fn bind_patiently(asked: &ListenAddr, socket_file: SocketFile, loops: usize) -> io::Result<Group> {
     const TRIES: u32 = 10;
     const REST: Duration = Duration::from_millis(50);
     let mut tries_left = TRIES;
     loop {
         tries_left -= 1;
-        match bind(asked, socket_file, cores) {
+        match bind(asked, socket_file, loops) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries_left > 0 => thread::sleep(REST),
             bound => return bound,
         }
     }
 }
 
-fn bind(asked: &ListenAddr, socket_file: SocketFile, cores: usize) -> io::Result<Group> {
-    let mut sockets = Vec::with_capacity(cores);
+fn bind(asked: &ListenAddr, socket_file: SocketFile, loops: usize) -> io::Result<Group> {
+    let mut sockets = Vec::with_capacity(loops);
     match asked {
         ListenAddr::Tcp(address) => {
             socket::probe(*address)?;
             let mut at = *address;
-            for _ in 0..cores {
+            for _ in 0..loops {
                 let listener = TcpListener::from(socket::listen(at)?);
-                // Port 0: the first core's socket has got one, which the others share.
+                // Port 0: the first loop's socket has got one, which the others share.
                 at = listener.local_addr()?;
                 sockets.push(listener.into());
             }
         }
         ListenAddr::Unix(path) => sockets.push(socket::listen_unix(path, socket_file)?),
     }
-    Ok(Group { asked: asked.clone(), summary: false, sockets })
+    Ok(Group { asked: asked.clone(), by_service_manager: false, sockets })
 }
 
-/// Deals out the sockets: with fewer of them than cores some cores share one, with more a core has several. None of them may be
-/// without a core, since the kernel spreads connections over all.
-fn share(entries: &[Entry], cores: usize) -> io::Result<Shares> {
-    let mut shares: Shares = (0..cores).map(|_| Vec::new()).collect();
-    for entry in entries.iter().filter(|entry| entry.is_for_cores) {
+/// Deals out the sockets: with fewer of them than loops some loops share one, with more a loop has several. None of them may be
+/// without a loop, since the kernel spreads connections over all.
+fn share(entries: &[Entry], loops: usize) -> io::Result<Shares> {
+    let mut shares: Shares = (0..loops).map(|_| Vec::new()).collect();
+    for entry in entries.iter().filter(|entry| entry.is_for_loops) {
         let sockets = &entry.group.sockets;
-        for index in 0..cores.max(sockets.len()) {
-            shares[index % cores].push((entry.id, sockets[index % sockets.len()].try_clone()?));
+        for index in 0..loops.max(sockets.len()) {
+            shares[index % loops].push((entry.id, sockets[index % sockets.len()].try_clone()?));
         }
     }
     Ok(shares)
@@ -295,12 +295,12 @@ mod tests {
     }
 
     #[test]
-    fn every_socket_has_a_core_and_every_core_a_socket() {
-        for (bound, cores) in [(1, 1), (1, 3), (2, 3), (3, 2), (5, 2), (4, 4)] {
+    fn every_socket_has_a_loop_and_every_loop_a_socket() {
+        for (bound, loops) in [(1, 1), (1, 3), (2, 3), (3, 2), (5, 2), (4, 4)] {
             let listeners = Listeners::open(&[any_port()], SocketFile::default(), Vec::new(), bound).unwrap();
-            let shares = listeners.shares(cores).unwrap();
-            assert!(shares.iter().all(|share| !share.is_empty()), "{bound} sockets, {cores} cores");
-            assert_eq!(shares.iter().map(Vec::len).sum::<usize>(), bound.max(cores));
+            let shares = listeners.shares(loops).unwrap();
+            assert!(shares.iter().all(|share| !share.is_empty()), "{bound} sockets, {loops} loops");
+            assert_eq!(shares.iter().map(Vec::len).sum::<usize>(), bound.max(loops));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Starting the loops of a server, one thread per core, and what can be done with them from outside.
+//! Starting the loops of a server, one thread per loop, and what can be done with them from outside.
 
 mod change;
 pub(crate) mod commands;
@@ -7,6 +7,7 @@ mod control;
 mod failure;
 mod layout;
 pub(crate) mod listeners;
+mod liveness;
 pub(crate) mod service;
 pub(crate) mod shutdown;
 mod task;
@@ -33,16 +34,18 @@ use crate::server::shutdown::ShutdownDeadline;
 use crate::shaping::shaper::SharedRateLimits;
 use crate::telemetry::counters::{Published, Totals};
 use crate::telemetry::log::{ErrorLog, Logs};
-use crate::telemetry::metrics::{Board, KnownHosts, Observed, Sources, StatusListener};
+use crate::telemetry::metrics::{Collector, KnownHosts, Sources, StatusListener};
+use crate::telemetry::registry::Registry;
 
 pub use self::control::Control;
 pub use self::failure::{RunError, StartError};
+pub use self::liveness::LivenessCheck;
 use self::task::Task;
 
-/// How long a core may take to answer an order. It takes one turn, unless the machine stands still.
+/// How long a loop may take to answer an order. It takes one turn, unless the machine stands still.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether a core has ended instead of answering.
+/// How often it is looked whether a loop has ended instead of answering.
 const ANSWER_GLANCE: Duration = Duration::from_millis(10);
 
 /// The download server.
@@ -54,7 +57,8 @@ pub struct Server;
 pub struct Running {
     addresses: Vec<ListenAddr>,
     driver: DriverKind,
-    cores: usize,
+    /// How many CPUs the loops run on.
+    cpus: usize,
     control: Control,
     commands: Arc<[CommandQueue]>,
     /// To loops with tables of descriptors of their own.
@@ -62,24 +66,24 @@ pub struct Running {
     threads: Vec<JoinHandle<io::Result<()>>>,
     published: Arc<[Published]>,
     status: Option<StatusListener>,
-    /// Tells the cores of changes, until this is dropped.
+    /// Tells the loops of changes, until this is dropped.
     watcher: Option<Watcher>,
     logs: Logs,
-    observed: Arc<Observed>,
+    registry: Arc<Registry>,
     /// What it runs by.
     config: Arc<ServerConfig>,
     started_second: i64,
 }
 
 impl Server {
-    /// Starts to serve: probes the addresses, opens the folder, and runs one loop per core. When this returns, connections
+    /// Starts to serve: probes the addresses, opens the folder, and runs one loop per CPU. When this returns, connections
     /// are accepted.
     ///
     /// # Errors
     /// What the configuration asks for cannot be had. Nothing is left running then.
     pub fn start(config: ServerConfig) -> Result<Running, StartError> {
         ensure_servable(&config)?;
-        let listeners = Listeners::open(&config.listen, SocketFile::default(), Vec::new(), core_count(&config)?)?;
+        let listeners = Listeners::open(&config.listen, SocketFile::default(), Vec::new(), loop_count(&config)?)?;
         Self::start_on(config, listeners)
     }
 
@@ -90,35 +94,36 @@ impl Server {
     pub fn start_on(config: ServerConfig, mut listeners: Listeners) -> Result<Running, StartError> {
         ensure_servable(&config)?;
         let cpus = affinity::allowed_cpus().map_err(StartError::Loop)?;
-        let Layout { cpus: cores, own_tables, connections_max } = Layout::of(&config, &cores_of(&config)?);
-        let core_count = cores.chunk_by(|one, other| one == other).count();
-        let mut shares = listeners.shares(cores.len()).map_err(StartError::Loop)?;
+        let Layout { cpus: cpu_of_loop, own_tables, connections_max } = Layout::of(&config, &cpus_of(&config)?);
+        let loops = cpu_of_loop.len();
+        let mut shares = listeners.shares(loops).map_err(StartError::Loop)?;
         let addresses = listeners.addresses();
         let status_socket =
             config.status.as_ref().map(|status| listeners.blocking(&status.listen.into())).transpose()?;
         listeners.close_spare();
-        let wakers = cores.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>().map_err(StartError::Loop)?;
-        let observed = Arc::new(Observed::new(cores.len(), config.status.is_some()));
-        observed.adopt(&config);
-        let logs = Logs::start(&config.log, cores.len(), Arc::clone(&observed))?;
+        let wakers =
+            cpu_of_loop.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>().map_err(StartError::Loop)?;
+        let registry = Arc::new(Registry::new(loops, config.status.is_some()));
+        registry.adopt(&config);
+        let logs = Logs::start(&config.log, loops, Arc::clone(&registry))?;
         let control = Control {
             shutdown: Arc::new(ShutdownDeadline::new()),
             logs: logs.control(),
             wakers: wakers.into(),
             listeners: Arc::new(Mutex::new(listeners)),
         };
-        let commands: Arc<[CommandQueue]> = cores.iter().map(|_| CommandQueue::default()).collect();
-        let published: Arc<[Published]> = cores.iter().map(|_| Published::default()).collect();
+        let commands: Arc<[CommandQueue]> = cpu_of_loop.iter().map(|_| CommandQueue::default()).collect();
+        let published: Arc<[Published]> = cpu_of_loop.iter().map(|_| Published::default()).collect();
         let driver = DriverKind::Epoll;
         let shared_limits = Arc::new(SharedRateLimits::of(&config, Instant::now()));
         let config = Arc::new(config);
         let (channels, threads) = (Vec::new(), Vec::new());
-        let outlets = outlets_of_watcher(&commands, &control.wakers, &observed, logs.error_log());
+        let outlets = outlets_of_watcher(&commands, &control.wakers, &registry, logs.error_log());
         let watcher = Watcher::start(config.cache.watch, outlets);
         let mut running = Running {
             addresses,
             driver,
-            cores: core_count,
+            cpus: cpu_of_loop.chunk_by(|one, other| one == other).count(),
             control,
             commands,
             channels,
@@ -127,20 +132,20 @@ impl Server {
             status: None,
             watcher,
             logs,
-            observed,
+            registry,
             config,
             started_second: unix_second(),
         };
         let config = Arc::clone(&running.config);
         running.status = running.show_status(&config, status_socket)?;
-        let (started, starts) = mpsc::sync_channel(cores.len());
-        for (core, &cpu) in cores.iter().enumerate() {
+        let (started, starts) = mpsc::sync_channel(loops);
+        for (loop_index, &cpu) in cpu_of_loop.iter().enumerate() {
             let listeners = shares.pop().unwrap_or_default();
             let table =
                 if own_tables { Some(running.open_channel(&listeners).map_err(StartError::Loop)?) } else { None };
             let task = Task {
                 config: Arc::clone(&config),
-                core,
+                loop_index,
                 cpu,
                 cpus: cpus.clone(),
                 connections_max,
@@ -151,10 +156,10 @@ impl Server {
                 control: running.control.clone(),
                 shared_limits: Arc::clone(&shared_limits),
                 published: Arc::clone(&running.published),
-                feed: has_accounting(&config).then(|| running.logs.feed()),
+                record_queue: has_accounting(&config).then(|| running.logs.record_queue()),
                 error_log: running.logs.error_log().clone(),
-                observed: Arc::clone(&running.observed),
-                subscription: running.watcher.as_ref().map(|watcher| watcher.subscription(core)),
+                registry: Arc::clone(&running.registry),
+                subscription: running.watcher.as_ref().map(|watcher| watcher.subscription(loop_index)),
             };
             let started = started.clone();
             let builder = thread::Builder::new().name(format!("serve-{cpu}"));
@@ -164,9 +169,9 @@ impl Server {
         drop(started);
         // Ends when each thread has reported, or has gone without a report.
         let reports: Vec<_> = starts.into_iter().collect();
-        let complete = reports.len() == cores.len();
+        let complete = reports.len() == loops;
         let kinds: Result<Vec<_>, _> = reports.into_iter().collect();
-        let panicked = || StartError::Loop(io::Error::other("a core has panicked"));
+        let panicked = || StartError::Loop(io::Error::other("a loop has panicked"));
         match kinds.and_then(|kinds| kinds.last().copied().filter(|_| complete).ok_or_else(panicked)) {
             Ok(kind) => running.driver = kind,
             Err(error) => {
@@ -176,7 +181,7 @@ impl Server {
                 return Err(error);
             }
         }
-        running.error_log().say(Level::Notice, format_args!("started on {} cores", running.cores()));
+        running.error_log().say(Level::Notice, format_args!("started on {} cores", running.cpus()));
         Ok(running)
     }
 }
@@ -185,7 +190,7 @@ impl Server {
 fn outlets_of_watcher(
     commands: &Arc<[CommandQueue]>,
     wakers: &Arc<[Waker]>,
-    observed: &Observed,
+    registry: &Registry,
     error_log: &ErrorLog,
 ) -> Outlets {
     let (commands, wakers, error_log) = (Arc::clone(commands), Arc::clone(wakers), error_log.clone());
@@ -193,7 +198,7 @@ fn outlets_of_watcher(
         loops: commands.len(),
         deliver: Box::new(move |loop_index, notices| commands[loop_index].notify(notices, &wakers[loop_index])),
         report: Box::new(move |message| error_log.say(Level::Warning, message)),
-        counts: Arc::clone(&observed.watch),
+        counts: Arc::clone(&registry.watch),
     }
 }
 
@@ -206,7 +211,7 @@ fn unix_second() -> i64 {
     i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX)
 }
 
-/// What is wrong with a configuration is better known now than by each core.
+/// What is wrong with a configuration is better known now than by each loop.
 fn ensure_servable(config: &ServerConfig) -> Result<(), StartError> {
     if let Some(fault) = config.check().into_iter().next() {
         return Err(StartError::Config(fault));
@@ -215,17 +220,17 @@ fn ensure_servable(config: &ServerConfig) -> Result<(), StartError> {
 }
 
 /// The CPUs to run on.
-fn cores_of(config: &ServerConfig) -> Result<Vec<usize>, StartError> {
-    if config.cores.is_empty() { affinity::allowed_cpus().map_err(StartError::Loop) } else { Ok(config.cores.clone()) }
+fn cpus_of(config: &ServerConfig) -> Result<Vec<usize>, StartError> {
+    if config.cpus.is_empty() { affinity::allowed_cpus().map_err(StartError::Loop) } else { Ok(config.cpus.clone()) }
 }
 
-/// How many loops a server of this configuration runs with the present limit of descriptors, and so on how many sockets it
-/// listens best.
+/// The number of loops that a server of this configuration runs with the present limit of descriptors: it listens best on as many
+/// sockets for each address.
 ///
 /// # Errors
 /// The kernel does not tell which CPUs this process may use.
-pub fn core_count(config: &ServerConfig) -> Result<usize, StartError> {
-    Ok(Layout::of(config, &cores_of(config)?).cpus.len())
+pub fn loop_count(config: &ServerConfig) -> Result<usize, StartError> {
+    Ok(Layout::of(config, &cpus_of(config)?).cpus.len())
 }
 
 impl Running {
@@ -244,17 +249,22 @@ impl Running {
         &self.addresses
     }
 
-    /// Which driver the cores use.
+    /// Which driver the loops use.
     pub fn driver(&self) -> DriverKind {
         self.driver
     }
 
-    /// How many cores it runs on.
-    pub fn cores(&self) -> usize {
-        self.cores
+    /// How many CPUs its loops run on. One CPU may have several loops.
+    pub fn cpus(&self) -> usize {
+        self.cpus
     }
 
-    /// What all cores have done so far, a wake-up of each behind at most.
+    /// How many loops it has.
+    pub fn loops(&self) -> usize {
+        self.published.len()
+    }
+
+    /// What all loops have done so far, a wake-up of each behind at most.
     pub fn totals(&self) -> Totals {
         let mut sum = Totals::default();
         for published in self.published.iter() {
@@ -263,12 +273,12 @@ impl Running {
         sum
     }
 
-    /// Whether a core has ended, by being stopped or by a failure that [`join`](Self::join) tells of.
+    /// Whether a loop has ended, by being stopped or by a failure that [`join`](Self::join) tells of.
     pub fn has_ended(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Whether all cores have ended.
+    /// Whether all loops have ended.
     pub fn is_over(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
@@ -280,25 +290,22 @@ impl Running {
         socket: Option<OwnedFd>,
     ) -> Result<Option<StatusListener>, StartError> {
         let (Some(status), Some(socket)) = (&config.status, socket) else { return Ok(None) };
+        let shutdown = Arc::clone(&self.control.shutdown);
         let sources = Sources {
-            observed: Arc::clone(&self.observed),
+            registry: Arc::clone(&self.registry),
             published: Arc::clone(&self.published),
-            shutdown: Arc::clone(&self.control.shutdown),
+            is_draining: Box::new(move || shutdown.is_set()),
             error_log: self.error_log().clone(),
             started_second: self.started_second,
         };
-        let board = Board::new(sources, status.state.clone(), unix_second());
+        let collector = Collector::new(sources, status.state.clone(), unix_second());
         let hosts = KnownHosts::of(&status.allowed_hosts);
-        StatusListener::start(socket.into(), hosts, board).map(Some).map_err(StartError::Loop)
+        StatusListener::start(socket.into(), hosts, collector).map(Some).map_err(StartError::Loop)
     }
 
-    /// Asks each core whether its loop goes round. As many answers come as there are cores that do.
-    pub fn ask(&self) -> mpsc::Receiver<()> {
-        let (done, answers) = mpsc::sync_channel(self.threads.len());
-        for (command_queue, waker) in self.commands.iter().zip(self.control.wakers.iter()) {
-            command_queue.leave([LoopCommand::Answer(done.clone())], waker);
-        }
-        answers
+    /// Asks each loop whether it goes round.
+    pub fn check_liveness(&self) -> LivenessCheck {
+        LivenessCheck::begin(&self.commands, &self.control.wakers)
     }
 
     /// Gives `look` the sockets that it listens on.
@@ -306,7 +313,7 @@ impl Running {
         look(&self.control.listeners())
     }
 
-    /// See [`Control::hand_over`]. When this returns, no core waits for connections any more, and the other process is to be told, so that
+    /// See [`Control::hand_over`]. When this returns, no loop waits for connections any more, and the other process is to be told, so that
     /// it can [look again](Self::look_again).
     pub fn hand_over(&mut self, time: Option<Duration>) {
         // The figures are shown, and kept over restarts, by the process that serves.
@@ -314,14 +321,11 @@ impl Running {
         self.control.hand_over(time);
         // An answer follows the turn in which accepting was stopped; at the one after that the kernel has been told.
         for _ in 0..2 {
-            let answers = self.ask();
+            let mut check = self.check_liveness();
             let begun = Instant::now();
-            let mut missing = self.threads.len();
-            while missing > self.threads.iter().filter(|thread| thread.is_finished()).count()
+            while check.missing_after(ANSWER_GLANCE) > self.threads.iter().filter(|thread| thread.is_finished()).count()
                 && Instant::now().ns_since(begun) < ANSWER_TIME.as_nanos() as u64
-            {
-                missing -= usize::from(answers.recv_timeout(ANSWER_GLANCE).is_ok());
-            }
+            {}
         }
     }
 
@@ -330,7 +334,7 @@ impl Running {
     pub fn look_again(&self) {
         // It has left its figures, too.
         if let Some(status) = &self.status {
-            status.take_over_days();
+            status.reload_history();
         }
         for (command_queue, waker) in self.commands.iter().zip(self.control.wakers.iter()) {
             command_queue.leave([LoopCommand::LookAgain], waker);
@@ -362,11 +366,11 @@ impl Running {
         self.control.stop();
     }
 
-    /// Waits until all cores have ended, after [`drain`](Self::drain) or [`stop`](Self::stop) or a failure. What they have
+    /// Waits until all loops have ended, after [`drain`](Self::drain) or [`stop`](Self::stop) or a failure. What they have
     /// done in all.
     ///
     /// # Errors
-    /// A core has failed. All others were stopped then.
+    /// A loop has failed. All others were stopped then.
     pub fn join(mut self) -> Result<Totals, RunError> {
         let mut result = Ok(());
         for thread in self.threads.drain(..) {

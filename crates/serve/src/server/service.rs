@@ -26,8 +26,8 @@ use crate::shaping::eviction::{self, Evictor};
 use crate::shaping::shaper::{RateScope, Shaper, SharedRateLimits};
 use crate::telemetry::accounting::Accounting;
 use crate::telemetry::counters::{Published, Totals};
-use crate::telemetry::log::{ErrorLog, Feed};
-use crate::telemetry::metrics::Observed;
+use crate::telemetry::log::{ErrorLog, RecordQueue};
+use crate::telemetry::registry::Registry;
 use crate::work_budget::WorkBudget;
 
 pub(crate) use self::admission::OUTSIDE_MAX;
@@ -86,7 +86,7 @@ pub(crate) struct Service {
     error_log: Option<ErrorLog>,
     channel: Option<Channel>,
     published: Arc<[Published]>,
-    core: usize,
+    loop_index: usize,
 }
 
 /// What a server on one core is made of.
@@ -113,7 +113,7 @@ pub(crate) struct Setup<'c> {
     pub(crate) channel: Option<Channel>,
     /// Where all cores publish what they have done, and which of them this is.
     pub(crate) published: Arc<[Published]>,
-    pub(crate) core: usize,
+    pub(crate) loop_index: usize,
 }
 
 #[derive(Default)]
@@ -163,7 +163,7 @@ impl Service {
             error_log: setup.error_log,
             channel: setup.channel,
             published: setup.published,
-            core: setup.core,
+            loop_index: setup.loop_index,
         }
     }
 
@@ -188,7 +188,7 @@ impl Service {
     #[cold]
     fn run_commands<D: Driver>(&mut self, driver: &mut D) {
         let commands = Arc::clone(&self.commands);
-        for order in commands[self.core].take() {
+        for order in commands[self.loop_index].take() {
             // Who has given an order may have given up waiting for the answer.
             match order {
                 LoopCommand::Configure(update, done) => drop(done.send(self.configure(driver, update))),
@@ -212,7 +212,7 @@ impl Service {
     fn configure<D: Driver>(
         &mut self,
         driver: &mut D,
-        ConfigUpdate { config, limits, feed, observed }: ConfigUpdate,
+        ConfigUpdate { config, limits, record_queue, registry }: ConfigUpdate,
     ) -> Result<(), StartError> {
         let config = &*config;
         let sites = Sites::open(config)?;
@@ -225,7 +225,7 @@ impl Service {
         let cache = FileCache::new(Arc::new(sites), config.cache.clone(), subscription).succeeding(&responder.cache);
         responder.listings = Listings::new(Arc::clone(cache.namespace()), &config.cache);
         responder.cache = cache;
-        self.configure_accounting(driver, config, feed, observed);
+        self.configure_accounting(driver, config, record_queue, registry);
         Ok(())
     }
 
@@ -234,16 +234,16 @@ impl Service {
         &mut self,
         driver: &mut D,
         config: &ServerConfig,
-        feed: Option<Feed>,
-        observed: Arc<Observed>,
+        record_queue: Option<RecordQueue>,
+        registry: Arc<Registry>,
     ) {
         let knew_clients = self.shared.accounting.as_ref().is_some_and(Accounting::wants_clients);
-        let accounting = match (self.shared.accounting.take(), feed) {
+        let accounting = match (self.shared.accounting.take(), record_queue) {
             (Some(mut accounting), Some(_)) => {
                 accounting.configure(config);
                 accounting
             }
-            (None, Some(feed)) => Accounting::new(self.core, feed, observed, config),
+            (None, Some(record_queue)) => Accounting::new(self.loop_index, record_queue, registry, config),
             (Some(accounting), None) => {
                 accounting.close();
                 let connections = self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut());
@@ -577,10 +577,10 @@ impl<D: Driver> App<D> for Service {
         }
         if let Some(accounting) = &mut self.shared.accounting {
             let (entries, bytes, misses) = self.shared.responder.cache.figures();
-            accounting.on_turn(now, entries, bytes, misses);
+            accounting.on_iteration(now, entries, bytes, misses);
         }
         self.shared.totals.open = self.open as u64;
-        self.published[self.core].publish(&self.shared.totals);
+        self.published[self.loop_index].publish(&self.shared.totals);
         let is_over = self.shared.draining && self.open == 0 && self.retiring.is_empty() && self.retired.is_empty();
         if is_over { Turn::Stop } else { Turn::Until(self.next_turn(now)) }
     }

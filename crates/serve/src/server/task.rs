@@ -1,4 +1,4 @@
-//! One core's thread: its place, its table of descriptors, its driver, and the loop that it runs.
+//! One loop's thread: its place, its table of descriptors, its driver, and the loop that it runs.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -20,23 +20,23 @@ use crate::server::service::{OUTSIDE_MAX, Service, Setup};
 use crate::shaping::shaper::SharedRateLimits;
 use crate::telemetry::accounting::Accounting;
 use crate::telemetry::counters::Published;
-use crate::telemetry::log::{ErrorLog, Feed};
-use crate::telemetry::metrics::Observed;
+use crate::telemetry::log::{ErrorLog, RecordQueue};
+use crate::telemetry::registry::Registry;
 
 /// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
-/// core's own cache, because the kernel goes round them.
+/// CPU's own cache, because the kernel goes round them.
 const RECEIVE_BUFFER_BYTES: usize = 8 << 10;
 const RECEIVE_BUFFERS: u16 = 64;
 
-/// Threads of a core that wait for disks in its place. More of them make a disk that turns seek more.
+/// Threads of a loop that wait for disks in its place. More of them make a disk that turns seek more.
 const ASIDE_THREADS_MAX: usize = 4;
 
-/// What the thread of a core is given.
+/// What the thread of a loop is given.
 pub(super) struct Task {
     pub(super) config: Arc<ServerConfig>,
-    pub(super) core: usize,
+    pub(super) loop_index: usize,
     pub(super) cpu: usize,
-    /// All that this process may use, for threads that do not belong to a core.
+    /// All that this process may use, for threads that do not belong to a loop.
     pub(super) cpus: Vec<usize>,
     pub(super) connections_max: usize,
     /// The groups of the listeners.
@@ -49,9 +49,9 @@ pub(super) struct Task {
     pub(super) control: Control,
     pub(super) shared_limits: Arc<SharedRateLimits>,
     pub(super) published: Arc<[Published]>,
-    pub(super) feed: Option<Feed>,
+    pub(super) record_queue: Option<RecordQueue>,
     pub(super) error_log: ErrorLog,
-    pub(super) observed: Arc<Observed>,
+    pub(super) registry: Arc<Registry>,
     pub(super) subscription: Option<Subscription>,
 }
 
@@ -65,7 +65,7 @@ impl Task {
         let driver = match opened {
             Ok(driver) => driver,
             Err(error) => {
-                // Who started the server may have given up already, because of another core.
+                // The thread that started the server may have given up already, because of another loop.
                 let _ = started.send(Err(error));
                 return Ok(());
             }
@@ -90,7 +90,7 @@ impl Task {
         Ok(())
     }
 
-    /// Connections that there is room for, on all cores. Where that is what one table of descriptors holds, a part of it is left to those
+    /// Connections that there is room for, on all loops. Where that is what one table of descriptors holds, a part of it is left to those
     /// that have no place.
     fn places(&self) -> usize {
         match self.config.limits.connections_max {
@@ -107,7 +107,7 @@ impl Task {
         let config = DriverConfig {
             receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
             receive_buffers: RECEIVE_BUFFERS,
-            ..DriverConfig::new(sockets_max, self.control.wakers[self.core].clone())
+            ..DriverConfig::new(sockets_max, self.control.wakers[self.loop_index].clone())
         };
         AnyDriver::open(self.config.driver, &config)
     }
@@ -127,16 +127,18 @@ impl Task {
             limits: &self.config.limits,
             places,
             cache: &self.config.cache,
-            blocking: BlockingPool::new(self.control.wakers[self.core].clone(), ASIDE_THREADS_MAX, self.cpus),
+            blocking: BlockingPool::new(self.control.wakers[self.loop_index].clone(), ASIDE_THREADS_MAX, self.cpus),
             seconds_at: |_| clock::unix_seconds(),
-            accounting: self.feed.map(|feed| Accounting::new(self.core, feed, self.observed, &self.config)),
+            accounting: self
+                .record_queue
+                .map(|queue| Accounting::new(self.loop_index, queue, self.registry, &self.config)),
             error_log: Some(self.error_log),
             shutdown: Arc::clone(&self.control.shutdown),
             commands: self.commands,
             subscription: self.subscription,
             channel: self.table,
             published: self.published,
-            core: self.core,
+            loop_index: self.loop_index,
         };
         let mut service = Service::new(setup, driver.now());
         for (group, listener) in self.listeners {
@@ -154,7 +156,7 @@ impl Task {
     }
 }
 
-/// A core that fails takes the others along: half a server would look like a whole one.
+/// A loop that fails takes the others along: half a server would look like a whole one.
 struct StopOnPanic(Control);
 
 impl Drop for StopOnPanic {

@@ -7,7 +7,7 @@
 //! Taking is in arrears: who finds a bucket without debt takes as much as it wants to send now, and the next one waits
 //! until that is paid. Over any interval what leaves is then at most the rate's supply, the credit and the last taking.
 //!
-//! Cores share a bucket by reserving slices of its supply to come, one after the other, and hand out what they have reserved
+//! Loops share a bucket by reserving slices of its supply to come, one after the other, and hand out what they have reserved
 //! by themselves ([`Lease`]). The clock is not read here.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -77,7 +77,7 @@ impl Bucket {
     }
 }
 
-/// What all cores together have taken of a rate.
+/// What all loops together have taken of a rate.
 #[derive(Debug)]
 pub(crate) struct SharedBucket {
     taken: AtomicU64,
@@ -104,7 +104,7 @@ impl SharedBucket {
     }
 }
 
-/// A core's part in a [`SharedBucket`].
+/// A loop's part in a [`SharedBucket`].
 #[derive(Default, Debug)]
 pub(crate) struct Lease {
     /// Bytes that may be used; below 0 if more were taken than there were.
@@ -144,7 +144,7 @@ impl Lease {
         self.bytes = self.bytes.saturating_sub_unsigned(bytes);
     }
 
-    /// Ends this core's part: what it owes is owed by all.
+    /// Ends this loop's part: what it owes is owed by all.
     pub(crate) fn settle(self, shared: &SharedBucket, rate: Rate, now: Instant) {
         if self.bytes < 0 {
             shared.reserve(rate, self.bytes.unsigned_abs(), now);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_leaves_does_not_take_its_debt_along() {
+    fn a_loop_that_leaves_does_not_take_its_debt_along() {
         let rate = rate(1000);
         let now = Instant::from_ns(1_000_000_000);
         let shared = SharedBucket::new(rate, now);
@@ -250,9 +250,9 @@ mod tests {
             }
         }
 
-        /// The same for cores that share a bucket, each of which may have a slice at hand.
+        /// The same for loops that share a bucket, each of which may have a slice at hand.
         #[test]
-        fn cores_together_get_no_more_than_their_share(
+        fn loops_together_get_no_more_than_their_share(
             bytes_per_s in 1000u64..20_000_000_000,
             steps in prop::collection::vec((0usize..4, 0u64..100_000_000, 1u64..600_000), 1..300),
         ) {
@@ -262,10 +262,10 @@ mod tests {
             let shared = SharedBucket::new(rate, start);
             let mut leases: [Lease; 4] = Default::default();
             let (mut now, mut sum) = (start, 0);
-            for (core, rest_ns, bytes) in steps {
+            for (loop_index, rest_ns, bytes) in steps {
                 now = now.plus_ns(rest_ns);
-                if leases[core].ready(&shared, rate, SLICE_BYTES, now).is_ok() {
-                    leases[core].take(bytes);
+                if leases[loop_index].ready(&shared, rate, SLICE_BYTES, now).is_ok() {
+                    leases[loop_index].take(bytes);
                     sum += bytes;
                 }
                 let at_hand = 4 * (600_000 + SLICE_BYTES);

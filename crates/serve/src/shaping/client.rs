@@ -1,4 +1,4 @@
-//! Who the clients are: how many connections each has on all cores, and what it has taken of its rate.
+//! Who the clients are: how many connections each has on all loops, and what it has taken of its rate.
 //!
 //! A client is an IPv4 address or an IPv6 /64, since that is what one subscriber is given and could draw any number of
 //! addresses from. Connections that come over a Unix socket have no address: each is a client of its own, and their number
@@ -38,12 +38,12 @@ impl ClientKey {
     }
 }
 
-/// The clients of all cores.
+/// The clients of all loops.
 #[derive(Debug)]
 pub(crate) struct SharedClients {
     rate: Option<Rate>,
     connections_max: u32,
-    /// Several, so that cores that accept at the same time seldom meet.
+    /// Several, so that loops that accept at the same time seldom meet.
     shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
 }
@@ -59,12 +59,12 @@ struct Shard {
 /// Fewer clients than this are not worth looking for those that have gone.
 const SWEEP_MIN: usize = 64;
 
-/// What all cores know of a client.
+/// What all loops know of a client.
 #[derive(Debug)]
 struct SharedClient {
     connections: AtomicU32,
-    /// Cores that have at least one of them.
-    cores: AtomicU32,
+    /// Loops that have at least one of them.
+    loops: AtomicU32,
     /// Used if there is a rate.
     bucket: SharedBucket,
 }
@@ -91,14 +91,14 @@ impl SharedClients {
     /// Counts a connection of a client in.
     fn enter(&self, key: ClientKey, connections_max: u32, now: Instant) -> Result<Arc<SharedClient>, TooMany> {
         let shard = &self.shards[self.hasher.hash_one(key) as usize % SHARDS];
-        // A core that panicked has left nothing half done here.
+        // A loop that panicked has left nothing half done here.
         let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
         if shard.clients.len() >= shard.sweep_at.max(SWEEP_MIN) {
             shard.clients.retain(|_, client| client.is_there(self.rate, now));
             shard.sweep_at = 2 * shard.clients.len();
         }
         let client = shard.clients.entry(key).or_insert_with(|| Arc::new(SharedClient::new(self.rate, now)));
-        // Under the lock, so that two cores cannot both take the last place.
+        // Under the lock, so that two loops cannot both take the last place.
         if client.connections.load(Relaxed) >= connections_max {
             return Err(TooMany);
         }
@@ -111,7 +111,7 @@ impl SharedClient {
     fn new(rate: Option<Rate>, now: Instant) -> Self {
         // Without a rate, the bucket is not used.
         let bucket = rate.or(Rate::new(1)).map(|rate| SharedBucket::new(rate, now)).expect("1 is a rate");
-        Self { connections: AtomicU32::new(0), cores: AtomicU32::new(0), bucket }
+        Self { connections: AtomicU32::new(0), loops: AtomicU32::new(0), bucket }
     }
 
     /// Whether it must be known: a client that ends its connections and comes back must not be rid of its debt.
@@ -120,7 +120,7 @@ impl SharedClient {
     }
 }
 
-/// The clients that have connections on this core.
+/// The clients that have connections on this loop.
 pub(crate) struct Clients {
     shared: Arc<SharedClients>,
     places: Vec<Option<Client>>,
@@ -128,7 +128,7 @@ pub(crate) struct Clients {
     by_key: HashMap<ClientKey, ClientIndex, RandomState>,
 }
 
-/// A client with connections on this core.
+/// A client with connections on this loop.
 pub(crate) struct Client {
     key: Option<ClientKey>,
     shared: Arc<SharedClient>,
@@ -183,7 +183,7 @@ impl Clients {
         Ok(index)
     }
 
-    /// A connection has gone. How many of the client's others had been waiting here, if it was the last one on this core.
+    /// A connection has gone. How many of the client's others had been waiting here, if it was the last one on this loop.
     pub(crate) fn leave(&mut self, index: ClientIndex, now: Instant) -> usize {
         let rate = self.shared.rate;
         let client = self.place(index);
@@ -201,7 +201,7 @@ impl Clients {
         if let Some(rate) = rate {
             client.lease.settle(&client.shared.bucket, rate, now);
         }
-        client.shared.cores.fetch_sub(1, Relaxed);
+        client.shared.loops.fetch_sub(1, Relaxed);
         client.shared.connections.fetch_sub(1, Relaxed);
         client.line.sockets.len()
     }
@@ -211,14 +211,14 @@ impl Clients {
         self.places.get_mut(index as usize)?.as_mut().map(|client| &mut client.line)
     }
 
-    /// How many connections a client has on this core.
+    /// How many connections a client has on this loop.
     pub(crate) fn connections(&self, index: ClientIndex) -> u32 {
         self.places[index as usize].as_ref().map_or(0, |client| client.connections)
     }
 
-    /// On how many cores a client has connections.
-    pub(crate) fn cores(&self, index: ClientIndex) -> u32 {
-        self.places[index as usize].as_ref().map_or(1, |client| client.shared.cores.load(Relaxed).max(1))
+    /// On how many loops a client has connections.
+    pub(crate) fn loops(&self, index: ClientIndex) -> u32 {
+        self.places[index as usize].as_ref().map_or(1, |client| client.shared.loops.load(Relaxed).max(1))
     }
 
     /// Whether a client may take bytes of its rate now; else from when on.
@@ -240,7 +240,7 @@ impl Clients {
     }
 
     fn insert(&mut self, key: Option<ClientKey>, shared: Arc<SharedClient>) -> ClientIndex {
-        shared.cores.fetch_add(1, Relaxed);
+        shared.loops.fetch_add(1, Relaxed);
         let client = Client { key, shared, connections: 1, lease: Lease::default(), line: Line::default() };
         match self.free.pop() {
             Some(index) => {
@@ -283,20 +283,20 @@ mod tests {
     #[test]
     fn a_client_has_so_many_connections_and_no_more() {
         let shared = Arc::new(SharedClients::new(None, 3));
-        let mut cores = [Clients::new(Arc::clone(&shared)), Clients::new(shared)];
+        let mut loops = [Clients::new(Arc::clone(&shared)), Clients::new(shared)];
         let one = address("192.0.2.1");
-        let first = cores[0].enter(one, NOW).unwrap();
-        assert_eq!(cores[0].enter(one, NOW), Ok(first));
-        let other = cores[1].enter(one, NOW).unwrap();
-        assert_eq!(cores[0].cores(first), 2);
-        assert_eq!(cores[0].enter(one, NOW), Err(TooMany));
-        assert_eq!(cores[1].enter(one, NOW), Err(TooMany));
-        assert!(cores[1].enter(address("192.0.2.2"), NOW).is_ok());
-        assert!(cores[1].enter(None, NOW).is_ok());
-        assert_eq!(cores[1].leave(other, NOW), 0);
-        assert_eq!(cores[0].cores(first), 1);
-        assert!(cores[0].enter(one, NOW).is_ok());
-        assert_eq!(cores[0].connections(first), 3);
+        let first = loops[0].enter(one, NOW).unwrap();
+        assert_eq!(loops[0].enter(one, NOW), Ok(first));
+        let other = loops[1].enter(one, NOW).unwrap();
+        assert_eq!(loops[0].loops(first), 2);
+        assert_eq!(loops[0].enter(one, NOW), Err(TooMany));
+        assert_eq!(loops[1].enter(one, NOW), Err(TooMany));
+        assert!(loops[1].enter(address("192.0.2.2"), NOW).is_ok());
+        assert!(loops[1].enter(None, NOW).is_ok());
+        assert_eq!(loops[1].leave(other, NOW), 0);
+        assert_eq!(loops[0].loops(first), 1);
+        assert!(loops[0].enter(one, NOW).is_ok());
+        assert_eq!(loops[0].connections(first), 3);
     }
 
     #[test]

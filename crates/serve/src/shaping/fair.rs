@@ -10,7 +10,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use foldhash::fast::RandomState;
 use thalweg_sys::SocketId;
 
-/// A client's place in its core's list.
+/// A client's place in its loop's list.
 pub(crate) type ClientIndex = u32;
 
 /// The connections that wait for one rate.
@@ -87,12 +87,12 @@ impl Fair {
         }
     }
 
-    /// A client was given bytes. On how many cores it has connections decides what it pays: it has a turn on each of them.
-    pub(crate) fn charge(&mut self, client: ClientIndex, bytes: u64, cores: u32) {
+    /// A client was given bytes. On how many loops it has connections decides what it pays: it has a turn on each of them.
+    pub(crate) fn charge(&mut self, client: ClientIndex, bytes: u64, loops: u32) {
         let clock = self.clock;
         let state = self.state(client);
         let start = state.tag.max(clock);
-        state.tag = start.saturating_add(bytes.saturating_mul(u64::from(cores)));
+        state.tag = start.saturating_add(bytes.saturating_mul(u64::from(loops)));
         // As long as nobody waits, the clock is moved by those who are given bytes: who comes later must not have to be
         // given as much as they were.
         if self.waiting == 0 {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     /// Lets each client keep so many connections waiting, and gives them so many turns. The bytes of each.
-    fn share(connections: &[u64], cores: &[u32], turn_bytes: impl Fn(usize) -> u64, turns: usize) -> Vec<u64> {
+    fn share(connections: &[u64], loops: &[u32], turn_bytes: impl Fn(usize) -> u64, turns: usize) -> Vec<u64> {
         let mut fair = Fair::default();
         let mut bytes = vec![0; connections.len()];
         for (client, &count) in connections.iter().enumerate() {
@@ -141,7 +141,7 @@ mod tests {
             let client = (turn.to_bits() >> 16) as usize;
             let sent = turn_bytes(client);
             bytes[client] += sent;
-            fair.charge(client as u32, sent, cores[client]);
+            fair.charge(client as u32, sent, loops[client]);
             fair.push(client as u32, turn);
         }
         bytes
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_is_on_two_cores_gets_half_on_each() {
+    fn a_client_that_is_on_two_loops_gets_half_on_each() {
         let bytes = share(&[5, 5], &[2, 1], |_| 1000, 3000);
         assert_eq!(bytes, [1_000_000, 2_000_000]);
     }

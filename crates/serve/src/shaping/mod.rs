@@ -1,7 +1,7 @@
 //! What clients may take: the rates at which bodies leave, the numbers of connections, and who has to go when there is no
 //! room.
 //!
-//! * [`bucket`]: a rate and what was taken of it, on one core and on several.
+//! * [`bucket`]: a rate and what was taken of it, on one loop and on several.
 //! * [`fair`]: whose turn it is among the clients that share a rate.
 //! * [`client`]: who the clients are, how many connections they have and what they have taken.
 //! * [`pacer`]: all of a connection's rates together.

@@ -27,7 +27,7 @@ use crate::config::{Bandwidth, Limits, ServerConfig};
 const TICK_NS: u64 = 1_000_000;
 
 /// What a connection is given at once should last so long for each connection that waits: 10,000 sendings a second take a
-/// core some tenth of its time.
+/// loop some tenth of its time.
 const TURN_NS_PER_WAITING: u64 = 100_000;
 
 /// A few connections get as little as lasts so long, many get as much. Longer than the latter, and clients would take the
@@ -39,12 +39,12 @@ const TURN_NS_MAX: u64 = 3_000_000_000;
 const TURN_BYTES_MIN: u64 = 1460;
 const TURN_BYTES_MAX: u64 = 512 << 10;
 
-/// For each client that waits, a core reserves as much of a shared rate as it is given in one turn, or as lasts so long, so that
-/// a core which is late a little does not lose its part to the others; of all of them not more than lasts so long.
+/// For each client that waits, a loop reserves as much of a shared rate as it is given in one turn, or as lasts so long, so that
+/// a loop which is late a little does not lose its part to the others; of all of them not more than lasts so long.
 const SLICE_NS_PER_CLIENT: u64 = 5_000_000;
 const SLICE_NS_MAX: u64 = 200_000_000;
 
-/// What all cores share.
+/// What all loops share.
 #[derive(Debug)]
 pub(crate) struct SharedRateLimits {
     connection: Option<Rate>,
@@ -54,7 +54,7 @@ pub(crate) struct SharedRateLimits {
     total: Option<Shared>,
 }
 
-/// A rate that all cores share.
+/// A rate that all loops share.
 #[derive(Debug)]
 struct Shared {
     rate: Rate,
@@ -120,7 +120,7 @@ impl SharedRateLimits {
     }
 }
 
-/// The limits on one core.
+/// The limits on one loop.
 pub(crate) struct Shaper {
     shared: Arc<SharedRateLimits>,
     have_rates: bool,
@@ -135,7 +135,7 @@ pub(crate) struct Shaper {
     waiting: usize,
 }
 
-/// Those who wait for a rate that clients share, on this core.
+/// Those who wait for a rate that clients share, on this loop.
 #[derive(Default)]
 struct WaitQueue {
     lease: Lease,
@@ -186,7 +186,7 @@ impl Shaper {
         }
     }
 
-    /// What all cores share.
+    /// What all loops share.
     pub(crate) fn shared(&self) -> &SharedRateLimits {
         &self.shared
     }
@@ -257,12 +257,12 @@ impl Shaper {
             shaping_state.bucket.take(rate, bytes, now);
         }
         self.clients.take(shaping_state.client, bytes);
-        let cores = self.clients.cores(shaping_state.client);
+        let loops = self.clients.loops(shaping_state.client);
         for scope in [RateScope::Mount(mount), RateScope::Total] {
             let is_limited = self.shared.rate_of(scope).is_some();
             if let Some(queue) = queue_of(&mut self.mounts, &mut self.total, scope).filter(|_| is_limited) {
                 queue.lease.take(bytes);
-                queue.fair.charge(shaping_state.client, bytes, cores);
+                queue.fair.charge(shaping_state.client, bytes, loops);
             }
         }
         Some(bytes)
@@ -327,7 +327,7 @@ impl Shaper {
             let Some(queue) = queue_of(&mut self.mounts, &mut self.total, scope) else { continue };
             // Who has come up here, or behind here, does not stand in queue again.
             let may_pass = queue.fair.is_empty() || turn == Some(scope) || turn == Some(RateScope::Total);
-            // Only who may pass looks whether there is something to give: how much the core reserves depends on who waits.
+            // Only who may pass looks whether there is something to give: how much the loop reserves depends on who waits.
             let mut ready = Ok(());
             if may_pass {
                 let slice = slice_bytes(rate.rate, most, queue.fair.clients_waiting());
@@ -448,7 +448,7 @@ impl ShapingState {
     }
 }
 
-/// How much of a shared rate a core reserves: more with more clients waiting, so that it gets the clients' share.
+/// How much of a shared rate a loop reserves: more with more clients waiting, so that it gets the clients' share.
 fn slice_bytes(rate: Rate, turn_bytes: u64, clients: usize) -> u64 {
     let of_client = turn_bytes.max(rate.bytes_in(SLICE_NS_PER_CLIENT));
     of_client.saturating_mul(clients.max(1) as u64).min(rate.bytes_in(SLICE_NS_MAX)).max(turn_bytes)

@@ -10,12 +10,13 @@ use thalweg_sys::Driver;
 use super::{Outcome, PIPELINE, PIPELINE_METHODS, SECOND_NS, Step, folder, naive, send, world};
 use crate::config::{Limits, LogTarget, ServerConfig};
 use crate::telemetry::accounting::Accounting;
-use crate::telemetry::log::{Feed, Message, Record};
-use crate::telemetry::metrics::{Observed, Tally};
+use crate::telemetry::log::{Message, RecordQueue};
+use crate::telemetry::record::Record;
+use crate::telemetry::registry::{MountTotals, Registry};
 
 /// Runs clients against a server that keeps books. What it wrote down of each response, as `target status bytes`, with a `!` behind
 /// those that were cut short and a `#` behind downloads; the tally of its mount; and what came of the clients.
-fn book(config: SimConfig, folder: &Path, scripts: Vec<Vec<Step>>) -> (Vec<String>, Tally, Vec<Outcome>) {
+fn book(config: SimConfig, folder: &Path, scripts: Vec<Vec<Step>>) -> (Vec<String>, MountTotals, Vec<Outcome>) {
     book_within(&Limits::default(), config, folder, scripts)
 }
 
@@ -25,12 +26,12 @@ fn book_within(
     config: SimConfig,
     folder: &Path,
     scripts: Vec<Vec<Step>>,
-) -> (Vec<String>, Tally, Vec<Outcome>) {
+) -> (Vec<String>, MountTotals, Vec<Outcome>) {
     let (to, from) = std::sync::mpsc::sync_channel(100);
-    let observed = Arc::new(Observed::new(1, false));
+    let registry = Arc::new(Registry::new(1, false));
     let mut config_of_mounts = ServerConfig::new(folder, Vec::<std::net::SocketAddr>::new());
     config_of_mounts.log.access = Some(LogTarget::Stdout);
-    let accounting = Accounting::new(0, Feed::new(to), Arc::clone(&observed), &config_of_mounts);
+    let accounting = Accounting::new(0, RecordQueue::new(to), Arc::clone(&registry), &config_of_mounts);
     let mut driver = Sim::new(config);
     let start = driver.now();
     let (mut world, _) = world(&mut driver, limits, folder, scripts);
@@ -48,7 +49,7 @@ fn book_within(
             lines.push(format!("{target} {status} {}{cut}{download}", end.body_bytes));
         }
     }
-    (lines, observed.mounts()[0].tally(), outcomes)
+    (lines, registry.mounts()[0].totals(), outcomes)
 }
 
 #[test]
@@ -64,7 +65,7 @@ fn each_response_is_booked_with_what_was_sent_of_it() {
         assert_eq!(lines, expected.map(|line| [line; 5]).concat(), "seed {seed}");
         let received: usize = outcomes.iter().map(|outcome| outcome.received.len()).sum();
         let bytes = received as u64;
-        assert_eq!(tally, Tally { requests: 25, bytes, downloads: 10, under_way: 0 }, "seed {seed}");
+        assert_eq!(tally, MountTotals { requests: 25, bytes, downloads: 10, under_way: 0 }, "seed {seed}");
     }
 }
 
@@ -120,5 +121,5 @@ fn who_finds_no_room_is_booked_and_is_no_request() {
     lines.sort();
     assert_eq!(lines, ["- 503 97", "- 503 97", "/large 200 1500000#"]);
     let received: usize = outcomes.iter().map(|outcome| outcome.received.len()).sum();
-    assert_eq!(tally, Tally { requests: 1, bytes: received as u64, downloads: 1, under_way: 0 });
+    assert_eq!(tally, MountTotals { requests: 1, bytes: received as u64, downloads: 1, under_way: 0 });
 }

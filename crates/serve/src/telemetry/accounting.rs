@@ -1,8 +1,10 @@
-//! What a core writes down about its responses: a record of each for the log thread, and a tally for each mount.
+//! Accounting: a loop's records of its responses for the log thread, and the totals of each mount.
 //!
-//! A server that keeps no logs and shows no status has no books. With them, a response costs its core a record, filled in when
-//! the response has ended; idle connections hold nothing. A response has ended when the kernel has taken its last byte, or when its
-//! connection has; what the kernel took of it before is known as exactly as sends are reported.
+//! A server without an access log and without a status listener has no accounting. With it, a response costs its loop a record,
+//! completed when the response has ended; idle connections hold nothing. A response has ended when the kernel has taken its last
+//! byte, or when its connection has; the bytes that the kernel took of it before are known as exactly as sends are reported.
+//!
+//! It is told numbers: which request, which status, how many bytes. Protocols and connections are not known here.
 
 use std::mem;
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,69 +14,69 @@ use thalweg_sys::{Instant, SocketId};
 use thalweg_wire::RequestHead;
 
 use crate::config::ServerConfig;
-use crate::http::h1::head;
 use crate::http::response::{Delivery, ResponseBytes, Summary};
-use crate::telemetry::log::{End, Feed, Record, Request, client_of};
-use crate::telemetry::metrics::{CoreFigures, MountCells, Observed, Tally};
+use crate::telemetry::log::RecordQueue;
+use crate::telemetry::record::{End, Record, Request, client_of};
+use crate::telemetry::registry::{LoopFigures, MountCells, MountTotals, Registry};
 
-/// Connections' notes that are kept for the next response, and the most memory of one that is.
-const IDLE_MAX: usize = 256;
-const IDLE_BYTES_MAX: usize = 4 << 10;
+/// Lists of records that are kept for later responses, and the most memory of one that is kept.
+const SPARE_MAX: usize = 256;
+const SPARE_BYTES_MAX: usize = 4 << 10;
 
-/// The books of a core.
+/// The accounting of a loop.
 pub(crate) struct Accounting {
-    core: usize,
-    observed: Arc<Observed>,
-    published: CoreFigures,
-    feed: Feed,
-    /// The log says more than what was asked for and what came of it.
+    loop_index: usize,
+    registry: Arc<Registry>,
+    published: LoopFigures,
+    record_queue: RecordQueue,
+    /// Whether the access log is written, which names clients and request fields; statistics do without them.
     with_fields: bool,
     /// The client's address, at the index of its connection.
     clients: Vec<Ipv6Addr>,
     /// Of all mounts that there were.
     accounts: Vec<Account>,
-    /// Where the account of each mount of the configuration is, in its order.
-    places: Vec<usize>,
+    /// The index of the account of each mount of the configuration, in its order.
+    account_of_mount: Vec<usize>,
     #[expect(clippy::vec_box, reason = "they go to connections, which hold them boxed, and come back")]
-    idle: Vec<Box<RequestRecords>>,
+    spare: Vec<Box<RequestRecords>>,
 }
 
 /// A mount's account.
 struct Account {
     cells: Arc<MountCells>,
-    tally: Tally,
-    published: Tally,
+    totals: MountTotals,
+    published: MountTotals,
 }
 
 /// The responses of a connection that are being sent, all of them in one send.
 #[derive(Default)]
 pub(crate) struct RequestRecords {
-    responses: Vec<Response>,
-    /// The first that has not ended.
+    responses: Vec<OpenResponse>,
+    /// The first response that has not ended.
     next: usize,
-    /// Their records, one after the other.
-    records: Vec<u8>,
+    /// The bytes of their records, one after the other.
+    bytes: Vec<u8>,
     sent_bytes: u64,
-    /// Of those, how many stand in an account.
+    /// Those of them that stand in an account.
     accounted_bytes: u64,
 }
 
 /// A response that is being sent.
-struct Response {
+struct OpenResponse {
     /// Bytes up to its end, from the beginning of the send on.
     ends_at: u64,
     body_bytes: u64,
-    /// Where its record begins.
+    /// The offset of its record.
     record: usize,
     account: usize,
     delivery: Delivery,
     started: Instant,
 }
 
-/// A response and what it answers.
+/// A request and the response to it.
 pub(crate) struct AnsweredRequest<'r, 'b> {
     pub(crate) socket: SocketId,
-    /// `None` for what was no request.
+    /// `None` for input that is no request.
     pub(crate) request: Option<&'r RequestHead<'b>>,
     pub(crate) summary: Summary,
     pub(crate) now: Instant,
@@ -82,51 +84,56 @@ pub(crate) struct AnsweredRequest<'r, 'b> {
 }
 
 impl Accounting {
-    /// Empty books of a core.
-    pub(crate) fn new(core: usize, feed: Feed, observed: Arc<Observed>, config: &ServerConfig) -> Self {
+    /// Accounting that begins.
+    pub(crate) fn new(
+        loop_index: usize,
+        record_queue: RecordQueue,
+        registry: Arc<Registry>,
+        config: &ServerConfig,
+    ) -> Self {
         let mut accounting = Self {
-            core,
-            observed,
-            published: CoreFigures::default(),
-            feed,
+            loop_index,
+            registry,
+            published: LoopFigures::default(),
+            record_queue,
             with_fields: false,
             clients: Vec::new(),
             accounts: Vec::new(),
-            places: Vec::new(),
-            idle: Vec::new(),
+            account_of_mount: Vec::new(),
+            spare: Vec::new(),
         };
         accounting.configure(config);
         accounting
     }
 
-    /// Goes on with another configuration's mounts. Responses under way stay with theirs.
+    /// Goes on with another configuration's mounts. Responses that are being sent stay with theirs.
     pub(crate) fn configure(&mut self, config: &ServerConfig) {
         self.with_fields = config.log.access.is_some();
-        self.places.clear();
-        for cells in self.observed.adopt(config) {
+        self.account_of_mount.clear();
+        for cells in self.registry.adopt(config) {
             let known = self.accounts.iter().position(|account| account.cells.number == cells.number);
-            self.places.push(known.unwrap_or(self.accounts.len()));
+            self.account_of_mount.push(known.unwrap_or(self.accounts.len()));
             if known.is_none() {
-                // Earlier books of this core may have been closed; nothing of theirs is under way here.
-                let published = cells.of_core(self.core).tally();
-                self.accounts.push(Account { cells, tally: Tally { under_way: 0, ..published }, published });
+                // Earlier accounting of this loop may have been closed; nothing of it is being sent here.
+                let published = cells.of_loop(self.loop_index).totals();
+                self.accounts.push(Account { cells, totals: MountTotals { under_way: 0, ..published }, published });
             }
         }
     }
 
-    /// Closes the books: nobody wants to know any more. Responses under way are not written down.
+    /// Ends the accounting. Responses that are being sent are not recorded.
     pub(crate) fn close(self) {
         for account in &self.accounts {
-            account.cells.of_core(self.core).publish(&Tally { under_way: 0, ..account.tally });
+            account.cells.of_loop(self.loop_index).publish(&MountTotals { under_way: 0, ..account.totals });
         }
     }
 
-    /// Whether clients' addresses are wanted.
+    /// Whether clients' addresses are recorded.
     pub(crate) fn wants_clients(&self) -> bool {
         self.with_fields
     }
 
-    /// A connection was accepted.
+    /// Sets the client of a connection that was accepted.
     pub(crate) fn set_client(&mut self, socket: SocketId, address: Option<IpAddr>) {
         let index = socket.index();
         if index >= self.clients.len() {
@@ -135,44 +142,41 @@ impl Accounting {
         self.clients[index] = client_of(address);
     }
 
-    /// A response was put into the outbox, behind those that were noted before.
+    /// Records a response that is about to be sent, behind those of the same send that were recorded before.
     pub(crate) fn record(
         &mut self,
-        under_way: &mut Option<Box<RequestRecords>>,
+        records: &mut Option<Box<RequestRecords>>,
         answered: &AnsweredRequest<'_, '_>,
-        ResponseBytes { ends_at, body_bytes }: ResponseBytes,
+        size: ResponseBytes,
     ) {
-        let account = self.enter(under_way, answered, ends_at, body_bytes);
-        let tally = &mut self.accounts[account].tally;
-        tally.requests += 1;
-        tally.under_way += u64::from(answered.summary.delivery != Delivery::Nothing);
+        let account = self.push(records, answered, size);
+        let totals = &mut self.accounts[account].totals;
+        totals.requests += 1;
+        totals.under_way += u64::from(answered.summary.delivery != Delivery::Nothing);
     }
 
-    /// A connection is told that there is no room for it. It has asked for nothing, so that this is no request's answer.
+    /// Records the 503 of a connection that is refused. The client has sent no request, so this is no request's response.
     pub(crate) fn record_refused(
         &mut self,
-        under_way: &mut Option<Box<RequestRecords>>,
-        socket: SocketId,
-        mount: u16,
-        now: Instant,
-        second: i64,
+        records: &mut Option<Box<RequestRecords>>,
+        (socket, mount): (SocketId, u16),
+        size: ResponseBytes,
+        (now, second): (Instant, i64),
     ) {
         let summary = Summary::nothing(503, mount);
-        let answered = AnsweredRequest { socket, request: None, summary, now, second };
-        self.enter(under_way, &answered, head::NO_ROOM.len() as u64, head::NO_ROOM_BODY_BYTES);
+        self.push(records, &AnsweredRequest { socket, request: None, summary, now, second }, size);
     }
 
-    /// Puts a response behind those that are under way. The account that it goes to.
-    fn enter(
+    /// Puts a response behind those that are being sent. Returns the index of its account.
+    fn push(
         &mut self,
-        under_way: &mut Option<Box<RequestRecords>>,
+        records: &mut Option<Box<RequestRecords>>,
         answered: &AnsweredRequest<'_, '_>,
-        ends_at: u64,
-        body_bytes: u64,
+        ResponseBytes { ends_at, body_bytes }: ResponseBytes,
     ) -> usize {
-        let notes = under_way.get_or_insert_with(|| self.idle.pop().unwrap_or_default());
+        let records = records.get_or_insert_with(|| self.spare.pop().unwrap_or_default());
         let AnsweredRequest { socket, request, summary, now, second } = *answered;
-        let account = self.places.get(usize::from(summary.mount)).copied().unwrap_or(0);
+        let account = self.account_of_mount.get(usize::from(summary.mount)).copied().unwrap_or(0);
         let record = Record {
             client: self.clients.get(socket.index()).copied().unwrap_or(Ipv6Addr::UNSPECIFIED),
             second,
@@ -181,49 +185,49 @@ impl Accounting {
             mount: self.accounts[account].cells.number,
             end: End::default(),
         };
-        notes.responses.push(Response {
+        records.responses.push(OpenResponse {
             ends_at,
             body_bytes,
-            record: notes.records.len(),
+            record: records.bytes.len(),
             account,
             delivery: summary.delivery,
             started: now,
         });
-        record.write(&mut notes.records);
+        record.write(&mut records.bytes);
         account
     }
 
     /// The kernel has taken so many bytes more of what a connection sends.
-    pub(crate) fn on_sent(&mut self, under_way: &mut Option<Box<RequestRecords>>, bytes: u64, now: Instant) {
-        let Some(notes) = under_way else { return };
-        notes.sent_bytes += bytes;
-        while let Some(response) = notes.responses.get(notes.next) {
-            let accounted = notes.sent_bytes.min(response.ends_at);
-            self.accounts[response.account].tally.bytes +=
-                accounted - mem::replace(&mut notes.accounted_bytes, accounted);
-            if notes.sent_bytes < response.ends_at {
+    pub(crate) fn on_sent(&mut self, open: &mut Option<Box<RequestRecords>>, bytes: u64, now: Instant) {
+        let Some(records) = open else { return };
+        records.sent_bytes += bytes;
+        while let Some(response) = records.responses.get(records.next) {
+            let accounted = records.sent_bytes.min(response.ends_at);
+            self.accounts[response.account].totals.bytes +=
+                accounted - mem::replace(&mut records.accounted_bytes, accounted);
+            if records.sent_bytes < response.ends_at {
                 return;
             }
-            self.end_next(notes, now);
+            self.end_next(records, now);
         }
-        if let Some(notes) = under_way.take() {
-            self.put_back(notes);
+        if let Some(records) = open.take() {
+            self.put_back(records);
         }
     }
 
-    /// A connection has ended, whatever was under way on it.
-    pub(crate) fn on_closed(&mut self, under_way: Option<Box<RequestRecords>>, now: Instant) {
-        let Some(mut notes) = under_way else { return };
-        while notes.next < notes.responses.len() {
-            self.end_next(&mut notes, now);
+    /// A connection has ended, and with it all that it was sending.
+    pub(crate) fn on_closed(&mut self, open: Option<Box<RequestRecords>>, now: Instant) {
+        let Some(mut records) = open else { return };
+        while records.next < records.responses.len() {
+            self.end_next(&mut records, now);
         }
-        self.put_back(notes);
+        self.put_back(records);
     }
 
-    /// Ends the next response: what was sent of it is all that will be.
-    fn end_next(&mut self, notes: &mut RequestRecords, now: Instant) {
-        let response = &notes.responses[notes.next];
-        let unsent_bytes = response.ends_at.saturating_sub(notes.sent_bytes);
+    /// Ends the next response: no more of it will be sent.
+    fn end_next(&mut self, records: &mut RequestRecords, now: Instant) {
+        let response = &records.responses[records.next];
+        let unsent_bytes = response.ends_at.saturating_sub(records.sent_bytes);
         let is_complete = unsent_bytes == 0;
         let end = End {
             body_bytes: response.body_bytes.saturating_sub(unsent_bytes),
@@ -231,51 +235,50 @@ impl Accounting {
             is_complete,
             is_download: is_complete && response.delivery == Delivery::End,
         };
-        let tally = &mut self.accounts[response.account].tally;
-        tally.downloads += u64::from(end.is_download);
-        tally.under_way -= u64::from(response.delivery != Delivery::Nothing);
-        let record_ends = notes.responses.get(notes.next + 1).map_or(notes.records.len(), |next| next.record);
-        let record = &mut notes.records[response.record..record_ends];
-        end.settle(record);
-        self.feed.push(record, now);
-        notes.next += 1;
+        let totals = &mut self.accounts[response.account].totals;
+        totals.downloads += u64::from(end.is_download);
+        totals.under_way -= u64::from(response.delivery != Delivery::Nothing);
+        let record_ends = records.responses.get(records.next + 1).map_or(records.bytes.len(), |next| next.record);
+        let record = &mut records.bytes[response.record..record_ends];
+        end.complete(record);
+        self.record_queue.push(record, now);
+        records.next += 1;
     }
 
-    fn put_back(&mut self, mut notes: Box<RequestRecords>) {
-        notes.responses.clear();
-        notes.records.clear();
-        let RequestRecords { responses, records, .. } = &*notes;
-        let bytes = records.capacity() + responses.capacity() * size_of::<Response>();
-        if self.idle.len() < IDLE_MAX && bytes <= IDLE_BYTES_MAX {
-            (notes.next, notes.sent_bytes, notes.accounted_bytes) = (0, 0, 0);
-            self.idle.push(notes);
+    fn put_back(&mut self, mut records: Box<RequestRecords>) {
+        records.responses.clear();
+        records.bytes.clear();
+        let bytes = records.bytes.capacity() + records.responses.capacity() * size_of::<OpenResponse>();
+        if self.spare.len() < SPARE_MAX && bytes <= SPARE_BYTES_MAX {
+            (records.next, records.sent_bytes, records.accounted_bytes) = (0, 0, 0);
+            self.spare.push(records);
         }
     }
 
-    /// After each wake-up: publishes, and hands over what has waited long enough.
-    /// Entries, bytes and misses are the cache's.
-    pub(crate) fn on_turn(&mut self, now: Instant, entries: usize, bytes: usize, misses: u64) {
-        let figures = CoreFigures {
+    /// After each wake-up: publishes the figures, and sends records that have waited long enough. Entries, bytes and misses are
+    /// the cache's.
+    pub(crate) fn on_iteration(&mut self, now: Instant, entries: usize, bytes: usize, misses: u64) {
+        let figures = LoopFigures {
             cache_misses: misses,
             cache_entries: entries as u64,
             cache_bytes: bytes as u64,
-            records_dropped: self.feed.dropped(),
+            records_dropped: self.record_queue.dropped(),
         };
         if figures != self.published {
             self.published = figures;
-            self.observed.cores[self.core].publish(&figures);
+            self.registry.loops[self.loop_index].publish(&figures);
         }
         for account in &mut self.accounts {
-            if account.tally != account.published {
-                account.published = account.tally;
-                account.cells.of_core(self.core).publish(&account.tally);
+            if account.totals != account.published {
+                account.published = account.totals;
+                account.cells.of_loop(self.loop_index).publish(&account.totals);
             }
         }
-        self.feed.on_turn(now);
+        self.record_queue.on_iteration(now);
     }
 
-    /// When the next turn is due for the sake of the books.
+    /// When the accounting needs the next iteration.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.feed.due()
+        self.record_queue.due()
     }
 }

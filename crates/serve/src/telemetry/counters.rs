@@ -1,8 +1,8 @@
-//! What each core has done, for a status line: written by the core alone, read by anybody.
+//! What each loop has done, for a status line: written by the loop alone, read by anybody.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What has been done so far, of one core or of several together.
+/// What has been done so far, of one loop or of several together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Connections accepted.
@@ -24,7 +24,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds another core's.
+    /// Adds another loop's.
     pub(crate) fn add(&mut self, other: &Self) {
         self.accepted += other.accepted;
         self.open += other.open;
@@ -44,7 +44,7 @@ impl Totals {
     }
 }
 
-/// One core's published totals, on cache lines of their own: cores must not slow each other down by counting. The size
+/// One loop's published totals, on cache lines of their own: loops must not slow each other down by counting. The size
 /// is two lines because processors fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]

@@ -55,7 +55,7 @@ fn check(mode: &[&str], path: &str, counts: impl Fn(&Totals) -> bool) {
         let served = Served::start(driver, |config| {
             config.limits.connections_max = 150;
             config.limits.stall_time = Duration::from_secs(3);
-            config.cores = vec![first_cpu()];
+            config.cpus = vec![first_cpu()];
         });
         let Some(served) = served else { return };
         let mut attack = attack(&served, mode, path);

@@ -9,7 +9,7 @@ use thalweg_serve::{CatalogError, Server, ServerConfig, StartError};
 use thalweg_sys::DriverChoice;
 
 use crate::naive::{take, take_all};
-use crate::served::{PATIENCE, Served, connect, each_driver, large, letters, read_to_end, tcp};
+use crate::served::{PATIENCE, Served, await_liveness, connect, each_driver, large, letters, read_to_end, tcp};
 
 const GET: &[u8] = b"GET /letters HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -79,8 +79,8 @@ fn a_file_that_shrinks_while_it_is_known_resets_the_connection() {
         let change = |config: &mut ServerConfig| {
             config.cache.age = Duration::from_secs(3600);
             config.cache.watch = false;
-            // One core, since each has a cache of its own.
-            config.cores.push(thalweg_sys::affinity::allowed_cpus().unwrap()[0]);
+            // One CPU, since each has a cache of its own.
+            config.cpus.push(thalweg_sys::affinity::allowed_cpus().unwrap()[0]);
         };
         let Some(served) = Served::start(driver, change) else { return };
         let request = b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -135,7 +135,7 @@ fn a_newcomer_takes_the_place_of_the_idlest() {
     each_driver(|driver| {
         let change = |config: &mut ServerConfig| {
             config.limits.connections_max = 2;
-            config.cores.push(thalweg_sys::affinity::allowed_cpus().unwrap()[0]);
+            config.cpus.push(thalweg_sys::affinity::allowed_cpus().unwrap()[0]);
         };
         let Some(served) = Served::start(driver, change) else { return };
         let ask = || {
@@ -158,11 +158,14 @@ fn a_newcomer_takes_the_place_of_the_idlest() {
 fn more_connections_than_a_table_holds_are_spread_over_several() {
     each_driver(|driver| {
         let change = |config: &mut ServerConfig| {
-            config.cores.push(thalweg_sys::affinity::allowed_cpus().unwrap()[0]);
+            config.cpus.push(thalweg_sys::affinity::allowed_cpus().unwrap()[0]);
             config.limits.connections_max = thalweg_sys::limits::descriptors().soft as usize;
         };
         let Some(mut served) = Served::start(driver, change) else { return };
-        assert_eq!(served.server.cores(), 1);
+        assert_eq!(served.server.cpus(), 1);
+        assert!(served.server.loops() > 1, "several tables");
+        // A watchdog hears of all of them, not of one.
+        await_liveness(&served.server);
         let exchange = |address: SocketAddr| {
             let mut stream = connect(address);
             stream.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
@@ -204,9 +207,9 @@ fn more_connections_than_a_table_holds_are_spread_over_several() {
 #[test]
 fn draining_finishes_downloads_and_closes_the_idle() {
     each_driver(|driver| {
-        // One core: what a later connection is answered with, an earlier one's bytes were read before.
+        // One loop: what a later connection is answered with, an earlier one's bytes were read before.
         let change = |config: &mut ServerConfig| {
-            config.cores.push(thalweg_sys::affinity::allowed_cpus().unwrap()[0]);
+            config.cpus.push(thalweg_sys::affinity::allowed_cpus().unwrap()[0]);
         };
         let Some(served) = Served::start(driver, change) else { return };
         let mut idle = served.connect();
@@ -250,7 +253,7 @@ fn stopping_ends_everything_at_once() {
 }
 
 #[test]
-fn several_addresses_of_both_families_on_all_cores() {
+fn several_addresses_of_both_families_on_all_loops() {
     each_driver(|driver| {
         let listen: Vec<SocketAddr> = vec!["127.0.0.1:0".parse().unwrap(), "[::1]:0".parse().unwrap()];
         let Some(served) = Served::start(driver, |config| config.listen = listen.into_iter().map(Into::into).collect())
@@ -286,7 +289,7 @@ fn what_cannot_start_says_why() {
     let error = start(&folder.path().join("missing"), vec!["127.0.0.1:0".parse().unwrap()]);
     assert!(matches!(error, StartError::Catalog(CatalogError::Root { .. })), "{error}");
     let mut config = ServerConfig::new(folder.path(), ["127.0.0.1:0".parse::<SocketAddr>().unwrap()]);
-    config.cores = vec![thalweg_sys::affinity::allowed_cpus().unwrap()[0], 4000];
+    config.cpus = vec![thalweg_sys::affinity::allowed_cpus().unwrap()[0], 4000];
     config.driver = DriverChoice::Epoll;
     config.listen = vec![address.into()];
     drop(taken);

@@ -166,7 +166,7 @@ fn a_reader_that_stalls_costs_lines_and_not_service() {
         let change = |config: &mut ServerConfig| {
             config.log.access = Some(LogTarget::File(pipe.clone()));
             config.log.error = LogTarget::File(errors.clone());
-            config.cores.push(thalweg_sys::affinity::allowed_cpus().unwrap()[0]);
+            config.cpus.push(thalweg_sys::affinity::allowed_cpus().unwrap()[0]);
         };
         let Some(served) = Served::start(driver, change) else { return };
         let requests = get("/letters").repeat(50);

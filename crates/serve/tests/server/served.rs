@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use thalweg_serve::{ListenAddr, Running, Server, ServerConfig, StartError};
@@ -70,6 +70,15 @@ impl Served {
     pub fn stop(self) {
         self.server.stop();
         self.server.join().unwrap();
+    }
+}
+
+/// Waits until every loop has answered.
+pub fn await_liveness(server: &Running) {
+    let (began, mut check) = (Instant::now(), server.check_liveness());
+    while !check.is_complete() {
+        assert!(began.elapsed() < PATIENCE, "a loop does not answer");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -7,15 +7,14 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use tempfile::TempDir;
-use thalweg_serve::{CatalogError, Group, ListenAddr, Listeners, Server, ServerConfig, StartError, core_count};
+use thalweg_serve::{CatalogError, Group, ListenAddr, Listeners, Server, ServerConfig, StartError, loop_count};
 use thalweg_sys::DriverChoice;
 use thalweg_sys::socket::SocketFile;
 
 use crate::naive::take_all;
-use crate::served::{Served, connect, each_driver, letters, read_to_end, tcp};
+use crate::served::{Served, await_liveness, connect, each_driver, letters, read_to_end, tcp};
 
 const GET_AND_CLOSE: &[u8] = b"GET /letters HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
 
@@ -40,12 +39,12 @@ fn successor(of: &Served, driver: DriverChoice, folder: &TempDir) -> Result<thal
     let groups = of.server.with_listeners(|listeners| {
         let copy = |group: &Group| {
             let sockets = group.sockets.iter().map(|socket| socket.as_fd().try_clone_to_owned().unwrap()).collect();
-            Group { asked: group.asked.clone(), summary: group.summary, sockets }
+            Group { asked: group.asked.clone(), by_service_manager: group.by_service_manager, sockets }
         };
         listeners.groups().map(copy).collect()
     });
     let config = config(driver, folder, &[any_port()]);
-    let listeners = Listeners::open(&config.listen, SocketFile::default(), groups, core_count(&config)?)?;
+    let listeners = Listeners::open(&config.listen, SocketFile::default(), groups, loop_count(&config)?)?;
     Server::start_on(config, listeners)
 }
 
@@ -172,13 +171,10 @@ fn a_configuration_that_cannot_be_had_changes_nothing() {
 }
 
 #[test]
-fn every_core_answers_when_asked() {
+fn every_loop_answers_when_asked() {
     each_driver(|driver| {
         let Some(served) = Served::start(driver, |_| {}) else { return };
-        let answers = served.server.ask();
-        for _ in 0..served.server.cores() {
-            answers.recv_timeout(Duration::from_secs(20)).unwrap();
-        }
+        await_liveness(&served.server);
         served.stop();
     });
 }

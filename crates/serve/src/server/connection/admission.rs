@@ -5,6 +5,7 @@ use thalweg_sys::{Driver, Instant};
 use super::{Connection, Fate, Shared, Stage, Times};
 use crate::content::body::Payload;
 use crate::http::h1::head;
+use crate::http::response::ResponseBytes;
 use crate::session::{Activity, Next, Session as _};
 use crate::shaping::eviction::{EvictionCandidate, EvictionRank, HEADLESS_AGE_NS};
 
@@ -85,7 +86,8 @@ impl Connection {
         let socket = self.socket();
         if let Some(accounting) = &mut shared.accounting {
             accounting.on_closed(self.records.take(), now);
-            accounting.record_refused(&mut self.records, socket, mount, now, second);
+            let size = ResponseBytes { ends_at: head::NO_ROOM.len() as u64, body_bytes: head::NO_ROOM_BODY_BYTES };
+            accounting.record_refused(&mut self.records, (socket, mount), size, (now, second));
         }
         let (sender, mut link) = self.link(driver, shared);
         sender.send_static(&mut link, head::NO_ROOM);

@@ -29,7 +29,7 @@ const QUEUED_MAX: usize = 512;
 /// Connections that are told at the same time that there is no room for them. Further ones are closed without a word.
 pub(crate) const TURNED_AWAY_MAX: usize = 256;
 
-/// Most connections of a core that have no place.
+/// Most connections of a loop that have no place.
 pub(crate) const OUTSIDE_MAX: usize = ARRIVING_MAX + QUEUED_MAX + TURNED_AWAY_MAX;
 
 /// Connections whose response begins in one turn because there is room for it now.
@@ -158,7 +158,7 @@ impl Service {
         self.outside.queue.is_empty() && !self.is_full()
     }
 
-    /// Whether all places are taken. What the other cores have is as of their last wake-up, and only asked for when this one has its
+    /// Whether all places are taken. What the other loops have is as of their last wake-up, and only asked for when this one has its
     /// part.
     #[inline]
     fn is_full(&self) -> bool {
@@ -166,7 +166,7 @@ impl Service {
         if self.places == 0 || taken < self.places / self.published.len() {
             return false;
         }
-        let others = self.published.iter().enumerate().filter(|&(core, _)| core != self.core);
+        let others = self.published.iter().enumerate().filter(|&(loop_index, _)| loop_index != self.loop_index);
         let elsewhere: u64 = others.map(|(_, published)| published.totals().open).sum();
         taken as u64 + elsewhere >= self.places as u64
     }

@@ -9,7 +9,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// A client's connection that always has something to send.
 struct Download {
-    core: usize,
+    loop_index: usize,
     socket: SocketId,
     mount: u16,
     shaping_state: Box<ShapingState>,
@@ -17,32 +17,32 @@ struct Download {
     sendings: u32,
 }
 
-/// Cores with the same limits, and downloads that go on for ever.
+/// Loops with the same limits, and downloads that go on for ever.
 struct World {
-    cores: Vec<Shaper>,
+    loops: Vec<Shaper>,
     downloads: Vec<Download>,
     now: Instant,
 }
 
 impl World {
-    fn new(cores: usize, limits: &Limits, bandwidth: Bandwidth, mounts: &[u64]) -> Self {
+    fn new(loops: usize, limits: &Limits, bandwidth: Bandwidth, mounts: &[u64]) -> Self {
         let shared = Arc::new(SharedRateLimits::new(limits, bandwidth, mounts.iter().copied(), START));
-        let cores = (0..cores).map(|_| Shaper::new(Arc::clone(&shared), START)).collect();
-        Self { cores, downloads: Vec::new(), now: START }
+        let loops = (0..loops).map(|_| Shaper::new(Arc::clone(&shared), START)).collect();
+        Self { loops, downloads: Vec::new(), now: START }
     }
 
     /// Starts a download of a client.
-    fn start(&mut self, core: usize, client: u8, mount: u16) {
-        let shaping_state = self.cores[core].enter(Some([192, 0, 2, client].into()), self.now).unwrap();
+    fn start(&mut self, loop_index: usize, client: u8, mount: u16) {
+        let shaping_state = self.loops[loop_index].enter(Some([192, 0, 2, client].into()), self.now).unwrap();
         let socket = SocketId::from_bits(self.downloads.len() as u64);
-        let download = Download { core, socket, mount, shaping_state, bytes: 0, sendings: 0 };
+        let download = Download { loop_index, socket, mount, shaping_state, bytes: 0, sendings: 0 };
         self.downloads.push(download);
         self.go_on(self.downloads.len() - 1);
     }
 
     fn go_on(&mut self, index: usize) {
-        let Download { core, socket, mount, shaping_state, bytes, sendings } = &mut self.downloads[index];
-        while let Some(sent) = self.cores[*core].ask(shaping_state, *socket, *mount, u64::MAX, self.now) {
+        let Download { loop_index, socket, mount, shaping_state, bytes, sendings } = &mut self.downloads[index];
+        while let Some(sent) = self.loops[*loop_index].ask(shaping_state, *socket, *mount, u64::MAX, self.now) {
             *bytes += sent;
             *sendings += 1;
         }
@@ -53,8 +53,8 @@ impl World {
         let end = self.now.plus_ns(ns);
         let mut wakes = 0u64;
         while self.now < end {
-            for core in 0..self.cores.len() {
-                while let Some((socket, scope)) = self.cores[core].pop(self.now) {
+            for loop_index in 0..self.loops.len() {
+                while let Some((socket, scope)) = self.loops[loop_index].pop(self.now) {
                     let index = socket.index();
                     self.downloads[index].shaping_state.come_up(scope);
                     self.go_on(index);
@@ -62,7 +62,7 @@ impl World {
             }
             wakes += 1;
             let late_ns = if wakes.is_multiple_of(7) { 9_000_000 } else { 0 };
-            let due = self.cores.iter().filter_map(|core| core.next_due(self.now)).min();
+            let due = self.loops.iter().filter_map(|shaper| shaper.next_due(self.now)).min();
             self.now = due.unwrap_or(end).max(self.now.plus_ns(1)).plus_ns(late_ns).min(end);
         }
     }
@@ -112,18 +112,18 @@ fn many_modems_are_sent_to_seldom_and_few_smoothly() {
 
 #[test]
 fn a_client_with_many_connections_gets_no_more_than_one_with_one() {
-    for (cores, mounts) in [(1, &[][..]), (2, &[]), (1, &[1_000_000])] {
+    for (loops, mounts) in [(1, &[][..]), (2, &[]), (1, &[1_000_000])] {
         let total = if mounts.is_empty() { 1_000_000 } else { 0 };
         let bandwidth = Bandwidth { total, ..Bandwidth::default() };
-        let mut world = World::new(cores, &Limits::default(), bandwidth, mounts);
+        let mut world = World::new(loops, &Limits::default(), bandwidth, mounts);
         world.start(0, 1, 0);
-        (0..100).for_each(|number| world.start(number % cores, 2, 0));
-        world.start(cores - 1, 3, 0);
+        (0..100).for_each(|number| world.start(number % loops, 2, 0));
+        world.start(loops - 1, 3, 0);
         world.run(300 * SECOND_NS);
         let bytes = world.bytes();
         let many: u64 = bytes[1..101].iter().sum();
         for (client, bytes) in [(1, bytes[0]), (2, many), (3, bytes[101])] {
-            check_near(bytes, 100_000_000, 5, &format!("client {client} on {cores} cores"));
+            check_near(bytes, 100_000_000, 5, &format!("client {client} on {loops} loops"));
         }
         check_near(bytes.iter().sum(), 300_000_000, 1, "all");
     }
@@ -131,15 +131,15 @@ fn a_client_with_many_connections_gets_no_more_than_one_with_one() {
 
 #[test]
 fn the_connections_of_a_client_share_its_rate() {
-    for cores in [1, 2] {
+    for loops in [1, 2] {
         let bandwidth = Bandwidth { per_client: 100_000, ..Bandwidth::default() };
-        let mut world = World::new(cores, &Limits::default(), bandwidth, &[]);
-        (0..8).for_each(|number| world.start(number % cores, 1, 0));
+        let mut world = World::new(loops, &Limits::default(), bandwidth, &[]);
+        (0..8).for_each(|number| world.start(number % loops, 1, 0));
         world.start(0, 2, 0);
         world.run(100 * SECOND_NS);
         let bytes = world.bytes();
         for bytes in &bytes[..8] {
-            check_near(*bytes, 1_250_000, 5, &format!("on {cores} cores"));
+            check_near(*bytes, 1_250_000, 5, &format!("on {loops} loops"));
         }
         check_near(bytes[8], 10_000_000, 2, "the other client");
     }
@@ -175,10 +175,10 @@ fn who_has_gone_holds_nobody_up() {
     world.run(SECOND_NS);
     for index in 1..50 {
         let now = world.now;
-        world.cores[0].leave(&world.downloads[index].shaping_state, now);
+        world.loops[0].leave(&world.downloads[index].shaping_state, now);
     }
     // Those that had gone come up and are nobody's.
-    let shaper = &mut world.cores[0];
+    let shaper = &mut world.loops[0];
     let end = world.now.plus_ns(10 * SECOND_NS);
     let mut bytes = 0;
     while world.now < end {
@@ -203,7 +203,7 @@ fn what_waits_is_looked_after_once() {
     let mut world = World::new(1, &Limits::default(), bandwidth, &[900_000]);
     (0..100).for_each(|number| world.start(0, number % 7, 0));
     world.run(60 * SECOND_NS);
-    let shaper = &world.cores[0];
+    let shaper = &world.loops[0];
     let lines = 7 + 2;
     assert!(shaper.wheel.len() + shaper.open.len() <= lines, "{} {}", shaper.wheel.len(), shaper.open.len());
     assert_eq!(shaper.waiting, 100);
@@ -222,7 +222,7 @@ fn stages_survive_the_trip_through_the_wheel() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Any rates, any connections of any clients on any cores: no rate is exceeded by more than its credit and what
+    /// Any rates, any connections of any clients on any loops: no rate is exceeded by more than its credit and what
     /// each connection may be given at once, and none lies idle.
     #[test]
     fn no_rate_is_exceeded_and_none_lies_idle(
@@ -234,13 +234,13 @@ proptest! {
         prop_assume!(rates.iter().any(|&rate| rate > 0) && (total > 0 || per_client > 0 || per_connection > 0));
         let bandwidth = Bandwidth { total, per_client, per_connection };
         let mut world = World::new(2, &Limits::default(), bandwidth, &[mount, 0]);
-        for &(core, client, mount) in &downloads {
-            world.start(core, client, mount);
+        for &(loop_index, client, mount) in &downloads {
+            world.start(loop_index, client, mount);
         }
         world.run(SECONDS * SECOND_NS);
         let bytes = world.bytes();
         let at_once = downloads.len() as u64 * (TURN_BYTES_MIN + 100_000);
-        // The credit, and what each core has reserved.
+        // The credit, and what each loop has reserved.
         let bound = |rate: u64| rate * SECONDS + rate * 65 / 100 + at_once;
         let sum = |is_in: &dyn Fn(&(usize, u8, u16)) -> bool| -> u64 {
             downloads.iter().zip(&bytes).filter(|(download, _)| is_in(download)).map(|(_, bytes)| bytes).sum()

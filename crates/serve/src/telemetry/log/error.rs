@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use thalweg_sys::{Instant, clock};
 
-use super::Message;
-use super::line::rfc3339;
+use super::queue::Message;
 use crate::config::Level;
+use crate::telemetry::timestamp::rfc3339;
 
 /// How long a topic rests after a message.
 const REST_NS: u64 = 60_000_000_000;

@@ -10,8 +10,9 @@ use std::net::IpAddr;
 use thalweg_wire::date::{self, IMF_FIXDATE_BYTES};
 use thalweg_wire::encode::push_decimal;
 
-use super::record::{Record, Request};
 use crate::config::LogFormat;
+use crate::telemetry::record::{Record, Request};
+use crate::telemetry::timestamp::rfc3339;
 
 /// Writes lines. Times are written once a second, not once a line.
 pub(crate) struct Lines {
@@ -121,16 +122,6 @@ fn clf_time(second: i64) -> [u8; CLF_TIME_BYTES] {
     time
 }
 
-/// A time such as `2000-10-10T13:55:36Z`.
-pub(crate) fn rfc3339(second: i64) -> String {
-    const MONTHS: [&[u8]; 12] =
-        [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
-    let text = date::imf_fixdate(second);
-    let month = 1 + MONTHS.iter().position(|month| *month == &text[8..11]).unwrap_or(0);
-    let part = |range: std::ops::Range<usize>| String::from_utf8_lossy(&text[range]).into_owned();
-    format!("{}-{month:02}-{}T{}Z", part(12..16), part(5..7), part(17..25))
-}
-
 fn version(request: &Request<'_>) -> &'static [u8] {
     if request.is_http_1_0 { b"HTTP/1.0" } else { b"HTTP/1.1" }
 }
@@ -183,7 +174,7 @@ mod tests {
     use thalweg_wire::log::{LogLine, LoggedRequest};
 
     use super::*;
-    use crate::telemetry::log::record::{End, client_of};
+    use crate::telemetry::record::{End, client_of};
 
     const THEN: i64 = 971_211_336;
 
@@ -258,9 +249,9 @@ mod tests {
             let text = line(LogFormat::Combined, &record);
             prop_assert_eq!(text.matches('\n').count(), 1);
             let read = LogLine::parse(text.as_bytes()).unwrap();
-            let summary = |text: Option<&[u8]>| text.filter(|text| !matches!(*text, b"" | b"-")).map(<[u8]>::to_vec);
-            prop_assert_eq!(read.referer.map(|text| text.decode().into_owned()), summary(record.request.unwrap().referer));
-            prop_assert_eq!(read.agent.map(|text| text.decode().into_owned()), summary(record.request.unwrap().agent));
+            let present = |text: Option<&[u8]>| text.filter(|text| !matches!(*text, b"" | b"-")).map(<[u8]>::to_vec);
+            prop_assert_eq!(read.referer.map(|text| text.decode().into_owned()), present(record.request.unwrap().referer));
+            prop_assert_eq!(read.agent.map(|text| text.decode().into_owned()), present(record.request.unwrap().agent));
             prop_assert_eq!((read.time_unix_s, read.status, read.bytes), (second, Some(status), body_bytes));
             let LoggedRequest::Line { method, target: logged, version } = read.request else {
                 panic!("{text}: no request");

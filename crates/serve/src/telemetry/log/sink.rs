@@ -39,7 +39,7 @@ struct Torn {
 /// What became of half a line.
 enum Completion {
     /// There is none any more.
-    JobsDone,
+    Finished,
     /// It stays half, and the line is lost.
     Abandoned { is_own: bool },
     /// There is no room for it yet.
@@ -105,7 +105,7 @@ impl Sink {
     /// How many lines were lost, and why.
     pub(crate) fn write(&mut self, lines: &[u8]) -> Result<(), Lost> {
         let lines_torn_before = match self.complete() {
-            Completion::JobsDone => 0,
+            Completion::Finished => 0,
             Completion::Abandoned { is_own } => u64::from(is_own),
             Completion::Later(error) => return Err(Lost { lines: count(lines), error }),
         };
@@ -137,7 +137,7 @@ impl Sink {
 
     /// Writes the rest of a half line, if there is one and it still has its place.
     fn complete(&mut self) -> Completion {
-        let Some(torn) = self.torn.take() else { return Completion::JobsDone };
+        let Some(torn) = self.torn.take() else { return Completion::Finished };
         let file_bytes = self.file.as_ref().and_then(|file| file.metadata().ok()).map(|file| file.len());
         if torn.file_bytes != file_bytes {
             // Emptied, or written to by another process: the next line begins where that has ended.
@@ -145,7 +145,7 @@ impl Sink {
         }
         let (written, ended) = self.write_some(&torn.rest);
         match ended {
-            Ok(()) => Completion::JobsDone,
+            Ok(()) => Completion::Finished,
             Err(error) => {
                 let file_bytes = file_bytes.map(|bytes| bytes + written as u64);
                 self.torn = Some(Torn { rest: torn.rest[written..].to_vec(), file_bytes, ..torn });

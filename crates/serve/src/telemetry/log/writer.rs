@@ -1,22 +1,22 @@
 //! The log thread: takes pages of records and messages, and writes lines.
 //!
-//! Lines are written when there are many, or when nothing more is waiting: the cores gather for half a second, so a quiet server
+//! Lines are written when there are many, or when nothing more is waiting: the loops gather for half a second, so a quiet server
 //! writes twice a second and a busy one 64 KiB at a time. The statistics that need more than counters are made here too, since
-//! here all records come by, away from the cores.
+//! here all records come by, away from the loops.
 
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::error::ErrorLog;
-use super::feed::Page;
+use super::files::LogFiles;
 use super::line::Lines;
-use super::record::Record;
+use super::queue::{Message, Page};
 use super::sink::{Lost, Sink};
-use super::{Message, Opened, Wanted};
 use crate::config::{Level, LogTarget};
-use crate::telemetry::metrics::Observed;
+use crate::telemetry::record::Record;
+use crate::telemetry::registry::Registry;
 
 /// Lines are written when there are so many bytes of them.
 const BATCH_BYTES: usize = 64 << 10;
@@ -24,7 +24,16 @@ const BATCH_BYTES: usize = 64 << 10;
 /// How often flags are looked at when nothing comes.
 const GLANCE: Duration = Duration::from_secs(1);
 
-/// The thread's own things.
+/// Requests to the log thread; apart from the queue, so that a full one cannot lose them.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    pub(super) reopen: AtomicBool,
+    pub(super) stop: AtomicBool,
+    /// Other files to write to, and the way to tell that it was done.
+    pub(super) change: Mutex<Option<(LogFiles, Sender<()>)>>,
+}
+
+/// The log thread's state.
 pub(super) struct Writer {
     access: Option<Sink>,
     access_name: String,
@@ -34,19 +43,19 @@ pub(super) struct Writer {
     errors: Sink,
     errors_name: String,
     error_log: ErrorLog,
-    observed: Arc<Observed>,
+    registry: Arc<Registry>,
     mounts: Vec<Arc<str>>,
-    wanted: Arc<Wanted>,
+    requests: Arc<Requests>,
     /// Lines lost since the file took some.
     losing: u64,
 }
 
 impl Writer {
     pub(super) fn new(
-        Opened { config, access, errors }: Opened,
+        LogFiles { config, access, errors }: LogFiles,
         error_log: ErrorLog,
-        observed: Arc<Observed>,
-        wanted: Arc<Wanted>,
+        registry: Arc<Registry>,
+        requests: Arc<Requests>,
     ) -> Self {
         Self {
             access,
@@ -57,9 +66,9 @@ impl Writer {
             errors,
             errors_name: config.error.to_string(),
             error_log,
-            observed,
+            registry,
             mounts: Vec::new(),
-            wanted,
+            requests,
             losing: 0,
         }
     }
@@ -73,13 +82,13 @@ impl Writer {
                 Err(RecvTimeoutError::Disconnected) => return self.write_batch(),
             };
             // Before the queue is emptied: what was handed over before the flag was set is in the queue by then.
-            let stops = self.wanted.stop.load(Relaxed);
+            let stops = self.requests.stop.load(Relaxed);
             for message in first.into_iter().chain(from.try_iter()) {
                 self.handle(message);
             }
             self.write_batch();
             self.change();
-            if self.wanted.reopen.swap(false, Relaxed) {
+            if self.requests.reopen.swap(false, Relaxed) {
                 self.reopen();
             }
             if stops {
@@ -109,7 +118,7 @@ impl Writer {
                 )
             });
         }
-        self.observed.take_in(&page.bytes);
+        self.registry.add_records(&page.bytes);
         if self.access.is_some() {
             let mut records = page.bytes.as_slice();
             while let Some(record) = Record::take(&mut records) {
@@ -122,7 +131,7 @@ impl Writer {
     fn push_line(&mut self, record: &Record<'_>) {
         let mount = usize::from(record.mount);
         if mount >= self.mounts.len() {
-            self.mounts = self.observed.mount_labels();
+            self.mounts = self.registry.mount_labels();
         }
         self.lines.push(&mut self.batch, record, self.mounts.get(mount).map_or("", |label| label));
         self.batch_lines += 1;
@@ -141,8 +150,8 @@ impl Writer {
         };
         let lost = written.as_ref().map_or_else(|lost| lost.lines, |()| 0);
         // A line of an earlier batch, which was taken for written, may turn out to be lost: the sum is right, which wraps.
-        self.observed.lines.written.fetch_add(self.batch_lines.wrapping_sub(lost), Relaxed);
-        self.observed.lines.lost.fetch_add(lost, Relaxed);
+        self.registry.lines.written.fetch_add(self.batch_lines.wrapping_sub(lost), Relaxed);
+        self.registry.lines.lost.fetch_add(lost, Relaxed);
         self.batch.clear();
         self.batch_lines = 0;
         self.losing += lost;
@@ -168,8 +177,8 @@ impl Writer {
 
     /// Goes on at other places, if that is wanted.
     fn change(&mut self) {
-        let wanted = self.wanted.change.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some((Opened { config, access, errors }, done)) = wanted else { return };
+        let change = self.requests.change.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((LogFiles { config, access, errors }, done)) = change else { return };
         // A line in the old format, if it is torn, is completed before others follow, which may be in the same file.
         self.access.take().into_iter().for_each(Sink::end);
         std::mem::replace(&mut self.errors, errors).end();

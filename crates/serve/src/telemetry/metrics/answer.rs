@@ -5,14 +5,15 @@ use thalweg_wire::status::reason;
 use thalweg_wire::target::Target;
 use thalweg_wire::{Method, RequestHead};
 
-use super::board::{Board, State};
+use super::collector::Collector;
+use super::document::State;
 use super::hosts::KnownHosts;
 use super::{exposition, page};
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// The whole response to a request, at this second.
-pub(super) fn answer(board: &Board, hosts: &KnownHosts, head: &RequestHead<'_>, second: i64) -> Vec<u8> {
+pub(super) fn answer(collector: &Collector, hosts: &KnownHosts, head: &RequestHead<'_>, second: i64) -> Vec<u8> {
     if !hosts.has(head.host()) {
         let why = format!(
             "The status is not shown under the name {}. Ask for an IP address, for localhost, or for a name that allowed_hosts \
@@ -23,7 +24,7 @@ pub(super) fn answer(board: &Board, hosts: &KnownHosts, head: &RequestHead<'_>, 
             .bytes(head.method, second);
     }
     let response = match head.method {
-        Method::Get | Method::Head => find(board, head, second),
+        Method::Get | Method::Head => find(collector, head, second),
         _ => Response::plain(405),
     };
     response.bytes(head.method, second)
@@ -34,23 +35,23 @@ pub(super) fn refusal(code: u16, second: i64) -> Vec<u8> {
     Response::plain(code).bytes(Method::Get, second)
 }
 
-fn find(board: &Board, head: &RequestHead<'_>, second: i64) -> Response {
+fn find(collector: &Collector, head: &RequestHead<'_>, second: i64) -> Response {
     let path = match Target::parse(head.method, head.target) {
         Ok(target) => target.path().unwrap_or_default(),
         Err(_) => return Response::plain(400),
     };
     let (code, content_type, body) = match path {
-        b"/" => (200, "text/html; charset=utf-8", page::html(&board.status(second))),
+        b"/" => (200, "text/html; charset=utf-8", page::html(&collector.status(second))),
         b"/status.js" => (200, "text/javascript; charset=utf-8", page::SCRIPT.to_owned()),
         b"/status.json" => {
-            let text = serde_json::to_string(&board.status(second)).expect("the document has text for keys");
+            let text = serde_json::to_string(&collector.status(second)).expect("the document has text for keys");
             (200, "application/json", text)
         }
         b"/metrics" => {
             let format = exposition::Format::for_accept(head.fields.all("accept"));
-            (200, format.content_type(), exposition::metrics(board.status(second), format))
+            (200, format.content_type(), exposition::metrics(collector.status(second), format))
         }
-        b"/healthz" => match board.state() {
+        b"/healthz" => match collector.state() {
             State::Serving => (200, PLAIN, "ok\n".to_owned()),
             State::Draining => (503, PLAIN, "draining\n".to_owned()),
         },

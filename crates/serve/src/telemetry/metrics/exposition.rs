@@ -7,7 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncod
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::board::{State, Status};
+use super::document::{State, Status};
 
 /// A format of metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,33 +142,33 @@ impl Collector for Figures {
         let help = "How often the kernel had no room for changes, and every file was looked at again";
         out.counter("watch_overflows", help, None, watch.overflows)?;
         out.counter("watch_refusals", "How often the kernel would not watch a folder", None, watch.refused)?;
-        self.encode_cores(out)?;
+        self.encode_loops(out)?;
         self.encode_mounts(out)
     }
 }
 
 impl Figures {
-    fn encode_cores(&self, out: &mut Out<'_, '_>) -> fmt::Result {
-        let names: Vec<String> = self.0.cores.iter().map(|core| core.core.to_string()).collect();
-        let of = |value: fn(&super::board::Core) -> u64| {
-            names.iter().zip(&self.0.cores).map(move |(name, core)| ([("core", name.as_str())], value(core)))
+    fn encode_loops(&self, out: &mut Out<'_, '_>) -> fmt::Result {
+        let names: Vec<String> = self.0.loops.iter().map(|one| one.loop_index.to_string()).collect();
+        let of = |value: fn(&super::document::LoopStatus) -> u64| {
+            names.iter().zip(&self.0.loops).map(move |(name, one)| ([("core", name.as_str())], value(one)))
         };
-        out.counters("core_requests", "Requests by core", None, of(|core| core.requests))?;
-        out.counters("core_sent", "Bytes of responses by core", Some(Unit::Bytes), of(|core| core.bytes))?;
-        out.gauges("core_connections_open", "Connections open now by core", None, of(|core| core.connections))?;
+        out.counters("core_requests", "Requests by core", None, of(|one| one.requests))?;
+        out.counters("core_sent", "Bytes of responses by core", Some(Unit::Bytes), of(|one| one.bytes))?;
+        out.gauges("core_connections_open", "Connections open now by core", None, of(|one| one.connections))?;
         let help = "Look-ups for which a file was opened, or looked at again because of its age or of a change";
-        out.counters("cache_misses", help, None, of(|core| core.cache_misses))?;
-        out.gauges("cache_entries", "Files known by core", None, of(|core| core.cache_entries))?;
+        out.counters("cache_misses", help, None, of(|one| one.cache_misses))?;
+        out.gauges("cache_entries", "Files known by core", None, of(|one| one.cache_entries))?;
         out.gauges(
             "cache_size",
             "Heads and small files in memory by core",
             Some(Unit::Bytes),
-            of(|core| core.cache_bytes),
+            of(|one| one.cache_bytes),
         )
     }
 
     fn encode_mounts(&self, out: &mut Out<'_, '_>) -> fmt::Result {
-        let of = |value: fn(&super::board::Mount) -> u64| {
+        let of = |value: fn(&super::document::Mount) -> u64| {
             self.0.mounts.iter().map(move |mount| ([("mount", &*mount.mount)], value(mount)))
         };
         out.counters("requests", "Requests by mount", None, of(|mount| mount.requests))?;
@@ -239,7 +239,7 @@ mod tests {
 
     use super::*;
     use crate::config::{ServerConfig, SiteConfig};
-    use crate::telemetry::metrics::board::tests::board;
+    use crate::telemetry::metrics::collector::tests::collector;
 
     /// Checks the text as strictly as promtool does where it matters here, and gives name and labels their value.
     fn parse(text: &str) -> BTreeMap<String, f64> {
@@ -324,15 +324,15 @@ mod tests {
 
     #[test]
     fn all_figures_are_there_once_and_in_the_format() {
-        let (mut board, observed, _) = board();
+        let (mut collector, registry, _) = collector();
         let mut config = ServerConfig::new("/srv", Vec::<std::net::SocketAddr>::new());
         config.sites.push(SiteConfig { names: vec!["odd\"\\\nname".to_owned()], ..SiteConfig::new("/b") });
-        observed.adopt(&config);
-        board.advance(thalweg_sys::Instant::from_ns(1), 1_000_000);
-        let mut status = board.status(1_000_007);
+        registry.adopt(&config);
+        collector.advance(thalweg_sys::Instant::from_ns(1), 1_000_000);
+        let mut status = collector.status(1_000_007);
         status.total.responses.refused = 12;
         status.mounts[0].bytes = u64::MAX;
-        status.cores[1].cache_misses = 3;
+        status.loops[1].cache_misses = 3;
         status.total.files_changed_while_sent = 2;
         status.watch.folders = 17;
         status.watch.refused = 4;

@@ -1,4 +1,4 @@
-//! The status listener: a small HTTP server of its own on a thread of its own, away from the cores that serve.
+//! The status listener: a small HTTP server of its own on a thread of its own, away from the loops that serve.
 //!
 //! It is for few visitors, who may be as broken as any other: connections, heads and times are bounded, one request is answered per
 //! connection, and nobody waits for anybody. There is no protection but the address that it listens on and the names that it goes by
@@ -17,7 +17,7 @@ use thalweg_sys::{Completion, Driver, DriverConfig, Epoll, Instant, SendBuf, Soc
 use thalweg_wire::{FieldSlots, Limits, RequestEvent, RequestReader};
 
 use super::answer::{answer, refusal};
-use super::board::Board;
+use super::collector::Collector;
 use super::hosts::KnownHosts;
 
 /// Most visitors at once.
@@ -26,7 +26,7 @@ const VISITORS_MAX: usize = 64;
 /// How long a visitor may take to ask, and then to take the answer.
 const VISIT_NS: u64 = 5_000_000_000;
 
-/// How often the board looks at the counters.
+/// How often the collector looks at the counters.
 const SAMPLE_NS: u64 = 1_000_000_000;
 
 const RECEIVE_BUFFER_BYTES: usize = 8 << 10;
@@ -44,17 +44,17 @@ pub(crate) struct StatusListener {
 #[derive(Debug, Default)]
 struct Wishes {
     stop: AtomicBool,
-    take_over_days: AtomicBool,
+    reload_history: AtomicBool,
     /// Listen at this socket instead, and go by these names.
     listener: Mutex<Option<(TcpListener, KnownHosts)>>,
 }
 
 impl StatusListener {
-    /// Shows a board on a socket that listens, to requests for these hosts.
+    /// Shows a collector on a socket that listens, to requests for these hosts.
     ///
     /// # Errors
     /// There is no descriptor or no thread left.
-    pub(crate) fn start(listener: TcpListener, hosts: KnownHosts, board: Board) -> io::Result<Self> {
+    pub(crate) fn start(listener: TcpListener, hosts: KnownHosts, collector: Collector) -> io::Result<Self> {
         let waker = Waker::new()?;
         let config = DriverConfig {
             receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
@@ -75,12 +75,12 @@ impl StatusListener {
             match opened {
                 Ok((mut driver, listener)) => {
                     let _ = started.send(Ok(()));
-                    let mut server = StatusServer::new(board, listener, hosts, wishes_too);
+                    let mut server = StatusServer::new(collector, listener, hosts, wishes_too);
                     // A driver that fails leaves the server without its status, which a health check sees.
                     let _ = thalweg_reactor::run(&mut driver, &mut server);
                     // The last second counts too.
-                    server.board.advance(Instant::now(), second());
-                    server.board.save(second());
+                    server.collector.advance(Instant::now(), second());
+                    server.collector.save(second());
                 }
                 Err(error) => drop(started.send(Err(error))),
             }
@@ -95,7 +95,7 @@ impl StatusListener {
         self.address
     }
 
-    /// Shows the same board at another socket instead, to requests for these hosts. Visitors stay.
+    /// Shows the same collector at another socket instead, to requests for these hosts. Visitors stay.
     ///
     /// # Errors
     /// The socket has no address.
@@ -107,8 +107,8 @@ impl StatusListener {
     }
 
     /// Another process, which has kept the same days, has stopped.
-    pub(crate) fn take_over_days(&self) {
-        self.wishes.take_over_days.store(true, Relaxed);
+    pub(crate) fn reload_history(&self) {
+        self.wishes.reload_history.store(true, Relaxed);
         self.waker.wake();
     }
 
@@ -135,7 +135,7 @@ fn second() -> i64 {
 
 /// The thread's own things.
 struct StatusServer {
-    board: Board,
+    collector: Collector,
     listener: SocketId,
     hosts: KnownHosts,
     /// The listener has stopped for want of room.
@@ -165,14 +165,14 @@ enum Phase {
 }
 
 impl StatusServer {
-    fn new(board: Board, listener: SocketId, hosts: KnownHosts, wishes: Arc<Wishes>) -> Self {
-        Self { board, listener, hosts, rests: false, visitors: Vec::new(), next_sample: Instant::default(), wishes }
+    fn new(collector: Collector, listener: SocketId, hosts: KnownHosts, wishes: Arc<Wishes>) -> Self {
+        Self { collector, listener, hosts, rests: false, visitors: Vec::new(), next_sample: Instant::default(), wishes }
     }
 
     /// Takes over another process's days or moves to another socket, if that is wished.
     fn follow_wishes<D: Driver>(&mut self, driver: &mut D) {
-        if self.wishes.take_over_days.swap(false, Relaxed) {
-            self.board.take_over_days(second());
+        if self.wishes.reload_history.swap(false, Relaxed) {
+            self.collector.reload_history(second());
         }
         let wished = self.wishes.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((listener, hosts)) = wished else { return };
@@ -192,7 +192,7 @@ impl StatusServer {
         let mut slots = FieldSlots::new();
         let answer = match visitor.reader.read(driver.received(), &mut slots) {
             Ok(progress) => match progress.event {
-                Some(RequestEvent::Head(head)) => answer(&self.board, &self.hosts, &head, second()),
+                Some(RequestEvent::Head(head)) => answer(&self.collector, &self.hosts, &head, second()),
                 _ => return,
             },
             Err(error) => refusal(error.status(), second()),
@@ -253,7 +253,7 @@ impl<D: Driver> App<D> for StatusServer {
             return Turn::Stop;
         }
         if self.next_sample <= now {
-            self.board.advance(now, second());
+            self.collector.advance(now, second());
             self.next_sample = now.plus_ns(SAMPLE_NS);
             if std::mem::take(&mut self.rests) {
                 driver.resume_accept(self.listener);

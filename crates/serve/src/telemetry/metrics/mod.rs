@@ -1,20 +1,15 @@
-//! What the server tells about itself: counters by core and mount, and what can be seen in the stream of records.
-//!
-//! Cores count for themselves and publish once per wake-up; whoever wants to know adds up.
+//! The server's figures: collected once a second, kept by the day, and shown by the status listener as a page, as JSON and as
+//! OpenMetrics.
 
 mod answer;
-mod board;
-mod days;
+mod collector;
+mod document;
 mod exposition;
+mod history;
 mod hosts;
 mod listener;
 mod page;
-mod popular;
-mod register;
-mod stream;
-mod unique;
 
-pub(crate) use board::{Board, Sources};
+pub(crate) use collector::{Collector, Sources};
 pub(crate) use hosts::KnownHosts;
 pub(crate) use listener::StatusListener;
-pub(crate) use register::{CoreFigures, MountCells, Observed, Tally};

@@ -5,7 +5,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
-use super::board::{DayFigures, Mount, State, Status, TopFile};
+use super::document::{DayFigures, Mount, State, Status, TopFile};
 
 /// What the page may do: use its own style, and load itself again by its own script.
 pub(crate) const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; \
@@ -63,10 +63,10 @@ fn content(status: &Status) -> Markup {
         @if status.mounts.len() > 1 { (mounts(&status.mounts)) }
         (days(&status.days))
         (top_files(&status.top_files))
-        (cores(status))
+        (loops(status))
         (trouble(status))
         footer {
-            "Days are of UTC. The same figures: " a href="/status.json" { "JSON" } ", " a href="/metrics" { "metrics for Prometheus" }
+            "DailyHistory are of UTC. The same figures: " a href="/status.json" { "JSON" } ", " a href="/metrics" { "metrics for Prometheus" }
             ", " a href="/healthz" { "health" } "."
         }
     }
@@ -99,7 +99,7 @@ fn tile(name: &str, figure: &str, beside: &str) -> Markup {
 
 /// A curve over the last seconds, with its highest point in words.
 fn curve(name: &str, values: &[f64], words: fn(f64) -> String) -> Markup {
-    const WIDTH: f64 = super::board::CURVE_S as f64;
+    const WIDTH: f64 = super::document::CURVE_S as f64;
     const HEIGHT: f64 = 40.0;
     let highest = values.iter().copied().fold(0.0, f64::max);
     let scale = if highest > 0.0 { HEIGHT / highest } else { 0.0 };
@@ -185,7 +185,7 @@ fn top_files(files: &[TopFile]) -> Markup {
     }
 }
 
-fn cores(status: &Status) -> Markup {
+fn loops(status: &Status) -> Markup {
     markup! {
         section {
             h2 { "By core" }
@@ -193,14 +193,14 @@ fn cores(status: &Status) -> Markup {
                 thead { tr {
                     th { "Core" } th.n { "Connections" } th.n { "Requests" } th.n { "Sent" } th.n { "Files known" } th.n { "In memory" } th.n { "Opened" }
                 } }
-                tbody { @for core in &status.cores { tr {
-                    th scope="row" { (core.core) }
-                    td.n { (count(core.connections)) }
-                    td.n { (count(core.requests)) }
-                    td.n { (bytes(core.bytes)) }
-                    td.n { (count(core.cache_entries)) }
-                    td.n { (bytes(core.cache_bytes)) }
-                    td.n { (count(core.cache_misses)) }
+                tbody { @for one in &status.loops { tr {
+                    th scope="row" { (one.loop_index) }
+                    td.n { (count(one.connections)) }
+                    td.n { (count(one.requests)) }
+                    td.n { (bytes(one.bytes)) }
+                    td.n { (count(one.cache_entries)) }
+                    td.n { (bytes(one.cache_bytes)) }
+                    td.n { (count(one.cache_misses)) }
                 } } }
             } }
         }
@@ -301,7 +301,7 @@ fn duration(seconds: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::metrics::board::tests::board;
+    use crate::telemetry::metrics::collector::tests::collector;
 
     #[test]
     fn figures_in_words() {
@@ -329,9 +329,9 @@ mod tests {
 
     #[test]
     fn what_clients_asked_for_stays_text() {
-        let (mut board, ..) = board();
-        board.advance(thalweg_sys::Instant::from_ns(1), 1_000_000);
-        let mut status = board.status(1_000_000);
+        let (mut collector, ..) = collector();
+        collector.advance(thalweg_sys::Instant::from_ns(1), 1_000_000);
+        let mut status = collector.status(1_000_000);
         let file = "/<script>alert(\"1\")</script>&amp;\u{202e}.iso".to_owned();
         status.top_files = vec![TopFile { file, downloads: 1, bytes: 1 }];
         status.log.lines_lost = 3;

@@ -1,6 +1,6 @@
 //! Figures of the last days, per mount, and the file in which they survive a restart.
 //!
-//! Days are of UTC. The figures are the growth of counters that only grow, looked at once a second, so the day that a byte
+//! DailyHistory are of UTC. The figures are the growth of counters that only grow, looked at once a second, so the day that a byte
 //! is booked on is right within a second.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -12,8 +12,9 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 
-use super::register::Tally;
-use super::unique::Unique;
+use crate::telemetry::downloads::Unique;
+use crate::telemetry::registry::MountTotals;
+use crate::telemetry::timestamp::rfc3339;
 
 /// How many days are kept, today included.
 pub(crate) const DAYS_MAX: usize = 30;
@@ -40,7 +41,7 @@ pub(crate) struct Figures {
 /// A day.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Day {
-    /// Days since 1970-01-01.
+    /// DailyHistory since 1970-01-01.
     pub(crate) number: i64,
     /// Most downloads under way at once.
     pub(crate) downloads_peak: u64,
@@ -52,11 +53,11 @@ pub(crate) struct Day {
 
 /// The last days.
 #[derive(Debug, Default)]
-pub(crate) struct Days {
+pub(crate) struct DailyHistory {
     /// The oldest first; today is the last.
     days: VecDeque<Day>,
     /// What the counters said when they were looked at last.
-    seen: BTreeMap<String, Tally>,
+    seen: BTreeMap<String, MountTotals>,
     /// Today's files, by the mounts' labels; those before a restart only.
     unique_before: BTreeMap<String, Unique>,
 }
@@ -75,28 +76,28 @@ impl Day {
 
     /// The date, such as 2000-10-10.
     pub(crate) fn date(&self) -> String {
-        crate::telemetry::log::rfc3339(self.number.saturating_mul(DAY_S))[..10].to_owned()
+        rfc3339(self.number.saturating_mul(DAY_S))[..10].to_owned()
     }
 }
 
-impl Days {
+impl DailyHistory {
     /// Accounting what counters have grown by. `unique` has today's files by label. Whether a new day has begun, which the next call must
     /// bring no files of the old one for.
-    pub(crate) fn advance(&mut self, second: i64, tallies: &[(&str, Tally)], unique: &[(&str, &Unique)]) -> bool {
+    pub(crate) fn advance(&mut self, second: i64, mounts: &[(&str, MountTotals)], unique: &[(&str, &Unique)]) -> bool {
         let number = second.div_euclid(DAY_S);
         if self.days.is_empty() {
             self.days.push_back(Day { number, ..Day::default() });
         }
-        let under_way: u64 = tallies.iter().map(|(_, tally)| tally.under_way).sum();
+        let under_way: u64 = mounts.iter().map(|(_, totals)| totals.under_way).sum();
         let today = self.days.back_mut().expect("there is a day");
         today.downloads_peak = today.downloads_peak.max(under_way);
-        for &(label, tally) in tallies {
+        for &(label, totals) in mounts {
             let seen = self.seen.entry(label.to_owned()).or_default();
             let figures = today.mounts.entry(label.to_owned()).or_default();
-            figures.requests += tally.requests.saturating_sub(seen.requests);
-            figures.bytes += tally.bytes.saturating_sub(seen.bytes);
-            figures.downloads += tally.downloads.saturating_sub(seen.downloads);
-            *seen = tally;
+            figures.requests += totals.requests.saturating_sub(seen.requests);
+            figures.bytes += totals.bytes.saturating_sub(seen.bytes);
+            figures.downloads += totals.downloads.saturating_sub(seen.downloads);
+            *seen = totals;
         }
         today.unique_files = 0;
         for (label, figures) in &mut today.mounts {
@@ -151,7 +152,7 @@ impl Days {
         if text.len() as u64 > FILE_BYTES_MAX {
             return Err(wrong("the file is larger than any that this server writes"));
         }
-        let kept: Kept = serde_json::from_slice(&text)?;
+        let kept: StoredHistory = serde_json::from_slice(&text)?;
         if kept.schema != SCHEMA {
             return Err(wrong("the file is not of the schema thalweg.days/1"));
         }
@@ -167,9 +168,9 @@ impl Days {
         for (label, unique) in unique {
             registers.entry((*label).to_owned()).or_default().merge(unique);
         }
-        let kept = Kept {
+        let kept = StoredHistory {
             schema: SCHEMA.to_owned(),
-            days: self.days.iter().map(KeptDay::of).collect(),
+            days: self.days.iter().map(StoredDay::of).collect(),
             unique_today: registers
                 .iter()
                 .map(|(label, unique)| (label.clone(), BASE64_STANDARD.encode(unique.registers())))
@@ -186,37 +187,37 @@ impl Days {
 
 /// The file.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredHistory {
     schema: String,
-    days: Vec<KeptDay>,
+    days: Vec<StoredDay>,
     /// Registers of the last day's files, in base64.
     unique_today: BTreeMap<String, String>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct KeptDay {
-    /// Days since 1970-01-01.
+struct StoredDay {
+    /// DailyHistory since 1970-01-01.
     day: i64,
     downloads_peak: u64,
     unique_files: u64,
     mounts: BTreeMap<String, Figures>,
 }
 
-impl KeptDay {
+impl StoredDay {
     fn of(day: &Day) -> Self {
         let Day { number, downloads_peak, mounts, unique_files } = day.clone();
         Self { day: number, downloads_peak, unique_files, mounts }
     }
 }
 
-impl Kept {
+impl StoredHistory {
     /// The days up to `today`. What a hand has put into the file is made to fit.
-    fn into_days(mut self, today: i64) -> Days {
+    fn into_days(mut self, today: i64) -> DailyHistory {
         self.days.retain(|day| day.day <= today && day.day > today - DAYS_MAX as i64);
         self.days.sort_by_key(|day| day.day);
         self.days.dedup_by_key(|day| day.day);
         let is_todays = self.days.last().is_some_and(|day| day.day == today);
-        let day = |KeptDay { day, downloads_peak, unique_files, mut mounts }: KeptDay| {
+        let day = |StoredDay { day, downloads_peak, unique_files, mut mounts }: StoredDay| {
             while mounts.len() > MOUNTS_MAX {
                 mounts.pop_last();
             }
@@ -228,7 +229,7 @@ impl Kept {
         if !is_todays {
             days.push_back(Day { number: today, ..Day::default() });
         }
-        Days {
+        DailyHistory {
             days,
             seen: BTreeMap::new(),
             unique_before: unique.filter_map(|(label, text)| Some((label, registers(text)?))).collect(),
@@ -242,8 +243,8 @@ mod tests {
 
     const NOON: i64 = 100 * DAY_S + DAY_S / 2;
 
-    fn tally(n: u64) -> Tally {
-        Tally { requests: 10 * n, bytes: 1000 * n, downloads: n, under_way: n % 7 }
+    fn totals(n: u64) -> MountTotals {
+        MountTotals { requests: 10 * n, bytes: 1000 * n, downloads: n, under_way: n % 7 }
     }
 
     fn unique(names: &[&str]) -> Unique {
@@ -252,63 +253,63 @@ mod tests {
         unique
     }
 
-    fn totals(days: &Days) -> Vec<(i64, u64, u64)> {
+    fn figures_of(days: &DailyHistory) -> Vec<(i64, u64, u64)> {
         days.latest_first().map(|day| (day.number, day.total().downloads, day.total().unique_files)).collect()
     }
 
     #[test]
     fn growth_is_booked_on_the_day_it_is_seen() {
-        let mut days = Days::default();
+        let mut days = DailyHistory::default();
         let files = unique(&["a", "b"]);
-        assert!(!days.advance(NOON, &[("/", tally(3)), ("/pub/", tally(1))], &[("/", &files)]));
-        assert!(!days.advance(NOON + 1, &[("/", tally(5)), ("/pub/", tally(1))], &[("/", &files)]));
-        assert_eq!(totals(&days), [(100, 6, 2)]);
+        assert!(!days.advance(NOON, &[("/", totals(3)), ("/pub/", totals(1))], &[("/", &files)]));
+        assert!(!days.advance(NOON + 1, &[("/", totals(5)), ("/pub/", totals(1))], &[("/", &files)]));
+        assert_eq!(figures_of(&days), [(100, 6, 2)]);
         assert_eq!(
             days.today().unwrap().mounts["/"],
             Figures { requests: 50, bytes: 5000, downloads: 5, unique_files: 2 }
         );
         assert_eq!(days.today().unwrap().downloads_peak, 6);
         assert_eq!(days.today().unwrap().date(), "1970-04-11");
-        assert!(days.advance(NOON + DAY_S, &[("/", tally(8)), ("/pub/", tally(1))], &[("/", &files)]));
-        assert!(!days.advance(NOON + DAY_S, &[("/", tally(9)), ("/pub/", tally(1))], &[]));
+        assert!(days.advance(NOON + DAY_S, &[("/", totals(8)), ("/pub/", totals(1))], &[("/", &files)]));
+        assert!(!days.advance(NOON + DAY_S, &[("/", totals(9)), ("/pub/", totals(1))], &[]));
         // The second before midnight is booked on the old day, the rest on the new one.
-        assert_eq!(totals(&days), [(101, 1, 0), (100, 9, 2)]);
+        assert_eq!(figures_of(&days), [(101, 1, 0), (100, 9, 2)]);
         // A clock that was set back.
-        assert!(!days.advance(NOON, &[("/", tally(10))], &[]));
-        assert_eq!(totals(&days), [(101, 2, 0), (100, 9, 2)]);
+        assert!(!days.advance(NOON, &[("/", totals(10))], &[]));
+        assert_eq!(figures_of(&days), [(101, 2, 0), (100, 9, 2)]);
     }
 
     #[test]
     fn no_more_than_thirty_days_are_kept() {
-        let mut days = Days::default();
+        let mut days = DailyHistory::default();
         for day in 0..100 {
-            days.advance(NOON + day * DAY_S, &[("/", tally(day as u64))], &[]);
+            days.advance(NOON + day * DAY_S, &[("/", totals(day as u64))], &[]);
         }
-        assert_eq!(totals(&days).len(), DAYS_MAX);
+        assert_eq!(figures_of(&days).len(), DAYS_MAX);
         days.advance(NOON + 110 * DAY_S, &[], &[]);
-        assert_eq!(totals(&days).len(), 20);
+        assert_eq!(figures_of(&days).len(), 20);
     }
 
     #[test]
     fn days_survive_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("days.json");
-        assert_eq!(totals(&Days::load(&path, NOON).unwrap()), [] as [(i64, u64, u64); 0]);
-        let mut days = Days::default();
-        days.advance(NOON - DAY_S, &[("/", tally(3))], &[]);
-        days.advance(NOON, &[("/", tally(3))], &[]);
+        assert_eq!(figures_of(&DailyHistory::load(&path, NOON).unwrap()), [] as [(i64, u64, u64); 0]);
+        let mut days = DailyHistory::default();
+        days.advance(NOON - DAY_S, &[("/", totals(3))], &[]);
+        days.advance(NOON, &[("/", totals(3))], &[]);
         let files = unique(&["a", "b"]);
-        days.advance(NOON, &[("/", tally(5))], &[("/", &files)]);
+        days.advance(NOON, &[("/", totals(5))], &[("/", &files)]);
         days.save(&path, &[("/", &files)]).unwrap();
 
-        let mut again = Days::load(&path, NOON + 5).unwrap();
-        again.advance(NOON + 5, &[("/", tally(1))], &[("/", &unique(&["b", "c"]))]);
-        assert_eq!(totals(&again), [(100, 3, 3), (99, 3, 0)]);
+        let mut again = DailyHistory::load(&path, NOON + 5).unwrap();
+        again.advance(NOON + 5, &[("/", totals(1))], &[("/", &unique(&["b", "c"]))]);
+        assert_eq!(figures_of(&again), [(100, 3, 3), (99, 3, 0)]);
         // A day later the files of the day before are not today's.
-        let mut later = Days::load(&path, NOON + DAY_S).unwrap();
-        later.advance(NOON + DAY_S, &[("/", tally(1))], &[("/", &unique(&["a"]))]);
-        assert_eq!(totals(&later), [(101, 1, 1), (100, 2, 2), (99, 3, 0)]);
-        assert_eq!(totals(&Days::load(&path, NOON + 40 * DAY_S).unwrap()), [(140, 0, 0)]);
+        let mut later = DailyHistory::load(&path, NOON + DAY_S).unwrap();
+        later.advance(NOON + DAY_S, &[("/", totals(1))], &[("/", &unique(&["a"]))]);
+        assert_eq!(figures_of(&later), [(101, 1, 1), (100, 2, 2), (99, 3, 0)]);
+        assert_eq!(figures_of(&DailyHistory::load(&path, NOON + 40 * DAY_S).unwrap()), [(140, 0, 0)]);
     }
 
     #[test]
@@ -317,9 +318,9 @@ mod tests {
         let path = folder.path().join("days.json");
         for text in ["", "{}", "[1]", r#"{"schema":"thalweg.days/9","days":[],"unique_today":{}}"#, "\u{0}"] {
             fs::write(&path, text).unwrap();
-            assert!(Days::load(&path, NOON).is_err(), "{text}");
+            assert!(DailyHistory::load(&path, NOON).is_err(), "{text}");
         }
         fs::write(&path, r#"{"schema":"thalweg.days/1","days":[{"day":9223372036854775807,"downloads_peak":1,"unique_files":1,"mounts":{}},{"day":100,"downloads_peak":1,"unique_files":1,"mounts":{}}],"unique_today":{"/":"?"}}"#).unwrap();
-        assert_eq!(totals(&Days::load(&path, NOON).unwrap()), [(100, 0, 1)]);
+        assert_eq!(figures_of(&DailyHistory::load(&path, NOON).unwrap()), [(100, 0, 1)]);
     }
 }

@@ -1,4 +1,5 @@
-//! What all threads of a server share for its figures: the mounts' counters of each core, and the totals of the logs.
+//! The registry of counters that all threads of a server share: of each mount by loop, of caches, logs and the watcher, and the
+//! statistics of downloads.
 //!
 //! Mounts are numbered in the order in which they were first seen, and keep number and counters when a new configuration
 //! names them again.
@@ -6,14 +7,13 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::stream::Stream;
 use crate::config::ServerConfig;
 use crate::content::local::watch::WatchCounts;
-use crate::telemetry::log::LineCounts;
+use crate::telemetry::downloads::DownloadStatistics;
 
-/// What was done for one mount.
+/// The totals of one mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct MountTotals {
     /// Requests that were answered.
     pub(crate) requests: u64,
     /// Bytes of responses that the kernel has taken, heads included.
@@ -24,8 +24,8 @@ pub(crate) struct Tally {
     pub(crate) under_way: u64,
 }
 
-impl Tally {
-    /// Adds another core's, or another mount's.
+impl MountTotals {
+    /// Adds another loop's, or another mount's, totals.
     pub(crate) fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.bytes += other.bytes;
@@ -34,30 +34,30 @@ impl Tally {
     }
 }
 
-/// One core's published tally of one mount, on cache lines of its own.
+/// One loop's published totals of one mount, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Cell([AtomicU64; 4]);
 
 impl Cell {
-    /// Replaces what is published. Plain stores: readers may see some fields before others.
-    pub(crate) fn publish(&self, tally: &Tally) {
-        let values = [tally.requests, tally.bytes, tally.downloads, tally.under_way];
+    /// Replaces the published values. Plain stores: readers may see some fields before others.
+    pub(crate) fn publish(&self, totals: &MountTotals) {
+        let values = [totals.requests, totals.bytes, totals.downloads, totals.under_way];
         for (cell, value) in self.0.iter().zip(values) {
             cell.store(value, Relaxed);
         }
     }
 
-    /// What was published last.
-    pub(crate) fn tally(&self) -> Tally {
+    /// The values that were published last.
+    pub(crate) fn totals(&self) -> MountTotals {
         let [requests, bytes, downloads, under_way] = self.0.each_ref().map(|cell| cell.load(Relaxed));
-        Tally { requests, bytes, downloads, under_way }
+        MountTotals { requests, bytes, downloads, under_way }
     }
 }
 
-/// What a core says of its cache and of its end of the log's queue.
+/// A loop's figures of its cache and of its end of the log's queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct CoreFigures {
+pub(crate) struct LoopFigures {
     /// Look-ups for which a file was opened, or looked at again because of its age or of a change.
     pub(crate) cache_misses: u64,
     pub(crate) cache_entries: u64,
@@ -66,69 +66,77 @@ pub(crate) struct CoreFigures {
     pub(crate) records_dropped: u64,
 }
 
-/// One core's published figures, on cache lines of their own.
+/// One loop's published figures, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct CoreCells([AtomicU64; 4]);
+pub(crate) struct LoopCells([AtomicU64; 4]);
 
-impl CoreCells {
-    /// Replaces what is published.
-    pub(crate) fn publish(&self, figures: &CoreFigures) {
-        let CoreFigures { cache_misses, cache_entries, cache_bytes, records_dropped } = *figures;
+impl LoopCells {
+    /// Replaces the published values.
+    pub(crate) fn publish(&self, figures: &LoopFigures) {
+        let LoopFigures { cache_misses, cache_entries, cache_bytes, records_dropped } = *figures;
         for (cell, value) in self.0.iter().zip([cache_misses, cache_entries, cache_bytes, records_dropped]) {
             cell.store(value, Relaxed);
         }
     }
 
-    /// What was published last.
-    pub(crate) fn figures(&self) -> CoreFigures {
+    /// The values that were published last.
+    pub(crate) fn figures(&self) -> LoopFigures {
         let [cache_misses, cache_entries, cache_bytes, records_dropped] =
             self.0.each_ref().map(|cell| cell.load(Relaxed));
-        CoreFigures { cache_misses, cache_entries, cache_bytes, records_dropped }
+        LoopFigures { cache_misses, cache_entries, cache_bytes, records_dropped }
     }
 }
 
-/// A mount and what all cores have done for it.
+/// Counters of the lines of the access log.
+#[derive(Debug, Default)]
+pub(crate) struct LineCounts {
+    pub(crate) written: AtomicU64,
+    /// Lines that the file did not take. A record that the queue did not take is counted by its loop.
+    pub(crate) lost: AtomicU64,
+}
+
+/// A mount and its totals by loop.
 #[derive(Debug)]
 pub(crate) struct MountCells {
     pub(crate) number: u16,
     pub(crate) label: Arc<str>,
-    cores: Box<[Cell]>,
+    loops: Box<[Cell]>,
 }
 
 impl MountCells {
-    /// One core's.
-    pub(crate) fn of_core(&self, core: usize) -> &Cell {
-        &self.cores[core]
+    /// One loop's published totals.
+    pub(crate) fn of_loop(&self, loop_index: usize) -> &Cell {
+        &self.loops[loop_index]
     }
 
-    /// All cores together.
-    pub(crate) fn tally(&self) -> Tally {
-        let mut sum = Tally::default();
-        self.cores.iter().for_each(|cell| sum.add(&cell.tally()));
+    /// The totals of all loops together.
+    pub(crate) fn totals(&self) -> MountTotals {
+        let mut sum = MountTotals::default();
+        self.loops.iter().for_each(|cell| sum.add(&cell.totals()));
         sum
     }
 }
 
-/// What all threads of a server share for its figures.
+/// The counters that all threads of a server share.
 #[derive(Debug)]
-pub(crate) struct Observed {
+pub(crate) struct Registry {
     mounts: Mutex<Vec<Arc<MountCells>>>,
     pub(crate) lines: LineCounts,
     pub(crate) watch: Arc<WatchCounts>,
-    pub(crate) cores: Box<[CoreCells]>,
-    stream: Mutex<Option<Stream>>,
+    pub(crate) loops: Box<[LoopCells]>,
+    statistics: Mutex<Option<DownloadStatistics>>,
 }
 
-impl Observed {
-    /// Nothing has been done yet. The stream of records is looked at only if somebody will ask.
-    pub(crate) fn new(cores: usize, with_stream: bool) -> Self {
+impl Registry {
+    /// A registry without mounts. Statistics of downloads are made only if they will be shown.
+    pub(crate) fn new(loops: usize, with_statistics: bool) -> Self {
         Self {
             mounts: Mutex::default(),
             lines: LineCounts::default(),
             watch: Arc::default(),
-            cores: (0..cores).map(|_| CoreCells::default()).collect(),
-            stream: Mutex::new(with_stream.then(Stream::default)),
+            loops: (0..loops).map(|_| LoopCells::default()).collect(),
+            statistics: Mutex::new(with_statistics.then(DownloadStatistics::default)),
         }
     }
 
@@ -144,8 +152,8 @@ impl Observed {
         }
         // More mounts than there are numbers share the last one.
         let Ok(number) = u16::try_from(mounts.len()) else { return Arc::clone(&mounts[usize::from(u16::MAX)]) };
-        let cores = (0..self.cores.len()).map(|_| Cell::default()).collect();
-        let mount = Arc::new(MountCells { number, label: label.into(), cores });
+        let loops = (0..self.loops.len()).map(|_| Cell::default()).collect();
+        let mount = Arc::new(MountCells { number, label: label.into(), loops });
         mounts.push(Arc::clone(&mount));
         mount
     }
@@ -160,34 +168,34 @@ impl Observed {
         self.mounts().iter().map(|mount| Arc::clone(&mount.label)).collect()
     }
 
-    /// Looks at the records of a page.
-    pub(crate) fn take_in(&self, records: &[u8]) {
-        if let Some(stream) = &mut *self.stream() {
-            stream.take_in(records);
+    /// Adds the records of a page to the statistics, if there are any.
+    pub(crate) fn add_records(&self, records: &[u8]) {
+        if let Some(statistics) = &mut *self.statistics() {
+            statistics.add_records(records);
         }
     }
 
-    /// What was seen of the stream since the last [`forget`](Self::forget).
-    pub(crate) fn with_stream<T>(&self, look: impl FnOnce(&Stream) -> T) -> T {
-        look(self.stream().get_or_insert_default())
+    /// Gives `look` the statistics since the last [`restart_statistics`](Self::restart_statistics).
+    pub(crate) fn with_statistics<T>(&self, look: impl FnOnce(&DownloadStatistics) -> T) -> T {
+        look(self.statistics().get_or_insert_default())
     }
 
-    /// Looks at the stream no more, until somebody asks.
-    pub(crate) fn look_away(&self) {
-        *self.stream() = None;
+    /// Makes no statistics any more, until they are wanted.
+    pub(crate) fn drop_statistics(&self) {
+        *self.statistics() = None;
     }
 
-    /// Begins anew with what is seen of the stream.
-    pub(crate) fn forget(&self) {
-        *self.stream() = Some(Stream::default());
+    /// Begins the statistics anew.
+    pub(crate) fn restart_statistics(&self) {
+        *self.statistics() = Some(DownloadStatistics::default());
     }
 
-    fn stream(&self) -> MutexGuard<'_, Option<Stream>> {
-        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    fn statistics(&self) -> MutexGuard<'_, Option<DownloadStatistics>> {
+        self.statistics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What mounts are called: by their path, behind the first name of their site if it has one.
+/// The labels of mounts: the path, behind the first name of the site if it has one.
 fn labels(config: &ServerConfig) -> impl Iterator<Item = String> {
     config.sites.iter().flat_map(|site| {
         let name = site.names.first().map_or("", String::as_str);
@@ -204,19 +212,19 @@ mod tests {
     fn mounts_keep_their_counters_over_configurations() {
         let mut config = ServerConfig::new("/srv", Vec::<crate::config::ListenAddr>::new());
         config.sites.push(SiteConfig { names: vec!["b.example".to_owned()], ..SiteConfig::new("/b") });
-        let observed = Observed::new(2, false);
-        let first = observed.adopt(&config);
+        let registry = Registry::new(2, false);
+        let first = registry.adopt(&config);
         let labels: Vec<_> = first.iter().map(|mount| (mount.number, &*mount.label)).collect();
         assert_eq!(labels, [(0, "/"), (1, "b.example/")]);
-        for core in 0..2 {
-            first[1].of_core(core).publish(&Tally { requests: 3, bytes: 4, downloads: 1, under_way: 1 });
+        for loop_index in 0..2 {
+            first[1].of_loop(loop_index).publish(&MountTotals { requests: 3, bytes: 4, downloads: 1, under_way: 1 });
         }
         config.sites[0].mounts.insert(0, MountConfig::new("/pub/", "/pub"));
         config.sites.swap(0, 1);
-        let second = observed.adopt(&config);
+        let second = registry.adopt(&config);
         let labels: Vec<_> = second.iter().map(|mount| (mount.number, &*mount.label)).collect();
         assert_eq!(labels, [(1, "b.example/"), (2, "/pub/"), (0, "/")]);
-        assert_eq!(second[0].tally(), Tally { requests: 6, bytes: 8, downloads: 2, under_way: 2 });
-        assert_eq!(observed.mount_labels().len(), 3);
+        assert_eq!(second[0].totals(), MountTotals { requests: 6, bytes: 8, downloads: 2, under_way: 2 });
+        assert_eq!(registry.mount_labels().len(), 3);
     }
 }

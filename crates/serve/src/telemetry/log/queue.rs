@@ -1,17 +1,17 @@
-//! A core's end of the queue to the log thread: records are gathered in pages, which go over as a whole and come back empty.
+//! The queue to the log thread: messages, and for each loop an end that gathers records in pages, which go over as a whole and come
+//! back empty.
 //!
-//! So a record costs its core a copy, and a page one hand-over. There is a fixed number of pages; when the log thread keeps all of
-//! them, because its disk stalls or the cores are faster than it is, records are dropped and counted.
+//! So a record costs its loop a copy, and a page one message. There is a fixed number of pages; when the log thread keeps all of
+//! them, because its disk stalls or the loops are faster than it is, records are dropped and counted.
 
 use std::mem;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 
 use thalweg_sys::Instant;
 
-use super::Message;
-use super::record::RECORD_BYTES_MAX;
+use crate::telemetry::record::RECORD_BYTES_MAX;
 
-/// Bytes of a page, and how many pages a core has: 2 MiB, at 200,000 requests per second a stall of 50 ms.
+/// Bytes of a page, and how many pages a loop has: 2 MiB, at 200,000 requests per second a stall of 50 ms.
 pub(crate) const PAGE_BYTES: usize = 64 << 10;
 pub(crate) const PAGES: usize = 32;
 
@@ -20,18 +20,29 @@ const PAGE_AGE_NS: u64 = 500_000_000;
 
 const _: () = assert!(RECORD_BYTES_MAX <= PAGE_BYTES);
 
+/// A message to the log thread.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Records of a loop.
+    Page(Page),
+    /// A line of the error log.
+    Note(Vec<u8>),
+    /// Look at the flags beside the queue.
+    Nudge,
+}
+
 /// Records on their way.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) bytes: Vec<u8>,
     pub(crate) records: u64,
-    /// Records of this core that were dropped since its last page.
+    /// Records of this loop that were dropped since its last page.
     pub(crate) dropped_before: u64,
     back: Sender<Vec<u8>>,
 }
 
-/// A core's end of the queue.
-pub(crate) struct Feed {
+/// A loop's end of the queue.
+pub(crate) struct RecordQueue {
     to: SyncSender<Message>,
     page: Vec<u8>,
     records: u64,
@@ -47,16 +58,16 @@ pub(crate) struct Feed {
 }
 
 impl Page {
-    /// Gives the page back to its core.
+    /// Gives the page back to its loop.
     pub(crate) fn return_empty(mut self) {
         self.bytes.clear();
-        // A core that has gone needs no pages.
+        // A loop that has gone needs no pages.
         let _ = self.back.send(self.bytes);
     }
 }
 
-impl Feed {
-    /// A core's end of a queue.
+impl RecordQueue {
+    /// A loop's end of a queue.
     pub(crate) fn new(to: SyncSender<Message>) -> Self {
         let (back_for_pages, back) = mpsc::channel();
         Self {
@@ -72,10 +83,10 @@ impl Feed {
         }
     }
 
-    /// Workers over a record, or drops it. Records are no longer than [`RECORD_BYTES_MAX`].
+    /// Puts a record into the page, or drops it. Records are no longer than [`RECORD_BYTES_MAX`].
     #[inline]
     pub(crate) fn push(&mut self, record: &[u8], now: Instant) {
-        if self.page.len() + record.len() > self.page.capacity() && !self.turn_page() {
+        if self.page.len() + record.len() > self.page.capacity() && !self.begin_page() {
             self.dropped += 1;
             self.untold += 1;
             return;
@@ -97,14 +108,14 @@ impl Feed {
         (self.records > 0).then(|| self.began.plus_ns(PAGE_AGE_NS))
     }
 
-    /// Workers over a page that is due.
-    pub(crate) fn on_turn(&mut self, now: Instant) {
+    /// Hands over a page that is due.
+    pub(crate) fn on_iteration(&mut self, now: Instant) {
         if self.due().is_some_and(|due| due <= now) {
             self.hand_over();
         }
     }
 
-    /// Workers over what there is.
+    /// Hands over what there is.
     pub(crate) fn hand_over(&mut self) {
         if self.records == 0 {
             return;
@@ -128,7 +139,7 @@ impl Feed {
 
     /// Begins an empty page. Whether there is one.
     #[cold]
-    fn turn_page(&mut self) -> bool {
+    fn begin_page(&mut self) -> bool {
         self.hand_over();
         if self.page.capacity() == 0 {
             if let Ok(page) = self.back.try_recv() {
@@ -142,8 +153,8 @@ impl Feed {
     }
 }
 
-/// What was written last is not lost with the core.
-impl Drop for Feed {
+/// What was written last is not lost with the loop.
+impl Drop for RecordQueue {
     fn drop(&mut self) {
         self.hand_over();
     }
@@ -164,59 +175,59 @@ mod tests {
     #[test]
     fn a_page_goes_over_when_it_is_full_or_old() {
         let (to, from) = mpsc::sync_channel(100);
-        let mut feed = Feed::new(to);
-        assert_eq!(feed.due(), None);
-        feed.push(&[1; 1000], Instant::from_ns(5));
-        feed.push(&[2; 1000], Instant::from_ns(100));
-        assert_eq!(feed.due(), Some(Instant::from_ns(5 + PAGE_AGE_NS)));
-        feed.on_turn(Instant::from_ns(4 + PAGE_AGE_NS));
+        let mut queue = RecordQueue::new(to);
+        assert_eq!(queue.due(), None);
+        queue.push(&[1; 1000], Instant::from_ns(5));
+        queue.push(&[2; 1000], Instant::from_ns(100));
+        assert_eq!(queue.due(), Some(Instant::from_ns(5 + PAGE_AGE_NS)));
+        queue.on_iteration(Instant::from_ns(4 + PAGE_AGE_NS));
         assert!(pages(&from).is_empty());
-        feed.on_turn(Instant::from_ns(5 + PAGE_AGE_NS));
-        assert_eq!(feed.due(), None);
+        queue.on_iteration(Instant::from_ns(5 + PAGE_AGE_NS));
+        assert_eq!(queue.due(), None);
         let old = pages(&from);
         assert_eq!((old.len(), old[0].records, old[0].bytes.len()), (1, 2, 2000));
         for _ in 0..PAGE_BYTES / 1000 {
-            feed.push(&[3; 1000], Instant::from_ns(6));
+            queue.push(&[3; 1000], Instant::from_ns(6));
         }
         assert!(pages(&from).is_empty());
-        feed.push(&[3; 1000], Instant::from_ns(6));
+        queue.push(&[3; 1000], Instant::from_ns(6));
         assert_eq!(pages(&from)[0].bytes.len(), PAGE_BYTES / 1000 * 1000);
-        drop(feed);
+        drop(queue);
         assert_eq!(pages(&from)[0].records, 1);
     }
 
     #[test]
     fn what_finds_no_page_is_dropped_and_counted() {
         let (to, from) = mpsc::sync_channel(1000);
-        let mut feed = Feed::new(to);
+        let mut queue = RecordQueue::new(to);
         let per_page = PAGE_BYTES / 1024;
         for _ in 0..PAGES * per_page + 10 {
-            feed.push(&[0; 1024], Instant::default());
+            queue.push(&[0; 1024], Instant::default());
         }
-        assert_eq!(feed.dropped(), 10);
+        assert_eq!(queue.dropped(), 10);
         let mut stuck = pages(&from);
         assert_eq!(stuck.len(), PAGES);
         assert!(stuck.iter().all(|page| page.dropped_before == 0));
         stuck.pop().unwrap().return_empty();
-        feed.push(&[0; 1024], Instant::default());
-        feed.hand_over();
+        queue.push(&[0; 1024], Instant::default());
+        queue.hand_over();
         assert_eq!(pages(&from)[0].dropped_before, 10);
-        assert_eq!(feed.dropped(), 10);
+        assert_eq!(queue.dropped(), 10);
     }
 
     #[test]
     fn a_queue_that_is_full_or_gone_drops_pages() {
         let (to, from) = mpsc::sync_channel(1);
-        let mut feed = Feed::new(to);
+        let mut queue = RecordQueue::new(to);
         for _ in 0..3 {
-            feed.push(&[0; 10], Instant::default());
-            feed.hand_over();
+            queue.push(&[0; 10], Instant::default());
+            queue.hand_over();
         }
-        assert_eq!(feed.dropped(), 2);
+        assert_eq!(queue.dropped(), 2);
         assert_eq!(pages(&from).len(), 1);
         drop(from);
-        feed.push(&[0; 10], Instant::default());
-        feed.hand_over();
-        assert_eq!(feed.dropped(), 3);
+        queue.push(&[0; 10], Instant::default());
+        queue.hand_over();
+        assert_eq!(queue.dropped(), 3);
     }
 }

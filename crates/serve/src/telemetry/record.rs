@@ -1,6 +1,6 @@
-//! What a core hands over about a finished response: a few plain bytes, so that all formatting is the log thread's work.
+//! What a loop hands over about a finished response: a few plain bytes, so that all formatting is the log thread's work.
 //!
-//! A record is written when a request is answered, and settled when its response has ended. Texts are what the client sent,
+//! A record is written when a request is answered, and completed when its response has ended. Texts are what the client sent,
 //! cut off at a bound; nothing here makes them harmless to print, which is `line`'s business.
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -142,7 +142,7 @@ impl<'a> Record<'a> {
         for text in texts {
             out.extend_from_slice(text);
         }
-        self.end.settle(&mut out[start..]);
+        self.end.complete(&mut out[start..]);
     }
 
     /// Takes the next record from the front of `bytes`; `None` when there is none, or half a one.
@@ -158,8 +158,8 @@ impl<'a> Record<'a> {
         };
         let flags = fixed[FLAGS];
         let (method, target) = (text(0)?, text(1)?);
-        let mut summary = |index: usize, flag: u8| text(index).map(|text| Some(text).filter(|_| flags & flag != 0));
-        let (host, referer, agent) = (summary(2, HAS_HOST)?, summary(3, HAS_REFERER)?, summary(4, HAS_AGENT)?);
+        let mut optional = |index: usize, flag: u8| text(index).map(|text| Some(text).filter(|_| flags & flag != 0));
+        let (host, referer, agent) = (optional(2, HAS_HOST)?, optional(3, HAS_REFERER)?, optional(4, HAS_AGENT)?);
         *bytes = rest;
         let request = Request { method, target, is_http_1_0: flags & IS_HTTP_1_0 != 0, host, referer, agent };
         Some(Self {
@@ -185,7 +185,7 @@ impl<'a> Record<'a> {
 
 impl End {
     /// Writes the end into a record that was written before it was known.
-    pub(crate) fn settle(&self, record: &mut [u8]) {
+    pub(crate) fn complete(&self, record: &mut [u8]) {
         record[BODY_BYTES..][..8].copy_from_slice(&self.body_bytes.to_le_bytes());
         record[DURATION_US..][..8].copy_from_slice(&self.duration_us.to_le_bytes());
         record[END_FLAGS] =
@@ -253,7 +253,7 @@ mod tests {
         let mut bytes = Vec::new();
         let open = Record { end: End::default(), ..record(Some(request())) };
         open.write(&mut bytes);
-        record(None).end.settle(&mut bytes);
+        record(None).end.complete(&mut bytes);
         assert_eq!(Record::take(&mut bytes.as_slice()), Some(record(Some(request()))));
     }
 

@@ -1,5 +1,5 @@
 //! What is seen in the stream of records: which files are wanted, and how many different ones. The log thread's, away from
-//! the cores.
+//! the loops.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use thalweg_wire::target::{Target, relative_path};
 
 use super::popular::Popular;
 use super::unique::Unique;
-use crate::telemetry::log::Record;
+use crate::telemetry::record::Record;
 
 /// Of one day.
 #[derive(Debug, Default)]
-pub(crate) struct Stream {
+pub(crate) struct DownloadStatistics {
     /// The files that were downloaded, by the number of their mount.
     pub(crate) unique: BTreeMap<u16, Unique>,
     pub(crate) popular: Popular,
@@ -20,9 +20,9 @@ pub(crate) struct Stream {
     name: Vec<u8>,
 }
 
-impl Stream {
+impl DownloadStatistics {
     /// Looks at a page of records.
-    pub(crate) fn take_in(&mut self, mut records: &[u8]) {
+    pub(crate) fn add_records(&mut self, mut records: &[u8]) {
         while let Some(record) = Record::take(&mut records) {
             if record.end.is_download {
                 self.count(&record);
@@ -51,7 +51,7 @@ impl Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::log::{End, Request, client_of};
+    use crate::telemetry::record::{End, Request, client_of};
 
     #[test]
     fn spellings_of_a_file_are_one_file_and_only_downloads_count() {
@@ -71,10 +71,11 @@ mod tests {
                 Record { client: client_of(None), second: 1, request: Some(request), status: 200, mount: 4, end };
             record.write(&mut page);
         }
-        let mut stream = Stream::default();
-        stream.take_in(&page);
-        assert_eq!(stream.unique[&4].estimate(), 3);
-        let top: Vec<_> = stream.popular.top(9).into_iter().map(|(name, it)| (name, it.downloads, it.bytes)).collect();
+        let mut statistics = DownloadStatistics::default();
+        statistics.add_records(&page);
+        assert_eq!(statistics.unique[&4].estimate(), 3);
+        let top: Vec<_> =
+            statistics.popular.top(9).into_iter().map(|(name, it)| (name, it.downloads, it.bytes)).collect();
         assert_eq!(top, [(&b"/a.iso"[..], 4, 40), (b"/", 1, 10), (b"/pub/", 1, 10)]);
     }
 }

@@ -1,0 +1,152 @@
+//! The status document: all figures at one moment, from which the page, the JSON and the metrics are written.
+//!
+//! Totals are since the start, days are of UTC, rates are over the last ten seconds.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::history::Figures;
+
+/// Seconds that the curves go back.
+pub(crate) const CURVE_S: usize = 120;
+
+/// All figures at one moment; also the JSON document `thalweg.status/1`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(crate) struct Status {
+    pub(crate) schema: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) state: State,
+    pub(crate) time: String,
+    pub(crate) started: String,
+    pub(crate) uptime_s: i64,
+    pub(crate) now: Now,
+    pub(crate) total: Total,
+    pub(crate) log: LogFigures,
+    pub(crate) watch: WatchFigures,
+    #[serde(rename = "cores")]
+    pub(crate) loops: Vec<LoopStatus>,
+    pub(crate) mounts: Vec<Mount>,
+    /// The latest first.
+    pub(crate) days: Vec<DayFigures>,
+    /// Today's.
+    pub(crate) top_files: Vec<TopFile>,
+    /// For each of the last seconds, the latest last.
+    pub(crate) curve: Curve,
+}
+
+/// Whether the server accepts connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum State {
+    Serving,
+    /// No more connections are accepted; those that are open come to their end.
+    Draining,
+}
+
+/// Figures of this moment.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub(crate) struct Now {
+    pub(crate) downloads: u64,
+    pub(crate) connections: u64,
+    pub(crate) requests_per_s: f64,
+    pub(crate) bytes_per_s: f64,
+}
+
+/// Totals since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct Total {
+    pub(crate) connections: u64,
+    /// Connections that were refused for want of a slot.
+    pub(crate) turned_away: u64,
+    /// Connections that were evicted to make room.
+    pub(crate) shed: u64,
+    /// Responses that were cut off by a reset, because their file had changed while it was sent.
+    pub(crate) files_changed_while_sent: u64,
+    pub(crate) requests: u64,
+    pub(crate) responses: Responses,
+    pub(crate) bytes: u64,
+    pub(crate) downloads: u64,
+}
+
+/// Responses by class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct Responses {
+    #[serde(rename = "2xx")]
+    pub(crate) ok: u64,
+    #[serde(rename = "3xx")]
+    pub(crate) moved: u64,
+    #[serde(rename = "4xx")]
+    pub(crate) refused: u64,
+    #[serde(rename = "5xx")]
+    pub(crate) failed: u64,
+}
+
+/// Records and lines of the access log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct LogFigures {
+    pub(crate) lines_written: u64,
+    pub(crate) lines_lost: u64,
+    pub(crate) records_dropped: u64,
+}
+
+/// Changes in folders that the kernel reported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct WatchFigures {
+    /// Watched now.
+    pub(crate) folders: u64,
+    pub(crate) events: u64,
+    /// How often the kernel had no room for events, so that everything was checked again.
+    pub(crate) overflows: u64,
+    /// How often the kernel would not watch a folder.
+    pub(crate) refused: u64,
+}
+
+/// The figures of one loop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct LoopStatus {
+    #[serde(rename = "core")]
+    pub(crate) loop_index: usize,
+    pub(crate) connections: u64,
+    pub(crate) requests: u64,
+    pub(crate) bytes: u64,
+    pub(crate) cache_entries: u64,
+    pub(crate) cache_bytes: u64,
+    pub(crate) cache_misses: u64,
+}
+
+/// The figures of one mount.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct Mount {
+    pub(crate) mount: String,
+    pub(crate) downloads_now: u64,
+    pub(crate) requests: u64,
+    pub(crate) downloads: u64,
+    pub(crate) bytes: u64,
+    pub(crate) today: Figures,
+}
+
+/// The figures of one day, of all mounts together.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct DayFigures {
+    pub(crate) day: String,
+    pub(crate) downloads_peak: u64,
+    #[serde(flatten)]
+    pub(crate) total: Figures,
+    pub(crate) mounts: BTreeMap<String, Figures>,
+}
+
+/// A file that was downloaded often.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct TopFile {
+    pub(crate) file: String,
+    pub(crate) downloads: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Rates of the last seconds.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub(crate) struct Curve {
+    pub(crate) requests_per_s: Vec<f64>,
+    pub(crate) bytes_per_s: Vec<f64>,
+}
