@@ -8,7 +8,7 @@ use thalweg_lab::session::{self, Outcome, Question};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::Bench;
 use thalweg_load::{Extent, Visit};
-use thalweg_measure::units::display;
+use thalweg_units::display;
 
 use crate::arrivals;
 use crate::exit::Failure;

@@ -16,10 +16,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 
-use thalweg_measure::units::display;
 use thalweg_serve::{Level, ListenAddr, Listeners, LogTarget, Running, Server, StartError, Totals, core_count};
 use thalweg_sys::limits::{descriptors, raise_descriptors};
 use thalweg_sys::service_manager::News;
+use thalweg_units::display;
 
 pub use self::confinement::SandboxOption;
 use self::confinement::{Confinement, Identity, socket_file, territory};

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use sha2::{Digest, Sha256};
 use thalweg_load::{Plan, Visit};
 use thalweg_measure::Verdict;
-use thalweg_measure::units::display;
 use thalweg_sys::limits::descriptors;
 use thalweg_sys::proc;
+use thalweg_units::display;
 
 use crate::document::{Document, Find, HostDocument, Kind, PlanDocument, SCHEMA, Trial};
 use crate::trial::{Bench, describe_load};

@@ -5,9 +5,9 @@ use std::{io, thread};
 
 use thalweg_load::{LoadError, LoopPlan, Plan, RunFigures, Snapshot, Spacing, Visit, start};
 use thalweg_measure::trial::{Judgement, Sessions};
-use thalweg_measure::units::display;
 use thalweg_measure::{Limit, StatusClasses, verdict};
 use thalweg_sys::PeerAddr;
+use thalweg_units::display;
 
 use crate::document::{Client, Trial};
 use crate::observe::{Before, LocalServer, Observation};

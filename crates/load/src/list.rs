@@ -131,10 +131,7 @@ mod tests {
         );
         check_refused(b"/a#b\n", "l:1:3: a fragment is never sent to a server; leave it out");
         check_refused(b"/a\n/\xff\n", "l:2:2: this is no UTF-8 text");
-        check_refused(
-            b"/a status=200,length=x",
-            &format!("l:1:22: {}", thalweg_measure::units::parse_size("x").unwrap_err()),
-        );
+        check_refused(b"/a status=200,length=x", &format!("l:1:22: {}", thalweg_units::parse_size("x").unwrap_err()));
         check_refused(b"/a  /b", "l:1:5: \"/b\": status=, length=, sha256= and header: can be checked");
         check_refused(
             b"/a status=200 \"x\"",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use thalweg_measure::units::{parse_rate, parse_time};
+use thalweg_units::{parse_rate, parse_time};
 
 /// Arrivals per second as a function of time, made of segments over each of which the rate stays or changes linearly. Before
 /// the first segment its first rate holds, after the last one its last.

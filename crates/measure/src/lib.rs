@@ -6,7 +6,6 @@
 //!
 //! | module | owns |
 //! | --- | --- |
-//! | [`units`] | how sizes, times and rates are written by people and for people |
 //! | [`histogram`] | latency distributions, their exact merge and their exchanged form |
 //! | [`outcome`] | how a request can end, and that the ends add up |
 //! | [`hdr_log`] | such distributions as a log that HdrHistogram's tools read |
@@ -32,7 +31,6 @@ mod simulation;
 pub mod statistics;
 pub mod status;
 pub mod trial;
-pub mod units;
 
 pub use histogram::{Histogram, Summary};
 pub use interval::{IntervalSeries, IntervalSummary};

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use thalweg_measure::Outcome;
-use thalweg_measure::units::parse_size;
+use thalweg_units::parse_size;
 
 use crate::input::{InputError, Line, excerpt};
 

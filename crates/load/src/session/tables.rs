@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
-use thalweg_measure::units::parse_time;
+use thalweg_units::parse_time;
 use toml::Spanned;
 
 use super::{BurstText, CallText, SessionText};

@@ -4,6 +4,8 @@
 //! default unit is a wrong measurement. Factors are decimal (`KB` = 1000 bytes) except where the unit says otherwise
 //! (`KiB` = 1024). How quantities are shown is in [`display`]; what a quantity is for is not known here.
 
+#![forbid(unsafe_code)]
+
 pub mod display;
 
 use std::time::Duration;

@@ -164,7 +164,7 @@ fn exact_parts(time: Duration) -> (String, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units;
+    use crate as units;
     use proptest::prelude::*;
 
     /// A p99 of 50.04 ms was once shown as "50.0 ms is above the limit of 50 ms".
