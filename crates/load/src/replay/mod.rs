@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::io::{self, BufRead};
 use std::sync::Arc;
 
-use thalweg_wire::log::{LogLine, LoggedRequest};
+use thalweg_formats::access_log::{LogLine, LoggedRequest};
 use thalweg_wire::target::Target;
 use thalweg_wire::{Method, Version};
 

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::digest::Algorithm;
+use thalweg_wire::digest::Algorithm;
 
 /// Which files a checksum file is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::fields::is_token_byte;
+use thalweg_wire::is_token_byte;
 
 /// One line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -480,7 +480,7 @@ mod tests {
         check_time("31/Dec/1969:23:59:59 +0000", Some(-1));
         check_time("29/Feb/2000:12:34:56 +0000", Some(951_827_696));
         check_time("01/Mar/2100:00:00:00 +0000", Some(4_107_542_400));
-        check_time("31/Dec/9999:23:59:59 +0000", Some(crate::date::SECOND_MAX));
+        check_time("31/Dec/9999:23:59:59 +0000", Some(thalweg_wire::date::SECOND_MAX));
         check_time("10/Oct/2000:13:55:36 -0700", Some(THEN));
         check_time("11/Oct/2000:02:25:36 +0530", Some(THEN));
         check_time("01/Jan/0001:00:00:00 +0000", Some(-62_135_596_800));
@@ -504,8 +504,8 @@ mod tests {
 
     #[test]
     fn days_agree_with_the_calendar_of_dates() {
-        for day in (0..crate::date::SECOND_MAX / 86_400).step_by(97) {
-            let text = String::from_utf8(crate::date::imf_fixdate(day * 86_400).to_vec()).unwrap();
+        for day in (0..thalweg_wire::date::SECOND_MAX / 86_400).step_by(97) {
+            let text = String::from_utf8(thalweg_wire::date::imf_fixdate(day * 86_400).to_vec()).unwrap();
             let [_, d, month, year, ..] = text.split(' ').collect::<Vec<_>>()[..] else { panic!("{text}") };
             check_time(&format!("{d}/{month}/{year}:00:00:00 +0000"), Some(day * 86_400));
         }
