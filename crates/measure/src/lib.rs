@@ -9,7 +9,6 @@
 //! | [`histogram`] | latency distributions, their exact merge and their exchanged form |
 //! | [`outcome`] | how a request can end, and that the ends add up |
 //! | [`hdr_log`] | such distributions as a log that HdrHistogram's tools read |
-//! | [`httperf`] | the same failures by the names that httperf has for them |
 //! | [`interval`] | the course of a trial over time, in bounded memory |
 //! | [`limit`] | what PASS means, as the user wrote it |
 //! | [`trial`] | the figures of one trial and its verdict |
@@ -21,7 +20,6 @@
 mod compact;
 pub mod hdr_log;
 pub mod histogram;
-pub mod httperf;
 pub mod interval;
 pub mod limit;
 pub mod outcome;

@@ -13,34 +13,34 @@
 //! | none | good, bad status, failed check: replies all of them; not sent: nothing was tried |
 //!
 //! httperf counts one error per connection, we count one per request: they agree where a connection carries one call at a
-//! time and what is left of its calls is not offered. How httperf prints them is the command line's business, not this module's.
+//! time and what is left of its calls is not offered.
 
-use crate::outcome::{Causes, Outcome, Outcomes};
+use thalweg_measure::outcome::{Causes, Outcome, Outcomes};
 
 /// Errors by httperf's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Errors {
+pub(crate) struct Errors {
     /// `client-timo`
-    pub client_timeout: u64,
+    pub(crate) client_timeout: u64,
     /// `socket-timo`
-    pub socket_timeout: u64,
+    pub(crate) socket_timeout: u64,
     /// `connrefused`
-    pub refused: u64,
+    pub(crate) refused: u64,
     /// `connreset`
-    pub reset: u64,
+    pub(crate) reset: u64,
     /// `fd-unavail`
-    pub no_descriptor: u64,
+    pub(crate) no_descriptor: u64,
     /// `addrunavail`
-    pub no_address: u64,
+    pub(crate) no_address: u64,
     /// `ftab-full`
-    pub file_table_full: u64,
+    pub(crate) file_table_full: u64,
     /// `other`
-    pub other: u64,
+    pub(crate) other: u64,
 }
 
 impl Errors {
     /// Sorts outcomes into httperf's classes. A cause never takes away more than its outcome has.
-    pub fn of(outcomes: &Outcomes, causes: &Causes) -> Self {
+    pub(crate) fn of(outcomes: &Outcomes, causes: &Causes) -> Self {
         let mut errors = Errors::default();
         for (outcome, count) in outcomes.iter() {
             match outcome {
@@ -64,7 +64,7 @@ impl Errors {
     }
 
     /// All of them.
-    pub fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.client_timeout
             + self.socket_timeout
             + self.refused
