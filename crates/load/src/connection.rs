@@ -9,7 +9,7 @@ use thalweg_sys::{Fault, Instant, SocketId};
 use thalweg_wire::{FieldSlots, Limits, MessageBytes, ResponseError, ResponseEvent, ResponseReader};
 
 use crate::check::CheckOf;
-use crate::visit::VisitId;
+use crate::user::UserId;
 
 /// A connection, kept at its socket's index.
 pub(crate) struct Connection {
@@ -48,8 +48,8 @@ pub(crate) struct Connection {
     pub(crate) answered_at: Instant,
     /// What lies behind the call in front, if requests are pipelined, or waits for the connection to be there.
     pub(crate) line: Option<Box<Line>>,
-    /// The visit that it belongs to.
-    pub(crate) visit: Option<VisitId>,
+    /// The user that it belongs to.
+    pub(crate) user: Option<UserId>,
 }
 
 pub(crate) enum State {
@@ -57,7 +57,7 @@ pub(crate) enum State {
     Idle,
     /// With the call whose answer comes next.
     Busy(Call),
-    /// Between two bursts of its visit.
+    /// Between two bursts of its user.
     Thinking {
         until: Instant,
     },
@@ -136,11 +136,11 @@ impl Connection {
             receiving_ns: 0,
             answered_at: Instant::default(),
             line: None,
-            visit: None,
+            user: None,
         }
     }
 
-    /// When its patience ends, that of the attempt to connect or of the call in front; or when its visit goes on.
+    /// When its patience ends, that of the attempt to connect or of the call in front; or when its user goes on.
     pub(crate) fn deadline(&self, timeout_ns: u64) -> Option<Instant> {
         match &self.state {
             State::Connecting => {

@@ -27,7 +27,7 @@ mod request;
 mod runner;
 mod schedule;
 mod session;
-mod visit;
+mod user;
 
 pub use arrivals::{Arrival, Arrivals, ClosedLoop, OpenLoop, RecordedLoop, Share, Spacing};
 pub use check::{CheckError, FieldCheck, FieldValue, StatusSet};
@@ -37,7 +37,7 @@ pub use figures::RunFigures;
 pub use gate::Gate;
 pub use input::{ENTRIES_MAX, InputError, LINE_BYTES_MAX, ReadError};
 pub use list::{ListEntry, read_list};
-pub use plan::{CONFORMING_BITS_PER_S, Check, Extent, LoopPlan, Pace, Pick, Plan, Reuse, Visit};
+pub use plan::{CONFORMING_BITS_PER_S, Check, Extent, LoopPlan, Pace, Pick, Plan, Reuse, UserPlan};
 pub use rate::{RateError, RateProfile, RateText};
 pub use replay::{Feed, Feeder, LogSummary, OpenLog, Recording, ReplayHead, Skipped};
 pub use request::{

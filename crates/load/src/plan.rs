@@ -34,8 +34,8 @@ pub struct Plan {
     pub pick: Pick,
     /// When.
     pub arrivals: LoopPlan,
-    /// What arrives: one request each, or visits of several.
-    pub visit: Option<Visit>,
+    /// What arrives: one request each, or users of several.
+    pub user: Option<UserPlan>,
     /// How long or how many.
     pub extent: Extent,
     /// Time before the measured part, at the same level and on the same connections, of which nothing is counted.
@@ -78,7 +78,7 @@ pub struct Plan {
 /// When requests are offered.
 #[derive(Clone, Debug)]
 pub enum LoopPlan {
-    /// Arrivals do not wait for answers. Each is a request, or a visit where the plan's [`Visit`] says so.
+    /// Arrivals do not wait for answers. Each is a request, or a user where the plan's [`UserPlan`] says so.
     Open {
         /// Arrivals per second.
         rate: Arc<RateProfile>,
@@ -90,7 +90,7 @@ pub enum LoopPlan {
         /// They come with what is asked for, in place of [`Plan::requests`].
         recording: Arc<Recording>,
     },
-    /// Each worker asks when its last answer has come, or begins a visit when its last one has ended.
+    /// Each worker asks when its last answer has come, or begins a user when its last one has ended.
     Closed {
         /// How many workers, each with a connection of its own.
         workers: usize,
@@ -124,9 +124,9 @@ impl LoopPlan {
 /// What an arrival is, if it is not one request on whichever connection is free: several calls on connections of their own, which
 /// are closed after the last of them. A call that follows another waits for its answer, whatever the loop is.
 #[derive(Clone, Debug)]
-pub enum Visit {
+pub enum UserPlan {
     /// So many calls one after the other, as httperf makes them with `--num-calls`. If the server closes the connection between two of
-    /// them, the visit ends there.
+    /// them, the user ends there.
     Calls(u32),
     /// The sessions of a file in their order. If the server closes the connection between two calls, the session goes on with another one.
     Sessions {
@@ -144,7 +144,7 @@ pub enum Visit {
 pub enum Extent {
     /// A length.
     Duration(Duration),
-    /// A number of arrivals: requests, or visits.
+    /// A number of arrivals: requests, or users.
     Requests(u64),
 }
 
@@ -179,7 +179,7 @@ impl Plan {
             requests,
             pick: Pick::default(),
             arrivals,
-            visit: None,
+            user: None,
             extent,
             warmup: Duration::ZERO,
             timeout: TIMEOUT,
@@ -208,12 +208,12 @@ impl Plan {
     }
 
     /// How long the measured part is; zero where it takes as long as it takes: a closed loop's number of requests, or a number of
-    /// visits.
+    /// users.
     pub fn schedule_length(&self) -> Duration {
         match (self.extent, &self.arrivals) {
             (Extent::Duration(length), _) => length,
             (Extent::Requests(_), LoopPlan::Closed { .. }) => Duration::ZERO,
-            (Extent::Requests(_), LoopPlan::Open { .. }) if self.visit.is_some() => Duration::ZERO,
+            (Extent::Requests(_), LoopPlan::Open { .. }) if self.user.is_some() => Duration::ZERO,
             (Extent::Requests(total), LoopPlan::Open { rate, .. }) => {
                 Duration::from_nanos(u64::try_from(rate.due_ns(total as f64)).unwrap_or(0))
             }
@@ -230,8 +230,8 @@ impl Plan {
                 let pauses = total.saturating_sub(1) / (*workers).max(1) as u64;
                 Duration::try_from_secs_f64(think.as_secs_f64() * pauses as f64).unwrap_or(Duration::MAX)
             }
-            // Visits that arrive; how long the last one takes nobody knows.
-            (Extent::Requests(total), LoopPlan::Open { rate, .. }) if self.visit.is_some() => {
+            // Users that arrive; how long the last one takes nobody knows.
+            (Extent::Requests(total), LoopPlan::Open { rate, .. }) if self.user.is_some() => {
                 Duration::from_nanos(u64::try_from(rate.due_ns(total.saturating_sub(1) as f64)).unwrap_or(0))
             }
             _ => self.schedule_length(),
@@ -239,7 +239,7 @@ impl Plan {
         measured.saturating_add(self.warmup)
     }
 
-    /// Requests per second that the schedule asks for; `None` in a closed loop. Of visits it counts all calls.
+    /// Requests per second that the schedule asks for; `None` in a closed loop. Of users it counts all calls.
     pub fn offered_rate(&self) -> Option<f64> {
         let arrivals = match &self.arrivals {
             LoopPlan::Closed { .. } => return None,
@@ -249,10 +249,10 @@ impl Plan {
             },
             LoopPlan::Recorded { recording } => recording.requests() as f64 / self.schedule_length().as_secs_f64(),
         };
-        Some(match &self.visit {
+        Some(match &self.user {
             None => arrivals,
-            Some(Visit::Calls(calls)) => arrivals * f64::from(*calls),
-            Some(Visit::Sessions { sessions, .. }) => arrivals * sessions.calls_mean(),
+            Some(UserPlan::Calls(calls)) => arrivals * f64::from(*calls),
+            Some(UserPlan::Sessions { sessions, .. }) => arrivals * sessions.calls_mean(),
         })
     }
 
@@ -275,7 +275,7 @@ impl Plan {
     /// How many connections one of the threads opens before the start. A connection for a few calls is opened when it is needed, as what is
     /// measured includes it; and a load of a known number of requests never needs more connections than requests.
     pub(crate) fn connections_ahead(&self, core: usize) -> usize {
-        if self.calls.is_some() || self.visit.is_some() {
+        if self.calls.is_some() || self.user.is_some() {
             return 0;
         }
         let connections = self.share_of(self.connections, core).max(1);
@@ -320,8 +320,8 @@ mod tests {
         let day = Duration::from_secs(86_400);
         let thinking = plan(LoopPlan::of_workers(2, day), Extent::Requests(10));
         assert_eq!(days(&thinking), 4);
-        let visits = plan(LoopPlan::at_rate(1e-5), Extent::Requests(11));
-        assert_eq!(days(&Plan { visit: Some(Visit::Calls(1)), ..visits }), 11);
+        let users = plan(LoopPlan::at_rate(1e-5), Extent::Requests(11));
+        assert_eq!(days(&Plan { user: Some(UserPlan::Calls(1)), ..users }), 11);
         assert_eq!(days(&plan(LoopPlan::at_rate(1.0), Extent::Duration(3 * day))), 3);
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct Schedule {
     taken: u64,
     taken_measured: u64,
     recorded: u64,
-    /// Measured calls of visits after their first, which the series knows of.
+    /// Measured calls of users after their first, which the series knows of.
     follow_ups: u64,
     pub(crate) begun: Option<ThreadUse>,
     /// By how much the thread has overslept in the measured part.
@@ -136,7 +136,7 @@ impl Schedule {
         left
     }
 
-    /// Offers a call that follows another one of its visit, and says whether it is measured. `None`: it came due after the end.
+    /// Offers a call that follows another one of its user, and says whether it is measured. `None`: it came due after the end.
     pub(crate) fn follow_up(&mut self, due: Instant, series: &mut IntervalSeries) -> Option<bool> {
         if !self.offers(due) {
             return None;

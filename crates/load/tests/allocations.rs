@@ -15,7 +15,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use thalweg_load::{
     Check, Engine, Extent, Feed, Feeder, Gate, LoopPlan, OpenLog, Pace, PackedRequests, Plan, PreparedRequest,
-    Progress, Recording, ReplayHead, RequestList, RequestParts, RequestText, RunFigures, Sessions, Visit,
+    Progress, Recording, ReplayHead, RequestList, RequestParts, RequestText, RunFigures, Sessions, UserPlan,
     load_sessions, prepare,
 };
 use thalweg_measure::Outcome;
@@ -164,7 +164,7 @@ fn connections_at_a_pace() {
 #[test]
 fn sessions_of_several_connections() {
     let calls = 2000;
-    let visit = |sessions: &Sessions, connections| Visit::Sessions {
+    let user = |sessions: &Sessions, connections| UserPlan::Sessions {
         sessions: Arc::new(sessions.clone()),
         think: Duration::ZERO,
         connections,
@@ -191,7 +191,7 @@ fn sessions_of_several_connections() {
                 let sessions = of_bursts(calls / 10);
                 let plan = Plan {
                     requests: [request(Check::default())].into(),
-                    visit: Some(visit(&sessions, connections)),
+                    user: Some(user(&sessions, connections)),
                     ..base.clone()
                 };
                 let (count, figures) = driven(choice, plan);

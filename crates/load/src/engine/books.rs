@@ -8,7 +8,7 @@ use super::{Engine, Phase};
 use crate::connection::{Call, Due, outcome_of_fault};
 use crate::figures::{RunFigures, ThreadUse};
 use crate::schedule::Taken;
-use crate::visit::Ending;
+use crate::user::Ending;
 
 /// Less than this is what a wake-up takes. It is no lateness of what came meanwhile.
 const OVERSLEPT_NS_MIN: u64 = 1_000_000;
@@ -131,10 +131,10 @@ impl Engine {
         }
         let number = schedule.next_number();
         let Taken { arrival, noticed, measured } = schedule.take(&mut self.figures.trial.intervals);
-        if let Some(plan) = &self.visit {
-            let visit = self.visits.begin(plan, number, arrival.at);
-            self.visits[visit].take_call();
-            self.count_visit(visit, Ending::Failed, now);
+        if let Some(plan) = &self.user {
+            let user = self.users.begin(plan, number, arrival.at);
+            self.users[user].take_call();
+            self.count_user(user, Ending::Failed, now);
         } else {
             schedule.arrivals.on_end(now);
         }
@@ -228,10 +228,10 @@ impl Engine {
             figures.outcomes.record_n(Outcome::NotSent, unread);
             (0..unread).for_each(|_| figures.intervals.record_end(Outcome::NotSent, None));
         }
-        // A schedule that has ended does not wait for the pauses of visits, but for calls that were due in it.
-        let visits_over = self.visits.len() == 0 || (schedule.end.is_some() && self.reopening == 0);
+        // A schedule that has ended does not wait for the pauses of users, but for calls that were due in it.
+        let users_over = self.users.len() == 0 || (schedule.end.is_some() && self.reopening == 0);
         let arrivals_over = schedule.arrivals.next().is_none() && !schedule.arrivals.is_behind();
-        over && self.busy == 0 && visits_over && arrivals_over
+        over && self.busy == 0 && users_over && arrivals_over
     }
 
     pub(super) fn publish(&self) {

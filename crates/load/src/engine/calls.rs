@@ -9,7 +9,7 @@ use thalweg_sys::{Driver, Instant, SendBuf, SocketId};
 use thalweg_wire::ResponseError;
 
 use super::pacing::Pacing;
-use super::visits::Answered;
+use super::users::Answered;
 use super::{Engine, Phase};
 use crate::connection::{Call, Due, End, Stamp, State, outcome_of_response_error, read_response};
 use crate::plan::Reuse;
@@ -19,7 +19,7 @@ use crate::schedule::Taken;
 pub(super) struct NextCall {
     pub(super) due: Due,
     pub(super) measured: bool,
-    /// Which one, if the schedule or the visit says.
+    /// Which one, if the schedule or the user says.
     pub(super) request: Option<u32>,
     /// It is the last one that its connection will carry.
     pub(super) last: bool,
@@ -103,10 +103,10 @@ impl Engine {
         let Phase::Running(schedule) = &mut self.phase else { return };
         let number = schedule.next_number();
         let Taken { arrival, noticed, measured } = schedule.take(&mut self.figures.trial.intervals);
-        if let Some(plan) = &self.visit {
-            let visit = self.visits.begin(plan, number, arrival.at);
-            self.visits[visit].notice(noticed);
-            return self.begin_visit(driver, id, visit, measured, now);
+        if let Some(plan) = &self.user {
+            let user = self.users.begin(plan, number, arrival.at);
+            self.users[user].notice(noticed);
+            return self.begin_user(driver, id, user, measured, now);
         }
         let last = self.plan.calls.is_some_and(|calls| self.connections[id.index()].calls + 1 >= calls);
         let streamed = schedule.arrivals.taken_request();
@@ -336,7 +336,7 @@ impl Engine {
                 let outcome = outcome_of_response_error(ResponseError::Unsolicited);
                 return self.end_call(driver, id, outcome, now);
             }
-            if !call.keep_alive || connection.visit.is_some() {
+            if !call.keep_alive || connection.user.is_some() {
                 // The end of this call decides about those that the rest is for.
                 let rest = input.len();
                 self.end_call(driver, id, outcome, now);
@@ -369,13 +369,13 @@ impl Engine {
                 self.end_front(id, lost_behind(outcome), latest, now);
             }
         }
-        if self.connections[id.index()].visit.is_some() {
+        if self.connections[id.index()].user.is_some() {
             let answer = match (outcome.is_completed(), usable) {
                 (false, _) => Answered::Not { lost: left as u32 + 1 },
                 (true, true) => Answered::Usable,
                 (true, false) => Answered::Last { lost: left as u32 },
             };
-            self.on_visit_answer(driver, id, answer, now);
+            self.on_user_response(driver, id, answer, now);
         } else if usable {
             self.offer_room(id);
         } else {
@@ -422,7 +422,7 @@ impl Engine {
         connection.replies += u32::from(outcome.is_completed());
         connection.failed |= !outcome.is_completed();
         self.account(&call, outcome, latest, now);
-        if self.visit.is_none()
+        if self.user.is_none()
             && let Phase::Running(schedule) = &mut self.phase
         {
             schedule.arrivals.on_end(now);
@@ -455,8 +455,8 @@ impl Engine {
 
     /// Something has happened on a connection on which no answer is due, so that it is of no more use.
     pub(super) fn on_unasked<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
-        match self.connections[id.index()].visit {
-            Some(visit) => self.on_visit_unasked(driver, id, visit, now),
+        match self.connections[id.index()].user {
+            Some(user) => self.on_user_idle_end(driver, id, user, now),
             None => self.close(driver, id, now),
         }
     }

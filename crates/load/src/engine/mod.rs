@@ -4,14 +4,14 @@
 //! head; a handful of counters and histogram slots. Nothing is allocated.
 //!
 //! A request waits for a connection in the schedule itself (see [`crate::Arrivals`]): a connection that gets room takes the oldest
-//! arrival that is due. The parts: [`opening`] makes connections, [`calls`] carries requests over them, [`visits`] plays several calls
+//! arrival that is due. The parts: [`opening`] makes connections, [`calls`] carries requests over them, [`users`] plays several calls
 //! on connections of their own, [`pacing`] reads slowly, [`books`] accounts for all of it.
 
 mod books;
 mod calls;
 mod opening;
 mod pacing;
-mod visits;
+mod users;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,19 +21,19 @@ use thalweg_reactor::{App, Turn, Wheel};
 use thalweg_sys::{Completion, Driver, DriverKind, Fault, Instant, PortRange, SocketId};
 
 use self::pacing::Pacing;
-use self::visits::Parked;
+use self::users::PausedUsers;
 use crate::choice::Chooser;
 use crate::connection::{Connection, Line, State};
 use crate::figures::RunFigures;
 use crate::gate::Gate;
-use crate::plan::{LoopPlan, Plan, Visit};
+use crate::plan::{LoopPlan, Plan, UserPlan};
 use crate::replay::Feed;
 use crate::request::Requests;
 use crate::runner::Progress;
 use crate::schedule::Schedule;
-use crate::visit::Visits;
+use crate::user::Users;
 
-/// Resolution of time-outs, and of think times within visits.
+/// Resolution of time-outs, and of think times within users.
 const TICK_NS: u64 = 100_000;
 
 /// How often the progress is published and the gate is looked at.
@@ -50,7 +50,7 @@ pub struct Engine {
     /// Through which the requests of a recording come, until the schedule begins.
     feed: Option<Feed>,
     chooser: Chooser,
-    visit: Option<Arc<Visit>>,
+    user: Option<Arc<UserPlan>>,
     source: usize,
     ports: Option<PortRange>,
     connections_max: usize,
@@ -60,13 +60,13 @@ pub struct Engine {
     roomy: VecDeque<SocketId>,
     open: usize,
     connecting: usize,
-    /// Of the connecting ones, those that visits have opened to go on.
+    /// Of the connecting ones, those that users have opened to go on.
     reopening: usize,
     /// Connections with calls under way.
     busy: usize,
-    /// Visits that are not over, and those of them that are without a connection.
-    visits: Visits,
-    parked: Parked,
+    /// Users that are not over, and those of them that are without a connection.
+    users: Users,
+    paused: PausedUsers,
     deadlines: Wheel,
     pacing: Option<Pacing>,
     phase: Phase,
@@ -126,7 +126,7 @@ impl Engine {
             },
             feed: None,
             chooser: Chooser::new(plan.pick, plan.requests.len().max(1), plan.seed, core, plan.cpus.len()),
-            visit: plan.visit.clone().map(Arc::new),
+            user: plan.user.clone().map(Arc::new),
             source: core,
             ports: plan.ports_of(core),
             connections_max,
@@ -137,8 +137,8 @@ impl Engine {
             connecting: 0,
             reopening: 0,
             busy: 0,
-            visits: Visits::default(),
-            parked: Parked::default(),
+            users: Users::default(),
+            paused: PausedUsers::default(),
             deadlines: Wheel::new(now, TICK_NS),
             pacing: plan.pace.map(|pace| Pacing::new(pace, plan.connections_per_cpu(), now)),
             phase: Phase::Opening { left: ahead, since: now, until },
@@ -170,7 +170,7 @@ impl Engine {
             _ => 0,
         };
         let reads = self.pacing.as_ref().map_or(0, Pacing::entries);
-        let lists = self.idle.len() + self.roomy.len() + self.parked.len() + self.visits.places() + self.hashers.len();
+        let lists = self.idle.len() + self.roomy.len() + self.paused.len() + self.users.places() + self.hashers.len();
         let requests = self.requests.places() + self.lines.len();
         arrivals + reads + lists + requests + self.deadlines.len() + self.connections.len()
     }
@@ -211,7 +211,7 @@ impl Engine {
             match (&connection.state, deadline) {
                 (_, Some(at)) if at > now => self.arm(id, at),
                 (State::Busy(_), _) => self.time_out(driver, id, now),
-                (State::Thinking { .. }, _) => self.wake_visit(driver, id, now),
+                (State::Thinking { .. }, _) => self.wake_user(driver, id, now),
                 (State::Connecting, _) => self.on_connect_failed(driver, id, None, now),
                 (State::Idle | State::Closed, _) => {}
             }
@@ -240,8 +240,8 @@ impl Engine {
         let window =
             [Some(schedule.start), schedule.end, schedule.drain_end].into_iter().flatten().find(|&at| at > now);
         let reads = self.pacing.as_ref().and_then(Pacing::next_due);
-        let parked = self.parked.next_due().filter(|&at| at > now);
-        let times = [arrival, unread, window, self.deadlines.next_due(), reads, parked, Some(self.next_glance)];
+        let paused = self.paused.next_due().filter(|&at| at > now);
+        let times = [arrival, unread, window, self.deadlines.next_due(), reads, paused, Some(self.next_glance)];
         times.into_iter().flatten().min().unwrap_or(now)
     }
 }
@@ -275,7 +275,7 @@ impl<D: Driver> App<D> for Engine {
         self.expire(driver, now);
         self.take_in_held(driver, now);
         self.read_due(driver, now);
-        self.resume_parked(driver, now);
+        self.resume_paused(driver, now);
         match self.phase {
             Phase::Opening { .. } => self.open_ahead(driver, now),
             Phase::Waiting => {
@@ -289,7 +289,7 @@ impl<D: Driver> App<D> for Engine {
         self.keep_books(now);
         self.dispatch(driver, now);
         let over = self.finished(now);
-        if over && !(self.visits.len() > 0 && self.wake_last(driver, now)) {
+        if over && !(self.users.len() > 0 && self.wake_last(driver, now)) {
             self.keep_books(now);
             self.end_window(now);
             self.publish();

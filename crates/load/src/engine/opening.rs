@@ -1,4 +1,4 @@
-//! Making connections: ahead of the start, for arrivals that wait, and in place of those that a visit has lost.
+//! Making connections: ahead of the start, for arrivals that wait, and in place of those that a user has lost.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use thalweg_sys::{Connect, Driver, Fault, Flow, Instant, SocketId};
 use super::pacing::Pacing;
 use super::{Engine, Phase};
 use crate::connection::{Connection, Line, State, outcome_of_fault};
-use crate::visit::{Ending, VisitId};
+use crate::user::{Ending, UserId};
 
 /// Connections that may be in the making at once, so that opening thousands does not overrun the server's listen queue.
 const CONNECTING_MAX: usize = 128;
@@ -66,7 +66,7 @@ impl Engine {
         let bits_per_s = connection.bits_per_s(now);
         let (lifetime_ns, replies, failed) =
             (now.ns_since(connection.since), u64::from(connection.replies), connection.failed);
-        connection.visit = None;
+        connection.user = None;
         let line = connection.line.take();
         let state = std::mem::replace(&mut connection.state, State::Closed);
         let figures = &mut self.figures.trial;
@@ -134,7 +134,7 @@ impl Engine {
 
     /// Opens connections for arrivals that wait, one for each as far as the bound allows.
     pub(super) fn open_for_waiting<D: Driver>(&mut self, driver: &mut D, now: Instant) {
-        let in_use = self.open + self.parked.len();
+        let in_use = self.open + self.paused.len();
         let room = self.connections_max.saturating_sub(in_use).min(CONNECTING_MAX.saturating_sub(self.connecting));
         let Phase::Running(schedule) = &mut self.phase else { return };
         if room == 0 {
@@ -151,16 +151,16 @@ impl Engine {
         }
     }
 
-    /// Opens a connection of a visit that goes on. Its calls may wait there.
-    pub(super) fn open_for_visit<D: Driver>(
+    /// Opens a connection of a user that goes on. Its calls may wait there.
+    pub(super) fn open_for_user<D: Driver>(
         &mut self,
         driver: &mut D,
-        visit: VisitId,
+        user: UserId,
         now: Instant,
     ) -> Result<SocketId, Fault> {
         let id = self.connect(driver, now)?;
         self.reopening += 1;
-        self.join_visit(id, visit);
+        self.join_user(id, user);
         Ok(id)
     }
 
@@ -172,7 +172,7 @@ impl Engine {
         let observed_ns = now.ns_since(connection.since);
         let connect_ns = handshake_ns.map_or(observed_ns, |ns| ns.min(observed_ns));
         connection.establish(connect_ns, now);
-        let visit = connection.visit;
+        let user = connection.user;
         self.connecting -= 1;
         let connections = &mut self.figures.trial.connections;
         connections.opened += 1;
@@ -186,9 +186,9 @@ impl Engine {
             self.figures.trial.in_window.connections += u64::from(schedule.is_in_window(now));
         }
         self.read_now(driver, id);
-        if let Some(visit) = visit {
+        if let Some(user) = user {
             self.reopening -= 1;
-            self.on_visit_connected(driver, id, visit, now);
+            self.on_user_connected(driver, id, user, now);
         } else {
             self.offer_room(id);
         }
@@ -206,12 +206,12 @@ impl Engine {
         if let Some(outcome) = outcome {
             self.record_lacking(outcome);
         }
-        if let Some(visit) = self.connection(id).visit {
+        if let Some(user) = self.connection(id).user {
             self.reopening -= 1;
             let lost = self.end_waiting(id, outcome.unwrap_or(Outcome::Timeout), now);
-            self.leave_visit(driver, id, visit, now);
-            self.visits[visit].on_lost(lost);
-            self.stop_visit(driver, visit, Ending::Failed, now);
+            self.leave_user(driver, id, user, now);
+            self.users[user].on_lost(lost);
+            self.stop_user(driver, user, Ending::Failed, now);
         } else {
             self.close(driver, id, now);
             // Without a reason the arrival that it was for has its own deadline.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use thalweg_load::{Extent, LoopPlan, Pace, Pick, Plan, RateProfile, RateText, Reuse, RunFigures, Spacing, Visit};
+use thalweg_load::{Extent, LoopPlan, Pace, Pick, Plan, RateProfile, RateText, Reuse, RunFigures, Spacing, UserPlan};
 use thalweg_measure::trial::{Sessions, TrialFigures};
 use thalweg_measure::{Outcome, Outcomes, StatusClasses};
 use thalweg_reactor::sim::SimConfig;
@@ -177,24 +177,24 @@ fn random_plan(random: &mut Pcg64Mcg) -> Plan {
     let post = random.random_bool(0.2);
     let body = &LARGE_BODY[..if random.random() { 10 } else { LARGE_BODY.len() }];
     let cores = if connections > 1 && random.random_bool(0.3) { 2 } else { 1 };
-    let of_visits = random.random_bool(0.3);
+    let of_users = random.random_bool(0.3);
     let mut plan = match random.random_range(0..20) {
-        0..10 if of_visits => session_plan(&random_sessions(random), millis(random, 0..10), arrivals, extent),
+        0..10 if of_users => session_plan(&random_sessions(random), millis(random, 0..10), arrivals, extent),
         0 => {
             let log: Vec<_> = (0..random.random_range(1..100)).map(|_| random.random_range(0..200)).collect();
             log_plan(log.into_iter().zip((0..targets).cycle()))
         }
         _ => plan(arrivals, extent, targets),
     };
-    if of_visits {
-        plan.visit.get_or_insert(Visit::Calls(random.random_range(1..6)));
+    if of_users {
+        plan.user.get_or_insert(UserPlan::Calls(random.random_range(1..6)));
     } else {
         plan.calls = random.random_bool(0.4).then(|| random.random_range(1..6));
         if post && !matches!(plan.arrivals, LoopPlan::Recorded { .. }) {
             plan.requests = (0..targets).map(|number| request("POST", number, body)).collect();
         }
     }
-    if let Some(Visit::Sessions { connections, .. }) = &mut plan.visit {
+    if let Some(UserPlan::Sessions { connections, .. }) = &mut plan.user {
         *connections = random.random_range(1..6);
     }
     plan.pick = [Pick::Sequential, Pick::Random, Pick::Zipf(1.0)][random.random_range(0..3)];
@@ -248,21 +248,21 @@ fn random_sessions(random: &mut Pcg64Mcg) -> String {
     text
 }
 
-/// How many requests the plan asks for, together with those of its visits that are never offered.
+/// How many requests the plan asks for, together with those of its users that are never offered.
 fn offered(plan: &Plan) -> Offered {
     let arrivals = match (plan.extent, &plan.arrivals) {
         (Extent::Requests(total), _) => total,
-        (Extent::Duration(length), LoopPlan::Open { rate, spacing: Spacing::Constant }) if plan.visit.is_none() => {
+        (Extent::Duration(length), LoopPlan::Open { rate, spacing: Spacing::Constant }) if plan.user.is_none() => {
             rate.count_until(length.as_secs_f64()).round() as u64
         }
         (Extent::Duration(_), _) => return Offered::AsManyAsCome,
     };
-    match &plan.visit {
+    match &plan.user {
         None => Offered::Exactly(arrivals),
-        // Visits that begin in the warm-up may reach into the measured part.
+        // Users that begin in the warm-up may reach into the measured part.
         Some(_) if !plan.warmup.is_zero() => Offered::AsManyAsCome,
-        Some(Visit::Calls(calls)) => Offered::Exactly(arrivals * u64::from(*calls)),
-        Some(Visit::Sessions { sessions, .. }) => {
+        Some(UserPlan::Calls(calls)) => Offered::Exactly(arrivals * u64::from(*calls)),
+        Some(UserPlan::Sessions { sessions, .. }) => {
             let calls = |number: u64| {
                 let bursts = sessions.bursts(number as usize % sessions.len());
                 bursts.map(|burst| sessions.calls(burst).len() as u64).sum::<u64>()

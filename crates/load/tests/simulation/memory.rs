@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use thalweg_load::{Extent, LoopPlan, Pace, Plan, Reuse, Visit};
+use thalweg_load::{Extent, LoopPlan, Pace, Plan, Reuse, UserPlan};
 use thalweg_reactor::sim::SimConfig;
 
 use crate::script::{Answer, random_of};
@@ -38,7 +38,7 @@ fn queues_and_timers_do_not_grow_with_the_run() {
     check("few calls each", |extent| Plan { calls: Some(3), ..plan(rate(), extent, 20) });
     check("pipelined", |extent| Plan { pipeline: 4, ..plan(rate(), extent, 20) });
     check("pipelined, latest first", |extent| Plan { pipeline: 4, reuse: Reuse::Latest, ..plan(rate(), extent, 20) });
-    check("calls", |extent| Plan { visit: Some(Visit::Calls(5)), ..plan(LoopPlan::at_rate(100.0), extent, 20) });
+    check("calls", |extent| Plan { user: Some(UserPlan::Calls(5)), ..plan(LoopPlan::at_rate(100.0), extent, 20) });
     let pace = Some(Pace::new(Some(1_000_000), Duration::ZERO));
     check("paced", |extent| Plan { pace, ..plan(rate(), extent, 20) });
     let text = "/1 think=0.01\n /2\n /3\n/4 think=0.03\n/5\n /6\n";

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use thalweg_load::{Extent, LoopPlan, Plan, Visit};
+use thalweg_load::{Extent, LoopPlan, Plan, UserPlan};
 use thalweg_measure::Outcome;
 use thalweg_measure::trial::SessionsSummary;
 use thalweg_reactor::sim::SimConfig;
@@ -15,7 +15,7 @@ use crate::world::{Run, World, session_plan};
 fn plan(text: &str, sessions: u64, connections: usize, pipeline: u32) -> Plan {
     let workers = LoopPlan::of_workers(1, Duration::ZERO);
     let mut plan = Plan { pipeline, ..session_plan(text, Duration::ZERO, workers, Extent::Requests(sessions)) };
-    if let Some(Visit::Sessions { connections: each, .. }) = &mut plan.visit {
+    if let Some(UserPlan::Sessions { connections: each, .. }) = &mut plan.user {
         *each = connections;
     }
     plan

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use thalweg_load::{Extent, LoopPlan, Plan, Spacing, Visit};
+use thalweg_load::{Extent, LoopPlan, Plan, Spacing, UserPlan};
 use thalweg_measure::Histogram;
 use thalweg_measure::trial::{Verdict, verdict};
 
@@ -56,7 +56,7 @@ impl Mode {
                 Plan { arrivals: LoopPlan::Open { rate, spacing: Spacing::Poisson }, ..base }
             }
             Self::ConnectionPerRequest => Plan { calls: Some(1), ..base },
-            Self::ConnectionRate { calls } => Plan { visit: Some(Visit::Calls(calls)), ..base },
+            Self::ConnectionRate { calls } => Plan { user: Some(UserPlan::Calls(calls)), ..base },
             Self::Sessions => {
                 let text = "/0 think=0.02\n /1\n /2\n/3\n\n/4\n";
                 Plan { connections: 2000, ..session_plan(text, Duration::from_millis(5), open, extent) }

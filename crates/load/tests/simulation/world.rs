@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use thalweg_load::{
     CheckTable, Engine, Extent, Feeder, Gate, LoopPlan, OpenLog, Plan, PreparedRequest, Progress, Recording,
-    ReplayHead, RequestText, RunFigures, Visit, load_sessions, prepare,
+    ReplayHead, RequestText, RunFigures, UserPlan, load_sessions, prepare,
 };
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, Turn, run};
@@ -220,7 +220,7 @@ pub fn session_plan(text: &str, think: Duration, arrivals: LoopPlan, extent: Ext
     let sessions = Arc::new(made.expect("a session file"));
     Plan {
         requests: requests.into(),
-        visit: Some(Visit::Sessions { sessions, think, connections: 1 }),
+        user: Some(UserPlan::Sessions { sessions, think, connections: 1 }),
         ..plan(arrivals, extent, 1)
     }
 }
@@ -258,7 +258,7 @@ pub fn request(method: &str, number: u64, body: &[u8]) -> PreparedRequest {
 fn patience_ns(plan: &Plan) -> u64 {
     const MARGIN_NS: u64 = 50 * MS;
     let ns = |duration: Duration| duration.as_nanos() as u64;
-    if plan.visit.is_some() || plan.pace.is_some() {
+    if plan.user.is_some() || plan.pace.is_some() {
         return 100_000 * SECOND;
     }
     let schedule_ns = match (plan.extent, &plan.arrivals) {

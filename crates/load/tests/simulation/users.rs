@@ -1,8 +1,8 @@
-//! Sessions and other visits: what goes over the wire, in which order and when, and what is counted of it.
+//! Sessions and other users: what goes over the wire, in which order and when, and what is counted of it.
 
 use std::time::Duration;
 
-use thalweg_load::{Extent, LoopPlan, Plan, Visit};
+use thalweg_load::{Extent, LoopPlan, Plan, UserPlan};
 use thalweg_measure::Outcome;
 use thalweg_reactor::sim::SimConfig;
 
@@ -184,7 +184,7 @@ fn a_pause_that_ends_with_the_schedule_is_not_cut_short() {
 #[test]
 fn calls_on_a_connection_of_their_own_follow_one_another() {
     let rate = LoopPlan::at_rate(100.0);
-    let plan = Plan { visit: Some(Visit::Calls(4)), ..plan(rate, Extent::Requests(5), 20) };
+    let plan = Plan { user: Some(UserPlan::Calls(4)), ..plan(rate, Extent::Requests(5), 20) };
     let run = World::calm(plan).run(|number| if number == 6 { Answer::Closing } else { Answer::Good });
     let trial = &run.figures.trial;
     let connections: Vec<u64> = run.records.iter().map(|record| record.connection).collect();

@@ -1,4 +1,4 @@
-//! A visit's progress: which of its calls may be made now, which wait for an answer or for the end of a pause.
+//! A user's progress: which of its calls may be made now, which wait for an answer or for the end of a pause.
 
 use std::num::NonZero;
 use std::ops::{Index, IndexMut, Range};
@@ -8,23 +8,23 @@ use std::time::Duration;
 use thalweg_sys::{Instant, SocketId};
 
 use crate::connection::Due;
-use crate::plan::Visit;
+use crate::plan::UserPlan;
 use crate::session::Sessions;
 
-/// The visits that are not over. Places are used again, each with its list of connections, so that there are as many as there were
-/// visits at once.
+/// The users that are not over. Places are used again, each with its list of connections, so that there are as many as there were
+/// users at once.
 #[derive(Default)]
-pub(crate) struct Visits {
-    places: Vec<Visiting>,
-    free: Vec<VisitId>,
+pub(crate) struct Users {
+    places: Vec<User>,
+    free: Vec<UserId>,
 }
 
-/// Names a visit until it is over: one more than its place, so that each connection has room for the name of one or none in four bytes.
+/// Names a user until it is over: one more than its place, so that each connection has room for the name of one or none in four bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct VisitId(NonZero<u32>);
+pub(crate) struct UserId(NonZero<u32>);
 
-/// A visit under way. It knows which connections are its own, and nothing of what happens on them.
-pub(crate) struct Visiting {
+/// A user under way. It knows which connections are its own, and nothing of what happens on them.
+pub(crate) struct User {
     /// When it arrived.
     pub(crate) began: Instant,
     /// When the calls that may be made now came due, and the thread saw that they were.
@@ -50,14 +50,14 @@ enum Script {
         left: u32,
     },
     Session {
-        visit: Arc<Visit>,
+        user: Arc<UserPlan>,
         index: usize,
         burst: usize,
         next: usize,
     },
 }
 
-/// How a visit ends.
+/// How a user ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
     /// With its last call, or where the server ended it in good order.
@@ -79,23 +79,23 @@ pub(crate) enum Next {
     Done,
 }
 
-impl Visits {
-    /// Visit number `number` of the run, which arrived at `began`; its first call is due at once.
-    pub(crate) fn begin(&mut self, visit: &Arc<Visit>, number: u64, began: Instant) -> VisitId {
+impl Users {
+    /// UserPlan number `number` of the run, which arrived at `began`; its first call is due at once.
+    pub(crate) fn begin(&mut self, user: &Arc<UserPlan>, number: u64, began: Instant) -> UserId {
         let Some(id) = self.free.pop() else {
-            self.places.push(Visiting::begin(visit, number, began, Vec::new()));
+            self.places.push(User::begin(user, number, began, Vec::new()));
             let places = u32::try_from(self.places.len()).ok().and_then(NonZero::new);
-            return VisitId(places.expect("visits are bounded by connections"));
+            return UserId(places.expect("users are bounded by connections"));
         };
         let place = &mut self[id];
         let mut connections = std::mem::take(&mut place.connections);
         connections.clear();
-        *place = Visiting::begin(visit, number, began, connections);
+        *place = User::begin(user, number, began, connections);
         id
     }
 
     /// It is over. Nothing names it any more.
-    pub(crate) fn end(&mut self, id: VisitId) {
+    pub(crate) fn end(&mut self, id: UserId) {
         self.free.push(id);
     }
 
@@ -110,27 +110,27 @@ impl Visits {
     }
 }
 
-impl Index<VisitId> for Visits {
-    type Output = Visiting;
+impl Index<UserId> for Users {
+    type Output = User;
 
-    fn index(&self, id: VisitId) -> &Visiting {
+    fn index(&self, id: UserId) -> &User {
         &self.places[id.0.get() as usize - 1]
     }
 }
 
-impl IndexMut<VisitId> for Visits {
-    fn index_mut(&mut self, id: VisitId) -> &mut Visiting {
+impl IndexMut<UserId> for Users {
+    fn index_mut(&mut self, id: UserId) -> &mut User {
         &mut self.places[id.0.get() as usize - 1]
     }
 }
 
-impl Visiting {
-    fn begin(visit: &Arc<Visit>, number: u64, began: Instant, connections: Vec<SocketId>) -> Self {
-        let script = match &**visit {
-            Visit::Calls(calls) => Script::Calls { left: calls - 1 },
-            Visit::Sessions { sessions, .. } => {
+impl User {
+    fn begin(user: &Arc<UserPlan>, number: u64, began: Instant, connections: Vec<SocketId>) -> Self {
+        let script = match &**user {
+            UserPlan::Calls(calls) => Script::Calls { left: calls - 1 },
+            UserPlan::Sessions { sessions, .. } => {
                 let index = (number % sessions.len() as u64) as usize;
-                Script::Session { visit: visit.clone(), index, burst: 0, next: 0 }
+                Script::Session { user: user.clone(), index, burst: 0, next: 0 }
             }
         };
         let (opened, stopped, kept_waiting) = (0, None, false);
@@ -165,7 +165,7 @@ impl Visiting {
         Due { intended: self.due, noticed: self.noticed, prompt: !self.kept_waiting }
     }
 
-    /// Takes a call that is due: which request it is, if the visit says.
+    /// Takes a call that is due: which request it is, if the user says.
     pub(crate) fn take_call(&mut self) -> Option<Option<u32>> {
         if !self.has_released() {
             return None;
@@ -174,8 +174,8 @@ impl Visiting {
         self.under_way += 1;
         Some(match &mut self.script {
             Script::Calls { .. } => None,
-            Script::Session { visit, index, burst, next } => {
-                let (sessions, bursts) = played(visit, *index);
+            Script::Session { user, index, burst, next } => {
+                let (sessions, bursts) = played(user, *index);
                 let request = sessions.calls(bursts.start + *burst)[*next];
                 *next += 1;
                 Some(request)
@@ -193,8 +193,8 @@ impl Visiting {
                 *left -= 1;
                 self.release(1, now)
             }
-            Script::Session { visit, index, burst, next } => {
-                let (sessions, bursts) = played(visit, *index);
+            Script::Session { user, index, burst, next } => {
+                let (sessions, bursts) = played(user, *index);
                 let length = sessions.calls(bursts.start + *burst).len();
                 if *next == 1 && length > 1 && self.released == 0 {
                     return self.release(length as u32 - 1, now);
@@ -205,7 +205,7 @@ impl Visiting {
                 if *burst + 1 == bursts.len() {
                     return Next::Done;
                 }
-                let Visit::Sessions { think, .. } = &**visit else { unreachable!("a session's visit has sessions") };
+                let UserPlan::Sessions { think, .. } = &**user else { unreachable!("a session's user has sessions") };
                 let think = sessions.think(bursts.start + *burst).unwrap_or(*think);
                 *burst += 1;
                 *next = 0;
@@ -245,8 +245,8 @@ impl Visiting {
         self.released == 0
             && match &self.script {
                 Script::Calls { left } => *left == 0,
-                Script::Session { visit, index, burst, next } => {
-                    let (sessions, bursts) = played(visit, *index);
+                Script::Session { user, index, burst, next } => {
+                    let (sessions, bursts) = played(user, *index);
                     *burst + 1 == bursts.len() && *next == sessions.calls(bursts.start + *burst).len()
                 }
             }
@@ -261,9 +261,9 @@ impl Visiting {
     pub(crate) fn connections_max(&self) -> usize {
         match &self.script {
             Script::Calls { .. } => 1,
-            Script::Session { visit, .. } => match &**visit {
-                Visit::Sessions { connections, .. } => *connections,
-                Visit::Calls(_) => unreachable!("a session's visit has sessions"),
+            Script::Session { user, .. } => match &**user {
+                UserPlan::Sessions { connections, .. } => *connections,
+                UserPlan::Calls(_) => unreachable!("a session's user has sessions"),
             },
         }
     }
@@ -287,8 +287,8 @@ impl Visiting {
     pub(crate) fn calls_left(&self) -> u64 {
         match &self.script {
             Script::Calls { left } => u64::from(*left) + u64::from(self.released),
-            Script::Session { visit, index, burst, next } => {
-                let (sessions, bursts) = played(visit, *index);
+            Script::Session { user, index, burst, next } => {
+                let (sessions, bursts) = played(user, *index);
                 let calls: usize = bursts.skip(*burst).map(|burst| sessions.calls(burst).len()).sum();
                 (calls - next) as u64
             }
@@ -296,9 +296,9 @@ impl Visiting {
     }
 }
 
-/// The sessions that a visit plays, and the bursts of its own.
-fn played(visit: &Visit, index: usize) -> (&Sessions, Range<usize>) {
-    let Visit::Sessions { sessions, .. } = visit else { unreachable!("a session's visit has sessions") };
+/// The sessions that a user plays, and the bursts of its own.
+fn played(user: &UserPlan, index: usize) -> (&Sessions, Range<usize>) {
+    let UserPlan::Sessions { sessions, .. } = user else { unreachable!("a session's user has sessions") };
     (sessions, sessions.bursts(index))
 }
 
@@ -317,20 +317,20 @@ mod tests {
 
     #[test]
     fn calls_follow_one_another() {
-        let mut visit = Visiting::begin(&Arc::new(Visit::Calls(3)), 0, START, Vec::new());
+        let mut user = User::begin(&Arc::new(UserPlan::Calls(3)), 0, START, Vec::new());
         for ns in 0..3 {
-            assert_eq!(visit.calls_left(), 3 - ns);
-            assert_eq!(visit.take_call(), Some(None));
-            assert_eq!(visit.is_last_call(), ns == 2);
-            assert_eq!(visit.take_call(), None, "the next call waits for the answer");
-            let next = visit.on_answer(at(ns));
+            assert_eq!(user.calls_left(), 3 - ns);
+            assert_eq!(user.take_call(), Some(None));
+            assert_eq!(user.is_last_call(), ns == 2);
+            assert_eq!(user.take_call(), None, "the next call waits for the answer");
+            let next = user.on_answer(at(ns));
             assert_eq!(next, if ns == 2 { Next::Done } else { Next::GoOn });
         }
-        assert_eq!((visit.due().intended, visit.ended(), visit.calls_left()), (at(1), 3, 0));
+        assert_eq!((user.due().intended, user.ended(), user.calls_left()), (at(1), 3, 0));
     }
 
     /// Three calls, a pause of a microsecond, one call, no pause, one call; the second of two sessions of that kind.
-    fn session() -> Visiting {
+    fn session() -> User {
         let text = "/0 think=0\n\n/5\n /6\n /7\n/8 think=0\n/9\n";
         let mut targets = Vec::new();
         let made = load_sessions(
@@ -343,61 +343,61 @@ mod tests {
             },
         );
         let sessions = Arc::new(made.unwrap());
-        let visit = Visit::Sessions { sessions, think: Duration::from_micros(1), connections: 1 };
-        Visiting::begin(&Arc::new(visit), 3, START, Vec::new())
+        let user = UserPlan::Sessions { sessions, think: Duration::from_micros(1), connections: 1 };
+        User::begin(&Arc::new(user), 3, START, Vec::new())
     }
 
     #[test]
     fn a_burst_s_first_answer_releases_the_others() {
-        let mut visit = session();
-        assert_eq!((visit.take_call(), visit.take_call()), (Some(Some(1)), None));
-        assert_eq!(visit.on_answer(at(10)), Next::GoOn);
-        assert_eq!((visit.take_call(), visit.take_call(), visit.take_call()), (Some(Some(2)), Some(Some(3)), None));
-        assert_eq!(visit.due().intended, at(10));
-        assert_eq!(visit.on_answer(at(20)), Next::GoOn, "the burst's last call is under way");
-        assert_eq!(visit.on_answer(at(30)), Next::Think(at(1_030)));
-        assert_eq!((visit.due().intended, visit.calls_left()), (at(1_030), 2));
-        assert_eq!(visit.take_call(), Some(Some(4)));
-        assert!(!visit.is_last_call());
-        assert_eq!(visit.on_answer(at(1_040)), Next::GoOn, "no pause");
-        assert_eq!((visit.take_call(), visit.is_last_call()), (Some(Some(5)), true));
-        assert_eq!((visit.on_answer(at(1_050)), visit.ended()), (Next::Done, 5));
+        let mut user = session();
+        assert_eq!((user.take_call(), user.take_call()), (Some(Some(1)), None));
+        assert_eq!(user.on_answer(at(10)), Next::GoOn);
+        assert_eq!((user.take_call(), user.take_call(), user.take_call()), (Some(Some(2)), Some(Some(3)), None));
+        assert_eq!(user.due().intended, at(10));
+        assert_eq!(user.on_answer(at(20)), Next::GoOn, "the burst's last call is under way");
+        assert_eq!(user.on_answer(at(30)), Next::Think(at(1_030)));
+        assert_eq!((user.due().intended, user.calls_left()), (at(1_030), 2));
+        assert_eq!(user.take_call(), Some(Some(4)));
+        assert!(!user.is_last_call());
+        assert_eq!(user.on_answer(at(1_040)), Next::GoOn, "no pause");
+        assert_eq!((user.take_call(), user.is_last_call()), (Some(Some(5)), true));
+        assert_eq!((user.on_answer(at(1_050)), user.ended()), (Next::Done, 5));
     }
 
     #[test]
     fn calls_of_a_burst_may_come_one_at_a_time() {
-        let mut visit = session();
-        visit.take_call();
-        visit.on_answer(at(10));
-        visit.take_call();
-        assert_eq!(visit.on_answer(at(20)), Next::GoOn);
-        assert_eq!((visit.calls_left(), visit.has_released(), visit.take_call()), (3, true, Some(Some(3))));
-        assert_eq!(visit.on_answer(at(30)), Next::Think(at(1_030)));
+        let mut user = session();
+        user.take_call();
+        user.on_answer(at(10));
+        user.take_call();
+        assert_eq!(user.on_answer(at(20)), Next::GoOn);
+        assert_eq!((user.calls_left(), user.has_released(), user.take_call()), (3, true, Some(Some(3))));
+        assert_eq!(user.on_answer(at(30)), Next::Think(at(1_030)));
     }
 
     #[test]
-    fn a_visit_that_has_stopped_makes_no_more_calls() {
-        let mut visit = session();
-        visit.take_call();
-        visit.on_answer(at(10));
-        visit.take_call();
-        visit.stop(Ending::Cut);
-        assert_eq!((visit.has_released(), visit.take_call(), visit.stopped()), (false, None, Some(Ending::Cut)));
-        visit.stop(Ending::Failed);
-        visit.stop(Ending::Cut);
-        visit.on_lost(1);
-        assert_eq!((visit.stopped(), visit.under_way(), visit.calls_left()), (Some(Ending::Failed), 0, 3));
+    fn a_user_that_has_stopped_makes_no_more_calls() {
+        let mut user = session();
+        user.take_call();
+        user.on_answer(at(10));
+        user.take_call();
+        user.stop(Ending::Cut);
+        assert_eq!((user.has_released(), user.take_call(), user.stopped()), (false, None, Some(Ending::Cut)));
+        user.stop(Ending::Failed);
+        user.stop(Ending::Cut);
+        user.on_lost(1);
+        assert_eq!((user.stopped(), user.under_way(), user.calls_left()), (Some(Ending::Failed), 0, 3));
     }
 
     #[test]
-    fn places_of_visits_are_used_again() {
-        let (mut visits, plan) = (Visits::default(), Arc::new(Visit::Calls(1)));
-        let first = visits.begin(&plan, 0, START);
-        visits[first].connections.push(SocketId::from_bits(1));
-        let second = visits.begin(&plan, 1, START);
-        visits.end(first);
-        let third = visits.begin(&plan, 2, START);
-        assert!(third == first && third != second && visits[third].connections.is_empty());
-        assert_eq!((visits.len(), visits.places()), (2, 2));
+    fn places_of_users_are_used_again() {
+        let (mut users, plan) = (Users::default(), Arc::new(UserPlan::Calls(1)));
+        let first = users.begin(&plan, 0, START);
+        users[first].connections.push(SocketId::from_bits(1));
+        let second = users.begin(&plan, 1, START);
+        users.end(first);
+        let third = users.begin(&plan, 2, START);
+        assert!(third == first && third != second && users[third].connections.is_empty());
+        assert_eq!((users.len(), users.places()), (2, 2));
     }
 }
