@@ -5,9 +5,9 @@
 //!
 //! A request waits for a connection in the schedule itself (see [`crate::Arrivals`]): a connection that gets room takes the oldest
 //! arrival that is due. The parts: [`opening`] makes connections, [`calls`] carries requests over them, [`users`] plays several calls
-//! on connections of their own, [`pacing`] reads slowly, [`books`] accounts for all of it.
+//! on connections of their own, [`pacing`] reads slowly, [`accounting`] accounts for all of it.
 
-mod books;
+mod accounting;
 mod calls;
 mod opening;
 mod pacing;
@@ -266,7 +266,7 @@ impl<D: Driver> App<D> for Engine {
         self.overslept_ns = driver.overslept_ns();
         if self.progress.stop_requested() && !self.figures.interrupted {
             self.figures.interrupted = true;
-            self.keep_books(now);
+            self.advance_accounting(now);
             self.cut(now);
             self.publish();
             return Turn::Stop;
@@ -286,11 +286,11 @@ impl<D: Driver> App<D> for Engine {
             }
             Phase::Running(_) => {}
         }
-        self.keep_books(now);
+        self.advance_accounting(now);
         self.dispatch(driver, now);
         let over = self.finished(now);
         if over && !(self.users.len() > 0 && self.wake_last(driver, now)) {
-            self.keep_books(now);
+            self.advance_accounting(now);
             self.end_window(now);
             self.publish();
             return Turn::Stop;

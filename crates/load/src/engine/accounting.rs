@@ -1,4 +1,4 @@
-//! Accounting: what became of each request, and the books that depend on time.
+//! Accounting: the outcome of each request, and the figures that depend on time.
 
 use thalweg_measure::trial::{CoreUse, Sample};
 use thalweg_measure::{Counts, Outcome};
@@ -143,9 +143,9 @@ impl Engine {
         }
     }
 
-    /// Keeps the books that depend on time: the series' intervals, and what the thread has used when the measured part begins
+    /// Advances the figures that depend on time: the series' intervals, and what the thread has used when the measured part begins
     /// and ends.
-    pub(super) fn keep_books(&mut self, now: Instant) {
+    pub(super) fn advance_accounting(&mut self, now: Instant) {
         self.last_turn = now;
         let unlearnt_ns = self.unlearnt_ns();
         let Phase::Running(schedule) = &mut self.phase else { return };
