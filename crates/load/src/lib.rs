@@ -9,13 +9,13 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod barrier;
 mod check;
 mod check_table;
 pub mod choice;
 mod connection;
 mod engine;
 mod figures;
-mod gate;
 mod input;
 mod list;
 mod notice;
@@ -30,11 +30,11 @@ mod session;
 mod user;
 
 pub use arrivals::{Arrival, Arrivals, ClosedLoop, OpenLoop, RecordedLoop, Share, Spacing};
+pub use barrier::StartBarrier;
 pub use check::{CheckError, FieldCheck, FieldValue, StatusSet};
 pub use check_table::CheckTable;
 pub use engine::Engine;
 pub use figures::RunFigures;
-pub use gate::Gate;
 pub use input::{ENTRIES_MAX, InputError, LINE_BYTES_MAX, ReadError};
 pub use list::{ListEntry, read_list};
 pub use plan::{CONFORMING_BITS_PER_S, Check, Extent, LoopPlan, Pace, Pick, Plan, Reuse, UserPlan};

@@ -12,9 +12,9 @@ use thalweg_sys::clock::wake_precisely;
 use thalweg_sys::limits::own_table;
 use thalweg_sys::{AnyDriver, Driver, DriverConfig, Instant, Waker};
 
+use crate::barrier::{EndBarrier, RunningThread, StartBarrier};
 use crate::engine::Engine;
 use crate::figures::RunFigures;
-use crate::gate::{AtWork, Finish, Gate};
 use crate::input::ReadError;
 use crate::plan::{LoopPlan, Plan};
 use crate::replay::{Feed, Feeder};
@@ -137,20 +137,20 @@ pub fn start(plan: Plan) -> Result<Running, LoadError> {
     let plan = Arc::new(plan);
     let threads = plan.cpus.len();
     let progress = Arc::new(Progress::new(threads));
-    let gate = Arc::new(Gate::new(threads));
-    let finish = Arc::new(Finish::default());
+    let start_barrier = Arc::new(StartBarrier::new(threads));
+    let end_barrier = Arc::new(EndBarrier::default());
     let mut running = Running { progress, wakers: Vec::new(), threads: Vec::new(), feeder: None };
     let mut feeds = running.start_feeder(&plan)?;
     for (core, &cpu) in plan.cpus.iter().enumerate() {
         let failed = |source| LoadError::Setup { cpu, source };
         let waker = Waker::new().map_err(failed)?;
         running.wakers.push(waker.clone());
-        let (plan, gate, progress) = (plan.clone(), gate.clone(), running.progress.clone());
-        let (at_work, feed) = (AtWork::begin(&finish), feeds.next());
+        let (plan, start_barrier, progress) = (plan.clone(), start_barrier.clone(), running.progress.clone());
+        let (running_thread, feed) = (RunningThread::begin(&end_barrier), feeds.next());
         let body = move || {
-            let result = run_core(&plan, core, cpu, waker, feed, &gate, &progress, at_work);
+            let result = run_core(&plan, core, cpu, waker, feed, &start_barrier, &progress, running_thread);
             if result.is_err() {
-                // The others would wait at the gate for ever.
+                // The others would wait at the start barrier for ever.
                 progress.request_stop();
             }
             result
@@ -168,9 +168,9 @@ fn run_core(
     cpu: usize,
     waker: Waker,
     feed: Option<Feed>,
-    gate: &Arc<Gate>,
+    start_barrier: &Arc<StartBarrier>,
     progress: &Arc<Progress>,
-    at_work: AtWork,
+    running_thread: RunningThread,
 ) -> Result<RunFigures, LoadError> {
     let setup = |source| LoadError::Setup { cpu, source };
     pin_to(&[cpu]).map_err(setup)?;
@@ -182,8 +182,8 @@ fn run_core(
     let config = DriverConfig { wake_early_ns: plan.wake_early_ns(), ..DriverConfig::new(sockets_max, waker) };
     let driver = AnyDriver::open(plan.driver, &config).map_err(setup)?;
     let figures = match driver {
-        AnyDriver::Uring(driver) => drive(driver, plan, core, feed, gate, progress, at_work),
-        AnyDriver::Epoll(driver) => drive(driver, plan, core, feed, gate, progress, at_work),
+        AnyDriver::Uring(driver) => drive(driver, plan, core, feed, start_barrier, progress, running_thread),
+        AnyDriver::Epoll(driver) => drive(driver, plan, core, feed, start_barrier, progress, running_thread),
     };
     figures.map_err(|source| LoadError::Driver { cpu, source })
 }
@@ -193,19 +193,19 @@ fn drive<D: Driver>(
     plan: &Arc<Plan>,
     core: usize,
     feed: Option<Feed>,
-    gate: &Arc<Gate>,
+    start_barrier: &Arc<StartBarrier>,
     progress: &Arc<Progress>,
-    at_work: AtWork,
+    running_thread: RunningThread,
 ) -> io::Result<RunFigures> {
     let (kind, now) = (driver.kind(), driver.now());
-    let mut engine = Engine::new(plan.clone(), core, kind, now, gate.clone(), progress.clone());
+    let mut engine = Engine::new(plan.clone(), core, kind, now, start_barrier.clone(), progress.clone());
     if let Some(feed) = feed {
         engine = engine.fed(feed);
     }
     run(&mut driver, &mut engine)?;
     let figures = engine.into_figures();
     // The connections are the driver's, and go with it.
-    at_work.end_with_others();
+    running_thread.end_with_others();
     Ok(figures)
 }
 

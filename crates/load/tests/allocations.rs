@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use thalweg_load::{
-    Check, Engine, Extent, Feed, Feeder, Gate, LoopPlan, OpenLog, Pace, PackedRequests, Plan, PreparedRequest,
-    Progress, Recording, ReplayHead, RequestList, RequestParts, RequestText, RunFigures, Sessions, UserPlan,
+    Check, Engine, Extent, Feed, Feeder, LoopPlan, OpenLog, Pace, PackedRequests, Plan, PreparedRequest, Progress,
+    Recording, ReplayHead, RequestList, RequestParts, RequestText, RunFigures, Sessions, StartBarrier, UserPlan,
     load_sessions, prepare,
 };
 use thalweg_measure::Outcome;
@@ -78,8 +78,8 @@ fn request(check: Check) -> PreparedRequest {
 }
 
 fn drive<D: Driver>(mut driver: D, plan: Plan, feed: Option<Feed>) -> (u64, RunFigures) {
-    let (gate, progress) = (Arc::new(Gate::new(1)), Arc::new(Progress::new(1)));
-    let mut engine = Engine::new(Arc::new(plan), 0, driver.kind(), driver.now(), gate, progress);
+    let (start_barrier, progress) = (Arc::new(StartBarrier::new(1)), Arc::new(Progress::new(1)));
+    let mut engine = Engine::new(Arc::new(plan), 0, driver.kind(), driver.now(), start_barrier, progress);
     if let Some(feed) = feed {
         engine = engine.fed(feed);
     }

@@ -22,10 +22,10 @@ use thalweg_sys::{Completion, Driver, DriverKind, Fault, Instant, PortRange, Soc
 
 use self::pacing::Pacing;
 use self::users::PausedUsers;
+use crate::barrier::StartBarrier;
 use crate::choice::Chooser;
 use crate::connection::{Connection, Line, State};
 use crate::figures::RunFigures;
-use crate::gate::Gate;
 use crate::plan::{LoopPlan, Plan, UserPlan};
 use crate::replay::Feed;
 use crate::request::Requests;
@@ -36,15 +36,15 @@ use crate::user::Users;
 /// Resolution of time-outs, and of think times within users.
 const TICK_NS: u64 = 100_000;
 
-/// How often the progress is published and the gate is looked at.
-const GLANCE_NS: u64 = 20_000_000;
-const GATE_GLANCE_NS: u64 = 500_000;
+/// How often the progress is published and the start barrier is looked at.
+const PUBLISH_NS: u64 = 20_000_000;
+const START_POLL_NS: u64 = 500_000;
 
 /// One thread's share of a run.
 pub struct Engine {
     plan: Arc<Plan>,
     core: usize,
-    gate: Arc<Gate>,
+    start_barrier: Arc<StartBarrier>,
     progress: Arc<Progress>,
     requests: Requests,
     /// Through which the requests of a recording come, until the schedule begins.
@@ -76,7 +76,7 @@ pub struct Engine {
     /// Lines of connections that were closed, used again with their memory.
     #[expect(clippy::vec_box, reason = "connections have them in boxes")]
     lines: Vec<Box<Line>>,
-    next_glance: Instant,
+    next_publish: Instant,
     last_turn: Instant,
     /// What the driver has spent awake without work.
     idled_awake_ns: u64,
@@ -94,7 +94,7 @@ pub struct Engine {
 enum Phase {
     /// Opening connections before the start, so many more and until then at the latest.
     Opening { left: usize, since: Instant, until: Instant },
-    /// At the gate.
+    /// At the start barrier.
     Waiting,
     /// On the schedule, or finishing what is under way.
     Running(Box<Schedule>),
@@ -107,7 +107,7 @@ impl Engine {
         core: usize,
         driver: DriverKind,
         now: Instant,
-        gate: Arc<Gate>,
+        start_barrier: Arc<StartBarrier>,
         progress: Arc<Progress>,
     ) -> Self {
         let connections_max = plan.share_of(plan.connections, core).max(1);
@@ -116,7 +116,7 @@ impl Engine {
         let until = now.plus_ns((opening_s * 1e9) as u64) + plan.timeout;
         Self {
             core,
-            gate,
+            start_barrier,
             progress,
             requests: match &plan.arrivals {
                 LoopPlan::Recorded { recording } => {
@@ -144,7 +144,7 @@ impl Engine {
             phase: Phase::Opening { left: ahead, since: now, until },
             hashers: Vec::new(),
             lines: Vec::new(),
-            next_glance: now,
+            next_publish: now,
             last_turn: now,
             idled_awake_ns: 0,
             overslept_ns: 0,
@@ -230,18 +230,18 @@ impl Engine {
     }
 
     fn next_turn(&self, now: Instant) -> Instant {
-        let Phase::Running(schedule) = &self.phase else { return now.plus_ns(GATE_GLANCE_NS) };
+        let Phase::Running(schedule) = &self.phase else { return now.plus_ns(START_POLL_NS) };
         let arrival = schedule.arrivals.next().map(|at| {
             let stuck = at <= now;
             if stuck { at.plus_ns(self.timeout_ns()) } else { at }
         });
         // Requests that have not come yet may be due.
-        let unread = schedule.arrivals.is_behind().then(|| now.plus_ns(GATE_GLANCE_NS));
+        let unread = schedule.arrivals.is_behind().then(|| now.plus_ns(START_POLL_NS));
         let window =
             [Some(schedule.start), schedule.end, schedule.drain_end].into_iter().flatten().find(|&at| at > now);
         let reads = self.pacing.as_ref().and_then(Pacing::next_due);
         let paused = self.paused.next_due().filter(|&at| at > now);
-        let times = [arrival, unread, window, self.deadlines.next_due(), reads, paused, Some(self.next_glance)];
+        let times = [arrival, unread, window, self.deadlines.next_due(), reads, paused, Some(self.next_publish)];
         times.into_iter().flatten().min().unwrap_or(now)
     }
 }
@@ -279,7 +279,7 @@ impl<D: Driver> App<D> for Engine {
         match self.phase {
             Phase::Opening { .. } => self.open_ahead(driver, now),
             Phase::Waiting => {
-                if let Some(start) = self.gate.start() {
+                if let Some(start) = self.start_barrier.start() {
                     self.phase =
                         Phase::Running(Box::new(Schedule::new(&self.plan, self.core, start, self.feed.take())));
                 }
@@ -295,8 +295,8 @@ impl<D: Driver> App<D> for Engine {
             self.publish();
             return Turn::Stop;
         }
-        if now >= self.next_glance {
-            self.next_glance = now.plus_ns(GLANCE_NS);
+        if now >= self.next_publish {
+            self.next_publish = now.plus_ns(PUBLISH_NS);
             self.publish();
         }
         Turn::Until(Some(self.next_turn(now)))

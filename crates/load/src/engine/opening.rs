@@ -119,7 +119,7 @@ impl Engine {
         }
         self.phase = Phase::Opening { left, since, until };
         if (left == 0 && self.connecting == 0) || now >= until {
-            self.gate.arrive(now);
+            self.start_barrier.arrive(now);
             self.phase = Phase::Waiting;
         }
     }

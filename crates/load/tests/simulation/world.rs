@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_load::{
-    CheckTable, Engine, Extent, Feeder, Gate, LoopPlan, OpenLog, Plan, PreparedRequest, Progress, Recording,
-    ReplayHead, RequestText, RunFigures, UserPlan, load_sessions, prepare,
+    CheckTable, Engine, Extent, Feeder, LoopPlan, OpenLog, Plan, PreparedRequest, Progress, Recording, ReplayHead,
+    RequestText, RunFigures, StartBarrier, UserPlan, load_sessions, prepare,
 };
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, Turn, run};
@@ -132,9 +132,10 @@ impl World {
         });
         let progress = Arc::new(Progress::new(self.plan.cpus.len()));
         // Each thread of a plan is a simulation of its own, so none has to wait for another.
-        let gate = Arc::new(Gate::new(1));
+        let start_barrier = Arc::new(StartBarrier::new(1));
         let plan = Arc::new(self.plan);
-        let mut engine = Engine::new(plan.clone(), self.core, DriverKind::Simulated, began, gate, progress.clone());
+        let mut engine =
+            Engine::new(plan.clone(), self.core, DriverKind::Simulated, began, start_barrier, progress.clone());
         let mut reader = None;
         if let (Some(read_ns), LoopPlan::Recorded { recording }) = (self.read_ns, &plan.arrivals) {
             let (feeder, mut feeds) = Feeder::new(recording, plan.cpus.len());

@@ -1,23 +1,23 @@
-//! The common start of all threads of a run, and their common end.
+//! Barriers between the threads of a run: all begin together, and none closes its connections before all have ended.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use thalweg_sys::Instant;
 
-/// Lets all threads begin together, once each has opened its connections.
+/// Starts all threads together, once each has opened its connections.
 #[derive(Debug, Default)]
-pub struct Gate {
+pub struct StartBarrier {
     expected: usize,
     arrived: AtomicUsize,
     start_ns: AtomicU64,
 }
 
-impl Gate {
-    /// From the last arrival at the gate to the common start.
+impl StartBarrier {
+    /// From the last arrival at the start barrier to the common start.
     const NOTICE_NS: u64 = 2_000_000;
 
-    /// A gate for so many threads.
+    /// A start barrier for so many threads.
     pub fn new(threads: usize) -> Self {
         Self { expected: threads, ..Self::default() }
     }
@@ -35,38 +35,38 @@ impl Gate {
     }
 }
 
-/// Has threads close their connections only when nobody measures any more: to close tens of thousands takes a CPU for seconds, in which
-/// another thread's last requests would wait.
+/// Holds threads back from closing their connections until no thread measures any more: closing tens of thousands takes a CPU for
+/// seconds, in which another thread's last requests would wait.
 #[derive(Debug, Default)]
-pub(crate) struct Finish {
-    at_work: Mutex<usize>,
-    nobody: Condvar,
+pub(crate) struct EndBarrier {
+    running: Mutex<usize>,
+    all_ended: Condvar,
 }
 
-/// A thread that is at work. It ends with this, whatever has happened to it.
+/// Registers a thread as running until it is dropped, also by a panic.
 #[derive(Debug)]
-pub(crate) struct AtWork(Arc<Finish>);
+pub(crate) struct RunningThread(Arc<EndBarrier>);
 
-impl AtWork {
-    /// One more.
-    pub(crate) fn begin(finish: &Arc<Finish>) -> Self {
-        *finish.at_work.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        Self(Arc::clone(finish))
+impl RunningThread {
+    /// Registers one more.
+    pub(crate) fn begin(barrier: &Arc<EndBarrier>) -> Self {
+        *barrier.running.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        Self(Arc::clone(barrier))
     }
 
     /// Ends, and waits until all others have.
     pub(crate) fn end_with_others(self) {
-        let finish = Arc::clone(&self.0);
+        let barrier = Arc::clone(&self.0);
         drop(self);
-        let at_work = finish.at_work.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(finish.nobody.wait_while(at_work, |at_work| *at_work > 0));
+        let running = barrier.running.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(barrier.all_ended.wait_while(running, |running| *running > 0));
     }
 }
 
-impl Drop for AtWork {
+impl Drop for RunningThread {
     fn drop(&mut self) {
-        *self.0.at_work.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        self.0.nobody.notify_all();
+        *self.0.running.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.all_ended.notify_all();
     }
 }
 
@@ -77,21 +77,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_through_before_all_have_ended() {
+    fn no_thread_passes_before_all_have_ended() {
         const THREADS: usize = 8;
-        let (finish, ended) = (Arc::new(Finish::default()), Arc::new(AtomicUsize::new(0)));
-        let all: Vec<_> = (0..THREADS).map(|_| AtWork::begin(&finish)).collect();
-        let failed = AtWork::begin(&finish);
+        let (barrier, ended) = (Arc::new(EndBarrier::default()), Arc::new(AtomicUsize::new(0)));
+        let all: Vec<_> = (0..THREADS).map(|_| RunningThread::begin(&barrier)).collect();
+        let failed = RunningThread::begin(&barrier);
         let mut threads = Vec::new();
-        for (before, at_work) in all.into_iter().enumerate() {
+        for (before, running_thread) in all.into_iter().enumerate() {
             let ended = Arc::clone(&ended);
             threads.push(thread::spawn(move || {
                 ended.fetch_add(1, Ordering::AcqRel);
-                at_work.end_with_others();
+                running_thread.end_with_others();
                 ended.load(Ordering::Acquire)
             }));
             // The next one ends when this one has, and would be through if nothing held it.
-            while *finish.at_work.lock().unwrap() > THREADS - before {
+            while *barrier.running.lock().unwrap() > THREADS - before {
                 thread::yield_now();
             }
         }
