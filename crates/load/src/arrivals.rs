@@ -43,14 +43,14 @@ pub enum Spacing {
     Poisson,
 }
 
-/// What a thread needs to know of a schedule to take its share: it has number `core` of every `cores` arrivals of an even or recorded
+/// What a thread needs to know of a schedule to take its share: it has number `thread` of every `threads` arrivals of an even or recorded
 /// schedule, and a Poisson process of its own at its part of the rate. Sums of such processes are Poisson processes.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     /// Which thread, from 0.
-    pub core: usize,
+    pub thread: usize,
     /// Of how many.
-    pub cores: usize,
+    pub threads: usize,
     /// Seed of the whole schedule.
     pub seed: u64,
 }
@@ -93,7 +93,7 @@ enum Pattern {
 struct Poisson {
     profile: Arc<RateProfile>,
     random: Pcg64Mcg,
-    cores: f64,
+    threads: f64,
     /// Where it is and where it ends, in arrivals of the whole schedule from its start.
     at: f64,
     end: f64,
@@ -105,8 +105,8 @@ struct Poisson {
 impl OpenLoop {
     /// The share of a schedule with `total` arrivals from `start` on, and `warmup` before it in the same rhythm.
     pub fn even(start: Instant, profile: Arc<RateProfile>, warmup: u64, total: u64, share: Share) -> Self {
-        let (core, stride) = (share.core as i64, share.cores as i64);
-        let number = core - warmup as i64;
+        let (thread, stride) = (share.thread as i64, share.threads as i64);
+        let number = thread - warmup as i64;
         Self::over(start, Pattern::Even { profile, number, stride, end: total as i64 })
     }
 
@@ -120,11 +120,11 @@ impl OpenLoop {
         exactly: Option<u64>,
         share: Share,
     ) -> Self {
-        let Share { core, cores, seed } = share;
-        let left = exactly.map(|total| total / cores as u64 + u64::from((core as u64) < total % cores as u64));
-        let random = Pcg64Mcg::seed_from_u64(seed.rotate_left(32) ^ core as u64);
-        let cores = cores as f64;
-        Self::over(start, Pattern::Poisson(Poisson { profile, random, cores, at: -warmup, end: mean, left }))
+        let Share { thread, threads, seed } = share;
+        let left = exactly.map(|total| total / threads as u64 + u64::from((thread as u64) < total % threads as u64));
+        let random = Pcg64Mcg::seed_from_u64(seed.rotate_left(32) ^ thread as u64);
+        let threads = threads as f64;
+        Self::over(start, Pattern::Poisson(Poisson { profile, random, threads, at: -warmup, end: mean, left }))
     }
 
     fn over(start: Instant, pattern: Pattern) -> Self {
@@ -191,7 +191,7 @@ impl Poisson {
         let uniform = |random: &mut Pcg64Mcg| 1.0 - random.random::<f64>();
         let begun = self.at >= 0.0;
         if !begun || self.left.is_none() {
-            self.at -= uniform(&mut self.random).ln() * self.cores;
+            self.at -= uniform(&mut self.random).ln() * self.threads;
         }
         if let Some(left) = self.left.as_mut().filter(|_| self.at >= 0.0) {
             let from = if begun { self.at } else { 0.0 };
@@ -231,7 +231,7 @@ impl ClosedLoop {
     #[must_use]
     pub fn staggered(mut self, stagger_ns: u64, share: Share) -> Self {
         if stagger_ns > 0 {
-            let mut random = Pcg64Mcg::seed_from_u64(share.seed.rotate_left(32) ^ share.core as u64);
+            let mut random = Pcg64Mcg::seed_from_u64(share.seed.rotate_left(32) ^ share.thread as u64);
             for at in &mut self.beginning {
                 *at = at.plus_ns(random.random_range(0..stagger_ns));
             }
@@ -385,16 +385,16 @@ mod tests {
 
     const START: Instant = Instant::from_ns(1_000_000);
 
-    fn share(core: usize, cores: usize) -> Share {
-        Share { core, cores, seed: 7 }
+    fn share(thread: usize, threads: usize) -> Share {
+        Share { thread, threads, seed: 7 }
     }
 
     fn constant(rate: f64) -> Arc<RateProfile> {
         Arc::new(RateProfile::constant(rate))
     }
 
-    fn open(rate: f64, total: u64, core: usize, cores: usize) -> Arrivals {
-        Arrivals::Open(OpenLoop::even(START, constant(rate), 0, total, share(core, cores)))
+    fn open(rate: f64, total: u64, thread: usize, threads: usize) -> Arrivals {
+        Arrivals::Open(OpenLoop::even(START, constant(rate), 0, total, share(thread, threads)))
     }
 
     /// The times of all arrivals, in nanoseconds from the start.
@@ -412,10 +412,11 @@ mod tests {
 
     #[test]
     fn the_shares_of_all_cores_are_the_whole_schedule() {
-        for (rate, total, cores) in [(5000.0, 1001, 1), (5000.0, 1001, 3), (0.7, 5, 4), (123_456.7, 2, 8)] {
-            let mut together: Vec<i64> = (0..cores).flat_map(|core| all(open(rate, total, core, cores))).collect();
+        for (rate, total, threads) in [(5000.0, 1001, 1), (5000.0, 1001, 3), (0.7, 5, 4), (123_456.7, 2, 8)] {
+            let mut together: Vec<i64> =
+                (0..threads).flat_map(|thread| all(open(rate, total, thread, threads))).collect();
             together.sort_unstable();
-            assert_eq!(together, all(open(rate, total, 0, 1)), "rate {rate}, {total} arrivals, {cores} cores");
+            assert_eq!(together, all(open(rate, total, 0, 1)), "rate {rate}, {total} arrivals, {threads} threads");
         }
     }
 
@@ -470,11 +471,11 @@ mod tests {
 
     #[test]
     fn the_gaps_of_a_poisson_process_are_exponential() {
-        // Over all cores: 100,000 arrivals at 1000/s. The bounds are five standard errors.
+        // Over all threads: 100,000 arrivals at 1000/s. The bounds are five standard errors.
         for exactly in [None, Some(100_000)] {
             let mut times: Vec<i64> = (0..3)
-                .flat_map(|core| {
-                    all(Arrivals::Open(OpenLoop::poisson(START, constant(1e3), 0.0, 1e5, exactly, share(core, 3))))
+                .flat_map(|thread| {
+                    all(Arrivals::Open(OpenLoop::poisson(START, constant(1e3), 0.0, 1e5, exactly, share(thread, 3))))
                 })
                 .collect();
             times.sort_unstable();

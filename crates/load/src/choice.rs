@@ -1,6 +1,6 @@
 //! Which of the listed requests comes next.
 //!
-//! A thread chooses by itself: in sequence it has every `cores`-th of the list's turns, at random it has a stream of its own.
+//! A thread chooses by itself: in sequence it has every `threads`-th of the list's turns, at random it has a stream of its own.
 
 use std::str::FromStr;
 
@@ -72,15 +72,15 @@ enum Way {
 }
 
 impl Chooser {
-    /// Chooses from a list of `count`, for thread `core` of `cores`.
+    /// Chooses from a list of `count`, for thread `thread` of `threads`.
     ///
     /// # Panics
     /// The list is empty, there is no such thread, or a Zipf exponent is out of bounds.
-    pub fn new(pick: Pick, count: usize, seed: u64, core: usize, cores: usize) -> Self {
-        assert!(count > 0 && core < cores, "there is a list and a thread");
-        let random = || Pcg64Mcg::seed_from_u64(seed ^ STREAM ^ (core as u64).rotate_left(32));
+    pub fn new(pick: Pick, count: usize, seed: u64, thread: usize, threads: usize) -> Self {
+        assert!(count > 0 && thread < threads, "there is a list and a thread");
+        let random = || Pcg64Mcg::seed_from_u64(seed ^ STREAM ^ (thread as u64).rotate_left(32));
         let way = match pick {
-            Pick::Sequential => Way::Sequential { next: core % count, step: cores % count },
+            Pick::Sequential => Way::Sequential { next: thread % count, step: threads % count },
             Pick::Random => Way::Random(random()),
             Pick::Zipf(exponent) => {
                 let ranks = Zipf::new(count as f64, exponent).expect("the exponent is not negative");
@@ -133,8 +133,8 @@ mod tests {
 
     #[test]
     fn threads_share_the_sequence() {
-        let taken = |count, core, cores| {
-            let mut chooser = Chooser::new(Pick::Sequential, count, SEED, core, cores);
+        let taken = |count, thread, threads| {
+            let mut chooser = Chooser::new(Pick::Sequential, count, SEED, thread, threads);
             std::array::from_fn::<usize, 6, _>(|_| chooser.choose())
         };
         assert_eq!(taken(4, 0, 1), [0, 1, 2, 3, 0, 1]);
@@ -147,8 +147,8 @@ mod tests {
     #[test]
     fn the_seed_decides_and_threads_differ() {
         for pick in [Pick::Random, Pick::Zipf(1.0)] {
-            let taken = |seed, core| {
-                let mut chooser = Chooser::new(pick, 1000, seed, core, 2);
+            let taken = |seed, thread| {
+                let mut chooser = Chooser::new(pick, 1000, seed, thread, 2);
                 std::array::from_fn::<usize, 20, _>(|_| chooser.choose())
             };
             assert_eq!(taken(1, 0), taken(1, 0));

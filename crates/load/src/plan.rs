@@ -201,10 +201,10 @@ impl Plan {
     }
 
     /// The local ports of one of the threads.
-    pub(crate) fn ports_of(&self, core: usize) -> Option<PortRange> {
+    pub(crate) fn ports_of(&self, thread: usize) -> Option<PortRange> {
         let range = self.ports?;
         let at = |share: usize| range.first() as usize + range.count() * share / self.cpus.len();
-        PortRange::new(u16::try_from(at(core)).ok()?, u16::try_from(at(core + 1) - 1).ok()?)
+        PortRange::new(u16::try_from(at(thread)).ok()?, u16::try_from(at(thread + 1) - 1).ok()?)
     }
 
     /// How long the measured part is; zero where it takes as long as it takes: a closed loop's number of requests, or a number of
@@ -274,14 +274,14 @@ impl Plan {
 
     /// How many connections one of the threads opens before the start. A connection for a few calls is opened when it is needed, as what is
     /// measured includes it; and a load of a known number of requests never needs more connections than requests.
-    pub(crate) fn connections_ahead(&self, core: usize) -> usize {
+    pub(crate) fn connections_ahead(&self, thread: usize) -> usize {
         if self.calls.is_some() || self.user.is_some() {
             return 0;
         }
-        let connections = self.share_of(self.connections, core).max(1);
+        let connections = self.share_of(self.connections, thread).max(1);
         match self.extent {
             Extent::Requests(total) if self.warmup.is_zero() && self.hold.is_none() => {
-                connections.min(self.share_of(usize::try_from(total).unwrap_or(usize::MAX), core))
+                connections.min(self.share_of(usize::try_from(total).unwrap_or(usize::MAX), thread))
             }
             _ => connections,
         }
@@ -299,9 +299,9 @@ impl Plan {
     }
 
     /// The share of one of the threads: its index of `0..cpus.len()` decides which arrivals and connections are its own.
-    pub(crate) fn share_of(&self, total: usize, core: usize) -> usize {
-        let cores = self.cpus.len();
-        total / cores + usize::from(core < total % cores)
+    pub(crate) fn share_of(&self, total: usize, thread: usize) -> usize {
+        let threads = self.cpus.len();
+        total / threads + usize::from(thread < total % threads)
     }
 }
 

@@ -52,14 +52,14 @@ pub enum LoadError {
 /// How far a run has come; shared between its threads and whoever watches.
 #[derive(Debug)]
 pub struct Progress {
-    cores: Box<[CoreProgress]>,
+    threads: Box<[ThreadProgress]>,
     stop: AtomicBool,
 }
 
 /// One thread's counters, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct CoreProgress {
+struct ThreadProgress {
     offered: AtomicU64,
     good: AtomicU64,
     errors: AtomicU64,
@@ -82,7 +82,7 @@ pub struct Snapshot {
 impl Progress {
     /// For so many threads.
     pub fn new(threads: usize) -> Self {
-        Self { cores: (0..threads).map(|_| CoreProgress::default()).collect(), stop: AtomicBool::new(false) }
+        Self { threads: (0..threads).map(|_| ThreadProgress::default()).collect(), stop: AtomicBool::new(false) }
     }
 
     /// Asks all threads to end the run now.
@@ -92,14 +92,14 @@ impl Progress {
 
     /// The counters as the threads published them last, a few hundredths of a second ago.
     pub fn snapshot(&self) -> Snapshot {
-        let sum = |field: fn(&CoreProgress) -> &AtomicU64| -> u64 {
-            self.cores.iter().map(|core| field(core).load(Ordering::Relaxed)).sum()
+        let sum = |field: fn(&ThreadProgress) -> &AtomicU64| -> u64 {
+            self.threads.iter().map(|thread| field(thread).load(Ordering::Relaxed)).sum()
         };
         Snapshot {
-            offered: sum(|core| &core.offered),
-            good: sum(|core| &core.good),
-            errors: sum(|core| &core.errors),
-            connections: sum(|core| &core.connections),
+            offered: sum(|thread| &thread.offered),
+            good: sum(|thread| &thread.good),
+            errors: sum(|thread| &thread.errors),
+            connections: sum(|thread| &thread.connections),
         }
     }
 
@@ -107,8 +107,8 @@ impl Progress {
         self.stop.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn publish(&self, core: usize, offered: u64, good: u64, errors: u64, connections: u64) {
-        let own = &self.cores[core];
+    pub(crate) fn publish(&self, thread: usize, offered: u64, good: u64, errors: u64, connections: u64) {
+        let own = &self.threads[thread];
         own.offered.store(offered, Ordering::Relaxed);
         own.good.store(good, Ordering::Relaxed);
         own.errors.store(errors, Ordering::Relaxed);
@@ -141,14 +141,14 @@ pub fn start(plan: Plan) -> Result<Running, LoadError> {
     let end_barrier = Arc::new(EndBarrier::default());
     let mut running = Running { progress, wakers: Vec::new(), threads: Vec::new(), feeder: None };
     let mut feeds = running.start_feeder(&plan)?;
-    for (core, &cpu) in plan.cpus.iter().enumerate() {
+    for (thread, &cpu) in plan.cpus.iter().enumerate() {
         let failed = |source| LoadError::Setup { cpu, source };
         let waker = Waker::new().map_err(failed)?;
         running.wakers.push(waker.clone());
         let (plan, start_barrier, progress) = (plan.clone(), start_barrier.clone(), running.progress.clone());
         let (running_thread, feed) = (RunningThread::begin(&end_barrier), feeds.next());
         let body = move || {
-            let result = run_core(&plan, core, cpu, waker, feed, &start_barrier, &progress, running_thread);
+            let result = run_thread(&plan, thread, cpu, waker, feed, &start_barrier, &progress, running_thread);
             if result.is_err() {
                 // The others would wait at the start barrier for ever.
                 progress.request_stop();
@@ -162,9 +162,9 @@ pub fn start(plan: Plan) -> Result<Running, LoadError> {
 }
 
 #[expect(clippy::too_many_arguments, reason = "what a thread is started with")]
-fn run_core(
+fn run_thread(
     plan: &Arc<Plan>,
-    core: usize,
+    thread: usize,
     cpu: usize,
     waker: Waker,
     feed: Option<Feed>,
@@ -178,12 +178,12 @@ fn run_core(
     // that is too small.
     own_table().or_else(|error| if plan.own_tables { Err(error) } else { Ok(()) }).map_err(setup)?;
     wake_precisely();
-    let sockets_max = plan.share_of(plan.connections, core).max(1) + SPARE_SOCKETS;
+    let sockets_max = plan.share_of(plan.connections, thread).max(1) + SPARE_SOCKETS;
     let config = DriverConfig { wake_early_ns: plan.wake_early_ns(), ..DriverConfig::new(sockets_max, waker) };
     let driver = AnyDriver::open(plan.driver, &config).map_err(setup)?;
     let figures = match driver {
-        AnyDriver::Uring(driver) => drive(driver, plan, core, feed, start_barrier, progress, running_thread),
-        AnyDriver::Epoll(driver) => drive(driver, plan, core, feed, start_barrier, progress, running_thread),
+        AnyDriver::Uring(driver) => drive(driver, plan, thread, feed, start_barrier, progress, running_thread),
+        AnyDriver::Epoll(driver) => drive(driver, plan, thread, feed, start_barrier, progress, running_thread),
     };
     figures.map_err(|source| LoadError::Driver { cpu, source })
 }
@@ -191,14 +191,14 @@ fn run_core(
 fn drive<D: Driver>(
     mut driver: D,
     plan: &Arc<Plan>,
-    core: usize,
+    thread: usize,
     feed: Option<Feed>,
     start_barrier: &Arc<StartBarrier>,
     progress: &Arc<Progress>,
     running_thread: RunningThread,
 ) -> io::Result<RunFigures> {
     let (kind, now) = (driver.kind(), driver.now());
-    let mut engine = Engine::new(plan.clone(), core, kind, now, start_barrier.clone(), progress.clone());
+    let mut engine = Engine::new(plan.clone(), thread, kind, now, start_barrier.clone(), progress.clone());
     if let Some(feed) = feed {
         engine = engine.fed(feed);
     }

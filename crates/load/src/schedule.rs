@@ -43,25 +43,25 @@ pub(crate) struct Taken {
 }
 
 impl Schedule {
-    /// The share of thread `core` of a plan whose warm-up begins at `start`. A recording's requests come through `feed`; without, they are
+    /// The share of thread `thread` of a plan whose warm-up begins at `start`. A recording's requests come through `feed`; without, they are
     /// all read now.
-    pub(crate) fn new(plan: &Plan, core: usize, start: Instant, feed: Option<Feed>) -> Self {
+    pub(crate) fn new(plan: &Plan, thread: usize, start: Instant, feed: Option<Feed>) -> Self {
         let measured = start + plan.warmup;
         let length = plan.schedule_length();
         let end = (!length.is_zero()).then(|| measured + length);
-        let share = Share { core, cores: plan.cpus.len(), seed: plan.seed };
+        let share = Share { thread, threads: plan.cpus.len(), seed: plan.seed };
         let arrivals = match &plan.arrivals {
             LoopPlan::Open { rate, spacing } => Arrivals::Open(open_loop(plan, measured, rate, *spacing, share)),
             LoopPlan::Recorded { recording } => {
-                let feed = feed.unwrap_or_else(|| Feed::whole(recording, core, plan.cpus.len()));
+                let feed = feed.unwrap_or_else(|| Feed::whole(recording, thread, plan.cpus.len()));
                 Arrivals::Recorded(RecordedLoop::new(measured, feed))
             }
             LoopPlan::Closed { workers, think, stagger } => {
                 let total = match plan.extent {
                     Extent::Duration(_) => u64::MAX,
-                    Extent::Requests(total) => plan.share_of(total as usize, core) as u64,
+                    Extent::Requests(total) => plan.share_of(total as usize, thread) as u64,
                 };
-                let workers = plan.share_of(*workers, core);
+                let workers = plan.share_of(*workers, thread);
                 let end = end.unwrap_or(Instant::from_ns(u64::MAX));
                 let think_ns = think.as_nanos() as u64;
                 let closed = ClosedLoop::new(start, measured, end, workers, think_ns, total);
@@ -93,7 +93,7 @@ impl Schedule {
 
     /// The number of the next arrival in the whole run.
     pub(crate) fn next_number(&self) -> u64 {
-        self.share.core as u64 + self.taken * self.share.cores as u64
+        self.share.thread as u64 + self.taken * self.share.threads as u64
     }
 
     /// Notes that the thread looks at the schedule, after it has overslept by so much.

@@ -170,7 +170,7 @@ impl Engine {
         let half = schedule.start + duration / 2;
         let figures = &mut self.figures.trial;
         figures.duration = duration;
-        let cpu = self.plan.cpus[self.core];
+        let cpu = self.plan.cpus[self.thread];
         figures.cores.extend(schedule.begun.map(|begun| {
             let overslept_ns = schedule.overslept_ns;
             CoreUse { overslept_ns, ..ThreadUse::so_far(self.idled_awake_ns).since(begun, cpu) }
@@ -240,6 +240,6 @@ impl Engine {
             _ => 0,
         };
         let outcomes = &self.figures.trial.outcomes;
-        self.progress.publish(self.core, offered, outcomes.count(Outcome::Good), outcomes.errors(), self.open as u64);
+        self.progress.publish(self.thread, offered, outcomes.count(Outcome::Good), outcomes.errors(), self.open as u64);
     }
 }

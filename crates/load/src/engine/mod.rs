@@ -43,7 +43,7 @@ const START_POLL_NS: u64 = 500_000;
 /// One thread's share of a run.
 pub struct Engine {
     plan: Arc<Plan>,
-    core: usize,
+    thread: usize,
     start_barrier: Arc<StartBarrier>,
     progress: Arc<Progress>,
     requests: Requests,
@@ -101,21 +101,21 @@ enum Phase {
 }
 
 impl Engine {
-    /// The share of thread `core`.
+    /// The share of thread `thread`.
     pub fn new(
         plan: Arc<Plan>,
-        core: usize,
+        thread: usize,
         driver: DriverKind,
         now: Instant,
         start_barrier: Arc<StartBarrier>,
         progress: Arc<Progress>,
     ) -> Self {
-        let connections_max = plan.share_of(plan.connections, core).max(1);
-        let ahead = plan.connections_ahead(core);
+        let connections_max = plan.share_of(plan.connections, thread).max(1);
+        let ahead = plan.connections_ahead(thread);
         let opening_s = plan.opening_rate.map_or(0.0, |rate| plan.connections as f64 / rate);
         let until = now.plus_ns((opening_s * 1e9) as u64) + plan.timeout;
         Self {
-            core,
+            thread,
             start_barrier,
             progress,
             requests: match &plan.arrivals {
@@ -125,10 +125,10 @@ impl Engine {
                 LoopPlan::Open { .. } | LoopPlan::Closed { .. } => Requests::new(&plan.requests, &plan.check),
             },
             feed: None,
-            chooser: Chooser::new(plan.pick, plan.requests.len().max(1), plan.seed, core, plan.cpus.len()),
+            chooser: Chooser::new(plan.pick, plan.requests.len().max(1), plan.seed, thread, plan.cpus.len()),
             user: plan.user.clone().map(Arc::new),
-            source: core,
-            ports: plan.ports_of(core),
+            source: thread,
+            ports: plan.ports_of(thread),
             connections_max,
             connections: Vec::new(),
             idle: VecDeque::new(),
@@ -281,7 +281,7 @@ impl<D: Driver> App<D> for Engine {
             Phase::Waiting => {
                 if let Some(start) = self.start_barrier.start() {
                     self.phase =
-                        Phase::Running(Box::new(Schedule::new(&self.plan, self.core, start, self.feed.take())));
+                        Phase::Running(Box::new(Schedule::new(&self.plan, self.thread, start, self.feed.take())));
                 }
             }
             Phase::Running(_) => {}

@@ -103,7 +103,7 @@ impl Engine {
     /// and then it is counted. What this host lacks they may not meet, where fewer connections carry them all.
     pub(super) fn open_ahead<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         let Phase::Opening { mut left, since, until } = self.phase else { return };
-        let total = self.plan.connections_ahead(self.core);
+        let total = self.plan.connections_ahead(self.thread);
         let allowed = match self.plan.opening_rate {
             None => total,
             Some(rate) => {

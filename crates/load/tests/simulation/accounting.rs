@@ -176,7 +176,7 @@ fn random_plan(random: &mut Pcg64Mcg) -> Plan {
     let arrivals = random_arrivals(random, connections, extent);
     let post = random.random_bool(0.2);
     let body = &LARGE_BODY[..if random.random() { 10 } else { LARGE_BODY.len() }];
-    let cores = if connections > 1 && random.random_bool(0.3) { 2 } else { 1 };
+    let threads = if connections > 1 && random.random_bool(0.3) { 2 } else { 1 };
     let of_users = random.random_bool(0.3);
     let mut plan = match random.random_range(0..20) {
         0..10 if of_users => session_plan(&random_sessions(random), millis(random, 0..10), arrivals, extent),
@@ -209,7 +209,7 @@ fn random_plan(random: &mut Pcg64Mcg) -> Plan {
         let bits_per_s = random.random_bool(0.8).then(|| random.random_range(100_000..10_000_000));
         Pace::new(bits_per_s, millis(random, 0..3))
     });
-    plan.cpus = (0..cores).collect();
+    plan.cpus = (0..threads).collect();
     plan.seed = random.random();
     plan
 }
@@ -288,8 +288,8 @@ fn random_run(seed: u64, interrupted: bool) -> Outcomes {
     });
     let interrupt_ns = interrupted.then(|| random.random_range(0..400 * MS));
     let mut merged: Option<RunFigures> = None;
-    for core in 0..plan.cpus.len() {
-        let world = World { core, network: network(random), stall, interrupt_ns, ..World::calm(plan.clone()) };
+    for thread in 0..plan.cpus.len() {
+        let world = World { thread, network: network(random), stall, interrupt_ns, ..World::calm(plan.clone()) };
         let asked = Cell::new(0);
         let run = world.run(move |number| {
             asked.set(asked.get() + 1);

@@ -51,7 +51,7 @@ fn workers_make_as_many_requests_as_asked_for_and_never_two_at_once() {
 fn the_requests_of_two_threads_are_those_of_the_plan() {
     for requests in [1, 2, 9, 100] {
         let plan = Plan { cpus: vec![0, 1], ..closed(3, MS, Extent::Requests(requests)) };
-        let shares = [0, 1].map(|core| World { core, ..World::calm(plan.clone()) }.run(|_| Answer::Good));
+        let shares = [0, 1].map(|thread| World { thread, ..World::calm(plan.clone()) }.run(|_| Answer::Good));
         let offered: u64 = shares.iter().map(|run| run.figures.trial.counts.offered).sum();
         assert_eq!(offered, requests);
     }

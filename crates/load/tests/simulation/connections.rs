@@ -72,7 +72,7 @@ fn a_load_opens_no_more_connections_than_it_has_requests() {
     }
     // The second of two threads has nothing to do.
     let plan = Plan { cpus: vec![0, 0], connections: 50, ..plan(LoopPlan::at_rate(1.0), Extent::Requests(1), 1) };
-    let trial = World { core: 1, ..World::calm(plan) }.run(|_| Answer::Good).figures.trial;
+    let trial = World { thread: 1, ..World::calm(plan) }.run(|_| Answer::Good).figures.trial;
     assert_eq!((trial.counts.offered, trial.connections.attempted), (0, 0));
 }
 

@@ -30,10 +30,10 @@ fn recorded_requests_leave_when_they_are_due_and_are_checked_each_by_its_target(
 #[test]
 fn threads_share_a_recording() {
     let mut together = Vec::new();
-    for core in 0..3 {
+    for thread in 0..3 {
         let plan = Plan { cpus: vec![0; 3], ..even(1000) };
-        let run = World { core, ..World::calm(plan) }.run(|_| Answer::Good);
-        assert_eq!(run.figures.trial.counts.good, [334, 333, 333][core]);
+        let run = World { thread, ..World::calm(plan) }.run(|_| Answer::Good);
+        assert_eq!(run.figures.trial.counts.good, [334, 333, 333][thread]);
         together.extend(run.records.iter().map(|record| record.number));
     }
     together.sort_unstable();

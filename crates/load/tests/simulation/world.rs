@@ -35,7 +35,7 @@ const FIRST_PORT: u16 = 32_768;
 pub struct World {
     pub plan: Plan,
     /// Which of the plan's threads.
-    pub core: usize,
+    pub thread: usize,
     pub network: SimConfig,
     /// Holds up the server from the first until the second, in nanoseconds from the beginning of the simulation.
     pub stall: Option<(u64, u64)>,
@@ -103,7 +103,7 @@ impl World {
         let patience_ns = patience_ns(&plan);
         Self {
             plan,
-            core: 0,
+            thread: 0,
             network: SimConfig::calm(1),
             stall: None,
             stall_client: None,
@@ -135,11 +135,11 @@ impl World {
         let start_barrier = Arc::new(StartBarrier::new(1));
         let plan = Arc::new(self.plan);
         let mut engine =
-            Engine::new(plan.clone(), self.core, DriverKind::Simulated, began, start_barrier, progress.clone());
+            Engine::new(plan.clone(), self.thread, DriverKind::Simulated, began, start_barrier, progress.clone());
         let mut reader = None;
         if let (Some(read_ns), LoopPlan::Recorded { recording }) = (self.read_ns, &plan.arrivals) {
             let (feeder, mut feeds) = Feeder::new(recording, plan.cpus.len());
-            engine = engine.fed(feeds.swap_remove(self.core));
+            engine = engine.fed(feeds.swap_remove(self.thread));
             reader = Some((began.plus_ns(read_ns), feeder));
         }
         let give_up_at = began.plus_ns(self.patience_ns);
