@@ -11,7 +11,7 @@ use rand_pcg::Pcg64Mcg;
 use thalweg_sys::Instant;
 
 use crate::rate::RateProfile;
-use crate::replay::{Feed, Streamed};
+use crate::replay::{Feed, RecordedRequest};
 
 /// The arrivals of one thread.
 #[derive(Debug)]
@@ -307,7 +307,7 @@ impl Arrivals {
     }
 
     /// What the arrival that was taken last asks for, if that is part of the schedule.
-    pub(crate) fn taken_request(&self) -> Option<Streamed<'_>> {
+    pub(crate) fn taken_request(&self) -> Option<RecordedRequest<'_>> {
         if let Self::Recorded(recorded) = self { Some(recorded.feed.taken()) } else { None }
     }
 

@@ -39,7 +39,7 @@ pub use input::{ENTRIES_MAX, InputError, LINE_BYTES_MAX, ReadError};
 pub use list::{ListEntry, read_list};
 pub use plan::{CONFORMING_BITS_PER_S, Check, Extent, LoopPlan, Pace, Pick, Plan, Reuse, UserPlan};
 pub use rate::{RateError, RateProfile, RateText};
-pub use replay::{Feed, Feeder, LogSummary, OpenLog, Recording, ReplayHead, Skipped};
+pub use replay::{Feed, Feeder, LogSummary, OpenLog, Recording, ReplayHead, SkipCounts};
 pub use request::{
     PackError, PackedRequests, PreparedRequest, RequestError, RequestList, RequestParts, RequestText, prepare,
 };

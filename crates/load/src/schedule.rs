@@ -35,7 +35,7 @@ pub(crate) struct Schedule {
 }
 
 /// An arrival that was taken from its schedule.
-pub(crate) struct Taken {
+pub(crate) struct TakenArrival {
     pub(crate) arrival: Arrival,
     /// When the thread first saw that it was due.
     pub(crate) noticed: Instant,
@@ -112,7 +112,7 @@ impl Schedule {
     /// Takes the next arrival.
     ///
     /// The series hears of arrivals once per turn; one that is taken before then is told now, since it may also end before then.
-    pub(crate) fn take(&mut self, series: &mut IntervalSeries) -> Taken {
+    pub(crate) fn take(&mut self, series: &mut IntervalSeries) -> TakenArrival {
         let arrival = self.arrivals.take();
         let measured = arrival.at >= self.start;
         self.taken += 1;
@@ -123,7 +123,7 @@ impl Schedule {
         }
         // What was not known before cannot have been noticed.
         let noticed = self.notices.noticed(arrival.at).max(arrival.known);
-        Taken { arrival, noticed, measured }
+        TakenArrival { arrival, noticed, measured }
     }
 
     /// Gives up the arrivals that have not come yet, though they are due. How many there were.

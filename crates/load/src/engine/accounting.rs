@@ -7,7 +7,7 @@ use thalweg_sys::{Fault, Instant, SocketId};
 use super::{Engine, Phase};
 use crate::connection::{Call, Due, outcome_of_fault};
 use crate::figures::{RunFigures, ThreadUse};
-use crate::schedule::Taken;
+use crate::schedule::TakenArrival;
 use crate::user::Ending;
 
 /// Less than this is what a wake-up takes. It is no lateness of what came meanwhile.
@@ -130,7 +130,7 @@ impl Engine {
             return;
         }
         let number = schedule.next_number();
-        let Taken { arrival, noticed, measured } = schedule.take(&mut self.figures.trial.intervals);
+        let TakenArrival { arrival, noticed, measured } = schedule.take(&mut self.figures.trial.intervals);
         if let Some(plan) = &self.user {
             let user = self.users.begin(plan, number, arrival.at);
             self.users[user].take_call();

@@ -9,11 +9,11 @@ use thalweg_sys::{Driver, Instant, SendBuf, SocketId};
 use thalweg_wire::ResponseError;
 
 use super::pacing::Pacing;
-use super::users::Answered;
+use super::users::CallEnd;
 use super::{Engine, Phase};
 use crate::connection::{Call, Due, End, Stamp, State, outcome_of_response_error, read_response};
 use crate::plan::Reuse;
-use crate::schedule::Taken;
+use crate::schedule::TakenArrival;
 
 /// A request to be made.
 pub(super) struct NextCall {
@@ -102,7 +102,7 @@ impl Engine {
     fn serve_arrival<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         let Phase::Running(schedule) = &mut self.phase else { return };
         let number = schedule.next_number();
-        let Taken { arrival, noticed, measured } = schedule.take(&mut self.figures.trial.intervals);
+        let TakenArrival { arrival, noticed, measured } = schedule.take(&mut self.figures.trial.intervals);
         if let Some(plan) = &self.user {
             let user = self.users.begin(plan, number, arrival.at);
             self.users[user].notice(noticed);
@@ -371,9 +371,9 @@ impl Engine {
         }
         if self.connections[id.index()].user.is_some() {
             let answer = match (outcome.is_completed(), usable) {
-                (false, _) => Answered::Not { lost: left as u32 + 1 },
-                (true, true) => Answered::Usable,
-                (true, false) => Answered::Last { lost: left as u32 },
+                (false, _) => CallEnd::Not { lost: left as u32 + 1 },
+                (true, true) => CallEnd::Usable,
+                (true, false) => CallEnd::Last { lost: left as u32 },
             };
             self.on_user_response(driver, id, answer, now);
         } else if usable {

@@ -72,7 +72,7 @@ impl Ord for PausedUser {
 
 /// How a call of a user has ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answered {
+pub(super) enum CallEnd {
     /// Without a whole answer; so many calls are lost, itself included.
     Not { lost: u32 },
     /// On a connection that can go on.
@@ -196,19 +196,19 @@ impl Engine {
         &mut self,
         driver: &mut D,
         id: SocketId,
-        answered: Answered,
+        answered: CallEnd,
         now: Instant,
     ) {
         let Some(user) = self.connections[id.index()].user else { return };
         let state = &mut self.users[user];
         let (next, lost) = match answered {
-            Answered::Not { lost } => (Next::GoOn, lost),
-            Answered::Usable => (state.on_answer(now), 0),
-            Answered::Last { lost } => (state.on_answer(now), lost),
+            CallEnd::Not { lost } => (Next::GoOn, lost),
+            CallEnd::Usable => (state.on_answer(now), 0),
+            CallEnd::Last { lost } => (state.on_answer(now), lost),
         };
         state.on_lost(lost);
-        let ends_there = answered != Answered::Usable && !state.reconnects();
-        if answered != Answered::Usable {
+        let ends_there = answered != CallEnd::Usable && !state.reconnects();
+        if answered != CallEnd::Usable {
             self.leave_user(driver, id, user, now);
         }
         if lost > 0 || self.users[user].stopped().is_some() {

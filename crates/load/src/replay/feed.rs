@@ -46,7 +46,7 @@ struct BatchEntry {
 
 /// A request that has come off the log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Streamed<'a> {
+pub(crate) struct RecordedRequest<'a> {
     pub(crate) template: usize,
     pub(crate) target: &'a [u8],
     pub(crate) check: Option<CheckId>,
@@ -185,13 +185,13 @@ impl Feed {
     }
 
     /// The request that was taken last.
-    pub(crate) fn taken(&self) -> Streamed<'_> {
+    pub(crate) fn taken(&self) -> RecordedRequest<'_> {
         let batch = self.batches.front().expect("a request was taken");
         let place = self.taken_here - 1;
         let start = if place == 0 { 0 } else { batch.entries[place - 1].end };
         let entry = &batch.entries[place];
         let target = &batch.targets[start as usize..entry.end as usize];
-        Streamed { template: usize::from(entry.method), target, check: entry.check }
+        RecordedRequest { template: usize::from(entry.method), target, check: entry.check }
     }
 
     /// Passes by the requests that are due until `now`; how many there were.

@@ -18,11 +18,11 @@ use thalweg_formats::access_log::{LogLine, LoggedRequest};
 use thalweg_wire::target::Target;
 use thalweg_wire::{Method, Version};
 
-use self::order::{Placed, Window};
+use self::order::{OrderedRequest, Window};
 use crate::check_table::CheckTable;
 use crate::input::{InputError, Line, Lines, ReadError};
 use crate::request::Templates;
-pub(crate) use feed::Streamed;
+pub(crate) use feed::RecordedRequest;
 pub use feed::{Feed, Feeder};
 
 /// The methods that are replayed, by number: those of requests without bodies.
@@ -53,7 +53,7 @@ pub struct LogSummary {
     /// Requests that are replayed; never zero.
     pub requests: u64,
     /// Lines that are not.
-    pub skipped: Skipped,
+    pub skipped: SkipCounts,
     /// Requests so far behind later ones in the log that they are replayed later than it says.
     pub displaced: u64,
     /// The second of the first request, since 1970-01-01 00:00:00 UTC.
@@ -62,7 +62,7 @@ pub struct LogSummary {
 
 /// How many lines of a log could not be replayed, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkipCounts {
     /// The request line was none.
     pub malformed: u64,
     /// The method has a body as a rule, which is not in the log, or is none that is asked of a server.
@@ -71,7 +71,7 @@ pub struct Skipped {
     pub target: u64,
 }
 
-impl Skipped {
+impl SkipCounts {
     /// How many there are.
     pub fn total(&self) -> u64 {
         self.malformed + self.method + self.target
@@ -123,8 +123,8 @@ impl Recording {
         }
         let (mut summary, mut crowded) = (LogSummary::default(), Vec::<(i64, u64)>::new());
         let mut last = None;
-        let (mut skipped, mut lines) = (Skipped::default(), usize::MAX);
-        let displaced = walk(file, open()?, &mut skipped, &mut lines, &mut |placed: Placed<'_>| {
+        let (mut skipped, mut lines) = (SkipCounts::default(), usize::MAX);
+        let displaced = walk(file, open()?, &mut skipped, &mut lines, &mut |placed: OrderedRequest<'_>| {
             if summary.requests == 0 {
                 summary.start_unix_s = placed.second;
             }
@@ -187,9 +187,9 @@ impl Recording {
     ///
     /// # Errors
     /// The log cannot be read again as it was.
-    pub(crate) fn play(&self, mut give: impl FnMut(u64, Streamed<'_>) -> bool) -> Result<(), ReadError> {
+    pub(crate) fn play(&self, mut give: impl FnMut(u64, RecordedRequest<'_>) -> bool) -> Result<(), ReadError> {
         let (mut crowded, mut left, mut lines) = (self.crowded.iter().peekable(), self.requests(), self.lines);
-        let mut give_placed = |placed: Placed<'_>| {
+        let mut give_placed = |placed: OrderedRequest<'_>| {
             while crowded.next_if(|(second, _)| *second < placed.second).is_some() {}
             let known = crowded.peek().filter(|(second, _)| *second == placed.second);
             let count = known.map_or(placed.count, |(_, count)| *count);
@@ -201,11 +201,11 @@ impl Recording {
                 return Err(Stop::Enough);
             }
             left -= 1;
-            let request = Streamed { template: usize::from(placed.method), target: placed.target, check };
+            let request = RecordedRequest { template: usize::from(placed.method), target: placed.target, check };
             if give(offset_ns, request) { Ok(()) } else { Err(Stop::Enough) }
         };
         let walked = (self.open)().map_err(|error| Stop::Read(error.into())).and_then(|source| {
-            walk(&self.file, source, &mut Skipped::default(), &mut lines, &mut give_placed).map(drop)
+            walk(&self.file, source, &mut SkipCounts::default(), &mut lines, &mut give_placed).map(drop)
         });
         match walked {
             Ok(()) if left > 0 => {
@@ -255,9 +255,9 @@ impl From<ReadError> for Stop {
 fn walk<E: From<ReadError>>(
     file: &str,
     source: Box<dyn BufRead + Send>,
-    skipped: &mut Skipped,
+    skipped: &mut SkipCounts,
     lines_read: &mut usize,
-    give: &mut impl FnMut(Placed<'_>) -> Result<(), E>,
+    give: &mut impl FnMut(OrderedRequest<'_>) -> Result<(), E>,
 ) -> Result<u64, E> {
     let mut lines = Lines::new(file, source);
     let (mut window, mut target) = (Window::default(), String::new());
@@ -271,7 +271,7 @@ fn walk<E: From<ReadError>>(
         if line.bytes.is_empty() {
             continue;
         }
-        let logged = Logged::read(line).map_err(ReadError::from)?;
+        let logged = LogEntry::read(line).map_err(ReadError::from)?;
         if let Some(method) = replayable(logged.request, skipped, &mut target) {
             window.push(logged.time_unix_s, method, target.as_bytes(), give)?;
         }
@@ -291,13 +291,13 @@ fn offset_ns(elapsed_s: i64, index: u64, count: u64, speed: f64) -> u64 {
 }
 
 /// What a line says that is replayed.
-struct Logged<'a> {
+struct LogEntry<'a> {
     time_unix_s: i64,
     /// Method and target as they came; `None` for what was no request.
     request: Option<(Cow<'a, str>, Cow<'a, [u8]>)>,
 }
 
-impl<'a> Logged<'a> {
+impl<'a> LogEntry<'a> {
     fn read(line: Line<'a>) -> Result<Self, InputError> {
         if json::is_json(line.bytes) {
             return json::parse(line.bytes).map_err(|json::Fault { at, what }| {
@@ -316,7 +316,11 @@ impl<'a> Logged<'a> {
 }
 
 /// The method's number, and the target written in place of `text`, of a request that can be asked again; otherwise counts why not.
-fn replayable(request: Option<(Cow<'_, str>, Cow<'_, [u8]>)>, skipped: &mut Skipped, text: &mut String) -> Option<u8> {
+fn replayable(
+    request: Option<(Cow<'_, str>, Cow<'_, [u8]>)>,
+    skipped: &mut SkipCounts,
+    text: &mut String,
+) -> Option<u8> {
     let Some((method, target)) = request else {
         skipped.malformed += 1;
         return None;
@@ -419,7 +423,7 @@ mod tests {
         ];
         check(&lines, 1.0, &[(0, "GET /%C3%A4\""), (1000, "OPTIONS *"), (2000, "DELETE http://h/b")]);
         let summary = *scan(log(&lines), 1.0).unwrap().summary();
-        let skipped = Skipped { malformed: 2, method: 2, target: 3 };
+        let skipped = SkipCounts { malformed: 2, method: 2, target: 3 };
         let expected = LogSummary { requests: 3, skipped, displaced: 0, start_unix_s: 971_211_301 };
         assert_eq!((summary, skipped.total()), (expected, 7));
     }

@@ -13,7 +13,7 @@ mod packed;
 
 pub(crate) use offered::Requests;
 pub use packed::{PackError, PackedRequests, RequestParts};
-pub(crate) use packed::{Rendered, Templates};
+pub(crate) use packed::{RequestView, Templates};
 
 /// The requests of a plan.
 #[derive(Clone, Debug)]
