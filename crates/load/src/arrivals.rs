@@ -20,7 +20,7 @@ pub enum Arrivals {
     Open(OpenLoop),
     /// At recorded times, with what is asked for.
     Recorded(RecordedLoop),
-    /// On answers.
+    /// On responses.
     Closed(ClosedLoop),
 }
 
@@ -55,7 +55,7 @@ pub struct Share {
     pub seed: u64,
 }
 
-/// Arrivals that do not wait for answers.
+/// Arrivals that do not wait for responses.
 #[derive(Debug)]
 pub struct OpenLoop {
     start: Instant,
@@ -204,12 +204,12 @@ impl Poisson {
     }
 }
 
-/// Arrivals that follow answers: each worker's next request is due `think` after its last one has ended.
+/// Arrivals that follow responses: each worker's next request is due `think` after its last one has ended.
 #[derive(Debug)]
 pub struct ClosedLoop {
     /// When the workers that have not yet begun will, in ascending order.
     beginning: VecDeque<Instant>,
-    /// When the others that do not wait for an answer will ask, in ascending order, since all think equally long.
+    /// When the others that do not wait for a response will ask, in ascending order, since all think equally long.
     ready: VecDeque<Instant>,
     think_ns: u64,
     /// The measured part: when it begins, how many requests it still has, and when none begins any more.
@@ -266,7 +266,7 @@ impl ClosedLoop {
 }
 
 impl Arrivals {
-    /// When the next arrival that was not taken yet is due; `None` if there will be none. In a closed loop an answer may bring
+    /// When the next arrival that was not taken yet is due; `None` if there will be none. In a closed loop a response may bring
     /// one all the same.
     pub fn next(&self) -> Option<Instant> {
         match self {
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_think_between_an_answer_and_the_next_request() {
+    fn workers_think_between_a_response_and_the_next_request() {
         let end = START.plus_ns(1_000);
         let mut arrivals = closed(START, START, end, 100, 2, 3);
         assert_eq!(arrivals.waiting(START), 2);

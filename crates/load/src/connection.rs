@@ -29,7 +29,7 @@ pub(crate) struct Connection {
     pub(crate) room_since: Instant,
     /// When its earliest entry in the timer wheel comes due, if it has one.
     pub(crate) armed: Option<Instant>,
-    /// When connect() was issued for it, and the whole answers that it has brought.
+    /// When connect() was issued for it, and the whole responses that it has brought.
     pub(crate) since: Instant,
     pub(crate) replies: u32,
     /// A call on it has failed.
@@ -37,7 +37,7 @@ pub(crate) struct Connection {
     /// No arrival had waited for its place.
     pub(crate) prompt: bool,
     /// By how much later than the kernel the thread has learnt of that, in microseconds: for certain where the connection is new, at most where an
-    /// answer has made room.
+    /// response has made room.
     unlearnt_us: u32,
     /// When it may read next, if it has a pace, and when it received last.
     pub(crate) read_at: Instant,
@@ -45,7 +45,7 @@ pub(crate) struct Connection {
     /// Bytes received and time spent receiving by the calls that have ended, for its rate, and when the last of them did.
     pub(crate) bytes: u64,
     pub(crate) receiving_ns: u64,
-    pub(crate) answered_at: Instant,
+    pub(crate) responded_at: Instant,
     /// What lies behind the call in front, if requests are pipelined, or waits for the connection to be there.
     pub(crate) line: Option<Box<Line>>,
     /// The user that it belongs to.
@@ -55,7 +55,7 @@ pub(crate) struct Connection {
 pub(crate) enum State {
     Connecting,
     Idle,
-    /// With the call whose answer comes next.
+    /// With the call whose response comes next.
     Busy(Call),
     /// Between two bursts of its user.
     Thinking {
@@ -64,14 +64,14 @@ pub(crate) enum State {
     Closed,
 }
 
-/// Pipelined calls, and an answer on a long path.
+/// Pipelined calls, and a response on a long path.
 #[derive(Default)]
 pub(crate) struct Line {
     /// Those behind the one in front, in order; all of them where the connection is not there yet.
     pub(crate) behind: VecDeque<Call>,
     /// How many of the last ones, the one in front included, the driver was not yet given.
     pub(crate) unsent: usize,
-    /// The beginning of an answer that was read and has not come yet, as far as its path is concerned.
+    /// The beginning of a response that was read and has not come yet, as far as its path is concerned.
     pub(crate) held: Vec<u8>,
     /// Where requests that leave together are put one after the other; used again.
     pub(crate) batch: Rc<Vec<u8>>,
@@ -98,10 +98,10 @@ pub(crate) struct Call {
     /// The driver was given it.
     pub(crate) handed_over: bool,
     pub(crate) keep_alive: bool,
-    /// The fields of its answer are not what was asked of them.
+    /// The fields of its response are not what was asked of them.
     pub(crate) fields_differ: bool,
     pub(crate) status: u16,
-    /// Bytes received of the answer, and of its content.
+    /// Bytes received of the response, and of its content.
     pub(crate) bytes: u64,
     pub(crate) body_bytes: u64,
     pub(crate) digest: Option<Box<Sha256>>,
@@ -134,7 +134,7 @@ impl Connection {
             received_at: Instant::default(),
             bytes: 0,
             receiving_ns: 0,
-            answered_at: Instant::default(),
+            responded_at: Instant::default(),
             line: None,
             user: None,
         }
@@ -218,14 +218,14 @@ impl Connection {
         self.id == id && room && self.room_since < at
     }
 
-    /// Bits per second at which its answers came, up to `now`; `None` if none has.
+    /// Bits per second at which its responses came, up to `now`; `None` if none has.
     pub(crate) fn bits_per_s(&self, now: Instant) -> Option<u64> {
         let (mut bytes, mut receiving_ns) = (self.bytes, self.receiving_ns);
         if let State::Busy(call) = &self.state {
             // What was read at a pace was read for the time until the next read.
             let until = if self.read_at > self.received_at { self.read_at } else { now };
             bytes += call.bytes;
-            receiving_ns += until.ns_since(call.ready.max(self.answered_at));
+            receiving_ns += until.ns_since(call.ready.max(self.responded_at));
         }
         let bits = u128::from(bytes) * 8 * 1_000_000_000;
         (bytes > 0).then(|| u64::try_from(bits / u128::from(receiving_ns.max(1))).unwrap_or(u64::MAX))
@@ -366,7 +366,7 @@ pub(crate) fn outcome_of_fault(fault: Fault, connecting: bool) -> Outcome {
     }
 }
 
-/// What a refused or incomplete response is. A connection that the server closes without a byte of an answer counts as
+/// What a refused or incomplete response is. A connection that the server closes without a byte of a response counts as
 /// reset: for the request it makes no difference in which way the server hung up.
 pub(crate) fn outcome_of_response_error(error: ResponseError) -> Outcome {
     match error {

@@ -28,7 +28,7 @@ pub struct RunFigures {
     pub wake_early_ns: u64,
     /// The run was ended before its time.
     pub interrupted: bool,
-    /// Bytes that came on connections on which no answer was due.
+    /// Bytes that came on connections on which no response was due.
     pub unsolicited_bytes: u64,
     /// Calls of users that were never offered, since their user had failed or its connection was closed before they came due.
     pub calls_not_offered: u64,
@@ -78,7 +78,7 @@ impl RunFigures {
         self.trial.bytes.framing_received += bytes.framing;
     }
 
-    /// Counts a connection by the rate at which its answers came, if any did.
+    /// Counts a connection by the rate at which its responses came, if any did.
     pub(crate) fn record_pace(&mut self, bits_per_s: Option<u64>, conforming_bits_per_s: u64) {
         if let Some(bits_per_s) = bits_per_s {
             self.trial.connections.conforming += u64::from(bits_per_s >= conforming_bits_per_s);

@@ -5,7 +5,7 @@
 //! epoll and is tested in a simulation.
 //!
 //! What is deliberately not here: reading options and files, judging results, searching for capacities, and any knowledge of the
-//! server beyond its address and its answers.
+//! server beyond its address and its responses.
 #![forbid(unsafe_code)]
 
 mod arrivals;

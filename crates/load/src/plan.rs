@@ -41,8 +41,8 @@ pub struct Plan {
     /// Time before the measured part, at the same level and on the same connections, of which nothing is counted.
     pub warmup: Duration,
     /// How long after its intended time a request may take until it counts as a timeout, wherever it is then: waiting for a
-    /// connection, on its way, or being answered. With a pace it is the time that may pass without a byte, since the pace decides how
-    /// long an answer takes.
+    /// connection, on its way, or being responded to. With a pace it is the time that may pass without a byte, since the pace decides how
+    /// long a response takes.
     pub timeout: Duration,
     /// How long after the end of the schedule requests that still wait for a connection may be sent. Those that are left then end as
     /// *not sent*.
@@ -55,11 +55,11 @@ pub struct Plan {
     pub hold: Option<usize>,
     /// Requests per connection; `None`: as many as the server allows.
     pub calls: Option<u32>,
-    /// Most requests under way at once on a connection; 1 waits for each answer.
+    /// Most requests under way at once on a connection; 1 waits for each response.
     pub pipeline: u32,
     /// Which connection takes the next request.
     pub reuse: Reuse,
-    /// How fast answers are taken; `None`: as fast as they come.
+    /// How fast responses are taken; `None`: as fast as they come.
     pub pace: Option<Pace>,
     /// What makes a response good.
     pub check: Check,
@@ -78,23 +78,23 @@ pub struct Plan {
 /// When requests are offered.
 #[derive(Clone, Debug)]
 pub enum LoopPlan {
-    /// Arrivals do not wait for answers. Each is a request, or a user where the plan's [`UserPlan`] says so.
+    /// Arrivals do not wait for responses. Each is a request, or a user where the plan's [`UserPlan`] says so.
     Open {
         /// Arrivals per second.
         rate: Arc<RateProfile>,
         /// How they lie in time.
         spacing: Spacing,
     },
-    /// Requests at recorded times, which do not wait for answers either.
+    /// Requests at recorded times, which do not wait for responses either.
     Recorded {
         /// They come with what is asked for, in place of [`Plan::requests`].
         recording: Arc<Recording>,
     },
-    /// Each worker asks when its last answer has come, or begins a user when its last one has ended.
+    /// Each worker asks when its last response has come, or begins a user when its last one has ended.
     Closed {
         /// How many workers, each with a connection of its own.
         workers: usize,
-        /// From an answer to the next request.
+        /// From a response to the next request.
         think: Duration,
         /// The workers begin at random times within this.
         stagger: Duration,
@@ -112,7 +112,7 @@ impl LoopPlan {
         Self::Closed { workers, think, stagger: Duration::ZERO }
     }
 
-    /// Whether arrivals wait for answers.
+    /// Whether arrivals wait for responses.
     pub fn kind(&self) -> LoopKind {
         match self {
             Self::Open { .. } | Self::Recorded { .. } => LoopKind::Open,
@@ -122,7 +122,7 @@ impl LoopPlan {
 }
 
 /// What an arrival is, if it is not one request on whichever connection is free: several calls on connections of their own, which
-/// are closed after the last of them. A call that follows another waits for its answer, whatever the loop is.
+/// are closed after the last of them. A call that follows another waits for its response, whatever the loop is.
 #[derive(Clone, Debug)]
 pub enum UserPlan {
     /// So many calls one after the other, as httperf makes them with `--num-calls`. If the server closes the connection between two of
@@ -158,12 +158,12 @@ pub enum Reuse {
     Latest,
 }
 
-/// How fast a connection's answers are taken.
+/// How fast a connection's responses are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Bytes per second, of all that is received; `None`: as they come.
     pub bytes_per_s: Option<u64>,
-    /// From a request to the first byte of its answer, at the least, as a long path would have it. Where the rate is not bounded it is also the
+    /// From a request to the first byte of its response, at the least, as a long path would have it. Where the rate is not bounded it is also the
     /// time from one read of up to 64 KiB to the next: such a path carries one window in each round trip.
     pub delay: Duration,
 }

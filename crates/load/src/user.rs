@@ -1,4 +1,4 @@
-//! A user's progress: which of its calls may be made now, which wait for an answer or for the end of a pause.
+//! A user's progress: which of its calls may be made now, which wait for a response or for the end of a pause.
 
 use std::num::NonZero;
 use std::ops::{Index, IndexMut, Range};
@@ -68,7 +68,7 @@ pub(crate) enum Ending {
     Cut,
 }
 
-/// What comes after an answer.
+/// What comes after a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     /// Calls are due now, or others are under way.
@@ -183,8 +183,8 @@ impl User {
         })
     }
 
-    /// Notes that a call was answered.
-    pub(crate) fn on_answer(&mut self, now: Instant) -> Next {
+    /// Notes that a call was responded to.
+    pub(crate) fn on_response(&mut self, now: Instant) -> Next {
         self.under_way -= 1;
         self.ended += 1;
         match &mut self.script {
@@ -216,7 +216,7 @@ impl User {
         }
     }
 
-    /// Notes that calls under way, so many of them, have ended without an answer, or must not be made any more.
+    /// Notes that calls under way, so many of them, have ended without a response, or must not be made any more.
     pub(crate) fn on_lost(&mut self, calls: u32) {
         self.under_way -= calls;
     }
@@ -278,7 +278,7 @@ impl User {
         self.under_way
     }
 
-    /// Calls that were answered.
+    /// Calls that were responded to.
     pub(crate) fn ended(&self) -> u32 {
         self.ended
     }
@@ -322,8 +322,8 @@ mod tests {
             assert_eq!(user.calls_left(), 3 - ns);
             assert_eq!(user.take_call(), Some(None));
             assert_eq!(user.is_last_call(), ns == 2);
-            assert_eq!(user.take_call(), None, "the next call waits for the answer");
-            let next = user.on_answer(at(ns));
+            assert_eq!(user.take_call(), None, "the next call waits for the response");
+            let next = user.on_response(at(ns));
             assert_eq!(next, if ns == 2 { Next::Done } else { Next::GoOn });
         }
         assert_eq!((user.due().intended, user.ended(), user.calls_left()), (at(1), 3, 0));
@@ -348,38 +348,38 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_s_first_answer_releases_the_others() {
+    fn a_burst_s_first_response_releases_the_others() {
         let mut user = session();
         assert_eq!((user.take_call(), user.take_call()), (Some(Some(1)), None));
-        assert_eq!(user.on_answer(at(10)), Next::GoOn);
+        assert_eq!(user.on_response(at(10)), Next::GoOn);
         assert_eq!((user.take_call(), user.take_call(), user.take_call()), (Some(Some(2)), Some(Some(3)), None));
         assert_eq!(user.due().intended, at(10));
-        assert_eq!(user.on_answer(at(20)), Next::GoOn, "the burst's last call is under way");
-        assert_eq!(user.on_answer(at(30)), Next::Think(at(1_030)));
+        assert_eq!(user.on_response(at(20)), Next::GoOn, "the burst's last call is under way");
+        assert_eq!(user.on_response(at(30)), Next::Think(at(1_030)));
         assert_eq!((user.due().intended, user.calls_left()), (at(1_030), 2));
         assert_eq!(user.take_call(), Some(Some(4)));
         assert!(!user.is_last_call());
-        assert_eq!(user.on_answer(at(1_040)), Next::GoOn, "no pause");
+        assert_eq!(user.on_response(at(1_040)), Next::GoOn, "no pause");
         assert_eq!((user.take_call(), user.is_last_call()), (Some(Some(5)), true));
-        assert_eq!((user.on_answer(at(1_050)), user.ended()), (Next::Done, 5));
+        assert_eq!((user.on_response(at(1_050)), user.ended()), (Next::Done, 5));
     }
 
     #[test]
     fn calls_of_a_burst_may_come_one_at_a_time() {
         let mut user = session();
         user.take_call();
-        user.on_answer(at(10));
+        user.on_response(at(10));
         user.take_call();
-        assert_eq!(user.on_answer(at(20)), Next::GoOn);
+        assert_eq!(user.on_response(at(20)), Next::GoOn);
         assert_eq!((user.calls_left(), user.has_released(), user.take_call()), (3, true, Some(Some(3))));
-        assert_eq!(user.on_answer(at(30)), Next::Think(at(1_030)));
+        assert_eq!(user.on_response(at(30)), Next::Think(at(1_030)));
     }
 
     #[test]
     fn a_user_that_has_stopped_makes_no_more_calls() {
         let mut user = session();
         user.take_call();
-        user.on_answer(at(10));
+        user.on_response(at(10));
         user.take_call();
         user.stop(Ending::Cut);
         assert_eq!((user.has_released(), user.take_call(), user.stopped()), (false, None, Some(Ending::Cut)));

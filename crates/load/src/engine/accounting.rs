@@ -61,7 +61,7 @@ impl Engine {
         let response_ns = now.ns_since(call.intended);
         let counted = match outcome {
             Outcome::Good => Some(response_ns),
-            // A timeout is never recorded with less than the time that the request was given: errors do not make the answers look
+            // A timeout is never recorded with less than the time that the request was given: errors do not make the responses look
             // fast. One that is lost behind another's timeout may come before its own.
             Outcome::Timeout => Some(response_ns.max(self.plan.timeout.as_nanos() as u64)),
             _ => None,

@@ -1,4 +1,4 @@
-//! A request's life on a connection: from the schedule to the wire, and its answer back.
+//! A request's life on a connection: from the schedule to the wire, and its response back.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -279,7 +279,7 @@ impl Engine {
         self.take_in(driver, id, None, now);
     }
 
-    /// Reads answers in what has come: in `held`, or in what the driver has just received.
+    /// Reads responses in what has come: in `held`, or in what the driver has just received.
     #[inline(always)]
     pub(super) fn take_in<D: Driver>(&mut self, driver: &mut D, id: SocketId, held: Option<&[u8]>, now: Instant) {
         let mut latest = driver.sent_at(id);
@@ -293,7 +293,7 @@ impl Engine {
                 return self.on_unasked(driver, id, now);
             };
             if !call.handed_over || (call.sent.get().is_none() && latest < connection.handed_at) {
-                // The request has not left yet: this cannot be its answer.
+                // The request has not left yet: this cannot be its response.
                 self.figures.unsolicited_bytes += input.len() as u64;
                 let outcome = outcome_of_response_error(ResponseError::Unsolicited);
                 return self.end_call(driver, id, outcome, now);
@@ -361,7 +361,7 @@ impl Engine {
         let connection = &self.connections[id.index()];
         let left = connection.under_way();
         let spent = self.plan.calls.is_some_and(|calls| connection.calls >= calls) && left == 0;
-        // An answer may come before its request is through; the rest of that would be in the way of the next one.
+        // A response may come before its request is through; the rest of that would be in the way of the next one.
         let stuck = connection.sending && left == 0;
         let usable = outcome.is_completed() && keep_alive && !spent && !stuck;
         if !usable {
@@ -370,12 +370,12 @@ impl Engine {
             }
         }
         if self.connections[id.index()].user.is_some() {
-            let answer = match (outcome.is_completed(), usable) {
+            let response = match (outcome.is_completed(), usable) {
                 (false, _) => CallEnd::Not { lost: left as u32 + 1 },
                 (true, true) => CallEnd::Usable,
                 (true, false) => CallEnd::Last { lost: left as u32 },
             };
-            self.on_user_response(driver, id, answer, now);
+            self.on_user_response(driver, id, response, now);
         } else if usable {
             self.offer_room(id);
         } else {
@@ -392,7 +392,7 @@ impl Engine {
         let full = connection.under_way() >= self.plan.pipeline as usize;
         let mut next = connection.line.as_mut().and_then(|line| line.behind.pop_front());
         if let (Some(next), Some(pacing)) = (next.as_mut(), &self.pacing) {
-            // Its answer could not come before this one was read, at the pace.
+            // Its response could not come before this one was read, at the pace.
             next.deadline = connection.read_at.max(now) + pacing.path_delay() + self.plan.timeout;
         }
         let state = next.map_or(State::Idle, State::Busy);
@@ -411,8 +411,8 @@ impl Engine {
         // What comes at the deadline or later is too late, also where the wheel has not yet told of it.
         let outcome = if now >= call.deadline { Outcome::Timeout } else { outcome };
         connection.bytes += call.bytes;
-        connection.receiving_ns += now.ns_since(call.sent_or(latest).max(connection.answered_at));
-        connection.answered_at = now;
+        connection.receiving_ns += now.ns_since(call.sent_or(latest).max(connection.responded_at));
+        connection.responded_at = now;
         if let Some(mut hasher) = call.digest.take() {
             hasher.reset();
             self.hashers.push(hasher);
@@ -453,7 +453,7 @@ impl Engine {
         self.end_call(driver, id, outcome, now);
     }
 
-    /// Something has happened on a connection on which no answer is due, so that it is of no more use.
+    /// Something has happened on a connection on which no response is due, so that it is of no more use.
     pub(super) fn on_unasked<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         match self.connections[id.index()].user {
             Some(user) => self.on_user_idle_end(driver, id, user, now),
@@ -462,7 +462,7 @@ impl Engine {
     }
 }
 
-/// What becomes of the calls behind one that has ended so, where the connection ends with it. An answer that would have come behind
+/// What becomes of the calls behind one that has ended so, where the connection ends with it. A response that would have come behind
 /// one that was waited for in vain was waited for in vain as well.
 fn lost_behind(outcome: Outcome) -> Outcome {
     match outcome {

@@ -1,7 +1,7 @@
 //! Reading slowly, so that the server holds a connection for as long as a slow client would make it.
 //!
 //! A connection at a pace reads a piece, and the next one when the bytes of the first would have come over its line. The receive
-//! window is small, so that what is not read stays with the server. On a long path the first piece of an answer is read when it is there,
+//! window is small, so that what is not read stays with the server. On a long path the first piece of a response is read when it is there,
 //! so that an end or a reset is not missed, and held until a round trip has passed since its request.
 
 use std::time::Duration;
@@ -29,7 +29,7 @@ const ARRIVAL_TICK_NS: u64 = 100_000;
 /// Most bytes of one read.
 const READ_BYTES_MAX: u64 = 64 * 1024;
 
-/// A smaller receive window costs more packets, and with them CPU time, without holding back much more of an answer.
+/// A smaller receive window costs more packets, and with them CPU time, without holding back much more of a response.
 const WINDOW_BYTES_MIN: u32 = 16 * 1024;
 
 pub(super) struct Pacing {
@@ -69,7 +69,7 @@ impl Pacing {
         Flow::Metered { window_bytes: (self.read_bytes * 2).max(WINDOW_BYTES_MIN) }
     }
 
-    /// The time that the path adds to each answer.
+    /// The time that the path adds to each response.
     pub(super) fn path_delay(&self) -> Duration {
         self.pace.delay
     }
@@ -102,7 +102,7 @@ impl Engine {
         pacing.wheel.arm(id.to_bits(), connection.read_at);
     }
 
-    /// Holds what was read if it is the beginning of an answer that cannot have come over its path yet. `latest` is when the driver began
+    /// Holds what was read if it is the beginning of a response that cannot have come over its path yet. `latest` is when the driver began
     /// the connection's latest send. Whether it is held.
     pub(super) fn hold(&mut self, id: SocketId, bytes: &[u8], latest: Instant, now: Instant) -> bool {
         let Some(pacing) = self.pacing.as_mut().filter(|pacing| !pacing.path_delay().is_zero()) else { return false };
@@ -127,7 +127,7 @@ impl Engine {
         true
     }
 
-    /// Takes in the answers whose beginnings have come by now.
+    /// Takes in the responses whose beginnings have come by now.
     pub(super) fn take_in_held<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         while let Some(key) = self.pacing.as_mut().and_then(|pacing| pacing.arrivals.pop_due(now)) {
             let id = SocketId::from_bits(key);

@@ -73,7 +73,7 @@ impl Ord for PausedUser {
 /// How a call of a user has ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallEnd {
-    /// Without a whole answer; so many calls are lost, itself included.
+    /// Without a whole response; so many calls are lost, itself included.
     Not { lost: u32 },
     /// On a connection that can go on.
     Usable,
@@ -203,8 +203,8 @@ impl Engine {
         let state = &mut self.users[user];
         let (next, lost) = match answered {
             CallEnd::Not { lost } => (Next::GoOn, lost),
-            CallEnd::Usable => (state.on_answer(now), 0),
-            CallEnd::Last { lost } => (state.on_answer(now), lost),
+            CallEnd::Usable => (state.on_response(now), 0),
+            CallEnd::Last { lost } => (state.on_response(now), lost),
         };
         state.on_lost(lost);
         let ends_there = answered != CallEnd::Usable && !state.reconnects();

@@ -33,12 +33,12 @@ pub struct SessionText<'a> {
     pub bursts: Vec<BurstText<'a>>,
 }
 
-/// Calls without think time between them: one, and those that follow when it has been answered.
+/// Calls without think time between them: one, and those that follow when it has been responded to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BurstText<'a> {
     /// In order; never empty.
     pub calls: Vec<CallText<'a>>,
-    /// From the burst's last answer to the next burst; `None`: as the command says.
+    /// From the burst's last response to the next burst; `None`: as the command says.
     pub think: Option<Duration>,
 }
 
@@ -121,13 +121,13 @@ impl Sessions {
         first as usize..self.session_ends[session] as usize
     }
 
-    /// The calls of a burst, as numbers of requests; never empty. The first goes alone, the others when it has been answered.
+    /// The calls of a burst, as numbers of requests; never empty. The first goes alone, the others when it has been responded to.
     pub fn calls(&self, burst: usize) -> &[u32] {
         let first = if burst == 0 { 0 } else { self.burst_ends[burst - 1] };
         &self.calls[first as usize..self.burst_ends[burst] as usize]
     }
 
-    /// From the burst's last answer to the next burst; `None`: as the command says.
+    /// From the burst's last response to the next burst; `None`: as the command says.
     pub fn think(&self, burst: usize) -> Option<Duration> {
         let place = *self.thinks.get(burst)? as usize;
         (place > 0).then(|| self.think_times[place - 1])

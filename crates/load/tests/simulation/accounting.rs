@@ -12,7 +12,7 @@ use thalweg_measure::trial::{Sessions, TrialFigures};
 use thalweg_measure::{Outcome, Outcomes, StatusClasses};
 use thalweg_reactor::sim::SimConfig;
 
-use crate::script::{Answer, random_of};
+use crate::script::{Response, random_of};
 use crate::server::Record;
 use crate::world::{World, log_plan, plan, request, session_plan};
 use crate::{MS, SECOND, with_seeds};
@@ -92,7 +92,7 @@ fn check_times(trial: &TrialFigures) {
     assert!(causes.file_table_full <= trial.outcomes.count(Outcome::NoDescriptor), "causes");
 }
 
-/// Each byte is in one part; those of answers that came to no good end may be in none.
+/// Each byte is in one part; those of responses that came to no good end may be in none.
 fn check_bytes(trial: &TrialFigures) {
     let bytes = &trial.bytes;
     assert_eq!(bytes.head_sent + bytes.body_sent, bytes.sent, "bytes sent");
@@ -100,7 +100,7 @@ fn check_bytes(trial: &TrialFigures) {
     assert!(parts <= bytes.received, "{parts} of {} bytes", bytes.received);
     let may_break = [Outcome::Truncated, Outcome::Timeout, Outcome::Reset, Outcome::ProtocolError];
     let all_whole = may_break.iter().all(|&outcome| trial.outcomes.count(outcome) == 0) && trial.under_way == 0;
-    assert!(!all_whole || parts == bytes.received, "{parts} of {} bytes of whole answers", bytes.received);
+    assert!(!all_whole || parts == bytes.received, "{parts} of {} bytes of whole responses", bytes.received);
     let status = &StatusClasses::of(&trial.status_codes);
     let finals = status.success + status.redirection + status.client_error + status.server_error;
     assert!(finals >= trial.counts.completed, "{status:?}");
@@ -135,18 +135,18 @@ fn check_sessions(figures: &RunFigures) {
     assert_eq!(in_series, sessions.completed, "sessions of the series");
 }
 
-/// No more requests are good than were answered well, and none has failed its check whose answer was its own. If the server answers a
-/// request twice, or one of several pipelined ones not at all, its answers are in the place of others, which nobody could know.
-fn check_answers(figures: &RunFigures, records: &[Record]) {
-    if records.iter().any(|record| matches!(record.answer, Answer::Twice(_) | Answer::Silence)) {
+/// No more requests are good than were responded to well, and none has failed its check whose response was its own. If the server answers a
+/// request twice, or one of several pipelined ones not at all, its responses are in the place of others, which nobody could know.
+fn check_responses(figures: &RunFigures, records: &[Record]) {
+    if records.iter().any(|record| matches!(record.response, Response::Twice(_) | Response::Silence)) {
         return;
     }
     let (good, failed) = (figures.trial.counts.good, figures.trial.outcomes.count(Outcome::FailedCheck));
-    let answered = |outcome| records.iter().filter(|record| record.answer.outcome() == outcome).count() as u64;
-    // What comes behind a whole answer may come when that is done with.
-    let surplus = records.iter().filter(|record| record.answer == Answer::Surplus).count() as u64;
+    let answered = |outcome| records.iter().filter(|record| record.response.outcome() == outcome).count() as u64;
+    // What comes behind a whole response may come when that is done with.
+    let surplus = records.iter().filter(|record| record.response == Response::Surplus).count() as u64;
     let well = answered(Outcome::Good) + surplus;
-    assert!(good <= well, "{good} are good, {well} were answered well");
+    assert!(good <= well, "{good} are good, {well} were responded to well");
     assert!(failed <= answered(Outcome::FailedCheck), "{failed} have failed of {}", answered(Outcome::FailedCheck));
 }
 
@@ -295,13 +295,13 @@ fn random_run(seed: u64, interrupted: bool) -> Outcomes {
             asked.set(asked.get() + 1);
             let random = &mut random_of(seed ^ number.rotate_left(32), asked.get());
             match wild {
-                true => Answer::any(random),
-                false if random.random_bool(0.9) => Answer::Good,
-                false => Answer::independent(random),
+                true => Response::any(random),
+                false if random.random_bool(0.9) => Response::Good,
+                false => Response::independent(random),
             }
         });
         check(&run.figures, Offered::AsManyAsCome, connections);
-        check_answers(&run.figures, &run.records);
+        check_responses(&run.figures, &run.records);
         match &mut merged {
             Some(merged) => merged.merge(&run.figures),
             None => merged = Some(run.figures),
@@ -340,7 +340,7 @@ fn an_interrupted_run_s_figures_add_up() {
 fn an_interrupted_run_says_so_and_keeps_what_has_ended() {
     let rate = LoopPlan::at_rate(1000.0);
     let plan = plan(rate, Extent::Duration(Duration::from_secs(10)), 1);
-    let run = World { interrupt_ns: Some(SECOND), ..World::calm(plan) }.run(|_| Answer::Late(5 * MS));
+    let run = World { interrupt_ns: Some(SECOND), ..World::calm(plan) }.run(|_| Response::Late(5 * MS));
     check(&run.figures, Offered::AsManyAsCome, 100);
     let (trial, under_way) = (&run.figures.trial, run.figures.trial.intervals.in_flight());
     assert!(run.figures.interrupted);
@@ -357,7 +357,7 @@ fn what_came_due_until_the_interruption_is_offered() {
     for seed in 0..20 {
         let open = plan(LoopPlan::at_rate(1000.0), Extent::Duration(Duration::from_secs(10)), 1);
         let network = SimConfig { oversleep_ns: 20 * MS, ..SimConfig::calm(seed) };
-        let run = World { network, interrupt_ns: Some(SECOND / 2), ..World::calm(open) }.run(|_| Answer::Good);
+        let run = World { network, interrupt_ns: Some(SECOND / 2), ..World::calm(open) }.run(|_| Response::Good);
         let trial = &run.figures.trial;
         let due = trial.duration.as_nanos() as u64 / MS + 1;
         assert_eq!(trial.counts.offered + trial.intervals.in_flight(), due, "seed {seed}");
@@ -370,7 +370,7 @@ fn interrupted_before_its_start_a_run_has_offered_nothing() {
     let warmup = Duration::from_secs(2);
     let plan = Plan { warmup, ..plan(rate, Extent::Duration(Duration::from_secs(10)), 1) };
     for interrupt_ns in [0, MS, SECOND] {
-        let run = World { interrupt_ns: Some(interrupt_ns), ..World::calm(plan.clone()) }.run(|_| Answer::Good);
+        let run = World { interrupt_ns: Some(interrupt_ns), ..World::calm(plan.clone()) }.run(|_| Response::Good);
         check(&run.figures, Offered::Exactly(0), 100);
         assert!(run.figures.interrupted);
     }

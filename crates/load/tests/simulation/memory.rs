@@ -6,7 +6,7 @@ use std::time::Duration;
 use thalweg_load::{Extent, LoopPlan, Pace, Plan, Reuse, UserPlan};
 use thalweg_reactor::sim::SimConfig;
 
-use crate::script::{Answer, random_of};
+use crate::script::{Response, random_of};
 use crate::world::{World, plan, session_plan};
 
 /// Verifies that a run that is a hundred times as long needs no more entries in queues and timers than a short one, but for chance.
@@ -19,7 +19,7 @@ fn check(name: &str, make: impl Fn(Extent) -> Plan) {
         // All that makes entries stale: connections that end while idle, busy or in a pause, with and without a word.
         let run = World { network, ..World::calm(plan) }.run(move |number| {
             asked.set(asked.get() + 1);
-            Answer::any(&mut random_of(number, asked.get()))
+            Response::any(&mut random_of(number, asked.get()))
         });
         assert!(run.records.len() as u64 > ms / 10, "{name}: there was a load");
         run.entries_max

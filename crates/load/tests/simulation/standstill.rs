@@ -9,13 +9,13 @@ use thalweg_load::{Extent, LoopPlan, Plan, Spacing, UserPlan};
 use thalweg_measure::Histogram;
 use thalweg_measure::trial::{Verdict, verdict};
 
-use crate::script::Answer;
+use crate::script::Response;
 use crate::world::{Run, World, plan, session_plan};
 use crate::{MS, US, with_seeds};
 
 const RUNS: u64 = 10_000;
 
-/// From the noticing of an arrival to the end of its answer: a handshake, a request, an answer, and what a burst of those waits for one
+/// From the noticing of an arrival to the end of its response: a handshake, a request, a response, and what a burst of those waits for one
 /// another.
 const PROMPT_NS: u64 = 2 * MS;
 
@@ -69,7 +69,7 @@ impl Mode {
 
 fn run_with_standstill(plan: Plan, from_ns: u64, until_ns: u64, delay_ns: u64) -> Run {
     let world = World { standstill: Some((from_ns, until_ns)), ..World::calm(plan) };
-    world.run(move |_| if delay_ns == 0 { Answer::Good } else { Answer::Late(delay_ns) })
+    world.run(move |_| if delay_ns == 0 { Response::Good } else { Response::Late(delay_ns) })
 }
 
 /// How many are longer.

@@ -16,7 +16,7 @@ use thalweg_sys::driver::{Completion, Driver, DriverKind};
 use thalweg_sys::{Instant, PeerAddr};
 use thalweg_wire::Version;
 
-use crate::script::{Answer, whole_check, whole_check_text};
+use crate::script::{Response, whole_check, whole_check_text};
 use crate::server::{Record, Server};
 use crate::{MS, SECOND};
 
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    pub fn run(self, script: impl Fn(u64) -> Answer + 'static) -> Run {
+    pub fn run(self, script: impl Fn(u64) -> Response + 'static) -> Run {
         let mut sim = Sim::new(self.network);
         let began = sim.now();
         let server = Server::open(&mut sim, ADDR.parse().expect("an address"), Box::new(script));
