@@ -21,7 +21,7 @@ pub(crate) struct Connection {
     /// A send is under way.
     pub(crate) sending: bool,
     /// When the driver was given the latest send. What it says of that send's time is about an earlier one as long as it lies before.
-    pub(crate) handed_at: Instant,
+    pub(crate) submitted_at: Instant,
     /// On the list of idle connections, on that of busy ones with room.
     pub(crate) in_idle: bool,
     pub(crate) in_roomy: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Connection {
     pub(crate) prompt: bool,
     /// By how much later than the kernel the thread has learnt of that, in microseconds: for certain where the connection is new, at most where an
     /// response has made room.
-    unlearnt_us: u32,
+    notice_delay_us: u32,
     /// When it may read next, if it has a pace, and when it received last.
     pub(crate) read_at: Instant,
     pub(crate) received_at: Instant,
@@ -47,7 +47,7 @@ pub(crate) struct Connection {
     pub(crate) receiving_ns: u64,
     pub(crate) responded_at: Instant,
     /// What lies behind the call in front, if requests are pipelined, or waits for the connection to be there.
-    pub(crate) line: Option<Box<Line>>,
+    pub(crate) buffers: Option<Box<Buffers>>,
     /// The user that it belongs to.
     pub(crate) user: Option<UserId>,
 }
@@ -66,7 +66,7 @@ pub(crate) enum State {
 
 /// Pipelined calls, and a response on a long path.
 #[derive(Default)]
-pub(crate) struct Line {
+pub(crate) struct Buffers {
     /// Those behind the one in front, in order; all of them where the connection is not there yet.
     pub(crate) behind: VecDeque<Call>,
     /// How many of the last ones, the one in front included, the driver was not yet given.
@@ -96,7 +96,7 @@ pub(crate) struct Call {
     pub(crate) last: bool,
     pub(crate) measured: bool,
     /// The driver was given it.
-    pub(crate) handed_over: bool,
+    pub(crate) submitted: bool,
     pub(crate) keep_alive: bool,
     /// The fields of its response are not what was asked of them.
     pub(crate) fields_differ: bool,
@@ -120,7 +120,7 @@ impl Connection {
             reader: ResponseReader::new(Limits::responses()),
             calls: 0,
             sending: false,
-            handed_at: Instant::default(),
+            submitted_at: Instant::default(),
             in_idle: false,
             in_roomy: false,
             room_since: Instant::default(),
@@ -129,13 +129,13 @@ impl Connection {
             replies: 0,
             failed: false,
             prompt: true,
-            unlearnt_us: 0,
+            notice_delay_us: 0,
             read_at: Instant::default(),
             received_at: Instant::default(),
             bytes: 0,
             receiving_ns: 0,
             responded_at: Instant::default(),
-            line: None,
+            buffers: None,
             user: None,
         }
     }
@@ -163,13 +163,13 @@ impl Connection {
 
     /// Calls that have begun and not ended.
     pub(crate) fn under_way(&self) -> usize {
-        usize::from(matches!(self.state, State::Busy(_))) + self.line.as_ref().map_or(0, |line| line.behind.len())
+        usize::from(matches!(self.state, State::Busy(_))) + self.buffers.as_ref().map_or(0, |line| line.behind.len())
     }
 
     /// The calls that have begun and not ended, in order.
     pub(crate) fn calls_under_way(&self) -> impl Iterator<Item = &Call> {
         let front = if let State::Busy(call) = &self.state { Some(call) } else { None };
-        front.into_iter().chain(self.line.iter().flat_map(|line| &line.behind))
+        front.into_iter().chain(self.buffers.iter().flat_map(|line| &line.behind))
     }
 
     /// Notes that it is established, `connect_ns` after it was begun; the thread learns of it now.
@@ -180,14 +180,15 @@ impl Connection {
 
     /// Notes that it has room for a call. The thread has learnt of it by so much too late.
     #[inline]
-    pub(crate) fn make_room(&mut self, unlearnt_ns: u64, now: Instant) {
+    pub(crate) fn make_room(&mut self, notice_delay_ns: u64, now: Instant) {
         self.room_since = now;
-        self.unlearnt_us = if unlearnt_ns == 0 { 0 } else { u32::try_from(unlearnt_ns / 1_000).unwrap_or(u32::MAX) };
+        self.notice_delay_us =
+            if notice_delay_ns == 0 { 0 } else { u32::try_from(notice_delay_ns / 1_000).unwrap_or(u32::MAX) };
     }
 
     /// By how much too late the thread has learnt that it has room.
-    pub(crate) fn unlearnt_ns(&self) -> u64 {
-        u64::from(self.unlearnt_us) * 1_000
+    pub(crate) fn notice_delay_ns(&self) -> u64 {
+        u64::from(self.notice_delay_us) * 1_000
     }
 
     /// How a request that is due now, or was earlier, came to have room on it: when, by how much the thread was late until then, and
@@ -198,18 +199,18 @@ impl Connection {
         let is_new = self.calls == 0;
         if !is_new {
             let waited_ns = self.room_since.ns_since(due.noticed);
-            let unlearnt_ns = self.unlearnt_ns().min(waited_ns);
-            return (due.noticed.max(self.room_since), unnoticed_ns + unlearnt_ns, waited_ns - unlearnt_ns);
+            let notice_delay_ns = self.notice_delay_ns().min(waited_ns);
+            return (due.noticed.max(self.room_since), unnoticed_ns + notice_delay_ns, waited_ns - notice_delay_ns);
         }
         // The time from connect() on is neither the thread's nor a queue's, but for what the thread took to learn of the connection.
         let issued = self.since.max(due.noticed);
-        let (established, unlearnt_ns) = match self.state {
+        let (established, notice_delay_ns) = match self.state {
             State::Connecting => (now, 0),
-            _ => (self.room_since.max(due.noticed), self.unlearnt_ns().min(self.room_since.ns_since(issued))),
+            _ => (self.room_since.max(due.noticed), self.notice_delay_ns().min(self.room_since.ns_since(issued))),
         };
         let until_issued_ns = issued.ns_since(due.noticed);
         let (late_ns, queue_ns) = if self.prompt && due.prompt { (until_issued_ns, 0) } else { (0, until_issued_ns) };
-        (established, unnoticed_ns + late_ns + unlearnt_ns, queue_ns)
+        (established, unnoticed_ns + late_ns + notice_delay_ns, queue_ns)
     }
 
     /// Whether it is the one of that name and has had room for a call since before `at`.

@@ -18,7 +18,7 @@ mod engine;
 mod figures;
 mod input;
 mod list;
-mod notice;
+mod oversleep;
 mod packing;
 mod plan;
 mod rate;

@@ -7,14 +7,14 @@ use thalweg_sys::Instant;
 
 use crate::arrivals::{Arrival, Arrivals, ClosedLoop, OpenLoop, RecordedLoop, Share, Spacing};
 use crate::figures::ThreadUse;
-use crate::notice::Notices;
+use crate::oversleep::Oversleeps;
 use crate::plan::{Extent, LoopPlan, Plan};
 use crate::rate::RateProfile;
 use crate::replay::Feed;
 
 pub(crate) struct Schedule {
     pub(crate) arrivals: Arrivals,
-    pub(crate) notices: Notices,
+    pub(crate) oversleeps: Oversleeps,
     share: Share,
     /// The measured part. A number of requests has no end in time: then it ends with the last of them.
     pub(crate) start: Instant,
@@ -71,7 +71,7 @@ impl Schedule {
         let drain_end = end.map(|end| end + plan.drain);
         Self {
             arrivals,
-            notices: Notices::default(),
+            oversleeps: Oversleeps::default(),
             share,
             start: measured,
             end,
@@ -99,13 +99,13 @@ impl Schedule {
     /// Notes that the thread looks at the schedule, after it has overslept by so much.
     #[inline]
     pub(crate) fn look(&mut self, now: Instant, overslept_ns: u64) {
-        if overslept_ns == 0 && self.notices.is_empty() {
+        if overslept_ns == 0 && self.oversleeps.is_empty() {
             return;
         }
         if self.waiting_since(now).is_some() {
-            self.notices.look(now, overslept_ns);
+            self.oversleeps.look(now, overslept_ns);
         } else {
-            self.notices.clear();
+            self.oversleeps.clear();
         }
     }
 
@@ -122,7 +122,7 @@ impl Schedule {
             self.recorded += 1;
         }
         // What was not known before cannot have been noticed.
-        let noticed = self.notices.noticed(arrival.at).max(arrival.known);
+        let noticed = self.oversleeps.noticed(arrival.at).max(arrival.known);
         TakenArrival { arrival, noticed, measured }
     }
 

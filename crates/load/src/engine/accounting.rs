@@ -32,7 +32,7 @@ impl Engine {
 
     /// By how much too late the thread may have learnt of the completions of this wake-up: it has overslept, and they do not say when they
     /// came.
-    pub(super) fn unlearnt_ns(&self) -> u64 {
+    pub(super) fn notice_delay_ns(&self) -> u64 {
         if self.overslept_ns > OVERSLEPT_NS_MIN { self.overslept_ns } else { 0 }
     }
 
@@ -45,19 +45,19 @@ impl Engine {
         if !call.measured {
             return;
         }
-        if !call.handed_over {
+        if !call.submitted {
             let due = Due { intended: call.intended, noticed: call.intended.plus_ns(call.late_ns), prompt: true };
             return self.record_unsent(due, outcome, now);
         }
         let Phase::Running(schedule) = &self.phase else { return };
         let in_window = u64::from(schedule.is_in_window(now));
         let sent_at = call.sent_or(latest);
-        let unlearnt_ns = self.unlearnt_ns().min(now.ns_since(sent_at));
+        let notice_delay_ns = self.notice_delay_ns().min(now.ns_since(sent_at));
         let figures = &mut self.figures.trial;
         figures.last_end = now - schedule.start;
         figures.outcomes.record(outcome);
         figures.queue.record(call.queue_ns);
-        figures.lag.record(call.late_ns + sent_at.ns_since(call.ready) + unlearnt_ns);
+        figures.lag.record(call.late_ns + sent_at.ns_since(call.ready) + notice_delay_ns);
         let response_ns = now.ns_since(call.intended);
         let counted = match outcome {
             Outcome::Good => Some(response_ns),
@@ -147,13 +147,13 @@ impl Engine {
     /// and ends.
     pub(super) fn advance_accounting(&mut self, now: Instant) {
         self.last_turn = now;
-        let unlearnt_ns = self.unlearnt_ns();
+        let notice_delay_ns = self.notice_delay_ns();
         let Phase::Running(schedule) = &mut self.phase else { return };
         if now < schedule.start {
             return;
         }
         schedule.begun.get_or_insert_with(|| ThreadUse::so_far(self.idled_awake_ns));
-        schedule.overslept_ns += unlearnt_ns;
+        schedule.overslept_ns += notice_delay_ns;
         schedule.record(&mut self.figures.trial.intervals, now);
         if schedule.end.is_some_and(|end| now >= end) {
             self.end_window(now);
@@ -193,7 +193,7 @@ impl Engine {
         let (mut under_way, mut sent) = (0, 0);
         for call in measured {
             under_way += 1;
-            sent += u64::from(call.handed_over);
+            sent += u64::from(call.submitted);
         }
         self.figures.trial.counts.sent -= sent;
         self.figures.trial.under_way = under_way;

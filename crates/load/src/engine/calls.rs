@@ -142,7 +142,7 @@ impl Engine {
             request,
             last,
             measured,
-            handed_over: false,
+            submitted: false,
             keep_alive: false,
             fields_differ: false,
             status: 0,
@@ -154,19 +154,19 @@ impl Engine {
         connection.reader.expect(self.requests.kind(request));
         if let State::Busy(_) | State::Connecting = connection.state {
             let waits = matches!(connection.state, State::Connecting);
-            let line = connection.line.get_or_insert_with(|| self.lines.pop().unwrap_or_default());
+            let line = connection.buffers.get_or_insert_with(|| self.spare_buffers.pop().unwrap_or_default());
             line.behind.push_back(call);
             line.unsent += 1;
             if waits {
                 self.arm(id, deadline);
             } else if !connection.sending {
-                self.hand_over(driver, id, now);
+                self.submit(driver, id, now);
             }
         } else {
             debug_assert!(!connection.sending, "a connection whose send is stuck is not used again");
             connection.state = State::Busy(call);
             self.busy += 1;
-            self.hand_over_one(driver, id, now);
+            self.submit_one(driver, id, now);
             self.arm(id, deadline);
         }
     }
@@ -178,10 +178,10 @@ impl Engine {
             self.pacing.is_some(),
         );
         let connection = self.connection(id);
-        let unlearnt_ns = connection.unlearnt_ns();
-        let Some(line) = &mut connection.line else { return };
+        let notice_delay_ns = connection.notice_delay_ns();
+        let Some(line) = &mut connection.buffers else { return };
         for call in &mut line.behind {
-            call.late_ns += unlearnt_ns.min(now.ns_since(call.ready));
+            call.late_ns += notice_delay_ns.min(now.ns_since(call.ready));
             call.ready = now;
             if paced {
                 call.deadline = now + timeout;
@@ -195,9 +195,9 @@ impl Engine {
         connection.state = State::Busy(front);
         self.busy += 1;
         if alone {
-            self.hand_over_one(driver, id, now);
+            self.submit_one(driver, id, now);
         } else {
-            self.hand_over(driver, id, now);
+            self.submit(driver, id, now);
         }
         self.arm(id, deadline);
     }
@@ -205,7 +205,7 @@ impl Engine {
     /// Ends the calls that have waited for a connection, without their having been sent. How many there were.
     pub(super) fn end_waiting(&mut self, id: SocketId, outcome: Outcome, now: Instant) -> u32 {
         let mut ended = 0;
-        while let Some(mut call) = self.connection(id).line.as_mut().and_then(|line| line.behind.pop_front()) {
+        while let Some(mut call) = self.connection(id).buffers.as_mut().and_then(|line| line.behind.pop_front()) {
             // Its hasher has seen nothing.
             self.hashers.extend(call.digest.take());
             self.account(&call, outcome, now, now);
@@ -215,17 +215,17 @@ impl Engine {
     }
 
     /// Gives the driver the call in front, alone.
-    fn hand_over_one<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
+    fn submit_one<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         let in_window = self.is_in_window(now);
         let connection = &mut self.connections[id.index()];
         let State::Busy(call) = &mut connection.state else { unreachable!("the connection has a call") };
         let Some(request) = self.requests.ready(call.request, call.last) else {
-            connection.line.get_or_insert_with(|| self.lines.pop().unwrap_or_default()).unsent = 1;
-            return self.hand_over(driver, id, now);
+            connection.buffers.get_or_insert_with(|| self.spare_buffers.pop().unwrap_or_default()).unsent = 1;
+            return self.submit(driver, id, now);
         };
-        call.handed_over = true;
+        call.submitted = true;
         connection.sending = true;
-        connection.handed_at = now;
+        connection.submitted_at = now;
         if call.measured {
             self.figures.record_sent(request.bytes.len(), request.body_bytes, in_window);
         }
@@ -233,10 +233,10 @@ impl Engine {
     }
 
     /// Gives the driver all calls of a line that it was not given, in one send.
-    fn hand_over<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
+    fn submit<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         let (in_window, latest) = (self.is_in_window(now), driver.sent_at(id));
         let connection = &mut self.connections[id.index()];
-        let (State::Busy(front), Some(line)) = (&mut connection.state, &mut connection.line) else { return };
+        let (State::Busy(front), Some(line)) = (&mut connection.state, &mut connection.buffers) else { return };
         let known = 1 + line.behind.len() - std::mem::take(&mut line.unsent);
         let batch = Rc::get_mut(&mut line.batch).expect("the send before has ended, and with it the driver's share");
         batch.clear();
@@ -248,21 +248,21 @@ impl Engine {
             }
             let before = batch.len();
             let body_bytes = self.requests.write(call.request, call.last, batch);
-            call.handed_over = true;
+            call.submitted = true;
             if call.measured {
                 self.figures.record_sent(batch.len() - before, body_bytes, in_window);
             }
         }
         connection.sending = true;
-        connection.handed_at = now;
+        connection.submitted_at = now;
         driver.send(id, SendBuf::Shared(line.batch.clone()));
     }
 
     pub(super) fn on_sent<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
         let connection = self.connection(id);
         connection.sending = false;
-        if connection.line.as_ref().is_some_and(|line| line.unsent > 0) {
-            self.hand_over(driver, id, driver.now());
+        if connection.buffers.as_ref().is_some_and(|line| line.unsent > 0) {
+            self.submit(driver, id, driver.now());
         }
     }
 
@@ -292,7 +292,7 @@ impl Engine {
                 self.figures.unsolicited_bytes += input.len() as u64;
                 return self.on_unasked(driver, id, now);
             };
-            if !call.handed_over || (call.sent.get().is_none() && latest < connection.handed_at) {
+            if !call.submitted || (call.sent.get().is_none() && latest < connection.submitted_at) {
                 // The request has not left yet: this cannot be its response.
                 self.figures.unsolicited_bytes += input.len() as u64;
                 let outcome = outcome_of_response_error(ResponseError::Unsolicited);
@@ -329,7 +329,7 @@ impl Engine {
             if input.is_empty() {
                 return self.end_call(driver, id, outcome, now);
             }
-            let another = connection.line.as_ref().is_some_and(|line| !line.behind.is_empty());
+            let another = connection.buffers.as_ref().is_some_and(|line| !line.behind.is_empty());
             if !another {
                 // More than was asked for: then what came before it cannot be trusted either.
                 self.figures.unsolicited_bytes += input.len() as u64;
@@ -387,10 +387,10 @@ impl Engine {
     /// Takes the call in front off its connection, accounts for it and moves the next one up. How it ended, and whether the connection
     /// can go on.
     fn end_front(&mut self, id: SocketId, outcome: Outcome, latest: Instant, now: Instant) -> (Outcome, bool) {
-        let unlearnt_ns = self.unlearnt_ns();
+        let notice_delay_ns = self.notice_delay_ns();
         let connection = &mut self.connections[id.index()];
         let full = connection.under_way() >= self.plan.pipeline as usize;
-        let mut next = connection.line.as_mut().and_then(|line| line.behind.pop_front());
+        let mut next = connection.buffers.as_mut().and_then(|line| line.behind.pop_front());
         if let (Some(next), Some(pacing)) = (next.as_mut(), &self.pacing) {
             // Its response could not come before this one was read, at the pace.
             next.deadline = connection.read_at.max(now) + pacing.path_delay() + self.plan.timeout;
@@ -399,13 +399,13 @@ impl Engine {
         let State::Busy(mut call) = std::mem::replace(&mut connection.state, state) else {
             unreachable!("a call ends on a busy connection")
         };
-        if !call.handed_over
-            && let Some(line) = &mut connection.line
+        if !call.submitted
+            && let Some(line) = &mut connection.buffers
         {
             line.unsent -= 1;
         }
         if full {
-            connection.make_room(unlearnt_ns, now);
+            connection.make_room(notice_delay_ns, now);
         }
         self.busy -= usize::from(matches!(connection.state, State::Idle));
         // What comes at the deadline or later is too late, also where the wheel has not yet told of it.

@@ -24,7 +24,7 @@ use self::pacing::Pacing;
 use self::users::PausedUsers;
 use crate::barrier::StartBarrier;
 use crate::choice::Chooser;
-use crate::connection::{Connection, Line, State};
+use crate::connection::{Buffers, Connection, State};
 use crate::figures::RunFigures;
 use crate::plan::{LoopPlan, Plan, UserPlan};
 use crate::replay::Feed;
@@ -75,7 +75,7 @@ pub struct Engine {
     hashers: Vec<Box<Sha256>>,
     /// Lines of connections that were closed, used again with their memory.
     #[expect(clippy::vec_box, reason = "connections have them in boxes")]
-    lines: Vec<Box<Line>>,
+    spare_buffers: Vec<Box<Buffers>>,
     next_publish: Instant,
     last_turn: Instant,
     /// What the driver has spent awake without work.
@@ -143,7 +143,7 @@ impl Engine {
             pacing: plan.pace.map(|pace| Pacing::new(pace, plan.connections_per_cpu(), now)),
             phase: Phase::Opening { left: ahead, since: now, until },
             hashers: Vec::new(),
-            lines: Vec::new(),
+            spare_buffers: Vec::new(),
             next_publish: now,
             last_turn: now,
             idled_awake_ns: 0,
@@ -166,12 +166,12 @@ impl Engine {
     /// not the length of the run.
     pub fn entries(&self) -> usize {
         let arrivals = match &self.phase {
-            Phase::Running(schedule) => schedule.arrivals.entries() + schedule.notices.entries(),
+            Phase::Running(schedule) => schedule.arrivals.entries() + schedule.oversleeps.entries(),
             _ => 0,
         };
         let reads = self.pacing.as_ref().map_or(0, Pacing::entries);
         let lists = self.idle.len() + self.roomy.len() + self.paused.len() + self.users.places() + self.hashers.len();
-        let requests = self.requests.places() + self.lines.len();
+        let requests = self.requests.places() + self.spare_buffers.len();
         arrivals + reads + lists + requests + self.deadlines.len() + self.connections.len()
     }
 

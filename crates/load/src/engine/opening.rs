@@ -7,7 +7,7 @@ use thalweg_sys::{Connect, Driver, Fault, Flow, Instant, SocketId};
 
 use super::pacing::Pacing;
 use super::{Engine, Phase};
-use crate::connection::{Connection, Line, State, outcome_of_fault};
+use crate::connection::{Buffers, Connection, State, outcome_of_fault};
 use crate::user::{Ending, UserId};
 
 /// Connections that may be in the making at once, so that opening thousands does not overrun the server's listen queue.
@@ -17,8 +17,8 @@ const CONNECTING_MAX: usize = 128;
 const SOURCES_TRIED_MAX: usize = 16;
 
 /// Lines kept for other connections, and the most memory that one of them keeps.
-const LINES_KEPT_MAX: usize = 1024;
-const LINE_BYTES_KEPT_MAX: usize = 16 << 10;
+const BUFFERS_KEPT_MAX: usize = 1024;
+const BUFFER_BYTES_KEPT_MAX: usize = 16 << 10;
 
 impl Engine {
     /// Starts to connect. What prevents even that is given back.
@@ -67,7 +67,7 @@ impl Engine {
         let (lifetime_ns, replies, failed) =
             (now.ns_since(connection.since), u64::from(connection.replies), connection.failed);
         connection.user = None;
-        let line = connection.line.take();
+        let line = connection.buffers.take();
         let state = std::mem::replace(&mut connection.state, State::Closed);
         let figures = &mut self.figures.trial;
         if matches!(state, State::Connecting) {
@@ -85,17 +85,17 @@ impl Engine {
         self.figures.record_pace(bits_per_s, self.plan.conforming_bits_per_s);
         self.open -= 1;
         driver.close(id);
-        self.keep_line(line);
+        self.keep_buffers(line);
     }
 
     /// Keeps a closed connection's line for another one, unless the driver still sends from it or it has grown large.
-    fn keep_line(&mut self, line: Option<Box<Line>>) {
+    fn keep_buffers(&mut self, line: Option<Box<Buffers>>) {
         let Some(mut line) = line else { return };
-        let reusable = Rc::get_mut(&mut line.batch).is_some_and(|batch| batch.capacity() <= LINE_BYTES_KEPT_MAX);
-        if reusable && self.lines.len() < LINES_KEPT_MAX {
+        let reusable = Rc::get_mut(&mut line.batch).is_some_and(|batch| batch.capacity() <= BUFFER_BYTES_KEPT_MAX);
+        if reusable && self.spare_buffers.len() < BUFFERS_KEPT_MAX {
             debug_assert!(line.behind.is_empty(), "no call is closed away");
             line.unsent = 0;
-            self.lines.push(line);
+            self.spare_buffers.push(line);
         }
     }
 

@@ -107,7 +107,7 @@ impl Engine {
     pub(super) fn hold(&mut self, id: SocketId, bytes: &[u8], latest: Instant, now: Instant) -> bool {
         let Some(pacing) = self.pacing.as_mut().filter(|pacing| !pacing.path_delay().is_zero()) else { return false };
         let connection = &mut self.connections[id.index()];
-        if let Some(line) = connection.line.as_mut().filter(|line| !line.held.is_empty()) {
+        if let Some(line) = connection.buffers.as_mut().filter(|line| !line.held.is_empty()) {
             // The order of the bytes is kept, also where the beginning has come and is about to be taken in.
             line.held.extend_from_slice(bytes);
             self.pace(id, bytes.len(), now);
@@ -115,12 +115,12 @@ impl Engine {
         }
         let State::Busy(call) = &mut connection.state else { return false };
         let comes_at = call.sent_or(latest) + pacing.path_delay();
-        let has_left = call.handed_over && (call.sent.get().is_some() || latest >= connection.handed_at);
+        let has_left = call.submitted && (call.sent.get().is_some() || latest >= connection.submitted_at);
         if !has_left || call.first_byte.get().is_some() || comes_at <= now {
             return false;
         }
         call.deadline = comes_at + self.plan.timeout;
-        connection.line.get_or_insert_default().held.extend_from_slice(bytes);
+        connection.buffers.get_or_insert_default().held.extend_from_slice(bytes);
         connection.read_at = connection.read_at.max(comes_at);
         pacing.arrivals.arm(id.to_bits(), comes_at);
         self.pace(id, bytes.len(), comes_at);
@@ -134,7 +134,7 @@ impl Engine {
             let connection = &mut self.connections[id.index()];
             if connection.id == id
                 && connection.is_open()
-                && let Some(line) = &mut connection.line
+                && let Some(line) = &mut connection.buffers
             {
                 let held = std::mem::take(&mut line.held);
                 self.take_in(driver, id, Some(&held), now);

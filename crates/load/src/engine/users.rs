@@ -290,7 +290,7 @@ impl Engine {
     /// Ends the calls that wait on a connection, which has come after the last moment for sending them.
     fn hold_back_waiting<D: Driver>(&mut self, driver: &mut D, id: SocketId, user: UserId, now: Instant) {
         let (mut lost, mut measured) = (0, 0);
-        while let Some(mut call) = self.connection(id).line.as_mut().and_then(|line| line.behind.pop_front()) {
+        while let Some(mut call) = self.connection(id).buffers.as_mut().and_then(|line| line.behind.pop_front()) {
             self.hashers.extend(call.digest.take());
             lost += 1;
             measured += u64::from(call.measured);

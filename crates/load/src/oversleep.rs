@@ -12,7 +12,7 @@ const GAPS_MAX: usize = 4096;
 
 /// The times in which arrivals came due that still wait, and the thread did not look.
 #[derive(Default)]
-pub(crate) struct Notices {
+pub(crate) struct Oversleeps {
     gaps: VecDeque<Gap>,
     /// Shorter gaps are not kept.
     shortest_ns: u64,
@@ -29,7 +29,7 @@ impl Gap {
     }
 }
 
-impl Notices {
+impl Oversleeps {
     /// Notes a look at a schedule that has arrivals which wait. The thread has overslept before it by so much.
     pub(crate) fn look(&mut self, now: Instant, overslept_ns: u64) {
         let is_noted = self.gaps.back().is_some_and(|gap| gap.to == now);
@@ -87,23 +87,23 @@ mod tests {
 
     #[test]
     fn an_arrival_is_noticed_when_the_thread_wakes() {
-        let mut notices = Notices::default();
-        notices.look(at(10), 0);
-        notices.look(at(600), 500);
-        notices.look(at(600), 500);
-        notices.look(at(620), 5);
+        let mut oversleeps = Oversleeps::default();
+        oversleeps.look(at(10), 0);
+        oversleeps.look(at(600), 500);
+        oversleeps.look(at(600), 500);
+        oversleeps.look(at(620), 5);
         for (due, noticed) in [(0, 0), (99, 99), (100, 600), (300, 600), (600, 600), (601, 601), (615, 620), (620, 620)]
         {
-            assert_eq!(notices.noticed(at(due)), at(noticed), "due at {due}");
+            assert_eq!(oversleeps.noticed(at(due)), at(noticed), "due at {due}");
         }
-        notices.clear();
-        assert_eq!(notices.noticed(at(615)), at(615));
+        oversleeps.clear();
+        assert_eq!(oversleeps.noticed(at(615)), at(615));
     }
 
     #[test]
     fn the_long_gaps_of_an_endless_queue_are_kept() {
         const LONG_NS: u64 = 50_000_000;
-        let mut notices = Notices::default();
+        let mut oversleeps = Oversleeps::default();
         let (mut now, mut long) = (0, Vec::new());
         for look in 0..100_000_u64 {
             let overslept_ns = if look % 10_000 == 0 { LONG_NS } else { 5_000 + look % 7_000 };
@@ -111,11 +111,11 @@ mod tests {
             if overslept_ns == LONG_NS {
                 long.push(now);
             }
-            notices.look(at(now), overslept_ns);
-            assert!(notices.entries() <= GAPS_MAX);
+            oversleeps.look(at(now), overslept_ns);
+            assert!(oversleeps.entries() <= GAPS_MAX);
         }
         for to in long {
-            assert_eq!(notices.noticed(at(to - LONG_NS + 1)), at(to));
+            assert_eq!(oversleeps.noticed(at(to - LONG_NS + 1)), at(to));
         }
     }
 }
