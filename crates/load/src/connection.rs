@@ -8,7 +8,7 @@ use thalweg_measure::Outcome;
 use thalweg_sys::{Fault, Instant, SocketId};
 use thalweg_wire::{FieldSlots, Limits, MessageBytes, ResponseError, ResponseEvent, ResponseReader};
 
-use crate::check::CheckOf;
+use crate::input::check::CheckOf;
 use crate::user::UserId;
 
 /// A connection, kept at its socket's index.

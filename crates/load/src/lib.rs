@@ -8,40 +8,34 @@
 //! server beyond its address and its responses.
 #![forbid(unsafe_code)]
 
-mod arrivals;
 mod barrier;
-mod check;
-mod check_table;
-pub mod choice;
 mod connection;
 mod engine;
 mod figures;
 mod input;
-mod list;
-mod oversleep;
-mod packing;
 mod plan;
-mod rate;
+mod progress;
 mod replay;
 mod request;
 mod runner;
 mod schedule;
-mod session;
 mod user;
 
-pub use arrivals::{Arrival, Arrivals, ClosedLoop, OpenLoop, RecordedLoop, Share, Spacing};
 pub use barrier::StartBarrier;
-pub use check::{CheckError, FieldCheck, FieldValue, StatusSet};
-pub use check_table::CheckTable;
 pub use engine::Engine;
 pub use figures::RunFigures;
-pub use input::{ENTRIES_MAX, InputError, LINE_BYTES_MAX, ReadError};
-pub use list::{ListEntry, read_list};
-pub use plan::{CONFORMING_BITS_PER_S, Check, Extent, LoopPlan, Pace, Pick, Plan, Reuse, UserPlan};
-pub use rate::{RateError, RateProfile, RateText};
+pub use input::check::{Check, CheckError, CheckTable, FieldCheck, FieldValue, ListEntry, StatusSet};
+pub use input::list::read_list;
+pub use input::sessions::{BurstText, CallText, SessionFile, SessionText, Sessions, load_sessions, read_sessions};
+pub use input::text::{ENTRIES_MAX, InputError, LINE_BYTES_MAX, ReadError};
+pub use plan::{
+    CONFORMING_BITS_PER_S, Extent, LoopPlan, Pace, Pick, Plan, RateError, RateProfile, RateText, Reuse, Spacing,
+    UserPlan,
+};
+pub use progress::{Progress, Snapshot};
 pub use replay::{Feed, Feeder, LogSummary, OpenLog, Recording, ReplayHead, SkipCounts};
 pub use request::{
     PackError, PackedRequests, PreparedRequest, RequestError, RequestList, RequestParts, RequestText, prepare,
 };
-pub use runner::{LoadError, Progress, Running, Snapshot, start};
-pub use session::{BurstText, CallText, SessionFile, SessionText, Sessions, load_sessions, read_sessions};
+pub use runner::{LoadError, Running, start};
+pub use schedule::{Arrival, Arrivals, ClosedLoop, OpenLoop, RecordedLoop, Share};

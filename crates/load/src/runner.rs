@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 
@@ -15,8 +14,9 @@ use thalweg_sys::{AnyDriver, Driver, DriverConfig, Instant, Waker};
 use crate::barrier::{EndBarrier, RunningThread, StartBarrier};
 use crate::engine::Engine;
 use crate::figures::RunFigures;
-use crate::input::ReadError;
+use crate::input::text::ReadError;
 use crate::plan::{LoopPlan, Plan};
+use crate::progress::Progress;
 use crate::replay::{Feed, Feeder};
 
 /// Why a run could not be made.
@@ -47,73 +47,6 @@ pub enum LoadError {
         /// The CPU of the thread.
         cpu: usize,
     },
-}
-
-/// How far a run has come; shared between its threads and whoever watches.
-#[derive(Debug)]
-pub struct Progress {
-    threads: Box<[ThreadProgress]>,
-    stop: AtomicBool,
-}
-
-/// One thread's counters, on cache lines of their own.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct ThreadProgress {
-    offered: AtomicU64,
-    good: AtomicU64,
-    errors: AtomicU64,
-    connections: AtomicU64,
-}
-
-/// Counters of the measured part so far, over all threads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
-    /// Requests offered.
-    pub offered: u64,
-    /// Good responses.
-    pub good: u64,
-    /// Requests that have failed.
-    pub errors: u64,
-    /// Connections open.
-    pub connections: u64,
-}
-
-impl Progress {
-    /// For so many threads.
-    pub fn new(threads: usize) -> Self {
-        Self { threads: (0..threads).map(|_| ThreadProgress::default()).collect(), stop: AtomicBool::new(false) }
-    }
-
-    /// Asks all threads to end the run now.
-    pub fn request_stop(&self) {
-        self.stop.store(true, Ordering::Release);
-    }
-
-    /// The counters as the threads published them last, a few hundredths of a second ago.
-    pub fn snapshot(&self) -> Snapshot {
-        let sum = |field: fn(&ThreadProgress) -> &AtomicU64| -> u64 {
-            self.threads.iter().map(|thread| field(thread).load(Ordering::Relaxed)).sum()
-        };
-        Snapshot {
-            offered: sum(|thread| &thread.offered),
-            good: sum(|thread| &thread.good),
-            errors: sum(|thread| &thread.errors),
-            connections: sum(|thread| &thread.connections),
-        }
-    }
-
-    pub(crate) fn stop_requested(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn publish(&self, thread: usize, offered: u64, good: u64, errors: u64, connections: u64) {
-        let own = &self.threads[thread];
-        own.offered.store(offered, Ordering::Relaxed);
-        own.good.store(good, Ordering::Relaxed);
-        own.errors.store(errors, Ordering::Relaxed);
-        own.connections.store(connections, Ordering::Relaxed);
-    }
 }
 
 /// A run under way.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use thalweg_sys::{Instant, SocketId};
 
 use crate::connection::Due;
+use crate::input::sessions::Sessions;
 use crate::plan::UserPlan;
-use crate::session::Sessions;
 
 /// The users that are not over. Places are used again, each with its list of connections, so that there are as many as there were
 /// users at once.
@@ -307,7 +307,7 @@ mod tests {
     use super::*;
     use std::convert::Infallible;
 
-    use crate::session::load_sessions;
+    use crate::input::sessions::load_sessions;
 
     const START: Instant = Instant::from_ns(1_000);
 

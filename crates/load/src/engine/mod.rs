@@ -23,13 +23,13 @@ use thalweg_sys::{Completion, Driver, DriverKind, Fault, Instant, PortRange, Soc
 use self::pacing::Pacing;
 use self::users::PausedUsers;
 use crate::barrier::StartBarrier;
-use crate::choice::Chooser;
 use crate::connection::{Buffers, Connection, State};
 use crate::figures::RunFigures;
+use crate::plan::choice::Chooser;
 use crate::plan::{LoopPlan, Plan, UserPlan};
+use crate::progress::Progress;
 use crate::replay::Feed;
 use crate::request::Requests;
-use crate::runner::Progress;
 use crate::schedule::Schedule;
 use crate::user::Users;
 

@@ -11,9 +11,9 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use thalweg_sys::Instant;
 
-use super::Recording;
-use crate::check_table::CheckId;
-use crate::input::ReadError;
+use super::recording::{RecordedRequest, Recording};
+use crate::input::check::CheckId;
+use crate::input::text::ReadError;
 
 /// A batch is full with so many requests, or so many bytes of targets.
 const BATCH_ENTRIES: usize = 512;
@@ -42,14 +42,6 @@ struct BatchEntry {
     end: u32,
     check: Option<CheckId>,
     method: u8,
-}
-
-/// A request that has come off the log.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RecordedRequest<'a> {
-    pub(crate) template: usize,
-    pub(crate) target: &'a [u8],
-    pub(crate) check: Option<CheckId>,
 }
 
 /// The writing side: the log, and a queue for each load thread.

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use super::LogEntry;
+use super::entry::LogEntry;
 
 /// Why a line is none, and at which of its bytes.
 #[derive(PartialEq, Eq, Debug)]

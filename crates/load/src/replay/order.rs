@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::packing::{push_text, take_bytes, take_text};
+use crate::input::packing::{push_text, take_bytes, take_text};
 
 /// How many requests wait at most, and how many bytes of targets.
 pub(super) const WINDOW_ENTRIES: usize = 1 << 16;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thalweg_wire::encode::{EncodeError, HeadWriter};
 use thalweg_wire::{RequestKind, Version};
 
-use crate::plan::Check;
+use crate::input::check::Check;
 
 mod offered;
 mod packed;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use thalweg_wire::RequestKind;
 
 use super::{PackedRequests, PreparedRequest, RequestList, RequestView, Templates};
-use crate::check::{Check, CheckOf};
-use crate::check_table::{CheckId, CheckTable};
+use crate::input::check::{Check, CheckOf};
+use crate::input::check::{CheckId, CheckTable};
 
 /// So many requests, of so many bytes, are made ready by each thread: that is quickest. More would take too much memory.
 const READY_MAX: usize = 4096;

@@ -13,9 +13,9 @@ use thalweg_wire::encode::{FieldBlock, HeadWriter};
 use thalweg_wire::{RequestKind, Version};
 
 use super::{PreparedRequest, RequestError};
-use crate::check::{Check, PackedCheck, push_check};
-use crate::check_table::{CheckId, CheckTable};
-use crate::packing::{push_number, push_text, take_number, take_text};
+use crate::input::check::{Check, PackedCheck, push_check};
+use crate::input::check::{CheckId, CheckTable};
+use crate::input::packing::{push_number, push_text, take_number, take_text};
 
 /// What is special about a record, beside its template's number.
 const OWN_PARTS: u64 = 1;

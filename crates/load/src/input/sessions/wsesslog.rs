@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use std::io::BufRead;
 use std::time::Duration;
 
-use super::{BurstText, CallText, SessionText};
-use crate::input::{ENTRIES_MAX, InputError, Line, Lines, ReadError, excerpt, lines, target_fault};
+use super::text::{BurstText, CallText, SessionText};
+use crate::input::text::{ENTRIES_MAX, InputError, Line, Lines, ReadError, excerpt, lines, target_fault};
 
 /// The longest think time, about what the units of options and TOML allow.
 const THINK_MAX: Duration = Duration::from_secs(100 * 86_400);

@@ -37,6 +37,16 @@ struct RatePart {
     length: Option<Duration>,
 }
 
+/// How the arrivals of a rate lie in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Spacing {
+    /// Number `n` when the rate, summed from the start, comes to `n`.
+    #[default]
+    Constant,
+    /// Independent of one another: a Poisson process, whose gaps are exponential.
+    Poisson,
+}
+
 /// Why a text is no rate.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{0}")]

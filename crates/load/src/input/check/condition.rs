@@ -7,11 +7,7 @@ use std::fmt;
 use thalweg_measure::Outcome;
 use thalweg_units::parse_size;
 
-use crate::input::{InputError, Line, excerpt};
-
-mod packed;
-
-pub(crate) use packed::{CheckOf, PackedCheck, push_check};
+use crate::input::text::{InputError, Line, excerpt};
 
 /// Most alternatives of a status, such as the two of `200|206`.
 const STATUSES_MAX: usize = 8;
@@ -145,7 +141,7 @@ impl Check {
 }
 
 /// What a response is of which this is known.
-fn judge(good_status: bool, good_content: bool) -> Outcome {
+pub(super) fn judge(good_status: bool, good_content: bool) -> Outcome {
     match (good_status, good_content) {
         (false, _) => Outcome::BadStatus,
         (true, false) => Outcome::FailedCheck,
@@ -155,14 +151,14 @@ fn judge(good_status: bool, good_content: bool) -> Outcome {
 
 impl StatusSet {
     /// The set of so many ranges.
-    fn of(ranges: &mut dyn Iterator<Item = (u16, u16)>) -> Self {
+    pub(super) fn of(ranges: &mut dyn Iterator<Item = (u16, u16)>) -> Self {
         let mut set = Self { ranges: [NO_STATUS; STATUSES_MAX] };
         set.ranges.iter_mut().zip(ranges).for_each(|(place, range)| *place = range);
         set
     }
 
     /// First and last of each range.
-    fn used(&self) -> impl Iterator<Item = (u16, u16)> {
+    pub(super) fn used(&self) -> impl Iterator<Item = (u16, u16)> {
         self.ranges.iter().copied().filter(|&range| range != NO_STATUS)
     }
 

@@ -7,10 +7,10 @@ use std::io::BufRead;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use crate::check::{PackedCheck, push_check};
-use crate::input::{ENTRIES_MAX, InputError, Lines, ReadError, excerpt};
-use crate::list::entry;
-use crate::packing::{push_number, push_text, take_bytes, take_number, take_text};
+use super::entry::entry;
+use super::packed::{PackedCheck, push_check};
+use crate::input::packing::{push_number, push_text, take_bytes, take_number, take_text};
+use crate::input::text::{ENTRIES_MAX, InputError, Lines, ReadError, excerpt};
 
 /// Conditions by target, each target once.
 #[derive(Clone, Debug)]
@@ -143,7 +143,7 @@ fn record(bytes: &[u8], place: u32) -> (Record<'_>, &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::Check;
+    use crate::input::check::Check;
 
     fn target_of(url: &str) -> Result<String, String> {
         url.strip_prefix("http://host").map(ToOwned::to_owned).ok_or_else(|| "no".to_owned())

@@ -8,13 +8,16 @@ use std::time::Duration;
 use thalweg_measure::LoopKind;
 use thalweg_sys::{DriverChoice, PeerAddr, PortRange};
 
-use crate::arrivals::Spacing;
-pub use crate::check::Check;
-pub use crate::choice::Pick;
-use crate::rate::RateProfile;
+use crate::input::check::Check;
+use crate::input::sessions::Sessions;
 use crate::replay::Recording;
 use crate::request::RequestList;
-use crate::session::Sessions;
+
+pub mod choice;
+pub mod rate;
+
+pub use self::choice::Pick;
+pub use self::rate::{RateError, RateProfile, RateText, Spacing};
 
 /// The rate at which SPECweb99 calls a connection conforming.
 pub const CONFORMING_BITS_PER_S: u64 = 320_000;

@@ -12,8 +12,8 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use thalweg_units::parse_time;
 use toml::Spanned;
 
-use super::{BurstText, CallText, SessionText};
-use crate::input::{ENTRIES_MAX, InputError, column, excerpt, target_fault};
+use super::text::{BurstText, CallText, SessionText};
+use crate::input::text::{ENTRIES_MAX, InputError, column, excerpt, target_fault};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

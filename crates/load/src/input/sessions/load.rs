@@ -4,7 +4,6 @@
 //! numbers of requests only, so that a file of any length takes little memory. How a session is played is the engine's; `docs/workloads.md` describes it. No file is opened here: bodies that
 //! stand in files of their own come through the caller.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::io::BufRead;
@@ -12,52 +11,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::input::{ENTRIES_MAX, InputError, ReadError};
-
-mod tables;
-mod wsesslog;
-
-/// A session file as it was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionFile<'a> {
-    /// Its name, for messages.
-    pub file: &'a str,
-    /// In the order of the file; never empty.
-    pub sessions: Vec<SessionText<'a>>,
-}
-
-/// One session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionText<'a> {
-    /// In order; never empty.
-    pub bursts: Vec<BurstText<'a>>,
-}
-
-/// Calls without think time between them: one, and those that follow when it has been responded to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BurstText<'a> {
-    /// In order; never empty.
-    pub calls: Vec<CallText<'a>>,
-    /// From the burst's last response to the next burst; `None`: as the command says.
-    pub think: Option<Duration>,
-}
-
-/// One call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CallText<'a> {
-    /// The method.
-    pub method: Cow<'a, str>,
-    /// The request target.
-    pub target: Cow<'a, str>,
-    /// Further fields.
-    pub fields: Vec<(String, String)>,
-    /// The body; empty for none.
-    pub body: Cow<'a, [u8]>,
-    /// Where its target stands: the line, from 1.
-    pub line: u32,
-    /// And the column, from 1.
-    pub column: u32,
-}
+use super::text::{CallText, SessionFile, SessionText};
+use super::{tables, wsesslog};
+use crate::input::text::{ENTRIES_MAX, InputError, ReadError};
 
 /// Reads a session file: TOML if its name ends in `.toml`, else httperf's format.
 ///
@@ -204,13 +160,6 @@ fn is_toml(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"))
 }
 
-impl CallText<'_> {
-    /// An error at the call's target.
-    pub fn error(&self, file: &str, what: impl Into<String>) -> InputError {
-        InputError::new(file, self.line as usize, self.column as usize, what)
-    }
-}
-
 /// The readers bound the number of calls far below 2^32.
 fn index(count: usize) -> u32 {
     u32::try_from(count).expect("calls are bounded by the readers")
@@ -220,6 +169,7 @@ fn index(count: usize) -> u32 {
 mod tests {
     use thalweg_wire::Version;
 
+    use super::super::text::BurstText;
     use super::*;
     use crate::request::{PackedRequests, RequestParts};
 

@@ -7,28 +7,8 @@
 use std::fmt;
 use std::io::BufRead;
 
-use crate::check::Check;
-use crate::input::{ENTRIES_MAX, InputError, Line, Lines, ReadError, excerpt, target_fault};
-
-/// A line of a URL list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListEntry {
-    /// What to ask for: a request target.
-    pub target: String,
-    /// What the response must be, if the line says so.
-    pub check: Option<Check>,
-    /// Where the target stands: the line, from 1.
-    pub line: usize,
-    /// And the column, from 1.
-    pub column: usize,
-}
-
-impl ListEntry {
-    /// An error at the entry's target.
-    pub fn error(&self, file: &str, what: impl Into<String>) -> InputError {
-        InputError::new(file, self.line, self.column, what)
-    }
-}
+use crate::input::check::{ListEntry, entry};
+use crate::input::text::{ENTRIES_MAX, InputError, Lines, ReadError};
 
 /// Reads a list of URLs and paths, and gives each entry out as it comes. What begins with a slash is a target already; all else goes
 /// through `target_of`, which makes a target of a URL on the right host.
@@ -55,39 +35,10 @@ pub fn read_list<E: fmt::Display>(
     if count == 0 { Err(InputError::new(file, 1, 1, "the file holds no URL").into()) } else { Ok(()) }
 }
 
-/// Reads a line of a URL list or check file.
-pub(crate) fn entry<E: fmt::Display>(
-    line: Line<'_>,
-    target_of: &mut impl FnMut(&str) -> Result<String, E>,
-) -> Result<Option<ListEntry>, InputError> {
-    let text = line.text()?;
-    let at = text.len() - text.trim_start().len();
-    let word = text[at..].split(char::is_whitespace).next().unwrap_or_default();
-    if word.is_empty() || word.starts_with('#') {
-        return Ok(None);
-    }
-    if let Some(fragment) = word.find('#') {
-        return Err(line.error(at + fragment, "a fragment is never sent to a server; leave it out"));
-    }
-    let target = if word.starts_with('/') {
-        word.to_owned()
-    } else {
-        target_of(word).map_err(|error| line.error(at, error.to_string()))?
-    };
-    if let Some((fault, what)) = target_fault(target.as_bytes()) {
-        // What was made of a URL has no place of its own.
-        let fault = if word == target { fault } else { 0 };
-        return Err(line.error(at + fault, format!("{}: {what}", excerpt(word.as_bytes()))));
-    }
-    let end = at + word.len();
-    let has_check = !text[end..].trim().is_empty();
-    let check = has_check.then(|| Check::parse_at(line, text.trim_end(), end)).transpose()?;
-    Ok(Some(ListEntry { target, check, line: line.number, column: line.column(at) }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::input::check::Check;
 
     fn target_of(url: &str) -> Result<String, String> {
         match url.strip_prefix("http://host") {

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use thalweg_measure::IntervalSeries;
 use thalweg_sys::Instant;
 
-use crate::arrivals::{Arrival, Arrivals, ClosedLoop, OpenLoop, RecordedLoop, Share, Spacing};
+mod arrivals;
+mod oversleep;
+
+pub use self::arrivals::{Arrival, Arrivals, ClosedLoop, OpenLoop, RecordedLoop, Share};
+use self::oversleep::Oversleeps;
 use crate::figures::ThreadUse;
-use crate::oversleep::Oversleeps;
-use crate::plan::{Extent, LoopPlan, Plan};
-use crate::rate::RateProfile;
+use crate::plan::{Extent, LoopPlan, Plan, RateProfile, Spacing};
 use crate::replay::Feed;
 
 pub(crate) struct Schedule {

@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use thalweg_sys::Instant;
 
-use crate::rate::RateProfile;
+use crate::plan::RateProfile;
 use crate::replay::{Feed, RecordedRequest};
 
 /// The arrivals of one thread.
@@ -31,16 +31,6 @@ pub struct Arrival {
     pub at: Instant,
     /// Since when that is known, if it is not part of a plan.
     pub known: Instant,
-}
-
-/// How the arrivals of a rate lie in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Spacing {
-    /// Number `n` when the rate, summed from the start, comes to `n`.
-    #[default]
-    Constant,
-    /// Independent of one another: a Poisson process, whose gaps are exponential.
-    Poisson,
 }
 
 /// What a thread needs to know of a schedule to take its share: it has number `thread` of every `threads` arrivals of an even or recorded

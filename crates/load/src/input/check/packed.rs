@@ -2,8 +2,8 @@
 
 use thalweg_measure::Outcome;
 
-use super::{Check, FieldCheck, FieldValue, StatusSet, judge};
-use crate::packing::{push_number, push_text, take_bytes, take_number, take_text};
+use super::condition::{Check, FieldCheck, FieldValue, StatusSet, judge};
+use crate::input::packing::{push_number, push_text, take_bytes, take_number, take_text};
 
 const STATUSES_MASK: u8 = 0x0f;
 const LENGTH: u8 = 0x10;
