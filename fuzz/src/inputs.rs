@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_formats::access_log::{LogLine, LoggedRequest};
 use thalweg_load::{
     CallText, InputError, OpenLog, ReadError, Recording, ReplayHead, SessionFile, load_sessions, read_sessions,
 };
-use thalweg_wire::log::{LogLine, LoggedRequest};
 
 use crate::split_line;
 

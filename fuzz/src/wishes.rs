@@ -1,6 +1,6 @@
 //! What a client wants beyond the bytes, codings and digests, and the files that digests are found in.
 
-use thalweg_wire::checksums::{Scope, find};
+use thalweg_formats::checksums::{Scope, find};
 use thalweg_wire::coding::{AcceptEncoding, Coding};
 use thalweg_wire::digest::{Algorithm, WantReprDigest, push_repr_digest};
 use thalweg_wire::{FieldSlots, Limits, RequestEvent, RequestReader};

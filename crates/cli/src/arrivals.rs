@@ -1,9 +1,9 @@
-//! From `thalweg run`'s options to when and how often something arrives: the loop, its extent, what a visit is.
+//! From `thalweg run`'s options to when and how often something arrives: the loop, its extent, what an arriving user does.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_load::{Extent, LoopPlan, RateText, Sessions, Visit};
+use thalweg_load::{Extent, LoopPlan, RateText, Sessions, UserPlan};
 
 use crate::exit::Failure;
 use crate::load_options::CONNECTIONS_DEFAULT;
@@ -15,7 +15,7 @@ const RATE_DEFAULT: &str = "100/s";
 /// The length unless another one, or a number, is asked for.
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
-/// Connections that visits may have open at once, unless the user says otherwise. httperf knows no bound but the descriptors.
+/// Connections that users may have open at once, unless an option says otherwise. httperf knows no bound but the descriptors.
 const VISITS_DEFAULT: usize = 16_384;
 
 /// Requests pipelined by sessions, as httperf does it.
@@ -26,7 +26,7 @@ pub struct Shape {
     /// When.
     pub arrivals: LoopPlan,
     /// What, if not single requests.
-    pub visit: Option<Visit>,
+    pub user: Option<UserPlan>,
     /// How long or how many.
     pub extent: Extent,
     /// Bound on open connections unless the user says otherwise.
@@ -62,8 +62,8 @@ pub fn shape(options: &RunOptions, sessions: Option<Arc<Sessions>>) -> Result<Sh
     if options.session_connections.is_some() && sessions.is_none() {
         return Err(Failure::usage("--session-connections is for --session: nothing else has connections of its own"));
     }
-    let in_visits = (options.conn_rate.is_some() && options.hold.is_none()) || sessions.is_some();
-    if options.requests.is_some() && in_visits {
+    let of_users = (options.conn_rate.is_some() && options.hold.is_none()) || sessions.is_some();
+    if options.requests.is_some() && of_users {
         return Err(Failure::usage(
             "--requests counts single requests: how many connections or sessions there are in all is said by --conns",
         ));
@@ -72,8 +72,8 @@ pub fn shape(options: &RunOptions, sessions: Option<Arc<Sessions>>) -> Result<Sh
         return held(options, hold);
     }
     match (sessions, &options.conn_rate) {
-        (Some(sessions), _) => visits_of_sessions(options, sessions),
-        (None, Some(rate)) => Ok(visits(options, rate, Visit::Calls(options.load.calls.unwrap_or(1)))),
+        (Some(sessions), _) => users_of_sessions(options, sessions),
+        (None, Some(rate)) => Ok(users(options, rate, UserPlan::Calls(options.load.calls.unwrap_or(1)))),
         (None, None) => Ok(requests(options)),
     }
 }
@@ -92,7 +92,7 @@ fn held(options: &RunOptions, hold: usize) -> Result<Shape, Failure> {
     let stagger = options.stagger.unwrap_or(opening.max(think));
     Ok(Shape {
         arrivals: LoopPlan::Closed { workers: hold, think, stagger },
-        visit: None,
+        user: None,
         extent: extent(options, None),
         connections: hold,
         opening_rate,
@@ -101,16 +101,16 @@ fn held(options: &RunOptions, hold: usize) -> Result<Shape, Failure> {
     })
 }
 
-fn visits_of_sessions(options: &RunOptions, sessions: Arc<Sessions>) -> Result<Shape, Failure> {
+fn users_of_sessions(options: &RunOptions, sessions: Arc<Sessions>) -> Result<Shape, Failure> {
     // Pipelining came with HTTP/1.1; httperf does not do it before that either.
     let pipeline = if options.load.http == HttpVersion::Http10 { 1 } else { SESSION_PIPELINE };
     let each = session_connections(options);
-    let visit = Visit::Sessions { sessions, think: options.think.unwrap_or_default(), connections: each };
+    let user = UserPlan::Sessions { sessions, think: options.think.unwrap_or_default(), connections: each };
     match (&options.conn_rate, options.workers) {
-        (Some(rate), _) => Ok(Shape { pipeline, ..visits(options, rate, visit) }),
+        (Some(rate), _) => Ok(Shape { pipeline, ..users(options, rate, user) }),
         (None, Some(workers)) => Ok(Shape {
             arrivals: LoopPlan::Closed { workers, think: Duration::ZERO, stagger: options.stagger.unwrap_or_default() },
-            visit: Some(visit),
+            user: Some(user),
             extent: extent(options, None),
             connections: workers.saturating_mul(each),
             opening_rate: None,
@@ -127,7 +127,7 @@ fn session_connections(options: &RunOptions) -> usize {
     options.session_connections.unwrap_or(1)
 }
 
-fn visits(options: &RunOptions, rate: &RateText, visit: Visit) -> Shape {
+fn users(options: &RunOptions, rate: &RateText, user: UserPlan) -> Shape {
     let extent = extent(options, Some(rate));
     let connections = match extent {
         Extent::Requests(total) => {
@@ -138,7 +138,7 @@ fn visits(options: &RunOptions, rate: &RateText, visit: Visit) -> Shape {
     };
     Shape {
         arrivals: open_loop(options, rate, extent),
-        visit: Some(visit),
+        user: Some(user),
         extent,
         connections,
         opening_rate: None,
@@ -163,7 +163,7 @@ fn requests(options: &RunOptions) -> Shape {
             (open_loop(options, rate, extent), extent, connections_for(rate.highest()))
         }
     };
-    Shape { arrivals, visit: None, extent, connections, opening_rate: None, hold: None, pipeline: 1 }
+    Shape { arrivals, user: None, extent, connections, opening_rate: None, hold: None, pipeline: 1 }
 }
 
 fn extent(options: &RunOptions, rate: Option<&RateText>) -> Extent {

@@ -42,7 +42,7 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     let rate = Arc::new(RateProfile::constant(LOWEST_RATE));
     let shape = Shape {
         arrivals: LoopPlan::Open { rate, spacing: options.load.arrivals.into() },
-        visit: None,
+        user: None,
         extent: Extent::Duration(options.duration),
         connections: CONNECTIONS_DEFAULT,
         opening_rate: None,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use thalweg_lab::target::Target;
-use thalweg_load::{CONFORMING_BITS_PER_S, LoopPlan, Pace, Pick, Plan, Reuse, Spacing, Visit};
+use thalweg_load::{CONFORMING_BITS_PER_S, LoopPlan, Pace, Pick, Plan, Reuse, Spacing, UserPlan};
 use thalweg_measure::{Limit, LoopKind};
 use thalweg_sys::affinity::allowed_cpus;
 use thalweg_sys::{AnyDriver, DriverChoice};
@@ -37,9 +37,9 @@ pub fn plan(options: &LoadOptions, target: &Target, shape: Shape, (requests, che
         sources: addresses,
         ports,
         pick: options.pick,
-        // Visits count their calls themselves.
-        calls: options.calls.filter(|_| shape.visit.is_none()),
-        visit: shape.visit,
+        // Users count their calls themselves.
+        calls: options.calls.filter(|_| shape.user.is_none()),
+        user: shape.user,
         timeout: options.timeout,
         drain: options.timeout,
         connections,
@@ -78,14 +78,14 @@ fn ensure_consistent(options: &LoadOptions, shape: &Shape) -> Result<(), Failure
     if options.pick != Pick::Sequential && options.urls.is_none() {
         return Err(Failure::usage("--pick says in which order the URLs of --urls are taken: give that too"));
     }
-    let of_sessions = matches!(shape.visit, Some(Visit::Sessions { .. }));
+    let of_sessions = matches!(shape.user, Some(UserPlan::Sessions { .. }));
     let idle = if options.pipeline.is_none_or(|pipeline| pipeline == 1) {
         None
     } else if options.http == HttpVersion::Http10 {
         Some("with --http 1.0: it came with HTTP/1.1")
     } else if shape.hold.is_some() {
         Some("with --hold: each connection asks again when its answer has come")
-    } else if matches!(shape.visit, Some(Visit::Calls(_))) {
+    } else if matches!(shape.user, Some(UserPlan::Calls(_))) {
         Some("with --conn-rate and --calls: each call waits for the answer before it (bursts are for --session)")
     } else if options.calls == Some(1) && !of_sessions {
         Some("with --calls 1: each connection carries one request")
@@ -105,7 +105,7 @@ pub fn settings(options: &LoadOptions, target: &Target, plan: &Plan) -> BTreeMap
     set("http", options.http.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned()));
     set("cores", plan.cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
     set("driver", options.driver.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned()));
-    let calls = if let Some(Visit::Calls(calls)) = plan.visit { Some(calls) } else { plan.calls };
+    let calls = if let Some(UserPlan::Calls(calls)) = plan.user { Some(calls) } else { plan.calls };
     if let Some(calls) = calls {
         set("calls", calls.to_string());
     }

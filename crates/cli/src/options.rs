@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use thalweg_load::{Pick, RateText, Reuse, Spacing};
 use thalweg_measure::Limit;
-use thalweg_measure::units::{parse_link_rate, parse_percent, parse_time};
 use thalweg_serve::{ListenAddr, LogFormat};
 use thalweg_sys::{DriverChoice, UnixAddr};
+use thalweg_units::{parse_link_rate, parse_percent, parse_time};
 
 use crate::serve::SandboxOption;
 

@@ -8,7 +8,7 @@ use thalweg_lab::trial::{Watcher, describe_load};
 use thalweg_load::{Plan, Snapshot};
 use thalweg_measure::Verdict;
 use thalweg_measure::limit::{Limit, Statistic};
-use thalweg_measure::units::display;
+use thalweg_units::display;
 
 use crate::interrupt::Interrupt;
 

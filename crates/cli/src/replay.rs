@@ -35,7 +35,7 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     remark_on(&log);
     let shape = Shape {
         arrivals: LoopPlan::Recorded { recording },
-        visit: None,
+        user: None,
         extent: Extent::Requests(log.requests),
         connections: CONNECTIONS_DEFAULT,
         opening_rate: None,

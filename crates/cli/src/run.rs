@@ -7,8 +7,8 @@ use thalweg_lab::document::Kind;
 use thalweg_lab::session::{self, Outcome, Question};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::Bench;
-use thalweg_load::{Extent, Visit};
-use thalweg_measure::units::display;
+use thalweg_load::{Extent, UserPlan};
+use thalweg_units::display;
 
 use crate::arrivals;
 use crate::exit::Failure;
@@ -65,14 +65,14 @@ fn settings(
     match plan.extent {
         Extent::Duration(length) => settings.insert("duration".to_owned(), format!("{length:?}")),
         Extent::Requests(total) => {
-            let name = if plan.visit.is_some() { "conns" } else { "requests" };
+            let name = if plan.user.is_some() { "conns" } else { "requests" };
             settings.insert(name.to_owned(), total.to_string())
         }
     };
     if let Some(file) = &options.session {
         settings.insert("session".to_owned(), file.display().to_string());
     }
-    if let Some(Visit::Sessions { sessions, connections, .. }) = &plan.visit {
+    if let Some(UserPlan::Sessions { sessions, connections, .. }) = &plan.user {
         // Where no burst is so long that it would take another connection, there is nothing to tell.
         let others = sessions.burst_calls_max().saturating_sub(1);
         if *connections > 1 || others > plan.pipeline as usize {

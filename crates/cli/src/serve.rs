@@ -16,12 +16,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 
-use thalweg_measure::units::display;
 use thalweg_serve::{
     CatalogError, Level, ListenAddr, Listeners, LogTarget, Running, Server, StartError, Totals, loop_count,
 };
 use thalweg_sys::limits::{descriptors, raise_descriptors};
 use thalweg_sys::service_manager::News;
+use thalweg_units::display;
 
 pub use self::confinement::SandboxOption;
 use self::confinement::{Confinement, Identity, socket_file, territory};

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use thalweg_lab::document::{Document, Find, LimitedBy, LogDocument, Trial};
 use thalweg_measure::limit::Statistic;
-use thalweg_measure::units::display;
 use thalweg_measure::{Summary, Verdict};
+use thalweg_units::display;
 
 use crate::progress::trial_line;
 

@@ -2,7 +2,7 @@
 
 use thalweg_measure::Verdict;
 use thalweg_measure::search::{Answer, Collapse, Ended};
-use thalweg_measure::units::display;
+use thalweg_units::display;
 
 use crate::document::{Find, LimitedBy, Overload, OverloadShape, Trial};
 use crate::limit::{Evidence, name_limit};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thalweg_load::{LogSummary, Skipped};
+use thalweg_load::{LogSummary, SkipCounts};
 use thalweg_measure::limit::{Limit, Statistic};
 use thalweg_measure::search::Ended;
 pub use thalweg_measure::trial::{Bytes, Connections, Rates, Sample, SessionsSummary};
@@ -80,7 +80,7 @@ pub struct SkippedLines {
 
 impl From<LogSummary> for LogDocument {
     fn from(log: LogSummary) -> Self {
-        let Skipped { malformed, method, target } = log.skipped;
+        let SkipCounts { malformed, method, target } = log.skipped;
         let skipped = SkippedLines { total: log.skipped.total(), malformed, method, target };
         Self { requests: log.requests, skipped, displaced: log.displaced }
     }

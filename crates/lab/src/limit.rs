@@ -3,7 +3,7 @@
 
 use thalweg_measure::Verdict;
 use thalweg_measure::search::{Answer, Ended, Phase};
-use thalweg_measure::units::display;
+use thalweg_units::display;
 
 use crate::document::{LimitedBy, ServerObservation};
 use crate::trial::Made;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use thalweg_load::{Extent, LoadError, LoopPlan, Pick, Plan, RateProfile, RequestText, Spacing, prepare};
 use thalweg_measure::search::{Answer, Ended, PlanError, Search, SearchPlan, Step, TrialSummary};
-use thalweg_measure::units::display;
 use thalweg_measure::{Outcome, Verdict};
+use thalweg_units::display;
 
 use crate::conclusion::{conclude, nothing_good};
 use crate::document::{Find, Trial};

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
-use thalweg_load::{Plan, Visit};
+use thalweg_load::{Plan, UserPlan};
 use thalweg_measure::Verdict;
-use thalweg_measure::units::display;
 use thalweg_sys::limits::descriptors;
 use thalweg_sys::proc;
+use thalweg_units::display;
 
 use crate::document::{Document, Find, HostDocument, Kind, PlanDocument, SCHEMA, Trial};
 use crate::trial::{Bench, describe_load};
@@ -86,9 +86,9 @@ fn describe(kind: Kind, plan: &Plan) -> String {
         Kind::Run | Kind::Replay => describe_load(plan),
         Kind::Find => "open loop, the rate searched".to_owned(),
     };
-    let calls = if let Some(Visit::Calls(calls)) = plan.visit { Some(calls) } else { plan.calls };
+    let calls = if let Some(UserPlan::Calls(calls)) = plan.user { Some(calls) } else { plan.calls };
     let reuse = match calls {
-        None if plan.visit.is_some() => "one connection per session".to_owned(),
+        None if plan.user.is_some() => "one connection per session".to_owned(),
         None => "keep-alive".to_owned(),
         Some(1) => "one request per connection".to_owned(),
         Some(calls) => format!("{calls} requests per connection"),

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use thalweg_load::{LoadError, LoopPlan, Plan, RunFigures, Snapshot, Spacing, Visit, start};
+use thalweg_load::{LoadError, LoopPlan, Plan, RunFigures, Snapshot, Spacing, UserPlan, start};
 use thalweg_measure::trial::{Judgement, Sessions};
-use thalweg_measure::units::display;
 use thalweg_measure::{Limit, StatusClasses, verdict};
 use thalweg_sys::PeerAddr;
+use thalweg_units::display;
 
 use crate::document::{Client, Trial};
 use crate::observe::{Before, LocalServer, Observation};
@@ -177,10 +177,10 @@ fn document_of(phase: &str, at_s: f64, run: &RunFigures, judgement: &Judgement) 
 
 /// What one line says of a load.
 pub fn describe_load(plan: &Plan) -> String {
-    let visits = match &plan.visit {
+    let users = match &plan.user {
         None => "",
-        Some(Visit::Calls(_)) => "connections, ",
-        Some(Visit::Sessions { .. }) => "sessions, ",
+        Some(UserPlan::Calls(_)) => "connections, ",
+        Some(UserPlan::Sessions { .. }) => "sessions, ",
     };
     match &plan.arrivals {
         LoopPlan::Open { rate, spacing } => {
@@ -189,7 +189,7 @@ pub fn describe_load(plan: &Plan) -> String {
                 None => format!("from {} up to {}", display::rate(rate.first()), display::rate(rate.highest())),
             };
             let spacing = if *spacing == Spacing::Poisson { ", Poisson" } else { "" };
-            format!("open loop, {visits}{rate}{spacing}")
+            format!("open loop, {users}{rate}{spacing}")
         }
         LoopPlan::Recorded { .. } => {
             format!("open loop, recorded times, {} on average", display::rate(plan.offered_rate().unwrap_or(0.0)))
@@ -199,7 +199,7 @@ pub fn describe_load(plan: &Plan) -> String {
                 true => String::new(),
                 false => format!(", {} think time", display::exact_time(*think)),
             };
-            format!("closed loop, {visits}{workers} workers{think}")
+            format!("closed loop, {users}{workers} workers{think}")
         }
     }
 }

@@ -8,8 +8,8 @@ use thalweg_measure::Outcome;
 use thalweg_sys::{Fault, Instant, SocketId};
 use thalweg_wire::{FieldSlots, Limits, MessageBytes, ResponseError, ResponseEvent, ResponseReader};
 
-use crate::check::CheckOf;
-use crate::visit::VisitId;
+use crate::input::check::CheckOf;
+use crate::user::UserId;
 
 /// A connection, kept at its socket's index.
 pub(crate) struct Connection {
@@ -21,7 +21,7 @@ pub(crate) struct Connection {
     /// A send is under way.
     pub(crate) sending: bool,
     /// When the driver was given the latest send. What it says of that send's time is about an earlier one as long as it lies before.
-    pub(crate) handed_at: Instant,
+    pub(crate) submitted_at: Instant,
     /// On the list of idle connections, on that of busy ones with room.
     pub(crate) in_idle: bool,
     pub(crate) in_roomy: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Connection {
     pub(crate) room_since: Instant,
     /// When its earliest entry in the timer wheel comes due, if it has one.
     pub(crate) armed: Option<Instant>,
-    /// When connect() was issued for it, and the whole answers that it has brought.
+    /// When connect() was issued for it, and the whole responses that it has brought.
     pub(crate) since: Instant,
     pub(crate) replies: u32,
     /// A call on it has failed.
@@ -37,41 +37,41 @@ pub(crate) struct Connection {
     /// No arrival had waited for its place.
     pub(crate) prompt: bool,
     /// By how much later than the kernel the thread has learnt of that, in microseconds: for certain where the connection is new, at most where an
-    /// answer has made room.
-    unlearnt_us: u32,
+    /// response has made room.
+    notice_delay_us: u32,
     /// When it may read next, if it has a pace, and when it received last.
     pub(crate) read_at: Instant,
     pub(crate) received_at: Instant,
     /// Bytes received and time spent receiving by the calls that have ended, for its rate, and when the last of them did.
     pub(crate) bytes: u64,
     pub(crate) receiving_ns: u64,
-    pub(crate) answered_at: Instant,
+    pub(crate) responded_at: Instant,
     /// What lies behind the call in front, if requests are pipelined, or waits for the connection to be there.
-    pub(crate) line: Option<Box<Line>>,
-    /// The visit that it belongs to.
-    pub(crate) visit: Option<VisitId>,
+    pub(crate) buffers: Option<Box<Buffers>>,
+    /// The user that it belongs to.
+    pub(crate) user: Option<UserId>,
 }
 
 pub(crate) enum State {
     Connecting,
     Idle,
-    /// With the call whose answer comes next.
+    /// With the call whose response comes next.
     Busy(Call),
-    /// Between two bursts of its visit.
+    /// Between two bursts of its user.
     Thinking {
         until: Instant,
     },
     Closed,
 }
 
-/// Pipelined calls, and an answer on a long path.
+/// Pipelined calls, and a response on a long path.
 #[derive(Default)]
-pub(crate) struct Line {
+pub(crate) struct Buffers {
     /// Those behind the one in front, in order; all of them where the connection is not there yet.
     pub(crate) behind: VecDeque<Call>,
     /// How many of the last ones, the one in front included, the driver was not yet given.
     pub(crate) unsent: usize,
-    /// The beginning of an answer that was read and has not come yet, as far as its path is concerned.
+    /// The beginning of a response that was read and has not come yet, as far as its path is concerned.
     pub(crate) held: Vec<u8>,
     /// Where requests that leave together are put one after the other; used again.
     pub(crate) batch: Rc<Vec<u8>>,
@@ -96,12 +96,12 @@ pub(crate) struct Call {
     pub(crate) last: bool,
     pub(crate) measured: bool,
     /// The driver was given it.
-    pub(crate) handed_over: bool,
+    pub(crate) submitted: bool,
     pub(crate) keep_alive: bool,
-    /// The fields of its answer are not what was asked of them.
+    /// The fields of its response are not what was asked of them.
     pub(crate) fields_differ: bool,
     pub(crate) status: u16,
-    /// Bytes received of the answer, and of its content.
+    /// Bytes received of the response, and of its content.
     pub(crate) bytes: u64,
     pub(crate) body_bytes: u64,
     pub(crate) digest: Option<Box<Sha256>>,
@@ -120,7 +120,7 @@ impl Connection {
             reader: ResponseReader::new(Limits::responses()),
             calls: 0,
             sending: false,
-            handed_at: Instant::default(),
+            submitted_at: Instant::default(),
             in_idle: false,
             in_roomy: false,
             room_since: Instant::default(),
@@ -129,18 +129,18 @@ impl Connection {
             replies: 0,
             failed: false,
             prompt: true,
-            unlearnt_us: 0,
+            notice_delay_us: 0,
             read_at: Instant::default(),
             received_at: Instant::default(),
             bytes: 0,
             receiving_ns: 0,
-            answered_at: Instant::default(),
-            line: None,
-            visit: None,
+            responded_at: Instant::default(),
+            buffers: None,
+            user: None,
         }
     }
 
-    /// When its patience ends, that of the attempt to connect or of the call in front; or when its visit goes on.
+    /// When its patience ends, that of the attempt to connect or of the call in front; or when its user goes on.
     pub(crate) fn deadline(&self, timeout_ns: u64) -> Option<Instant> {
         match &self.state {
             State::Connecting => {
@@ -163,13 +163,13 @@ impl Connection {
 
     /// Calls that have begun and not ended.
     pub(crate) fn under_way(&self) -> usize {
-        usize::from(matches!(self.state, State::Busy(_))) + self.line.as_ref().map_or(0, |line| line.behind.len())
+        usize::from(matches!(self.state, State::Busy(_))) + self.buffers.as_ref().map_or(0, |line| line.behind.len())
     }
 
     /// The calls that have begun and not ended, in order.
     pub(crate) fn calls_under_way(&self) -> impl Iterator<Item = &Call> {
         let front = if let State::Busy(call) = &self.state { Some(call) } else { None };
-        front.into_iter().chain(self.line.iter().flat_map(|line| &line.behind))
+        front.into_iter().chain(self.buffers.iter().flat_map(|line| &line.behind))
     }
 
     /// Notes that it is established, `connect_ns` after it was begun; the thread learns of it now.
@@ -180,14 +180,15 @@ impl Connection {
 
     /// Notes that it has room for a call. The thread has learnt of it by so much too late.
     #[inline]
-    pub(crate) fn make_room(&mut self, unlearnt_ns: u64, now: Instant) {
+    pub(crate) fn make_room(&mut self, notice_delay_ns: u64, now: Instant) {
         self.room_since = now;
-        self.unlearnt_us = if unlearnt_ns == 0 { 0 } else { u32::try_from(unlearnt_ns / 1_000).unwrap_or(u32::MAX) };
+        self.notice_delay_us =
+            if notice_delay_ns == 0 { 0 } else { u32::try_from(notice_delay_ns / 1_000).unwrap_or(u32::MAX) };
     }
 
     /// By how much too late the thread has learnt that it has room.
-    pub(crate) fn unlearnt_ns(&self) -> u64 {
-        u64::from(self.unlearnt_us) * 1_000
+    pub(crate) fn notice_delay_ns(&self) -> u64 {
+        u64::from(self.notice_delay_us) * 1_000
     }
 
     /// How a request that is due now, or was earlier, came to have room on it: when, by how much the thread was late until then, and
@@ -198,18 +199,18 @@ impl Connection {
         let is_new = self.calls == 0;
         if !is_new {
             let waited_ns = self.room_since.ns_since(due.noticed);
-            let unlearnt_ns = self.unlearnt_ns().min(waited_ns);
-            return (due.noticed.max(self.room_since), unnoticed_ns + unlearnt_ns, waited_ns - unlearnt_ns);
+            let notice_delay_ns = self.notice_delay_ns().min(waited_ns);
+            return (due.noticed.max(self.room_since), unnoticed_ns + notice_delay_ns, waited_ns - notice_delay_ns);
         }
         // The time from connect() on is neither the thread's nor a queue's, but for what the thread took to learn of the connection.
         let issued = self.since.max(due.noticed);
-        let (established, unlearnt_ns) = match self.state {
+        let (established, notice_delay_ns) = match self.state {
             State::Connecting => (now, 0),
-            _ => (self.room_since.max(due.noticed), self.unlearnt_ns().min(self.room_since.ns_since(issued))),
+            _ => (self.room_since.max(due.noticed), self.notice_delay_ns().min(self.room_since.ns_since(issued))),
         };
         let until_issued_ns = issued.ns_since(due.noticed);
         let (late_ns, queue_ns) = if self.prompt && due.prompt { (until_issued_ns, 0) } else { (0, until_issued_ns) };
-        (established, unnoticed_ns + late_ns + unlearnt_ns, queue_ns)
+        (established, unnoticed_ns + late_ns + notice_delay_ns, queue_ns)
     }
 
     /// Whether it is the one of that name and has had room for a call since before `at`.
@@ -218,14 +219,14 @@ impl Connection {
         self.id == id && room && self.room_since < at
     }
 
-    /// Bits per second at which its answers came, up to `now`; `None` if none has.
+    /// Bits per second at which its responses came, up to `now`; `None` if none has.
     pub(crate) fn bits_per_s(&self, now: Instant) -> Option<u64> {
         let (mut bytes, mut receiving_ns) = (self.bytes, self.receiving_ns);
         if let State::Busy(call) = &self.state {
             // What was read at a pace was read for the time until the next read.
             let until = if self.read_at > self.received_at { self.read_at } else { now };
             bytes += call.bytes;
-            receiving_ns += until.ns_since(call.ready.max(self.answered_at));
+            receiving_ns += until.ns_since(call.ready.max(self.responded_at));
         }
         let bits = u128::from(bytes) * 8 * 1_000_000_000;
         (bytes > 0).then(|| u64::try_from(bits / u128::from(receiving_ns.max(1))).unwrap_or(u64::MAX))
@@ -366,7 +367,7 @@ pub(crate) fn outcome_of_fault(fault: Fault, connecting: bool) -> Outcome {
     }
 }
 
-/// What a refused or incomplete response is. A connection that the server closes without a byte of an answer counts as
+/// What a refused or incomplete response is. A connection that the server closes without a byte of a response counts as
 /// reset: for the request it makes no difference in which way the server hung up.
 pub(crate) fn outcome_of_response_error(error: ResponseError) -> Outcome {
     match error {

@@ -12,7 +12,7 @@ use thalweg_sys::proc::{CpuTime, thread_cpu, thread_run_queue_wait_ns};
 use thalweg_wire::MessageBytes;
 
 use crate::connection::{End, ResponseProgress};
-use crate::plan::{Plan, Visit};
+use crate::plan::{Plan, UserPlan};
 
 /// Intervals kept of a run; a longer run gets wider ones.
 const INTERVALS_MAX: usize = 600;
@@ -28,9 +28,9 @@ pub struct RunFigures {
     pub wake_early_ns: u64,
     /// The run was ended before its time.
     pub interrupted: bool,
-    /// Bytes that came on connections on which no answer was due.
+    /// Bytes that came on connections on which no response was due.
     pub unsolicited_bytes: u64,
-    /// Calls of visits that were never offered, since their visit had failed or its connection was closed before they came due.
+    /// Calls of users that were never offered, since their user had failed or its connection was closed before they came due.
     pub calls_not_offered: u64,
 }
 
@@ -38,7 +38,7 @@ impl RunFigures {
     pub(crate) fn new(plan: &Plan, driver: DriverKind) -> Self {
         let series = IntervalSeries::new(interval_ns(plan), INTERVALS_MAX);
         let mut trial = TrialFigures::new(plan.arrivals.kind(), plan.offered_rate(), Duration::ZERO, series);
-        trial.sessions = matches!(plan.visit, Some(Visit::Sessions { .. })).then(Sessions::default);
+        trial.sessions = matches!(plan.user, Some(UserPlan::Sessions { .. })).then(Sessions::default);
         trial.to_hold = plan.hold.map(|connections| connections as u64);
         Self {
             trial,
@@ -78,7 +78,7 @@ impl RunFigures {
         self.trial.bytes.framing_received += bytes.framing;
     }
 
-    /// Counts a connection by the rate at which its answers came, if any did.
+    /// Counts a connection by the rate at which its responses came, if any did.
     pub(crate) fn record_pace(&mut self, bits_per_s: Option<u64>, conforming_bits_per_s: u64) {
         if let Some(bits_per_s) = bits_per_s {
             self.trial.connections.conforming += u64::from(bits_per_s >= conforming_bits_per_s);

@@ -5,43 +5,37 @@
 //! epoll and is tested in a simulation.
 //!
 //! What is deliberately not here: reading options and files, judging results, searching for capacities, and any knowledge of the
-//! server beyond its address and its answers.
+//! server beyond its address and its responses.
 #![forbid(unsafe_code)]
 
-mod arrivals;
-mod check;
-mod check_table;
-pub mod choice;
+mod barrier;
 mod connection;
 mod engine;
 mod figures;
-mod gate;
 mod input;
-mod list;
-mod notice;
-mod packing;
 mod plan;
-mod rate;
+mod progress;
 mod replay;
 mod request;
 mod runner;
 mod schedule;
-mod session;
-mod visit;
+mod user;
 
-pub use arrivals::{Arrival, Arrivals, ClosedLoop, OpenLoop, RecordedLoop, Share, Spacing};
-pub use check::{CheckError, FieldCheck, FieldValue, StatusSet};
-pub use check_table::CheckTable;
+pub use barrier::StartBarrier;
 pub use engine::Engine;
 pub use figures::RunFigures;
-pub use gate::Gate;
-pub use input::{ENTRIES_MAX, InputError, LINE_BYTES_MAX, ReadError};
-pub use list::{ListEntry, read_list};
-pub use plan::{CONFORMING_BITS_PER_S, Check, Extent, LoopPlan, Pace, Pick, Plan, Reuse, Visit};
-pub use rate::{RateError, RateProfile, RateText};
-pub use replay::{Feed, Feeder, LogSummary, OpenLog, Recording, ReplayHead, Skipped};
+pub use input::check::{Check, CheckError, CheckTable, FieldCheck, FieldValue, ListEntry, StatusSet};
+pub use input::list::read_list;
+pub use input::sessions::{BurstText, CallText, SessionFile, SessionText, Sessions, load_sessions, read_sessions};
+pub use input::text::{ENTRIES_MAX, InputError, LINE_BYTES_MAX, ReadError};
+pub use plan::{
+    CONFORMING_BITS_PER_S, Extent, LoopPlan, Pace, Pick, Plan, RateError, RateProfile, RateText, Reuse, Spacing,
+    UserPlan,
+};
+pub use progress::{Progress, Snapshot};
+pub use replay::{Feed, Feeder, LogSummary, OpenLog, Recording, ReplayHead, SkipCounts};
 pub use request::{
     PackError, PackedRequests, PreparedRequest, RequestError, RequestList, RequestParts, RequestText, prepare,
 };
-pub use runner::{LoadError, Progress, Running, Snapshot, start};
-pub use session::{BurstText, CallText, SessionFile, SessionText, Sessions, load_sessions, read_sessions};
+pub use runner::{LoadError, Running, start};
+pub use schedule::{Arrival, Arrivals, ClosedLoop, OpenLoop, RecordedLoop, Share};

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 
@@ -12,11 +11,12 @@ use thalweg_sys::clock::wake_precisely;
 use thalweg_sys::limits::own_table;
 use thalweg_sys::{AnyDriver, Driver, DriverConfig, Instant, Waker};
 
+use crate::barrier::{EndBarrier, RunningThread, StartBarrier};
 use crate::engine::Engine;
 use crate::figures::RunFigures;
-use crate::gate::{AtWork, Finish, Gate};
-use crate::input::ReadError;
+use crate::input::text::ReadError;
 use crate::plan::{LoopPlan, Plan};
+use crate::progress::Progress;
 use crate::replay::{Feed, Feeder};
 
 /// Why a run could not be made.
@@ -49,73 +49,6 @@ pub enum LoadError {
     },
 }
 
-/// How far a run has come; shared between its threads and whoever watches.
-#[derive(Debug)]
-pub struct Progress {
-    cores: Box<[CoreProgress]>,
-    stop: AtomicBool,
-}
-
-/// One thread's counters, on cache lines of their own.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct CoreProgress {
-    offered: AtomicU64,
-    good: AtomicU64,
-    errors: AtomicU64,
-    connections: AtomicU64,
-}
-
-/// Counters of the measured part so far, over all threads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
-    /// Requests offered.
-    pub offered: u64,
-    /// Good responses.
-    pub good: u64,
-    /// Requests that have failed.
-    pub errors: u64,
-    /// Connections open.
-    pub connections: u64,
-}
-
-impl Progress {
-    /// For so many threads.
-    pub fn new(threads: usize) -> Self {
-        Self { cores: (0..threads).map(|_| CoreProgress::default()).collect(), stop: AtomicBool::new(false) }
-    }
-
-    /// Asks all threads to end the run now.
-    pub fn request_stop(&self) {
-        self.stop.store(true, Ordering::Release);
-    }
-
-    /// The counters as the threads published them last, a few hundredths of a second ago.
-    pub fn snapshot(&self) -> Snapshot {
-        let sum = |field: fn(&CoreProgress) -> &AtomicU64| -> u64 {
-            self.cores.iter().map(|core| field(core).load(Ordering::Relaxed)).sum()
-        };
-        Snapshot {
-            offered: sum(|core| &core.offered),
-            good: sum(|core| &core.good),
-            errors: sum(|core| &core.errors),
-            connections: sum(|core| &core.connections),
-        }
-    }
-
-    pub(crate) fn stop_requested(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn publish(&self, core: usize, offered: u64, good: u64, errors: u64, connections: u64) {
-        let own = &self.cores[core];
-        own.offered.store(offered, Ordering::Relaxed);
-        own.good.store(good, Ordering::Relaxed);
-        own.errors.store(errors, Ordering::Relaxed);
-        own.connections.store(connections, Ordering::Relaxed);
-    }
-}
-
 /// A run under way.
 #[derive(Debug)]
 pub struct Running {
@@ -137,20 +70,20 @@ pub fn start(plan: Plan) -> Result<Running, LoadError> {
     let plan = Arc::new(plan);
     let threads = plan.cpus.len();
     let progress = Arc::new(Progress::new(threads));
-    let gate = Arc::new(Gate::new(threads));
-    let finish = Arc::new(Finish::default());
+    let start_barrier = Arc::new(StartBarrier::new(threads));
+    let end_barrier = Arc::new(EndBarrier::default());
     let mut running = Running { progress, wakers: Vec::new(), threads: Vec::new(), feeder: None };
     let mut feeds = running.start_feeder(&plan)?;
-    for (core, &cpu) in plan.cpus.iter().enumerate() {
+    for (thread, &cpu) in plan.cpus.iter().enumerate() {
         let failed = |source| LoadError::Setup { cpu, source };
         let waker = Waker::new().map_err(failed)?;
         running.wakers.push(waker.clone());
-        let (plan, gate, progress) = (plan.clone(), gate.clone(), running.progress.clone());
-        let (at_work, feed) = (AtWork::begin(&finish), feeds.next());
+        let (plan, start_barrier, progress) = (plan.clone(), start_barrier.clone(), running.progress.clone());
+        let (running_thread, feed) = (RunningThread::begin(&end_barrier), feeds.next());
         let body = move || {
-            let result = run_core(&plan, core, cpu, waker, feed, &gate, &progress, at_work);
+            let result = run_thread(&plan, thread, cpu, waker, feed, &start_barrier, &progress, running_thread);
             if result.is_err() {
-                // The others would wait at the gate for ever.
+                // The others would wait at the start barrier for ever.
                 progress.request_stop();
             }
             result
@@ -162,15 +95,15 @@ pub fn start(plan: Plan) -> Result<Running, LoadError> {
 }
 
 #[expect(clippy::too_many_arguments, reason = "what a thread is started with")]
-fn run_core(
+fn run_thread(
     plan: &Arc<Plan>,
-    core: usize,
+    thread: usize,
     cpu: usize,
     waker: Waker,
     feed: Option<Feed>,
-    gate: &Arc<Gate>,
+    start_barrier: &Arc<StartBarrier>,
     progress: &Arc<Progress>,
-    at_work: AtWork,
+    running_thread: RunningThread,
 ) -> Result<RunFigures, LoadError> {
     let setup = |source| LoadError::Setup { cpu, source };
     pin_to(&[cpu]).map_err(setup)?;
@@ -178,12 +111,12 @@ fn run_core(
     // that is too small.
     own_table().or_else(|error| if plan.own_tables { Err(error) } else { Ok(()) }).map_err(setup)?;
     wake_precisely();
-    let sockets_max = plan.share_of(plan.connections, core).max(1) + SPARE_SOCKETS;
+    let sockets_max = plan.share_of(plan.connections, thread).max(1) + SPARE_SOCKETS;
     let config = DriverConfig { wake_early_ns: plan.wake_early_ns(), ..DriverConfig::new(sockets_max, waker) };
     let driver = AnyDriver::open(plan.driver, &config).map_err(setup)?;
     let figures = match driver {
-        AnyDriver::Uring(driver) => drive(driver, plan, core, feed, gate, progress, at_work),
-        AnyDriver::Epoll(driver) => drive(driver, plan, core, feed, gate, progress, at_work),
+        AnyDriver::Uring(driver) => drive(driver, plan, thread, feed, start_barrier, progress, running_thread),
+        AnyDriver::Epoll(driver) => drive(driver, plan, thread, feed, start_barrier, progress, running_thread),
     };
     figures.map_err(|source| LoadError::Driver { cpu, source })
 }
@@ -191,21 +124,21 @@ fn run_core(
 fn drive<D: Driver>(
     mut driver: D,
     plan: &Arc<Plan>,
-    core: usize,
+    thread: usize,
     feed: Option<Feed>,
-    gate: &Arc<Gate>,
+    start_barrier: &Arc<StartBarrier>,
     progress: &Arc<Progress>,
-    at_work: AtWork,
+    running_thread: RunningThread,
 ) -> io::Result<RunFigures> {
     let (kind, now) = (driver.kind(), driver.now());
-    let mut engine = Engine::new(plan.clone(), core, kind, now, gate.clone(), progress.clone());
+    let mut engine = Engine::new(plan.clone(), thread, kind, now, start_barrier.clone(), progress.clone());
     if let Some(feed) = feed {
         engine = engine.fed(feed);
     }
     run(&mut driver, &mut engine)?;
     let figures = engine.into_figures();
     // The connections are the driver's, and go with it.
-    at_work.end_with_others();
+    running_thread.end_with_others();
     Ok(figures)
 }
 

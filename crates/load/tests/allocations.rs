@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use thalweg_load::{
-    Check, Engine, Extent, Feed, Feeder, Gate, LoopPlan, OpenLog, Pace, PackedRequests, Plan, PreparedRequest,
-    Progress, Recording, ReplayHead, RequestList, RequestParts, RequestText, RunFigures, Sessions, Visit,
+    Check, Engine, Extent, Feed, Feeder, LoopPlan, OpenLog, Pace, PackedRequests, Plan, PreparedRequest, Progress,
+    Recording, ReplayHead, RequestList, RequestParts, RequestText, RunFigures, Sessions, StartBarrier, UserPlan,
     load_sessions, prepare,
 };
 use thalweg_measure::Outcome;
@@ -37,34 +37,34 @@ const SLACK_WITH_INTERVALS: u64 = 500;
 
 const CONNECTIONS: usize = 8;
 
-/// A server with a thread per connection, which answers each request with these bytes.
-fn serve(answer: &'static [u8]) -> SocketAddr {
+/// A server with a thread per connection, which sends these bytes for each request.
+fn serve(response: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let addr = listener.local_addr().expect("an address");
     thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(stream) = stream else { return };
-            thread::spawn(move || converse(stream, answer));
+            thread::spawn(move || converse(stream, response));
         }
     });
     addr
 }
 
-/// Answers until the client ends the connection or wants it ended. Requests have no bodies.
-fn converse(mut stream: TcpStream, answer: &[u8]) -> Option<()> {
+/// Responds until the client ends the connection or wants it ended. Requests have no bodies.
+fn converse(mut stream: TcpStream, response: &[u8]) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let (mut buffer, mut matched) = ([0; 16 * 1024], 0);
     loop {
         let read = stream.read(&mut buffer).ok().filter(|&read| read > 0)?;
-        let mut answers = Vec::new();
+        let mut responses = Vec::new();
         for &byte in &buffer[..read] {
             matched = if byte == b"\r\n\r\n"[matched] { matched + 1 } else { usize::from(byte == b'\r') };
             if matched == 4 {
-                answers.extend_from_slice(answer);
+                responses.extend_from_slice(response);
                 matched = 0;
             }
         }
-        stream.write_all(&answers).ok()?;
+        stream.write_all(&responses).ok()?;
         if buffer[..read].windows(7).any(|seven| seven == b": close") {
             return None;
         }
@@ -78,8 +78,8 @@ fn request(check: Check) -> PreparedRequest {
 }
 
 fn drive<D: Driver>(mut driver: D, plan: Plan, feed: Option<Feed>) -> (u64, RunFigures) {
-    let (gate, progress) = (Arc::new(Gate::new(1)), Arc::new(Progress::new(1)));
-    let mut engine = Engine::new(Arc::new(plan), 0, driver.kind(), driver.now(), gate, progress);
+    let (start_barrier, progress) = (Arc::new(StartBarrier::new(1)), Arc::new(Progress::new(1)));
+    let mut engine = Engine::new(Arc::new(plan), 0, driver.kind(), driver.now(), start_barrier, progress);
     if let Some(feed) = feed {
         engine = engine.fed(feed);
     }
@@ -119,11 +119,11 @@ fn allocated(choice: DriverChoice, plan: &Plan, requests: u64, expected: Outcome
 
 /// Verifies that ten times as many requests allocate no more than `requests`, but for the slack.
 fn check(name: &str, requests: u64, slack: u64, expected: Outcome, vary: impl Fn(Plan) -> Plan) {
-    let answer: &[u8] = match expected {
+    let response: &[u8] = match expected {
         Outcome::BadStatus => b"HTTP/1.1 404 No\r\nServer: test\r\nContent-Length: 0\r\n\r\n",
         _ => b"HTTP/1.1 200 OK\r\nServer: test\r\nContent-Length: 19\r\n\r\nwhat was asked for\n",
     };
-    let peer = PeerAddr::Tcp(serve(answer));
+    let peer = PeerAddr::Tcp(serve(response));
     let whole = Check { sha256: Some(Sha256::digest(CONTENT).into()), ..Check::default() };
     let workers = LoopPlan::of_workers(CONNECTIONS, Duration::ZERO);
     let plan = Plan::new(peer, [request(whole)].into(), workers, Extent::Requests(1));
@@ -144,7 +144,7 @@ fn kept_connections() {
 }
 
 #[test]
-fn answers_that_are_not_good() {
+fn responses_that_are_not_good() {
     check("bad status", 1000, SLACK, Outcome::BadStatus, |plan| plan);
 }
 
@@ -164,7 +164,7 @@ fn connections_at_a_pace() {
 #[test]
 fn sessions_of_several_connections() {
     let calls = 2000;
-    let visit = |sessions: &Sessions, connections| Visit::Sessions {
+    let user = |sessions: &Sessions, connections| UserPlan::Sessions {
         sessions: Arc::new(sessions.clone()),
         think: Duration::ZERO,
         connections,
@@ -191,7 +191,7 @@ fn sessions_of_several_connections() {
                 let sessions = of_bursts(calls / 10);
                 let plan = Plan {
                     requests: [request(Check::default())].into(),
-                    visit: Some(visit(&sessions, connections)),
+                    user: Some(user(&sessions, connections)),
                     ..base.clone()
                 };
                 let (count, figures) = driven(choice, plan);
@@ -251,7 +251,7 @@ fn check_plan(requests: &RequestList, name: &str, vary: impl Fn(Plan) -> Plan) {
 /// The feed's batches, and the places of requests under way, are used again.
 #[test]
 fn a_log_that_is_read_while_it_is_replayed() {
-    let answer = b"HTTP/1.1 200 OK\r\nServer: test\r\nContent-Length: 19\r\n\r\nwhat was asked for\n";
+    let response = b"HTTP/1.1 200 OK\r\nServer: test\r\nContent-Length: 19\r\n\r\nwhat was asked for\n";
     let replayed = |choice, seconds: u64| {
         let line = |number: u64| {
             format!("h - - [10/Oct/2025:13:00:{:02} +0000] \"GET /{number} HTTP/1.1\" 200 1\n", number / 10_000)
@@ -262,7 +262,7 @@ fn a_log_that_is_read_while_it_is_replayed() {
         let recording = Arc::new(Recording::scan("log", open, 1.0, &head, None).expect("a log"));
         let (feeder, mut feeds) = Feeder::new(&recording, 1);
         let reader = thread::spawn(move || feeder.run(Instant::now, || {}));
-        let peer = PeerAddr::Tcp(serve(answer));
+        let peer = PeerAddr::Tcp(serve(response));
         let arrivals = LoopPlan::Recorded { recording };
         let plan = Plan::new(peer, Vec::new().into(), arrivals, Extent::Requests(seconds * 10_000));
         let plan = Plan { connections: CONNECTIONS, timeout: Duration::from_secs(20), ..plan };

@@ -6,11 +6,9 @@
 //!
 //! | module | owns |
 //! | --- | --- |
-//! | [`units`] | how sizes, times and rates are written by people and for people |
 //! | [`histogram`] | latency distributions, their exact merge and their exchanged form |
 //! | [`outcome`] | how a request can end, and that the ends add up |
 //! | [`hdr_log`] | such distributions as a log that HdrHistogram's tools read |
-//! | [`httperf`] | the same failures by the names that httperf has for them |
 //! | [`interval`] | the course of a trial over time, in bounded memory |
 //! | [`limit`] | what PASS means, as the user wrote it |
 //! | [`trial`] | the figures of one trial and its verdict |
@@ -22,7 +20,6 @@
 mod compact;
 pub mod hdr_log;
 pub mod histogram;
-pub mod httperf;
 pub mod interval;
 pub mod limit;
 pub mod outcome;
@@ -32,7 +29,6 @@ mod simulation;
 pub mod statistics;
 pub mod status;
 pub mod trial;
-pub mod units;
 
 pub use histogram::{Histogram, Summary};
 pub use interval::{IntervalSeries, IntervalSummary};

@@ -5,12 +5,12 @@
 
 use crate::histogram::Histogram;
 use crate::trial::{Reason, TrialFigures};
-use crate::units::display::exact_time;
-use crate::units::{UnitError, parse_percent, parse_time};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
+use thalweg_units::display::exact_time;
+use thalweg_units::{UnitError, parse_percent, parse_time};
 
 /// One bound on one figure of a trial. Reads and writes as on the command line, also in documents.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

@@ -118,7 +118,7 @@ pub(crate) fn trim_ows(mut bytes: &[u8]) -> &[u8] {
 }
 
 /// Whether a byte may stand in a token (`tchar`, RFC 9110, 5.6.2).
-pub(crate) const fn is_token_byte(byte: u8) -> bool {
+pub const fn is_token_byte(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*'
         | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~')
 }

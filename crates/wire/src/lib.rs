@@ -36,7 +36,6 @@
 
 mod authority;
 mod body;
-pub mod checksums;
 pub mod chunked;
 pub mod coding;
 pub mod date;
@@ -45,7 +44,6 @@ pub mod encode;
 mod fields;
 mod framing;
 mod limits;
-pub mod log;
 mod method;
 mod partial;
 pub mod range;
@@ -57,7 +55,7 @@ pub mod target;
 pub mod validator;
 
 pub use authority::HostFault;
-pub use fields::{FIELDS_MAX, FieldSlots, Fields};
+pub use fields::{FIELDS_MAX, FieldSlots, Fields, is_token_byte};
 pub use framing::{BodyFraming, FramingFault, Version};
 pub use limits::Limits;
 pub use method::Method;

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use thalweg_measure::units::{UnitError, display, parse_link_rate, parse_size, parse_time};
 use thalweg_serve::{EtagSource, Level, ListenAddr, LogFormat, LogTarget, Symlinks, UnknownHost};
 use thalweg_sys::DriverChoice;
+use thalweg_units::{UnitError, display, parse_link_rate, parse_size, parse_time};
 use toml::de::DeValue;
 use toml::{Spanned, Table, Value};
 

@@ -1,10 +1,13 @@
 //! What httperf 0.9 would have printed, line for line: scripts such as autobench read it by its words and digits.
 
+mod errors;
+
 use std::fmt::Write;
 
 use thalweg_lab::document::{Document, SessionsSummary, Trial};
-use thalweg_measure::httperf::Errors;
-use thalweg_measure::units::{parse_rate, parse_time};
+use thalweg_units::{parse_rate, parse_time};
+
+pub(crate) use errors::Errors;
 
 use super::samples::Samples;
 use super::{Address, BYTES_PER_KB, US_PER_MS, connections, measures_target, ratio, sample_stddev, span_s};

@@ -4,8 +4,8 @@
 //! Columns are added at the end, never renamed or moved. No field is empty, since tools that split at white space would
 //! take the next one for it: a dash says that there is no value.
 
+use super::httperf::Errors;
 use thalweg_lab::document::{Document, Trial};
-use thalweg_measure::httperf::Errors;
 use thalweg_measure::{LoopKind, Summary, Verdict};
 
 use super::samples::Samples;

@@ -7,7 +7,7 @@ use thalweg_measure::Verdict;
 use thalweg_measure::limit::Statistic;
 use thalweg_measure::outcome::Outcome;
 use thalweg_measure::search::Ended;
-use thalweg_measure::units::display;
+use thalweg_units::display;
 
 use super::{headline_trial, words};
 use crate::document::{Document, Find, Kind, LimitedBy, Trial};

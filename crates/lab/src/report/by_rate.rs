@@ -7,8 +7,8 @@ use plotly::Scatter;
 use plotly::common::{Anchor, DashType, HoverInfo, Marker, MarkerSymbol, Mode};
 use plotly::layout::{Annotation, Axis, Layout, Shape};
 use thalweg_measure::histogram::Histogram;
-use thalweg_measure::units::display;
 use thalweg_measure::{LoopKind, Verdict};
+use thalweg_units::display;
 
 use super::chart::{self, Across, Chart};
 use super::words;

@@ -4,7 +4,7 @@ use plotly::Trace;
 use plotly::common::{Anchor, DashType};
 use plotly::layout::{Axis, HoverMode};
 use thalweg_measure::IntervalSummary;
-use thalweg_measure::units::display;
+use thalweg_units::display;
 
 use super::chart::{self, Chart};
 use super::words;

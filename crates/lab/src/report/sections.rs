@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
-use thalweg_measure::units::display;
+use thalweg_units::display;
 
 use super::{trials, words};
 use crate::document::{Document, Find, HostDocument, LimitedBy, ServerObservation, Trial};

@@ -6,7 +6,7 @@ use plotly::common::{DashType, Fill, HoverInfo};
 use plotly::layout::{Axis, HoverMode};
 use thalweg_measure::Summary;
 use thalweg_measure::histogram::Histogram;
-use thalweg_measure::units::display;
+use thalweg_units::display;
 
 use super::chart::{self, Chart};
 use super::words;

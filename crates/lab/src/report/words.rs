@@ -1,12 +1,12 @@
 //! Figures and settings as the page writes them.
 //!
-//! Rounding is [`thalweg_measure::units::display`]'s part; here it is only decided which of its forms stands where.
+//! Rounding is [`thalweg_units::display`]'s part; here it is only decided which of its forms stands where.
 
 use std::time::Duration;
 
 use thalweg_measure::limit::Limit;
-use thalweg_measure::units::display;
 use thalweg_measure::{LoopKind, Verdict};
+use thalweg_units::display;
 
 /// Stands where there is no figure.
 pub(super) const NONE: &str = "–";

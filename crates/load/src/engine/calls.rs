@@ -1,4 +1,4 @@
-//! A request's life on a connection: from the schedule to the wire, and its answer back.
+//! A request's life on a connection: from the schedule to the wire, and its response back.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use thalweg_sys::{Driver, Instant, SendBuf, SocketId};
 use thalweg_wire::ResponseError;
 
 use super::pacing::Pacing;
-use super::visits::Answered;
+use super::users::CallEnd;
 use super::{Engine, Phase};
 use crate::connection::{Call, Due, End, Stamp, State, outcome_of_response_error, read_response};
 use crate::plan::Reuse;
-use crate::schedule::Taken;
+use crate::schedule::TakenArrival;
 
 /// A request to be made.
 pub(super) struct NextCall {
     pub(super) due: Due,
     pub(super) measured: bool,
-    /// Which one, if the schedule or the visit says.
+    /// Which one, if the schedule or the user says.
     pub(super) request: Option<u32>,
     /// It is the last one that its connection will carry.
     pub(super) last: bool,
@@ -102,11 +102,11 @@ impl Engine {
     fn serve_arrival<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         let Phase::Running(schedule) = &mut self.phase else { return };
         let number = schedule.next_number();
-        let Taken { arrival, noticed, measured } = schedule.take(&mut self.figures.trial.intervals);
-        if let Some(plan) = &self.visit {
-            let visit = self.visits.begin(plan, number, arrival.at);
-            self.visits[visit].notice(noticed);
-            return self.begin_visit(driver, id, visit, measured, now);
+        let TakenArrival { arrival, noticed, measured } = schedule.take(&mut self.figures.trial.intervals);
+        if let Some(plan) = &self.user {
+            let user = self.users.begin(plan, number, arrival.at);
+            self.users[user].notice(noticed);
+            return self.begin_user(driver, id, user, measured, now);
         }
         let last = self.plan.calls.is_some_and(|calls| self.connections[id.index()].calls + 1 >= calls);
         let streamed = schedule.arrivals.taken_request();
@@ -142,7 +142,7 @@ impl Engine {
             request,
             last,
             measured,
-            handed_over: false,
+            submitted: false,
             keep_alive: false,
             fields_differ: false,
             status: 0,
@@ -154,19 +154,19 @@ impl Engine {
         connection.reader.expect(self.requests.kind(request));
         if let State::Busy(_) | State::Connecting = connection.state {
             let waits = matches!(connection.state, State::Connecting);
-            let line = connection.line.get_or_insert_with(|| self.lines.pop().unwrap_or_default());
+            let line = connection.buffers.get_or_insert_with(|| self.spare_buffers.pop().unwrap_or_default());
             line.behind.push_back(call);
             line.unsent += 1;
             if waits {
                 self.arm(id, deadline);
             } else if !connection.sending {
-                self.hand_over(driver, id, now);
+                self.submit(driver, id, now);
             }
         } else {
             debug_assert!(!connection.sending, "a connection whose send is stuck is not used again");
             connection.state = State::Busy(call);
             self.busy += 1;
-            self.hand_over_one(driver, id, now);
+            self.submit_one(driver, id, now);
             self.arm(id, deadline);
         }
     }
@@ -178,10 +178,10 @@ impl Engine {
             self.pacing.is_some(),
         );
         let connection = self.connection(id);
-        let unlearnt_ns = connection.unlearnt_ns();
-        let Some(line) = &mut connection.line else { return };
+        let notice_delay_ns = connection.notice_delay_ns();
+        let Some(line) = &mut connection.buffers else { return };
         for call in &mut line.behind {
-            call.late_ns += unlearnt_ns.min(now.ns_since(call.ready));
+            call.late_ns += notice_delay_ns.min(now.ns_since(call.ready));
             call.ready = now;
             if paced {
                 call.deadline = now + timeout;
@@ -195,9 +195,9 @@ impl Engine {
         connection.state = State::Busy(front);
         self.busy += 1;
         if alone {
-            self.hand_over_one(driver, id, now);
+            self.submit_one(driver, id, now);
         } else {
-            self.hand_over(driver, id, now);
+            self.submit(driver, id, now);
         }
         self.arm(id, deadline);
     }
@@ -205,7 +205,7 @@ impl Engine {
     /// Ends the calls that have waited for a connection, without their having been sent. How many there were.
     pub(super) fn end_waiting(&mut self, id: SocketId, outcome: Outcome, now: Instant) -> u32 {
         let mut ended = 0;
-        while let Some(mut call) = self.connection(id).line.as_mut().and_then(|line| line.behind.pop_front()) {
+        while let Some(mut call) = self.connection(id).buffers.as_mut().and_then(|line| line.behind.pop_front()) {
             // Its hasher has seen nothing.
             self.hashers.extend(call.digest.take());
             self.account(&call, outcome, now, now);
@@ -215,17 +215,17 @@ impl Engine {
     }
 
     /// Gives the driver the call in front, alone.
-    fn hand_over_one<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
+    fn submit_one<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         let in_window = self.is_in_window(now);
         let connection = &mut self.connections[id.index()];
         let State::Busy(call) = &mut connection.state else { unreachable!("the connection has a call") };
         let Some(request) = self.requests.ready(call.request, call.last) else {
-            connection.line.get_or_insert_with(|| self.lines.pop().unwrap_or_default()).unsent = 1;
-            return self.hand_over(driver, id, now);
+            connection.buffers.get_or_insert_with(|| self.spare_buffers.pop().unwrap_or_default()).unsent = 1;
+            return self.submit(driver, id, now);
         };
-        call.handed_over = true;
+        call.submitted = true;
         connection.sending = true;
-        connection.handed_at = now;
+        connection.submitted_at = now;
         if call.measured {
             self.figures.record_sent(request.bytes.len(), request.body_bytes, in_window);
         }
@@ -233,10 +233,10 @@ impl Engine {
     }
 
     /// Gives the driver all calls of a line that it was not given, in one send.
-    fn hand_over<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
+    fn submit<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         let (in_window, latest) = (self.is_in_window(now), driver.sent_at(id));
         let connection = &mut self.connections[id.index()];
-        let (State::Busy(front), Some(line)) = (&mut connection.state, &mut connection.line) else { return };
+        let (State::Busy(front), Some(line)) = (&mut connection.state, &mut connection.buffers) else { return };
         let known = 1 + line.behind.len() - std::mem::take(&mut line.unsent);
         let batch = Rc::get_mut(&mut line.batch).expect("the send before has ended, and with it the driver's share");
         batch.clear();
@@ -248,21 +248,21 @@ impl Engine {
             }
             let before = batch.len();
             let body_bytes = self.requests.write(call.request, call.last, batch);
-            call.handed_over = true;
+            call.submitted = true;
             if call.measured {
                 self.figures.record_sent(batch.len() - before, body_bytes, in_window);
             }
         }
         connection.sending = true;
-        connection.handed_at = now;
+        connection.submitted_at = now;
         driver.send(id, SendBuf::Shared(line.batch.clone()));
     }
 
     pub(super) fn on_sent<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
         let connection = self.connection(id);
         connection.sending = false;
-        if connection.line.as_ref().is_some_and(|line| line.unsent > 0) {
-            self.hand_over(driver, id, driver.now());
+        if connection.buffers.as_ref().is_some_and(|line| line.unsent > 0) {
+            self.submit(driver, id, driver.now());
         }
     }
 
@@ -279,7 +279,7 @@ impl Engine {
         self.take_in(driver, id, None, now);
     }
 
-    /// Reads answers in what has come: in `held`, or in what the driver has just received.
+    /// Reads responses in what has come: in `held`, or in what the driver has just received.
     #[inline(always)]
     pub(super) fn take_in<D: Driver>(&mut self, driver: &mut D, id: SocketId, held: Option<&[u8]>, now: Instant) {
         let mut latest = driver.sent_at(id);
@@ -292,8 +292,8 @@ impl Engine {
                 self.figures.unsolicited_bytes += input.len() as u64;
                 return self.on_unasked(driver, id, now);
             };
-            if !call.handed_over || (call.sent.get().is_none() && latest < connection.handed_at) {
-                // The request has not left yet: this cannot be its answer.
+            if !call.submitted || (call.sent.get().is_none() && latest < connection.submitted_at) {
+                // The request has not left yet: this cannot be its response.
                 self.figures.unsolicited_bytes += input.len() as u64;
                 let outcome = outcome_of_response_error(ResponseError::Unsolicited);
                 return self.end_call(driver, id, outcome, now);
@@ -329,14 +329,14 @@ impl Engine {
             if input.is_empty() {
                 return self.end_call(driver, id, outcome, now);
             }
-            let another = connection.line.as_ref().is_some_and(|line| !line.behind.is_empty());
+            let another = connection.buffers.as_ref().is_some_and(|line| !line.behind.is_empty());
             if !another {
                 // More than was asked for: then what came before it cannot be trusted either.
                 self.figures.unsolicited_bytes += input.len() as u64;
                 let outcome = outcome_of_response_error(ResponseError::Unsolicited);
                 return self.end_call(driver, id, outcome, now);
             }
-            if !call.keep_alive || connection.visit.is_some() {
+            if !call.keep_alive || connection.user.is_some() {
                 // The end of this call decides about those that the rest is for.
                 let rest = input.len();
                 self.end_call(driver, id, outcome, now);
@@ -361,7 +361,7 @@ impl Engine {
         let connection = &self.connections[id.index()];
         let left = connection.under_way();
         let spent = self.plan.calls.is_some_and(|calls| connection.calls >= calls) && left == 0;
-        // An answer may come before its request is through; the rest of that would be in the way of the next one.
+        // A response may come before its request is through; the rest of that would be in the way of the next one.
         let stuck = connection.sending && left == 0;
         let usable = outcome.is_completed() && keep_alive && !spent && !stuck;
         if !usable {
@@ -369,13 +369,13 @@ impl Engine {
                 self.end_front(id, lost_behind(outcome), latest, now);
             }
         }
-        if self.connections[id.index()].visit.is_some() {
-            let answer = match (outcome.is_completed(), usable) {
-                (false, _) => Answered::Not { lost: left as u32 + 1 },
-                (true, true) => Answered::Usable,
-                (true, false) => Answered::Last { lost: left as u32 },
+        if self.connections[id.index()].user.is_some() {
+            let response = match (outcome.is_completed(), usable) {
+                (false, _) => CallEnd::Not { lost: left as u32 + 1 },
+                (true, true) => CallEnd::Usable,
+                (true, false) => CallEnd::Last { lost: left as u32 },
             };
-            self.on_visit_answer(driver, id, answer, now);
+            self.on_user_response(driver, id, response, now);
         } else if usable {
             self.offer_room(id);
         } else {
@@ -387,32 +387,32 @@ impl Engine {
     /// Takes the call in front off its connection, accounts for it and moves the next one up. How it ended, and whether the connection
     /// can go on.
     fn end_front(&mut self, id: SocketId, outcome: Outcome, latest: Instant, now: Instant) -> (Outcome, bool) {
-        let unlearnt_ns = self.unlearnt_ns();
+        let notice_delay_ns = self.notice_delay_ns();
         let connection = &mut self.connections[id.index()];
         let full = connection.under_way() >= self.plan.pipeline as usize;
-        let mut next = connection.line.as_mut().and_then(|line| line.behind.pop_front());
+        let mut next = connection.buffers.as_mut().and_then(|line| line.behind.pop_front());
         if let (Some(next), Some(pacing)) = (next.as_mut(), &self.pacing) {
-            // Its answer could not come before this one was read, at the pace.
+            // Its response could not come before this one was read, at the pace.
             next.deadline = connection.read_at.max(now) + pacing.path_delay() + self.plan.timeout;
         }
         let state = next.map_or(State::Idle, State::Busy);
         let State::Busy(mut call) = std::mem::replace(&mut connection.state, state) else {
             unreachable!("a call ends on a busy connection")
         };
-        if !call.handed_over
-            && let Some(line) = &mut connection.line
+        if !call.submitted
+            && let Some(line) = &mut connection.buffers
         {
             line.unsent -= 1;
         }
         if full {
-            connection.make_room(unlearnt_ns, now);
+            connection.make_room(notice_delay_ns, now);
         }
         self.busy -= usize::from(matches!(connection.state, State::Idle));
         // What comes at the deadline or later is too late, also where the wheel has not yet told of it.
         let outcome = if now >= call.deadline { Outcome::Timeout } else { outcome };
         connection.bytes += call.bytes;
-        connection.receiving_ns += now.ns_since(call.sent_or(latest).max(connection.answered_at));
-        connection.answered_at = now;
+        connection.receiving_ns += now.ns_since(call.sent_or(latest).max(connection.responded_at));
+        connection.responded_at = now;
         if let Some(mut hasher) = call.digest.take() {
             hasher.reset();
             self.hashers.push(hasher);
@@ -422,7 +422,7 @@ impl Engine {
         connection.replies += u32::from(outcome.is_completed());
         connection.failed |= !outcome.is_completed();
         self.account(&call, outcome, latest, now);
-        if self.visit.is_none()
+        if self.user.is_none()
             && let Phase::Running(schedule) = &mut self.phase
         {
             schedule.arrivals.on_end(now);
@@ -453,16 +453,16 @@ impl Engine {
         self.end_call(driver, id, outcome, now);
     }
 
-    /// Something has happened on a connection on which no answer is due, so that it is of no more use.
+    /// Something has happened on a connection on which no response is due, so that it is of no more use.
     pub(super) fn on_unasked<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
-        match self.connections[id.index()].visit {
-            Some(visit) => self.on_visit_unasked(driver, id, visit, now),
+        match self.connections[id.index()].user {
+            Some(user) => self.on_user_idle_end(driver, id, user, now),
             None => self.close(driver, id, now),
         }
     }
 }
 
-/// What becomes of the calls behind one that has ended so, where the connection ends with it. An answer that would have come behind
+/// What becomes of the calls behind one that has ended so, where the connection ends with it. A response that would have come behind
 /// one that was waited for in vain was waited for in vain as well.
 fn lost_behind(outcome: Outcome) -> Outcome {
     match outcome {

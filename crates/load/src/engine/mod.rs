@@ -4,14 +4,14 @@
 //! head; a handful of counters and histogram slots. Nothing is allocated.
 //!
 //! A request waits for a connection in the schedule itself (see [`crate::Arrivals`]): a connection that gets room takes the oldest
-//! arrival that is due. The parts: [`opening`] makes connections, [`calls`] carries requests over them, [`visits`] plays several calls
-//! on connections of their own, [`pacing`] reads slowly, [`books`] accounts for all of it.
+//! arrival that is due. The parts: [`opening`] makes connections, [`calls`] carries requests over them, [`users`] plays several calls
+//! on connections of their own, [`pacing`] reads slowly, [`accounting`] accounts for all of it.
 
-mod books;
+mod accounting;
 mod calls;
 mod opening;
 mod pacing;
-mod visits;
+mod users;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,36 +21,36 @@ use thalweg_reactor::{App, Turn, Wheel};
 use thalweg_sys::{Completion, Driver, DriverKind, Fault, Instant, PortRange, SocketId};
 
 use self::pacing::Pacing;
-use self::visits::Parked;
-use crate::choice::Chooser;
-use crate::connection::{Connection, Line, State};
+use self::users::PausedUsers;
+use crate::barrier::StartBarrier;
+use crate::connection::{Buffers, Connection, State};
 use crate::figures::RunFigures;
-use crate::gate::Gate;
-use crate::plan::{LoopPlan, Plan, Visit};
+use crate::plan::choice::Chooser;
+use crate::plan::{LoopPlan, Plan, UserPlan};
+use crate::progress::Progress;
 use crate::replay::Feed;
 use crate::request::Requests;
-use crate::runner::Progress;
 use crate::schedule::Schedule;
-use crate::visit::Visits;
+use crate::user::Users;
 
-/// Resolution of time-outs, and of think times within visits.
+/// Resolution of time-outs, and of think times within users.
 const TICK_NS: u64 = 100_000;
 
-/// How often the progress is published and the gate is looked at.
-const GLANCE_NS: u64 = 20_000_000;
-const GATE_GLANCE_NS: u64 = 500_000;
+/// How often the progress is published and the start barrier is looked at.
+const PUBLISH_NS: u64 = 20_000_000;
+const START_POLL_NS: u64 = 500_000;
 
 /// One thread's share of a run.
 pub struct Engine {
     plan: Arc<Plan>,
-    core: usize,
-    gate: Arc<Gate>,
+    thread: usize,
+    start_barrier: Arc<StartBarrier>,
     progress: Arc<Progress>,
     requests: Requests,
     /// Through which the requests of a recording come, until the schedule begins.
     feed: Option<Feed>,
     chooser: Chooser,
-    visit: Option<Arc<Visit>>,
+    user: Option<Arc<UserPlan>>,
     source: usize,
     ports: Option<PortRange>,
     connections_max: usize,
@@ -60,13 +60,13 @@ pub struct Engine {
     roomy: VecDeque<SocketId>,
     open: usize,
     connecting: usize,
-    /// Of the connecting ones, those that visits have opened to go on.
+    /// Of the connecting ones, those that users have opened to go on.
     reopening: usize,
     /// Connections with calls under way.
     busy: usize,
-    /// Visits that are not over, and those of them that are without a connection.
-    visits: Visits,
-    parked: Parked,
+    /// Users that are not over, and those of them that are without a connection.
+    users: Users,
+    paused: PausedUsers,
     deadlines: Wheel,
     pacing: Option<Pacing>,
     phase: Phase,
@@ -75,8 +75,8 @@ pub struct Engine {
     hashers: Vec<Box<Sha256>>,
     /// Lines of connections that were closed, used again with their memory.
     #[expect(clippy::vec_box, reason = "connections have them in boxes")]
-    lines: Vec<Box<Line>>,
-    next_glance: Instant,
+    spare_buffers: Vec<Box<Buffers>>,
+    next_publish: Instant,
     last_turn: Instant,
     /// What the driver has spent awake without work.
     idled_awake_ns: u64,
@@ -94,29 +94,29 @@ pub struct Engine {
 enum Phase {
     /// Opening connections before the start, so many more and until then at the latest.
     Opening { left: usize, since: Instant, until: Instant },
-    /// At the gate.
+    /// At the start barrier.
     Waiting,
     /// On the schedule, or finishing what is under way.
     Running(Box<Schedule>),
 }
 
 impl Engine {
-    /// The share of thread `core`.
+    /// The share of thread `thread`.
     pub fn new(
         plan: Arc<Plan>,
-        core: usize,
+        thread: usize,
         driver: DriverKind,
         now: Instant,
-        gate: Arc<Gate>,
+        start_barrier: Arc<StartBarrier>,
         progress: Arc<Progress>,
     ) -> Self {
-        let connections_max = plan.share_of(plan.connections, core).max(1);
-        let ahead = plan.connections_ahead(core);
+        let connections_max = plan.share_of(plan.connections, thread).max(1);
+        let ahead = plan.connections_ahead(thread);
         let opening_s = plan.opening_rate.map_or(0.0, |rate| plan.connections as f64 / rate);
         let until = now.plus_ns((opening_s * 1e9) as u64) + plan.timeout;
         Self {
-            core,
-            gate,
+            thread,
+            start_barrier,
             progress,
             requests: match &plan.arrivals {
                 LoopPlan::Recorded { recording } => {
@@ -125,10 +125,10 @@ impl Engine {
                 LoopPlan::Open { .. } | LoopPlan::Closed { .. } => Requests::new(&plan.requests, &plan.check),
             },
             feed: None,
-            chooser: Chooser::new(plan.pick, plan.requests.len().max(1), plan.seed, core, plan.cpus.len()),
-            visit: plan.visit.clone().map(Arc::new),
-            source: core,
-            ports: plan.ports_of(core),
+            chooser: Chooser::new(plan.pick, plan.requests.len().max(1), plan.seed, thread, plan.cpus.len()),
+            user: plan.user.clone().map(Arc::new),
+            source: thread,
+            ports: plan.ports_of(thread),
             connections_max,
             connections: Vec::new(),
             idle: VecDeque::new(),
@@ -137,14 +137,14 @@ impl Engine {
             connecting: 0,
             reopening: 0,
             busy: 0,
-            visits: Visits::default(),
-            parked: Parked::default(),
+            users: Users::default(),
+            paused: PausedUsers::default(),
             deadlines: Wheel::new(now, TICK_NS),
             pacing: plan.pace.map(|pace| Pacing::new(pace, plan.connections_per_cpu(), now)),
             phase: Phase::Opening { left: ahead, since: now, until },
             hashers: Vec::new(),
-            lines: Vec::new(),
-            next_glance: now,
+            spare_buffers: Vec::new(),
+            next_publish: now,
             last_turn: now,
             idled_awake_ns: 0,
             overslept_ns: 0,
@@ -166,12 +166,12 @@ impl Engine {
     /// not the length of the run.
     pub fn entries(&self) -> usize {
         let arrivals = match &self.phase {
-            Phase::Running(schedule) => schedule.arrivals.entries() + schedule.notices.entries(),
+            Phase::Running(schedule) => schedule.arrivals.entries() + schedule.oversleeps.entries(),
             _ => 0,
         };
         let reads = self.pacing.as_ref().map_or(0, Pacing::entries);
-        let lists = self.idle.len() + self.roomy.len() + self.parked.len() + self.visits.places() + self.hashers.len();
-        let requests = self.requests.places() + self.lines.len();
+        let lists = self.idle.len() + self.roomy.len() + self.paused.len() + self.users.places() + self.hashers.len();
+        let requests = self.requests.places() + self.spare_buffers.len();
         arrivals + reads + lists + requests + self.deadlines.len() + self.connections.len()
     }
 
@@ -211,7 +211,7 @@ impl Engine {
             match (&connection.state, deadline) {
                 (_, Some(at)) if at > now => self.arm(id, at),
                 (State::Busy(_), _) => self.time_out(driver, id, now),
-                (State::Thinking { .. }, _) => self.wake_visit(driver, id, now),
+                (State::Thinking { .. }, _) => self.wake_user(driver, id, now),
                 (State::Connecting, _) => self.on_connect_failed(driver, id, None, now),
                 (State::Idle | State::Closed, _) => {}
             }
@@ -230,18 +230,18 @@ impl Engine {
     }
 
     fn next_turn(&self, now: Instant) -> Instant {
-        let Phase::Running(schedule) = &self.phase else { return now.plus_ns(GATE_GLANCE_NS) };
+        let Phase::Running(schedule) = &self.phase else { return now.plus_ns(START_POLL_NS) };
         let arrival = schedule.arrivals.next().map(|at| {
             let stuck = at <= now;
             if stuck { at.plus_ns(self.timeout_ns()) } else { at }
         });
         // Requests that have not come yet may be due.
-        let unread = schedule.arrivals.is_behind().then(|| now.plus_ns(GATE_GLANCE_NS));
+        let unread = schedule.arrivals.is_behind().then(|| now.plus_ns(START_POLL_NS));
         let window =
             [Some(schedule.start), schedule.end, schedule.drain_end].into_iter().flatten().find(|&at| at > now);
         let reads = self.pacing.as_ref().and_then(Pacing::next_due);
-        let parked = self.parked.next_due().filter(|&at| at > now);
-        let times = [arrival, unread, window, self.deadlines.next_due(), reads, parked, Some(self.next_glance)];
+        let paused = self.paused.next_due().filter(|&at| at > now);
+        let times = [arrival, unread, window, self.deadlines.next_due(), reads, paused, Some(self.next_publish)];
         times.into_iter().flatten().min().unwrap_or(now)
     }
 }
@@ -266,7 +266,7 @@ impl<D: Driver> App<D> for Engine {
         self.overslept_ns = driver.overslept_ns();
         if self.progress.stop_requested() && !self.figures.interrupted {
             self.figures.interrupted = true;
-            self.keep_books(now);
+            self.advance_accounting(now);
             self.cut(now);
             self.publish();
             return Turn::Stop;
@@ -275,28 +275,28 @@ impl<D: Driver> App<D> for Engine {
         self.expire(driver, now);
         self.take_in_held(driver, now);
         self.read_due(driver, now);
-        self.resume_parked(driver, now);
+        self.resume_paused(driver, now);
         match self.phase {
             Phase::Opening { .. } => self.open_ahead(driver, now),
             Phase::Waiting => {
-                if let Some(start) = self.gate.start() {
+                if let Some(start) = self.start_barrier.start() {
                     self.phase =
-                        Phase::Running(Box::new(Schedule::new(&self.plan, self.core, start, self.feed.take())));
+                        Phase::Running(Box::new(Schedule::new(&self.plan, self.thread, start, self.feed.take())));
                 }
             }
             Phase::Running(_) => {}
         }
-        self.keep_books(now);
+        self.advance_accounting(now);
         self.dispatch(driver, now);
         let over = self.finished(now);
-        if over && !(self.visits.len() > 0 && self.wake_last(driver, now)) {
-            self.keep_books(now);
+        if over && !(self.users.len() > 0 && self.wake_last(driver, now)) {
+            self.advance_accounting(now);
             self.end_window(now);
             self.publish();
             return Turn::Stop;
         }
-        if now >= self.next_glance {
-            self.next_glance = now.plus_ns(GLANCE_NS);
+        if now >= self.next_publish {
+            self.next_publish = now.plus_ns(PUBLISH_NS);
             self.publish();
         }
         Turn::Until(Some(self.next_turn(now)))

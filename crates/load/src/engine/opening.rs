@@ -1,4 +1,4 @@
-//! Making connections: ahead of the start, for arrivals that wait, and in place of those that a visit has lost.
+//! Making connections: ahead of the start, for arrivals that wait, and in place of those that a user has lost.
 
 use std::rc::Rc;
 
@@ -7,8 +7,8 @@ use thalweg_sys::{Connect, Driver, Fault, Flow, Instant, SocketId};
 
 use super::pacing::Pacing;
 use super::{Engine, Phase};
-use crate::connection::{Connection, Line, State, outcome_of_fault};
-use crate::visit::{Ending, VisitId};
+use crate::connection::{Buffers, Connection, State, outcome_of_fault};
+use crate::user::{Ending, UserId};
 
 /// Connections that may be in the making at once, so that opening thousands does not overrun the server's listen queue.
 const CONNECTING_MAX: usize = 128;
@@ -17,8 +17,8 @@ const CONNECTING_MAX: usize = 128;
 const SOURCES_TRIED_MAX: usize = 16;
 
 /// Lines kept for other connections, and the most memory that one of them keeps.
-const LINES_KEPT_MAX: usize = 1024;
-const LINE_BYTES_KEPT_MAX: usize = 16 << 10;
+const BUFFERS_KEPT_MAX: usize = 1024;
+const BUFFER_BYTES_KEPT_MAX: usize = 16 << 10;
 
 impl Engine {
     /// Starts to connect. What prevents even that is given back.
@@ -66,8 +66,8 @@ impl Engine {
         let bits_per_s = connection.bits_per_s(now);
         let (lifetime_ns, replies, failed) =
             (now.ns_since(connection.since), u64::from(connection.replies), connection.failed);
-        connection.visit = None;
-        let line = connection.line.take();
+        connection.user = None;
+        let line = connection.buffers.take();
         let state = std::mem::replace(&mut connection.state, State::Closed);
         let figures = &mut self.figures.trial;
         if matches!(state, State::Connecting) {
@@ -85,17 +85,17 @@ impl Engine {
         self.figures.record_pace(bits_per_s, self.plan.conforming_bits_per_s);
         self.open -= 1;
         driver.close(id);
-        self.keep_line(line);
+        self.keep_buffers(line);
     }
 
     /// Keeps a closed connection's line for another one, unless the driver still sends from it or it has grown large.
-    fn keep_line(&mut self, line: Option<Box<Line>>) {
+    fn keep_buffers(&mut self, line: Option<Box<Buffers>>) {
         let Some(mut line) = line else { return };
-        let reusable = Rc::get_mut(&mut line.batch).is_some_and(|batch| batch.capacity() <= LINE_BYTES_KEPT_MAX);
-        if reusable && self.lines.len() < LINES_KEPT_MAX {
+        let reusable = Rc::get_mut(&mut line.batch).is_some_and(|batch| batch.capacity() <= BUFFER_BYTES_KEPT_MAX);
+        if reusable && self.spare_buffers.len() < BUFFERS_KEPT_MAX {
             debug_assert!(line.behind.is_empty(), "no call is closed away");
             line.unsent = 0;
-            self.lines.push(line);
+            self.spare_buffers.push(line);
         }
     }
 
@@ -103,7 +103,7 @@ impl Engine {
     /// and then it is counted. What this host lacks they may not meet, where fewer connections carry them all.
     pub(super) fn open_ahead<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         let Phase::Opening { mut left, since, until } = self.phase else { return };
-        let total = self.plan.connections_ahead(self.core);
+        let total = self.plan.connections_ahead(self.thread);
         let allowed = match self.plan.opening_rate {
             None => total,
             Some(rate) => {
@@ -119,7 +119,7 @@ impl Engine {
         }
         self.phase = Phase::Opening { left, since, until };
         if (left == 0 && self.connecting == 0) || now >= until {
-            self.gate.arrive(now);
+            self.start_barrier.arrive(now);
             self.phase = Phase::Waiting;
         }
     }
@@ -134,7 +134,7 @@ impl Engine {
 
     /// Opens connections for arrivals that wait, one for each as far as the bound allows.
     pub(super) fn open_for_waiting<D: Driver>(&mut self, driver: &mut D, now: Instant) {
-        let in_use = self.open + self.parked.len();
+        let in_use = self.open + self.paused.len();
         let room = self.connections_max.saturating_sub(in_use).min(CONNECTING_MAX.saturating_sub(self.connecting));
         let Phase::Running(schedule) = &mut self.phase else { return };
         if room == 0 {
@@ -151,16 +151,16 @@ impl Engine {
         }
     }
 
-    /// Opens a connection of a visit that goes on. Its calls may wait there.
-    pub(super) fn open_for_visit<D: Driver>(
+    /// Opens a connection of a user that goes on. Its calls may wait there.
+    pub(super) fn open_for_user<D: Driver>(
         &mut self,
         driver: &mut D,
-        visit: VisitId,
+        user: UserId,
         now: Instant,
     ) -> Result<SocketId, Fault> {
         let id = self.connect(driver, now)?;
         self.reopening += 1;
-        self.join_visit(id, visit);
+        self.join_user(id, user);
         Ok(id)
     }
 
@@ -172,7 +172,7 @@ impl Engine {
         let observed_ns = now.ns_since(connection.since);
         let connect_ns = handshake_ns.map_or(observed_ns, |ns| ns.min(observed_ns));
         connection.establish(connect_ns, now);
-        let visit = connection.visit;
+        let user = connection.user;
         self.connecting -= 1;
         let connections = &mut self.figures.trial.connections;
         connections.opened += 1;
@@ -186,9 +186,9 @@ impl Engine {
             self.figures.trial.in_window.connections += u64::from(schedule.is_in_window(now));
         }
         self.read_now(driver, id);
-        if let Some(visit) = visit {
+        if let Some(user) = user {
             self.reopening -= 1;
-            self.on_visit_connected(driver, id, visit, now);
+            self.on_user_connected(driver, id, user, now);
         } else {
             self.offer_room(id);
         }
@@ -206,12 +206,12 @@ impl Engine {
         if let Some(outcome) = outcome {
             self.record_lacking(outcome);
         }
-        if let Some(visit) = self.connection(id).visit {
+        if let Some(user) = self.connection(id).user {
             self.reopening -= 1;
             let lost = self.end_waiting(id, outcome.unwrap_or(Outcome::Timeout), now);
-            self.leave_visit(driver, id, visit, now);
-            self.visits[visit].on_lost(lost);
-            self.stop_visit(driver, visit, Ending::Failed, now);
+            self.leave_user(driver, id, user, now);
+            self.users[user].on_lost(lost);
+            self.stop_user(driver, user, Ending::Failed, now);
         } else {
             self.close(driver, id, now);
             // Without a reason the arrival that it was for has its own deadline.

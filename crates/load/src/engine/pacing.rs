@@ -1,7 +1,7 @@
 //! Reading slowly, so that the server holds a connection for as long as a slow client would make it.
 //!
 //! A connection at a pace reads a piece, and the next one when the bytes of the first would have come over its line. The receive
-//! window is small, so that what is not read stays with the server. On a long path the first piece of an answer is read when it is there,
+//! window is small, so that what is not read stays with the server. On a long path the first piece of a response is read when it is there,
 //! so that an end or a reset is not missed, and held until a round trip has passed since its request.
 
 use std::time::Duration;
@@ -29,7 +29,7 @@ const ARRIVAL_TICK_NS: u64 = 100_000;
 /// Most bytes of one read.
 const READ_BYTES_MAX: u64 = 64 * 1024;
 
-/// A smaller receive window costs more packets, and with them CPU time, without holding back much more of an answer.
+/// A smaller receive window costs more packets, and with them CPU time, without holding back much more of a response.
 const WINDOW_BYTES_MIN: u32 = 16 * 1024;
 
 pub(super) struct Pacing {
@@ -69,7 +69,7 @@ impl Pacing {
         Flow::Metered { window_bytes: (self.read_bytes * 2).max(WINDOW_BYTES_MIN) }
     }
 
-    /// The time that the path adds to each answer.
+    /// The time that the path adds to each response.
     pub(super) fn path_delay(&self) -> Duration {
         self.pace.delay
     }
@@ -102,12 +102,12 @@ impl Engine {
         pacing.wheel.arm(id.to_bits(), connection.read_at);
     }
 
-    /// Holds what was read if it is the beginning of an answer that cannot have come over its path yet. `latest` is when the driver began
+    /// Holds what was read if it is the beginning of a response that cannot have come over its path yet. `latest` is when the driver began
     /// the connection's latest send. Whether it is held.
     pub(super) fn hold(&mut self, id: SocketId, bytes: &[u8], latest: Instant, now: Instant) -> bool {
         let Some(pacing) = self.pacing.as_mut().filter(|pacing| !pacing.path_delay().is_zero()) else { return false };
         let connection = &mut self.connections[id.index()];
-        if let Some(line) = connection.line.as_mut().filter(|line| !line.held.is_empty()) {
+        if let Some(line) = connection.buffers.as_mut().filter(|line| !line.held.is_empty()) {
             // The order of the bytes is kept, also where the beginning has come and is about to be taken in.
             line.held.extend_from_slice(bytes);
             self.pace(id, bytes.len(), now);
@@ -115,26 +115,26 @@ impl Engine {
         }
         let State::Busy(call) = &mut connection.state else { return false };
         let comes_at = call.sent_or(latest) + pacing.path_delay();
-        let has_left = call.handed_over && (call.sent.get().is_some() || latest >= connection.handed_at);
+        let has_left = call.submitted && (call.sent.get().is_some() || latest >= connection.submitted_at);
         if !has_left || call.first_byte.get().is_some() || comes_at <= now {
             return false;
         }
         call.deadline = comes_at + self.plan.timeout;
-        connection.line.get_or_insert_default().held.extend_from_slice(bytes);
+        connection.buffers.get_or_insert_default().held.extend_from_slice(bytes);
         connection.read_at = connection.read_at.max(comes_at);
         pacing.arrivals.arm(id.to_bits(), comes_at);
         self.pace(id, bytes.len(), comes_at);
         true
     }
 
-    /// Takes in the answers whose beginnings have come by now.
+    /// Takes in the responses whose beginnings have come by now.
     pub(super) fn take_in_held<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         while let Some(key) = self.pacing.as_mut().and_then(|pacing| pacing.arrivals.pop_due(now)) {
             let id = SocketId::from_bits(key);
             let connection = &mut self.connections[id.index()];
             if connection.id == id
                 && connection.is_open()
-                && let Some(line) = &mut connection.line
+                && let Some(line) = &mut connection.buffers
             {
                 let held = std::mem::take(&mut line.held);
                 self.take_in(driver, id, Some(&held), now);

@@ -11,9 +11,9 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use thalweg_sys::Instant;
 
-use super::Recording;
-use crate::check_table::CheckId;
-use crate::input::ReadError;
+use super::recording::{RecordedRequest, Recording};
+use crate::input::check::CheckId;
+use crate::input::text::ReadError;
 
 /// A batch is full with so many requests, or so many bytes of targets.
 const BATCH_ENTRIES: usize = 512;
@@ -42,14 +42,6 @@ struct BatchEntry {
     end: u32,
     check: Option<CheckId>,
     method: u8,
-}
-
-/// A request that has come off the log.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Streamed<'a> {
-    pub(crate) template: usize,
-    pub(crate) target: &'a [u8],
-    pub(crate) check: Option<CheckId>,
 }
 
 /// The writing side: the log, and a queue for each load thread.
@@ -185,13 +177,13 @@ impl Feed {
     }
 
     /// The request that was taken last.
-    pub(crate) fn taken(&self) -> Streamed<'_> {
+    pub(crate) fn taken(&self) -> RecordedRequest<'_> {
         let batch = self.batches.front().expect("a request was taken");
         let place = self.taken_here - 1;
         let start = if place == 0 { 0 } else { batch.entries[place - 1].end };
         let entry = &batch.entries[place];
         let target = &batch.targets[start as usize..entry.end as usize];
-        Streamed { template: usize::from(entry.method), target, check: entry.check }
+        RecordedRequest { template: usize::from(entry.method), target, check: entry.check }
     }
 
     /// Passes by the requests that are due until `now`; how many there were.

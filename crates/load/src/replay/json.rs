@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use super::Logged;
+use super::entry::LogEntry;
 
 /// Why a line is none, and at which of its bytes.
 #[derive(PartialEq, Eq, Debug)]
@@ -30,7 +30,7 @@ pub(super) fn is_json(line: &[u8]) -> bool {
 }
 
 /// Reads a line.
-pub(super) fn parse(line: &[u8]) -> Result<Logged<'static>, Fault> {
+pub(super) fn parse(line: &[u8]) -> Result<LogEntry<'static>, Fault> {
     let members: Members = serde_json::from_slice(line).map_err(|error| {
         // The line is one, so that its number says nothing.
         let said = error.to_string();
@@ -39,7 +39,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Logged<'static>, Fault> {
     })?;
     let request = members.method.zip(members.target);
     let request = request.map(|(method, target)| (Cow::Owned(method), Cow::Owned(target.into_bytes())));
-    Ok(Logged { time_unix_s: members.time.as_second(), request })
+    Ok(LogEntry { time_unix_s: members.time.as_second(), request })
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Putting a log's requests into the order of their seconds while it is read, with bounded memory.
 //!
-//! Logs are nearly sorted: servers write a line when they have answered. Requests wait here until so many others have come behind them that
+//! Logs are nearly sorted: servers write a line when they have responded. Requests wait here until so many others have come behind them that
 //! an earlier one is not to be expected. One that comes later still is given out at once and counted as displaced. Of one second, the
 //! log's order stays.
 
 use std::collections::BTreeMap;
 
-use crate::packing::{push_text, take_bytes, take_text};
+use crate::input::packing::{push_text, take_bytes, take_text};
 
 /// How many requests wait at most, and how many bytes of targets.
 pub(super) const WINDOW_ENTRIES: usize = 1 << 16;
@@ -14,7 +14,7 @@ const WINDOW_BYTES: usize = 16 << 20;
 
 /// A request in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Placed<'a> {
+pub(super) struct OrderedRequest<'a> {
     /// The second that it is due in.
     pub(super) second: i64,
     /// Its place in that second.
@@ -59,13 +59,13 @@ impl Window {
         second: i64,
         method: u8,
         target: &[u8],
-        give: &mut impl FnMut(Placed<'_>) -> Result<(), E>,
+        give: &mut impl FnMut(OrderedRequest<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         if let Some(current) = self.current.as_mut().filter(|current| second <= current.second) {
             self.displaced += u64::from(second < current.second);
             let Current { second, count, given: index } = *current;
             current.given += 1;
-            return give(Placed { second, index, count, method, target });
+            return give(OrderedRequest { second, index, count, method, target });
         }
         let waiting = self.seconds.entry(second).or_insert_with(|| self.spare.pop().unwrap_or_default());
         let before = waiting.records.len();
@@ -81,7 +81,7 @@ impl Window {
     }
 
     /// Gives out all that wait, at the end of the log.
-    pub(super) fn finish<E>(&mut self, give: &mut impl FnMut(Placed<'_>) -> Result<(), E>) -> Result<(), E> {
+    pub(super) fn finish<E>(&mut self, give: &mut impl FnMut(OrderedRequest<'_>) -> Result<(), E>) -> Result<(), E> {
         while self.entries > 0 {
             self.give_first(give)?;
         }
@@ -93,7 +93,7 @@ impl Window {
         self.displaced
     }
 
-    fn give_first<E>(&mut self, give: &mut impl FnMut(Placed<'_>) -> Result<(), E>) -> Result<(), E> {
+    fn give_first<E>(&mut self, give: &mut impl FnMut(OrderedRequest<'_>) -> Result<(), E>) -> Result<(), E> {
         let Some((second, mut waiting)) = self.seconds.pop_first() else { return Ok(()) };
         let count = waiting.count;
         self.entries -= count as usize;
@@ -102,7 +102,7 @@ impl Window {
         let mut rest = waiting.records.as_slice();
         for index in 0..count {
             let method = take_bytes(&mut rest, 1)[0];
-            give(Placed { second, index, count, method, target: take_text(&mut rest) })?;
+            give(OrderedRequest { second, index, count, method, target: take_text(&mut rest) })?;
         }
         // As many lie ready as there are seconds at once; one that was large is let go.
         if waiting.records.capacity() <= WINDOW_BYTES / 256 && self.spare.len() < 256 {
@@ -123,7 +123,7 @@ mod tests {
     /// Second, place and count of each request in the order in which they are given out, with the request's number in the log.
     fn ordered(seconds: impl Iterator<Item = i64>) -> (Vec<(i64, u64, u64, u64)>, u64) {
         let (mut window, mut given) = (Window::default(), Vec::new());
-        let mut give = |placed: Placed<'_>| {
+        let mut give = |placed: OrderedRequest<'_>| {
             let number = u64::from_le_bytes(placed.target.try_into().unwrap());
             given.push((placed.second, placed.index, placed.count, number));
             Ok::<_, Infallible>(())

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use thalweg_wire::encode::{EncodeError, HeadWriter};
 use thalweg_wire::{RequestKind, Version};
 
-use crate::plan::Check;
+use crate::input::check::Check;
 
 mod offered;
 mod packed;
 
 pub(crate) use offered::Requests;
 pub use packed::{PackError, PackedRequests, RequestParts};
-pub(crate) use packed::{Rendered, Templates};
+pub(crate) use packed::{RequestView, Templates};
 
 /// The requests of a plan.
 #[derive(Clone, Debug)]

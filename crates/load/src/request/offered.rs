@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use thalweg_wire::RequestKind;
 
-use super::{PackedRequests, PreparedRequest, Rendered, RequestList, Templates};
-use crate::check::{Check, CheckOf};
-use crate::check_table::{CheckId, CheckTable};
+use super::{PackedRequests, PreparedRequest, RequestList, RequestView, Templates};
+use crate::input::check::{Check, CheckOf};
+use crate::input::check::{CheckId, CheckTable};
 
 /// So many requests, of so many bytes, are made ready by each thread: that is quickest. More would take too much memory.
 const READY_MAX: usize = 4096;
@@ -35,7 +35,7 @@ enum Source {
         large: HashMap<(u32, bool), Encoded>,
         large_bytes: usize,
     },
-    Streamed(Streamed),
+    Streamed(StreamedRequests),
 }
 
 struct Ready {
@@ -52,7 +52,7 @@ pub(crate) struct Encoded {
 }
 
 /// Requests that come one by one, each in a place of its own until it has ended. Places are used again.
-struct Streamed {
+struct StreamedRequests {
     templates: Arc<Templates>,
     table: Option<Arc<CheckTable>>,
     places: Vec<Place>,
@@ -105,7 +105,7 @@ impl Requests {
 
     /// Requests that come with their arrivals, which are put around with these templates and checked by this table.
     pub(crate) fn streamed(templates: Arc<Templates>, table: Option<Arc<CheckTable>>, check: &Check) -> Self {
-        let streamed = Streamed { templates, table, places: Vec::new(), free: Vec::new() };
+        let streamed = StreamedRequests { templates, table, places: Vec::new(), free: Vec::new() };
         Self { source: Source::Streamed(streamed), check: check.clone() }
     }
 
@@ -167,7 +167,7 @@ impl Requests {
             }
             Source::Streamed(streamed) => {
                 let place = &streamed.places[number as usize];
-                let request = Rendered { template: place.template, target: &place.target, fields: b"", body: b"" };
+                let request = RequestView { template: place.template, target: &place.target, fields: b"", body: b"" };
                 streamed.templates.write(out, &request, last);
                 0
             }

@@ -13,9 +13,9 @@ use thalweg_wire::encode::{FieldBlock, HeadWriter};
 use thalweg_wire::{RequestKind, Version};
 
 use super::{PreparedRequest, RequestError};
-use crate::check::{Check, PackedCheck, push_check};
-use crate::check_table::{CheckId, CheckTable};
-use crate::packing::{push_number, push_text, take_number, take_text};
+use crate::input::check::{Check, PackedCheck, push_check};
+use crate::input::check::{CheckId, CheckTable};
+use crate::input::packing::{push_number, push_text, take_number, take_text};
 
 /// What is special about a record, beside its template's number.
 const OWN_PARTS: u64 = 1;
@@ -143,7 +143,7 @@ impl Templates {
     }
 
     /// Writes a request behind what the buffer holds.
-    pub(crate) fn write(&self, out: &mut Vec<u8>, request: &Rendered<'_>, last: bool) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>, request: &RequestView<'_>, last: bool) {
         let template = self.get(request.template);
         let parts: [&[u8]; 6] = [
             template.method.as_bytes(),
@@ -166,7 +166,7 @@ impl Templates {
 
 /// What a request is made of.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rendered<'a> {
+pub(crate) struct RequestView<'a> {
     pub(crate) template: usize,
     pub(crate) target: &'a [u8],
     /// Field lines.
@@ -309,7 +309,7 @@ impl PackedRequests {
     }
 
     /// What a request is made of, and what begins with the check that makes its response good.
-    pub(crate) fn get(&self, number: u32) -> (Rendered<'_>, Option<&[u8]>) {
+    pub(crate) fn get(&self, number: u32) -> (RequestView<'_>, Option<&[u8]>) {
         let mut rest = record(&self.records, &self.starts, number);
         let head = take_number(&mut rest);
         let mut check = None;
@@ -327,7 +327,7 @@ impl PackedRequests {
             let own = take_text(&mut rest);
             body = if own.is_empty() { body } else { own };
         }
-        (Rendered { template: (head >> FLAG_BITS) as usize, target: rest, fields, body }, check)
+        (RequestView { template: (head >> FLAG_BITS) as usize, target: rest, fields, body }, check)
     }
 
     pub(crate) fn templates(&self) -> &Templates {

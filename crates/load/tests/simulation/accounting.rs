@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use thalweg_load::{Extent, LoopPlan, Pace, Pick, Plan, RateProfile, RateText, Reuse, RunFigures, Spacing, Visit};
+use thalweg_load::{Extent, LoopPlan, Pace, Pick, Plan, RateProfile, RateText, Reuse, RunFigures, Spacing, UserPlan};
 use thalweg_measure::trial::{Sessions, TrialFigures};
 use thalweg_measure::{Outcome, Outcomes, StatusClasses};
 use thalweg_reactor::sim::SimConfig;
 
-use crate::script::{Answer, random_of};
+use crate::script::{Response, random_of};
 use crate::server::Record;
 use crate::world::{World, log_plan, plan, request, session_plan};
 use crate::{MS, SECOND, with_seeds};
@@ -92,7 +92,7 @@ fn check_times(trial: &TrialFigures) {
     assert!(causes.file_table_full <= trial.outcomes.count(Outcome::NoDescriptor), "causes");
 }
 
-/// Each byte is in one part; those of answers that came to no good end may be in none.
+/// Each byte is in one part; those of responses that came to no good end may be in none.
 fn check_bytes(trial: &TrialFigures) {
     let bytes = &trial.bytes;
     assert_eq!(bytes.head_sent + bytes.body_sent, bytes.sent, "bytes sent");
@@ -100,7 +100,7 @@ fn check_bytes(trial: &TrialFigures) {
     assert!(parts <= bytes.received, "{parts} of {} bytes", bytes.received);
     let may_break = [Outcome::Truncated, Outcome::Timeout, Outcome::Reset, Outcome::ProtocolError];
     let all_whole = may_break.iter().all(|&outcome| trial.outcomes.count(outcome) == 0) && trial.under_way == 0;
-    assert!(!all_whole || parts == bytes.received, "{parts} of {} bytes of whole answers", bytes.received);
+    assert!(!all_whole || parts == bytes.received, "{parts} of {} bytes of whole responses", bytes.received);
     let status = &StatusClasses::of(&trial.status_codes);
     let finals = status.success + status.redirection + status.client_error + status.server_error;
     assert!(finals >= trial.counts.completed, "{status:?}");
@@ -135,18 +135,18 @@ fn check_sessions(figures: &RunFigures) {
     assert_eq!(in_series, sessions.completed, "sessions of the series");
 }
 
-/// No more requests are good than were answered well, and none has failed its check whose answer was its own. If the server answers a
-/// request twice, or one of several pipelined ones not at all, its answers are in the place of others, which nobody could know.
-fn check_answers(figures: &RunFigures, records: &[Record]) {
-    if records.iter().any(|record| matches!(record.answer, Answer::Twice(_) | Answer::Silence)) {
+/// No more requests are good than were responded to well, and none has failed its check whose response was its own. If the server answers a
+/// request twice, or one of several pipelined ones not at all, its responses are in the place of others, which nobody could know.
+fn check_responses(figures: &RunFigures, records: &[Record]) {
+    if records.iter().any(|record| matches!(record.response, Response::Twice(_) | Response::Silence)) {
         return;
     }
     let (good, failed) = (figures.trial.counts.good, figures.trial.outcomes.count(Outcome::FailedCheck));
-    let answered = |outcome| records.iter().filter(|record| record.answer.outcome() == outcome).count() as u64;
-    // What comes behind a whole answer may come when that is done with.
-    let surplus = records.iter().filter(|record| record.answer == Answer::Surplus).count() as u64;
+    let answered = |outcome| records.iter().filter(|record| record.response.outcome() == outcome).count() as u64;
+    // What comes behind a whole response may come when that is done with.
+    let surplus = records.iter().filter(|record| record.response == Response::Surplus).count() as u64;
     let well = answered(Outcome::Good) + surplus;
-    assert!(good <= well, "{good} are good, {well} were answered well");
+    assert!(good <= well, "{good} are good, {well} were responded to well");
     assert!(failed <= answered(Outcome::FailedCheck), "{failed} have failed of {}", answered(Outcome::FailedCheck));
 }
 
@@ -176,25 +176,25 @@ fn random_plan(random: &mut Pcg64Mcg) -> Plan {
     let arrivals = random_arrivals(random, connections, extent);
     let post = random.random_bool(0.2);
     let body = &LARGE_BODY[..if random.random() { 10 } else { LARGE_BODY.len() }];
-    let cores = if connections > 1 && random.random_bool(0.3) { 2 } else { 1 };
-    let of_visits = random.random_bool(0.3);
+    let threads = if connections > 1 && random.random_bool(0.3) { 2 } else { 1 };
+    let of_users = random.random_bool(0.3);
     let mut plan = match random.random_range(0..20) {
-        0..10 if of_visits => session_plan(&random_sessions(random), millis(random, 0..10), arrivals, extent),
+        0..10 if of_users => session_plan(&random_sessions(random), millis(random, 0..10), arrivals, extent),
         0 => {
             let log: Vec<_> = (0..random.random_range(1..100)).map(|_| random.random_range(0..200)).collect();
             log_plan(log.into_iter().zip((0..targets).cycle()))
         }
         _ => plan(arrivals, extent, targets),
     };
-    if of_visits {
-        plan.visit.get_or_insert(Visit::Calls(random.random_range(1..6)));
+    if of_users {
+        plan.user.get_or_insert(UserPlan::Calls(random.random_range(1..6)));
     } else {
         plan.calls = random.random_bool(0.4).then(|| random.random_range(1..6));
         if post && !matches!(plan.arrivals, LoopPlan::Recorded { .. }) {
             plan.requests = (0..targets).map(|number| request("POST", number, body)).collect();
         }
     }
-    if let Some(Visit::Sessions { connections, .. }) = &mut plan.visit {
+    if let Some(UserPlan::Sessions { connections, .. }) = &mut plan.user {
         *connections = random.random_range(1..6);
     }
     plan.pick = [Pick::Sequential, Pick::Random, Pick::Zipf(1.0)][random.random_range(0..3)];
@@ -209,7 +209,7 @@ fn random_plan(random: &mut Pcg64Mcg) -> Plan {
         let bits_per_s = random.random_bool(0.8).then(|| random.random_range(100_000..10_000_000));
         Pace::new(bits_per_s, millis(random, 0..3))
     });
-    plan.cpus = (0..cores).collect();
+    plan.cpus = (0..threads).collect();
     plan.seed = random.random();
     plan
 }
@@ -248,21 +248,21 @@ fn random_sessions(random: &mut Pcg64Mcg) -> String {
     text
 }
 
-/// How many requests the plan asks for, together with those of its visits that are never offered.
+/// How many requests the plan asks for, together with those of its users that are never offered.
 fn offered(plan: &Plan) -> Offered {
     let arrivals = match (plan.extent, &plan.arrivals) {
         (Extent::Requests(total), _) => total,
-        (Extent::Duration(length), LoopPlan::Open { rate, spacing: Spacing::Constant }) if plan.visit.is_none() => {
+        (Extent::Duration(length), LoopPlan::Open { rate, spacing: Spacing::Constant }) if plan.user.is_none() => {
             rate.count_until(length.as_secs_f64()).round() as u64
         }
         (Extent::Duration(_), _) => return Offered::AsManyAsCome,
     };
-    match &plan.visit {
+    match &plan.user {
         None => Offered::Exactly(arrivals),
-        // Visits that begin in the warm-up may reach into the measured part.
+        // Users that begin in the warm-up may reach into the measured part.
         Some(_) if !plan.warmup.is_zero() => Offered::AsManyAsCome,
-        Some(Visit::Calls(calls)) => Offered::Exactly(arrivals * u64::from(*calls)),
-        Some(Visit::Sessions { sessions, .. }) => {
+        Some(UserPlan::Calls(calls)) => Offered::Exactly(arrivals * u64::from(*calls)),
+        Some(UserPlan::Sessions { sessions, .. }) => {
             let calls = |number: u64| {
                 let bursts = sessions.bursts(number as usize % sessions.len());
                 bursts.map(|burst| sessions.calls(burst).len() as u64).sum::<u64>()
@@ -288,20 +288,20 @@ fn random_run(seed: u64, interrupted: bool) -> Outcomes {
     });
     let interrupt_ns = interrupted.then(|| random.random_range(0..400 * MS));
     let mut merged: Option<RunFigures> = None;
-    for core in 0..plan.cpus.len() {
-        let world = World { core, network: network(random), stall, interrupt_ns, ..World::calm(plan.clone()) };
+    for thread in 0..plan.cpus.len() {
+        let world = World { thread, network: network(random), stall, interrupt_ns, ..World::calm(plan.clone()) };
         let asked = Cell::new(0);
         let run = world.run(move |number| {
             asked.set(asked.get() + 1);
             let random = &mut random_of(seed ^ number.rotate_left(32), asked.get());
             match wild {
-                true => Answer::any(random),
-                false if random.random_bool(0.9) => Answer::Good,
-                false => Answer::independent(random),
+                true => Response::any(random),
+                false if random.random_bool(0.9) => Response::Good,
+                false => Response::independent(random),
             }
         });
         check(&run.figures, Offered::AsManyAsCome, connections);
-        check_answers(&run.figures, &run.records);
+        check_responses(&run.figures, &run.records);
         match &mut merged {
             Some(merged) => merged.merge(&run.figures),
             None => merged = Some(run.figures),
@@ -340,7 +340,7 @@ fn an_interrupted_run_s_figures_add_up() {
 fn an_interrupted_run_says_so_and_keeps_what_has_ended() {
     let rate = LoopPlan::at_rate(1000.0);
     let plan = plan(rate, Extent::Duration(Duration::from_secs(10)), 1);
-    let run = World { interrupt_ns: Some(SECOND), ..World::calm(plan) }.run(|_| Answer::Late(5 * MS));
+    let run = World { interrupt_ns: Some(SECOND), ..World::calm(plan) }.run(|_| Response::Late(5 * MS));
     check(&run.figures, Offered::AsManyAsCome, 100);
     let (trial, under_way) = (&run.figures.trial, run.figures.trial.intervals.in_flight());
     assert!(run.figures.interrupted);
@@ -357,7 +357,7 @@ fn what_came_due_until_the_interruption_is_offered() {
     for seed in 0..20 {
         let open = plan(LoopPlan::at_rate(1000.0), Extent::Duration(Duration::from_secs(10)), 1);
         let network = SimConfig { oversleep_ns: 20 * MS, ..SimConfig::calm(seed) };
-        let run = World { network, interrupt_ns: Some(SECOND / 2), ..World::calm(open) }.run(|_| Answer::Good);
+        let run = World { network, interrupt_ns: Some(SECOND / 2), ..World::calm(open) }.run(|_| Response::Good);
         let trial = &run.figures.trial;
         let due = trial.duration.as_nanos() as u64 / MS + 1;
         assert_eq!(trial.counts.offered + trial.intervals.in_flight(), due, "seed {seed}");
@@ -370,7 +370,7 @@ fn interrupted_before_its_start_a_run_has_offered_nothing() {
     let warmup = Duration::from_secs(2);
     let plan = Plan { warmup, ..plan(rate, Extent::Duration(Duration::from_secs(10)), 1) };
     for interrupt_ns in [0, MS, SECOND] {
-        let run = World { interrupt_ns: Some(interrupt_ns), ..World::calm(plan.clone()) }.run(|_| Answer::Good);
+        let run = World { interrupt_ns: Some(interrupt_ns), ..World::calm(plan.clone()) }.run(|_| Response::Good);
         check(&run.figures, Offered::Exactly(0), 100);
         assert!(run.figures.interrupted);
     }

@@ -9,7 +9,7 @@ use thalweg_load::{Extent, LoopPlan, Plan};
 use thalweg_measure::{Histogram, Outcome, Outcomes};
 use thalweg_sys::Instant;
 
-use crate::script::{Answer, random_of};
+use crate::script::{Response, random_of};
 use crate::server::Record;
 use crate::world::{Run, World, plan};
 use crate::{MS, US, with_seeds};
@@ -19,8 +19,8 @@ const RUNS: u64 = 60;
 /// From one side to the other of a calm network.
 const LATENCY_NS: u64 = 50 * US;
 
-/// What the figures must be, made from the server's notes: when a request came and when its answer was sent, and with that, over a
-/// network without surprises, to the nanosecond when the client sent and when it had the answer.
+/// What the figures must be, made from the server's notes: when a request came and when its response was sent, and with that, over a
+/// network without surprises, to the nanosecond when the client sent and when it had the response.
 struct Expected {
     outcomes: Outcomes,
     service_time: Histogram,
@@ -61,7 +61,7 @@ impl Expected {
             (last.ns_since(intended) < timeout_ns).then_some((record, first, last))
         });
         let Some((record, first, last)) = ended else { return self.outcomes.record(Outcome::Timeout) };
-        let outcome = record.answer.outcome();
+        let outcome = record.response.outcome();
         self.outcomes.record(outcome);
         if outcome.is_completed() {
             self.service_time.record(last.ns_since(record.sent()));
@@ -82,7 +82,8 @@ impl Expected {
         assert_eq!(in_time(&trial.response_time()), in_time(&self.response_time), "response times");
         let expected = self.response_time.count() + self.outcomes.count(Outcome::Timeout);
         assert_eq!(trial.response_time().count(), expected, "time-outs are among the response times");
-        let surplus = run.records.iter().filter(|record| record.answer == Answer::Surplus).count() * b"surplus".len();
+        let surplus =
+            run.records.iter().filter(|record| record.response == Response::Surplus).count() * b"surplus".len();
         assert!(run.figures.unsolicited_bytes <= surplus as u64, "{} bytes", run.figures.unsolicited_bytes);
     }
 }
@@ -111,40 +112,46 @@ fn random_run(seed: u64) {
         ..plan(LoopPlan::at_rate(rate), Extent::Requests(requests), requests)
     };
     // The first one shows when the run began.
-    let answer =
-        move |number| if number == 0 { Answer::Good } else { Answer::independent(&mut random_of(seed, number)) };
-    let run = World::calm(plan.clone()).run(answer);
+    let response =
+        move |number| if number == 0 { Response::Good } else { Response::independent(&mut random_of(seed, number)) };
+    let run = World::calm(plan.clone()).run(response);
     Expected::of(&run, &plan, requests, 1e9 / rate).check(&run, timeout_ns);
 }
 
 #[test]
-fn each_request_ends_as_the_server_has_answered_it() {
+fn each_request_ends_as_the_server_has_responded() {
     with_seeds(0..RUNS, random_run);
 }
 
 #[test]
-fn each_answer_has_its_outcome() {
-    let check = |answer: Answer| {
+fn each_response_has_its_outcome() {
+    let check = |response: Response| {
         let requests = 20;
         let extent = Extent::Requests(requests);
         let timeout = Duration::from_millis(40);
         let plan = Plan { timeout, ..plan(LoopPlan::at_rate(1000.0), extent, requests) };
-        let run = World::calm(plan).run(move |number| if number == 0 { Answer::Good } else { answer });
+        let run = World::calm(plan).run(move |number| if number == 0 { Response::Good } else { response });
         let outcomes = &run.figures.trial.outcomes;
-        let expected = answer.outcome();
+        let expected = response.outcome();
         let good_first = u64::from(expected != Outcome::Good);
-        assert_eq!(outcomes.count(expected), requests - good_first, "{answer:?}: {outcomes:?}");
+        assert_eq!(outcomes.count(expected), requests - good_first, "{response:?}: {outcomes:?}");
     };
-    for answer in [Answer::Good, Answer::Late(30 * MS), Answer::Dribbled(100 * US), Answer::Chunked, Answer::Interim] {
-        check(answer);
+    for response in
+        [Response::Good, Response::Late(30 * MS), Response::Dribbled(100 * US), Response::Chunked, Response::Interim]
+    {
+        check(response);
     }
-    for answer in [Answer::Closing, Answer::UntilClose, Answer::Abandoning, Answer::Status(503), Answer::Status(404)] {
-        check(answer);
+    for response in
+        [Response::Closing, Response::UntilClose, Response::Abandoning, Response::Status(503), Response::Status(404)]
+    {
+        check(response);
     }
-    for answer in [Answer::WrongContent, Answer::WrongLength, Answer::Truncated, Answer::Garbage, Answer::Surplus] {
-        check(answer);
+    for response in
+        [Response::WrongContent, Response::WrongLength, Response::Truncated, Response::Garbage, Response::Surplus]
+    {
+        check(response);
     }
-    for answer in [Answer::Reset, Answer::HangUp, Answer::Silence] {
-        check(answer);
+    for response in [Response::Reset, Response::HangUp, Response::Silence] {
+        check(response);
     }
 }

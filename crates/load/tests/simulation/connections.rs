@@ -6,7 +6,7 @@ use thalweg_load::{Extent, LoopPlan, Plan, Reuse};
 use thalweg_measure::{Outcome, StatusClasses};
 use thalweg_reactor::sim::SimConfig;
 
-use crate::script::Answer;
+use crate::script::Response;
 use crate::world::{Run, World, plan, session_plan};
 use crate::{MS, SECOND};
 
@@ -18,7 +18,7 @@ fn open(rate: f64, requests: u64, connections: usize) -> Plan {
 fn connections_are_opened_at_their_rate_however_short_the_time_out() {
     // Two per second, with a time-out of 100 ms: the first one must not hurry the others.
     let plan = Plan { opening_rate: Some(2.0), timeout: Duration::from_millis(100), ..open(100.0, 10, 8) };
-    let run = World { patience_ns: 10 * SECOND, ..World::calm(plan) }.run(|_| Answer::Good);
+    let run = World { patience_ns: 10 * SECOND, ..World::calm(plan) }.run(|_| Response::Good);
     let trial = &run.figures.trial;
     assert_eq!((trial.connections.opened, trial.counts.good), (8, 10));
     let first_ns = run.records[0].arrived.as_ns() - SECOND;
@@ -31,7 +31,7 @@ fn connections_in_the_making_are_not_open() {
     // The backlog takes four; nobody accepts, so that the others have to try again.
     let network = SimConfig { backlog: 4, ..SimConfig::calm(1) };
     let plan = Plan { timeout: Duration::from_millis(200), ..open(100.0, 10, 20) };
-    let run = World { network, stall: Some((0, 100 * SECOND)), ..World::calm(plan) }.run(|_| Answer::Good);
+    let run = World { network, stall: Some((0, 100 * SECOND)), ..World::calm(plan) }.run(|_| Response::Good);
     let connections = &run.figures.trial.connections;
     assert_eq!((connections.opened, connections.peak), (4, 4), "{connections:?}");
     let failed_later = connections.failed - (connections.attempted - connections.opened);
@@ -43,7 +43,7 @@ fn an_attempt_that_is_under_way_when_the_run_ends_has_failed() {
     // The arrival's time is over a moment before that of the connection that was to carry it.
     let network = SimConfig { backlog: 0, oversleep_ns: MS, ..SimConfig::calm(1) };
     let plan = Plan { timeout: Duration::from_millis(200), calls: Some(1), ..open(100.0, 10, 20) };
-    let run = World { network, ..World::calm(plan) }.run(|_| Answer::Good);
+    let run = World { network, ..World::calm(plan) }.run(|_| Response::Good);
     let connections = &run.figures.trial.connections;
     assert_eq!((connections.opened, connections.failed), (0, 10), "{connections:?}");
     assert_eq!(connections.attempted, 10);
@@ -51,12 +51,12 @@ fn an_attempt_that_is_under_way_when_the_run_ends_has_failed() {
 
 #[test]
 fn interim_responses_in_one_segment_are_counted_each() {
-    for answer in [Answer::Interim, Answer::InterimTogether] {
-        let run = World::calm(open(100.0, 10, 1)).run(move |_| answer);
-        let interim = if answer == Answer::Interim { 20 } else { 30 };
+    for response in [Response::Interim, Response::InterimTogether] {
+        let run = World::calm(open(100.0, 10, 1)).run(move |_| response);
+        let interim = if response == Response::Interim { 20 } else { 30 };
         let status =
             serde_json::to_value(StatusClasses::of(&run.figures.trial.status_codes)).expect("figures can be written");
-        assert_eq!((&status["1xx"], &status["2xx"]), (&interim.into(), &10.into()), "{answer:?}");
+        assert_eq!((&status["1xx"], &status["2xx"]), (&interim.into(), &10.into()), "{response:?}");
     }
 }
 
@@ -66,20 +66,20 @@ fn a_load_opens_no_more_connections_than_it_has_requests() {
         [(LoopPlan::at_rate(100.0), 3), (LoopPlan::of_workers(50, Duration::ZERO), 3), (LoopPlan::at_rate(1e6), 1)]
     {
         let plan = Plan { connections: 50, ..plan(arrivals, Extent::Requests(requests), 1) };
-        let trial = World::calm(plan).run(|_| Answer::Good).figures.trial;
+        let trial = World::calm(plan).run(|_| Response::Good).figures.trial;
         let connections = &trial.connections;
         assert_eq!((trial.counts.good, connections.attempted), (requests, requests), "{connections:?}");
     }
     // The second of two threads has nothing to do.
     let plan = Plan { cpus: vec![0, 0], connections: 50, ..plan(LoopPlan::at_rate(1.0), Extent::Requests(1), 1) };
-    let trial = World { core: 1, ..World::calm(plan) }.run(|_| Answer::Good).figures.trial;
+    let trial = World { thread: 1, ..World::calm(plan) }.run(|_| Response::Good).figures.trial;
     assert_eq!((trial.counts.offered, trial.connections.attempted), (0, 0));
 }
 
 #[test]
 fn an_attempt_that_cannot_even_begin_has_failed() {
     let network = SimConfig { connect_failure_probability: 1.0, ..SimConfig::calm(1) };
-    let run = World { network, ..World::calm(open(1000.0, 50, 5)) }.run(|_| Answer::Good);
+    let run = World { network, ..World::calm(open(1000.0, 50, 5)) }.run(|_| Response::Good);
     let connections = &run.figures.trial.connections;
     assert_eq!((connections.opened, connections.failed), (0, connections.attempted), "{connections:?}");
     assert_eq!(run.figures.trial.connection_lifetime.count(), 0);
@@ -87,7 +87,7 @@ fn an_attempt_that_cannot_even_begin_has_failed() {
 
 #[test]
 fn connections_that_are_open_at_the_end_count_as_closed_then() {
-    let run = World::calm(open(1000.0, 100, 5)).run(|_| Answer::Good);
+    let run = World::calm(open(1000.0, 100, 5)).run(|_| Response::Good);
     let trial = &run.figures.trial;
     let connections = &trial.connections;
     assert_eq!((connections.opened, connections.closed, connections.replies, connections.failed), (5, 5, 100, 0));
@@ -103,29 +103,29 @@ fn parts(run: &Run) -> [u64; 4] {
 
 #[test]
 fn each_byte_is_counted_once_by_what_it_is() {
-    let check = |answer: Answer, expected: [usize; 4]| {
-        let run = World::calm(open(100.0, 10, 1)).run(move |_| answer);
-        assert_eq!(parts(&run), expected.map(|bytes| 10 * bytes as u64), "{answer:?}");
+    let check = |response: Response, expected: [usize; 4]| {
+        let run = World::calm(open(100.0, 10, 1)).run(move |_| response);
+        assert_eq!(parts(&run), expected.map(|bytes| 10 * bytes as u64), "{response:?}");
         assert_eq!(
             run.figures.trial.bytes.received,
             10 * (expected[0] + expected[1] + expected[2]) as u64,
-            "{answer:?}"
+            "{response:?}"
         );
     };
     let head = b"HTTP/1.1 200 Reason\r\nContent-Length: 48\r\n\r\n".len();
-    check(Answer::Good, [head, 48, 0, 0]);
-    check(Answer::UntilClose, [b"HTTP/1.1 200 OK\r\n\r\n".len(), 48, 0, 0]);
+    check(Response::Good, [head, 48, 0, 0]);
+    check(Response::UntilClose, [b"HTTP/1.1 200 OK\r\n\r\n".len(), 48, 0, 0]);
     let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".len();
-    check(Answer::Chunked, [chunked, 48, 5 * 5 + 5, 0]);
-    check(Answer::Twice(MS), [head, 48, 0, head + 48]);
+    check(Response::Chunked, [chunked, 48, 5 * 5 + 5, 0]);
+    check(Response::Twice(MS), [head, 48, 0, head + 48]);
     let interim =
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n".len();
-    check(Answer::Interim, [head + interim, 48, 0, 0]);
+    check(Response::Interim, [head + interim, 48, 0, 0]);
 }
 
 #[test]
-fn bytes_behind_a_whole_answer_are_counted_as_asked_for_by_nobody() {
-    let run = World::calm(open(100.0, 10, 1)).run(|_| Answer::Surplus);
+fn bytes_behind_a_whole_response_are_counted_as_asked_for_by_nobody() {
+    let run = World::calm(open(100.0, 10, 1)).run(|_| Response::Surplus);
     assert_eq!(run.figures.trial.outcomes.count(Outcome::ProtocolError), 10);
     assert_eq!(run.figures.unsolicited_bytes, 10 * b"surplus".len() as u64);
 }
@@ -133,7 +133,7 @@ fn bytes_behind_a_whole_answer_are_counted_as_asked_for_by_nobody() {
 #[test]
 fn the_order_of_reuse_decides_how_many_connections_work() {
     let connections = |reuse| {
-        let run = World::calm(Plan { reuse, ..open(1000.0, 100, 10) }).run(|_| Answer::Good);
+        let run = World::calm(Plan { reuse, ..open(1000.0, 100, 10) }).run(|_| Response::Good);
         let mut used: Vec<u64> = run.records.iter().map(|record| record.connection).collect();
         used.sort_unstable();
         used.dedup();
@@ -144,8 +144,8 @@ fn the_order_of_reuse_decides_how_many_connections_work() {
 
 #[test]
 fn idle_connections_that_the_server_closes_are_replaced_when_they_are_needed() {
-    // Ten are held, and the server closes each after its first answer; the load goes on over new ones.
-    let run = World::calm(open(100.0, 30, 10)).run(|_| Answer::Abandoning);
+    // Ten are held, and the server closes each after its first response; the load goes on over new ones.
+    let run = World::calm(open(100.0, 30, 10)).run(|_| Response::Abandoning);
     let connections = &run.figures.trial.connections;
     assert_eq!((run.figures.trial.counts.good, connections.opened, connections.failed), (30, 30, 0), "{connections:?}");
     assert_eq!(connections.held, 0, "none is left at the end");
@@ -157,7 +157,7 @@ fn calls_of_sessions_that_may_not_be_sent_any_more_are_held_back() {
     let arrivals = LoopPlan::at_rate(50.0);
     let text = "/1\n /2\n /3\n /4\n /5\n";
     let plan = session_plan(text, Duration::ZERO, arrivals, Extent::Duration(Duration::from_millis(20)));
-    let run = World::calm(Plan { drain: Duration::from_millis(40), ..plan }).run(|_| Answer::Late(15 * MS));
+    let run = World::calm(Plan { drain: Duration::from_millis(40), ..plan }).run(|_| Response::Late(15 * MS));
     let (trial, outcomes) = (&run.figures.trial, &run.figures.trial.outcomes);
     assert_eq!((trial.counts.offered, trial.counts.good), (5, 4), "{outcomes:?}");
     assert_eq!((outcomes.count(Outcome::NotSent), trial.held_back), (1, 1));
@@ -168,7 +168,7 @@ fn calls_of_sessions_that_may_not_be_sent_any_more_are_held_back() {
 fn the_last_end_is_that_of_the_last_request_sent_or_not() {
     let network = SimConfig { blackhole_probability: 1.0, ..SimConfig::calm(1) };
     let plan = Plan { timeout: Duration::from_millis(300), ..open(100.0, 10, 1) };
-    let run = World { network, ..World::calm(plan) }.run(|_| Answer::Good);
+    let run = World { network, ..World::calm(plan) }.run(|_| Response::Good);
     let trial = &run.figures.trial;
     assert_eq!(trial.outcomes.count(Outcome::Timeout), 10);
     assert!(trial.span() >= Duration::from_millis(390), "{:?}", trial.span());

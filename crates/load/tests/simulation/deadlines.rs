@@ -6,7 +6,7 @@ use thalweg_load::{Extent, LoopPlan, Plan};
 use thalweg_measure::Outcome;
 use thalweg_reactor::sim::SimConfig;
 
-use crate::script::Answer;
+use crate::script::Response;
 use crate::world::{World, plan};
 use crate::{MS, SECOND, US};
 
@@ -22,8 +22,8 @@ fn open(rate: f64, requests: u64, connections: usize) -> Plan {
 }
 
 #[test]
-fn requests_that_get_no_answer_time_out_at_the_timeout() {
-    let run = World::calm(open(1000.0, 200, 400)).run(|_| Answer::Silence);
+fn requests_that_get_no_response_time_out_at_the_timeout() {
+    let run = World::calm(open(1000.0, 200, 400)).run(|_| Response::Silence);
     let trial = &run.figures.trial;
     assert_eq!((trial.outcomes.count(Outcome::Timeout), trial.counts.sent), (200, 200));
     let response = trial.response_time();
@@ -39,7 +39,7 @@ fn requests_that_get_no_answer_time_out_at_the_timeout() {
 #[test]
 fn a_request_that_waits_too_long_for_a_connection_is_never_sent() {
     // The only connection is taken by the first request for as long as that may take, then by the oldest that still waits.
-    let run = World::calm(open(20_000.0, 50, 1)).run(|_| Answer::Silence);
+    let run = World::calm(open(20_000.0, 50, 1)).run(|_| Response::Silence);
     let trial = &run.figures.trial;
     assert_eq!(trial.outcomes.count(Outcome::Timeout), 50);
     let response = trial.response_time();
@@ -59,7 +59,7 @@ fn a_request_is_not_sent_after_its_deadline_when_the_client_wakes_late() {
     // engine itself asserts that it does not begin such a request.
     for seed in 0..50 {
         let network = SimConfig { oversleep_ns: 10 * MS, ..SimConfig::calm(seed) };
-        let run = World { network, ..World::calm(open(1000.0, 300, 1)) }.run(|_| Answer::Late(80 * MS));
+        let run = World { network, ..World::calm(open(1000.0, 300, 1)) }.run(|_| Response::Late(80 * MS));
         let trial = &run.figures.trial;
         assert_eq!(
             trial.counts.good + trial.outcomes.count(Outcome::Timeout),
@@ -73,13 +73,13 @@ fn a_request_is_not_sent_after_its_deadline_when_the_client_wakes_late() {
 }
 
 #[test]
-fn an_answer_at_the_timeout_is_too_late() {
-    // In the middle of a tick, so that the answer is there before the clock of the deadlines moves on.
-    let check = |answered_ns: u64, expected: Outcome| {
+fn an_response_at_the_timeout_is_too_late() {
+    // In the middle of a tick, so that the response is there before the clock of the deadlines moves on.
+    let check = |responded_ns: u64, expected: Outcome| {
         let timeout = Duration::from_nanos(TIMEOUT_NS + MS / 4);
-        let run = World::calm(Plan { timeout, ..open(1000.0, 20, 50) }).run(move |_| Answer::Late(answered_ns));
+        let run = World::calm(Plan { timeout, ..open(1000.0, 20, 50) }).run(move |_| Response::Late(responded_ns));
         let outcomes = &run.figures.trial.outcomes;
-        assert_eq!(outcomes.count(expected), 20, "after {answered_ns} ns: {outcomes:?}");
+        assert_eq!(outcomes.count(expected), 20, "after {responded_ns} ns: {outcomes:?}");
     };
     let limit_ns = TIMEOUT_NS + MS / 4 - 100 * US;
     check(limit_ns - 1, Outcome::Good);
@@ -89,12 +89,12 @@ fn an_answer_at_the_timeout_is_too_late() {
 
 #[test]
 fn the_time_to_connect_is_part_of_a_request_s_time() {
-    // The request has waited for its connection for most of its time. The answer comes after its own deadline, and before the
+    // The request has waited for its connection for most of its time. The response comes after its own deadline, and before the
     // connection has been there for as long as a timeout.
     let latency_ns = 40 * MS;
     let network = SimConfig { latency_ns, ..SimConfig::calm(1) };
     let plan = Plan { calls: Some(1), ..open(1000.0, 20, 50) };
-    let run = World { network, ..World::calm(plan) }.run(|_| Answer::Late(5 * MS));
+    let run = World { network, ..World::calm(plan) }.run(|_| Response::Late(5 * MS));
     let trial = &run.figures.trial;
     assert_eq!(trial.outcomes.count(Outcome::Timeout), 20, "{:?}", trial.outcomes);
     let response = trial.response_time();
@@ -105,9 +105,9 @@ fn the_time_to_connect_is_part_of_a_request_s_time() {
 fn what_waits_after_the_drain_is_not_sent_and_held_back() {
     let drain = Duration::from_millis(30);
     let timeout = Duration::from_secs(10);
-    // One answer per 9.9 ms: by the end of the drain at 80 ms, nine of the requests have begun.
+    // One response per 9.9 ms: by the end of the drain at 80 ms, nine of the requests have begun.
     let service_ns = 9_900 * US - 100 * US;
-    let run = World::calm(Plan { drain, timeout, ..open(1000.0, 50, 1) }).run(move |_| Answer::Late(service_ns));
+    let run = World::calm(Plan { drain, timeout, ..open(1000.0, 50, 1) }).run(move |_| Response::Late(service_ns));
     let trial = &run.figures.trial;
     assert_eq!(trial.counts.good, 9);
     assert_eq!((trial.outcomes.count(Outcome::NotSent), trial.held_back), (41, 41));
@@ -119,11 +119,11 @@ fn what_waits_after_the_drain_is_not_sent_and_held_back() {
 
 #[test]
 fn a_connection_that_is_free_only_after_the_drain_has_held_the_others_back() {
-    // The client oversleeps the end of the drain, and finds the answer to the last request there as well.
+    // The client oversleeps the end of the drain, and finds the response to the last request there as well.
     for seed in 0..50 {
         let network = SimConfig { oversleep_ns: 5 * MS, latency_ns: 3 * MS, ..SimConfig::calm(seed) };
         let plan = Plan { drain: Duration::from_millis(30), timeout: Duration::from_secs(10), ..open(1000.0, 50, 1) };
-        let run = World { network, ..World::calm(plan) }.run(|_| Answer::Late(10 * MS));
+        let run = World { network, ..World::calm(plan) }.run(|_| Response::Late(10 * MS));
         let trial = &run.figures.trial;
         let not_sent = trial.outcomes.count(Outcome::NotSent);
         assert!(not_sent > 30, "seed {seed}: {:?}", trial.outcomes);
@@ -134,7 +134,7 @@ fn a_connection_that_is_free_only_after_the_drain_has_held_the_others_back() {
 #[test]
 fn a_server_that_cannot_be_reached_is_asked_for_every_request() {
     let check = |network: SimConfig, expected: &[Outcome]| {
-        let run = World { network, ..World::calm(open(1000.0, 100, 20)) }.run(|_| Answer::Good);
+        let run = World { network, ..World::calm(open(1000.0, 100, 20)) }.run(|_| Response::Good);
         let trial = &run.figures.trial;
         let ended: u64 = expected.iter().map(|&outcome| trial.outcomes.count(outcome)).sum();
         assert_eq!((ended, trial.counts.sent, trial.counts.offered), (100, 0, 100), "{:?}", trial.outcomes);
@@ -151,7 +151,7 @@ fn a_server_that_cannot_be_reached_is_asked_for_every_request() {
 fn connections_that_are_refused_before_the_start_are_not_tried_again_and_again() {
     let network = SimConfig { refuse_probability: 1.0, ..SimConfig::calm(1) };
     let plan = Plan { timeout: Duration::from_secs(10), ..open(1000.0, 10, 20) };
-    let run = World { network, ..World::calm(plan) }.run(|_| Answer::Good);
+    let run = World { network, ..World::calm(plan) }.run(|_| Response::Good);
     assert_eq!(run.figures.trial.outcomes.count(Outcome::Refused), 10);
     assert!(run.took_ns < SECOND, "the start waited for {} ns", run.took_ns);
 }

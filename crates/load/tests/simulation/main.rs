@@ -20,7 +20,7 @@ mod server;
 mod session_connections;
 mod stall;
 mod standstill;
-mod visits;
+mod users;
 mod world;
 
 use std::ops::Range;

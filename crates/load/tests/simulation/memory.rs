@@ -3,10 +3,10 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use thalweg_load::{Extent, LoopPlan, Pace, Plan, Reuse, Visit};
+use thalweg_load::{Extent, LoopPlan, Pace, Plan, Reuse, UserPlan};
 use thalweg_reactor::sim::SimConfig;
 
-use crate::script::{Answer, random_of};
+use crate::script::{Response, random_of};
 use crate::world::{World, plan, session_plan};
 
 /// Verifies that a run that is a hundred times as long needs no more entries in queues and timers than a short one, but for chance.
@@ -19,7 +19,7 @@ fn check(name: &str, make: impl Fn(Extent) -> Plan) {
         // All that makes entries stale: connections that end while idle, busy or in a pause, with and without a word.
         let run = World { network, ..World::calm(plan) }.run(move |number| {
             asked.set(asked.get() + 1);
-            Answer::any(&mut random_of(number, asked.get()))
+            Response::any(&mut random_of(number, asked.get()))
         });
         assert!(run.records.len() as u64 > ms / 10, "{name}: there was a load");
         run.entries_max
@@ -38,7 +38,7 @@ fn queues_and_timers_do_not_grow_with_the_run() {
     check("few calls each", |extent| Plan { calls: Some(3), ..plan(rate(), extent, 20) });
     check("pipelined", |extent| Plan { pipeline: 4, ..plan(rate(), extent, 20) });
     check("pipelined, latest first", |extent| Plan { pipeline: 4, reuse: Reuse::Latest, ..plan(rate(), extent, 20) });
-    check("calls", |extent| Plan { visit: Some(Visit::Calls(5)), ..plan(LoopPlan::at_rate(100.0), extent, 20) });
+    check("calls", |extent| Plan { user: Some(UserPlan::Calls(5)), ..plan(LoopPlan::at_rate(100.0), extent, 20) });
     let pace = Some(Pace::new(Some(1_000_000), Duration::ZERO));
     check("paced", |extent| Plan { pace, ..plan(rate(), extent, 20) });
     let text = "/1 think=0.01\n /2\n /3\n/4 think=0.03\n/5\n /6\n";

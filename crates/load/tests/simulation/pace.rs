@@ -5,30 +5,31 @@ use std::time::Duration;
 use thalweg_load::{Extent, LoopPlan, Pace, Plan};
 use thalweg_measure::Outcome;
 
-use crate::script::Answer;
+use crate::script::Response;
 use crate::world::{Run, World, plan};
 use crate::{MS, SECOND};
 
 const ROUND_TRIP: Duration = Duration::from_millis(200);
 const ROUND_TRIP_NS: u64 = 200 * MS;
 
-fn run(bits_per_s: Option<u64>, requests: u64, answer: Answer) -> Run {
+fn run(bits_per_s: Option<u64>, requests: u64, response: Response) -> Run {
     let arrivals = LoopPlan::of_workers(1, Duration::ZERO);
     let base = plan(arrivals, Extent::Requests(requests), requests);
     let pace = Some(Pace::new(bits_per_s, ROUND_TRIP));
-    World::calm(Plan { pace, connections: 1, ..base }).run(move |_| answer)
+    World::calm(Plan { pace, connections: 1, ..base }).run(move |_| response)
 }
 
 #[test]
-fn no_answer_over_a_long_path_comes_before_its_round_trip() {
+fn no_response_over_a_long_path_comes_before_its_round_trip() {
     for bits_per_s in [None, Some(1_000_000)] {
-        for answer in [Answer::Good, Answer::Chunked, Answer::Interim, Answer::UntilClose, Answer::Closing] {
-            let run = run(bits_per_s, 10, answer);
+        for response in [Response::Good, Response::Chunked, Response::Interim, Response::UntilClose, Response::Closing]
+        {
+            let run = run(bits_per_s, 10, response);
             let trial = &run.figures.trial;
-            assert_eq!(trial.counts.good, 10, "{bits_per_s:?}, {answer:?}: {:?}", trial.outcomes);
+            assert_eq!(trial.counts.good, 10, "{bits_per_s:?}, {response:?}: {:?}", trial.outcomes);
             let (earliest, latest) = (trial.first_byte.min(), trial.first_byte.max());
-            assert!(earliest >= ROUND_TRIP_NS, "{bits_per_s:?}, {answer:?}: {earliest} ns");
-            assert!(latest < ROUND_TRIP_NS + 5 * MS, "{bits_per_s:?}, {answer:?}: {latest} ns");
+            assert!(earliest >= ROUND_TRIP_NS, "{bits_per_s:?}, {response:?}: {earliest} ns");
+            assert!(latest < ROUND_TRIP_NS + 5 * MS, "{bits_per_s:?}, {response:?}: {latest} ns");
         }
     }
 }
@@ -36,8 +37,8 @@ fn no_answer_over_a_long_path_comes_before_its_round_trip() {
 /// The pauses of reads once added up to a third of the time: 20 kbit/s instead of 33.6.
 #[test]
 fn a_long_path_does_not_slow_down_a_line() {
-    // 48 bytes of content come as fast as their heads: some 130 bytes an answer.
-    let run = run(Some(1_000), 5, Answer::Good);
+    // 48 bytes of content come as fast as their heads: some 130 bytes a response.
+    let run = run(Some(1_000), 5, Response::Good);
     let trial = &run.figures.trial;
     let line_ns = trial.bytes.received * 8 * SECOND / 1_000;
     let took_ns = run.took_ns - 5 * ROUND_TRIP_NS;
@@ -46,8 +47,8 @@ fn a_long_path_does_not_slow_down_a_line() {
 
 #[test]
 fn a_reset_on_a_long_path_is_seen() {
-    for (answer, outcome) in [(Answer::Reset, Outcome::Reset), (Answer::Truncated, Outcome::Truncated)] {
-        let run = run(None, 5, answer);
+    for (response, outcome) in [(Response::Reset, Outcome::Reset), (Response::Truncated, Outcome::Truncated)] {
+        let run = run(None, 5, response);
         assert_eq!(run.figures.trial.outcomes.count(outcome), 5, "{:?}", run.figures.trial.outcomes);
     }
 }

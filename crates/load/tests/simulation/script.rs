@@ -8,17 +8,17 @@ use thalweg_measure::Outcome;
 
 use crate::{MS, US};
 
-/// How long the content of every good answer is.
+/// How long the content of every good response is.
 const CONTENT_BYTES: usize = 48;
 
-/// The content of a good answer to request `number`, and to no other.
+/// The content of a good response to request `number`, and to no other.
 pub fn content(number: u64) -> Vec<u8> {
     format!("{number:06} is what was asked for and nothing else -\n").into_bytes()
 }
 
 /// One way to treat a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answer {
+pub enum Response {
     /// At once.
     Good,
     /// After so many nanoseconds.
@@ -67,7 +67,7 @@ pub enum Answer {
     OldKept,
 }
 
-/// One thing that the server does for an answer.
+/// One thing that the server does for a response.
 #[derive(Clone, Debug)]
 pub enum Step {
     Send(Vec<u8>),
@@ -75,8 +75,8 @@ pub enum Step {
     Reset,
 }
 
-impl Answer {
-    /// What the request must end as, if the answer comes in time over a network that breaks nothing. For answers whose effect
+impl Response {
+    /// What the request must end as, if the response comes in time over a network that breaks nothing. For responses whose effect
     /// lies in later requests it is that of their own request.
     pub fn outcome(self) -> Outcome {
         match self {
@@ -158,10 +158,10 @@ impl Answer {
             }
             Self::Old | Self::OldKept => {
                 let kept = if self == Self::OldKept && !close { "Connection: keep-alive\r\n" } else { "" };
-                let mut answer = response(200, kept, &content);
-                answer[..8].copy_from_slice(b"HTTP/1.0");
+                let mut response = response(200, kept, &content);
+                response[..8].copy_from_slice(b"HTTP/1.0");
                 let end = if kept.is_empty() { Some((0, Step::Close)) } else { None };
-                [(0, Step::Send(answer))].into_iter().chain(end).collect()
+                [(0, Step::Send(response))].into_iter().chain(end).collect()
             }
             Self::UntilClose => {
                 let head = b"HTTP/1.1 200 OK\r\n\r\n";

@@ -7,16 +7,16 @@ use thalweg_reactor::sim::Sim;
 use thalweg_sys::driver::{Completion, Driver, Listen, SendBuf};
 use thalweg_sys::{Instant, SocketId};
 
-use crate::script::{Answer, Step};
+use crate::script::{Response, Step};
 
-/// Which answer a request gets, by its number.
-pub type Script = Box<dyn Fn(u64) -> Answer>;
+/// Which response a request gets, by its number.
+pub type Script = Box<dyn Fn(u64) -> Response>;
 
 /// A server that does with each request what its script says.
 pub struct Server {
     pub addr: SocketAddr,
     pub records: Vec<Record>,
-    /// Most requests that were being answered at once.
+    /// Most requests that were being responded to at once.
     pub busy_max: usize,
     listener: SocketId,
     script: Script,
@@ -32,9 +32,9 @@ pub struct Record {
     pub number: u64,
     /// Which of the connections that were accepted it came over, from 0.
     pub connection: u64,
-    pub answer: Answer,
+    pub response: Response,
     pub arrived: Instant,
-    /// When the first and the last step of the answer are due; none for silence.
+    /// When the first and the last step of the response are due; none for silence.
     pub answered: Option<(Instant, Instant)>,
 }
 
@@ -141,23 +141,23 @@ impl Server {
         conversation.input.drain(..skipped);
         conversation.skip -= skipped;
         let Some(request) = split(&conversation.input) else { return false };
-        let answer = (self.script)(request.number);
+        let response = (self.script)(request.number);
         let bytes = request.head_bytes + request.body_bytes;
-        if conversation.input.len() < bytes && answer != Answer::Early {
+        if conversation.input.len() < bytes && response != Response::Early {
             return false;
         }
         let taken = conversation.input.len().min(bytes);
         conversation.input.drain(..taken);
         conversation.skip = bytes - taken;
         let mut at = now;
-        for (ns, step) in answer.steps(request.number, request.close) {
+        for (ns, step) in response.steps(request.number, request.close) {
             at = at.plus_ns(ns);
             conversation.steps.push_back((at, step));
         }
         let first = conversation.steps.front().map(|&(first, _)| first);
         let answered = first.map(|first| (first, at));
         let (number, connection) = (request.number, conversation.number);
-        self.records.push(Record { number, connection, answer, arrived: now, answered });
+        self.records.push(Record { number, connection, response, arrived: now, answered });
         let busy = self.conversations.values().filter(|conversation| !conversation.steps.is_empty()).count();
         self.busy_max = self.busy_max.max(busy);
         true

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use thalweg_load::{Extent, LoopPlan, Plan, Visit};
+use thalweg_load::{Extent, LoopPlan, Plan, UserPlan};
 use thalweg_measure::Outcome;
 use thalweg_measure::trial::SessionsSummary;
 use thalweg_reactor::sim::SimConfig;
 
 use crate::MS;
-use crate::script::Answer;
+use crate::script::Response;
 use crate::world::{Run, World, session_plan};
 
 /// Sessions one after the other, so many in all, with so many connections and so many calls under way on each.
 fn plan(text: &str, sessions: u64, connections: usize, pipeline: u32) -> Plan {
     let workers = LoopPlan::of_workers(1, Duration::ZERO);
     let mut plan = Plan { pipeline, ..session_plan(text, Duration::ZERO, workers, Extent::Requests(sessions)) };
-    if let Some(Visit::Sessions { connections: each, .. }) = &mut plan.visit {
+    if let Some(UserPlan::Sessions { connections: each, .. }) = &mut plan.user {
         *each = connections;
     }
     plan
@@ -45,9 +45,9 @@ fn sessions(run: &Run) -> SessionsSummary {
 #[test]
 fn calls_go_to_the_first_connection_with_room_as_httperf_has_it() {
     let check = |parts, connections, pipeline, expected: &[&[u64]]| {
-        // Every answer comes at a time of its own, so that it is clear which connection has room first.
+        // Every response comes at a time of its own, so that it is clear which connection has room first.
         let world = World::calm(plan(&page(parts), 1, connections, pipeline));
-        let run = world.run(|number| Answer::Late(20 * MS + number * MS / 10));
+        let run = world.run(|number| Response::Late(20 * MS + number * MS / 10));
         assert_eq!(carried(&run), expected, "{parts} parts, {connections} connections, {pipeline} calls on each");
         let trial = &run.figures.trial;
         assert_eq!((trial.counts.offered, trial.counts.good), (parts + 2, parts + 2));
@@ -65,7 +65,7 @@ fn calls_go_to_the_first_connection_with_room_as_httperf_has_it() {
 fn calls_wait_for_the_connection_that_was_opened_for_them() {
     // As long as the second one is in the making, the first has room again and again.
     let network = SimConfig { latency_ns: 5 * MS, ..SimConfig::calm(1) };
-    let run = World { network, ..World::calm(plan(&page(3), 1, 2, 1)) }.run(|_| Answer::Good);
+    let run = World { network, ..World::calm(plan(&page(3), 1, 2, 1)) }.run(|_| Response::Good);
     assert_eq!(carried(&run), [vec![0, 1, 3, 99], vec![2]]);
     let trial = &run.figures.trial;
     assert!(trial.queue.max() >= 10 * MS, "the way to the server and back: {} ns", trial.queue.max());
@@ -74,7 +74,7 @@ fn calls_wait_for_the_connection_that_was_opened_for_them() {
 
 #[test]
 fn the_bound_on_all_connections_holds_for_those_of_sessions() {
-    let run = World::calm(Plan { connections: 2, ..plan(&page(6), 3, 4, 1) }).run(|_| Answer::Late(20 * MS));
+    let run = World::calm(Plan { connections: 2, ..plan(&page(6), 3, 4, 1) }).run(|_| Response::Late(20 * MS));
     let trial = &run.figures.trial;
     assert_eq!((trial.counts.good, trial.connections.peak, trial.connections.opened), (3 * 8, 2, 6));
     assert_eq!(sessions(&run).completed, 3);
@@ -82,29 +82,29 @@ fn the_bound_on_all_connections_holds_for_those_of_sessions() {
 
 #[test]
 fn a_failed_call_ends_its_session_and_not_the_calls_on_other_connections() {
-    for (answer, outcome) in [(Answer::Reset, Outcome::Reset), (Answer::Truncated, Outcome::Truncated)] {
+    for (response, outcome) in [(Response::Reset, Outcome::Reset), (Response::Truncated, Outcome::Truncated)] {
         let run = World::calm(plan(&page(6), 1, 4, 1)).run(move |number| match number {
-            2 => answer,
-            _ => Answer::Late(20 * MS),
+            2 => response,
+            _ => Response::Late(20 * MS),
         });
         // The second part fails at once; the first, third and fourth are answered, the rest was never due.
-        assert_eq!(carried(&run), [vec![0, 1], vec![2], vec![3], vec![4]], "{answer:?}");
+        assert_eq!(carried(&run), [vec![0, 1], vec![2], vec![3], vec![4]], "{response:?}");
         let (trial, summary) = (&run.figures.trial, sessions(&run));
-        assert_eq!((trial.counts.offered, trial.counts.good, trial.outcomes.count(outcome)), (5, 4, 1), "{answer:?}");
-        assert_eq!((summary.failed, summary.calls_not_offered, summary.lengths.len()), (1, 3, 5), "{answer:?}");
+        assert_eq!((trial.counts.offered, trial.counts.good, trial.outcomes.count(outcome)), (5, 4, 1), "{response:?}");
+        assert_eq!((summary.failed, summary.calls_not_offered, summary.lengths.len()), (1, 3, 5), "{response:?}");
     }
 }
 
 #[test]
 fn calls_on_a_connection_that_is_lost_are_not_sent_again() {
     let run = World::calm(plan(&page(6), 2, 2, 3)).run(|number| match number {
-        5 => Answer::HangUp,
-        _ => Answer::Late(20 * MS),
+        5 => Response::HangUp,
+        _ => Response::Late(20 * MS),
     });
     let session: [&[u64]; 2] = [&[0, 1, 2, 3], &[4, 5]];
     assert_eq!(carried(&run), [session, session].concat());
     let (trial, summary) = (&run.figures.trial, sessions(&run));
-    // Of the three on the second connection the first was answered, and the last one is lost with the one before it.
+    // Of the three on the second connection the first was responded to, and the last one is lost with the one before it.
     assert_eq!((trial.counts.good, trial.outcomes.count(Outcome::Reset)), (2 * 5, 2 * 2));
     assert_eq!((summary.completed, summary.failed, summary.calls_not_offered), (0, 2, 2));
 }
@@ -120,7 +120,8 @@ fn a_connection_that_cannot_be_opened_fails_the_calls_that_wait_for_it() {
         let mut half = 0;
         for seed in 0..50 {
             let world = World::calm(plan(&page(6), 1, 2, 3));
-            let run = World { network: SimConfig { seed, ..network.clone() }, ..world }.run(|_| Answer::Late(20 * MS));
+            let run =
+                World { network: SimConfig { seed, ..network.clone() }, ..world }.run(|_| Response::Late(20 * MS));
             let (trial, failed) = (&run.figures.trial, run.figures.trial.outcomes.count(outcome));
             if (trial.connections.opened, trial.connections.attempted) == (1, 2) && trial.counts.good > 0 {
                 assert_eq!((trial.counts.good, failed, sessions(&run).failed), (4, 3, 1), "{outcome}, seed {seed}");
@@ -136,10 +137,10 @@ fn a_connection_that_cannot_be_opened_fails_the_calls_that_wait_for_it() {
 #[test]
 fn a_session_goes_on_over_the_connections_that_are_left() {
     // The server closes the one behind part 2 in good order, in the middle of the burst.
-    for closing in [Answer::Closing, Answer::UntilClose] {
+    for closing in [Response::Closing, Response::UntilClose] {
         let run = World::calm(plan(&page(6), 1, 2, 1)).run(move |number| match number {
             2 => closing,
-            _ => Answer::Late(20 * MS),
+            _ => Response::Late(20 * MS),
         });
         let trial = &run.figures.trial;
         assert_eq!((trial.counts.good, trial.connections.opened), (8, 3), "{closing:?}: {:?}", carried(&run));
@@ -155,8 +156,8 @@ fn connections_that_end_in_a_pause_are_not_missed() {
         [(&[1][..], 1, 3, 120), (&[2], 0, 3, 120), (&[1, 2], 2, 3, 120), (&[1, 2, 3], 3, 4, 100)]
     {
         let run = World::calm(plan(&page(3), 1, 3, 1)).run(|number| match number {
-            number if parts.contains(&number) => Answer::Twice(50 * MS),
-            _ => Answer::Late(20 * MS),
+            number if parts.contains(&number) => Response::Twice(50 * MS),
+            _ => Response::Late(20 * MS),
         });
         let trial = &run.figures.trial;
         let last = carried(&run).iter().position(|numbers| numbers.last() == Some(&99));
@@ -176,7 +177,7 @@ fn what_waits_for_a_connection_that_comes_after_the_drain_is_held_back() {
     for (connections, opened) in [(1, 1), (2, 2)] {
         let plan = Plan { arrivals: arrivals.clone(), extent, drain, ..plan(&page(2), 1, connections, 1) };
         let run = World { network: network.clone(), ..World::calm(plan) }
-            .run(|number| Answer::Late((1 - number.min(1)) * 20 * MS));
+            .run(|number| Response::Late((1 - number.min(1)) * 20 * MS));
         let (trial, not_sent) = (&run.figures.trial, run.figures.trial.outcomes.count(Outcome::NotSent));
         assert_eq!((trial.counts.good, not_sent, trial.held_back), (2, 1, 1), "{connections} connections");
         assert_eq!(trial.connections.opened, opened);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thalweg_load::{Extent, LoopPlan, Plan};
 
-use crate::script::Answer;
+use crate::script::Response;
 use crate::world::{World, plan};
 use crate::{MS, SECOND};
 
@@ -18,7 +18,7 @@ fn check(connections: usize) {
     let extent = Extent::Duration(Duration::from_secs(10));
     let timeout = Duration::from_secs(5);
     let plan = Plan { connections, timeout, drain: timeout, ..plan(LoopPlan::at_rate(1000.0), extent, 1) };
-    let run = World { stall: Some((4 * SECOND, 5 * SECOND)), ..World::calm(plan) }.run(|_| Answer::Good);
+    let run = World { stall: Some((4 * SECOND, 5 * SECOND)), ..World::calm(plan) }.run(|_| Response::Good);
     let trial = &run.figures.trial;
     assert_eq!((trial.counts.offered, trial.counts.good), (10_000, 10_000), "{connections} connections");
     let response = trial.response_time();

@@ -5,22 +5,22 @@ use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use thalweg_load::{Extent, LoopPlan, Plan, Spacing, Visit};
+use thalweg_load::{Extent, LoopPlan, Plan, Spacing, UserPlan};
 use thalweg_measure::Histogram;
 use thalweg_measure::trial::{Verdict, verdict};
 
-use crate::script::Answer;
+use crate::script::Response;
 use crate::world::{Run, World, plan, session_plan};
 use crate::{MS, US, with_seeds};
 
 const RUNS: u64 = 10_000;
 
-/// From the noticing of an arrival to the end of its answer: a handshake, a request, an answer, and what a burst of those waits for one
+/// From the noticing of an arrival to the end of its response: a handshake, a request, a response, and what a burst of those waits for one
 /// another.
 const PROMPT_NS: u64 = 2 * MS;
 
 /// The thread looks around at least as often. A standstill that begins just after a look is taken for a sleep until the next one.
-const GLANCE_NS: u64 = 20 * MS;
+const PUBLISH_NS: u64 = 20 * MS;
 
 /// The ways in which load is offered.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ impl Mode {
                 Plan { arrivals: LoopPlan::Open { rate, spacing: Spacing::Poisson }, ..base }
             }
             Self::ConnectionPerRequest => Plan { calls: Some(1), ..base },
-            Self::ConnectionRate { calls } => Plan { visit: Some(Visit::Calls(calls)), ..base },
+            Self::ConnectionRate { calls } => Plan { user: Some(UserPlan::Calls(calls)), ..base },
             Self::Sessions => {
                 let text = "/0 think=0.02\n /1\n /2\n/3\n\n/4\n";
                 Plan { connections: 2000, ..session_plan(text, Duration::from_millis(5), open, extent) }
@@ -69,7 +69,7 @@ impl Mode {
 
 fn run_with_standstill(plan: Plan, from_ns: u64, until_ns: u64, delay_ns: u64) -> Run {
     let world = World { standstill: Some((from_ns, until_ns)), ..World::calm(plan) };
-    world.run(move |_| if delay_ns == 0 { Answer::Good } else { Answer::Late(delay_ns) })
+    world.run(move |_| if delay_ns == 0 { Response::Good } else { Response::Late(delay_ns) })
 }
 
 /// How many are longer.
@@ -125,10 +125,10 @@ fn random_run(seed: u64) {
     assert_eq!(trial.counts.offered, trial.counts.good, "{mode:?}: {:?}", trial.outcomes);
     let response = trial.response_time();
     for bound_ns in [30 * MS, 60 * MS, 100 * MS, 300 * MS] {
-        let (slow, late) = (above(&response, bound_ns), above(&trial.lag, bound_ns - PROMPT_NS - GLANCE_NS));
+        let (slow, late) = (above(&response, bound_ns), above(&trial.lag, bound_ns - PROMPT_NS - PUBLISH_NS));
         assert!(slow <= late, "{mode:?}: {slow} took longer than {bound_ns} ns, {late} of them through the client");
     }
-    assert!(trial.queue.max() < PROMPT_NS + GLANCE_NS, "{mode:?}: a queue of {} ns", trial.queue.max());
+    assert!(trial.queue.max() < PROMPT_NS + PUBLISH_NS, "{mode:?}: a queue of {} ns", trial.queue.max());
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_load::{
-    CheckTable, Engine, Extent, Feeder, Gate, LoopPlan, OpenLog, Plan, PreparedRequest, Progress, Recording,
-    ReplayHead, RequestText, RunFigures, Visit, load_sessions, prepare,
+    CheckTable, Engine, Extent, Feeder, LoopPlan, OpenLog, Plan, PreparedRequest, Progress, Recording, ReplayHead,
+    RequestText, RunFigures, StartBarrier, UserPlan, load_sessions, prepare,
 };
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, Turn, run};
@@ -16,7 +16,7 @@ use thalweg_sys::driver::{Completion, Driver, DriverKind};
 use thalweg_sys::{Instant, PeerAddr};
 use thalweg_wire::Version;
 
-use crate::script::{Answer, whole_check, whole_check_text};
+use crate::script::{Response, whole_check, whole_check_text};
 use crate::server::{Record, Server};
 use crate::{MS, SECOND};
 
@@ -35,7 +35,7 @@ const FIRST_PORT: u16 = 32_768;
 pub struct World {
     pub plan: Plan,
     /// Which of the plan's threads.
-    pub core: usize,
+    pub thread: usize,
     pub network: SimConfig,
     /// Holds up the server from the first until the second, in nanoseconds from the beginning of the simulation.
     pub stall: Option<(u64, u64)>,
@@ -103,7 +103,7 @@ impl World {
         let patience_ns = patience_ns(&plan);
         Self {
             plan,
-            core: 0,
+            thread: 0,
             network: SimConfig::calm(1),
             stall: None,
             stall_client: None,
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    pub fn run(self, script: impl Fn(u64) -> Answer + 'static) -> Run {
+    pub fn run(self, script: impl Fn(u64) -> Response + 'static) -> Run {
         let mut sim = Sim::new(self.network);
         let began = sim.now();
         let server = Server::open(&mut sim, ADDR.parse().expect("an address"), Box::new(script));
@@ -132,13 +132,14 @@ impl World {
         });
         let progress = Arc::new(Progress::new(self.plan.cpus.len()));
         // Each thread of a plan is a simulation of its own, so none has to wait for another.
-        let gate = Arc::new(Gate::new(1));
+        let start_barrier = Arc::new(StartBarrier::new(1));
         let plan = Arc::new(self.plan);
-        let mut engine = Engine::new(plan.clone(), self.core, DriverKind::Simulated, began, gate, progress.clone());
+        let mut engine =
+            Engine::new(plan.clone(), self.thread, DriverKind::Simulated, began, start_barrier, progress.clone());
         let mut reader = None;
         if let (Some(read_ns), LoopPlan::Recorded { recording }) = (self.read_ns, &plan.arrivals) {
             let (feeder, mut feeds) = Feeder::new(recording, plan.cpus.len());
-            engine = engine.fed(feeds.swap_remove(self.core));
+            engine = engine.fed(feeds.swap_remove(self.thread));
             reader = Some((began.plus_ns(read_ns), feeder));
         }
         let give_up_at = began.plus_ns(self.patience_ns);
@@ -220,7 +221,7 @@ pub fn session_plan(text: &str, think: Duration, arrivals: LoopPlan, extent: Ext
     let sessions = Arc::new(made.expect("a session file"));
     Plan {
         requests: requests.into(),
-        visit: Some(Visit::Sessions { sessions, think, connections: 1 }),
+        user: Some(UserPlan::Sessions { sessions, think, connections: 1 }),
         ..plan(arrivals, extent, 1)
     }
 }
@@ -258,7 +259,7 @@ pub fn request(method: &str, number: u64, body: &[u8]) -> PreparedRequest {
 fn patience_ns(plan: &Plan) -> u64 {
     const MARGIN_NS: u64 = 50 * MS;
     let ns = |duration: Duration| duration.as_nanos() as u64;
-    if plan.visit.is_some() || plan.pace.is_some() {
+    if plan.user.is_some() || plan.pace.is_some() {
         return 100_000 * SECOND;
     }
     let schedule_ns = match (plan.extent, &plan.arrivals) {

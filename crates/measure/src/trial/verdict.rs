@@ -5,11 +5,11 @@ use super::{CoreUse, LoopKind, TrialFigures};
 use crate::histogram::Histogram;
 use crate::limit::{Limit, Statistic, short_percent};
 use crate::outcome::{CountsError, Outcome};
-use crate::units::display;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
 use std::time::Duration;
+use thalweg_units::display;
 
 /// What a trial showed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

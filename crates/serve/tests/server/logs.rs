@@ -5,8 +5,8 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use thalweg_formats::access_log::{LogLine, LoggedRequest};
 use thalweg_serve::{Level, LogFormat, LogTarget, Server, ServerConfig, StartError};
-use thalweg_wire::log::{LogLine, LoggedRequest};
 
 use crate::served::{Served, each_driver, letters};
 

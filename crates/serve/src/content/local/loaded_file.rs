@@ -7,9 +7,9 @@
 //! if they are not older than the file: an old one is of what the file was before. Whole seconds are compared, since many programs
 //! carry no finer times over from the file to its neighbour.
 
+use thalweg_formats::checksums::{self, Scope};
 use thalweg_sys::File;
 use thalweg_sys::file::Stamp;
-use thalweg_wire::checksums::{self, Scope};
 use thalweg_wire::coding::Coding;
 use thalweg_wire::digest::Algorithm;
 

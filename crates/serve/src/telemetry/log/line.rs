@@ -1,7 +1,7 @@
 //! From records to the lines of an access log: Common, Combined, and JSON.
 //!
 //! Whatever a client has sent, a line is one line and its quotes close where they should. In Common and Combined that is done as
-//! nginx does it: a quote, a backslash, and all that is not visible ASCII become `\xHH`, which `wire::log` undoes. In JSON text
+//! nginx does it: a quote, a backslash, and all that is not visible ASCII become `\xHH`, which `formats::access_log` undoes. In JSON text
 //! that is no UTF-8 gets the replacement character in the places where it is wrong.
 
 use std::io::Write;
@@ -171,7 +171,7 @@ fn push_member(out: &mut Vec<u8>, name: &str, value: Option<&[u8]>) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use thalweg_wire::log::{LogLine, LoggedRequest};
+    use thalweg_formats::access_log::{LogLine, LoggedRequest};
 
     use super::*;
     use crate::telemetry::record::{End, client_of};

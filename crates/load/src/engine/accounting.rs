@@ -1,0 +1,245 @@
+//! Accounting: the outcome of each request, and the figures that depend on time.
+
+use thalweg_measure::trial::{CoreUse, Sample};
+use thalweg_measure::{Counts, Outcome};
+use thalweg_sys::{Fault, Instant, SocketId};
+
+use super::{Engine, Phase};
+use crate::connection::{Call, Due, outcome_of_fault};
+use crate::figures::{RunFigures, ThreadUse};
+use crate::schedule::TakenArrival;
+use crate::user::Ending;
+
+/// Less than this is what a wake-up takes. It is no lateness of what came meanwhile.
+const OVERSLEPT_NS_MIN: u64 = 1_000_000;
+
+impl Engine {
+    /// What came of it. To be asked for when the loop has ended.
+    pub fn into_figures(mut self) -> RunFigures {
+        let now = self.last_turn;
+        for connection in self.connections.iter().filter(|connection| connection.is_established()) {
+            let bits_per_s = connection.bits_per_s(now);
+            self.figures.record_pace(bits_per_s, self.plan.conforming_bits_per_s);
+            let (lifetime_ns, replies) = (now.ns_since(connection.since), u64::from(connection.replies));
+            self.figures.trial.record_close(lifetime_ns, replies, connection.failed);
+        }
+        let figures = &mut self.figures.trial;
+        // Attempts that had no outcome when the run was over have made no connection either.
+        figures.connections.failed += self.connecting as u64;
+        figures.counts = Counts::of(&figures.outcomes, figures.counts.sent);
+        self.figures
+    }
+
+    /// By how much too late the thread may have learnt of the completions of this wake-up: it has overslept, and they do not say when they
+    /// came.
+    pub(super) fn notice_delay_ns(&self) -> u64 {
+        if self.overslept_ns > OVERSLEPT_NS_MIN { self.overslept_ns } else { 0 }
+    }
+
+    pub(super) fn is_in_window(&self, now: Instant) -> bool {
+        matches!(&self.phase, Phase::Running(schedule) if schedule.is_in_window(now))
+    }
+
+    /// Accounts for a call that has ended. `latest` is when the driver began its connection's latest send.
+    pub(super) fn account(&mut self, call: &Call, outcome: Outcome, latest: Instant, now: Instant) {
+        if !call.measured {
+            return;
+        }
+        if !call.submitted {
+            let due = Due { intended: call.intended, noticed: call.intended.plus_ns(call.late_ns), prompt: true };
+            return self.record_unsent(due, outcome, now);
+        }
+        let Phase::Running(schedule) = &self.phase else { return };
+        let in_window = u64::from(schedule.is_in_window(now));
+        let sent_at = call.sent_or(latest);
+        let notice_delay_ns = self.notice_delay_ns().min(now.ns_since(sent_at));
+        let figures = &mut self.figures.trial;
+        figures.last_end = now - schedule.start;
+        figures.outcomes.record(outcome);
+        figures.queue.record(call.queue_ns);
+        figures.lag.record(call.late_ns + sent_at.ns_since(call.ready) + notice_delay_ns);
+        let response_ns = now.ns_since(call.intended);
+        let counted = match outcome {
+            Outcome::Good => Some(response_ns),
+            // A timeout is never recorded with less than the time that the request was given: errors do not make the responses look
+            // fast. One that is lost behind another's timeout may come before its own.
+            Outcome::Timeout => Some(response_ns.max(self.plan.timeout.as_nanos() as u64)),
+            _ => None,
+        };
+        figures.intervals.record_end(outcome, counted);
+        if outcome.is_completed() {
+            let first_byte = call.first_byte.get().unwrap_or(now);
+            figures.service_time.record(now.ns_since(sent_at));
+            figures.first_byte.record(first_byte.ns_since(sent_at));
+            figures.transfer.record(now.ns_since(first_byte));
+            figures.connections.kept += u64::from(call.keep_alive);
+            figures.in_window.completed += in_window;
+            figures.in_window.good += if outcome == Outcome::Good { in_window } else { 0 };
+        }
+        if outcome == Outcome::Good && figures.sample.is_none() {
+            figures.sample = Some(Sample::of(Some(&self.server), call.body_bytes));
+        }
+    }
+
+    /// Has `end` end what a fault ends. If that is a measured request, the fault is counted where it is told apart more finely than by
+    /// its outcome.
+    pub(super) fn end_for(&mut self, fault: Fault, connecting: bool, end: impl FnOnce(&mut Self, Outcome)) {
+        let outcome = outcome_of_fault(fault, connecting);
+        let before = self.figures.trial.outcomes.count(outcome);
+        end(self, outcome);
+        let trial = &mut self.figures.trial;
+        if trial.outcomes.count(outcome) > before {
+            trial.causes.socket_timeout += u64::from(fault == Fault::TimedOut);
+            trial.causes.file_table_full += u64::from(fault == Fault::FileTableFull);
+            if let Fault::Other(errno) = fault {
+                trial.causes.unknown += 1;
+                trial.causes.unknown_errno.get_or_insert(errno);
+            }
+        }
+    }
+
+    /// Accounts for a measured request that has ended without having been sent.
+    pub(super) fn record_unsent(&mut self, due: Due, outcome: Outcome, now: Instant) {
+        let timeout_ns = self.timeout_ns();
+        let waited_ns = now.ns_since(due.intended);
+        let late_ns = due.noticed.ns_since(due.intended).min(waited_ns);
+        let outcome = if waited_ns >= timeout_ns { Outcome::Timeout } else { outcome };
+        let Phase::Running(schedule) = &self.phase else { return };
+        let figures = &mut self.figures.trial;
+        figures.last_end = now - schedule.start;
+        figures.lag.record(late_ns);
+        figures.queue.record(waited_ns - late_ns);
+        figures.outcomes.record(outcome);
+        figures.intervals.record_end(outcome, (outcome == Outcome::Timeout).then_some(waited_ns.max(timeout_ns)));
+    }
+
+    /// Accounts for measured requests, so many of them, that have waited for the target until it was too late to send them.
+    pub(super) fn record_held_back(&mut self, requests: u64) {
+        let figures = &mut self.figures.trial;
+        figures.held_back += requests;
+        figures.outcomes.record_n(Outcome::NotSent, requests);
+        for _ in 0..requests {
+            figures.intervals.record_end(Outcome::NotSent, None);
+        }
+    }
+
+    /// Ends the oldest arrival that waits for a connection, if there is one, without its having been sent.
+    pub(super) fn give_up(&mut self, outcome: Outcome, now: Instant) {
+        let Phase::Running(schedule) = &mut self.phase else { return };
+        if schedule.waiting_since(now).is_none() {
+            return;
+        }
+        let number = schedule.next_number();
+        let TakenArrival { arrival, noticed, measured } = schedule.take(&mut self.figures.trial.intervals);
+        if let Some(plan) = &self.user {
+            let user = self.users.begin(plan, number, arrival.at);
+            self.users[user].take_call();
+            self.count_user(user, Ending::Failed, now);
+        } else {
+            schedule.arrivals.on_end(now);
+        }
+        if measured {
+            self.record_unsent(Due { intended: arrival.at, noticed, prompt: true }, outcome, now);
+        }
+    }
+
+    /// Advances the figures that depend on time: the series' intervals, and what the thread has used when the measured part begins
+    /// and ends.
+    pub(super) fn advance_accounting(&mut self, now: Instant) {
+        self.last_turn = now;
+        let notice_delay_ns = self.notice_delay_ns();
+        let Phase::Running(schedule) = &mut self.phase else { return };
+        if now < schedule.start {
+            return;
+        }
+        schedule.begun.get_or_insert_with(|| ThreadUse::so_far(self.idled_awake_ns));
+        schedule.overslept_ns += notice_delay_ns;
+        schedule.record(&mut self.figures.trial.intervals, now);
+        if schedule.end.is_some_and(|end| now >= end) {
+            self.end_window(now);
+        }
+    }
+
+    pub(super) fn end_window(&mut self, now: Instant) {
+        let Phase::Running(schedule) = &mut self.phase else { return };
+        if schedule.ended {
+            return;
+        }
+        schedule.ended = true;
+        let duration = schedule.end.filter(|end| *end <= now).unwrap_or(now) - schedule.start;
+        let half = schedule.start + duration / 2;
+        let figures = &mut self.figures.trial;
+        figures.duration = duration;
+        let cpu = self.plan.cpus[self.thread];
+        figures.cores.extend(schedule.begun.map(|begun| {
+            let overslept_ns = schedule.overslept_ns;
+            CoreUse { overslept_ns, ..ThreadUse::so_far(self.idled_awake_ns).since(begun, cpu) }
+        }));
+        for connection in self.connections.iter().filter(|connection| connection.is_established()) {
+            figures.connections.held += 1;
+            figures.connections.progressing += u64::from(connection.received_at >= half);
+        }
+    }
+
+    /// Ends the schedule now: nothing more is offered, what is under way is left out.
+    pub(super) fn cut(&mut self, now: Instant) {
+        let Phase::Running(schedule) = &mut self.phase else { return };
+        if now < schedule.start {
+            return;
+        }
+        schedule.end = Some(schedule.end.map_or(now, |end| end.min(now)));
+        let calls = self.connections.iter().flat_map(|connection| connection.calls_under_way());
+        let measured = calls.filter(|call| call.measured);
+        let (mut under_way, mut sent) = (0, 0);
+        for call in measured {
+            under_way += 1;
+            sent += u64::from(call.submitted);
+        }
+        self.figures.trial.counts.sent -= sent;
+        self.figures.trial.under_way = under_way;
+        let figures = &mut self.figures.trial;
+        let waiting = schedule.offered() - figures.outcomes.total() - under_way;
+        self.record_held_back(waiting);
+        self.end_window(now);
+    }
+
+    /// Whether all that was offered has ended. What the drain has left over ends here as not sent.
+    pub(super) fn finished(&mut self, now: Instant) -> bool {
+        let Phase::Running(schedule) = &mut self.phase else { return false };
+        let over = schedule.end.is_none_or(|end| now >= end);
+        if over && schedule.end.is_some() && self.plan.cuts_at_end() {
+            self.cut(now);
+            return true;
+        }
+        if let Some(drain_end) = schedule.drain_end.filter(|&end| now >= end) {
+            // Whoever still waits when there is no room waits for the target; else the client was too slow to send.
+            let room = |id: &SocketId| self.connections[id.index()].had_room_before(*id, drain_end, self.plan.pipeline);
+            let held_back = u64::from(!self.idle.iter().chain(&self.roomy).any(room));
+            let figures = &mut self.figures.trial;
+            while schedule.arrivals.next().is_some() {
+                if schedule.take(&mut figures.intervals).measured {
+                    figures.outcomes.record(Outcome::NotSent);
+                    figures.held_back += held_back;
+                    figures.intervals.record_end(Outcome::NotSent, None);
+                }
+            }
+            // Of a log that was not read in time, the client alone is to blame for the rest.
+            let unread = schedule.give_up_unread(&mut figures.intervals);
+            figures.outcomes.record_n(Outcome::NotSent, unread);
+            (0..unread).for_each(|_| figures.intervals.record_end(Outcome::NotSent, None));
+        }
+        // A schedule that has ended does not wait for the pauses of users, but for calls that were due in it.
+        let users_over = self.users.len() == 0 || (schedule.end.is_some() && self.reopening == 0);
+        let arrivals_over = schedule.arrivals.next().is_none() && !schedule.arrivals.is_behind();
+        over && self.busy == 0 && users_over && arrivals_over
+    }
+
+    pub(super) fn publish(&self) {
+        let offered = match &self.phase {
+            Phase::Running(schedule) => schedule.offered(),
+            _ => 0,
+        };
+        let outcomes = &self.figures.trial.outcomes;
+        self.progress.publish(self.thread, offered, outcomes.count(Outcome::Good), outcomes.errors(), self.open as u64);
+    }
+}

@@ -1,0 +1,56 @@
+//! A line of a URL list or check file: a target, then conditions on its response.
+
+use std::fmt;
+
+use super::condition::Check;
+use crate::input::text::{InputError, Line, excerpt, target_fault};
+
+/// A line of a URL list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListEntry {
+    /// What to ask for: a request target.
+    pub target: String,
+    /// What the response must be, if the line says so.
+    pub check: Option<Check>,
+    /// Where the target stands: the line, from 1.
+    pub line: usize,
+    /// And the column, from 1.
+    pub column: usize,
+}
+
+impl ListEntry {
+    /// An error at the entry's target.
+    pub fn error(&self, file: &str, what: impl Into<String>) -> InputError {
+        InputError::new(file, self.line, self.column, what)
+    }
+}
+
+/// Reads a line of a URL list or check file.
+pub(crate) fn entry<E: fmt::Display>(
+    line: Line<'_>,
+    target_of: &mut impl FnMut(&str) -> Result<String, E>,
+) -> Result<Option<ListEntry>, InputError> {
+    let text = line.text()?;
+    let at = text.len() - text.trim_start().len();
+    let word = text[at..].split(char::is_whitespace).next().unwrap_or_default();
+    if word.is_empty() || word.starts_with('#') {
+        return Ok(None);
+    }
+    if let Some(fragment) = word.find('#') {
+        return Err(line.error(at + fragment, "a fragment is never sent to a server; leave it out"));
+    }
+    let target = if word.starts_with('/') {
+        word.to_owned()
+    } else {
+        target_of(word).map_err(|error| line.error(at, error.to_string()))?
+    };
+    if let Some((fault, what)) = target_fault(target.as_bytes()) {
+        // What was made of a URL has no place of its own.
+        let fault = if word == target { fault } else { 0 };
+        return Err(line.error(at + fault, format!("{}: {what}", excerpt(word.as_bytes()))));
+    }
+    let end = at + word.len();
+    let has_check = !text[end..].trim().is_empty();
+    let check = has_check.then(|| Check::parse_at(line, text.trim_end(), end)).transpose()?;
+    Ok(Some(ListEntry { target, check, line: line.number, column: line.column(at) }))
+}
