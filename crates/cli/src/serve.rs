@@ -18,7 +18,7 @@ use std::process::{self, ExitCode};
 
 use thalweg_measure::units::display;
 use thalweg_serve::{Level, ListenAddr, Listeners, LogTarget, Running, Server, StartError, Totals, core_count};
-use thalweg_sys::limits::{descriptors, raise_descriptors};
+use thalweg_sys::resource_limits::{descriptors, raise_descriptors};
 use thalweg_sys::service_manager::News;
 
 pub use self::confinement::SandboxOption;

@@ -6,8 +6,8 @@ use sha2::{Digest, Sha256};
 use thalweg_load::{Plan, Visit};
 use thalweg_measure::Verdict;
 use thalweg_measure::units::display;
-use thalweg_sys::limits::descriptors;
 use thalweg_sys::proc;
+use thalweg_sys::resource_limits::descriptors;
 
 use crate::document::{Document, Find, HostDocument, Kind, PlanDocument, SCHEMA, Trial};
 use crate::trial::{Bench, describe_load};

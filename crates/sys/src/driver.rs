@@ -274,7 +274,7 @@ pub struct Connect {
     /// The local ports to come from, one after the other. For TCP.
     ///
     /// `None` leaves it to the kernel, which chooses from `net.ipv4.ip_local_port_range`
-    /// ([`ip_local_port_range`](crate::limits::ip_local_port_range)), shares a port between connections to different peers, and uses
+    /// ([`ip_local_port_range`](crate::resource_limits::ip_local_port_range)), shares a port between connections to different peers, and uses
     /// ports again that wait after an end (TIME_WAIT) where `net.ipv4.tcp_tw_reuse` allows it. That is the better choice unless one
     /// source address has to hold more connections than that range has ports. Ports given here may lie outside of it; each
     /// carries one connection at a time, and one that this side ended first is free again only when the kernel's 60

@@ -2,7 +2,7 @@
 //!
 //! The centre is [`Driver`]: sockets and files behind one interface that is shaped by completions. Two drivers
 //! live here, [`Uring`] and [`Epoll`]; a third, simulated one is in `reactor`. Around it stand small wrappers
-//! for what a load generator and a file server ask of Linux: the clock, CPU affinity, limits, path resolution
+//! for what a load generator and a file server ask of Linux: the clock, CPU affinity, resource limits, path resolution
 //! beneath a root, changes of folders, and what `/proc` tells of a process.
 //!
 //! What is deliberately not here: protocols, policies, retries. A call does what its name says, once, and
@@ -21,9 +21,9 @@ pub mod file;
 pub mod folder;
 pub mod handover;
 pub mod inotify;
-pub mod limits;
 pub mod proc;
 pub mod process;
+pub mod resource_limits;
 pub mod sandbox;
 pub mod service_manager;
 pub mod socket;
