@@ -17,7 +17,7 @@ use thalweg_sys::affinity::pin_to;
 use thalweg_sys::driver::Listen;
 use thalweg_sys::{AnyDriver, Completion, Driver, DriverChoice, DriverConfig, Instant, SendBuf, SocketId, Waker};
 use thalweg_wire::encode::HeadWriter;
-use thalweg_wire::{FieldSlots, Limits, RequestEvent, RequestReader, Version};
+use thalweg_wire::{Bounds, FieldSlots, RequestEvent, RequestReader, Version};
 
 /// A sink that is running. It ends when it is dropped.
 #[derive(Debug)]
@@ -168,7 +168,7 @@ impl<D: Driver> App<D> for Answerer {
                 if self.connections.len() <= socket.index() {
                     self.connections.resize_with(socket.index() + 1, || None);
                 }
-                let reader = RequestReader::new(Limits::requests());
+                let reader = RequestReader::new(Bounds::requests());
                 self.connections[socket.index()] = Some(Peer { reader, sending: false, owed: 0, close_after: false });
             }
             Completion::Received { socket } => self.on_received(driver, socket),

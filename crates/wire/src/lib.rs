@@ -14,9 +14,9 @@
 //! consumed, and repeat until no event comes. However the bytes were cut, the events and the errors are the same.
 //!
 //! ```
-//! use thalweg_wire::{FieldSlots, Limits, RequestEvent, RequestReader};
+//! use thalweg_wire::{FieldSlots, Bounds, RequestEvent, RequestReader};
 //!
-//! let mut reader = RequestReader::new(Limits::requests());
+//! let mut reader = RequestReader::new(Bounds::requests());
 //! let mut input: &[u8] = b"GET /a HTTP/1.1\r\nHost: example.org\r\n\r\n";
 //! let mut targets = Vec::new();
 //! loop {
@@ -36,6 +36,7 @@
 
 mod authority;
 mod body;
+mod bounds;
 pub mod checksums;
 pub mod chunked;
 pub mod coding;
@@ -44,7 +45,6 @@ pub mod digest;
 pub mod encode;
 mod fields;
 mod framing;
-mod limits;
 pub mod log;
 mod method;
 mod partial;
@@ -57,9 +57,9 @@ pub mod target;
 pub mod validator;
 
 pub use authority::HostFault;
+pub use bounds::Bounds;
 pub use fields::{FIELDS_MAX, FieldSlots, Fields};
 pub use framing::{BodyFraming, FramingFault, Version};
-pub use limits::Limits;
 pub use method::Method;
 pub use request::{RequestError, RequestEvent, RequestHead, RequestReader};
 pub use response::{MessageBytes, RequestKind, ResponseError, ResponseEvent, ResponseHead, ResponseReader};

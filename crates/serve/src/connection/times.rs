@@ -5,7 +5,7 @@ use crate::config::Limits;
 /// [`Limits`] as the loop needs them.
 #[derive(Clone, Copy)]
 pub(crate) struct Times {
-    pub(super) wire: thalweg_wire::Limits,
+    pub(super) wire: thalweg_wire::Bounds,
     pub(super) head_ns: u64,
     pub(super) idle_ns: u64,
     pub(super) stall_ns: u64,
@@ -19,9 +19,9 @@ pub(crate) struct Times {
 impl Times {
     pub(crate) fn new(limits: &Limits) -> Self {
         let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let wire = thalweg_wire::Limits::requests();
+        let wire = thalweg_wire::Bounds::requests();
         Self {
-            wire: thalweg_wire::Limits {
+            wire: thalweg_wire::Bounds {
                 head_bytes_max: limits.head_bytes_max,
                 start_line_bytes_max: wire.start_line_bytes_max.min(limits.head_bytes_max),
                 ..wire

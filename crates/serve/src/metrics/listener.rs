@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use thalweg_reactor::{App, Turn};
 use thalweg_sys::driver::Listen;
 use thalweg_sys::{Completion, Driver, DriverConfig, Epoll, Instant, SendBuf, SocketId, Waker, clock};
-use thalweg_wire::{FieldSlots, Limits, RequestEvent, RequestReader};
+use thalweg_wire::{Bounds, FieldSlots, RequestEvent, RequestReader};
 
 use super::answer::{answer, refusal};
 use super::board::Board;
@@ -224,7 +224,7 @@ impl<D: Driver> App<D> for Desk {
     fn on_completion(&mut self, driver: &mut D, completion: Completion) {
         match completion {
             Completion::Accepted { socket, .. } => {
-                let reader = RequestReader::new(Limits::requests());
+                let reader = RequestReader::new(Bounds::requests());
                 let deadline = driver.now().plus_ns(VISIT_NS);
                 self.visitors.push(Visitor { socket, reader, phase: Phase::Asking, ended: false, deadline });
             }
