@@ -21,8 +21,9 @@
 //! * Every socket belongs to the driver, from `connect` or acceptance to `close`. After `close` no completion names it again.
 //! * Sockets receive from the moment they are connected, without being asked. [`Driver::pause`] stops that: the kernel's buffer
 //!   then fills and the peer is held back. What was already on its way may still be delivered after a pause.
-//! * Except metered ones ([`Flow::Metered`]): they receive what [`Driver::receive`] asks for, once per call, and are silent
-//!   otherwise. Of an end or a reset they hear when they ask next, or when a send fails; of a reset after the end, at once.
+//! * A socket that receives on demand ([`ReceiveMode::OnDemand`]) is the exception: it delivers one receive per call of
+//!   [`Driver::receive`] and nothing otherwise. An end or a reset is reported by the next call, or when a send fails; a reset
+//!   after the end, at once.
 //! * [`Completion::Received`] is delivered with the bytes in [`Driver::received`], which stay valid until the next call of
 //!   [`Driver::next`] or [`Driver::wait`]. They are never empty.
 //! * A socket has at most one send under way. It ends in [`Completion::Sent`] when the kernel has taken all of it, or in
@@ -104,24 +105,24 @@ pub trait Driver {
     /// what it is worth. Unix sockets have none.
     fn bound_unsent(&mut self, socket: SocketId, bounded: bool);
 
-    /// Asks a metered socket for bytes: as soon as there are any, one [`Completion::Received`] delivers at most `bytes_max` of
-    /// them, or as many as a receive buffer holds. At an end or a failure that is told instead; after those, asking does
-    /// nothing.
+    /// Requests bytes of a socket that receives on demand: as soon as there are any, one [`Completion::Received`] delivers at
+    /// most `bytes_max` of them, or as many as a receive buffer holds. An end or a failure is reported instead; after those, a
+    /// call does nothing.
     ///
     /// # Panics
-    /// The socket is not metered or not yet connected, the last call was not answered yet, or `bytes_max` is 0.
+    /// The socket does not receive on demand or is not yet connected, the last call has not completed, or `bytes_max` is 0.
     fn receive(&mut self, socket: SocketId, bytes_max: u32);
 
     /// Stops receiving (on a listener: accepting) until [`Driver::resume`].
     ///
     /// # Panics
-    /// The socket is metered: it is paused by not asking.
+    /// The socket receives on demand: without a request it is paused.
     fn pause(&mut self, socket: SocketId);
 
     /// Receives again.
     ///
     /// # Panics
-    /// The socket is metered.
+    /// The socket receives on demand.
     fn resume(&mut self, socket: SocketId);
 
     /// Tells the peer that no more will be sent, once a send under way is through. The other direction stays open.
@@ -280,21 +281,21 @@ pub struct Connect {
     /// carries one connection at a time, and one that this side ended first is free again only when the kernel's 60
     /// seconds are over.
     pub ports: Option<PortRange>,
-    /// Who decides when bytes are received.
-    pub flow: Flow,
+    /// When bytes are received.
+    pub receive_mode: ReceiveMode,
 }
 
-/// Who decides when bytes are received.
+/// When a socket receives bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Flow {
-    /// The peer: bytes are delivered as they come.
+pub enum ReceiveMode {
+    /// Whenever the peer sends: bytes are delivered as they come.
     #[default]
-    Free,
-    /// The owner: bytes are delivered when it asks ([`Driver::receive`]), and the kernel takes little more than it asked for, so that
-    /// the peer is left with the rest. See [`socket`](crate::socket) for what that means on the wire.
-    Metered {
-        /// How many bytes the peer may send ahead of the owner's asking; the kernel makes it a little less, but not less than
-        /// about 3000. Of no effect on a Unix socket, where the peer's send buffer is the only one.
+    Continuous,
+    /// Whenever the owner calls [`Driver::receive`]. The kernel accepts little more than was requested, so that the rest stays
+    /// with the peer. See [`socket`](crate::socket) for the effect on the wire.
+    OnDemand {
+        /// How many bytes the peer may send ahead of the owner's requests; the kernel makes it a little less, but not less
+        /// than about 3000. Without effect on a Unix socket, where the peer's send buffer is the only one.
         window_bytes: u32,
     },
 }
@@ -302,12 +303,12 @@ pub enum Flow {
 impl Connect {
     /// To a TCP address, with all else left to the kernel.
     pub const fn tcp(peer: SocketAddr) -> Self {
-        Self { peer: PeerAddr::Tcp(peer), source: None, ports: None, flow: Flow::Free }
+        Self { peer: PeerAddr::Tcp(peer), source: None, ports: None, receive_mode: ReceiveMode::Continuous }
     }
 
     /// To any address, with all else left to the kernel.
     pub fn to(peer: impl Into<PeerAddr>) -> Self {
-        Self { peer: peer.into(), source: None, ports: None, flow: Flow::Free }
+        Self { peer: peer.into(), source: None, ports: None, receive_mode: ReceiveMode::Continuous }
     }
 }
 

@@ -21,7 +21,8 @@ use rustix::net::{RecvFlags, recv};
 use crate::address::PeerAddr;
 use crate::clock::Instant;
 use crate::driver::{
-    Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Flow, Listen, SendBuf, SpanEnd, overslept_ns,
+    Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Listen, ReceiveMode, SendBuf, SpanEnd,
+    overslept_ns,
 };
 use crate::socket::{self, Nagle, Sending, Step};
 use crate::table::{SocketId, Table};
@@ -79,8 +80,8 @@ struct Socket {
     listed: bool,
     paused: bool,
     /// The owner asks for what is received; see `bytes_wanted`.
-    metered: bool,
-    /// Of a metered socket: how much its owner waits for; 0 if it does not.
+    on_demand: bool,
+    /// Receive on demand: bytes requested and not yet delivered; 0 if none are.
     bytes_wanted: u32,
     /// An edge has said that the peer's direction has ended or that the connection is broken.
     end_seen: bool,
@@ -110,7 +111,7 @@ impl Socket {
             readable: false,
             listed: false,
             paused: false,
-            metered: false,
+            on_demand: false,
             bytes_wanted: 0,
             end_seen: false,
             ended: false,
@@ -125,7 +126,7 @@ impl Socket {
 
     /// Whether the owner wants nothing at present.
     fn is_held(&self) -> bool {
-        self.paused || (self.metered && self.bytes_wanted == 0)
+        self.paused || (self.on_demand && self.bytes_wanted == 0)
     }
 }
 
@@ -300,7 +301,8 @@ impl Epoll {
         if socket.state == State::Listening {
             return self.accept(id);
         }
-        let most = if socket.metered { self.buffer.len().min(socket.bytes_wanted as usize) } else { self.buffer.len() };
+        let most =
+            if socket.on_demand { self.buffer.len().min(socket.bytes_wanted as usize) } else { self.buffer.len() };
         match recv(&socket.fd, &mut self.buffer[..most], RecvFlags::empty()) {
             Ok((_, 0)) => {
                 socket.ended = true;
@@ -316,7 +318,7 @@ impl Epoll {
                 // so for an end whose edge came together with the bytes' one: then another try is due.
                 socket.readable = received == most || socket.end_seen || socket.broken.is_some();
                 socket.bytes_wanted = 0;
-                if socket.readable && !socket.metered {
+                if socket.readable && !socket.on_demand {
                     socket.listed = true;
                     self.readable.push_back(id);
                 }
@@ -399,7 +401,7 @@ impl Driver for Epoll {
             };
         let id = self.add(connecting.into(), State::Connecting)?;
         let socket = self.live_mut(id);
-        socket.metered = matches!(to.flow, Flow::Metered { .. });
+        socket.on_demand = matches!(to.receive_mode, ReceiveMode::OnDemand { .. });
         socket.nagle = if is_unix { Nagle::Off } else { Nagle::Unused };
         if let Some(error) = refused {
             self.fail(id, error);
@@ -433,7 +435,10 @@ impl Driver for Epoll {
 
     fn receive(&mut self, socket: SocketId, bytes_max: u32) {
         let entry = self.live_mut(socket);
-        assert!(entry.metered && entry.state == State::Connected, "a metered socket asks once it is connected");
+        assert!(
+            entry.on_demand && entry.state == State::Connected,
+            "receive on demand: only on a connected socket of that mode"
+        );
         if entry.ended || entry.failed {
             return;
         }
@@ -446,13 +451,13 @@ impl Driver for Epoll {
 
     fn pause(&mut self, socket: SocketId) {
         let entry = self.live_mut(socket);
-        assert!(!entry.metered, "a metered socket is paused by not asking");
+        assert!(!entry.on_demand, "a receive-on-demand socket needs no pause");
         entry.paused = true;
     }
 
     fn resume(&mut self, socket: SocketId) {
         let entry = self.live_mut(socket);
-        assert!(!entry.metered, "a metered socket is resumed by asking");
+        assert!(!entry.on_demand, "a receive-on-demand socket needs no resume");
         entry.paused = false;
         if entry.readable {
             self.mark_readable(socket);

@@ -34,7 +34,8 @@ pub mod wake;
 pub use address::{PeerAddr, PortRange, UnixAddr};
 pub use clock::Instant;
 pub use driver::{
-    AnyDriver, Completion, Connect, Driver, DriverChoice, DriverConfig, DriverKind, FileSpan, Flow, SendBuf, SpanEnd,
+    AnyDriver, Completion, Connect, Driver, DriverChoice, DriverConfig, DriverKind, FileSpan, ReceiveMode, SendBuf,
+    SpanEnd,
 };
 pub use epoll::Epoll;
 pub use fault::Fault;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::mem;
 
-use thalweg_sys::Flow;
+use thalweg_sys::ReceiveMode;
 
 use super::*;
 
@@ -73,8 +73,9 @@ struct Siege {
 
 impl Siege {
     fn come(&mut self, driver: &mut Sim, role: Role) {
-        let flow = if role == Role::Modem { Flow::Metered { window_bytes: 4096 } } else { Flow::Free };
-        let socket = driver.connect(&Connect { flow, ..Connect::tcp(SERVER) }).unwrap();
+        let receive_mode =
+            if role == Role::Modem { ReceiveMode::OnDemand { window_bytes: 4096 } } else { ReceiveMode::Continuous };
+        let socket = driver.connect(&Connect { receive_mode, ..Connect::tcp(SERVER) }).unwrap();
         let asked = matches!(role, Role::Small | Role::Kept).then(|| driver.now());
         self.actors.insert(socket, Actor { role, sending: false, connected: false, asked, received: Vec::new() });
     }

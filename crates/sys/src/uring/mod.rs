@@ -3,7 +3,7 @@
 //! One `enter` per wake-up hands over everything that was submitted and takes everything that has completed. Connections are
 //! accepted and received from by multishot operations into shared buffers, so a request that comes in and its answer cost
 //! one submission and two completions, and no system call of their own. Only the first receive of a connection that we have
-//! made, and those of metered ones, are single shots.
+//! made, and those of a socket that receives on demand, are single shots.
 //!
 //! The ring is used by its own thread alone (SINGLE_ISSUER) and the kernel works for it only inside `enter` (DEFER_TASKRUN,
 //! Linux 6.1), so that completions are never posted behind the loop's back. A kernel without these refuses the set-up, and the
@@ -34,7 +34,8 @@ use self::socket::{Maker, Operation, Outgoing, Socket, State};
 use crate::address::PeerAddr;
 use crate::clock::Instant;
 use crate::driver::{
-    Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Flow, Listen, SendBuf, SpanEnd, overslept_ns,
+    Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Listen, ReceiveMode, SendBuf, SpanEnd,
+    overslept_ns,
 };
 use crate::socket::{self as sockets, Nagle, Sending};
 use crate::table::{SocketId, Table};
@@ -381,7 +382,7 @@ impl Driver for Uring {
         let (start, len) = (peer.as_ptr(), peer.len());
         let connecting = sockets::connecting(to, &mut self.last_port)?;
         let mut socket = Socket::new(connecting.into(), State::Connecting);
-        socket.metered = matches!(to.flow, Flow::Metered { .. });
+        socket.on_demand = matches!(to.receive_mode, ReceiveMode::OnDemand { .. });
         socket.new = Some(Maker::Us);
         socket.nagle = if peer.is_unix() { Nagle::Off } else { Nagle::Unused };
         let entry = opcode::Connect::new(socket.raw(), start.cast(), len).build();
@@ -431,7 +432,10 @@ impl Driver for Uring {
 
     fn receive(&mut self, socket: SocketId, bytes_max: u32) {
         let entry = self.live_mut(socket);
-        assert!(entry.metered && entry.state == State::Connected, "a metered socket asks once it is connected");
+        assert!(
+            entry.on_demand && entry.state == State::Connected,
+            "receive on demand: only on a connected socket of that mode"
+        );
         if entry.ended || entry.failed {
             return;
         }
@@ -442,7 +446,7 @@ impl Driver for Uring {
 
     fn pause(&mut self, socket: SocketId) {
         let entry = self.live_mut(socket);
-        assert!(!entry.metered, "a metered socket is paused by not asking");
+        assert!(!entry.on_demand, "a receive-on-demand socket needs no pause");
         entry.paused = true;
         if entry.armed {
             let operation = if entry.state == State::Listening { Operation::Accept } else { Operation::Receive };
@@ -452,7 +456,7 @@ impl Driver for Uring {
 
     fn resume(&mut self, socket: SocketId) {
         let entry = self.live_mut(socket);
-        assert!(!entry.metered, "a metered socket is resumed by asking");
+        assert!(!entry.on_demand, "a receive-on-demand socket needs no resume");
         if entry.state == State::Listening {
             return self.resume_accept(socket);
         }
