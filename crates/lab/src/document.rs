@@ -266,7 +266,7 @@ pub struct Client {
 pub struct ServerObservation {
     /// Name of the processes that listen on the target's port.
     pub process: String,
-    /// Their CPU time per second of the trial, in cores.
+    /// Their CPU time per second of the trial, in CPUs.
     pub cpu_cores: f64,
     /// Use of each CPU that the load did not run on, 0 to 1.
     pub cpus_busy: BTreeMap<usize, f64>,

@@ -127,7 +127,7 @@ fn saturation(server: &ServerObservation) -> Option<String> {
         return None;
     }
     Some(format!(
-        "{name} used {:.2} cores, and CPU {cpu} was busy for {} of the time",
+        "{name} used {:.2} CPUs, and CPU {cpu} was busy for {} of the time",
         server.cpu_cores,
         display::percent(*busy)
     ))

@@ -91,8 +91,8 @@ impl Bench {
         }
         let mut figures = running.join()?;
         let observation = before.since(self.server.as_ref(), &cpus);
-        for core in &mut figures.trial.cores {
-            core.throttled_ns = observation.throttled_ns;
+        for cpu in &mut figures.trial.cpus {
+            cpu.throttled_ns = observation.throttled_ns;
         }
         let judgement = verdict(&figures.trial, &self.limits);
         let mut trial = document_of(phase, at_s, &figures, &judgement);
@@ -128,7 +128,7 @@ fn document_of(phase: &str, at_s: f64, run: &RunFigures, judgement: &Judgement) 
     if run.unsolicited_bytes > 0 {
         reasons.push(format!("{} bytes came on connections that had asked for nothing", run.unsolicited_bytes));
     }
-    let share = |core: &thalweg_measure::trial::CoreUse| core.busy_ns as f64 / 1e9 / seconds.max(1e-9);
+    let share = |cpu: &thalweg_measure::trial::CpuUse| cpu.busy_ns as f64 / 1e9 / seconds.max(1e-9);
     let seconds_of = |ns: u64| ns as f64 / 1e9;
     Trial {
         phase: phase.to_owned(),
@@ -161,13 +161,13 @@ fn document_of(phase: &str, at_s: f64, run: &RunFigures, judgement: &Judgement) 
         sample: figures.sample.clone(),
         client: Client {
             driver: run.driver.name().to_owned(),
-            cores: figures.cores.len(),
-            cpus: figures.cores.iter().map(|core| core.core as usize).collect(),
-            cpu_user_s: figures.cores.iter().map(|core| seconds_of(core.cpu_user_ns)).sum(),
-            cpu_sys_s: figures.cores.iter().map(|core| seconds_of(core.cpu_system_ns)).sum(),
-            busiest_core: figures.cores.iter().map(share).fold(0.0, f64::max),
+            cores: figures.cpus.len(),
+            cpus: figures.cpus.iter().map(|cpu| cpu.cpu as usize).collect(),
+            cpu_user_s: figures.cpus.iter().map(|cpu| seconds_of(cpu.cpu_user_ns)).sum(),
+            cpu_sys_s: figures.cpus.iter().map(|cpu| seconds_of(cpu.cpu_system_ns)).sum(),
+            busiest_core: figures.cpus.iter().map(share).fold(0.0, f64::max),
             wakes_early_us: run.wake_early_ns as f64 / 1e3,
-            run_queue_wait_s: figures.cores.iter().map(|core| seconds_of(core.run_queue_wait_ns)).sum(),
+            run_queue_wait_s: figures.cpus.iter().map(|cpu| seconds_of(cpu.run_queue_wait_ns)).sum(),
         },
         interval_s: figures.intervals.width_ns() as f64 / 1e9,
         intervals: figures.intervals.summaries(),

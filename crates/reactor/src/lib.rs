@@ -1,4 +1,4 @@
-//! One event loop per core over a completion driver, what such a loop needs beside it, and a driver to test it with.
+//! The event loop that a thread runs over a completion driver, its timers and buffers, and a simulated driver.
 //!
 //! [`run`] is the loop: the load engine and the server are [`App`]s of it, generic over the driver, so that the same code
 //! runs over io_uring, epoll and the simulation. [`Wheel`] keeps the deadlines of connections, [`BufferPool`] the buffers

@@ -468,7 +468,7 @@ pub enum DriverChoice {
 }
 
 /// A driver of this machine, before a loop is made generic over it.
-#[expect(clippy::large_enum_variant, reason = "one of them exists per core, for the whole run")]
+#[expect(clippy::large_enum_variant, reason = "one exists per thread, for the whole run")]
 pub enum AnyDriver {
     /// io_uring.
     Uring(Uring),

@@ -112,7 +112,7 @@ pub(crate) fn bound_unsent(fd: &OwnedFd, bounded: bool) {
     let _ = SockRef::from(fd).set_tcp_notsent_lowat(if bounded { UNSENT_BYTES_MAX } else { u32::MAX });
 }
 
-/// Whether `addr` can be had at all. Asked once before the listeners of all cores share it, because sharing also hides
+/// Whether `addr` can be had at all. Asked once before the listeners of all loops share it, because sharing also hides
 /// that another program of the same user has it already.
 ///
 /// # Errors

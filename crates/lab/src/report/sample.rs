@@ -51,7 +51,7 @@ pub(crate) fn search() -> Document {
         overload: None,
         limit: LimitedBy::Server,
         evidence: vec![
-            "CPU 1 was busy 99 % of the time at 42,070/s, and nginx used 0.97 cores of it.".into(),
+            "CPU 1 was busy 99 % of the time at 42,070/s, and nginx used 0.97 CPUs of it.".into(),
             "The client's ceiling of 96,400/s is 2.3 times the rate that passed.".into(),
             "p99 lag of the client stayed at 56 us.".into(),
             "No segment was sent again, and no connection was dropped from the listen queue.".into(),
@@ -232,7 +232,7 @@ pub(crate) fn make_invalid(trial: &mut Trial) {
     trial.client.run_queue_wait_s = 1.31;
     trial.reasons = vec![
         format!("p99 lag of the client is {:.2} ms, above 1 ms.", trial.lag_us.p99 / 1000.0),
-        "Load core 3 waited 1.31 s to be run.".into(),
+        "The load thread on CPU 3 waited 1.31 s to be run.".into(),
     ];
 }
 

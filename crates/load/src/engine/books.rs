@@ -1,6 +1,6 @@
 //! Accounting: what became of each request, and the books that depend on time.
 
-use thalweg_measure::trial::{CoreUse, Sample};
+use thalweg_measure::trial::{CpuUse, Sample};
 use thalweg_measure::{Counts, Outcome};
 use thalweg_sys::{Fault, Instant, SocketId};
 
@@ -171,9 +171,9 @@ impl Engine {
         let figures = &mut self.figures.trial;
         figures.duration = duration;
         let cpu = self.plan.cpus[self.core];
-        figures.cores.extend(schedule.begun.map(|begun| {
+        figures.cpus.extend(schedule.begun.map(|begun| {
             let overslept_ns = schedule.overslept_ns;
-            CoreUse { overslept_ns, ..ThreadUse::so_far(self.idled_awake_ns).since(begun, cpu) }
+            CpuUse { overslept_ns, ..ThreadUse::so_far(self.idled_awake_ns).since(begun, cpu) }
         }));
         for connection in self.connections.iter().filter(|connection| connection.is_established()) {
             figures.connections.held += 1;
