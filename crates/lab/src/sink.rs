@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use thalweg_reactor::{App, Turn, run};
+use thalweg_reactor::{App, LoopControl, run};
 use thalweg_sys::affinity::pin_to;
 use thalweg_sys::driver::Listen;
 use thalweg_sys::{AnyDriver, Completion, Driver, DriverChoice, DriverConfig, Instant, SendBuf, SocketId, Waker};
@@ -186,7 +186,7 @@ impl<D: Driver> App<D> for Answerer {
         }
     }
 
-    fn on_turn(&mut self, _: &mut D, _: Instant) -> Turn {
-        if self.stop.load(Ordering::Acquire) { Turn::Stop } else { Turn::Until(None) }
+    fn on_iteration(&mut self, _: &mut D, _: Instant) -> LoopControl {
+        if self.stop.load(Ordering::Acquire) { LoopControl::Stop } else { LoopControl::WaitUntil(None) }
     }
 }

@@ -388,7 +388,7 @@ impl Driver for Epoll {
         if self.sockets.is_full() {
             return Err(Errno::MFILE.into());
         }
-        // Many are made in a turn, each at a time of its own.
+        // An iteration may open many connections, each at its own time.
         self.now = Instant::now();
         let connecting = socket::connecting(to, &mut self.last_port)?;
         let is_unix = matches!(to.peer, PeerAddr::Unix(_));
@@ -571,8 +571,8 @@ impl Driver for Epoll {
             self.steps_left -= 1;
             // In turn, so that neither endless input nor endless output can starve the other.
             self.writes_first = !self.writes_first;
-            let turn = self.writes_first || self.readable.is_empty();
-            let writable = if turn && self.sends_left > 0 { self.writable.pop_front() } else { None };
+            let writes = self.writes_first || self.readable.is_empty();
+            let writable = if writes && self.sends_left > 0 { self.writable.pop_front() } else { None };
             if let Some(id) = writable {
                 self.sends_left -= 1;
                 self.push(id);

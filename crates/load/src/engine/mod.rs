@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use sha2::Sha256;
-use thalweg_reactor::{App, Turn, Wheel};
+use thalweg_reactor::{App, LoopControl, Wheel};
 use thalweg_sys::{Completion, Driver, DriverKind, Fault, Instant, PortRange, SocketId};
 
 use self::pacing::Pacing;
@@ -261,7 +261,7 @@ impl<D: Driver> App<D> for Engine {
         }
     }
 
-    fn on_turn(&mut self, driver: &mut D, now: Instant) -> Turn {
+    fn on_iteration(&mut self, driver: &mut D, now: Instant) -> LoopControl {
         self.idled_awake_ns = driver.idled_awake_ns();
         self.overslept_ns = driver.overslept_ns();
         if self.progress.stop_requested() && !self.figures.interrupted {
@@ -269,7 +269,7 @@ impl<D: Driver> App<D> for Engine {
             self.keep_books(now);
             self.cut(now);
             self.publish();
-            return Turn::Stop;
+            return LoopControl::Stop;
         }
         self.attempts = 0;
         self.expire(driver, now);
@@ -293,12 +293,12 @@ impl<D: Driver> App<D> for Engine {
             self.keep_books(now);
             self.end_window(now);
             self.publish();
-            return Turn::Stop;
+            return LoopControl::Stop;
         }
         if now >= self.next_glance {
             self.next_glance = now.plus_ns(GLANCE_NS);
             self.publish();
         }
-        Turn::Until(Some(self.next_turn(now)))
+        LoopControl::WaitUntil(Some(self.next_turn(now)))
     }
 }

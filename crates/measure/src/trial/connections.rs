@@ -28,7 +28,7 @@ pub struct Connections {
     pub kept: u64,
     /// Open at once, at most. Merged over load threads it is the sum of their peaks, which need not have coincided.
     pub peak: u64,
-    /// Attempts begun in one turn of an event loop, at most.
+    /// Attempts begun in one iteration of an event loop, at most.
     #[serde(default)]
     pub burst: u64,
     /// Those whose answers came at the rate that a limit asks for, or at 320,000 bit/s, which is what SPECweb99 calls conforming, if

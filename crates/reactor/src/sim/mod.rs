@@ -118,7 +118,7 @@ impl Sim {
         self.stalls.push(Stall { process: Process::At(addr), from, until });
     }
 
-    /// Holds up everything that runs on the host with that address likewise. Its application must not be given turns meanwhile, and
+    /// Holds up everything that runs on the host with that address likewise. Its application must not run meanwhile, and
     /// [`Sim::oversleep`] tells it afterwards how late it is.
     pub fn stall_host(&mut self, host: IpAddr, from: Instant, until: Instant) {
         self.stalls.push(Stall { process: Process::Host(host), from, until });

@@ -125,7 +125,7 @@ pub fn a_close_takes_the_asking_back<D: Driver>(open: Open<'_, D>) {
         stage.ask(client, 1000);
         for _ in 0..turns_before {
             let soon = stage.driver.now().plus_ns(1_000_000);
-            stage.turn(Some(soon));
+            stage.iterate(Some(soon));
         }
         stage.send(server, pattern(4, 0, 3000));
         stage.close(client);

@@ -239,7 +239,7 @@ impl<D: Driver> Soak<D> {
                 return;
             }
             assert!(self.stage.driver.now() < deadline, "connections hang at the end: {}", self.describe());
-            self.stage.turn(Some(deadline));
+            self.stage.iterate(Some(deadline));
             self.check();
         }
     }

@@ -185,7 +185,7 @@ impl<D: Driver> Stage<D> {
     }
 
     /// Waits once and witnesses what comes of it; how many completions that was.
-    pub fn turn(&mut self, until: Option<Instant>) -> usize {
+    pub fn iterate(&mut self, until: Option<Instant>) -> usize {
         self.wait(until);
         std::iter::from_fn(|| self.witness_next().then_some(())).count()
     }
@@ -205,7 +205,7 @@ impl<D: Driver> Stage<D> {
         let deadline = self.driver.now().plus_ns(self.patience_ns);
         while !so(self) {
             assert!(self.driver.now() < deadline, "gave up waiting until {what}");
-            self.turn(Some(deadline));
+            self.iterate(Some(deadline));
         }
     }
 
@@ -241,7 +241,7 @@ impl<D: Driver> Stage<D> {
     pub fn linger(&mut self, ns: u64) {
         let until = self.driver.now().plus_ns(ns);
         while self.driver.now() < until {
-            self.turn(Some(until));
+            self.iterate(Some(until));
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use thalweg_reactor::{App, Turn};
+use thalweg_reactor::{App, LoopControl};
 use thalweg_sys::driver::Listen;
 use thalweg_sys::{Completion, Driver, DriverConfig, Epoll, Instant, SendBuf, SocketId, Waker, clock};
 use thalweg_wire::{Bounds, FieldSlots, RequestEvent, RequestReader};
@@ -248,9 +248,9 @@ impl<D: Driver> App<D> for Desk {
         }
     }
 
-    fn on_turn(&mut self, driver: &mut D, now: Instant) -> Turn {
+    fn on_iteration(&mut self, driver: &mut D, now: Instant) -> LoopControl {
         if self.wishes.stop.load(Relaxed) {
-            return Turn::Stop;
+            return LoopControl::Stop;
         }
         if self.next_sample <= now {
             self.board.advance(now, second());
@@ -264,6 +264,6 @@ impl<D: Driver> App<D> for Desk {
             self.close(driver, socket);
         }
         // The next look at deadlines is with the next sample: a second late is early enough.
-        Turn::Until(Some(self.next_sample))
+        LoopControl::WaitUntil(Some(self.next_sample))
     }
 }

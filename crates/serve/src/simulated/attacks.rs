@@ -188,7 +188,7 @@ impl App<Sim> for Siege {
         }
     }
 
-    fn on_turn(&mut self, driver: &mut Sim, now: Instant) -> Turn {
+    fn on_iteration(&mut self, driver: &mut Sim, now: Instant) -> LoopControl {
         while let Some(&Reverse((_, alarm))) = self.alarms.peek().filter(|Reverse((at, _))| *at <= now) {
             self.alarms.pop();
             match alarm {
@@ -197,11 +197,11 @@ impl App<Sim> for Siege {
             }
         }
         if now >= self.end {
-            return Turn::Stop;
+            return LoopControl::Stop;
         }
-        let Turn::Until(until) = self.service.on_turn(driver, now) else { return Turn::Stop };
+        let LoopControl::WaitUntil(until) = self.service.on_iteration(driver, now) else { return LoopControl::Stop };
         let alarm = self.alarms.peek().map(|Reverse((at, _))| *at);
-        Turn::Until(until.into_iter().chain(alarm).chain([self.end]).min())
+        LoopControl::WaitUntil(until.into_iter().chain(alarm).chain([self.end]).min())
     }
 }
 

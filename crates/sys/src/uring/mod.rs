@@ -369,7 +369,7 @@ impl Driver for Uring {
         if self.sockets.is_full() {
             return Err(Errno::MFILE.into());
         }
-        // Many are made in a turn, each at a time of its own.
+        // An iteration may open many connections, each at its own time.
         self.now = Instant::now();
         let peer = match &self.last_peer {
             Some((addr, peer)) if *addr == to.peer => peer.clone(),
