@@ -19,10 +19,10 @@ use std::process::{self, ExitCode};
 use thalweg_measure::units::display;
 use thalweg_serve::{Level, ListenAddr, Listeners, LogTarget, Running, Server, StartError, Totals, core_count};
 use thalweg_sys::resource_limits::{descriptors, raise_descriptors};
-use thalweg_sys::service_manager::News;
+use thalweg_sys::service_manager::Notification;
 
 pub use self::confinement::SandboxOption;
-use self::confinement::{Confinement, Identity, socket_file, territory};
+use self::confinement::{Confinement, Identity, file_access, socket_file};
 use self::launcher::Launcher;
 use self::signals::Signals;
 use self::takeover::Inheritance;
@@ -77,8 +77,8 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
         let configuration = Configuration::from_opened(options, &|_| launcher.open_configuration())?;
         Ok(with_given(configuration, &given))
     };
-    let territory = territory(&configuration).map_err(Failure::unreachable)?;
-    confinement.confine_files(configuration.sandbox, &territory)?;
+    let file_access = file_access(&configuration).map_err(Failure::unreachable)?;
+    confinement.confine_files(configuration.sandbox, &file_access)?;
     let running = Server::start_on(config.clone(), listeners).map_err(refuse)?;
     confinement.confine_calls(configuration.sandbox)?;
     let predecessor = inheritance.settle()?;
@@ -93,7 +93,7 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
         successor: None,
         configuration,
     };
-    watch.tell(&[News::Ready, News::Status("serving")]);
+    watch.notify(&[Notification::Ready, Notification::Status("serving")]);
     end(watch, pid_file)
 }
 
@@ -108,7 +108,7 @@ fn end(mut watch: Watch<'_>, pid_file: Option<PidFile>) -> Result<ExitCode, Fail
             watch.until_drained();
         }
         End::Asked | End::Failed => {
-            watch.tell(&[News::Stopping]);
+            watch.notify(&[Notification::Stopping]);
             watch.running.drain(watch.configuration.drain);
         }
     }

@@ -126,14 +126,14 @@ fn interval_ns(plan: &Plan) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadUse {
     time: CpuTime,
-    idled_awake_ns: u64,
+    busy_wait_ns: u64,
     run_queue_wait_ns: Option<u64>,
 }
 
 impl ThreadUse {
-    /// `idled_awake_ns` is what the thread's driver says of itself.
-    pub(crate) fn so_far(idled_awake_ns: u64) -> Self {
-        Self { time: thread_cpu(), idled_awake_ns, run_queue_wait_ns: thread_run_queue_wait_ns() }
+    /// `busy_wait_ns` is the time that the thread's driver has polled instead of sleeping.
+    pub(crate) fn so_far(busy_wait_ns: u64) -> Self {
+        Self { time: thread_cpu(), busy_wait_ns, run_queue_wait_ns: thread_run_queue_wait_ns() }
     }
 
     /// What was used since `earlier` by the thread on `cpu`. The thread sleeps when it has nothing to do, so the time that it used
@@ -145,7 +145,7 @@ impl ThreadUse {
             cpu: cpu as u32,
             cpu_user_ns: used.user_ns,
             cpu_system_ns: used.system_ns,
-            busy_ns: used.total_ns().saturating_sub(self.idled_awake_ns - earlier.idled_awake_ns),
+            busy_ns: used.total_ns().saturating_sub(self.busy_wait_ns - earlier.busy_wait_ns),
             run_queue_wait_ns: waits.map_or(0, |(now, then)| now.saturating_sub(then)),
             throttled_ns: 0,
             overslept_ns: 0,

@@ -158,9 +158,9 @@ pub trait Driver {
     /// Only what makes the driver itself unusable.
     fn wait(&mut self, until: Option<Instant>) -> io::Result<()>;
 
-    /// How long [`Driver::wait`] has spent looking for completions instead of sleeping, in nanoseconds, because it woke early
-    /// ([`DriverConfig::wake_early_ns`]). The thread used its CPU and was free all the same.
-    fn idled_awake_ns(&self) -> u64 {
+    /// The time that [`Driver::wait`] has spent polling for completions instead of sleeping, in nanoseconds, because it woke
+    /// early ([`DriverConfig::wake_early_ns`]). The thread used its CPU then without having work.
+    fn busy_wait_ns(&self) -> u64 {
         0
     }
 

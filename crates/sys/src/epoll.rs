@@ -65,7 +65,7 @@ pub struct Epoll {
     last_port: u16,
     buffer: Box<[u8]>,
     wake_early_ns: u64,
-    idled_awake_ns: u64,
+    busy_wait_ns: u64,
     overslept_ns: u64,
     received: usize,
     now: Instant,
@@ -154,7 +154,7 @@ impl Epoll {
             last_port: 0,
             buffer: vec![0; config.receive_buffer_bytes].into_boxed_slice(),
             wake_early_ns: config.wake_early_ns,
-            idled_awake_ns: 0,
+            busy_wait_ns: 0,
             overslept_ns: 0,
             received: 0,
             now: Instant::now(),
@@ -527,7 +527,7 @@ impl Driver for Epoll {
             let awake_from = *awake_from.get_or_insert(self.now);
             let rest = until.filter(|&until| !busy && events.is_empty() && self.now < until);
             if rest.is_none() || asleep_until.is_some_and(|until| self.now < until) {
-                self.idled_awake_ns += self.now.ns_since(awake_from);
+                self.busy_wait_ns += self.now.ns_since(awake_from);
                 break;
             }
             // Woken early: what is left is too short for a sleep.
@@ -546,8 +546,8 @@ impl Driver for Epoll {
         Ok(())
     }
 
-    fn idled_awake_ns(&self) -> u64 {
-        self.idled_awake_ns
+    fn busy_wait_ns(&self) -> u64 {
+        self.busy_wait_ns
     }
 
     fn overslept_ns(&self) -> u64 {

@@ -152,7 +152,7 @@ impl Engine {
         if now < schedule.start {
             return;
         }
-        schedule.begun.get_or_insert_with(|| ThreadUse::so_far(self.idled_awake_ns));
+        schedule.begun.get_or_insert_with(|| ThreadUse::so_far(self.busy_wait_ns));
         schedule.overslept_ns += unlearnt_ns;
         schedule.record(&mut self.figures.trial.intervals, now);
         if schedule.end.is_some_and(|end| now >= end) {
@@ -173,7 +173,7 @@ impl Engine {
         let cpu = self.plan.cpus[self.core];
         figures.cpus.extend(schedule.begun.map(|begun| {
             let overslept_ns = schedule.overslept_ns;
-            CpuUse { overslept_ns, ..ThreadUse::so_far(self.idled_awake_ns).since(begun, cpu) }
+            CpuUse { overslept_ns, ..ThreadUse::so_far(self.busy_wait_ns).since(begun, cpu) }
         }));
         for connection in self.connections.iter().filter(|connection| connection.is_established()) {
             figures.connections.held += 1;

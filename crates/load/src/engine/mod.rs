@@ -79,7 +79,7 @@ pub struct Engine {
     next_glance: Instant,
     last_turn: Instant,
     /// What the driver has spent awake without work.
-    idled_awake_ns: u64,
+    busy_wait_ns: u64,
     /// By how much too late the latest wake-up was ([`Driver::overslept_ns`]).
     overslept_ns: u64,
     /// Arrivals wait for which no connection may be made.
@@ -146,7 +146,7 @@ impl Engine {
             lines: Vec::new(),
             next_glance: now,
             last_turn: now,
-            idled_awake_ns: 0,
+            busy_wait_ns: 0,
             overslept_ns: 0,
             is_short_of_room: false,
             attempts: 0,
@@ -262,7 +262,7 @@ impl<D: Driver> App<D> for Engine {
     }
 
     fn on_iteration(&mut self, driver: &mut D, now: Instant) -> LoopControl {
-        self.idled_awake_ns = driver.idled_awake_ns();
+        self.busy_wait_ns = driver.busy_wait_ns();
         self.overslept_ns = driver.overslept_ns();
         if self.progress.stop_requested() && !self.figures.interrupted {
             self.figures.interrupted = true;

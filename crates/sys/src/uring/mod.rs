@@ -81,7 +81,7 @@ pub struct Uring {
     parked: VecDeque<(SocketId, OwnedFd)>,
     file_steps_left: usize,
     wake_early_ns: u64,
-    idled_awake_ns: u64,
+    busy_wait_ns: u64,
     overslept_ns: u64,
     received: Range<usize>,
     spent: Option<u16>,
@@ -129,7 +129,7 @@ impl Uring {
             parked: VecDeque::new(),
             file_steps_left: 0,
             wake_early_ns: config.wake_early_ns,
-            idled_awake_ns: 0,
+            busy_wait_ns: 0,
             overslept_ns: 0,
             received: 0..0,
             spent: None,
@@ -546,7 +546,7 @@ impl Driver for Uring {
             let awake_from = *awake_from.get_or_insert(self.now);
             let rest = until.filter(|&until| want > 0 && !happened && self.now < until);
             if rest.is_none() || asleep_until.is_some_and(|until| self.now < until) {
-                self.idled_awake_ns += self.now.ns_since(awake_from);
+                self.busy_wait_ns += self.now.ns_since(awake_from);
                 return Ok(());
             }
             // Woken early: what is left is too short for a sleep.
@@ -554,8 +554,8 @@ impl Driver for Uring {
         }
     }
 
-    fn idled_awake_ns(&self) -> u64 {
-        self.idled_awake_ns
+    fn busy_wait_ns(&self) -> u64 {
+        self.busy_wait_ns
     }
 
     fn overslept_ns(&self) -> u64 {
