@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use thalweg_measure::histogram::Histogram;
 use thalweg_measure::outcome::Outcome;
-use thalweg_measure::search::Ended;
+use thalweg_measure::search::EndReason;
 use thalweg_measure::{
     Causes, Counts, IntervalSummary, LoopKind, Outcomes, StatusClasses, StatusCodes, Summary, Verdict,
 };
@@ -47,7 +47,7 @@ pub(crate) fn search() -> Document {
         lower_confirmed: true,
         upper_confirmed: true,
         interval95: None,
-        ended: Some(Ended::WidthReached),
+        ended: Some(EndReason::WidthReached),
         overload: None,
         limit: LimitedBy::Server,
         evidence: vec![
@@ -92,7 +92,7 @@ pub(crate) fn document(kind: Kind, trials: Vec<Trial>) -> Document {
         seed: 11_400_714_819_323_198_485,
         version: "0.1.0".into(),
         host: HostDocument {
-            name: "bench-3".into(),
+            name: "test_bed-3".into(),
             kernel: "Linux 6.12.48".into(),
             machine: "x86_64".into(),
             cpu_model: "AMD EPYC 7443P 24-Core Processor".into(),
