@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use thalweg_sys::{Instant, SendBuf, SocketId};
 use thalweg_wire::{FieldSlots, RequestEvent, RequestReader};
 
+use crate::handler::Handler;
 use crate::response::Response;
-use crate::server::Handler;
 use crate::settings::Settings;
 
 /// The state of one connection.

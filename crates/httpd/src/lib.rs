@@ -23,10 +23,12 @@
 #![forbid(unsafe_code)]
 
 mod connection;
+mod handler;
 mod response;
 mod server;
 mod settings;
 
+pub use handler::Handler;
 pub use response::Response;
-pub use server::{Handler, Server};
+pub use server::Server;
 pub use settings::{Settings, Times, WhenFull};

@@ -6,32 +6,13 @@ use std::net::SocketAddr;
 use thalweg_reactor::{App, LoopControl};
 use thalweg_sys::driver::Listen;
 use thalweg_sys::{Completion, Driver, Instant, SocketId};
-use thalweg_wire::{RequestError, RequestHead};
 
 use crate::connection::{Connection, Input};
-use crate::response::Response;
+use crate::handler::Handler;
 use crate::settings::{Settings, Times, WhenFull};
 
 /// How long a listener that has failed to accept waits if no connection is closed before.
 const ACCEPT_RETRY_NS: u64 = 100_000_000;
-
-/// Makes the responses of a server. A closure from a request's head to a response is one.
-pub trait Handler {
-    /// The response to a request. Its body is not there yet and will be discarded.
-    fn respond(&mut self, request: &RequestHead<'_>) -> Response;
-
-    /// The response to bytes that are no request, after which the connection is closed. `None` stands for a response with the
-    /// [status of the error](RequestError::status) and nothing else.
-    fn refuse(&mut self, _error: RequestError) -> Option<Response> {
-        None
-    }
-}
-
-impl<F: FnMut(&RequestHead<'_>) -> Response> Handler for F {
-    fn respond(&mut self, request: &RequestHead<'_>) -> Response {
-        self(request)
-    }
-}
 
 /// An HTTP server with one listener; see the [crate's documentation](crate).
 pub struct Server<H> {

@@ -10,6 +10,7 @@
 
 pub mod address;
 pub mod affinity;
+mod any_driver;
 pub mod clock;
 #[cfg(feature = "count-allocations")]
 pub mod counting;
@@ -21,6 +22,7 @@ pub mod file;
 pub mod folder;
 pub mod handover;
 pub mod inotify;
+mod operation;
 pub mod proc;
 pub mod process;
 pub mod resource_limits;
@@ -32,15 +34,14 @@ mod uring;
 pub mod wake;
 
 pub use address::{PeerAddr, PortRange, UnixAddr};
+pub use any_driver::{AnyDriver, DriverChoice};
 pub use clock::Instant;
-pub use driver::{
-    AnyDriver, Completion, Connect, Driver, DriverChoice, DriverConfig, DriverKind, FileSpan, ReceiveMode, SendBuf,
-    SpanEnd,
-};
+pub use driver::{Completion, Driver, DriverConfig, DriverKind};
 pub use epoll::Epoll;
 pub use fault::Fault;
 pub use file::{File, FileChanged, Links, Root, Wait};
 pub use inotify::Inotify;
+pub use operation::{Connect, FileSpan, ReceiveMode, SendBuf, SpanEnd};
 pub use table::SocketId;
 pub use uring::Uring;
 pub use wake::Waker;

@@ -57,6 +57,7 @@
 //! about a quarter more CPU time per byte. So the bound is lifted for connections that turn out to be fast. SO_SNDBUF would
 //! bound what is on the wire as well, and with it the rate on long ways.
 
+mod backlog;
 mod unix;
 
 use std::io;
@@ -72,14 +73,12 @@ use rustix::net::sockopt::{set_socket_linger, set_tcp_nodelay};
 use rustix::net::{SendFlags, Shutdown, getpeername, getsockname, send};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
+use self::backlog::BACKLOG;
 use crate::address::{PeerAddr, PortRange, UnixAddr};
-use crate::driver::{Connect, FileSpan, Listen, ReceiveMode, SendBuf, SpanEnd};
 use crate::fault::Fault;
+use crate::operation::{Connect, FileSpan, Listen, ReceiveMode, SendBuf, SpanEnd};
 
 pub use unix::{SocketFile, listen_unix};
-
-/// How many connections may wait to be accepted. The kernel lowers it to `net.core.somaxconn`.
-const BACKLOG: i32 = 4096;
 
 /// Bytes that the kernel takes before it can put them on the wire, for connections on which that is bounded, give or take a
 /// segment. Enough for a few wake-ups per second at what makes a reader slow.

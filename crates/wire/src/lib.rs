@@ -48,6 +48,7 @@ mod framing;
 pub mod log;
 mod method;
 mod partial;
+mod progress;
 pub mod range;
 mod request;
 mod response;
@@ -61,15 +62,7 @@ pub use bounds::Bounds;
 pub use fields::{FIELDS_MAX, FieldSlots, Fields};
 pub use framing::{BodyFraming, FramingFault, Version};
 pub use method::Method;
+pub use progress::Progress;
 pub use request::{RequestError, RequestEvent, RequestHead, RequestReader};
 pub use response::{MessageBytes, RequestKind, ResponseError, ResponseEvent, ResponseHead, ResponseReader};
 pub use scan::HeadFault;
-
-/// What one call of a reader did.
-#[derive(Debug)]
-pub struct Progress<E> {
-    /// How many bytes of the input are dealt with; the next call takes the input from there on.
-    pub consumed: usize,
-    /// What the bytes meant. `None`: all of the input was consumed and more is needed.
-    pub event: Option<E>,
-}

@@ -5,8 +5,9 @@ use std::ptr;
 use io_uring::{opcode, squeue};
 use rustix::io::Errno;
 
+use super::buffers;
+use super::ring::Uring;
 use super::socket::{Maker, Operation, State};
-use super::{Uring, buffers};
 use crate::driver::Completion;
 use crate::table::SocketId;
 
