@@ -2,7 +2,7 @@
 
 use thalweg_wire::range::{ByteRange, ByteRanges, RANGES_MAX, RangeSet};
 use thalweg_wire::validator::{Conditions, EntityTag, Validators, Verdict};
-use thalweg_wire::{FieldSlots, Fields, Limits, Method, RequestEvent, RequestReader, date};
+use thalweg_wire::{Bounds, FieldSlots, Fields, Method, RequestEvent, RequestReader, date};
 
 use crate::split_line;
 
@@ -23,7 +23,7 @@ pub fn conditions(data: &[u8]) {
         head.extend_from_slice(b"\r\n");
     }
     head.extend_from_slice(b"\r\n");
-    let (mut reader, mut slots) = (RequestReader::new(Limits::requests()), FieldSlots::new());
+    let (mut reader, mut slots) = (RequestReader::new(Bounds::requests()), FieldSlots::new());
     if let Ok(progress) = reader.read(&head, &mut slots)
         && let Some(RequestEvent::Head(head)) = progress.event
     {

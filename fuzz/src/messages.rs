@@ -1,13 +1,13 @@
 //! Whole messages: cuts must not matter, accepted heads must be unambiguous, memory must be bounded.
 
 use thalweg_wire::chunked::{ChunkEvent, ChunkFault, Decoder, LAST_CHUNK, push_chunk};
-use thalweg_wire::{Limits, RequestKind};
+use thalweg_wire::{Bounds, RequestKind};
 
 use crate::split_line;
 use crate::transcript::{self, Transcript};
 
 /// Bounds that short inputs can reach.
-const TIGHT: Limits = Limits {
+const TIGHT: Bounds = Bounds {
     head_bytes_max: 96,
     start_line_bytes_max: 32,
     fields_max: 4,
@@ -20,21 +20,21 @@ const TIGHT: Limits = Limits {
 
 /// The first line: a `!` for tight bounds, then the lengths of the parts, to be used in turn. A digit stands for
 /// itself, any other byte for its value.
-fn plan(line: &[u8], otherwise: Limits) -> (Limits, Vec<usize>) {
-    let (limits, lengths) = match line.strip_prefix(b"!") {
+fn plan(line: &[u8], otherwise: Bounds) -> (Bounds, Vec<usize>) {
+    let (bounds, lengths) = match line.strip_prefix(b"!") {
         Some(lengths) => (TIGHT, lengths),
         None => (otherwise, line),
     };
     let length = |&byte: &u8| usize::from(if byte.is_ascii_digit() { byte - b'0' } else { byte });
-    (limits, lengths.iter().map(length).collect())
+    (bounds, lengths.iter().map(length).collect())
 }
 
 /// A line with the plan, then the bytes of a connection as a server receives them.
 pub fn request_reader(data: &[u8]) {
     let (line, input) = split_line(data);
-    let (limits, lengths) = plan(line, Limits::requests());
-    let read = |lengths: &[usize]| transcript::requests(input, lengths, limits);
-    check_cuts(input, [read(&[]), read(&[1]), read(&lengths)], limits, Folds::Refused);
+    let (bounds, lengths) = plan(line, Bounds::requests());
+    let read = |lengths: &[usize]| transcript::requests(input, lengths, bounds);
+    check_cuts(input, [read(&[]), read(&[1]), read(&lengths)], bounds, Folds::Refused);
 }
 
 /// A line with the kinds of the requests (`H`EAD, `C`ONNECT, `U`pgrade, others), a line with the plan, then the bytes
@@ -49,9 +49,9 @@ pub fn response_reader(data: &[u8]) {
         _ => RequestKind::Other,
     };
     let kinds: Vec<RequestKind> = kinds.iter().map(kind).collect();
-    let (limits, lengths) = plan(line, Limits::responses());
-    let read = |lengths: &[usize]| transcript::responses(input, lengths, limits, &kinds);
-    check_cuts(input, [read(&[]), read(&[1]), read(&lengths)], limits, Folds::Read);
+    let (bounds, lengths) = plan(line, Bounds::responses());
+    let read = |lengths: &[usize]| transcript::responses(input, lengths, bounds, &kinds);
+    check_cuts(input, [read(&[]), read(&[1]), read(&lengths)], bounds, Folds::Read);
 }
 
 /// What becomes of obsolete line folding (RFC 9112, 5.2): user agents read it, servers refuse it.
@@ -61,13 +61,13 @@ enum Folds {
     Read,
 }
 
-fn check_cuts(input: &[u8], [whole, bytewise, cut]: [Transcript; 3], limits: Limits, folds: Folds) {
+fn check_cuts(input: &[u8], [whole, bytewise, cut]: [Transcript; 3], bounds: Bounds, folds: Folds) {
     assert_eq!(whole.text(), bytewise.text(), "whole and byte by byte differ");
     assert_eq!(whole.text(), cut.text(), "whole and cut differ");
     assert!(!whole.is_ambiguous(), "the two parsers disagree");
     for transcript in [&whole, &bytewise, &cut] {
         // A vector at most doubles.
-        assert!(transcript.retained_bytes <= 2 * limits.head_bytes_max as usize);
+        assert!(transcript.retained_bytes <= 2 * bounds.head_bytes_max as usize);
     }
     if whole.lines[0].contains("HTTP/1.") {
         assert_strict_head(input, folds);
@@ -136,29 +136,29 @@ fn is_literal(address: &[u8]) -> bool {
 /// A line with the plan, then a body in the chunked coding with whatever follows it.
 pub fn chunked(data: &[u8]) {
     let (line, input) = split_line(data);
-    let (limits, lengths) = plan(line, Limits::requests());
-    let whole = decode(input, &[], &limits);
-    assert_eq!(whole, decode(input, &[1], &limits), "whole and byte by byte differ");
-    assert_eq!(whole, decode(input, &lengths, &limits), "whole and cut differ");
+    let (bounds, lengths) = plan(line, Bounds::requests());
+    let whole = decode(input, &[], &bounds);
+    assert_eq!(whole, decode(input, &[1], &bounds), "whole and byte by byte differ");
+    assert_eq!(whole, decode(input, &lengths, &bounds), "whole and cut differ");
     if let Ok(Some((body, consumed))) = whole {
         assert_eq!(decode_naively(&input[..consumed]).as_ref(), Some(&body), "another reading is possible");
         let mut encoded = Vec::new();
         push_chunk(&mut encoded, &body);
         encoded.extend_from_slice(LAST_CHUNK);
-        let again = decode(&encoded, &lengths, &Limits::requests());
+        let again = decode(&encoded, &lengths, &Bounds::requests());
         assert_eq!(again, Ok(Some((body, encoded.len()))), "what was written is not read back");
     }
 }
 
 /// The body and the length of its encoding, if it is complete.
-fn decode(input: &[u8], lengths: &[usize], limits: &Limits) -> Result<Option<(Vec<u8>, usize)>, ChunkFault> {
+fn decode(input: &[u8], lengths: &[usize], bounds: &Bounds) -> Result<Option<(Vec<u8>, usize)>, ChunkFault> {
     let (mut decoder, mut body, mut offset) = (Decoder::new(), Vec::new(), 0);
     let mut lengths = lengths.iter().cycle();
     while offset < input.len() {
         let part_bytes = lengths.next().map_or(usize::MAX, |&length| length.max(1));
         let mut part = &input[offset..input.len().min(offset.saturating_add(part_bytes))];
         while !part.is_empty() {
-            let progress = decoder.read(part, limits)?;
+            let progress = decoder.read(part, bounds)?;
             offset += progress.consumed;
             part = &part[progress.consumed..];
             match progress.event {

@@ -3,7 +3,7 @@
 use thalweg_formats::checksums::{Scope, find};
 use thalweg_wire::coding::{AcceptEncoding, Coding};
 use thalweg_wire::digest::{Algorithm, WantReprDigest, push_repr_digest};
-use thalweg_wire::{FieldSlots, Limits, RequestEvent, RequestReader};
+use thalweg_wire::{Bounds, FieldSlots, RequestEvent, RequestReader};
 
 use crate::split_line;
 
@@ -16,7 +16,7 @@ pub fn wishes(data: &[u8]) {
         }
     }
     head.extend_from_slice(b"\r\n");
-    let (mut reader, mut slots) = (RequestReader::new(Limits::requests()), FieldSlots::new());
+    let (mut reader, mut slots) = (RequestReader::new(Bounds::requests()), FieldSlots::new());
     let Ok(progress) = reader.read(&head, &mut slots) else {
         return;
     };

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
-use thalweg_sys::limits::raise_descriptors;
+use thalweg_sys::resource_limits::raise_descriptors;
 
 use crate::operation::{Place, Successor, body, ended_well, said, started};
 use crate::process::{DRIVERS, PATIENCE, signal, until};

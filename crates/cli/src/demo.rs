@@ -7,10 +7,10 @@ use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use thalweg_lab::document::Kind;
+use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::search::{self, SearchSettings};
-use thalweg_lab::session::{self, Outcome, Question};
 use thalweg_lab::target::Target;
-use thalweg_lab::trial::Bench;
+use thalweg_lab::trial::TestBed;
 use thalweg_load::{Check, Extent, LoopPlan, Pick, Plan, RequestText, prepare};
 use thalweg_sys::affinity::allowed_cpus;
 use thalweg_wire::Version;
@@ -60,21 +60,21 @@ pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
         budget: Duration::from_secs(75),
         recovery: Duration::from_secs(20),
     };
-    let question = Question {
+    let invocation = Invocation {
         kind: Kind::Find,
         command: output::command_line(),
         target: server.url.clone(),
         settings: [("demo".to_owned(), format!("{FILES} files of {FILE_BYTES} bytes"))].into(),
         started: jiff::Timestamp::now(),
     };
-    let bench = Bench::new(target, vec![LIMIT.parse().expect("a valid limit")]);
-    let mut line = Line::new(interrupt, true, &bench.limits);
-    let found = search::find(&bench, &settings, &mut line);
+    let test_bed = TestBed::new(target, vec![LIMIT.parse().expect("a valid limit")]);
+    let mut line = Line::new(interrupt, true, &test_bed.limits);
+    let found = search::find(&test_bed, &settings, &mut line);
     line.clear();
     let found = found?;
-    let outcome =
-        Outcome { verdict: found.verdict, reasons: found.reasons, trials: found.trials, find: Some(found.find) };
-    let document = session::document(&question, &bench, &settings.base, outcome);
+    let measurement =
+        Measurement { verdict: found.verdict, reasons: found.reasons, trials: found.trials, find: Some(found.find) };
+    let document = result::document(&invocation, &test_bed, &settings.base, measurement);
     output::print(&text::of(&document))?;
     output::write_report(&document, &options.out)?;
     output::print(&format!("\nreport: {}\n", absolute(&options.out)))?;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_lab::document::Kind;
+use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::search::{self, SearchSettings};
-use thalweg_lab::session::{self, Outcome, Question};
 use thalweg_lab::target::Target;
-use thalweg_lab::trial::Bench;
+use thalweg_lab::trial::TestBed;
 use thalweg_load::{Extent, LoopPlan, RateProfile};
 use thalweg_measure::Limit;
 
@@ -52,7 +52,7 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     let requests = requests::of(&options.load, &target)?;
     let base = load_options::plan(&options.load, &target, shape, requests)?;
     let limits = limits_or_default(&options.load.limits);
-    let question = Question {
+    let invocation = Invocation {
         kind: Kind::Find,
         command: output::command_line(),
         target: target.shown.clone(),
@@ -61,8 +61,8 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     };
     target.reach(base.timeout, &base.sources)?;
 
-    let bench = Bench::new(target, limits);
-    let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, true, &bench.limits);
+    let test_bed = TestBed::new(target, limits);
+    let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, true, &test_bed.limits);
     let settings = SearchSettings {
         base,
         lowest_rate: LOWEST_RATE,
@@ -72,12 +72,12 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
         budget: options.budget,
         recovery: options.recovery,
     };
-    let found = search::find(&bench, &settings, &mut line);
+    let found = search::find(&test_bed, &settings, &mut line);
     line.clear();
     let found = found?;
-    let outcome =
-        Outcome { verdict: found.verdict, reasons: found.reasons, trials: found.trials, find: Some(found.find) };
-    output::give_out(&session::document(&question, &bench, &settings.base, outcome), &options.output)
+    let measurement =
+        Measurement { verdict: found.verdict, reasons: found.reasons, trials: found.trials, find: Some(found.find) };
+    output::give_out(&result::document(&invocation, &test_bed, &settings.base, measurement), &options.output)
 }
 
 /// The limits that were asked for. Without one on response time a rate could only be limited by errors.

@@ -61,10 +61,10 @@ impl Watcher for Line {
         self.bar.tick();
     }
 
-    fn on_pause(&mut self, failed_looks: u32, given: Duration, patience: Duration) {
+    fn on_pause(&mut self, failed_probes: u32, elapsed: Duration, patience: Duration) {
         self.bar.set_message(format!(
-            "recover: the target fails at a rate that it had carried; {failed_looks} looks have failed, waiting, {:.0} of {:.0} s",
-            given.as_secs_f64(),
+            "recover: the target fails at a rate that it had carried; {failed_probes} recovery probes have failed, waiting, {:.0} of {:.0} s",
+            elapsed.as_secs_f64(),
             patience.as_secs_f64()
         ));
         self.bar.tick();

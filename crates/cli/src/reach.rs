@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 use thalweg_lab::target::Target;
-use thalweg_sys::limits::{descriptors, ip_local_port_range, raise_descriptors};
+use thalweg_sys::resource_limits::{descriptors, ip_local_port_range, raise_descriptors};
 use thalweg_sys::{PeerAddr, PortRange};
 
 use crate::exit::Failure;

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use thalweg_lab::document::{Document, Kind};
-use thalweg_lab::session::{self, Outcome, Question};
+use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::target::Target;
-use thalweg_lab::trial::Bench;
+use thalweg_lab::trial::TestBed;
 use thalweg_load::{CheckTable, Extent, LogSummary, LoopPlan, Recording, ReplayHead};
 
 use crate::arrivals::Shape;
@@ -48,7 +48,7 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     let mut settings = load_options::settings(load, &target, &plan);
     settings.insert("log".to_owned(), format!("{} ({} requests)", options.log.display(), log.requests));
     settings.insert("speed".to_owned(), options.speed.to_string());
-    let question = Question {
+    let invocation = Invocation {
         kind: Kind::Replay,
         command: output::command_line(),
         target: target.shown.clone(),
@@ -58,13 +58,14 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     target.reach(plan.timeout, &plan.sources)?;
     length::announce(&plan);
 
-    let bench = Bench::new(target, load.limits.clone());
-    let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false, &bench.limits);
-    let made = bench.trial("replay", plan.clone(), &mut line);
+    let test_bed = TestBed::new(target, load.limits.clone());
+    let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false, &test_bed.limits);
+    let made = test_bed.trial("replay", plan.clone(), &mut line);
     line.clear();
     let trial = made?.trial;
-    let outcome = Outcome { verdict: trial.verdict, reasons: trial.reasons.clone(), trials: vec![trial], find: None };
-    let document = Document { log: Some(log.into()), ..session::document(&question, &bench, &plan, outcome) };
+    let measurement =
+        Measurement { verdict: trial.verdict, reasons: trial.reasons.clone(), trials: vec![trial], find: None };
+    let document = Document { log: Some(log.into()), ..result::document(&invocation, &test_bed, &plan, measurement) };
     output::give_out(&document, &options.output)
 }
 

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use thalweg_lab::document::Kind;
-use thalweg_lab::session::{self, Outcome, Question};
+use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::target::Target;
-use thalweg_lab::trial::Bench;
+use thalweg_lab::trial::TestBed;
 use thalweg_load::{Extent, UserPlan};
 use thalweg_units::display;
 
@@ -37,7 +37,7 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     let shape = arrivals::shape(options, sessions)?;
     let mut plan = load_options::plan(&options.load, &target, shape, requests)?;
     plan.warmup = options.warmup;
-    let question = Question {
+    let invocation = Invocation {
         kind: Kind::Run,
         command: output::command_line(),
         target: target.shown.clone(),
@@ -47,13 +47,14 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     target.reach(plan.timeout, &plan.sources)?;
     length::announce(&plan);
 
-    let bench = Bench::new(target, options.load.limits.clone());
-    let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false, &bench.limits);
-    let made = bench.trial("run", plan.clone(), &mut line);
+    let test_bed = TestBed::new(target, options.load.limits.clone());
+    let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false, &test_bed.limits);
+    let made = test_bed.trial("run", plan.clone(), &mut line);
     line.clear();
     let trial = made?.trial;
-    let outcome = Outcome { verdict: trial.verdict, reasons: trial.reasons.clone(), trials: vec![trial], find: None };
-    output::give_out(&session::document(&question, &bench, &plan, outcome), &options.output)
+    let measurement =
+        Measurement { verdict: trial.verdict, reasons: trial.reasons.clone(), trials: vec![trial], find: None };
+    output::give_out(&result::document(&invocation, &test_bed, &plan, measurement), &options.output)
 }
 
 fn settings(

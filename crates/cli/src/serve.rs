@@ -19,12 +19,12 @@ use std::process::{self, ExitCode};
 use thalweg_serve::{
     CatalogError, Level, ListenAddr, Listeners, LogTarget, Running, Server, StartError, Totals, loop_count,
 };
-use thalweg_sys::limits::{descriptors, raise_descriptors};
-use thalweg_sys::service_manager::News;
+use thalweg_sys::resource_limits::{descriptors, raise_descriptors};
+use thalweg_sys::service_manager::Notification;
 use thalweg_units::display;
 
 pub use self::confinement::SandboxOption;
-use self::confinement::{Confinement, Identity, socket_file, territory};
+use self::confinement::{Confinement, Identity, file_access, socket_file};
 use self::launcher::Launcher;
 use self::signals::Signals;
 use self::takeover::Inheritance;
@@ -80,8 +80,8 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
         let configuration = Configuration::from_opened(options, &|_| launcher.open_configuration())?;
         Ok(with_given(configuration, &given))
     };
-    let territory = territory(&configuration).map_err(Failure::unreachable)?;
-    confinement.confine_files(configuration.sandbox, &territory)?;
+    let file_access = file_access(&configuration).map_err(Failure::unreachable)?;
+    confinement.confine_files(configuration.sandbox, &file_access)?;
     let running = Server::start_on(config.clone(), listeners).map_err(refuse)?;
     confinement.confine_calls(configuration.sandbox)?;
     let predecessor = inheritance.settle()?;
@@ -96,7 +96,7 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
         successor: None,
         configuration,
     };
-    watch.tell(&[News::Ready, News::Status("serving")]);
+    watch.notify(&[Notification::Ready, Notification::Status("serving")]);
     end(watch, pid_file)
 }
 
@@ -111,7 +111,7 @@ fn end(mut watch: Watch<'_>, pid_file: Option<PidFile>) -> Result<ExitCode, Fail
             watch.until_drained();
         }
         End::Asked | End::Failed => {
-            watch.tell(&[News::Stopping]);
+            watch.notify(&[Notification::Stopping]);
             watch.running.drain(watch.configuration.drain);
         }
     }

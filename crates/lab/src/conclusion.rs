@@ -1,38 +1,53 @@
-//! The conclusion of a search: from its answer to the document's, in words. A sentence claims what the trials have shown.
+//! The conclusion of a search, in the document's form and in words. A sentence claims no more than the trials have shown.
 
 use thalweg_measure::Verdict;
-use thalweg_measure::search::{Answer, Collapse, Ended};
+use thalweg_measure::search::{Collapse, EndReason, SearchResult};
 use thalweg_units::display;
 
+use crate::bottleneck::{Evidence, name_bottleneck};
 use crate::document::{Find, LimitedBy, Overload, OverloadShape, Trial};
-use crate::limit::{Evidence, name_limit};
-use crate::search::{DISTURBED_MAX, Found};
 
-/// What a search found, with the verdict on the whole and why.
-pub(crate) fn conclude(seen: &Evidence<'_>, trials: Vec<Trial>) -> Found {
-    let answer = seen.answer;
-    let overload = answer.collapse.as_ref().map(overload_of);
-    let (limit, mut evidence) = name_limit(seen);
-    let (verdict, reason) = verdict_of(answer, limit);
-    // What an overload has done to the target comes before all else.
+/// The conclusion of a search.
+#[derive(Debug)]
+pub struct Conclusion {
+    /// The bounds and their explanation in the document's form.
+    pub find: Find,
+    /// The verdict on the whole: PASS when a rate was found.
+    pub verdict: Verdict,
+    /// The reasons of the verdict, one sentence each.
+    pub reasons: Vec<String>,
+    /// Every trial in order.
+    pub trials: Vec<Trial>,
+}
+
+/// Disturbed trials in a row after which a search repeats no further one and gives the host up as too busy.
+pub(crate) const DISTURBED_MAX: u32 = 5;
+
+/// Draws the conclusion of a search.
+pub(crate) fn conclude(evidence: &Evidence<'_>, trials: Vec<Trial>) -> Conclusion {
+    let result = evidence.result;
+    let overload = result.collapse.as_ref().map(overload_of);
+    let (limit, mut sentences) = name_bottleneck(evidence);
+    let (verdict, reason) = verdict_of(result, limit);
+    // The effect of an overload on the target comes first.
     let collapsed = overload.as_ref().map(Overload::sentence);
-    evidence.splice(0..0, collapsed.clone());
-    let contradicted = contradiction(answer);
-    let mut notes = notes(answer);
+    sentences.splice(0..0, collapsed.clone());
+    let contradicted = contradiction(result);
+    let mut notes = notes(result);
     notes.splice(0..0, contradicted.clone());
     let reasons = collapsed.into_iter().chain([reason]).chain(contradicted).collect();
-    Found {
+    Conclusion {
         find: Find {
-            lower_bound: answer.lower_bound,
-            upper_bound: answer.upper_bound,
-            lower_confirmed: answer.lower_confirmed,
-            upper_confirmed: answer.upper_confirmed,
+            lower_bound: result.lower_bound,
+            upper_bound: result.upper_bound,
+            lower_confirmed: result.lower_confirmed,
+            upper_confirmed: result.upper_confirmed,
             interval95: None,
-            ended: Some(answer.ended),
+            ended: Some(result.ended),
             overload,
             limit,
-            evidence,
-            client_ceiling: Some(seen.ceiling),
+            evidence: sentences,
+            client_ceiling: Some(evidence.ceiling),
             notes,
         },
         verdict,
@@ -41,12 +56,12 @@ pub(crate) fn conclude(seen: &Evidence<'_>, trials: Vec<Trial>) -> Found {
     }
 }
 
-/// A search of a target that answers, but to whose probe no response was good.
-pub(crate) fn nothing_good(probe: Trial, ends: &str) -> Found {
+/// The conclusion for a target that responds, but whose first trial brought no good response.
+pub(crate) fn nothing_good(probe: Trial, ends: &str) -> Conclusion {
     let codes: Vec<String> = probe.status_codes.iter().map(|(code, count)| format!("{count} x {code}")).collect();
     let codes = if codes.is_empty() { String::new() } else { format!(" (status {})", codes.join(", ")) };
     let reason = format!("the target answers, but not one response of the probe was good: {ends}{codes}");
-    Found {
+    Conclusion {
         find: Find {
             lower_bound: None,
             upper_bound: None,
@@ -75,13 +90,13 @@ fn overload_of(collapse: &Collapse) -> Overload {
         overload_rate: collapse.overload,
         failed_rate: collapse.failed,
         waited_s: collapse.waited_s,
-        failed_looks: collapse.looks,
+        failed_looks: collapse.failed_probes,
         times: collapse.times,
     }
 }
 
 impl Overload {
-    /// What happened, as a clause without a full stop.
+    /// The event as a clause without a full stop.
     pub fn sentence(&self) -> String {
         format!("the target {}", self.predicate())
     }
@@ -99,24 +114,24 @@ impl Overload {
     }
 }
 
-fn verdict_of(answer: &Answer, limit: LimitedBy) -> (Verdict, String) {
-    if answer.ended == Ended::Disturbed {
+fn verdict_of(result: &SearchResult, limit: LimitedBy) -> (Verdict, String) {
+    if result.ended == EndReason::Disturbed {
         return (Verdict::Invalid, "this host was too busy with other things to measure".to_owned());
     }
-    if answer.collapse.is_some_and(|collapse| collapse.recovery_s.is_none()) {
+    if result.collapse.is_some_and(|collapse| collapse.recovery_s.is_none()) {
         return (Verdict::Fail, "the bounds are those from before the collapse".to_owned());
     }
-    let interrupted = answer.ended == Ended::Interrupted;
-    match answer.lower_bound.map(display::rate) {
+    let interrupted = result.ended == EndReason::Interrupted;
+    match result.lower_bound.map(display::rate) {
         Some(rate) if interrupted => {
             (Verdict::Pass, format!("{rate} met all limits before the search was interrupted"))
         }
-        Some(rate) if answer.ended == Ended::ClientCeiling => {
+        Some(rate) if result.ended == EndReason::ClientCeiling => {
             (Verdict::Pass, format!("{rate} meets all limits; the client can offer no more, so this is a lower bound"))
         }
         Some(rate) => (Verdict::Pass, format!("{rate} meets all limits")),
         None if limit == LimitedBy::Client => (Verdict::Invalid, "the client fell short at every rate".to_owned()),
-        None if interrupted && answer.upper_bound.is_none() => {
+        None if interrupted && result.upper_bound.is_none() => {
             (Verdict::Invalid, "the search was interrupted before any rate was judged".to_owned())
         }
         None if interrupted => (Verdict::Fail, "no rate had met all limits when the search was interrupted".to_owned()),
@@ -124,23 +139,23 @@ fn verdict_of(answer: &Answer, limit: LimitedBy) -> (Verdict, String) {
     }
 }
 
-fn notes(answer: &Answer) -> Vec<String> {
+fn notes(result: &SearchResult) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |text: &str| notes.push(text.to_owned());
-    if answer.width.is_some() {
+    if result.width.is_some() {
         note("the bounds are the bracket of one search, no interval over repeated searches");
     }
-    match answer.ended {
-        Ended::WidthReached => {}
-        Ended::ClientCeiling => note("the client's own ceiling came before the target's limit"),
-        Ended::LowestRate => note("already the lowest rate misses the limits"),
-        Ended::BudgetSpent => note("the time budget was spent before the bracket was as narrow as asked"),
-        Ended::TrialsSpent => note("all allowed trials were made before the bracket was as narrow as asked"),
-        Ended::NotRecovered => {
+    match result.ended {
+        EndReason::WidthReached => {}
+        EndReason::ClientCeiling => note("the client's own ceiling came before the target's limit"),
+        EndReason::LowestRate => note("already the lowest rate misses the limits"),
+        EndReason::BudgetSpent => note("the time budget was spent before the bracket was as narrow as asked"),
+        EndReason::TrialsSpent => note("all allowed trials were made before the bracket was as narrow as asked"),
+        EndReason::NotRecovered => {
             note("the search ended with the collapse; restart the target before it is searched again")
         }
-        Ended::Interrupted => note("the search was interrupted; this is what was known by then"),
-        Ended::Disturbed => note(&format!(
+        EndReason::Interrupted => note("the search was interrupted; this is what was known by then"),
+        EndReason::Disturbed => note(&format!(
             "the search was given up: {} trials in a row were invalid at a rate that the client reaches with ease, so \
              something else is using its CPUs: another program, or another guest of the same hypervisor",
             DISTURBED_MAX + 1
@@ -149,9 +164,9 @@ fn notes(answer: &Answer) -> Vec<String> {
     notes
 }
 
-/// Says that the history contradicts the answer, where that may be luck or an overload that has changed the target.
-fn contradiction(answer: &Answer) -> Option<String> {
-    let (passed, upper) = (display::rate(answer.contradicted?), display::rate(answer.upper_bound?));
+/// A sentence about a contradiction between the history and the result, which is luck or an overload that changed the target.
+fn contradiction(result: &SearchResult) -> Option<String> {
+    let (passed, upper) = (display::rate(result.contradicted?), display::rate(result.upper_bound?));
     Some(format!(
         "{passed} had passed once, and after higher rates not even {upper} did: either that was luck, or an overload has \
          changed the target"

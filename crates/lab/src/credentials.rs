@@ -57,7 +57,7 @@ pub fn shown(argument: &str) -> String {
     }
 }
 
-/// A text that is not a URL and may have been meant as one, without what may have been meant as credentials.
+/// A text that is not a valid URL, without the part that may have been meant as credentials.
 pub(crate) fn shown_malformed(text: &str) -> String {
     let Some((before, after)) = text.rsplit_once('@') else { return text.to_owned() };
     let scheme = before.find("://").map_or("", |end| &before[..end + 3]);

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thalweg_load::{LogSummary, SkipCounts};
 use thalweg_measure::limit::{Limit, Statistic};
-use thalweg_measure::search::Ended;
+use thalweg_measure::search::EndReason;
 pub use thalweg_measure::trial::{Bytes, Connections, Rates, Sample, SessionsSummary};
 use thalweg_measure::{
     Causes, Counts, IntervalSummary, LoopKind, Outcomes, StatusClasses, StatusCodes, Summary, Verdict,
@@ -266,7 +266,7 @@ pub struct Client {
 pub struct ServerObservation {
     /// Name of the processes that listen on the target's port.
     pub process: String,
-    /// Their CPU time per second of the trial, in cores.
+    /// Their CPU time per second of the trial, in CPUs.
     pub cpu_cores: f64,
     /// Use of each CPU that the load did not run on, 0 to 1.
     pub cpus_busy: BTreeMap<usize, f64>,
@@ -298,7 +298,7 @@ pub struct Find {
     pub interval95: Option<[f64; 2]>,
     /// Why the search ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub ended: Option<Ended>,
+    pub ended: Option<EndReason>,
     /// What an overload did to the target, if it was seen to change it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub overload: Option<Overload>,

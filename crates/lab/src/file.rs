@@ -1,17 +1,16 @@
-//! Files that a command leaves behind: whole, or not at all.
+//! Output files of a command, written whole or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes a file, replacing what is there.
+/// Writes a file, replacing an existing one.
 ///
-/// It is written beside `path` and renamed when it is complete, so a full disk or a crash leaves either the old file or
-/// the new one. What is no file, such as a device or a pipe, is written to as it is: a file in its place would reach nobody. Links
-/// are followed.
+/// The file is written beside `path` and renamed when it is complete, so a full disk or a crash leaves either the old file or
+/// the new one. A device or a pipe is written to directly: a file in its place would have no reader. Links are followed.
 ///
 /// # Errors
-/// That of the step that failed; nothing is left behind then.
+/// The error of the step that failed; no partial file is left behind.
 pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     if is_stream(path) {
         return OpenOptions::new().write(true).open(path)?.write_all(content);
@@ -20,18 +19,18 @@ pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     let (partial, mut file) = create_beside(&target)?;
     let written = file.write_all(content).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&partial, &target));
     if written.is_err() {
-        // The first error is the one to report; a file that cannot be removed either changes nothing about it.
+        // The first error is reported; a failure to remove the partial file as well adds nothing.
         let _ = fs::remove_file(&partial);
     }
     written
 }
 
-/// Whether there is something that takes bytes and is no file: a device, a pipe, a terminal.
+/// Whether `path` takes bytes and is no regular file: a device, a pipe, a terminal.
 pub fn is_stream(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
 }
 
-/// Creates a file in the folder of `path` that nobody else has.
+/// Creates a file with a new name in the folder of `path`.
 fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     const ATTEMPTS: u32 = 100;
     let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;

@@ -1,7 +1,7 @@
-//! Watching the host while a trial runs: what the server's processes and the CPUs did, as far as they are on this machine.
+//! The observation of this host during a trial: its CPUs, and the server's processes if they run here.
 //!
-//! A first form of the observer: it sees the target only where client and server share a host. Everything is read before and after
-//! the trial, nothing during it.
+//! The observer sees the target only where client and server share a host. It reads counters before and after the trial, none
+//! during it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ pub struct LocalServer {
 }
 
 impl LocalServer {
-    /// Finds them; `None` if there are none that this user may see.
+    /// Finds the processes; `None` if there are none that this user may see.
     pub fn on_port(port: u16) -> Option<Self> {
         let pids = listeners(port);
         let names: BTreeSet<String> = pids.iter().filter_map(|&pid| process_name(pid)).collect();
@@ -41,9 +41,9 @@ impl LocalServer {
     }
 }
 
-/// The state of this host before a trial.
+/// The counters of this host at one time.
 #[derive(Debug)]
-pub struct Before {
+pub struct HostSnapshot {
     at: Instant,
     cpus: Vec<CpuBusy>,
     server: CpuTime,
@@ -51,17 +51,17 @@ pub struct Before {
     throttled_ns: Option<u64>,
 }
 
-/// What happened on this host while a trial ran.
+/// The activity of this host during a trial.
 #[derive(Clone, Debug)]
 pub struct Observation {
-    /// What the server's side did.
+    /// The server's side of it.
     pub server: ServerObservation,
     /// Nanoseconds in which the quota of this process's control group kept it from running.
     pub throttled_ns: u64,
 }
 
-impl Before {
-    /// Notes the state.
+impl HostSnapshot {
+    /// Reads the counters.
     pub fn now(server: Option<&LocalServer>) -> Self {
         Self {
             at: Instant::now(),
@@ -72,7 +72,7 @@ impl Before {
         }
     }
 
-    /// What has happened since. CPUs of `load_cpus` are left out: they are the client's.
+    /// The activity since this snapshot. CPUs of `load_cpus` are left out: they are the client's.
     pub fn since(&self, server: Option<&LocalServer>, load_cpus: &[usize]) -> Observation {
         let elapsed = self.at.elapsed().max(Duration::from_millis(1)).as_nanos() as f64;
         let used = server.map_or_else(CpuTime::default, LocalServer::cpu).since(self.server);

@@ -1,8 +1,8 @@
-//! The built-in sink: a server that does nothing but answer, to find the client's own ceiling.
+//! The built-in sink: a server that sends one prepared response to every request, to find the client's own ceiling.
 //!
-//! Its answers have the size of the target's, so that the client does the same work. It understands requests with the same parser
-//! as the real server but resolves nothing, opens nothing and logs nothing: whatever the client reaches against it is more than
-//! the client would reach against any server on that CPU.
+//! Its responses have the size of the target's, so that the client does the same work. It reads requests with the parser of the
+//! download server but resolves nothing, opens nothing and logs nothing: the client's rate against it is higher than against any
+//! other server on the same CPU.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,14 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use thalweg_reactor::{App, Turn, run};
+use thalweg_httpd::{Handler, Response, Server, Settings, WhenFull};
+use thalweg_reactor::{App, LoopControl, run};
 use thalweg_sys::affinity::pin_to;
 use thalweg_sys::driver::Listen;
-use thalweg_sys::{AnyDriver, Completion, Driver, DriverChoice, DriverConfig, Instant, SendBuf, SocketId, Waker};
+use thalweg_sys::{AnyDriver, Completion, Driver, DriverChoice, DriverConfig, Instant, Waker};
 use thalweg_wire::encode::HeadWriter;
-use thalweg_wire::{FieldSlots, Limits, RequestEvent, RequestReader, Version};
+use thalweg_wire::{RequestHead, Version};
 
-/// A sink that is running. It ends when it is dropped.
+/// A running sink; dropping it stops it.
 #[derive(Debug)]
 pub struct Sink {
     address: SocketAddr,
@@ -32,7 +33,7 @@ impl Sink {
     /// Starts a sink whose responses have bodies of `body_bytes`, on `cpu` if there is one to spare, for `connections_max`.
     ///
     /// # Errors
-    /// No thread, driver or listener could be had.
+    /// The thread, the driver or the listener could not be created.
     pub fn start(
         body_bytes: usize,
         cpu: Option<usize>,
@@ -47,8 +48,8 @@ impl Sink {
         let body = move || {
             let opened = cpu.map_or(Ok(()), |cpu| pin_to(&[cpu])).and_then(|()| AnyDriver::open(driver, &config));
             match opened {
-                Ok(AnyDriver::Uring(driver)) => answer(driver, body_bytes, ended, &send),
-                Ok(AnyDriver::Epoll(driver)) => answer(driver, body_bytes, ended, &send),
+                Ok(AnyDriver::Uring(driver)) => serve(driver, body_bytes, ended, &send),
+                Ok(AnyDriver::Epoll(driver)) => serve(driver, body_bytes, ended, &send),
                 Err(error) => drop(send.send(Err(error))),
             }
         };
@@ -57,7 +58,7 @@ impl Sink {
         Ok(Self { address, stop, waker, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -68,26 +69,31 @@ impl Drop for Sink {
         self.stop.store(true, Ordering::Release);
         self.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // A sink that has panicked has printed why; the calibration that used it has failed already.
+            // A panic has been printed, and the calibration that used the sink has failed already.
             let _ = thread.join();
         }
     }
 }
 
-fn answer<D: Driver>(
+fn serve<D: Driver>(
     mut driver: D,
     body_bytes: usize,
     stop: Arc<AtomicBool>,
     opened: &mpsc::Sender<io::Result<SocketAddr>>,
 ) {
+    // The client is the project's own, so that deadlines would only cost time.
+    let settings =
+        Settings { when_full: WhenFull::Wait, responses_waiting_max: 1024, times: None, ..Settings::default() };
+    let prepared = Rc::new(response(body_bytes));
+    let server = Server::new(settings, move |_: &RequestHead<'_>| Response::prepared(Rc::clone(&prepared)));
+    let mut app = SinkApp { server, stop };
     let at = Listen::Address(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-    let listening = driver.listen(at).and_then(|listener| driver.local_addr(listener));
+    let listening = app.server.listen(&mut driver, at).map(|address| address.expect("a TCP listener has an address"));
     let failed = listening.is_err();
     if opened.send(listening).is_err() || failed {
         return;
     }
-    let mut app = Answerer { response: Rc::new(response(body_bytes)), connections: Vec::new(), stop };
-    // The driver can only fail in ways that the calibration notices by itself: it gets no answers.
+    // The driver can only fail in ways that the calibration notices by itself: it gets no responses.
     let _ = run(&mut driver, &mut app);
 }
 
@@ -112,81 +118,18 @@ fn response(body_bytes: usize) -> Vec<u8> {
     bytes
 }
 
-struct Answerer {
-    response: Rc<Vec<u8>>,
-    connections: Vec<Option<Peer>>,
+/// The sink's application: the server, until it is told to stop.
+struct SinkApp<H> {
+    server: Server<H>,
     stop: Arc<AtomicBool>,
 }
 
-struct Peer {
-    reader: RequestReader,
-    sending: bool,
-    /// Requests that came while a response was on its way.
-    owed: usize,
-    close_after: bool,
-}
-
-impl Answerer {
-    fn on_received<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
-        let Some(peer) = &mut self.connections[socket.index()] else { return };
-        let mut input = driver.received();
-        loop {
-            let mut slots = FieldSlots::new();
-            let Ok(progress) = peer.reader.read(input, &mut slots) else {
-                return self.close(driver, socket);
-            };
-            input = &input[progress.consumed..];
-            match progress.event {
-                Some(RequestEvent::Head(head)) => peer.close_after |= !head.keep_alive(),
-                Some(RequestEvent::Body(_)) => {}
-                Some(RequestEvent::End) => peer.owed += 1,
-                None => break,
-            }
-        }
-        self.respond(driver, socket);
-    }
-
-    fn respond<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
-        let Some(peer) = &mut self.connections[socket.index()] else { return };
-        if peer.owed > 0 && !peer.sending {
-            peer.owed -= 1;
-            peer.sending = true;
-            driver.send(socket, SendBuf::Shared(self.response.clone()));
-        }
-    }
-
-    fn close<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
-        self.connections[socket.index()] = None;
-        driver.close(socket);
-    }
-}
-
-impl<D: Driver> App<D> for Answerer {
+impl<D: Driver, H: Handler> App<D> for SinkApp<H> {
     fn on_completion(&mut self, driver: &mut D, completion: Completion) {
-        match completion {
-            Completion::Accepted { socket, .. } => {
-                if self.connections.len() <= socket.index() {
-                    self.connections.resize_with(socket.index() + 1, || None);
-                }
-                let reader = RequestReader::new(Limits::requests());
-                self.connections[socket.index()] = Some(Peer { reader, sending: false, owed: 0, close_after: false });
-            }
-            Completion::Received { socket } => self.on_received(driver, socket),
-            Completion::Sent { socket } => {
-                let Some(peer) = &mut self.connections[socket.index()] else { return };
-                peer.sending = false;
-                if peer.close_after && peer.owed == 0 {
-                    self.close(driver, socket);
-                } else {
-                    self.respond(driver, socket);
-                }
-            }
-            Completion::Ended { socket } | Completion::Failed { socket, .. } => self.close(driver, socket),
-            Completion::AcceptFailed { .. } | Completion::Connected { .. } | Completion::Woken => {}
-        }
+        self.server.on_completion(driver, completion);
     }
 
-    fn on_turn(&mut self, _: &mut D, _: Instant) -> Turn {
-        if self.stop.load(Ordering::Acquire) { Turn::Stop } else { Turn::Until(None) }
+    fn on_iteration(&mut self, driver: &mut D, now: Instant) -> LoopControl {
+        if self.stop.load(Ordering::Acquire) { LoopControl::Stop } else { self.server.on_iteration(driver, now) }
     }
 }

@@ -1,4 +1,4 @@
-//! The server under test: from a URL to an address that answers.
+//! The server under test: from a URL to an address that accepts connections.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -9,19 +9,19 @@ use url::{Host, Url};
 
 use crate::credentials::{ColonInUserName, Credentials, shown, shown_malformed};
 
-/// Local addresses of many from which a target is reached before a run.
+/// Most local addresses from which the target is tried before a run.
 const SOURCES_REACHED_FROM_MAX: usize = 16;
 
-/// A target that was understood and whose name was resolved.
+/// A target with its resolved address.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The URL without the credentials that it had.
     pub url: Url,
     /// The URL as results show it: as it was given, but for credentials.
     pub shown: String,
-    /// What it says of who asks.
+    /// The credentials of the URL.
     pub credentials: Option<Credentials>,
-    /// Where to connect.
+    /// The address to connect to.
     pub address: PeerAddr,
     /// Host and port for the `Host` field.
     pub authority: String,
@@ -29,18 +29,18 @@ pub struct Target {
     pub path: String,
 }
 
-/// Why a target is of no use.
+/// The reasons why a target cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     /// Not a URL.
     #[error("{text:?} is not a URL ({reason}); write it like http://host:port/path")]
     Malformed {
-        /// What was given.
+        /// The text as given.
         text: String,
-        /// What the parser says.
+        /// The parser's error.
         reason: url::ParseError,
     },
-    /// A scheme that cannot be spoken.
+    /// A scheme that is not supported.
     #[error("{url}: the scheme {scheme:?} is not supported; only http is")]
     Scheme {
         /// The URL.
@@ -59,7 +59,7 @@ pub enum TargetError {
     Credentials {
         /// The URL.
         url: Url,
-        /// What is wrong with them.
+        /// The fault in them.
         reason: ColonInUserName,
     },
     /// The name has no address.
@@ -67,10 +67,10 @@ pub enum TargetError {
     Unresolved {
         /// The name.
         host: String,
-        /// What the resolver says.
+        /// The resolver's error.
         reason: String,
     },
-    /// Nobody answers there.
+    /// The address accepts no connection.
     #[error("cannot connect to {address} ({host}){from}: {source}; is the server running, and is the address right?")]
     Unreachable {
         /// The host as it was given.
@@ -79,13 +79,13 @@ pub enum TargetError {
         address: PeerAddr,
         /// The local address, as a part of a sentence; empty where the kernel has chosen it.
         from: String,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl TargetError {
-    /// Whether the target may exist and only cannot be reached, as opposed to a target that was written wrongly.
+    /// Whether the target may exist and cannot be reached, as opposed to a malformed one.
     pub fn is_unreachable(&self) -> bool {
         matches!(self, Self::Unresolved { .. } | Self::Unreachable { .. })
     }

@@ -10,18 +10,18 @@ use thalweg_sys::PeerAddr;
 use thalweg_units::display;
 
 use crate::document::{Client, Trial};
-use crate::observe::{Before, LocalServer, Observation};
+use crate::observe::{HostSnapshot, LocalServer, Observation};
 use crate::target::Target;
 
-/// How often a run under way is looked at.
-const GLANCE: Duration = Duration::from_millis(50);
+/// The interval at which a running trial is polled for progress.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What all trials of one command share.
+/// The target and the conditions that all trials of one command share.
 #[derive(Clone, Debug)]
-pub struct Bench {
+pub struct TestBed {
     /// The server under test.
     pub target: Target,
-    /// What PASS means.
+    /// The limits that a trial has to meet to PASS.
     pub limits: Vec<Limit>,
     /// The target's processes, if they are on this host.
     pub server: Option<LocalServer>,
@@ -31,35 +31,35 @@ pub struct Bench {
     pub started: Instant,
 }
 
-/// Whoever looks on while trials run: draws progress and decides whether to go on.
+/// The observer of running trials: it draws progress and decides whether to go on.
 pub trait Watcher {
     /// A trial begins.
     fn on_trial(&mut self, phase: &str, plan: &Plan);
-    /// It goes on.
+    /// The trial goes on.
     fn on_progress(&mut self, snapshot: Snapshot, elapsed: Duration);
-    /// Nothing is asked of the target for a while, so that it can recover: after so many looks that failed, it was given so much of
-    /// the time that it has.
-    fn on_pause(&mut self, failed_looks: u32, given: Duration, patience: Duration);
-    /// It has ended so.
+    /// The search sends nothing, so that the target can recover: `failed_probes` recovery probes have failed so far, and
+    /// `elapsed` of the `patience` for the recovery is over.
+    fn on_pause(&mut self, failed_probes: u32, elapsed: Duration, patience: Duration);
+    /// The trial has ended and was judged.
     fn on_judged(&mut self, trial: &Trial);
     /// Whether to end the run now.
     fn wants_stop(&self) -> bool;
 }
 
-/// A trial that was made.
+/// A completed trial.
 #[derive(Clone, Debug)]
-pub struct Made {
-    /// What the engine measured.
+pub struct TrialResult {
+    /// The engine's measurements.
     pub figures: RunFigures,
-    /// What that is worth.
+    /// The verdict on them.
     pub judgement: Judgement,
-    /// What this host did meanwhile.
+    /// The state of this host during the trial.
     pub observation: Observation,
-    /// All of it, as it goes into the document.
+    /// All of it in the document's form.
     pub trial: Trial,
 }
 
-impl Bench {
+impl TestBed {
     /// Prepares to measure `target`.
     pub fn new(target: Target, limits: Vec<Limit>) -> Self {
         let shared_host = target.is_local();
@@ -74,16 +74,16 @@ impl Bench {
     ///
     /// # Errors
     /// The load threads could not be set up, or have failed.
-    pub fn trial(&self, phase: &str, plan: Plan, watcher: &mut dyn Watcher) -> Result<Made, LoadError> {
+    pub fn trial(&self, phase: &str, plan: Plan, watcher: &mut dyn Watcher) -> Result<TrialResult, LoadError> {
         let at_s = self.started.elapsed().as_secs_f64();
         watcher.on_trial(phase, &plan);
         let cpus = plan.cpus.clone();
-        let before = Before::now(self.server.as_ref());
+        let before = HostSnapshot::now(self.server.as_ref());
         let begun = Instant::now();
         let running = start(plan)?;
         let progress = running.progress();
         while !running.is_finished() {
-            thread::sleep(GLANCE);
+            thread::sleep(POLL_INTERVAL);
             watcher.on_progress(progress.snapshot(), begun.elapsed());
             if watcher.wants_stop() {
                 running.stop();
@@ -91,14 +91,14 @@ impl Bench {
         }
         let mut figures = running.join()?;
         let observation = before.since(self.server.as_ref(), &cpus);
-        for core in &mut figures.trial.cores {
-            core.throttled_ns = observation.throttled_ns;
+        for cpu in &mut figures.trial.cpus {
+            cpu.throttled_ns = observation.throttled_ns;
         }
         let judgement = verdict(&figures.trial, &self.limits);
         let mut trial = document_of(phase, at_s, &figures, &judgement);
         trial.server = self.shared_host.then(|| observation.server.clone());
         watcher.on_judged(&trial);
-        Ok(Made { figures, judgement, observation, trial })
+        Ok(TrialResult { figures, judgement, observation, trial })
     }
 }
 
@@ -128,7 +128,7 @@ fn document_of(phase: &str, at_s: f64, run: &RunFigures, judgement: &Judgement) 
     if run.unsolicited_bytes > 0 {
         reasons.push(format!("{} bytes came on connections that had asked for nothing", run.unsolicited_bytes));
     }
-    let share = |core: &thalweg_measure::trial::CoreUse| core.busy_ns as f64 / 1e9 / seconds.max(1e-9);
+    let share = |cpu: &thalweg_measure::trial::CpuUse| cpu.busy_ns as f64 / 1e9 / seconds.max(1e-9);
     let seconds_of = |ns: u64| ns as f64 / 1e9;
     Trial {
         phase: phase.to_owned(),
@@ -161,13 +161,13 @@ fn document_of(phase: &str, at_s: f64, run: &RunFigures, judgement: &Judgement) 
         sample: figures.sample.clone(),
         client: Client {
             driver: run.driver.name().to_owned(),
-            cores: figures.cores.len(),
-            cpus: figures.cores.iter().map(|core| core.core as usize).collect(),
-            cpu_user_s: figures.cores.iter().map(|core| seconds_of(core.cpu_user_ns)).sum(),
-            cpu_sys_s: figures.cores.iter().map(|core| seconds_of(core.cpu_system_ns)).sum(),
-            busiest_core: figures.cores.iter().map(share).fold(0.0, f64::max),
+            cores: figures.cpus.len(),
+            cpus: figures.cpus.iter().map(|cpu| cpu.cpu as usize).collect(),
+            cpu_user_s: figures.cpus.iter().map(|cpu| seconds_of(cpu.cpu_user_ns)).sum(),
+            cpu_sys_s: figures.cpus.iter().map(|cpu| seconds_of(cpu.cpu_system_ns)).sum(),
+            busiest_core: figures.cpus.iter().map(share).fold(0.0, f64::max),
             wakes_early_us: run.wake_early_ns as f64 / 1e3,
-            run_queue_wait_s: figures.cores.iter().map(|core| seconds_of(core.run_queue_wait_ns)).sum(),
+            run_queue_wait_s: figures.cpus.iter().map(|cpu| seconds_of(cpu.run_queue_wait_ns)).sum(),
         },
         interval_s: figures.intervals.width_ns() as f64 / 1e9,
         intervals: figures.intervals.summaries(),
@@ -175,7 +175,7 @@ fn document_of(phase: &str, at_s: f64, run: &RunFigures, judgement: &Judgement) 
     }
 }
 
-/// What one line says of a load.
+/// One line that describes a load.
 pub fn describe_load(plan: &Plan) -> String {
     let users = match &plan.user {
         None => "",

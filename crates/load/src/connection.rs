@@ -6,7 +6,7 @@ use std::rc::Rc;
 use sha2::{Digest, Sha256};
 use thalweg_measure::Outcome;
 use thalweg_sys::{Fault, Instant, SocketId};
-use thalweg_wire::{FieldSlots, Limits, MessageBytes, ResponseError, ResponseEvent, ResponseReader};
+use thalweg_wire::{Bounds, FieldSlots, MessageBytes, ResponseError, ResponseEvent, ResponseReader};
 
 use crate::input::check::CheckOf;
 use crate::user::UserId;
@@ -117,7 +117,7 @@ impl Connection {
         Self {
             id,
             state: State::Closed,
-            reader: ResponseReader::new(Limits::responses()),
+            reader: ResponseReader::new(Bounds::responses()),
             calls: 0,
             sending: false,
             submitted_at: Instant::default(),

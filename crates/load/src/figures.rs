@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thalweg_measure::IntervalSeries;
 use thalweg_measure::trial::Sessions;
-use thalweg_measure::trial::{CoreUse, TrialFigures};
+use thalweg_measure::trial::{CpuUse, TrialFigures};
 use thalweg_sys::DriverKind;
 use thalweg_sys::proc::{CpuTime, thread_cpu, thread_run_queue_wait_ns};
 
@@ -88,20 +88,20 @@ impl RunFigures {
 
     /// Makes one account of the threads of each CPU. One of them may wait as long as its siblings work without anything being amiss.
     pub(crate) fn join_threads_by_cpu(&mut self) {
-        let threads = std::mem::take(&mut self.trial.cores);
-        let mut cpus: BTreeMap<u32, CoreUse> = BTreeMap::new();
+        let threads = std::mem::take(&mut self.trial.cpus);
+        let mut cpus: BTreeMap<u32, CpuUse> = BTreeMap::new();
         for thread in &threads {
-            let siblings = threads.iter().filter(|other| other.core == thread.core);
+            let siblings = threads.iter().filter(|other| other.cpu == thread.cpu);
             let siblings_busy_ns = siblings.map(|other| other.busy_ns).sum::<u64>() - thread.busy_ns;
             let waited_ns = thread.run_queue_wait_ns.saturating_sub(siblings_busy_ns);
-            let cpu = cpus.entry(thread.core).or_insert(CoreUse { core: thread.core, ..CoreUse::default() });
+            let cpu = cpus.entry(thread.cpu).or_insert(CpuUse { cpu: thread.cpu, ..CpuUse::default() });
             cpu.cpu_user_ns += thread.cpu_user_ns;
             cpu.cpu_system_ns += thread.cpu_system_ns;
             cpu.busy_ns += thread.busy_ns;
             cpu.run_queue_wait_ns = cpu.run_queue_wait_ns.max(waited_ns);
             cpu.overslept_ns = cpu.overslept_ns.max(thread.overslept_ns);
         }
-        self.trial.cores = cpus.into_values().collect();
+        self.trial.cpus = cpus.into_values().collect();
     }
 
     /// Adds the figures of another thread of the same run.
@@ -126,26 +126,26 @@ fn interval_ns(plan: &Plan) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadUse {
     time: CpuTime,
-    idled_awake_ns: u64,
+    busy_wait_ns: u64,
     run_queue_wait_ns: Option<u64>,
 }
 
 impl ThreadUse {
-    /// `idled_awake_ns` is what the thread's driver says of itself.
-    pub(crate) fn so_far(idled_awake_ns: u64) -> Self {
-        Self { time: thread_cpu(), idled_awake_ns, run_queue_wait_ns: thread_run_queue_wait_ns() }
+    /// `busy_wait_ns` is the time that the thread's driver has polled instead of sleeping.
+    pub(crate) fn so_far(busy_wait_ns: u64) -> Self {
+        Self { time: thread_cpu(), busy_wait_ns, run_queue_wait_ns: thread_run_queue_wait_ns() }
     }
 
     /// What was used since `earlier` by the thread on `cpu`. The thread sleeps when it has nothing to do, so the time that it used
     /// is the time that it was busy, but for what it spent awake on purpose.
-    pub(crate) fn since(self, earlier: Self, cpu: usize) -> CoreUse {
+    pub(crate) fn since(self, earlier: Self, cpu: usize) -> CpuUse {
         let used = self.time.since(earlier.time);
         let waits = self.run_queue_wait_ns.zip(earlier.run_queue_wait_ns);
-        CoreUse {
-            core: cpu as u32,
+        CpuUse {
+            cpu: cpu as u32,
             cpu_user_ns: used.user_ns,
             cpu_system_ns: used.system_ns,
-            busy_ns: used.total_ns().saturating_sub(self.idled_awake_ns - earlier.idled_awake_ns),
+            busy_ns: used.total_ns().saturating_sub(self.busy_wait_ns - earlier.busy_wait_ns),
             run_queue_wait_ns: waits.map_or(0, |(now, then)| now.saturating_sub(then)),
             throttled_ns: 0,
             overslept_ns: 0,
@@ -164,11 +164,10 @@ mod tests {
         let peer = PeerAddr::Tcp("10.0.0.1:80".parse().unwrap());
         let plan = Plan::new(peer, [].into(), LoopPlan::at_rate(1.0), Extent::Requests(1));
         let mut figures = RunFigures::new(&plan, DriverKind::Simulated);
-        let thread =
-            |core, busy_ns, run_queue_wait_ns| CoreUse { core, busy_ns, run_queue_wait_ns, ..CoreUse::default() };
-        figures.trial.cores = vec![thread(1, 30, 20), thread(0, 50, 7), thread(1, 20, 45)];
+        let thread = |cpu, busy_ns, run_queue_wait_ns| CpuUse { cpu, busy_ns, run_queue_wait_ns, ..CpuUse::default() };
+        figures.trial.cpus = vec![thread(1, 30, 20), thread(0, 50, 7), thread(1, 20, 45)];
         figures.join_threads_by_cpu();
         // The second thread of CPU 1 has waited for 15 ns longer than the first one worked.
-        assert_eq!(figures.trial.cores, [thread(0, 50, 7), thread(1, 50, 15)]);
+        assert_eq!(figures.trial.cpus, [thread(0, 50, 7), thread(1, 50, 15)]);
     }
 }

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use thalweg_reactor::run;
 use thalweg_sys::affinity::pin_to;
 use thalweg_sys::clock::wake_precisely;
-use thalweg_sys::limits::own_table;
+use thalweg_sys::resource_limits::own_table;
 use thalweg_sys::{AnyDriver, Driver, DriverConfig, Instant, Waker};
 
 use crate::barrier::{EndBarrier, RunningThread, StartBarrier};

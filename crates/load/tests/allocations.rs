@@ -20,12 +20,12 @@ use thalweg_load::{
 };
 use thalweg_measure::Outcome;
 use thalweg_reactor::run;
-use thalweg_sys::counting::{Counting, allocations};
+use thalweg_sys::counting::{CountingAllocator, allocations};
 use thalweg_sys::{AnyDriver, Driver, DriverChoice, DriverConfig, Instant, PeerAddr, Waker};
 use thalweg_wire::Version;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const CONTENT: &[u8] = b"what was asked for\n";
 

@@ -1,6 +1,6 @@
 //! The course of a trial over time, in bounded memory whatever the trial's length.
 //!
-//! Each core keeps one [`IntervalSeries`] and never shares it; afterwards the series of all cores merge exactly. What
+//! Each load thread keeps one [`IntervalSeries`] and never shares it; afterwards the series of all threads merge exactly. What
 //! the course means, such as a trend, is decided in [`crate::trial`].
 
 use crate::compact::CompactHistogram;
@@ -21,7 +21,7 @@ pub const INTERVALS_MAX: usize = 600;
 ///
 /// Recording costs a few additions and one histogram record. Closing an interval scans its histogram, and that is in
 /// [`IntervalSeries::advance_to`], which the caller places between batches of work. Doubling the width would stop a load
-/// core for milliseconds if all histograms were merged at once; so pairs are only put side by side then, and each
+/// thread for milliseconds if all histograms were merged at once; so pairs are only put side by side then, and each
 /// interval that closes afterwards merges one pair. All are merged when the next doubling comes.
 #[derive(Debug, Clone)]
 pub struct IntervalSeries {
@@ -201,7 +201,7 @@ impl IntervalSeries {
         self.width_ns
     }
 
-    /// Adds the series of another core with the same start. Exact: the result is as if one series had recorded
+    /// Adds the series of another load thread with the same start. Exact: the result is as if one series had recorded
     /// everything. The finer of the two is widened to the coarser.
     ///
     /// # Panics
@@ -384,7 +384,7 @@ impl Interval {
 }
 
 impl Closed {
-    /// Adds what another core counted in the same interval.
+    /// Adds the counts of another load thread in the same interval.
     fn merge(&mut self, other: &Closed) {
         self.settle();
         self.tally.add(&other.tally);
@@ -513,14 +513,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merging_cores_equals_recording_into_one(
+        fn merging_threads_equals_recording_into_one(
             a in requests(), b in requests(), doublings in 0_u32..4, until in 0_u64..3000,
         ) {
             let all = [a.clone(), b.clone()].concat();
             let width = 5;
             let end = all.iter().map(|(start, took)| start + took).max().unwrap_or(0).max(until);
             let single = played(&all, width << doublings, 16, end);
-            // The first core stops early now and then, the second may have begun coarser.
+            // The first thread stops early now and then, the second may have begun coarser.
             let mut merged = played(&a, width, 16, 0);
             merged.merge(&played(&b, width << doublings, 16, end));
             // A series that was finer may be at most as coarse as the single one; bring both to one width.

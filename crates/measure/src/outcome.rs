@@ -137,7 +137,7 @@ impl Outcomes {
         self.sum(Outcome::is_completed)
     }
 
-    /// Adds the counts of another core or trial.
+    /// Adds the counts of another load thread or trial.
     pub fn merge(&mut self, other: &Outcomes) {
         for (count, more) in self.counts.iter_mut().zip(other.counts) {
             *count += more;
@@ -206,7 +206,7 @@ pub struct Causes {
 }
 
 impl Causes {
-    /// Adds the counts of another core or trial.
+    /// Adds the counts of another load thread or trial.
     pub fn merge(&mut self, other: &Causes) {
         self.socket_timeout += other.socket_timeout;
         self.file_table_full += other.file_table_full;
@@ -234,7 +234,7 @@ impl Counts {
         Counts { offered: outcomes.total(), sent, completed: outcomes.completed(), good: outcomes.count(Outcome::Good) }
     }
 
-    /// Adds the counts of another core or trial.
+    /// Adds the counts of another load thread or trial.
     pub fn merge(&mut self, other: &Counts) {
         self.offered += other.offered;
         self.sent += other.sent;

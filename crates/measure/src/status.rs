@@ -76,7 +76,7 @@ impl StatusCodes {
         }
     }
 
-    /// Adds the counts of another core or trial.
+    /// Adds the counts of another load thread or trial.
     pub fn merge(&mut self, other: &StatusCodes) {
         for (count, more) in self.counts.iter_mut().zip(other.counts.iter()) {
             *count += more;

@@ -1,4 +1,4 @@
-//! One event loop per core over a completion driver, what such a loop needs beside it, and a driver to test it with.
+//! The event loop that a thread runs over a completion driver, its timers and buffers, and a simulated driver.
 //!
 //! [`run`] is the loop: the load engine and the server are [`App`]s of it, generic over the driver, so that the same code
 //! runs over io_uring, epoll and the simulation. [`Wheel`] keeps the deadlines of connections, [`BufferPool`] the buffers
@@ -21,35 +21,35 @@ use thalweg_sys::driver::{Completion, Driver};
 pub use pool::BufferPool;
 pub use timer::Wheel;
 
-/// What a loop drives: a load engine, a server, or both in one simulation.
+/// An application of the event loop: a load engine, a server, or both in one simulation.
 pub trait App<D: Driver> {
-    /// Something has happened. The bytes of a [`Completion::Received`] are in [`Driver::received`] until this returns.
+    /// Handles one completion. The bytes of a [`Completion::Received`] are in [`Driver::received`] until this returns.
     fn on_completion(&mut self, driver: &mut D, completion: Completion);
 
-    /// All completions of a wake-up are handled, or the loop has just started. The place for timers, schedules and work that
-    /// is better done once per wake-up than once per completion.
-    fn on_turn(&mut self, driver: &mut D, now: Instant) -> Turn;
+    /// Ends an iteration of the loop: all completions of a wake-up are handled, or the loop has just started. Timers, schedules
+    /// and all work that is better done once per wake-up than once per completion belong here.
+    fn on_iteration(&mut self, driver: &mut D, now: Instant) -> LoopControl;
 }
 
-/// What an [`App`] wants after a turn.
+/// How the loop goes on after an iteration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Turn {
-    /// The next turn, at this time at the latest; `None`: when there is a completion.
-    Until(Option<Instant>),
-    /// No further turn. The loop ends; sockets stay as they are.
+pub enum LoopControl {
+    /// The next iteration begins at a completion, or at this time at the latest.
+    WaitUntil(Option<Instant>),
+    /// The loop ends; sockets stay as they are.
     Stop,
 }
 
-/// Runs `app` over `driver` until it says [`Turn::Stop`].
+/// Runs `app` over `driver` until it returns [`LoopControl::Stop`].
 ///
 /// # Errors
 /// The driver has become unusable, or the simulation is stuck.
 pub fn run<D: Driver, A: App<D>>(driver: &mut D, app: &mut A) -> io::Result<()> {
     loop {
         let now = driver.now();
-        match app.on_turn(driver, now) {
-            Turn::Stop => return Ok(()),
-            Turn::Until(until) => driver.wait(until)?,
+        match app.on_iteration(driver, now) {
+            LoopControl::Stop => return Ok(()),
+            LoopControl::WaitUntil(until) => driver.wait(until)?,
         }
         while let Some(completion) = driver.next() {
             app.on_completion(driver, completion);

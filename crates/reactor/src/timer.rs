@@ -291,7 +291,7 @@ mod tests {
                 if let (Some(bound), Some(((tick, _), _))) = (bound, model.first_key_value()) {
                     prop_assert!(bound <= START.plus_ns(tick * TICK_NS));
                     let armed = matches!(step, Step::Arm { .. });
-                    prop_assert!(armed || bound > now, "no second turn at the same time");
+                    prop_assert!(armed || bound > now, "no second iteration at the same time");
                 }
             }
         }

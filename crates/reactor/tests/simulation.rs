@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use thalweg_reactor::sim::{Sim, SimConfig};
-use thalweg_reactor::{App, Turn, run};
+use thalweg_reactor::{App, LoopControl, run};
 use thalweg_sys::driver::{Completion, Connect, Driver, Listen, SendBuf};
 use thalweg_sys::{Fault, Instant, SocketId};
 
@@ -130,9 +130,9 @@ impl App<Sim> for Chatter {
         }
     }
 
-    fn on_turn(&mut self, sim: &mut Sim, now: Instant) -> Turn {
+    fn on_iteration(&mut self, sim: &mut Sim, now: Instant) -> LoopControl {
         if now >= self.until {
-            return Turn::Stop;
+            return LoopControl::Stop;
         }
         // Answers that never come are what timeouts are for.
         let late = |state: &Conversation| state.is_client && now.ns_since(state.asked_at) > 1000 * MS;
@@ -154,7 +154,7 @@ impl App<Sim> for Chatter {
                 }
             }
         }
-        Turn::Until(Some(now.plus_ns(100 * MS)))
+        LoopControl::WaitUntil(Some(now.plus_ns(100 * MS)))
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use thalweg_reactor::sim::{Sim, SimConfig};
-use thalweg_reactor::{App, Turn, run};
+use thalweg_reactor::{App, LoopControl, run};
 use thalweg_sys::driver::{Connect, Listen};
 use thalweg_sys::{Completion, Driver, Instant, SendBuf, SocketId};
 
@@ -189,7 +189,7 @@ impl App<Sim> for World<'_> {
         }
     }
 
-    fn on_turn(&mut self, driver: &mut Sim, now: Instant) -> Turn {
+    fn on_iteration(&mut self, driver: &mut Sim, now: Instant) -> LoopControl {
         while let Some((_, source, steps)) = self.newcomers.pop_front_if(|(at, ..)| *at <= now) {
             self.clients.push(Client::connect(driver, Some(source), steps));
         }
@@ -210,20 +210,22 @@ impl App<Sim> for World<'_> {
         }
         let mut until = None;
         if !self.service_over {
-            match self.service.on_turn(driver, now) {
-                Turn::Until(service_until) => until = service_until,
-                Turn::Stop => self.service_over = true,
+            match self.service.on_iteration(driver, now) {
+                LoopControl::WaitUntil(service_until) => until = service_until,
+                LoopControl::Stop => self.service_over = true,
             }
         }
         let is_over = self.newcomers.is_empty() && self.clients.iter().all(|client| client.over.is_some());
         if is_over || self.end.is_some_and(|end| end <= now) {
-            return Turn::Stop;
+            return LoopControl::Stop;
         }
         let resting = self.clients.iter().filter(|client| client.over.is_none()).filter_map(|client| client.busy_until);
         let change = self.changes.front().map(|(at, _)| *at);
         let newcomer = self.newcomers.front().map(|(at, ..)| *at);
         let edit = self.edits.front().map(|(at, _)| *at);
-        Turn::Until(until.into_iter().chain(resting).chain(self.end).chain(newcomer).chain(change).chain(edit).min())
+        LoopControl::WaitUntil(
+            until.into_iter().chain(resting).chain(self.end).chain(newcomer).chain(change).chain(edit).min(),
+        )
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which CPUs there are, staying on one, and who goes first there.
+//! CPU affinity and scheduling priority of threads.
 
 use std::io;
 
@@ -14,7 +14,7 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// Keeps the calling thread on these CPUs. Threads that it starts inherit that.
+/// Pins the calling thread to these CPUs. Threads that it starts inherit the affinity.
 ///
 /// # Errors
 /// A CPU does not exist or is not granted to this process.
@@ -30,13 +30,13 @@ pub fn pin_to(cpus: &[usize]) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets other threads go first wherever the calling one runs, for good: it gets a seventieth of a CPU that one of them wants all of. Linux
-/// does this to the thread alone, not to its process (setpriority(2)).
+/// Gives the calling thread the lowest priority for good: it gets a seventieth of a CPU that another thread keeps busy. Linux
+/// changes the thread alone, not its process (setpriority(2)).
 ///
 /// # Errors
 /// The system forbids it.
-pub fn stand_back() -> io::Result<()> {
-    /// The largest there is.
+pub fn lower_priority() -> io::Result<()> {
+    /// The largest niceness.
     const NICENESS: i32 = 19;
     Ok(setpriority_process(None, NICENESS)?)
 }

@@ -1,7 +1,7 @@
-//! An allocator that counts what each thread asks of it, to test that a hot path does not allocate.
+//! An allocator that counts the allocations of each thread, to test that a hot path makes none.
 //!
-//! It is the system's own with two counters before it. Only tests are built with it (feature `count-allocations`); whether they use it
-//! is decided by their `#[global_allocator]`.
+//! It is the system's allocator with a counter per thread. Only tests are built with it (feature `count-allocations`), and a test
+//! uses it only if its `#[global_allocator]` says so.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -11,11 +11,11 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The allocator.
+/// The system's allocator, counted.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Counting;
+pub struct CountingAllocator;
 
-/// How often the calling thread has allocated so far, growing what it had included.
+/// The allocations of the calling thread so far, reallocations included.
 pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
@@ -24,12 +24,12 @@ fn count() {
     ALLOCATIONS.set(ALLOCATIONS.get() + 1);
 }
 
-// SAFETY: every call is passed on to the system's allocator as it is, and its result is given back as it is; the counter in between
-// neither allocates nor unwinds. So the contract is kept as far as the system's allocator and the caller keep it.
-unsafe impl GlobalAlloc for Counting {
+// SAFETY: every call is passed to the system's allocator unchanged, and its result is returned unchanged; the counter in between
+// neither allocates nor unwinds. So the contract holds as far as the system's allocator and the caller keep it.
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promises about `layout` are those that are asked for here.
+        // SAFETY: the caller's promises about `layout` are those that the system's allocator requires.
         unsafe { System.alloc(layout) }
     }
 

@@ -21,8 +21,9 @@
 //! * Every socket belongs to the driver, from `connect` or acceptance to `close`. After `close` no completion names it again.
 //! * Sockets receive from the moment they are connected, without being asked. [`Driver::pause`] stops that: the kernel's buffer
 //!   then fills and the peer is held back. What was already on its way may still be delivered after a pause.
-//! * Except metered ones ([`Flow::Metered`]): they receive what [`Driver::receive`] asks for, once per call, and are silent
-//!   otherwise. Of an end or a reset they hear when they ask next, or when a send fails; of a reset after the end, at once.
+//! * A socket that receives on demand ([`ReceiveMode::OnDemand`]) is the exception: it delivers one receive per call of
+//!   [`Driver::receive`] and nothing otherwise. An end or a reset is reported by the next call, or when a send fails; a reset
+//!   after the end, at once.
 //! * [`Completion::Received`] is delivered with the bytes in [`Driver::received`], which stay valid until the next call of
 //!   [`Driver::next`] or [`Driver::wait`]. They are never empty.
 //! * A socket has at most one send under way. It ends in [`Completion::Sent`] when the kernel has taken all of it, or in
@@ -34,12 +35,12 @@
 //! * An id that was closed must not be used again; the drivers panic on it, since it is a bug of the owner.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
-use std::rc::Rc;
+use std::net::SocketAddr;
 
-use crate::address::{PeerAddr, PortRange, UnixAddr};
-use crate::{Epoll, File, Instant, SocketId, Uring, Waker};
+use crate::clock::Instant;
+pub use crate::operation::{Connect, FileSpan, Listen, ReceiveMode, SendBuf, SpanEnd};
+use crate::table::SocketId;
+use crate::wake::Waker;
 
 /// A loop that took longer than this from one wake-up to the next without having slept was kept from its work. A wake-up's work takes some tens of
 /// milliseconds at most, with a ring full of completions.
@@ -104,24 +105,24 @@ pub trait Driver {
     /// what it is worth. Unix sockets have none.
     fn bound_unsent(&mut self, socket: SocketId, bounded: bool);
 
-    /// Asks a metered socket for bytes: as soon as there are any, one [`Completion::Received`] delivers at most `bytes_max` of
-    /// them, or as many as a receive buffer holds. At an end or a failure that is told instead; after those, asking does
-    /// nothing.
+    /// Requests bytes of a socket that receives on demand: as soon as there are any, one [`Completion::Received`] delivers at
+    /// most `bytes_max` of them, or as many as a receive buffer holds. An end or a failure is reported instead; after those, a
+    /// call does nothing.
     ///
     /// # Panics
-    /// The socket is not metered or not yet connected, the last call was not answered yet, or `bytes_max` is 0.
+    /// The socket does not receive on demand or is not yet connected, the last call has not completed, or `bytes_max` is 0.
     fn receive(&mut self, socket: SocketId, bytes_max: u32);
 
     /// Stops receiving (on a listener: accepting) until [`Driver::resume`].
     ///
     /// # Panics
-    /// The socket is metered: it is paused by not asking.
+    /// The socket receives on demand: without a request it is paused.
     fn pause(&mut self, socket: SocketId);
 
     /// Receives again.
     ///
     /// # Panics
-    /// The socket is metered.
+    /// The socket receives on demand.
     fn resume(&mut self, socket: SocketId);
 
     /// Tells the peer that no more will be sent, once a send under way is through. The other direction stays open.
@@ -157,9 +158,9 @@ pub trait Driver {
     /// Only what makes the driver itself unusable.
     fn wait(&mut self, until: Option<Instant>) -> io::Result<()>;
 
-    /// How long [`Driver::wait`] has spent looking for completions instead of sleeping, in nanoseconds, because it woke early
-    /// ([`DriverConfig::wake_early_ns`]). The thread used its CPU and was free all the same.
-    fn idled_awake_ns(&self) -> u64 {
+    /// The time that [`Driver::wait`] has spent polling for completions instead of sleeping, in nanoseconds, because it woke
+    /// early ([`DriverConfig::wake_early_ns`]). The thread used its CPU then without having work.
+    fn busy_wait_ns(&self) -> u64 {
         0
     }
 
@@ -252,162 +253,6 @@ impl Completion {
     }
 }
 
-/// Where to listen.
-#[derive(Debug)]
-pub enum Listen {
-    /// A TCP address. The listener shares it with the listeners of other drivers (SO_REUSEPORT); the kernel spreads
-    /// connections over them.
-    Address(SocketAddr),
-    /// A Unix stream socket. Its file, if it has one, is made, and stays when the listener is closed.
-    Unix(UnixAddr),
-    /// A socket that listens already.
-    Socket(OwnedFd),
-}
-
-/// Where and how to connect.
-#[derive(Clone, Debug)]
-pub struct Connect {
-    /// The address of the peer.
-    pub peer: PeerAddr,
-    /// The local address to come from; `None` leaves it to the kernel. For TCP.
-    pub source: Option<IpAddr>,
-    /// The local ports to come from, one after the other. For TCP.
-    ///
-    /// `None` leaves it to the kernel, which chooses from `net.ipv4.ip_local_port_range`
-    /// ([`ip_local_port_range`](crate::limits::ip_local_port_range)), shares a port between connections to different peers, and uses
-    /// ports again that wait after an end (TIME_WAIT) where `net.ipv4.tcp_tw_reuse` allows it. That is the better choice unless one
-    /// source address has to hold more connections than that range has ports. Ports given here may lie outside of it; each
-    /// carries one connection at a time, and one that this side ended first is free again only when the kernel's 60
-    /// seconds are over.
-    pub ports: Option<PortRange>,
-    /// Who decides when bytes are received.
-    pub flow: Flow,
-}
-
-/// Who decides when bytes are received.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Flow {
-    /// The peer: bytes are delivered as they come.
-    #[default]
-    Free,
-    /// The owner: bytes are delivered when it asks ([`Driver::receive`]), and the kernel takes little more than it asked for, so that
-    /// the peer is left with the rest. See [`socket`](crate::socket) for what that means on the wire.
-    Metered {
-        /// How many bytes the peer may send ahead of the owner's asking; the kernel makes it a little less, but not less than
-        /// about 3000. Of no effect on a Unix socket, where the peer's send buffer is the only one.
-        window_bytes: u32,
-    },
-}
-
-impl Connect {
-    /// To a TCP address, with all else left to the kernel.
-    pub const fn tcp(peer: SocketAddr) -> Self {
-        Self { peer: PeerAddr::Tcp(peer), source: None, ports: None, flow: Flow::Free }
-    }
-
-    /// To any address, with all else left to the kernel.
-    pub fn to(peer: impl Into<PeerAddr>) -> Self {
-        Self { peer: peer.into(), source: None, ports: None, flow: Flow::Free }
-    }
-}
-
-/// Bytes to send. The driver keeps them until the kernel has taken them.
-#[derive(Clone, Debug)]
-pub enum SendBuf {
-    /// Bytes that live as long as the program.
-    Static(&'static [u8]),
-    /// Bytes that are sent more than once, on one or many connections.
-    Shared(Rc<Vec<u8>>),
-    /// Bytes for this send only.
-    Owned(Vec<u8>),
-    /// Some of the bytes of a buffer whose other bytes are sent at another time.
-    Part {
-        /// The buffer.
-        bytes: Rc<Vec<u8>>,
-        /// The first byte of the part.
-        start: u32,
-        /// The byte behind its last one.
-        end: u32,
-    },
-}
-
-impl SendBuf {
-    /// The bytes.
-    pub fn as_slice(&self) -> &[u8] {
-        match self {
-            Self::Static(bytes) => bytes,
-            Self::Shared(bytes) => bytes,
-            Self::Owned(bytes) => bytes,
-            Self::Part { bytes, start, end } => &bytes[*start as usize..*end as usize],
-        }
-    }
-
-    /// The first `at` bytes, and the others. Nothing is copied.
-    ///
-    /// # Panics
-    /// There are fewer bytes than that, or more than 4 GiB.
-    pub fn split_at(self, at: usize) -> (Self, Self) {
-        let (bytes, start, end) = match self {
-            Self::Static(bytes) => {
-                let (first, others) = bytes.split_at(at);
-                return (Self::Static(first), Self::Static(others));
-            }
-            Self::Shared(bytes) => {
-                let end = bytes.len();
-                (bytes, 0, end)
-            }
-            Self::Owned(bytes) => {
-                let end = bytes.len();
-                (Rc::new(bytes), 0, end)
-            }
-            Self::Part { bytes, start, end } => (bytes, start as usize, end as usize),
-        };
-        let part = |bytes, start: usize, end: usize| {
-            let index = |at| u32::try_from(at).expect("a buffer of less than 4 GiB");
-            Self::Part { bytes, start: index(start), end: index(end) }
-        };
-        assert!(at <= end - start, "a part is not larger than the whole");
-        (part(Rc::clone(&bytes), start, start + at), part(bytes, start + at, end))
-    }
-
-    /// How many bytes.
-    pub fn len(&self) -> usize {
-        self.as_slice().len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.as_slice().is_empty()
-    }
-
-    /// No bytes.
-    pub const fn empty() -> Self {
-        Self::Static(&[])
-    }
-}
-
-/// A part of a file.
-#[derive(Clone, Debug)]
-pub struct FileSpan {
-    /// The file. It is not closed before the send has ended.
-    pub file: Rc<File>,
-    /// Where the part begins, in bytes.
-    pub offset: u64,
-    /// How long it is, in bytes.
-    pub len: u64,
-}
-
-/// What follows a part of a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SpanEnd {
-    /// More of the file, in the same response.
-    MoreFollows,
-    /// Nothing more of the file. Before its last bytes are handed to the kernel, the file's state is compared with what it was when
-    /// the file was opened: a response must not consist of two versions. That is one `fstat`, and one more each time
-    /// the kernel takes only some of what is left.
-    EndsResponse,
-}
-
 /// How much a driver sets aside.
 #[derive(Clone, Debug)]
 pub struct DriverConfig {
@@ -454,59 +299,6 @@ impl DriverKind {
     }
 }
 
-/// Which driver is wanted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum DriverChoice {
-    /// io_uring if the kernel grants it, else epoll.
-    #[default]
-    Auto,
-    /// io_uring or an error.
-    Uring,
-    /// epoll.
-    Epoll,
-}
-
-/// A driver of this machine, before a loop is made generic over it.
-#[expect(clippy::large_enum_variant, reason = "one of them exists per core, for the whole run")]
-pub enum AnyDriver {
-    /// io_uring.
-    Uring(Uring),
-    /// epoll.
-    Epoll(Epoll),
-}
-
-impl AnyDriver {
-    /// Opens the driver that is wanted. [`DriverChoice::Auto`] falls back to epoll when the ring is refused, as containers'
-    /// seccomp profiles and `kernel.io_uring_disabled` do; [`refusal`](AnyDriver::refusal) tells why.
-    ///
-    /// # Errors
-    /// The ring was asked for by name and refused, or no descriptor is left.
-    pub fn open(choice: DriverChoice, config: &DriverConfig) -> io::Result<Self> {
-        match choice {
-            DriverChoice::Uring => Uring::open(config).map(Self::Uring),
-            DriverChoice::Epoll => Epoll::open(config).map(Self::Epoll),
-            DriverChoice::Auto => match Uring::open(config) {
-                Ok(ring) => Ok(Self::Uring(ring)),
-                Err(_) => Epoll::open(config).map(Self::Epoll),
-            },
-        }
-    }
-
-    /// Which driver it is.
-    pub fn kind(&self) -> DriverKind {
-        match self {
-            Self::Uring(_) => DriverKind::Uring,
-            Self::Epoll(_) => DriverKind::Epoll,
-        }
-    }
-
-    /// Why this host has no usable ring; `None` if it has one.
-    pub fn refusal() -> Option<io::Error> {
-        const SOCKETS_MAX: usize = 1;
-        Waker::new().and_then(|waker| Uring::open(&DriverConfig::new(SOCKETS_MAX, waker))).err()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -526,21 +318,5 @@ mod tests {
         check(None, 10, 9, 60, 0);
         check(None, 610, 9, 611, 602);
         check(Some(700), 610, 9, 690, 601);
-    }
-
-    #[test]
-    fn the_parts_of_a_buffer_are_its_bytes() {
-        let bytes = b"0123456789";
-        for buffer in [
-            SendBuf::Static(bytes),
-            SendBuf::Shared(Rc::new(bytes.to_vec())),
-            SendBuf::Owned(bytes.to_vec()),
-            SendBuf::Shared(Rc::new(b"--0123456789".to_vec())).split_at(2).1,
-        ] {
-            for at in 0..=bytes.len() {
-                let (first, others) = buffer.clone().split_at(at);
-                assert_eq!((first.as_slice(), others.as_slice()), bytes.split_at(at), "{buffer:?} at {at}");
-            }
-        }
     }
 }

@@ -21,7 +21,8 @@ use rustix::net::{RecvFlags, recv};
 use crate::address::PeerAddr;
 use crate::clock::Instant;
 use crate::driver::{
-    Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Flow, Listen, SendBuf, SpanEnd, overslept_ns,
+    Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Listen, ReceiveMode, SendBuf, SpanEnd,
+    overslept_ns,
 };
 use crate::socket::{self, Nagle, Sending, Step};
 use crate::table::{SocketId, Table};
@@ -64,7 +65,7 @@ pub struct Epoll {
     last_port: u16,
     buffer: Box<[u8]>,
     wake_early_ns: u64,
-    idled_awake_ns: u64,
+    busy_wait_ns: u64,
     overslept_ns: u64,
     received: usize,
     now: Instant,
@@ -79,8 +80,8 @@ struct Socket {
     listed: bool,
     paused: bool,
     /// The owner asks for what is received; see `bytes_wanted`.
-    metered: bool,
-    /// Of a metered socket: how much its owner waits for; 0 if it does not.
+    on_demand: bool,
+    /// Receive on demand: bytes requested and not yet delivered; 0 if none are.
     bytes_wanted: u32,
     /// An edge has said that the peer's direction has ended or that the connection is broken.
     end_seen: bool,
@@ -110,7 +111,7 @@ impl Socket {
             readable: false,
             listed: false,
             paused: false,
-            metered: false,
+            on_demand: false,
             bytes_wanted: 0,
             end_seen: false,
             ended: false,
@@ -125,7 +126,7 @@ impl Socket {
 
     /// Whether the owner wants nothing at present.
     fn is_held(&self) -> bool {
-        self.paused || (self.metered && self.bytes_wanted == 0)
+        self.paused || (self.on_demand && self.bytes_wanted == 0)
     }
 }
 
@@ -153,7 +154,7 @@ impl Epoll {
             last_port: 0,
             buffer: vec![0; config.receive_buffer_bytes].into_boxed_slice(),
             wake_early_ns: config.wake_early_ns,
-            idled_awake_ns: 0,
+            busy_wait_ns: 0,
             overslept_ns: 0,
             received: 0,
             now: Instant::now(),
@@ -300,7 +301,8 @@ impl Epoll {
         if socket.state == State::Listening {
             return self.accept(id);
         }
-        let most = if socket.metered { self.buffer.len().min(socket.bytes_wanted as usize) } else { self.buffer.len() };
+        let most =
+            if socket.on_demand { self.buffer.len().min(socket.bytes_wanted as usize) } else { self.buffer.len() };
         match recv(&socket.fd, &mut self.buffer[..most], RecvFlags::empty()) {
             Ok((_, 0)) => {
                 socket.ended = true;
@@ -316,7 +318,7 @@ impl Epoll {
                 // so for an end whose edge came together with the bytes' one: then another try is due.
                 socket.readable = received == most || socket.end_seen || socket.broken.is_some();
                 socket.bytes_wanted = 0;
-                if socket.readable && !socket.metered {
+                if socket.readable && !socket.on_demand {
                     socket.listed = true;
                     self.readable.push_back(id);
                 }
@@ -386,7 +388,7 @@ impl Driver for Epoll {
         if self.sockets.is_full() {
             return Err(Errno::MFILE.into());
         }
-        // Many are made in a turn, each at a time of its own.
+        // An iteration may open many connections, each at its own time.
         self.now = Instant::now();
         let connecting = socket::connecting(to, &mut self.last_port)?;
         let is_unix = matches!(to.peer, PeerAddr::Unix(_));
@@ -399,7 +401,7 @@ impl Driver for Epoll {
             };
         let id = self.add(connecting.into(), State::Connecting)?;
         let socket = self.live_mut(id);
-        socket.metered = matches!(to.flow, Flow::Metered { .. });
+        socket.on_demand = matches!(to.receive_mode, ReceiveMode::OnDemand { .. });
         socket.nagle = if is_unix { Nagle::Off } else { Nagle::Unused };
         if let Some(error) = refused {
             self.fail(id, error);
@@ -433,7 +435,10 @@ impl Driver for Epoll {
 
     fn receive(&mut self, socket: SocketId, bytes_max: u32) {
         let entry = self.live_mut(socket);
-        assert!(entry.metered && entry.state == State::Connected, "a metered socket asks once it is connected");
+        assert!(
+            entry.on_demand && entry.state == State::Connected,
+            "receive on demand: only on a connected socket of that mode"
+        );
         if entry.ended || entry.failed {
             return;
         }
@@ -446,13 +451,13 @@ impl Driver for Epoll {
 
     fn pause(&mut self, socket: SocketId) {
         let entry = self.live_mut(socket);
-        assert!(!entry.metered, "a metered socket is paused by not asking");
+        assert!(!entry.on_demand, "a receive-on-demand socket needs no pause");
         entry.paused = true;
     }
 
     fn resume(&mut self, socket: SocketId) {
         let entry = self.live_mut(socket);
-        assert!(!entry.metered, "a metered socket is resumed by asking");
+        assert!(!entry.on_demand, "a receive-on-demand socket needs no resume");
         entry.paused = false;
         if entry.readable {
             self.mark_readable(socket);
@@ -522,7 +527,7 @@ impl Driver for Epoll {
             let awake_from = *awake_from.get_or_insert(self.now);
             let rest = until.filter(|&until| !busy && events.is_empty() && self.now < until);
             if rest.is_none() || asleep_until.is_some_and(|until| self.now < until) {
-                self.idled_awake_ns += self.now.ns_since(awake_from);
+                self.busy_wait_ns += self.now.ns_since(awake_from);
                 break;
             }
             // Woken early: what is left is too short for a sleep.
@@ -541,8 +546,8 @@ impl Driver for Epoll {
         Ok(())
     }
 
-    fn idled_awake_ns(&self) -> u64 {
-        self.idled_awake_ns
+    fn busy_wait_ns(&self) -> u64 {
+        self.busy_wait_ns
     }
 
     fn overslept_ns(&self) -> u64 {
@@ -566,8 +571,8 @@ impl Driver for Epoll {
             self.steps_left -= 1;
             // In turn, so that neither endless input nor endless output can starve the other.
             self.writes_first = !self.writes_first;
-            let turn = self.writes_first || self.readable.is_empty();
-            let writable = if turn && self.sends_left > 0 { self.writable.pop_front() } else { None };
+            let writes = self.writes_first || self.readable.is_empty();
+            let writable = if writes && self.sends_left > 0 { self.writable.pop_front() } else { None };
             if let Some(id) = writable {
                 self.sends_left -= 1;
                 self.push(id);

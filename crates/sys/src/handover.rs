@@ -1,6 +1,6 @@
 //! A channel between two processes of this host that carries descriptors beside bytes (SCM_RIGHTS, unix(7)).
 //!
-//! It keeps messages apart. What they mean is the business of those who talk.
+//! It keeps the boundaries of messages and does not interpret them.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -19,23 +19,23 @@ pub const MESSAGE_BYTES_MAX: usize = 8192;
 /// Most descriptors of one message. The kernel takes up to 253.
 pub const MESSAGE_DESCRIPTORS_MAX: usize = 64;
 
-/// One end.
+/// One end of a channel.
 #[derive(Debug)]
 pub struct Channel(OwnedFd);
 
-/// What has come.
+/// The state of the incoming direction.
 #[derive(Debug)]
-pub enum Heard {
+pub enum Incoming {
     /// A message and its descriptors.
     Message(Vec<u8>, Vec<OwnedFd>),
     /// The other end was closed, or its process has ended.
-    End,
-    /// Nothing yet.
+    Closed,
+    /// No message is there yet.
     Nothing,
 }
 
 impl Channel {
-    /// Both ends.
+    /// Creates a channel and returns both ends.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -45,7 +45,7 @@ impl Channel {
         Ok((Self(one), Self(other)))
     }
 
-    /// Sends a message. Waits if the other end is slow to take what was sent before.
+    /// Sends a message; blocks while the queue of the other end is full.
     ///
     /// # Errors
     /// The other end has gone (`EPIPE`).
@@ -68,11 +68,11 @@ impl Channel {
         }
     }
 
-    /// The next message. Waits for it.
+    /// Receives the next message; blocks until there is one.
     ///
     /// # Errors
-    /// A message was cut, because of its size or for want of descriptors.
-    pub fn receive(&self) -> io::Result<Heard> {
+    /// A message was truncated, because of its size or for want of descriptors.
+    pub fn receive(&self) -> io::Result<Incoming> {
         let mut bytes = vec![0; MESSAGE_BYTES_MAX];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS_MAX))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -80,8 +80,8 @@ impl Channel {
             let mut parts = [IoSliceMut::new(&mut bytes)];
             match recvmsg(&self.0, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
                 Err(Errno::INTR) => {}
-                // What an end looks like if the other side has left messages unread.
-                Err(Errno::CONNRESET) => return Ok(Heard::End),
+                // The other side has closed with messages unread.
+                Err(Errno::CONNRESET) => return Ok(Incoming::Closed),
                 received => break received?,
             }
         };
@@ -95,20 +95,20 @@ impl Channel {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a message was cut"));
         }
         if received.bytes == 0 {
-            return Ok(Heard::End);
+            return Ok(Incoming::Closed);
         }
         bytes.truncate(received.bytes);
-        Ok(Heard::Message(bytes, descriptors))
+        Ok(Incoming::Message(bytes, descriptors))
     }
 
-    /// The next message if there is one.
+    /// Receives the next message if there is one; never blocks.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
-    pub fn look(&self) -> io::Result<Heard> {
+    pub fn try_receive(&self) -> io::Result<Incoming> {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&now)) {
-            Ok(0) | Err(Errno::INTR) => Ok(Heard::Nothing),
+            Ok(0) | Err(Errno::INTR) => Ok(Incoming::Nothing),
             Ok(_) => self.receive(),
             Err(errno) => Err(errno.into()),
         }
@@ -143,17 +143,17 @@ mod tests {
     #[test]
     fn messages_stay_apart_and_bring_their_descriptors() {
         let (one, other) = Channel::pair().unwrap();
-        assert!(matches!(other.look().unwrap(), Heard::Nothing));
+        assert!(matches!(other.try_receive().unwrap(), Incoming::Nothing));
         let (mut kept, given) = UnixStream::pair().unwrap();
         one.send(b"first", &[given.as_fd(); MESSAGE_DESCRIPTORS_MAX]).unwrap();
         one.send(b"second", &[]).unwrap();
         drop((one, given));
-        let Heard::Message(bytes, descriptors) = other.look().unwrap() else { panic!("a message has come") };
+        let Incoming::Message(bytes, descriptors) = other.try_receive().unwrap() else { panic!("a message has come") };
         assert_eq!((bytes.as_slice(), descriptors.len()), (b"first".as_slice(), MESSAGE_DESCRIPTORS_MAX));
         assert!(
-            matches!(other.receive().unwrap(), Heard::Message(bytes, none) if bytes == b"second" && none.is_empty())
+            matches!(other.receive().unwrap(), Incoming::Message(bytes, none) if bytes == b"second" && none.is_empty())
         );
-        assert!(matches!(other.receive().unwrap(), Heard::End));
+        assert!(matches!(other.receive().unwrap(), Incoming::Closed));
         drop(descriptors);
         assert_eq!(kept.read(&mut [0; 1]).unwrap(), 0, "they were the last ends");
     }
@@ -165,7 +165,7 @@ mod tests {
         other.send(b"unread", &[]).unwrap();
         drop(other);
         assert!(one.send(b"text", &[]).is_err());
-        assert!(matches!(one.receive().unwrap(), Heard::Message(..)));
-        assert!(matches!(one.receive().unwrap(), Heard::End));
+        assert!(matches!(one.receive().unwrap(), Incoming::Message(..)));
+        assert!(matches!(one.receive().unwrap(), Incoming::Closed));
     }
 }

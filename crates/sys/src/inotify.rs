@@ -17,7 +17,7 @@ use crate::wake::Waker;
 
 /// Where the kernel tells of changes. A clone is the same place.
 ///
-/// Like a [`Waker`], one that was made before a thread took [a table of its own](crate::limits::own_table_with) works in both.
+/// Like a [`Waker`], one that was made before a thread took [a table of its own](crate::resource_limits::own_table_with) works in both.
 #[derive(Clone, Debug)]
 pub struct Inotify {
     queue: Arc<OwnedFd>,
@@ -125,7 +125,7 @@ impl Inotify {
     }
 }
 
-/// For keeping it in a [table of its own](crate::limits::own_table_with).
+/// For keeping it in a [table of its own](crate::resource_limits::own_table_with).
 impl AsFd for Inotify {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.queue.as_fd()
@@ -232,7 +232,7 @@ mod tests {
         let inotify = Inotify::open().unwrap();
         let its = inotify.clone();
         let thread = std::thread::spawn(move || {
-            crate::limits::own_table_with(&[its.as_fd()]).unwrap();
+            crate::resource_limits::own_table_with(&[its.as_fd()]).unwrap();
             let id = its.watch(&Root::open(&path).unwrap().open_beneath(c".").unwrap()).unwrap();
             (id, its)
         });

@@ -2,7 +2,7 @@
 //!
 //! The centre is [`Driver`]: sockets and files behind one interface that is shaped by completions. Two drivers
 //! live here, [`Uring`] and [`Epoll`]; a third, simulated one is in `reactor`. Around it stand small wrappers
-//! for what a load generator and a file server ask of Linux: the clock, CPU affinity, limits, path resolution
+//! for what a load generator and a file server ask of Linux: the clock, CPU affinity, resource limits, path resolution
 //! beneath a root, changes of folders, and what `/proc` tells of a process.
 //!
 //! What is deliberately not here: protocols, policies, retries. A call does what its name says, once, and
@@ -10,6 +10,7 @@
 
 pub mod address;
 pub mod affinity;
+mod any_driver;
 pub mod clock;
 #[cfg(feature = "count-allocations")]
 pub mod counting;
@@ -21,9 +22,10 @@ pub mod file;
 pub mod folder;
 pub mod handover;
 pub mod inotify;
-pub mod limits;
+mod operation;
 pub mod proc;
 pub mod process;
+pub mod resource_limits;
 pub mod sandbox;
 pub mod service_manager;
 pub mod socket;
@@ -32,14 +34,14 @@ mod uring;
 pub mod wake;
 
 pub use address::{PeerAddr, PortRange, UnixAddr};
+pub use any_driver::{AnyDriver, DriverChoice};
 pub use clock::Instant;
-pub use driver::{
-    AnyDriver, Completion, Connect, Driver, DriverChoice, DriverConfig, DriverKind, FileSpan, Flow, SendBuf, SpanEnd,
-};
+pub use driver::{Completion, Driver, DriverConfig, DriverKind};
 pub use epoll::Epoll;
 pub use fault::Fault;
 pub use file::{File, FileChanged, Links, Root, Wait};
 pub use inotify::Inotify;
+pub use operation::{Connect, FileSpan, ReceiveMode, SendBuf, SpanEnd};
 pub use table::SocketId;
 pub use uring::Uring;
 pub use wake::Waker;

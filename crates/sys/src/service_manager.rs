@@ -1,5 +1,5 @@
-//! What a service manager such as systemd gives to a service, and what it wants to be told (sd_listen_fds(3), sd_notify(3)).
-//! Without one, nothing is given and nobody is told.
+//! The interface to a service manager such as systemd: sockets passed to the service and notifications from it
+//! (sd_listen_fds(3), sd_notify(3)). Without a service manager there are no sockets, and notifications go nowhere.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -8,55 +8,55 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 
-/// What can be told.
+/// A change of state that the service manager is notified of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum News<'n> {
-    /// Started, or done with a reload; this process is the service's main one.
+pub enum Notification<'t> {
+    /// The service has started or completed a reload; this process is its main one.
     Ready,
-    /// Reads its configuration anew; [`News::Ready`] follows.
+    /// The service reads its configuration again; [`Notification::Ready`] follows.
     Reloading,
-    /// Ends.
+    /// The service is about to end.
     Stopping,
-    /// Is alive.
+    /// The service is alive.
     Watchdog,
-    /// What it does, in a few words for people.
-    Status(&'n str),
+    /// A short status text for people.
+    Status(&'t str),
 }
 
-/// Tells the service manager.
+/// Notifies the service manager, if there is one.
 ///
 /// # Errors
-/// There is one, and it does not listen.
-pub fn tell(news: &[News<'_>]) -> io::Result<()> {
-    let mut states = Vec::with_capacity(news.len() + 1);
-    for news in news {
-        match *news {
-            News::Ready => states.extend([NotifyState::Ready, NotifyState::MainPid(std::process::id())]),
-            News::Reloading => states.extend([NotifyState::Reloading, NotifyState::monotonic_usec_now()?]),
-            News::Stopping => states.push(NotifyState::Stopping),
-            News::Watchdog => states.push(NotifyState::Watchdog),
-            News::Status(text) => states.push(NotifyState::Status(text)),
+/// Its socket cannot be reached.
+pub fn notify(notifications: &[Notification<'_>]) -> io::Result<()> {
+    let mut states = Vec::with_capacity(notifications.len() + 1);
+    for notification in notifications {
+        match *notification {
+            Notification::Ready => states.extend([NotifyState::Ready, NotifyState::MainPid(std::process::id())]),
+            Notification::Reloading => states.extend([NotifyState::Reloading, NotifyState::monotonic_usec_now()?]),
+            Notification::Stopping => states.push(NotifyState::Stopping),
+            Notification::Watchdog => states.push(NotifyState::Watchdog),
+            Notification::Status(text) => states.push(NotifyState::Status(text)),
         }
     }
     sd_notify::notify(&states)
 }
 
-/// How often at least it wants to hear that this process is alive; `None` if it does not.
+/// The longest time between two [`Notification::Watchdog`]; `None` if the service manager has no watchdog for this process.
 pub fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled()
 }
 
-/// The sockets that it has opened for this process, with their names. They are given once; a second call has none.
+/// The sockets that the service manager has opened for this process, with their names. Only the first call returns them.
 ///
 /// # Errors
-/// The environment speaks of sockets in words that make no sense, or of such as are not there.
+/// The environment variables are malformed, or name descriptors that are not open.
 pub fn sockets() -> io::Result<Vec<(OwnedFd, String)>> {
-    static GIVEN: AtomicBool = AtomicBool::new(false);
-    if GIVEN.swap(true, Ordering::Relaxed) {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    if TAKEN.swap(true, Ordering::Relaxed) {
         return Ok(Vec::new());
     }
-    let given = sd_notify::listen_fds_with_names()?;
-    // SAFETY: the service manager has opened these descriptors for this process, which the environment says by naming its number; they
-    // were found open just now, and nothing else takes them: this runs once.
-    Ok(given.map(|(fd, name)| (unsafe { OwnedFd::from_raw_fd(fd) }, name)).collect())
+    let passed = sd_notify::listen_fds_with_names()?;
+    // SAFETY: the service manager has opened these descriptors for this process, as the process id in the environment says; they
+    // were found open just now, and nothing else takes them: this code runs once.
+    Ok(passed.map(|(fd, name)| (unsafe { OwnedFd::from_raw_fd(fd) }, name)).collect())
 }

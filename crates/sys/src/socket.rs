@@ -1,6 +1,6 @@
 //! Making sockets: the options that the drivers, the load generator and the server agree on.
 //!
-//! # Metered sockets on the wire
+//! # Receive on demand on the wire
 //!
 //! A slow client is only a load if the server is left with what the client has not read. Two options see to that, both set before
 //! the connect. What follows was measured on loopback (Linux 6.18, nginx with sendfile and a server that writes from memory, a
@@ -57,6 +57,7 @@
 //! about a quarter more CPU time per byte. So the bound is lifted for connections that turn out to be fast. SO_SNDBUF would
 //! bound what is on the wire as well, and with it the rate on long ways.
 
+mod backlog;
 mod unix;
 
 use std::io;
@@ -72,14 +73,12 @@ use rustix::net::sockopt::{set_socket_linger, set_tcp_nodelay};
 use rustix::net::{SendFlags, Shutdown, getpeername, getsockname, send};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
+use self::backlog::BACKLOG;
 use crate::address::{PeerAddr, PortRange, UnixAddr};
-use crate::driver::{Connect, FileSpan, Flow, Listen, SendBuf, SpanEnd};
 use crate::fault::Fault;
+use crate::operation::{Connect, FileSpan, Listen, ReceiveMode, SendBuf, SpanEnd};
 
 pub use unix::{SocketFile, listen_unix};
-
-/// How many connections may wait to be accepted. The kernel lowers it to `net.core.somaxconn`.
-const BACKLOG: i32 = 4096;
 
 /// Bytes that the kernel takes before it can put them on the wire, for connections on which that is bounded, give or take a
 /// segment. Enough for a few wake-ups per second at what makes a reader slow.
@@ -112,7 +111,7 @@ pub(crate) fn bound_unsent(fd: &OwnedFd, bounded: bool) {
     let _ = SockRef::from(fd).set_tcp_notsent_lowat(if bounded { UNSENT_BYTES_MAX } else { u32::MAX });
 }
 
-/// Whether `addr` can be had at all. Asked once before the listeners of all cores share it, because sharing also hides
+/// Whether `addr` can be had at all. Asked once before the listeners of all loops share it, because sharing also hides
 /// that another program of the same user has it already.
 ///
 /// # Errors
@@ -173,8 +172,8 @@ pub(crate) fn connecting(to: &Connect, last_port: &mut u16) -> io::Result<Socket
     let kind = Type::STREAM.nonblocking().cloexec();
     let PeerAddr::Tcp(peer) = to.peer else { return Socket::new(Domain::UNIX, kind, None) };
     let socket = Socket::new(Domain::for_address(peer), kind, Some(Protocol::TCP))?;
-    if let Flow::Metered { window_bytes } = to.flow {
-        meter(&socket, &peer, window_bytes)?;
+    if let ReceiveMode::OnDemand { window_bytes } = to.receive_mode {
+        bound_receive_buffer(&socket, &peer, window_bytes)?;
     }
     match (to.source, to.ports) {
         (None, None) => {}
@@ -206,7 +205,7 @@ fn bind_within(socket: &Socket, source: IpAddr, ports: PortRange, last_port: &mu
 }
 
 /// Bounds what the kernels of both sides take ahead of the owner; see the module's documentation.
-fn meter(socket: &Socket, peer: &SocketAddr, window_bytes: u32) -> io::Result<()> {
+fn bound_receive_buffer(socket: &Socket, peer: &SocketAddr, window_bytes: u32) -> io::Result<()> {
     // What is left of Ethernet's 1500 bytes behind the headers of IP and TCP.
     socket.set_tcp_mss(if peer.is_ipv4() { 1460 } else { 1440 })?;
     socket.set_recv_buffer_size(window_bytes as usize / 2)

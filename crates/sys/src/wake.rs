@@ -50,7 +50,7 @@ impl Waker {
     }
 }
 
-/// For keeping it in a [table of its own](crate::limits::own_table_with).
+/// For keeping it in a [table of its own](crate::resource_limits::own_table_with).
 impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use tempfile::TempDir;
 use thalweg_sys::Root;
 use thalweg_sys::inotify::{Event, Inotify};
-use thalweg_sys::sandbox::{Enforced, Territory, confine_calls, confine_to};
+use thalweg_sys::sandbox::{Enforcement, FileAccess, confine_calls, confine_files};
 
 /// A folder that is removed at the end by a thread which was there before the sandbox: whoever is in it has no right to that.
 struct Folder {
@@ -60,15 +60,15 @@ fn what_was_given_up_is_gone_and_the_rest_goes_on() {
         fs::write(folder.join(name).join("secret"), "secret").unwrap();
     }
     fs::write(folder.join("log/log"), "line\n").unwrap();
-    let territory = Territory {
+    let file_access = FileAccess {
         readable: vec![folder.join("read"), folder.join("write")],
         appended: vec![folder.join("log/log")],
         replaced: vec![folder.join("run/pid")],
         kept: vec![folder.join("state/state"), folder.join("write/new")],
         sockets: vec![folder.join("run/socket")],
     };
-    let enforced = confine_to(&territory).unwrap();
-    if enforced != Enforced::Not {
+    let enforced = confine_files(&file_access).unwrap();
+    if enforced != Enforcement::None {
         // Files: also for a thread that starts from here.
         let denied = |path: &str| fs::read(folder.join(path)).unwrap_err().kind() == ErrorKind::PermissionDenied;
         thread::scope(|scope| assert!(scope.spawn(|| denied("outside")).join().unwrap()));
@@ -97,7 +97,7 @@ fn what_was_given_up_is_gone_and_the_rest_goes_on() {
         fs::remove_file(folder.join("run/socket")).unwrap();
         assert!(std::os::unix::net::UnixListener::bind(folder.join("state/socket")).is_err());
     }
-    if enforced == Enforced::Fully {
+    if enforced == Enforcement::Full {
         assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::PermissionDenied);
     }
 
@@ -115,7 +115,7 @@ fn what_was_given_up_is_gone_and_the_rest_goes_on() {
     assert_eq!(answer, "answer");
     assert_eq!(fs::read(folder.join("read/file")).unwrap(), b"content");
     assert!(TcpListener::bind(("127.0.0.1", 0)).is_ok());
-    // Folders of the territory can be watched, though `/proc` is not one of them.
+    // Folders of the file_access can be watched, though `/proc` is not one of them.
     let inotify = Inotify::open().unwrap();
     let watched = inotify.watch(&root.open_beneath(c"write").unwrap()).unwrap();
     fs::write(folder.join("write/new"), "written").unwrap();

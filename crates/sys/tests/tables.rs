@@ -9,7 +9,7 @@ use std::thread;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thalweg_sys::driver::Listen;
-use thalweg_sys::limits::own_table;
+use thalweg_sys::resource_limits::own_table;
 use thalweg_sys::{AnyDriver, Completion, Connect, Driver, DriverChoice, DriverConfig, SocketId, Waker};
 
 const LIMIT: u64 = 160;

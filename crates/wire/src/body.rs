@@ -2,7 +2,7 @@
 
 use crate::chunked::{ChunkEvent, ChunkFault, Decoder};
 use crate::framing::BodyFraming;
-use crate::{Limits, Progress};
+use crate::{Bounds, Progress};
 
 /// How far the reading of a body came.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ impl Body {
     }
 
     #[inline]
-    pub(crate) fn read<'a>(&mut self, input: &'a [u8], limits: &Limits) -> Result<Progress<Piece<'a>>, ChunkFault> {
+    pub(crate) fn read<'a>(&mut self, input: &'a [u8], bounds: &Bounds) -> Result<Progress<Piece<'a>>, ChunkFault> {
         match self {
             Self::Length(0) => Ok(Progress { consumed: 0, event: Some(Piece::End) }),
             _ if input.is_empty() => Ok(Progress { consumed: 0, event: None }),
@@ -41,7 +41,7 @@ impl Body {
             }
             Self::UntilClose => Ok(Progress { consumed: input.len(), event: Some(Piece::Data(input)) }),
             Self::Chunked(decoder) => {
-                let Progress { consumed, event } = decoder.read(input, limits)?;
+                let Progress { consumed, event } = decoder.read(input, bounds)?;
                 let event = event.map(|event| match event {
                     ChunkEvent::Data(data) => Piece::Data(data),
                     ChunkEvent::End => Piece::End,

@@ -7,7 +7,7 @@
 use crate::encode::push_hex;
 use crate::fields::is_text_byte;
 use crate::scan::{HeadFault, Scanned, Scanner, Section};
-use crate::{Limits, Progress};
+use crate::{Bounds, Progress};
 
 /// What is wrong with a body in the chunked coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -85,7 +85,7 @@ impl Decoder {
     ///
     /// # Errors
     /// The first fault in the order of the bytes.
-    pub fn read<'a>(&mut self, input: &'a [u8], limits: &Limits) -> Result<Progress<ChunkEvent<'a>>, ChunkFault> {
+    pub fn read<'a>(&mut self, input: &'a [u8], bounds: &Bounds) -> Result<Progress<ChunkEvent<'a>>, ChunkFault> {
         let mut consumed = 0;
         loop {
             let rest = &input[consumed..];
@@ -101,7 +101,7 @@ impl Decoder {
                     consumed += data.len();
                     return Ok(Progress { consumed, event: Some(ChunkEvent::Data(data)) });
                 }
-                At::Trailers(scanner) => match scanner.scan(rest, limits).map_err(ChunkFault::Trailers)? {
+                At::Trailers(scanner) => match scanner.scan(rest, bounds).map_err(ChunkFault::Trailers)? {
                     Scanned::Partial => consumed = input.len(),
                     Scanned::Complete(bytes) => {
                         consumed += bytes;
@@ -109,7 +109,7 @@ impl Decoder {
                     }
                 },
                 _ => {
-                    self.step(rest[0], limits)?;
+                    self.step(rest[0], bounds)?;
                     consumed += 1;
                 }
             }
@@ -135,8 +135,8 @@ impl Decoder {
     }
 
     /// One byte of a chunk line or of the line end behind the data.
-    fn step(&mut self, byte: u8, limits: &Limits) -> Result<(), ChunkFault> {
-        self.count(limits)?;
+    fn step(&mut self, byte: u8, bounds: &Bounds) -> Result<(), ChunkFault> {
+        self.count(bounds)?;
         self.at = match (self.at, byte) {
             (At::Size { .. }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 self.push_digit(byte)?;
@@ -160,14 +160,14 @@ impl Decoder {
         Ok(())
     }
 
-    fn count(&mut self, limits: &Limits) -> Result<(), ChunkFault> {
+    fn count(&mut self, bounds: &Bounds) -> Result<(), ChunkFault> {
         self.line_bytes += 1;
-        if self.line_bytes > limits.chunk_line_bytes_max {
+        if self.line_bytes > bounds.chunk_line_bytes_max {
             return Err(ChunkFault::LineTooLong);
         }
         if matches!(self.at, At::Extension) {
             self.extension_bytes += 1;
-            if self.extension_bytes > limits.chunk_extension_bytes_max {
+            if self.extension_bytes > bounds.chunk_extension_bytes_max {
                 return Err(ChunkFault::ExtensionsTooLong);
             }
         }
@@ -236,18 +236,18 @@ mod tests {
     }
 
     fn decode(input: &[u8], part_bytes: usize) -> Result<Option<(String, String)>, ChunkFault> {
-        let limits = Limits {
+        let bounds = Bounds {
             chunk_line_bytes_max: 20,
             chunk_extension_bytes_max: 24,
             trailer_bytes_max: 32,
             fields_max: 2,
-            ..Limits::requests()
+            ..Bounds::requests()
         };
         let mut decoder = Decoder::new();
         let (mut body, mut offset) = (Vec::new(), 0);
         while offset < input.len() {
             let part = &input[offset..input.len().min(offset.saturating_add(part_bytes))];
-            let progress = decoder.read(part, &limits)?;
+            let progress = decoder.read(part, &bounds)?;
             offset += progress.consumed;
             match progress.event {
                 Some(ChunkEvent::Data(data)) => body.extend_from_slice(data),

@@ -120,13 +120,13 @@ fn parse_quality(value: &[u8]) -> Option<Quality> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FieldSlots, Limits, RequestEvent, RequestReader};
+    use crate::{Bounds, FieldSlots, RequestEvent, RequestReader};
 
     /// Reads field values and shows what is wanted how much: zstd, br, gzip, identity (`-` for excluded).
     fn check(values: &[&str], expected: &str) {
         let lines: String = values.iter().map(|value| format!("Accept-Encoding: {value}\r\n")).collect();
         let head = format!("GET / HTTP/1.1\r\nHost: x\r\n{lines}\r\n");
-        let (mut reader, mut slots) = (RequestReader::new(Limits::requests()), FieldSlots::new());
+        let (mut reader, mut slots) = (RequestReader::new(Bounds::requests()), FieldSlots::new());
         let Some(RequestEvent::Head(head)) = reader.read(head.as_bytes(), &mut slots).unwrap().event else {
             panic!("{values:?} is no head");
         };

@@ -168,13 +168,13 @@ pub fn push_repr_digest(out: &mut Vec<u8>, algorithm: Algorithm, digest: &[u8]) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FieldSlots, Limits, RequestEvent, RequestReader};
+    use crate::{Bounds, FieldSlots, RequestEvent, RequestReader};
 
     /// Reads field values and shows how much sha-256 and sha-512 are wanted, and which is chosen.
     fn check(values: &[&str], expected: [u8; 2], chosen: Option<Algorithm>) {
         let lines: String = values.iter().map(|value| format!("Want-Repr-Digest: {value}\r\n")).collect();
         let head = format!("GET / HTTP/1.1\r\nHost: x\r\n{lines}\r\n");
-        let (mut reader, mut slots) = (RequestReader::new(Limits::requests()), FieldSlots::new());
+        let (mut reader, mut slots) = (RequestReader::new(Bounds::requests()), FieldSlots::new());
         let Some(RequestEvent::Head(head)) = reader.read(head.as_bytes(), &mut slots).unwrap().event else {
             panic!("{values:?} is no head");
         };

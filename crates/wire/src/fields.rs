@@ -4,7 +4,7 @@
 
 use std::mem::MaybeUninit;
 
-/// Most field lines a head can have, whatever the [`Limits`](crate::Limits) say.
+/// Most field lines a head can have, whatever the [`Bounds`](crate::Bounds) say.
 pub const FIELDS_MAX: usize = 100;
 
 /// Room for the field lines of one head, made anew (at no cost: it is not initialised) for each call of a reader.

@@ -14,9 +14,9 @@
 //! consumed, and repeat until no event comes. However the bytes were cut, the events and the errors are the same.
 //!
 //! ```
-//! use thalweg_wire::{FieldSlots, Limits, RequestEvent, RequestReader};
+//! use thalweg_wire::{FieldSlots, Bounds, RequestEvent, RequestReader};
 //!
-//! let mut reader = RequestReader::new(Limits::requests());
+//! let mut reader = RequestReader::new(Bounds::requests());
 //! let mut input: &[u8] = b"GET /a HTTP/1.1\r\nHost: example.org\r\n\r\n";
 //! let mut targets = Vec::new();
 //! loop {
@@ -36,6 +36,7 @@
 
 mod authority;
 mod body;
+mod bounds;
 pub mod chunked;
 pub mod coding;
 pub mod date;
@@ -43,9 +44,9 @@ pub mod digest;
 pub mod encode;
 mod fields;
 mod framing;
-mod limits;
 mod method;
 mod partial;
+mod progress;
 pub mod range;
 mod request;
 mod response;
@@ -55,19 +56,11 @@ pub mod target;
 pub mod validator;
 
 pub use authority::HostFault;
+pub use bounds::Bounds;
 pub use fields::{FIELDS_MAX, FieldSlots, Fields, is_token_byte};
 pub use framing::{BodyFraming, FramingFault, Version};
-pub use limits::Limits;
 pub use method::Method;
+pub use progress::Progress;
 pub use request::{RequestError, RequestEvent, RequestHead, RequestReader};
 pub use response::{MessageBytes, RequestKind, ResponseError, ResponseEvent, ResponseHead, ResponseReader};
 pub use scan::HeadFault;
-
-/// What one call of a reader did.
-#[derive(Debug)]
-pub struct Progress<E> {
-    /// How many bytes of the input are dealt with; the next call takes the input from there on.
-    pub consumed: usize,
-    /// What the bytes meant. `None`: all of the input was consumed and more is needed.
-    pub event: Option<E>,
-}

@@ -2,7 +2,7 @@
 
 use crate::fields::{FieldSlots, Fields, Slots};
 use crate::scan::{HeadFault, Scanned, Scanner, Section};
-use crate::{Limits, Progress};
+use crate::{Bounds, Progress};
 
 /// The part of a head that came so far. Empty, and without memory, as long as heads come whole.
 #[derive(Debug)]
@@ -50,16 +50,16 @@ impl PartialHead {
         &'a mut self,
         input: &'a [u8],
         slots: &'a mut FieldSlots<'a>,
-        limits: &Limits,
-        parse: impl Fn(&'a [u8], &'a mut Slots<'a>, &Limits) -> Option<(T, usize)>,
+        bounds: &Bounds,
+        parse: impl Fn(&'a [u8], &'a mut Slots<'a>, &Bounds) -> Option<(T, usize)>,
     ) -> Result<Progress<(T, usize)>, HeadFault> {
         if self.is_empty() {
-            let window = &input[..input.len().min(limits.head_bytes_max as usize)];
-            if let Some((head, length)) = parse(window, &mut slots.usual, limits) {
+            let window = &input[..input.len().min(bounds.head_bytes_max as usize)];
+            if let Some((head, length)) = parse(window, &mut slots.usual, bounds) {
                 return Ok(Progress { consumed: length, event: Some((head, length)) });
             }
         }
-        self.collect(input, &mut slots.collected, limits, parse)
+        self.collect(input, &mut slots.collected, bounds, parse)
     }
 
     /// Goes on with a head that is not there as a whole, or has to be looked at more closely, and parses it once it is complete.
@@ -69,11 +69,11 @@ impl PartialHead {
         &'a mut self,
         input: &'a [u8],
         slots: &'a mut Slots<'a>,
-        limits: &Limits,
-        parse: impl Fn(&'a [u8], &'a mut Slots<'a>, &Limits) -> Option<(T, usize)>,
+        bounds: &Bounds,
+        parse: impl Fn(&'a [u8], &'a mut Slots<'a>, &Bounds) -> Option<(T, usize)>,
     ) -> Result<Progress<(T, usize)>, HeadFault> {
         let is_new = self.is_empty();
-        let Some(consumed) = self.extend(input, limits)? else {
+        let Some(consumed) = self.extend(input, bounds)? else {
             return Ok(Progress { consumed: input.len(), event: None });
         };
         if is_new && !self.scanner.has_folds() {
@@ -82,7 +82,7 @@ impl PartialHead {
         if self.scanner.has_folds() {
             unfold(&mut self.bytes);
         }
-        match parse(&self.bytes, slots, limits) {
+        match parse(&self.bytes, slots, bounds) {
             Some((head, length)) if length == self.bytes.len() => {
                 Ok(Progress { consumed, event: Some((head, length)) })
             }
@@ -92,8 +92,8 @@ impl PartialHead {
 
     /// Takes what belongs to the head; says how much that was once the head is complete.
     #[cold]
-    fn extend(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, HeadFault> {
-        let (length, complete) = match self.scanner.scan(input, limits)? {
+    fn extend(&mut self, input: &[u8], bounds: &Bounds) -> Result<Option<usize>, HeadFault> {
+        let (length, complete) = match self.scanner.scan(input, bounds)? {
             Scanned::Partial => (input.len(), None),
             Scanned::Complete(length) => (length, Some(length)),
         };
@@ -133,10 +133,10 @@ fn unfold(head: &mut [u8]) {
 /// A field name begins right behind a line end, so the line ends are found through the names, without a second pass
 /// over the bytes.
 #[inline]
-pub(crate) fn is_strict(head: &[u8], fields: Fields<'_>, limits: &Limits) -> bool {
+pub(crate) fn is_strict(head: &[u8], fields: Fields<'_>, bounds: &Bounds) -> bool {
     let start_of = |name: &str| name.as_ptr().addr() - head.as_ptr().addr();
     let start_line_bytes = fields.0.first().map_or(head.len() - 2, |field| start_of(field.name));
-    start_line_bytes <= limits.start_line_bytes_max as usize
+    start_line_bytes <= bounds.start_line_bytes_max as usize
         && head.ends_with(b"\r\n\r\n")
         && fields.0.iter().all(|field| head[start_of(field.name) - 2] == b'\r')
 }

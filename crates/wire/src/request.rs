@@ -7,12 +7,12 @@ use crate::fields::{FieldSlots, Fields, Slots};
 use crate::framing::{BodyFraming, FramingFault, Survey, Version};
 use crate::partial::{PartialHead, is_strict};
 use crate::scan::{HeadFault, Section};
-use crate::{Limits, Method, Progress};
+use crate::{Bounds, Method, Progress};
 
 /// Reads the requests of one connection, one after the other.
 #[derive(Debug)]
 pub struct RequestReader {
-    limits: Limits,
+    bounds: Bounds,
     partial: PartialHead,
     stage: Stage,
     /// Bytes of the empty lines before the current request; odd when a CR still waits for its LF.
@@ -137,8 +137,8 @@ impl RequestError {
 impl RequestReader {
     /// A reader at the beginning of a connection. It holds no memory until a head comes in parts.
     #[must_use]
-    pub const fn new(limits: Limits) -> Self {
-        Self { limits, partial: PartialHead::new(Section::Request), stage: Stage::Head, empty_line_bytes: 0 }
+    pub const fn new(bounds: Bounds) -> Self {
+        Self { bounds, partial: PartialHead::new(Section::Request), stage: Stage::Head, empty_line_bytes: 0 }
     }
 
     /// Reads up to the next event. Call it again with the rest of the input, which may be empty, until no event comes.
@@ -151,13 +151,13 @@ impl RequestReader {
         input: &'a [u8],
         slots: &'a mut FieldSlots<'a>,
     ) -> Result<Progress<RequestEvent<'a>>, RequestError> {
-        let Self { limits, partial, stage, empty_line_bytes } = self;
+        let Self { bounds, partial, stage, empty_line_bytes } = self;
         let outcome = match stage {
             Stage::Failed(error) => return Err(*error),
-            Stage::Head => read_head(partial, empty_line_bytes, input, slots, limits),
+            Stage::Head => read_head(partial, empty_line_bytes, input, slots, bounds),
             Stage::Body(body) => {
                 partial.forget_complete();
-                read_body(body, input, limits)
+                read_body(body, input, bounds)
             }
         };
         match &outcome {
@@ -210,14 +210,14 @@ fn read_head<'a>(
     empty_line_bytes: &mut u32,
     input: &'a [u8],
     slots: &'a mut FieldSlots<'a>,
-    limits: &Limits,
+    bounds: &Bounds,
 ) -> Result<Progress<RequestEvent<'a>>, RequestError> {
-    let skipped = if partial.is_empty() { skip_empty_lines(input, empty_line_bytes, limits)? } else { 0 };
+    let skipped = if partial.is_empty() { skip_empty_lines(input, empty_line_bytes, bounds)? } else { 0 };
     let input = &input[skipped..];
     if input.is_empty() {
         return Ok(Progress { consumed: skipped, event: None });
     }
-    let Progress { consumed, event } = partial.read(input, slots, limits, parse)?;
+    let Progress { consumed, event } = partial.read(input, slots, bounds, parse)?;
     let event = match event {
         Some((parsed, _)) => Some(RequestEvent::Head(accept(parsed)?)),
         None => None,
@@ -227,11 +227,11 @@ fn read_head<'a>(
 
 /// RFC 9112, 2.2: some clients send a superfluous CRLF behind a body. How many bytes of the input are empty lines.
 #[inline]
-fn skip_empty_lines(input: &[u8], seen: &mut u32, limits: &Limits) -> Result<usize, RequestError> {
+fn skip_empty_lines(input: &[u8], seen: &mut u32, bounds: &Bounds) -> Result<usize, RequestError> {
     for (index, &byte) in input.iter().enumerate() {
         let lf_is_due = !seen.is_multiple_of(2);
         match byte {
-            b'\r' if !lf_is_due && *seen / 2 >= limits.empty_lines_max => {
+            b'\r' if !lf_is_due && *seen / 2 >= bounds.empty_lines_max => {
                 return Err(RequestError::EmptyLines);
             }
             b'\r' if !lf_is_due => *seen += 1,
@@ -254,9 +254,9 @@ struct Parsed<'a> {
 
 /// The fast way: one pass of `httparse` over a head that is there as a whole.
 #[inline]
-fn parse<'a>(bytes: &'a [u8], slots: &'a mut Slots<'a>, limits: &Limits) -> Option<(Parsed<'a>, usize)> {
+fn parse<'a>(bytes: &'a [u8], slots: &'a mut Slots<'a>, bounds: &Bounds) -> Option<(Parsed<'a>, usize)> {
     let mut request = httparse::Request::new(&mut []);
-    let outcome = request.parse_with_uninit_headers(bytes, slots.first(limits.fields_max));
+    let outcome = request.parse_with_uninit_headers(bytes, slots.first(bounds.fields_max));
     let Ok(httparse::Status::Complete(length)) = outcome else {
         return None;
     };
@@ -267,7 +267,7 @@ fn parse<'a>(bytes: &'a [u8], slots: &'a mut Slots<'a>, limits: &Limits) -> Opti
         fields: Fields(request.headers),
     };
     // `httparse` lets UTF-8 pass; a URI is ASCII (RFC 3986, 2).
-    (parsed.target.is_ascii() && is_strict(&bytes[..length], parsed.fields, limits)).then_some((parsed, length))
+    (parsed.target.is_ascii() && is_strict(&bytes[..length], parsed.fields, bounds)).then_some((parsed, length))
 }
 
 /// Judges Host and framing.
@@ -303,9 +303,9 @@ fn accept(parsed: Parsed<'_>) -> Result<RequestHead<'_>, RequestError> {
 fn read_body<'a>(
     body: &mut Body,
     input: &'a [u8],
-    limits: &Limits,
+    bounds: &Bounds,
 ) -> Result<Progress<RequestEvent<'a>>, RequestError> {
-    let Progress { consumed, event } = body.read(input, limits)?;
+    let Progress { consumed, event } = body.read(input, bounds)?;
     let event = event.map(|piece| match piece {
         Piece::Data(data) => RequestEvent::Body(data),
         Piece::End => RequestEvent::End,

@@ -12,7 +12,7 @@ use crate::fields::{FieldSlots, Fields, Slots};
 use crate::framing::{BodyFraming, FramingFault, Survey, Version};
 use crate::partial::{PartialHead, is_strict};
 use crate::scan::{HeadFault, Section};
-use crate::{Limits, Progress};
+use crate::{Bounds, Progress};
 
 /// What was asked, as far as the length of the reply depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +130,7 @@ pub enum ResponseError {
 /// Reads the replies of one connection, one after the other.
 #[derive(Debug)]
 pub struct ResponseReader {
-    limits: Limits,
+    bounds: Bounds,
     partial: PartialHead,
     stage: Stage,
     /// What the current reply answers. Apart from the queue, so that a connection without pipelining needs no memory.
@@ -150,9 +150,9 @@ enum Stage {
 impl ResponseReader {
     /// A reader at the beginning of a connection. It holds no memory until a head comes in parts.
     #[must_use]
-    pub const fn new(limits: Limits) -> Self {
+    pub const fn new(bounds: Bounds) -> Self {
         Self {
-            limits,
+            bounds,
             partial: PartialHead::new(Section::Response),
             stage: Stage::Head,
             expected: None,
@@ -191,24 +191,24 @@ impl ResponseReader {
         input: &'a [u8],
         slots: &'a mut FieldSlots<'a>,
     ) -> Result<Progress<ResponseEvent<'a>>, ResponseError> {
-        let Self { limits, partial, stage, expected, expected_later, informational, bytes } = self;
+        let Self { bounds, partial, stage, expected, expected_later, informational, bytes } = self;
         let outcome = match stage {
             Stage::Failed(error) => return Err(*error),
             Stage::Head => {
                 // Only an informational head leaves something here: the final one is cleared when its body is read.
                 partial.forget_complete();
-                read_head(partial, *expected, input, slots, limits, bytes)
+                read_head(partial, *expected, input, slots, bounds, bytes)
             }
             Stage::Body(body) => {
                 partial.forget_complete();
-                read_body(body, input, limits, bytes)
+                read_body(body, input, bounds, bytes)
             }
         };
         match &outcome {
             Err(error) => *stage = Stage::Failed(*error),
             Ok(Progress { event: Some(ResponseEvent::Informational(_)), .. }) => {
                 *informational += 1;
-                if *informational > limits.informational_max {
+                if *informational > bounds.informational_max {
                     *stage = Stage::Failed(ResponseError::TooManyInformational);
                     return Err(ResponseError::TooManyInformational);
                 }
@@ -278,14 +278,14 @@ fn read_head<'a>(
     expected: Option<RequestKind>,
     input: &'a [u8],
     slots: &'a mut FieldSlots<'a>,
-    limits: &Limits,
+    bounds: &Bounds,
     bytes: &mut MessageBytes,
 ) -> Result<Progress<ResponseEvent<'a>>, ResponseError> {
     if input.is_empty() {
         return Ok(Progress { consumed: 0, event: None });
     }
     let kind = expected.ok_or(ResponseError::Unsolicited)?;
-    let Progress { consumed, event } = partial.read(input, slots, limits, parse)?;
+    let Progress { consumed, event } = partial.read(input, slots, bounds, parse)?;
     let Some((head, length)) = event else {
         return Ok(Progress { consumed, event: None });
     };
@@ -309,10 +309,10 @@ struct Parsed<'a> {
 
 /// The fast way: one pass of `httparse` over a head that is there as a whole.
 #[inline(always)]
-fn parse<'a>(bytes: &'a [u8], slots: &'a mut Slots<'a>, limits: &Limits) -> Option<(Parsed<'a>, usize)> {
+fn parse<'a>(bytes: &'a [u8], slots: &'a mut Slots<'a>, bounds: &Bounds) -> Option<(Parsed<'a>, usize)> {
     let mut response = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
-    let outcome = config.parse_response_with_uninit_headers(&mut response, bytes, slots.first(limits.fields_max));
+    let outcome = config.parse_response_with_uninit_headers(&mut response, bytes, slots.first(bounds.fields_max));
     let Ok(httparse::Status::Complete(length)) = outcome else {
         return None;
     };
@@ -323,7 +323,7 @@ fn parse<'a>(bytes: &'a [u8], slots: &'a mut Slots<'a>, limits: &Limits) -> Opti
         fields: Fields(response.headers),
     };
     // `httparse` skips empty lines before a status line and lets codes below 100 pass; neither is in the grammar.
-    let is_strict = bytes[0] == b'H' && parsed.status >= 100 && is_strict(&bytes[..length], parsed.fields, limits);
+    let is_strict = bytes[0] == b'H' && parsed.status >= 100 && is_strict(&bytes[..length], parsed.fields, bounds);
     is_strict.then_some((parsed, length))
 }
 
@@ -345,10 +345,10 @@ fn accept(parsed: Parsed<'_>, kind: RequestKind) -> Result<ResponseHead<'_>, Res
 fn read_body<'a>(
     body: &mut Body,
     input: &'a [u8],
-    limits: &Limits,
+    bounds: &Bounds,
     bytes: &mut MessageBytes,
 ) -> Result<Progress<ResponseEvent<'a>>, ResponseError> {
-    let Progress { consumed, event } = body.read(input, limits)?;
+    let Progress { consumed, event } = body.read(input, bounds)?;
     let data_bytes = match event {
         Some(Piece::Data(data)) => data.len(),
         _ => 0,

@@ -5,7 +5,7 @@
 //! the fast way refused is walked here to name the fault. All errors about the form of a head therefore come from one
 //! place and depend on the bytes alone, never on where they were cut.
 
-use crate::Limits;
+use crate::Bounds;
 use crate::fields::{FIELDS_MAX, is_text_byte, is_token_byte};
 
 /// What is wrong with the form of a head or of a trailer section.
@@ -136,15 +136,15 @@ impl Scanner {
     }
 
     /// Looks at more bytes of the section, each exactly once.
-    pub(crate) fn scan(&mut self, input: &[u8], limits: &Limits) -> Result<Scanned, HeadFault> {
+    pub(crate) fn scan(&mut self, input: &[u8], bounds: &Bounds) -> Result<Scanned, HeadFault> {
         for (index, &byte) in input.iter().enumerate() {
-            self.count(limits)?;
+            self.count(bounds)?;
             if self.at == At::SectionLf && byte == b'\n' {
                 return Ok(Scanned::Complete(index + 1));
             }
             if self.at == At::FieldStart && is_token_byte(byte) {
                 self.fields += 1;
-                if self.fields > limits.fields_max.min(FIELDS_MAX as u32) {
+                if self.fields > bounds.fields_max.min(FIELDS_MAX as u32) {
                     return Err(HeadFault::TooManyFields);
                 }
             }
@@ -165,13 +165,13 @@ impl Scanner {
     }
 
     /// Counts one more byte against the bounds.
-    fn count(&mut self, limits: &Limits) -> Result<(), HeadFault> {
+    fn count(&mut self, bounds: &Bounds) -> Result<(), HeadFault> {
         self.bytes = self.bytes.saturating_add(1);
         let section_bytes_max = match self.section {
-            Section::Trailers => limits.trailer_bytes_max,
-            Section::Request | Section::Response => limits.head_bytes_max,
+            Section::Trailers => bounds.trailer_bytes_max,
+            Section::Request | Section::Response => bounds.head_bytes_max,
         };
-        if self.at.is_in_start_line() && self.bytes > limits.start_line_bytes_max {
+        if self.at.is_in_start_line() && self.bytes > bounds.start_line_bytes_max {
             return Err(HeadFault::StartLineTooLong);
         }
         if self.bytes > section_bytes_max {

@@ -13,7 +13,7 @@ use thalweg_serve::{ConfigFault, ListenAddr};
 use thalweg_sys::process::may_give_files_to;
 use thalweg_sys::{file, socket};
 
-use super::confinement::{Identity, SandboxOption, socket_file, territory};
+use super::confinement::{Identity, SandboxOption, file_access, socket_file};
 use super::counted;
 use crate::configuration::{Configuration, Loaded};
 use crate::exit::Failure;
@@ -48,8 +48,8 @@ pub fn check(options: &ServeOptions) -> Result<String, Failure> {
     ensure_driver(configuration.server.driver)?;
     let mut confinement = confinement.unwrap_or_default();
     if configuration.sandbox == SandboxOption::On {
-        let territory = territory(configuration).map_err(Failure::unreachable)?;
-        let confined = confinement.confine_files(configuration.sandbox, &territory);
+        let file_access = file_access(configuration).map_err(Failure::unreachable)?;
+        let confined = confinement.confine_files(configuration.sandbox, &file_access);
         confined
             .and_then(|()| confinement.confine_calls(configuration.sandbox))
             .or_else(|failure| loaded.refuse(vec![fault("sandbox", failure)]))?;

@@ -8,7 +8,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use thalweg_serve::{ListenAddr, LogTarget};
 use thalweg_sys::process::{Account, drop_capabilities, group_named, is_root};
-use thalweg_sys::sandbox::{Enforced, Territory, confine_calls, confine_to};
+use thalweg_sys::sandbox::{Enforcement, FileAccess, confine_calls, confine_files};
 use thalweg_sys::socket::SocketFile;
 
 use crate::configuration::{Configuration, UnixSocket};
@@ -30,7 +30,7 @@ pub enum SandboxOption {
 #[derive(Debug, Default)]
 pub struct Confinement {
     user: Option<String>,
-    files: Option<Enforced>,
+    files: Option<Enforcement>,
     calls: Option<Result<(), String>>,
 }
 
@@ -116,17 +116,17 @@ fn is_reached_from_elsewhere(address: &ListenAddr) -> bool {
 }
 
 impl Confinement {
-    /// Leaves this process its territory only. To be called before there are threads, which inherit it.
+    /// Restricts this process to `file_access`. To be called before there are threads, which inherit the restriction.
     ///
     /// # Errors
     /// The kernel cannot, and it has to.
-    pub fn confine_files(&mut self, option: SandboxOption, territory: &Territory) -> Result<(), Failure> {
+    pub fn confine_files(&mut self, option: SandboxOption, file_access: &FileAccess) -> Result<(), Failure> {
         if option == SandboxOption::Off {
             return Ok(());
         }
-        match confine_to(territory) {
-            Ok(enforced @ (Enforced::Partly | Enforced::Not)) if option == SandboxOption::On => {
-                let how = if enforced == Enforced::Not { "nothing" } else { "not enough" };
+        match confine_files(file_access) {
+            Ok(enforced @ (Enforcement::Partial | Enforcement::None)) if option == SandboxOption::On => {
+                let how = if enforced == Enforcement::None { "nothing" } else { "not enough" };
                 Err(Failure::unreachable(format!(
                     "--sandbox on: this kernel knows {how} of landlock; Linux 6.12 and newer do, if `lsm=` on the kernel's command line names it"
                 )))
@@ -169,9 +169,9 @@ impl fmt::Display for Confinement {
         f.write_str("sandbox: ")?;
         match self.files {
             None => return f.write_str("off"),
-            Some(Enforced::Fully) => f.write_str("files")?,
-            Some(Enforced::Partly) => f.write_str("files (not all that newer kernels can)")?,
-            Some(Enforced::Not) => f.write_str("no files (this kernel has no landlock)")?,
+            Some(Enforcement::Full) => f.write_str("files")?,
+            Some(Enforcement::Partial) => f.write_str("files (not all that newer kernels can)")?,
+            Some(Enforcement::None) => f.write_str("no files (this kernel has no landlock)")?,
         }
         match &self.calls {
             None => Ok(()),
@@ -182,7 +182,7 @@ impl fmt::Display for Confinement {
 }
 
 /// The files and folders that a server of this configuration needs. The configuration itself is not among them: the launcher opens it.
-pub fn territory(configuration: &Configuration) -> io::Result<Territory> {
+pub fn file_access(configuration: &Configuration) -> io::Result<FileAccess> {
     let absolute = |path: &Path| std::path::absolute(path);
     let all = |paths: Vec<&Path>| paths.into_iter().map(absolute).collect::<io::Result<Vec<_>>>();
     let server = &configuration.server;
@@ -196,7 +196,7 @@ pub fn territory(configuration: &Configuration) -> io::Result<Territory> {
         LogTarget::Stdout | LogTarget::Stderr => None,
     });
     let state = server.status.as_ref().and_then(|status| status.state.as_deref());
-    Ok(Territory {
+    Ok(FileAccess {
         readable: mounts.map(|mount| mount.root.clone()).collect(),
         appended: all(logs.collect())?,
         replaced: all(configuration.pid_file.as_deref().into_iter().collect())?,

@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::{env, process};
 
-use thalweg_sys::handover::{Channel, Heard};
+use thalweg_sys::handover::{Channel, Incoming};
 use thalweg_sys::process::{O_NONBLOCK, stand_apart};
 
 /// Tells a server that the process of this number gives way to it, and that its standard input is the channel to that.
@@ -75,10 +75,10 @@ impl Launcher {
 
     fn answer(&self) -> io::Result<(String, Option<OwnedFd>)> {
         match self.0.receive()? {
-            Heard::Message(answer, mut descriptors) => {
+            Incoming::Message(answer, mut descriptors) => {
                 Ok((String::from_utf8_lossy(&answer).into_owned(), descriptors.pop()))
             }
-            Heard::End | Heard::Nothing => Err(io::Error::other("the process that starts others has gone")),
+            Incoming::Closed | Incoming::Nothing => Err(io::Error::other("the process that starts others has gone")),
         }
     }
 }
@@ -92,7 +92,7 @@ struct Successor {
 
 /// The launcher's life.
 fn wait(server: &Channel, successor: &Successor, configuration: Option<&Path>) -> i32 {
-    while let Ok(Heard::Message(wish, mut descriptors)) = server.receive() {
+    while let Ok(Incoming::Message(wish, mut descriptors)) = server.receive() {
         let opened = if wish == OPEN { Some(open(configuration)) } else { None };
         let answer = match (&opened, descriptors.pop()) {
             (Some(Ok(_)), _) => "opened".to_owned(),

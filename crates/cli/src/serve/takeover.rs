@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use std::{env, str};
 
 use thalweg_serve::{Group, Listeners};
-use thalweg_sys::handover::{Channel, Heard, MESSAGE_DESCRIPTORS_MAX};
+use thalweg_sys::handover::{Channel, Incoming, MESSAGE_DESCRIPTORS_MAX};
 use thalweg_sys::process::{take_stdin, unblock_signals};
 use thalweg_sys::service_manager;
 
@@ -92,8 +92,8 @@ impl Inheritance {
         let mut groups: Vec<Group> = Vec::new();
         loop {
             let (message, sockets) = match channel.receive()? {
-                Heard::Message(message, sockets) => (message, sockets),
-                Heard::End | Heard::Nothing => return Err(io::Error::other("it has ended")),
+                Incoming::Message(message, sockets) => (message, sockets),
+                Incoming::Closed | Incoming::Nothing => return Err(io::Error::other("it has ended")),
             };
             let not_understood =
                 || io::Error::new(io::ErrorKind::InvalidData, "it says what this version does not know");
@@ -118,7 +118,7 @@ impl Inheritance {
         let Some(channel) = self.predecessor else { return Ok(None) };
         let settled = channel.send(b"ready", &[]).and_then(|()| channel.receive());
         match settled {
-            Ok(Heard::Message(word, _)) if word == b"yours" => Ok(Some(Predecessor(channel))),
+            Ok(Incoming::Message(word, _)) if word == b"yours" => Ok(Some(Predecessor(channel))),
             _ => Err(Failure::unreachable(
                 "the server that was to give way does not; it was not ready in time or has ended",
             )),
@@ -130,7 +130,7 @@ impl Predecessor {
     /// Whether it has stopped accepting.
     pub fn has_stopped(&self) -> bool {
         // It says no more; whatever comes is the end.
-        !matches!(self.0.look(), Ok(Heard::Nothing))
+        !matches!(self.0.try_receive(), Ok(Incoming::Nothing))
     }
 }
 
@@ -163,15 +163,17 @@ impl Successor {
 
     /// Looks how far it is. Not to be called again after the last word.
     pub fn look(&self) -> Progress {
-        match self.channel.look() {
-            Ok(Heard::Message(word, _)) if word == b"ready" => match self.channel.send(b"yours", &[]) {
+        match self.channel.try_receive() {
+            Ok(Incoming::Message(word, _)) if word == b"ready" => match self.channel.send(b"yours", &[]) {
                 Ok(()) => Progress::Ready,
                 Err(error) => Progress::Failed(format!("it has ended when it was to begin: {error}")),
             },
-            Ok(Heard::Message(..)) => Progress::Failed("it speaks another language".to_owned()),
-            Ok(Heard::End) => Progress::Failed("it has ended; what it had to say is on the standard error".to_owned()),
-            Ok(Heard::Nothing) if self.started.elapsed() < READY_TIME => Progress::Starting,
-            Ok(Heard::Nothing) => Progress::Failed(format!("it was not ready within {} s", READY_TIME.as_secs())),
+            Ok(Incoming::Message(..)) => Progress::Failed("it speaks another language".to_owned()),
+            Ok(Incoming::Closed) => {
+                Progress::Failed("it has ended; what it had to say is on the standard error".to_owned())
+            }
+            Ok(Incoming::Nothing) if self.started.elapsed() < READY_TIME => Progress::Starting,
+            Ok(Incoming::Nothing) => Progress::Failed(format!("it was not ready within {} s", READY_TIME.as_secs())),
             Err(error) => Progress::Failed(error.to_string()),
         }
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use thalweg_serve::{Level, LivenessCheck, LogTarget, Running};
-use thalweg_sys::service_manager::{self, News};
+use thalweg_sys::service_manager::{self, Notification};
 
 use super::confinement::SandboxOption;
 use super::launcher::Launcher;
@@ -96,7 +96,7 @@ impl Watch<'_> {
                 Some(Progress::Starting) | None => {}
             }
             if let Err(error) = pulse.beat(&self.running) {
-                self.say_not_heard(&error);
+                self.report_unreachable_manager(&error);
             }
             line.draw(&self.running);
             thread::sleep(GLANCE);
@@ -141,19 +141,19 @@ impl Watch<'_> {
         }
     }
 
-    /// Tells the service manager. That it does not listen is no reason to stop serving.
-    pub fn tell(&self, news: &[News<'_>]) {
-        if let Err(error) = service_manager::tell(news) {
-            self.say_not_heard(&error);
+    /// Notifies the service manager. A failure is reported and does not end the server.
+    pub fn notify(&self, notifications: &[Notification<'_>]) {
+        if let Err(error) = service_manager::notify(notifications) {
+            self.report_unreachable_manager(&error);
         }
     }
 
-    fn say_not_heard(&self, error: &io::Error) {
+    fn report_unreachable_manager(&self, error: &io::Error) {
         self.say(Level::Warning, &format!("the service manager does not listen: {error}"));
     }
 
     fn reload(&mut self) {
-        self.tell(&[News::Reloading]);
+        self.notify(&[Notification::Reloading]);
         let before = super::places(&self.running);
         self.running.control().reopen_logs();
         let configured = (self.configure)().and_then(|mut configuration| {
@@ -187,7 +187,7 @@ impl Watch<'_> {
                 self.say(Level::Error, &format!("the configuration is refused, the old one holds: {why}{advice}"));
             }
         }
-        self.tell(&[News::Ready]);
+        self.notify(&[Notification::Ready]);
     }
 
     /// Opens the files of the logs anew if that is asked for, and changes nothing else.
@@ -280,7 +280,7 @@ impl Pulse {
         if began.elapsed() >= every {
             self.check = None;
         }
-        if is_news { service_manager::tell(&[News::Watchdog]) } else { Ok(()) }
+        if is_news { service_manager::notify(&[Notification::Watchdog]) } else { Ok(()) }
     }
 }
 

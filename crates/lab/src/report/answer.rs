@@ -6,7 +6,7 @@
 use thalweg_measure::Verdict;
 use thalweg_measure::limit::Statistic;
 use thalweg_measure::outcome::Outcome;
-use thalweg_measure::search::Ended;
+use thalweg_measure::search::EndReason;
 use thalweg_units::display;
 
 use super::{headline_trial, words};
@@ -80,7 +80,7 @@ fn find_sentence(document: &Document, find: &Find) -> String {
         }
         (Some(lower), None) => {
             let why = match find.limit {
-                _ if find.ended == Some(Ended::Interrupted) => "the search was interrupted",
+                _ if find.ended == Some(EndReason::Interrupted) => "the search was interrupted",
                 LimitedBy::Client => "the client could offer no more",
                 _ => "no higher rate was confirmed to fail",
             };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use thalweg_measure::histogram::Histogram;
 use thalweg_measure::outcome::Outcome;
-use thalweg_measure::search::Ended;
+use thalweg_measure::search::EndReason;
 use thalweg_measure::{
     Causes, Counts, IntervalSummary, LoopKind, Outcomes, StatusClasses, StatusCodes, Summary, Verdict,
 };
@@ -47,11 +47,11 @@ pub(crate) fn search() -> Document {
         lower_confirmed: true,
         upper_confirmed: true,
         interval95: None,
-        ended: Some(Ended::WidthReached),
+        ended: Some(EndReason::WidthReached),
         overload: None,
         limit: LimitedBy::Server,
         evidence: vec![
-            "CPU 1 was busy 99 % of the time at 42,070/s, and nginx used 0.97 cores of it.".into(),
+            "CPU 1 was busy 99 % of the time at 42,070/s, and nginx used 0.97 CPUs of it.".into(),
             "The client's ceiling of 96,400/s is 2.3 times the rate that passed.".into(),
             "p99 lag of the client stayed at 56 us.".into(),
             "No segment was sent again, and no connection was dropped from the listen queue.".into(),
@@ -92,7 +92,7 @@ pub(crate) fn document(kind: Kind, trials: Vec<Trial>) -> Document {
         seed: 11_400_714_819_323_198_485,
         version: "0.1.0".into(),
         host: HostDocument {
-            name: "bench-3".into(),
+            name: "test_bed-3".into(),
             kernel: "Linux 6.12.48".into(),
             machine: "x86_64".into(),
             cpu_model: "AMD EPYC 7443P 24-Core Processor".into(),
@@ -232,7 +232,7 @@ pub(crate) fn make_invalid(trial: &mut Trial) {
     trial.client.run_queue_wait_s = 1.31;
     trial.reasons = vec![
         format!("p99 lag of the client is {:.2} ms, above 1 ms.", trial.lag_us.p99 / 1000.0),
-        "Load core 3 waited 1.31 s to be run.".into(),
+        "The load thread on CPU 3 waited 1.31 s to be run.".into(),
     ];
 }
 

@@ -99,7 +99,7 @@ pub(super) fn both_ends(trial: &Trial) -> Markup {
         h3 { "Client and server during this trial" }
         dl.facts {
             div { dt { "Client" } dd { (client.driver) " on CPU " (cpus(&client.cpus)) } }
-            div { dt { "Client's busiest core" } dd { (share(client.busiest_core)) } }
+            div { dt { "Client's busiest CPU" } dd { (share(client.busiest_core)) } }
             div { dt { "Client's CPU time" } dd {
                 (cpu_seconds(client.cpu_user_s)) " user, " (cpu_seconds(client.cpu_sys_s)) " kernel"
             } }
@@ -118,7 +118,7 @@ pub(super) fn both_ends(trial: &Trial) -> Markup {
 fn server_facts(server: &ServerObservation) -> Markup {
     let busiest = server.cpus_busy.iter().max_by(|a, b| a.1.total_cmp(b.1));
     html! {
-        div { dt { "Server" } dd { (server.process) ", " (format!("{:.2}", server.cpu_cores)) " cores" } }
+        div { dt { "Server" } dd { (server.process) ", " (format!("{:.2}", server.cpu_cores)) " CPUs" } }
         @if let Some((cpu, busy)) = busiest {
             div { dt { "Busiest CPU besides the load's" } dd { "CPU " (cpu) ", " (share(*busy)) } }
         }

@@ -1,6 +1,6 @@
 //! Accounting: the outcome of each request, and the figures that depend on time.
 
-use thalweg_measure::trial::{CoreUse, Sample};
+use thalweg_measure::trial::{CpuUse, Sample};
 use thalweg_measure::{Counts, Outcome};
 use thalweg_sys::{Fault, Instant, SocketId};
 
@@ -152,7 +152,7 @@ impl Engine {
         if now < schedule.start {
             return;
         }
-        schedule.begun.get_or_insert_with(|| ThreadUse::so_far(self.idled_awake_ns));
+        schedule.begun.get_or_insert_with(|| ThreadUse::so_far(self.busy_wait_ns));
         schedule.overslept_ns += notice_delay_ns;
         schedule.record(&mut self.figures.trial.intervals, now);
         if schedule.end.is_some_and(|end| now >= end) {
@@ -171,9 +171,9 @@ impl Engine {
         let figures = &mut self.figures.trial;
         figures.duration = duration;
         let cpu = self.plan.cpus[self.thread];
-        figures.cores.extend(schedule.begun.map(|begun| {
+        figures.cpus.extend(schedule.begun.map(|begun| {
             let overslept_ns = schedule.overslept_ns;
-            CoreUse { overslept_ns, ..ThreadUse::so_far(self.idled_awake_ns).since(begun, cpu) }
+            CpuUse { overslept_ns, ..ThreadUse::so_far(self.busy_wait_ns).since(begun, cpu) }
         }));
         for connection in self.connections.iter().filter(|connection| connection.is_established()) {
             figures.connections.held += 1;

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use sha2::Sha256;
-use thalweg_reactor::{App, Turn, Wheel};
+use thalweg_reactor::{App, LoopControl, Wheel};
 use thalweg_sys::{Completion, Driver, DriverKind, Fault, Instant, PortRange, SocketId};
 
 use self::pacing::Pacing;
@@ -79,7 +79,7 @@ pub struct Engine {
     next_publish: Instant,
     last_turn: Instant,
     /// What the driver has spent awake without work.
-    idled_awake_ns: u64,
+    busy_wait_ns: u64,
     /// By how much too late the latest wake-up was ([`Driver::overslept_ns`]).
     overslept_ns: u64,
     /// Arrivals wait for which no connection may be made.
@@ -146,7 +146,7 @@ impl Engine {
             spare_buffers: Vec::new(),
             next_publish: now,
             last_turn: now,
-            idled_awake_ns: 0,
+            busy_wait_ns: 0,
             overslept_ns: 0,
             is_short_of_room: false,
             attempts: 0,
@@ -261,15 +261,15 @@ impl<D: Driver> App<D> for Engine {
         }
     }
 
-    fn on_turn(&mut self, driver: &mut D, now: Instant) -> Turn {
-        self.idled_awake_ns = driver.idled_awake_ns();
+    fn on_iteration(&mut self, driver: &mut D, now: Instant) -> LoopControl {
+        self.busy_wait_ns = driver.busy_wait_ns();
         self.overslept_ns = driver.overslept_ns();
         if self.progress.stop_requested() && !self.figures.interrupted {
             self.figures.interrupted = true;
             self.advance_accounting(now);
             self.cut(now);
             self.publish();
-            return Turn::Stop;
+            return LoopControl::Stop;
         }
         self.attempts = 0;
         self.expire(driver, now);
@@ -293,12 +293,12 @@ impl<D: Driver> App<D> for Engine {
             self.advance_accounting(now);
             self.end_window(now);
             self.publish();
-            return Turn::Stop;
+            return LoopControl::Stop;
         }
         if now >= self.next_publish {
             self.next_publish = now.plus_ns(PUBLISH_NS);
             self.publish();
         }
-        Turn::Until(Some(self.next_turn(now)))
+        LoopControl::WaitUntil(Some(self.next_turn(now)))
     }
 }

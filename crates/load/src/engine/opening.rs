@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use thalweg_measure::Outcome;
-use thalweg_sys::{Connect, Driver, Fault, Flow, Instant, SocketId};
+use thalweg_sys::{Connect, Driver, Fault, Instant, ReceiveMode, SocketId};
 
 use super::pacing::Pacing;
 use super::{Engine, Phase};
@@ -53,8 +53,8 @@ impl Engine {
         let source = (!self.plan.sources.is_empty()).then(|| self.plan.sources[self.source % self.plan.sources.len()]);
         // Each thread goes through all addresses, beginning at one of its own.
         self.source += 1;
-        let flow = self.pacing.as_ref().map_or(Flow::Free, Pacing::flow);
-        let connect = Connect { source, ports: self.ports, flow, ..Connect::to(self.plan.peer.clone()) };
+        let receive_mode = self.pacing.as_ref().map_or(ReceiveMode::Continuous, Pacing::receive_mode);
+        let connect = Connect { source, ports: self.ports, receive_mode, ..Connect::to(self.plan.peer.clone()) };
         driver.connect(&connect).map_err(|error| {
             self.figures.trial.connections.failed += 1;
             Fault::of(&error)

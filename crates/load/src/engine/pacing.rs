@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use thalweg_reactor::Wheel;
-use thalweg_sys::{Driver, Flow, Instant, SocketId};
+use thalweg_sys::{Driver, Instant, ReceiveMode, SocketId};
 
 use super::Engine;
 use crate::connection::State;
@@ -65,8 +65,8 @@ impl Pacing {
 
     /// How connections are made that are read so: with a receive window that has the next read there in time and leaves the rest with the
     /// server.
-    pub(super) fn flow(&self) -> Flow {
-        Flow::Metered { window_bytes: (self.read_bytes * 2).max(WINDOW_BYTES_MIN) }
+    pub(super) fn receive_mode(&self) -> ReceiveMode {
+        ReceiveMode::OnDemand { window_bytes: (self.read_bytes * 2).max(WINDOW_BYTES_MIN) }
     }
 
     /// The time that the path adds to each response.

@@ -11,7 +11,7 @@ use thalweg_load::{
     RequestText, RunFigures, StartBarrier, UserPlan, load_sessions, prepare,
 };
 use thalweg_reactor::sim::{Sim, SimConfig};
-use thalweg_reactor::{App, Turn, run};
+use thalweg_reactor::{App, LoopControl, run};
 use thalweg_sys::driver::{Completion, Driver, DriverKind};
 use thalweg_sys::{Instant, PeerAddr};
 use thalweg_wire::Version;
@@ -167,7 +167,7 @@ impl App<Sim> for Both {
         }
     }
 
-    fn on_turn(&mut self, sim: &mut Sim, now: Instant) -> Turn {
+    fn on_iteration(&mut self, sim: &mut Sim, now: Instant) -> LoopControl {
         assert!(now < self.give_up_at, "the run does not end");
         self.turn = if self.turn.0 == now { (now, self.turn.1 + 1) } else { (now, 0) };
         assert!(self.turn.1 < TURNS_AT_ONCE_MAX, "time does not go on");
@@ -183,7 +183,9 @@ impl App<Sim> for Both {
                 if let Some(standstill) = standstill {
                     standstill.tell(sim);
                 }
-                let Turn::Until(until) = self.engine.on_turn(sim, now) else { return Turn::Stop };
+                let LoopControl::WaitUntil(until) = self.engine.on_iteration(sim, now) else {
+                    return LoopControl::Stop;
+                };
                 if let Some(standstill) = standstill {
                     standstill.planned = until.unwrap_or(now);
                 }
@@ -192,7 +194,7 @@ impl App<Sim> for Both {
         };
         self.entries_max = self.entries_max.max(self.engine.entries());
         let server = self.server.on_turn(sim);
-        Turn::Until([engine, server, self.interrupt_at].into_iter().flatten().min())
+        LoopControl::WaitUntil([engine, server, self.interrupt_at].into_iter().flatten().min())
     }
 }
 

@@ -9,8 +9,8 @@
 //! Loads need not behave: one may fail below another that passes. Then the higher one is no bound. The lower bound is
 //! the highest load that passed with no failed load at or below it.
 //!
-//! Targets need not stay what they are either: one may collapse under an overload, for a while or for good. What the
-//! search does about that is in `recovery`.
+//! Targets need not stay as they are either: one may collapse under an overload, for a while or for good. `recovery`
+//! treats that case.
 
 mod load;
 mod plan;
@@ -24,12 +24,12 @@ pub use recovery::Collapse;
 
 use crate::trial::Verdict;
 use load::{Goal, Load};
-use recovery::{Next, Past, Recovery};
+use recovery::{HistoryEntry, Recovery, RecoveryStep};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What a trial is made for.
+/// The purpose of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
@@ -55,25 +55,25 @@ impl Phase {
     }
 }
 
-/// What to do next.
+/// The next step of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// Make this trial and [`Search::record`] it.
+    /// A trial to make and to pass to [`Search::record`].
     Trial {
         /// Requests per second to offer.
         rate: f64,
         /// Length of the trial, without warm-up.
         duration: Duration,
-        /// What it is for.
+        /// Its purpose.
         phase: Phase,
     },
-    /// Offer nothing for so long, so that the target can recover, and say so to [`Search::record_pause`].
+    /// A pause in which nothing is offered, so that the target can recover; [`Search::record_pause`] takes its length.
     Pause(Duration),
     /// The search is over.
-    Done(Answer),
+    Done(SearchResult),
 }
 
-/// What a trial gave, as far as the search needs it.
+/// The result of a trial, as far as the search needs it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrialSummary {
     /// The rate that was asked for, in requests per second.
@@ -88,10 +88,11 @@ pub struct TrialSummary {
     pub goodput: f64,
 }
 
-/// Why a search ended.
+/// The reason why a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Ended {
+#[schemars(rename = "Ended")]
+pub enum EndReason {
     /// The bracket is confirmed and as narrow as asked for.
     WidthReached,
     /// The highest load that the client can offer is confirmed: the capacity lies above.
@@ -104,13 +105,13 @@ pub enum Ended {
     TrialsSpent,
     /// The target collapsed under an overload and did not recover in the time that it was given.
     NotRecovered,
-    /// The caller has ended it, see [`Search::end`].
+    /// The caller has ended the search, see [`Search::end`].
     Interrupted,
-    /// The caller has ended it because something else kept the measuring host from measuring.
+    /// The caller has ended the search because something else kept the measuring host from measuring.
     Disturbed,
 }
 
-/// How many trials each phase took.
+/// The number of trials of each phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct PhaseCounts {
     /// Trials to bracket.
@@ -119,13 +120,13 @@ pub struct PhaseCounts {
     pub narrow: u32,
     /// Trials to confirm.
     pub confirm: u32,
-    /// Looks whether the target has recovered.
+    /// Probes whether the target has recovered.
     pub recover: u32,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Answer {
+pub struct SearchResult {
     /// The highest rate that is shown to be carried; `None` if no rate was.
     pub lower_bound: Option<f64>,
     /// Whether the lower bound was judged at the final length.
@@ -141,11 +142,11 @@ pub struct Answer {
     /// Whether the client, not the target, keeps the answer from being higher or narrower.
     pub limited_by_client: bool,
     /// Why the search ended.
-    pub ended: Ended,
+    pub ended: EndReason,
     /// The collapse that the target has shown. If it has not recovered, the bounds are those from before the collapse.
     pub collapse: Option<Collapse>,
     /// A load that passed once, above what the target was found to carry by a third or more: either that was luck, or an
-    /// overload has changed the target in a way that the looks could not tell from luck.
+    /// overload has changed the target in a way that the probes could not tell from luck.
     pub contradicted: Option<f64>,
     /// Trials by phase.
     pub trials: PhaseCounts,
@@ -166,14 +167,14 @@ pub struct Search {
     loads: Vec<Load>,
     /// Every valid trial's rate, length and goodput.
     goodputs: Vec<(f64, Duration, f64)>,
-    /// All trials whose results count, in the order in which they were made, and looks.
-    history: Vec<Past>,
+    /// All trials whose results count, in the order in which they were made, and recovery probes.
+    history: Vec<HistoryEntry>,
     /// The recovery that is waited for.
     recovery: Option<Recovery>,
     /// The collapse with the longest recovery so far.
     collapse: Option<Collapse>,
     /// The trial that is being made.
-    asked: Option<(f64, Phase)>,
+    pending: Option<(f64, Phase)>,
     /// The rate of the last trial.
     last_rate: Option<f64>,
     /// Ratio of the next step outwards; squared with every step.
@@ -193,8 +194,8 @@ struct Bounds {
     client: Option<f64>,
 }
 
-/// What the loads tried so far ask for.
-enum Move {
+/// The decision that the loads tried so far lead to.
+enum Decision {
     Try(f64),
     GoalReached,
 }
@@ -216,7 +217,7 @@ impl Search {
             history: Vec::new(),
             recovery: None,
             collapse: None,
-            asked: None,
+            pending: None,
             last_rate: None,
             reach: REACH_MAX,
             trials: PhaseCounts::default(),
@@ -226,27 +227,27 @@ impl Search {
 
     /// The next step. The same again until the trial that it asks for is recorded.
     pub fn step(&mut self) -> Step {
-        if let Some((rate, phase)) = self.asked {
+        if let Some((rate, phase)) = self.pending {
             return Step::Trial { rate, duration: self.length_of(phase), phase };
         }
         if let Some(recovery) = self.recovery {
             return match recovery.next(self.spent, self.plan.recovery) {
-                Next::Look => self.ask(recovery.look_rate, Phase::Recover),
-                Next::GiveUp => Step::Done(self.answer(Some(Ended::NotRecovered))),
-                Next::Pause(pause) if self.spent.saturating_add(pause) > self.plan.budget => {
-                    Step::Done(self.answer(Some(Ended::BudgetSpent)))
+                RecoveryStep::Probe => self.request(recovery.probe_rate, Phase::Recover),
+                RecoveryStep::GiveUp => Step::Done(self.result(Some(EndReason::NotRecovered))),
+                RecoveryStep::Pause(pause) if self.spent.saturating_add(pause) > self.plan.budget => {
+                    Step::Done(self.result(Some(EndReason::BudgetSpent)))
                 }
-                Next::Pause(pause) => Step::Pause(pause),
+                RecoveryStep::Pause(pause) => Step::Pause(pause),
             };
         }
         loop {
             match self.decide() {
-                Move::Try(rate) => {
+                Decision::Try(rate) => {
                     let phase = self.phase();
-                    return self.ask(rate, phase);
+                    return self.request(rate, phase);
                 }
-                Move::GoalReached if self.goal + 1 == self.goals.len() => return Step::Done(self.answer(None)),
-                Move::GoalReached => {
+                Decision::GoalReached if self.goal + 1 == self.goals.len() => return Step::Done(self.result(None)),
+                Decision::GoalReached => {
                     self.reach = 1.0 / (1.0 - self.goals[self.goal].width);
                     self.goal += 1;
                     self.last_rate = None;
@@ -256,15 +257,15 @@ impl Search {
     }
 
     /// Asks for a trial, if there is time for it.
-    fn ask(&mut self, rate: f64, phase: Phase) -> Step {
+    fn request(&mut self, rate: f64, phase: Phase) -> Step {
         let duration = self.length_of(phase);
         if self.trials.total() >= self.plan.trials_max {
-            return Step::Done(self.answer(Some(Ended::TrialsSpent)));
+            return Step::Done(self.result(Some(EndReason::TrialsSpent)));
         }
         if self.spent.saturating_add(duration) > self.plan.budget {
-            return Step::Done(self.answer(Some(Ended::BudgetSpent)));
+            return Step::Done(self.result(Some(EndReason::BudgetSpent)));
         }
-        self.asked = Some((rate, phase));
+        self.pending = Some((rate, phase));
         Step::Trial { rate, duration, phase }
     }
 
@@ -277,7 +278,7 @@ impl Search {
     /// # Panics
     /// If no trial was asked for, or one at another rate.
     pub fn record(&mut self, trial: TrialSummary) {
-        let (rate, phase) = self.asked.take().expect("a trial is recorded after it was asked for");
+        let (rate, phase) = self.pending.take().expect("a trial is recorded after it was asked for");
         assert!(rate == trial.rate, "the trial was asked for at {rate}/s, not at {}/s", trial.rate);
         match phase {
             Phase::Bracket => self.trials.bracket += 1,
@@ -288,10 +289,10 @@ impl Search {
         self.spent = self.spent.saturating_add(trial.cost.max(trial.duration));
         let trial = TrialSummary { duration: nominal(trial.duration, self.length_of(phase)), ..trial };
         if phase == Phase::Recover {
-            return self.record_look(trial);
+            return self.record_probe(trial);
         }
         self.last_rate = Some(rate);
-        self.history.push(Past { trial, goal: self.goal, look: false });
+        self.history.push(HistoryEntry { trial, goal: self.goal, probe: false });
         self.enter(&trial);
         if trial.verdict == Verdict::Fail {
             self.suspect();
@@ -326,29 +327,31 @@ impl Search {
     }
 
     /// What the present goal needs next.
-    fn decide(&mut self) -> Move {
+    fn decide(&mut self) -> Decision {
         let bounds = self.bounds(self.goal);
         let top = bounds.top();
         if let Some(rate) = self.unfinished(&bounds) {
-            return Move::Try(rate);
+            return Decision::Try(rate);
         }
         let previous = self.goal.checked_sub(1).map(|goal| self.bounds(goal));
         match (bounds.lower, top) {
-            (None, None) => Move::Try(self.first_rate(previous)),
-            (Some(lower), None) if lower >= self.plan.client_ceiling => Move::GoalReached,
+            (None, None) => Decision::Try(self.first_rate(previous)),
+            (Some(lower), None) if lower >= self.plan.client_ceiling => Decision::GoalReached,
             (Some(lower), None) => {
                 let known = previous.and_then(|previous| previous.upper).filter(|upper| *upper > lower);
                 let rate = known.unwrap_or_else(|| lower * self.step_outwards());
-                Move::Try(rate.min(self.plan.client_ceiling))
+                Decision::Try(rate.min(self.plan.client_ceiling))
             }
-            (None, Some(top)) if top <= self.plan.lowest_rate => Move::GoalReached,
+            (None, Some(top)) if top <= self.plan.lowest_rate => Decision::GoalReached,
             (None, Some(top)) => {
                 let known = previous.and_then(|previous| previous.lower).filter(|lower| *lower < top);
                 let rate = known.unwrap_or_else(|| top / self.step_outwards());
-                Move::Try(rate.max(self.plan.lowest_rate))
+                Decision::Try(rate.max(self.plan.lowest_rate))
             }
-            (Some(lower), Some(top)) if relative_width(lower, top) <= self.goals[self.goal].width => Move::GoalReached,
-            (Some(lower), Some(top)) => Move::Try(between(lower, top)),
+            (Some(lower), Some(top)) if relative_width(lower, top) <= self.goals[self.goal].width => {
+                Decision::GoalReached
+            }
+            (Some(lower), Some(top)) => Decision::Try(between(lower, top)),
         }
     }
 
@@ -403,11 +406,11 @@ impl Search {
     }
 
     /// Ends the search now, with the answer that is known so far.
-    pub fn end(&self, why: Ended) -> Answer {
-        self.answer(Some(why))
+    pub fn end(&self, why: EndReason) -> SearchResult {
+        self.result(Some(why))
     }
 
-    /// How many looks at a target that recovers have failed so far, and for how long it was given time.
+    /// Recovery probes that have failed so far, and the time that the target has had.
     pub fn recovery(&self) -> Option<(u32, Duration)> {
         self.recovery.as_ref().map(|recovery| recovery.so_far(self.spent))
     }
@@ -416,7 +419,7 @@ impl Search {
     /// the strictest goal that has one, and is marked as unconfirmed.
     ///
     /// Of a target that has not recovered nothing counts that was measured after its overload.
-    fn answer(&self, cut_short: Option<Ended>) -> Answer {
+    fn result(&self, cut_short: Option<EndReason>) -> SearchResult {
         let search = self.without_damage();
         let answer = search.answer_by_loads(cut_short);
         match search.collapse.filter(|collapse| collapse.recovery_s.is_none()) {
@@ -431,12 +434,20 @@ impl Search {
                 let lower_confirmed = answer.lower_confirmed && answer.lower_bound == lower;
                 let goodput = lower.and_then(|lower| search.goodput_at(lower));
                 let upper_bound = Some(upper);
-                Answer { lower_bound: lower, lower_confirmed, goodput, upper_bound, upper_confirmed, width, ..answer }
+                SearchResult {
+                    lower_bound: lower,
+                    lower_confirmed,
+                    goodput,
+                    upper_bound,
+                    upper_confirmed,
+                    width,
+                    ..answer
+                }
             }
         }
     }
 
-    fn answer_by_loads(&self, cut_short: Option<Ended>) -> Answer {
+    fn answer_by_loads(&self, cut_short: Option<EndReason>) -> SearchResult {
         let last = self.goals.len() - 1;
         let confirmed = self.bounds(last);
         let earlier = || (0..last).rev().map(|goal| self.bounds(goal));
@@ -448,11 +459,11 @@ impl Search {
         let at_ceiling = lower.is_some_and(|lower| lower >= self.plan.client_ceiling);
         let limited_by_client = at_ceiling || confirmed.client.is_some();
         let ended = cut_short.unwrap_or(match lower {
-            None => Ended::LowestRate,
-            Some(_) if limited_by_client => Ended::ClientCeiling,
-            Some(_) => Ended::WidthReached,
+            None => EndReason::LowestRate,
+            Some(_) if limited_by_client => EndReason::ClientCeiling,
+            Some(_) => EndReason::WidthReached,
         });
-        Answer {
+        SearchResult {
             lower_bound: lower,
             lower_confirmed: confirmed.lower.is_some(),
             goodput: lower.and_then(|lower| self.goodput_at(lower)),

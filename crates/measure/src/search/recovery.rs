@@ -1,13 +1,13 @@
-//! Collapses and recoveries: what the order of a search's trials says about the target's state.
+//! Collapses and recoveries of the target, as the order of a search's trials shows them.
 //!
 //! A search judges each load by itself, whenever its trials were made. That is wrong for a target that an overload has
-//! changed: its later trials say what a damaged target carries. A contradiction in the history shows the change: loads
+//! changed: its later trials measure a damaged target. A contradiction in the history shows the change: loads
 //! that fail although a higher one had passed. Close to the capacity chance makes such contradictions too. So a
-//! suspicion is followed by *looks*, short trials at a load well below the one that had passed, and only looks that fail
-//! in a row show a collapse. The looks go on with growing pauses until one passes or the time for the recovery is over.
+//! suspicion is followed by *recovery probes*, short trials at a load well below the one that had passed, and only probes that
+//! fail in a row show a collapse. The probes go on with growing pauses until one passes or the time for the recovery is over.
 //!
 //! A single pass may itself have been luck. The deeper a load that fails lies below it, the less it takes to rule that
-//! out: where too little supports the first load, looks at half of it, and at half of that, have to fail as well. If one
+//! out: where too little supports the first load, probes at half of it, and at half of that, have to fail as well. If one
 //! of those passes instead, the first load has to pass now, again and again: then it was the target that changed, and it is back.
 
 use super::{Search, TrialSummary};
@@ -21,18 +21,18 @@ use std::time::Duration;
 const SUSPICIOUS_SHARE: f64 = 0.85;
 /// A load in between that was as much higher makes two failures at or below the last load that passed suspicious.
 const OVERLOAD_RATIO: f64 = 1.5;
-/// Looks are made at this share of the last load that passed.
-const LOOK_SHARE: f64 = 0.75;
-/// Looks that fail in a row until the target counts as collapsed.
-const FAILED_LOOKS: u32 = 3;
-/// The support that a load needs for its failed looks to show a collapse, by how often it was halved before. A pass at or
-/// above it counts one; the probe, if its throughput was above it, counts as much as [`PROBE_SUPPORT`] passes. At the
+/// Probes are made at this share of the last load that passed.
+const PROBE_SHARE: f64 = 0.75;
+/// Probes that fail in a row until the target counts as collapsed.
+const FAILED_PROBES: u32 = 3;
+/// The support that a load needs for its failed probes to show a collapse, by how often it was halved before. A pass at or
+/// above it counts one; the hint, if its throughput was above it, counts as much as [`HINT_SUPPORT`] passes. At the
 /// first load noise can explain anything: passes near the capacity are many, and some of them are luck.
 const SUPPORT_NEEDED: [usize; 3] = [usize::MAX, 3, 0];
-const PROBE_SUPPORT: usize = 2;
-/// Looks that pass in a row, after others at the same load failed, until that is taken for a recovery.
-const PASSED_LOOKS: u32 = 5;
-/// Pauses between looks double from the first to the last.
+const HINT_SUPPORT: usize = 2;
+/// Probes that pass in a row, after others at the same load failed, until that is taken for a recovery.
+const PASSED_PROBES: u32 = 5;
+/// Pauses between probes double from the first to the last.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(16);
 
@@ -41,15 +41,15 @@ const PAUSE_MAX: Duration = Duration::from_secs(16);
 pub struct Collapse {
     /// The highest load that passed before the overload, in requests per second.
     pub held: f64,
-    /// The load after which the target was a different one.
+    /// The load after which the target carried less.
     pub overload: f64,
     /// The lowest load that failed after it.
     pub failed: f64,
-    /// Looks that failed.
-    pub looks: u32,
-    /// How long the target was given so far: from the end of the last trial of the search to the last look.
+    /// Probes that failed.
+    pub failed_probes: u32,
+    /// The time that the target has had so far: from the end of the last trial of the search to the last probe.
     pub waited_s: f64,
-    /// The same until the look that passed; `None` as long as none has.
+    /// The time until the probe that passed; `None` as long as none has.
     pub recovery_s: Option<f64>,
     /// How many times the target has collapsed in the search. The figures are those of the longest recovery.
     pub times: u32,
@@ -57,61 +57,61 @@ pub struct Collapse {
 
 /// One trial of a search, in the order in which they were made. INVALID ones say nothing about the target's state.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Past {
+pub(super) struct HistoryEntry {
     pub(super) trial: TrialSummary,
     /// Index of the goal that it was made for.
     pub(super) goal: usize,
-    /// It was a look, which counts for no load.
-    pub(super) look: bool,
+    /// It was a probe, which counts for no load.
+    pub(super) probe: bool,
 }
 
 /// A recovery that is being waited for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Recovery {
-    /// Where the looks are made.
-    pub(super) look_rate: f64,
-    /// Where the first of them were made.
+    /// The rate of the probes.
+    pub(super) probe_rate: f64,
+    /// The rate of the first of them.
     first_rate: f64,
     stage: Stage,
     /// Index of the overload in the history.
     overload: usize,
-    /// Time spent by the search when the looks began.
+    /// Time spent by the search when the probes began.
     since: Duration,
-    /// Looks that failed.
-    looks: u32,
-    /// The pause that comes before the next look, and the one before that.
+    /// Probes that failed.
+    failed_probes: u32,
+    /// The pause that comes before the next probe, and the one before that.
     pause: Option<Duration>,
     last_pause: Duration,
 }
 
-/// How far the looks have come in telling a collapse from luck.
+/// The progress of the probes in telling a collapse from luck.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Stage {
-    /// Looks of which [`FAILED_LOOKS`] have to fail, at the first load halved so many times.
+    /// Probes of which [`FAILED_PROBES`] have to fail, at the first load halved so many times.
     Suspected { halved: usize },
-    /// One at a lower load than the first has passed; so many looks at the first load have passed since.
+    /// One at a lower load than the first has passed; so many probes at the first load have passed since.
     Verified { passed: u32 },
-    /// There is no doubt left.
+    /// The collapse is shown.
     Shown,
 }
 
-/// What a recovery asks for.
+/// The next step of a recovery.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Next {
+pub(super) enum RecoveryStep {
     Pause(Duration),
-    Look,
+    Probe,
     GiveUp,
 }
 
 impl Recovery {
-    /// What comes next when `spent` is the search's time so far and `patience` what a recovery may take.
-    pub(super) fn next(&self, spent: Duration, patience: Duration) -> Next {
+    /// The next step, when `spent` is the search's time so far and `patience` the longest time of a recovery.
+    pub(super) fn next(&self, spent: Duration, patience: Duration) -> RecoveryStep {
         let left = patience.saturating_sub(spent.saturating_sub(self.since));
         match self.pause {
-            None => Next::Look,
-            Some(_) if left.is_zero() && self.stage == Stage::Shown => Next::GiveUp,
-            Some(_) if left.is_zero() => Next::Look,
-            Some(pause) => Next::Pause(pause.min(left)),
+            None => RecoveryStep::Probe,
+            Some(_) if left.is_zero() && self.stage == Stage::Shown => RecoveryStep::GiveUp,
+            Some(_) if left.is_zero() => RecoveryStep::Probe,
+            Some(pause) => RecoveryStep::Pause(pause.min(left)),
         }
     }
 
@@ -120,9 +120,9 @@ impl Recovery {
         self.last_pause
     }
 
-    /// How many looks have failed, and how long the target was given by now.
+    /// The probes that have failed, and the time that the target has had so far.
     pub(super) fn so_far(&self, spent: Duration) -> (u32, Duration) {
-        (self.looks, spent.saturating_sub(self.since))
+        (self.failed_probes, spent.saturating_sub(self.since))
     }
 
     /// Notes that the pause is over.
@@ -132,9 +132,9 @@ impl Recovery {
 }
 
 impl Search {
-    /// Looks at the history after a failed trial: whether it contradicts what had passed. If so, looks are made.
+    /// Examines the history after a failed trial: if it contradicts an earlier pass, recovery probes follow.
     pub(super) fn suspect(&mut self) {
-        let passed = |past: &Past| past.trial.verdict == Verdict::Pass;
+        let passed = |past: &HistoryEntry| past.trial.verdict == Verdict::Pass;
         let Some(last_pass) = self.history.iter().rposition(passed) else { return };
         let held = self.history[last_pass].trial.rate;
         let since = &self.history[last_pass + 1..];
@@ -143,36 +143,36 @@ impl Search {
         let overloaded = failed().any(|rate| rate >= held * OVERLOAD_RATIO);
         let below = failed().filter(|rate| *rate <= held).count();
         let suspicious = latest <= held * SUSPICIOUS_SHARE || (overloaded && below >= 2);
-        // A target that has collapsed once is looked at after each failure, before it is asked for anything else.
+        // A target that has collapsed once is probed after each failure, before any other trial.
         let known = self.collapse.is_some();
-        let searched = |past: &&Past| !past.look && passed(past);
+        let searched = |past: &&HistoryEntry| !past.probe && passed(past);
         let held =
             if known { self.history.iter().rev().find(searched).map_or(held, |past| past.trial.rate) } else { held };
-        let look_rate = held * LOOK_SHARE;
-        if (suspicious || known) && look_rate >= self.plan.lowest_rate {
+        let probe_rate = held * PROBE_SHARE;
+        if (suspicious || known) && probe_rate >= self.plan.lowest_rate {
             let first = since.iter().position(|past| past.trial.verdict == Verdict::Fail).expect("one failed");
             let overload = last_pass + 1 + first;
             let stage = Stage::Suspected { halved: 0 };
             self.recovery = Some(Recovery {
-                look_rate,
-                first_rate: look_rate,
+                probe_rate,
+                first_rate: probe_rate,
                 stage,
                 overload,
                 since: self.spent,
-                looks: 0,
+                failed_probes: 0,
                 last_pause: Duration::ZERO,
                 pause: None,
             });
         }
     }
 
-    /// Takes in a look.
-    pub(super) fn record_look(&mut self, trial: TrialSummary) {
+    /// Records a probe.
+    pub(super) fn record_probe(&mut self, trial: TrialSummary) {
         let Some(mut recovery) = self.recovery.take() else { return };
-        self.history.push(Past { trial, goal: self.goal, look: true });
+        self.history.push(HistoryEntry { trial, goal: self.goal, probe: true });
         let goes_on = match trial.verdict {
-            Verdict::Pass => self.on_passed_look(&mut recovery),
-            Verdict::Fail => self.on_failed_look(&mut recovery),
+            Verdict::Pass => self.on_passed_probe(&mut recovery),
+            Verdict::Fail => self.on_failed_probe(&mut recovery),
             Verdict::Invalid => {
                 recovery.pause = Some(PAUSE_MIN);
                 true
@@ -181,20 +181,20 @@ impl Search {
         self.recovery = goes_on.then_some(recovery);
     }
 
-    /// Whether the looks go on after one that has failed.
-    fn on_failed_look(&mut self, recovery: &mut Recovery) -> bool {
-        recovery.looks += 1;
+    /// Whether the probes go on after one that has failed.
+    fn on_failed_probe(&mut self, recovery: &mut Recovery) -> bool {
+        recovery.failed_probes += 1;
         match recovery.stage {
-            Stage::Suspected { halved } if recovery.looks as usize >= (halved + 1) * FAILED_LOOKS as usize => {
+            Stage::Suspected { halved } if recovery.failed_probes as usize >= (halved + 1) * FAILED_PROBES as usize => {
                 if self.collapse.is_some() || self.support(recovery) >= SUPPORT_NEEDED[halved] {
                     recovery.stage = Stage::Shown;
                 } else {
                     recovery.stage = Stage::Suspected { halved: halved + 1 };
-                    recovery.look_rate = (recovery.look_rate / 2.0).max(self.plan.lowest_rate);
+                    recovery.probe_rate = (recovery.probe_rate / 2.0).max(self.plan.lowest_rate);
                 }
             }
             Stage::Suspected { .. } | Stage::Shown => {}
-            // The target carries a part of the load and not all of it. That it ever did rests on little.
+            // The target carries a part of the load and not all of it, and little evidence says that it ever did.
             Stage::Verified { .. } => return false,
         }
         recovery.pause = Some(match recovery.stage {
@@ -204,25 +204,26 @@ impl Search {
         true
     }
 
-    /// What speaks for the target's having carried the load of the looks.
+    /// The evidence that the target had carried the load of the probes, in passes.
     fn support(&self, recovery: &Recovery) -> usize {
-        let passed = |past: &&Past| past.trial.verdict == Verdict::Pass && past.trial.rate >= recovery.look_rate;
-        let probed = self.plan.hint.is_some_and(|hint| hint >= recovery.look_rate);
+        let passed =
+            |past: &&HistoryEntry| past.trial.verdict == Verdict::Pass && past.trial.rate >= recovery.probe_rate;
+        let hinted = self.plan.hint.is_some_and(|hint| hint >= recovery.probe_rate);
         let passes = self.history[..recovery.overload].iter().filter(passed).count();
-        passes + if probed { PROBE_SUPPORT } else { 0 }
+        passes + if hinted { HINT_SUPPORT } else { 0 }
     }
 
-    /// Whether the looks go on after one that has passed.
-    fn on_passed_look(&mut self, recovery: &mut Recovery) -> bool {
+    /// Whether the probes go on after one that has passed.
+    fn on_passed_probe(&mut self, recovery: &mut Recovery) -> bool {
         recovery.pause = None;
         match recovery.stage {
             Stage::Suspected { halved: 0 } => false,
             Stage::Suspected { .. } => {
                 recovery.stage = Stage::Verified { passed: 0 };
-                recovery.look_rate = recovery.first_rate;
+                recovery.probe_rate = recovery.first_rate;
                 true
             }
-            Stage::Verified { passed } if passed + 1 < PASSED_LOOKS => {
+            Stage::Verified { passed } if passed + 1 < PASSED_PROBES => {
                 recovery.stage = Stage::Verified { passed: passed + 1 };
                 true
             }
@@ -233,16 +234,16 @@ impl Search {
         }
     }
 
-    /// The target is what it was. What was measured in between is forgotten, and the search goes on from where it was when
-    /// the overload came.
+    /// The target is as it was. The trials in between are dropped, and the search goes on from the state in which it was at
+    /// the overload.
     fn on_recovered(&mut self, recovery: &Recovery) {
         self.collapse = Some(self.collapse_by(recovery, true));
-        let look = self.history.pop().expect("the look that passed");
+        let probe = self.history.pop().expect("the probe that passed");
         self.forget_after(recovery.overload);
-        self.history.push(look);
+        self.history.push(probe);
     }
 
-    /// Forgets what came after the trial with this index in the history.
+    /// Drops all entries behind this index of the history.
     fn forget_after(&mut self, overload: usize) {
         let (goal, rate) = (self.history[overload].goal, self.history[overload].trial.rate);
         self.history.truncate(overload + 1);
@@ -250,7 +251,7 @@ impl Search {
         self.loads.clear();
         self.goodputs.clear();
         for past in &kept {
-            if !past.look {
+            if !past.probe {
                 self.enter(&past.trial);
             }
         }
@@ -258,11 +259,11 @@ impl Search {
         self.return_to(goal, rate);
     }
 
-    /// The search as it stands if a recovery that has not come is taken for what it is: without the trials of a damaged
-    /// target, and with its collapse, if the looks have shown one.
+    /// The search without the trials of a damaged target, for a recovery that has not come, and with the collapse, if the
+    /// probes have shown one.
     pub(super) fn without_damage(&self) -> Search {
         let mut search = self.clone();
-        if let Some(recovery) = search.recovery.take().filter(|recovery| recovery.looks > 0) {
+        if let Some(recovery) = search.recovery.take().filter(|recovery| recovery.failed_probes > 0) {
             if recovery.stage == Stage::Shown {
                 search.collapse = Some(self.collapse_by(&recovery, false));
             }
@@ -274,7 +275,7 @@ impl Search {
     /// The highest load that passed although it lies well above the upper bound.
     pub(super) fn contradicting(&self, upper: f64) -> Option<f64> {
         let passed = self.history.iter().filter(|past| past.trial.verdict == Verdict::Pass).map(|past| past.trial.rate);
-        passed.filter(|rate| rate * LOOK_SHARE >= upper).reduce(f64::max)
+        passed.filter(|rate| rate * PROBE_SHARE >= upper).reduce(f64::max)
     }
 
     /// The collapse that a recovery is from, together with earlier ones.
@@ -289,7 +290,7 @@ impl Search {
             held: held.or(passed.reduce(f64::max)).unwrap_or(overload),
             overload,
             failed: failed.map(|past| past.trial.rate).fold(overload, f64::min),
-            looks: recovery.looks,
+            failed_probes: recovery.failed_probes,
             waited_s,
             recovery_s: recovered.then_some(waited_s),
             times: 1,

@@ -5,12 +5,12 @@ use crate::simulation::Random;
 use proptest::prelude::*;
 
 /// Runs a search to its end; `target` gives the verdict on a rate and a length.
-fn run(plan: SearchPlan, mut target: impl FnMut(f64, Duration) -> Verdict) -> Answer {
+fn run(plan: SearchPlan, mut target: impl FnMut(f64, Duration) -> Verdict) -> SearchResult {
     run_in_time(plan, |_, rate, length| target(rate, length))
 }
 
 /// The same with a target that knows the time: how many seconds the search has spent when a trial begins.
-fn run_in_time(plan: SearchPlan, mut target: impl FnMut(f64, f64, Duration) -> Verdict) -> Answer {
+fn run_in_time(plan: SearchPlan, mut target: impl FnMut(f64, f64, Duration) -> Verdict) -> SearchResult {
     let (trials_max, ceiling, lowest) = (plan.trials_max, plan.client_ceiling, plan.lowest_rate);
     let mut search = Search::new(plan).unwrap();
     let mut now = 0.0;
@@ -19,7 +19,7 @@ fn run_in_time(plan: SearchPlan, mut target: impl FnMut(f64, f64, Duration) -> V
         let step = search.step();
         assert_eq!(step, search.step(), "asking twice changes nothing");
         match step {
-            Step::Done(answer) => return answer,
+            Step::Done(result) => return result,
             Step::Pause(pause) => {
                 now += pause.as_secs_f64();
                 search.record_pause(pause);
@@ -54,13 +54,13 @@ fn noisy(
 }
 
 #[track_caller]
-fn assert_found(answer: &Answer, capacity: f64) {
-    let (lower, upper) = (answer.lower_bound.unwrap(), answer.upper_bound.unwrap());
+fn assert_found(result: &SearchResult, capacity: f64) {
+    let (lower, upper) = (result.lower_bound.unwrap(), result.upper_bound.unwrap());
     assert!(lower <= capacity && capacity < upper, "{capacity} is not in {lower}..{upper}");
-    assert!(answer.width.unwrap() <= 0.02, "{answer:?}");
-    assert!(answer.lower_confirmed && answer.upper_confirmed && !answer.limited_by_client);
-    assert_eq!((answer.ended, answer.collapse), (Ended::WidthReached, None));
-    let goodput = answer.goodput.unwrap();
+    assert!(result.width.unwrap() <= 0.02, "{result:?}");
+    assert!(result.lower_confirmed && result.upper_confirmed && !result.limited_by_client);
+    assert_eq!((result.ended, result.collapse), (EndReason::WidthReached, None));
+    let goodput = result.goodput.unwrap();
     assert!((goodput / lower - 1.0).abs() < 1e-12, "{goodput} at {lower}");
 }
 
@@ -107,7 +107,7 @@ fn the_capacity_of_a_queue_is_found() {
     let (service_rate, limit_s) = (2000.0, 0.01);
     let capacity = service_rate - 100_f64.ln() / limit_s;
     let mut random = Random(7);
-    let answer = run(SearchPlan::new(50.0, 1e6), |rate, length| {
+    let result = run(SearchPlan::new(50.0, 1e6), |rate, length| {
         let (mut wait, mut times) = (0.0_f64, Vec::new());
         for _ in 0..(rate * length.as_secs_f64()) as u64 {
             let response = wait + random.exponential(service_rate);
@@ -118,10 +118,10 @@ fn the_capacity_of_a_queue_is_found() {
         let p99 = times[(times.len() * 99).div_ceil(100) - 1];
         if p99 <= limit_s { Verdict::Pass } else { Verdict::Fail }
     });
-    let (lower, upper) = (answer.lower_bound.unwrap(), answer.upper_bound.unwrap());
+    let (lower, upper) = (result.lower_bound.unwrap(), result.upper_bound.unwrap());
     // The knee of a queue is soft: next to it a trial passes or fails by chance.
     assert!(lower <= capacity * 1.01 && capacity * 0.99 <= upper, "{capacity} is not near {lower}..{upper}");
-    assert_eq!(answer.ended, Ended::WidthReached);
+    assert_eq!(result.ended, EndReason::WidthReached);
 }
 
 /// A server that collapses under overload also fails the trial that follows one, whatever its load.
@@ -129,11 +129,11 @@ fn the_capacity_of_a_queue_is_found() {
 fn a_server_that_needs_a_trial_to_recover_is_measured() {
     let capacity = 3000.0;
     let mut collapsed = false;
-    let answer = run(SearchPlan::new(10.0, 1e6), |rate, _| {
+    let result = run(SearchPlan::new(10.0, 1e6), |rate, _| {
         let suffers = std::mem::replace(&mut collapsed, rate > capacity) || rate > capacity;
         if suffers { Verdict::Fail } else { Verdict::Pass }
     });
-    assert_found(&answer, capacity);
+    assert_found(&result, capacity);
 }
 
 /// The majority of five trials goes wrong in one load of a hundred, and a search judges three or four loads at the end.
@@ -142,8 +142,8 @@ fn one_wrong_verdict_in_ten_is_outvoted() {
     let (capacity, searches) = (5000.0, 1000);
     let mut held = 0;
     for seed in 0..searches {
-        let answer = run(SearchPlan::new(10.0, 1e6), noisy(knee(capacity), 0.1, seed));
-        let bracket = answer.lower_bound.zip(answer.upper_bound);
+        let result = run(SearchPlan::new(10.0, 1e6), noisy(knee(capacity), 0.1, seed));
+        let bracket = result.lower_bound.zip(result.upper_bound);
         held += u64::from(bracket.is_some_and(|(lower, upper)| lower <= capacity && capacity < upper));
     }
     assert!(held * 100 >= searches * 95, "only {held} of {searches} brackets hold the capacity");
@@ -151,11 +151,11 @@ fn one_wrong_verdict_in_ten_is_outvoted() {
 
 #[test]
 fn a_ceiling_below_the_capacity_is_the_answer() {
-    let answer = run(SearchPlan::new(10.0, 2500.0), knee(1e9));
-    assert_eq!((answer.lower_bound, answer.upper_bound), (Some(2500.0), None));
-    assert_eq!((answer.ended, answer.limited_by_client), (Ended::ClientCeiling, true));
-    assert!(answer.lower_confirmed);
-    assert_eq!(answer.width, None);
+    let result = run(SearchPlan::new(10.0, 2500.0), knee(1e9));
+    assert_eq!((result.lower_bound, result.upper_bound), (Some(2500.0), None));
+    assert_eq!((result.ended, result.limited_by_client), (EndReason::ClientCeiling, true));
+    assert!(result.lower_confirmed);
+    assert_eq!(result.width, None);
 }
 
 #[test]
@@ -168,48 +168,48 @@ fn rates_that_stay_invalid_are_beyond_the_client() {
             },
         )
     };
-    let answer = beyond(2500.0, Box::new(knee(1e9)));
-    let lower = answer.lower_bound.unwrap();
+    let result = beyond(2500.0, Box::new(knee(1e9)));
+    let lower = result.lower_bound.unwrap();
     assert!(lower <= 2500.0 && lower > 2500.0 * 0.97, "{lower}");
-    assert_eq!((answer.upper_bound, answer.limited_by_client, answer.ended), (None, true, Ended::ClientCeiling));
-    assert!(answer.loads.iter().any(|load| load.class == LoadClass::BeyondClient && load.invalid == 3));
+    assert_eq!((result.upper_bound, result.limited_by_client, result.ended), (None, true, EndReason::ClientCeiling));
+    assert!(result.loads.iter().any(|load| load.class == LoadClass::BeyondClient && load.invalid == 3));
     // Far above the capacity it does not matter.
     assert_found(&beyond(50_000.0, Box::new(knee(3000.0))), 3000.0);
     // At the lowest rate nothing is known.
-    let answer = beyond(1.0, Box::new(knee(3000.0)));
-    assert_eq!((answer.lower_bound, answer.upper_bound), (None, None));
-    assert_eq!((answer.limited_by_client, answer.ended), (true, Ended::LowestRate));
+    let result = beyond(1.0, Box::new(knee(3000.0)));
+    assert_eq!((result.lower_bound, result.upper_bound), (None, None));
+    assert_eq!((result.limited_by_client, result.ended), (true, EndReason::LowestRate));
 }
 
 #[test]
 fn a_trial_that_is_invalid_once_is_repeated() {
     let mut calls = 0;
     let mut target = knee(3000.0);
-    let answer = run(SearchPlan::new(10.0, 1e6), |rate, length| {
+    let result = run(SearchPlan::new(10.0, 1e6), |rate, length| {
         calls += 1;
         if calls % 4 == 0 { Verdict::Invalid } else { target(rate, length) }
     });
-    assert_found(&answer, 3000.0);
+    assert_found(&result, 3000.0);
 }
 
 #[test]
 fn a_target_that_fails_at_once_has_no_lower_bound() {
-    let answer = run(SearchPlan::new(10.0, 1e6), knee(1.0));
-    assert_eq!((answer.lower_bound, answer.upper_bound), (None, Some(10.0)));
-    assert_eq!((answer.ended, answer.upper_confirmed), (Ended::LowestRate, true));
+    let result = run(SearchPlan::new(10.0, 1e6), knee(1.0));
+    assert_eq!((result.lower_bound, result.upper_bound), (None, Some(10.0)));
+    assert_eq!((result.ended, result.upper_confirmed), (EndReason::LowestRate, true));
 }
 
 /// Between 300 and 400 the target fails, above it passes again up to 5000. Only what lies below the hole counts.
 #[test]
 fn a_load_that_fails_below_one_that_passes_bounds_from_above() {
     let plan = SearchPlan { hint: Some(700.0), ..SearchPlan::new(10.0, 1e6) };
-    let answer = run(
+    let result = run(
         plan,
         |rate, _| {
             if (300.0..400.0).contains(&rate) || rate > 5000.0 { Verdict::Fail } else { Verdict::Pass }
         },
     );
-    let (lower, upper) = (answer.lower_bound.unwrap(), answer.upper_bound.unwrap());
+    let (lower, upper) = (result.lower_bound.unwrap(), result.upper_bound.unwrap());
     assert!(lower < 300.0 && (300.0..400.0).contains(&upper), "{lower}..{upper}");
 }
 
@@ -229,13 +229,13 @@ fn the_lower_bound_lies_below_every_failed_load() {
 #[test]
 fn a_spent_budget_says_how_far_it_came() {
     let budget = Duration::from_secs(30);
-    let answer = run(SearchPlan { budget, ..SearchPlan::new(10.0, 1e6) }, knee(3000.0));
-    assert_eq!(answer.ended, Ended::BudgetSpent);
-    let (lower, upper) = (answer.lower_bound.unwrap(), answer.upper_bound.unwrap());
+    let result = run(SearchPlan { budget, ..SearchPlan::new(10.0, 1e6) }, knee(3000.0));
+    assert_eq!(result.ended, EndReason::BudgetSpent);
+    let (lower, upper) = (result.lower_bound.unwrap(), result.upper_bound.unwrap());
     assert!(lower <= 3000.0 && 3000.0 < upper);
-    assert!(!answer.lower_confirmed && !answer.upper_confirmed);
-    assert_eq!(answer.width, Some((upper - lower) / upper));
-    assert!(answer.spent_s <= 30.0);
+    assert!(!result.lower_confirmed && !result.upper_confirmed);
+    assert_eq!(result.width, Some((upper - lower) / upper));
+    assert!(result.spent_s <= 30.0);
 
     let nothing = run(SearchPlan { budget: Duration::ZERO, ..SearchPlan::new(10.0, 1e6) }, knee(3000.0));
     assert_eq!((nothing.lower_bound, nothing.upper_bound, nothing.loads.len()), (None, None, 0));
@@ -261,9 +261,9 @@ proptest! {
     #[test]
     fn any_capacity_is_found(capacity in 10.0_f64..500_000.0, width in 0.005_f64..0.2) {
         let plan = SearchPlan { width, budget: Duration::from_secs(7200), ..SearchPlan::new(10.0, 1e6) };
-        let answer = run(plan, knee(capacity));
-        prop_assert!(answer.width.unwrap() <= width);
-        prop_assert!(answer.lower_bound.unwrap() <= capacity && capacity < answer.upper_bound.unwrap());
+        let result = run(plan, knee(capacity));
+        prop_assert!(result.width.unwrap() <= width);
+        prop_assert!(result.lower_bound.unwrap() <= capacity && capacity < result.upper_bound.unwrap());
     }
 
     #[test]
@@ -280,7 +280,7 @@ proptest! {
             plan.initial_trial = plan.final_trial;
         }
         let budget_s = plan.budget.as_secs_f64();
-        let answer = run(plan, |_, _| {
+        let result = run(plan, |_, _| {
             if random.uniform() < invalid {
                 Verdict::Invalid
             } else if random.uniform() < passes {
@@ -289,9 +289,9 @@ proptest! {
                 Verdict::Fail
             }
         });
-        prop_assert!(answer.trials.total() <= trials_max);
-        prop_assert!(answer.spent_s <= budget_s);
-        if let (Some(lower), Some(upper)) = (answer.lower_bound, answer.upper_bound) {
+        prop_assert!(result.trials.total() <= trials_max);
+        prop_assert!(result.spent_s <= budget_s);
+        if let (Some(lower), Some(upper)) = (result.lower_bound, result.upper_bound) {
             prop_assert!(lower < upper);
         }
     }
@@ -335,12 +335,12 @@ fn a_lasting_collapse_is_not_taken_for_the_capacity() {
     for (hint, held, worst) in [(None, 640.0, 100.0), (Some(1000.0), 500.0, 180.0), (Some(1280.0), 640.0, 230.0)] {
         for damaged in [0.0, 15.0, 100.0, worst] {
             let plan = SearchPlan { hint, ..SearchPlan::new(10.0, 1e6) };
-            let answer = run_in_time(plan, collapsing(660.0, 900.0, damaged, f64::INFINITY));
-            let collapse = answer.collapse.unwrap_or_else(|| panic!("{hint:?}, {damaged}: {answer:?}"));
-            assert_eq!((answer.ended, collapse.recovery_s), (Ended::NotRecovered, None), "{hint:?}, {damaged}");
+            let result = run_in_time(plan, collapsing(660.0, 900.0, damaged, f64::INFINITY));
+            let collapse = result.collapse.unwrap_or_else(|| panic!("{hint:?}, {damaged}: {result:?}"));
+            assert_eq!((result.ended, collapse.recovery_s), (EndReason::NotRecovered, None), "{hint:?}, {damaged}");
             assert_eq!((collapse.held, collapse.overload), (held, 2.0 * held), "{hint:?}, {damaged}");
-            assert_eq!((answer.lower_bound, answer.upper_bound), (Some(held), Some(2.0 * held)), "{hint:?}, {damaged}");
-            assert!(!answer.lower_confirmed && !answer.upper_confirmed, "nothing was confirmed before the overload");
+            assert_eq!((result.lower_bound, result.upper_bound), (Some(held), Some(2.0 * held)), "{hint:?}, {damaged}");
+            assert!(!result.lower_confirmed && !result.upper_confirmed, "nothing was confirmed before the overload");
             assert!(collapse.failed < held / 2.0 && collapse.failed > damaged, "{collapse:?}");
             assert!((60.0..75.0).contains(&collapse.waited_s), "{collapse:?}");
         }
@@ -351,9 +351,9 @@ fn a_lasting_collapse_is_not_taken_for_the_capacity() {
 #[test]
 fn a_collapse_to_a_good_half_is_a_contradiction_at_least() {
     let plan = SearchPlan { hint: Some(1280.0), ..SearchPlan::new(10.0, 1e6) };
-    let answer = run_in_time(plan, collapsing(660.0, 900.0, 400.0, f64::INFINITY));
-    assert_eq!((answer.collapse, answer.contradicted), (None, Some(640.0)), "{answer:?}");
-    assert!(answer.lower_bound <= Some(400.0) && answer.upper_bound > Some(400.0));
+    let result = run_in_time(plan, collapsing(660.0, 900.0, 400.0, f64::INFINITY));
+    assert_eq!((result.collapse, result.contradicted), (None, Some(640.0)), "{result:?}");
+    assert!(result.lower_bound <= Some(400.0) && result.upper_bound > Some(400.0));
 }
 
 #[test]
@@ -362,12 +362,12 @@ fn a_target_that_recovers_is_searched_to_the_end() {
         for hint in [None, Some(700.0)] {
             let plan = SearchPlan::new(10.0, 1e6);
             let plan = SearchPlan { hint, budget: Duration::from_secs(7200), trials_max: 1000, ..plan };
-            let answer = run_in_time(plan, collapsing(400.0, breaking, 20.0, recovery_s));
+            let result = run_in_time(plan, collapsing(400.0, breaking, 20.0, recovery_s));
             let case = format!("{hint:?}, {breaking}, {recovery_s} s");
-            let collapse = answer.collapse.unwrap_or_else(|| panic!("{case}: {answer:?}"));
-            let seen_s = collapse.recovery_s.unwrap_or_else(|| panic!("{case}: {answer:?}"));
+            let collapse = result.collapse.unwrap_or_else(|| panic!("{case}: {result:?}"));
+            let seen_s = collapse.recovery_s.unwrap_or_else(|| panic!("{case}: {result:?}"));
             assert!((1.0..recovery_s + 20.0).contains(&seen_s), "{case}: {collapse:?}");
-            assert_found(&Answer { collapse: None, ..answer }, 400.0);
+            assert_found(&SearchResult { collapse: None, ..result }, 400.0);
         }
     }
 }
@@ -376,11 +376,11 @@ fn a_target_that_recovers_is_searched_to_the_end() {
 fn a_search_that_ends_while_it_waits_for_a_recovery_keeps_what_was_known_before_the_collapse() {
     let budget = Duration::from_secs(60);
     let plan = SearchPlan { hint: Some(1280.0), budget, ..SearchPlan::new(10.0, 1e6) };
-    let answer = run_in_time(plan, collapsing(660.0, 900.0, 15.0, f64::INFINITY));
-    assert_eq!(answer.ended, Ended::BudgetSpent);
-    assert_eq!((answer.lower_bound, answer.upper_bound), (Some(640.0), Some(1280.0)));
-    assert!(answer.collapse.is_some_and(|collapse| collapse.recovery_s.is_none()), "{answer:?}");
-    assert!(answer.spent_s <= 60.0);
+    let result = run_in_time(plan, collapsing(660.0, 900.0, 15.0, f64::INFINITY));
+    assert_eq!(result.ended, EndReason::BudgetSpent);
+    assert_eq!((result.lower_bound, result.upper_bound), (Some(640.0), Some(1280.0)));
+    assert!(result.collapse.is_some_and(|collapse| collapse.recovery_s.is_none()), "{result:?}");
+    assert!(result.spent_s <= 60.0);
 }
 
 /// Two trials that disagree at one load, or near the capacity, are noise: of a threshold that moves by 3 % less than one search in a
@@ -390,19 +390,19 @@ fn a_noisy_target_is_not_taken_for_one_that_has_collapsed() {
     let (mut called, searches) = (0, 20_000);
     for seed in 0..searches {
         let (mut random, noise) = (Random(seed), if seed % 2 == 0 { 0.03 } else { 0.1 });
-        let answer = run(SearchPlan::new(10.0, 1e6), |rate, _| {
+        let result = run(SearchPlan::new(10.0, 1e6), |rate, _| {
             let capacity = 5000.0 * (1.0 + noise * (2.0 * random.uniform() - 1.0));
             if rate <= capacity { Verdict::Pass } else { Verdict::Fail }
         });
-        called += u32::from(answer.collapse.is_some());
+        called += u32::from(result.collapse.is_some());
     }
     assert!(u64::from(called) * 1000 < searches, "{called} of {searches} moving thresholds are said to have collapsed");
     let (mut called, searches) = (0, 3000);
     for seed in 0..searches {
         let (rate, limit_s) = [(100.0, 0.2), (200.0, 0.5), (300.0, 0.05)][seed as usize % 3];
         let hint = (seed % 2 == 0).then_some(rate);
-        let answer = run(SearchPlan { hint, ..SearchPlan::new(10.0, 1e6) }, queue(rate, limit_s, seed));
-        called += u32::from(answer.collapse.is_some());
+        let result = run(SearchPlan { hint, ..SearchPlan::new(10.0, 1e6) }, queue(rate, limit_s, seed));
+        called += u32::from(result.collapse.is_some());
     }
     assert!(u64::from(called) * 1000 < searches, "{called} of {searches} queues are said to have collapsed");
 }

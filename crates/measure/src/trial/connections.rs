@@ -26,9 +26,9 @@ pub struct Connections {
     /// Whole responses after which the server left the connection open for another request.
     #[serde(default)]
     pub kept: u64,
-    /// Open at once, at most. Merged over cores it is the sum of their peaks, which need not have coincided.
+    /// Open at once, at most. Merged over load threads it is the sum of their peaks, which need not have coincided.
     pub peak: u64,
-    /// Attempts begun in one turn of an event loop, at most.
+    /// Attempts begun in one iteration of an event loop, at most.
     #[serde(default)]
     pub burst: u64,
     /// Those whose answers came at the rate that a limit asks for, or at 320,000 bit/s, which is what SPECweb99 calls conforming, if
@@ -55,7 +55,7 @@ impl Connections {
         if self.closed == 0 { 0.0 } else { self.replies as f64 / self.closed as f64 }
     }
 
-    /// Adds the connections of another core. They were there at the same time, so what was open at once adds up; a burst is
+    /// Adds the connections of another load thread. They were there at the same time, so what was open at once adds up; a burst is
     /// one loop's own.
     pub fn merge(&mut self, other: &Connections) {
         self.attempted += other.attempted;

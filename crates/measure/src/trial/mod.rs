@@ -1,7 +1,7 @@
 //! What one trial gave, and what is to be made of it.
 //!
 //! A trial is one load at one level for one length, after a warm-up that is not in its figures. The load engine fills
-//! one [`TrialFigures`] per core and merges them; [`verdict()`] judges the whole.
+//! one [`TrialFigures`] per load thread and merges them; [`verdict()`] judges the whole.
 
 mod backlog;
 mod connections;
@@ -34,12 +34,12 @@ pub enum LoopKind {
     Closed,
 }
 
-/// All that one trial gave, on one core or merged over all. Times in nanoseconds.
+/// The figures of one trial, of one load thread or merged over all. Times in nanoseconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrialFigures {
     /// Open or closed.
     pub loop_kind: LoopKind,
-    /// Requests per second that the schedule asked for, over all cores; `None` in a closed loop.
+    /// Requests per second that the schedule asked for, over all load threads; `None` in a closed loop.
     pub offered_rate: Option<f64>,
     /// Length of the schedule. Requests offered within it may end a little later.
     pub duration: Duration,
@@ -77,7 +77,7 @@ pub struct TrialFigures {
     pub connection_lifetime: Histogram,
     /// The course of the trial, and with it the response times.
     pub intervals: IntervalSeries,
-    /// Connections that were to be open at the end, over all cores, if the load was to hold some.
+    /// Connections that were to be open at the end, over all load threads, if the load was to hold some.
     pub to_hold: Option<u64>,
     /// Connections by what became of them.
     pub connections: Connections,
@@ -91,8 +91,8 @@ pub struct TrialFigures {
     pub sessions: Option<Sessions>,
     /// The first good response, as a sample of what the target answers.
     pub sample: Option<Sample>,
-    /// What the load cores had of their processors.
-    pub cores: Vec<CoreUse>,
+    /// The use of each CPU that carried load threads.
+    pub cpus: Vec<CpuUse>,
 }
 
 /// Events between the start and the end of the schedule. Requests that wait when it ends may still be carried by the target
@@ -110,7 +110,7 @@ pub struct InWindow {
 }
 
 impl InWindow {
-    /// Adds the events of another core.
+    /// Adds the events of another load thread.
     pub fn merge(&mut self, other: &InWindow) {
         self.sent += other.sent;
         self.completed += other.completed;
@@ -146,7 +146,7 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// Adds the bytes of another core.
+    /// Adds the bytes of another load thread.
     pub fn merge(&mut self, other: &Bytes) {
         self.received += other.received;
         self.sent += other.sent;
@@ -158,14 +158,14 @@ impl Bytes {
     }
 }
 
-/// What one load core had of its processor during a trial.
+/// The use of one CPU by its load thread (or threads, once they are joined) during a trial. Times in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct CoreUse {
-    /// Number of the processor that the load thread was pinned to, or of the thread if it was not.
-    pub core: u32,
-    /// Processor time in user mode.
+pub struct CpuUse {
+    /// The CPU that the load thread was pinned to, or the number of the thread if it was not.
+    pub cpu: u32,
+    /// CPU time in user mode.
     pub cpu_user_ns: u64,
-    /// Processor time in the kernel.
+    /// CPU time in the kernel.
     pub cpu_system_ns: u64,
     /// Time spent on work: the trial's length less the time spent waiting for something to do. A busy wait is waiting.
     pub busy_ns: u64,
@@ -219,11 +219,11 @@ impl TrialFigures {
             under_way: 0,
             sessions: None,
             sample: None,
-            cores: Vec::new(),
+            cpus: Vec::new(),
         }
     }
 
-    /// Adds what another core gave in the same trial. Loop, offered rate, duration and what was to be held are the trial's and stay.
+    /// Adds the figures of another load thread of the same trial. Loop, offered rate, duration and what was to be held are the trial's and stay.
     pub fn merge(&mut self, other: &TrialFigures) {
         self.last_end = self.last_end.max(other.last_end);
         self.counts.merge(&other.counts);
@@ -250,7 +250,7 @@ impl TrialFigures {
         if self.sample.is_none() {
             self.sample.clone_from(&other.sample);
         }
-        self.cores.extend_from_slice(&other.cores);
+        self.cpus.extend_from_slice(&other.cpus);
     }
 
     /// Last byte less intended time, of all requests that have a response time: the headline figure.

@@ -54,7 +54,7 @@ impl Sessions {
         self.lengths[length] += 1;
     }
 
-    /// Adds the sessions of another core.
+    /// Adds the sessions of another load thread.
     pub fn merge(&mut self, other: &Sessions) {
         self.completed += other.completed;
         self.failed += other.failed;
@@ -134,7 +134,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merging_cores_equals_recording_into_one(a in sessions(), b in sessions()) {
+        fn merging_threads_equals_recording_into_one(a in sessions(), b in sessions()) {
             let mut merged = recorded(&a);
             merged.merge(&recorded(&b));
             let all = [a, b].concat();

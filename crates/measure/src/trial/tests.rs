@@ -137,39 +137,34 @@ fn the_client_is_judged_first() {
     let later = spoilt(|figures| figures.lag.record_n(3 * MS, 200));
     check(&later, &["p99<50ms"], Verdict::Invalid, &["the client sent late: p99 lag 3.00 ms is above 1 ms"]);
 
-    let core = |use_: CoreUse| {
+    let on_cpu = |use_: CpuUse| {
         let mut figures = good_trial();
-        figures.cores = vec![CoreUse { core: 2, ..CoreUse::default() }, use_];
+        figures.cpus = vec![CpuUse { cpu: 2, ..CpuUse::default() }, use_];
         figures
     };
     for (use_, reason) in [
         (
-            CoreUse { run_queue_wait_ns: 600 * MS, ..CoreUse::default() },
-            "load core 3 waited for its processor for 6.00 % of the trial, above 5 %",
+            CpuUse { run_queue_wait_ns: 600 * MS, ..CpuUse::default() },
+            "the load thread on CPU 3 waited for its processor for 6.00 % of the trial, above 5 %",
         ),
         (
-            CoreUse { throttled_ns: 200 * MS, busy_ns: 10_000 * MS, ..CoreUse::default() },
-            "load core 3 was throttled by its cgroup for 2.00 % of the trial, above 1 %",
+            CpuUse { throttled_ns: 200 * MS, busy_ns: 10_000 * MS, ..CpuUse::default() },
+            "the load thread on CPU 3 was throttled by its cgroup for 2.00 % of the trial, above 1 %",
         ),
     ] {
-        check(&core(CoreUse { core: 3, ..use_ }), missed, Verdict::Invalid, &[reason, slow]);
+        check(&on_cpu(CpuUse { cpu: 3, ..use_ }), missed, Verdict::Invalid, &[reason, slow]);
     }
-    let easy = CoreUse {
-        core: 3,
-        busy_ns: 9_000 * MS,
-        run_queue_wait_ns: 400 * MS,
-        throttled_ns: 50 * MS,
-        ..CoreUse::default()
-    };
-    check(&core(easy), &[], Verdict::Pass, &[]);
-    let busy = core(CoreUse { core: 3, busy_ns: 9_600 * MS, ..CoreUse::default() });
+    let easy =
+        CpuUse { cpu: 3, busy_ns: 9_000 * MS, run_queue_wait_ns: 400 * MS, throttled_ns: 50 * MS, ..CpuUse::default() };
+    check(&on_cpu(easy), &[], Verdict::Pass, &[]);
+    let busy = on_cpu(CpuUse { cpu: 3, busy_ns: 9_600 * MS, ..CpuUse::default() });
     check(&busy, &[], Verdict::Pass, &[]);
     let closed = TrialFigures { loop_kind: LoopKind::Closed, offered_rate: None, ..busy };
-    check(&closed, &[], Verdict::Invalid, &["load core 3 was busy for 96.0 % of the trial, above 95 %"]);
-    let stopped = core(CoreUse { core: 3, overslept_ns: 600 * MS, ..CoreUse::default() });
+    check(&closed, &[], Verdict::Invalid, &["the load thread on CPU 3 was busy for 96.0 % of the trial, above 95 %"]);
+    let stopped = on_cpu(CpuUse { cpu: 3, overslept_ns: 600 * MS, ..CpuUse::default() });
     check(&stopped, &[], Verdict::Pass, &[]);
     let closed = TrialFigures { loop_kind: LoopKind::Closed, offered_rate: None, ..stopped };
-    check(&closed, &[], Verdict::Invalid, &["load core 3 stood still for 6.00 % of the trial, above 5 %"]);
+    check(&closed, &[], Verdict::Invalid, &["the load thread on CPU 3 stood still for 6.00 % of the trial, above 5 %"]);
 
     let exhausted = trial(&[(Outcome::Good, 9998), (Outcome::NoDescriptor, 1), (Outcome::NoAddress, 1)]);
     let errors = "errors 0.0200 % (2 of 10,000) miss the limit errors<=0%";
@@ -215,9 +210,14 @@ fn a_killed_server_is_a_failure_whatever_that_made_of_the_client() {
     late.lag.record_n(3 * MS, 200);
     let lag = "the client sent late: p99 lag 3.00 ms is above 1 ms";
     check(&late, &[], Verdict::Fail, &with(&[incomplete, lag]));
-    let busy = CoreUse { core: 3, busy_ns: 9_900 * MS, ..CoreUse::default() };
-    let workers = TrialFigures { loop_kind: LoopKind::Closed, offered_rate: None, cores: vec![busy], ..killed() };
-    check(&workers, &[], Verdict::Fail, &with(&["load core 3 was busy for 99.0 % of the trial, above 95 %"]));
+    let busy = CpuUse { cpu: 3, busy_ns: 9_900 * MS, ..CpuUse::default() };
+    let workers = TrialFigures { loop_kind: LoopKind::Closed, offered_rate: None, cpus: vec![busy], ..killed() };
+    check(
+        &workers,
+        &[],
+        Verdict::Fail,
+        &with(&["the load thread on CPU 3 was busy for 99.0 % of the trial, above 95 %"]),
+    );
 }
 
 #[test]
@@ -384,11 +384,11 @@ fn the_trend_tells_a_busy_queue_from_an_overloaded_one() {
 }
 
 #[test]
-fn cores_merge_into_one_trial() {
+fn threads_merge_into_one_trial() {
     let mut merged = good_trial();
-    merged.cores.push(CoreUse { core: 0, ..CoreUse::default() });
+    merged.cpus.push(CpuUse { cpu: 0, ..CpuUse::default() });
     let mut other = trial(&[(Outcome::Good, 4000), (Outcome::Reset, 10)]);
-    other.cores.push(CoreUse { core: 1, ..CoreUse::default() });
+    other.cpus.push(CpuUse { cpu: 1, ..CpuUse::default() });
     other.connections = Connections { opened: 20, peak: 10, conforming: 10, ..Connections::default() };
     other.in_window.connections = 20;
     other.transfer.record(MS);
@@ -402,14 +402,14 @@ fn cores_merge_into_one_trial() {
     other.sessions = Some(sessions.clone());
     merged.merge(&other);
     assert_eq!(merged.counts.check(&merged.outcomes), Ok(()));
-    assert_eq!((merged.counts.offered, merged.cores.len()), (14_010, 2));
+    assert_eq!((merged.counts.offered, merged.cpus.len()), (14_010, 2));
     assert_eq!(merged.response_time().count(), 14_000);
     assert_eq!(merged.rates(), Rates { sent: 1400.0, completed: 1400.0, good: 1400.0, connections: 2.0 });
     assert_eq!((merged.transfer.count(), merged.connection_lifetime.max()), (1, 3 * MS));
     assert_eq!((merged.connections.closed, merged.connections.failed), (2, 1));
     assert_eq!((merged.span(), merged.causes.file_table_full), (Duration::from_secs(11), 2));
     assert_eq!((merged.causes.unknown, merged.causes.unknown_errno), (3, Some(5)));
-    // What only one core has is kept, whichever it is.
+    // What only one thread has is kept, whichever it is.
     assert_eq!(merged.sessions.as_ref(), Some(&sessions));
     other.merge(&good_trial());
     assert_eq!((other.sample.as_ref(), other.sessions), (merged.sample.as_ref(), merged.sessions));

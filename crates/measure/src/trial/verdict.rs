@@ -1,7 +1,7 @@
 //! The verdict on a trial, exactly by the measuring method: INVALID first, then PASS, else FAIL.
 
 use super::backlog::{self, Backlog};
-use super::{CoreUse, LoopKind, TrialFigures};
+use super::{CpuUse, LoopKind, TrialFigures};
 use crate::histogram::Histogram;
 use crate::limit::{Limit, Statistic, short_percent};
 use crate::outcome::{CountsError, Outcome};
@@ -44,11 +44,11 @@ const LAG_OF_LIMIT: f64 = 0.1;
 const INCOMPLETE_MAX: f64 = 0.01;
 /// Share of the offered requests that a target has to refuse for that to be known of it whatever the client did.
 const REFUSED_MIN: f64 = 0.01;
-/// A core busy for more than this share of a trial has no room for bursts.
+/// A load thread busy for more than this share of a trial has no room for bursts.
 const BUSY_MAX: f64 = 0.95;
 /// Waits in the run queue are short and scattered; at this share they reach into the upper percentiles.
 const RUN_QUEUE_WAIT_MAX: f64 = 0.05;
-/// Throttling stops a core for tens of milliseconds on end, so this share of the time is the whole p99.
+/// Throttling stops a thread for tens of milliseconds on end, so this share of the time is the whole p99.
 const THROTTLED_MAX: f64 = 0.01;
 /// Workers that stand still ask for less, and no lag says so.
 const OVERSLEPT_MAX: f64 = 0.05;
@@ -69,8 +69,8 @@ const OVERSLEPT_MAX: f64 = 0.05;
 /// * A response-time limit was missed that would have been met without the lag, as the same statistic of the lag has it, and this is above a
 ///   tenth of the limit too.
 /// * Descriptors or addresses ran out, be it once: from then on connections were not what the plan said.
-/// * A load core starved: over 5 % of the time runnable without running, throttled for 1 %, or in a closed loop busy for over
-///   95 % or standing still for over 5 %. In an open loop the lag says whether such a core was too slow.
+/// * A load thread starved: over 5 % of the time runnable without running, throttled for 1 %, or in a closed loop busy for
+///   over 95 % or standing still for over 5 %. In an open loop the lag says whether such a thread was too slow.
 /// * Nothing was offered, or the counts contradict each other.
 ///
 /// One thing is known of the target even if the client was late or short of CPU time: connections that it refused. No client can bring
@@ -149,7 +149,7 @@ fn client_shortfalls(figures: &TrialFigures, limits: &[Limit]) -> Vec<Reason> {
     if lacking > 0 {
         reasons.push(Reason::ConnectionsLacking { connections: lacking });
     }
-    reasons.extend(figures.cores.iter().filter_map(|core| starvation(core, figures.loop_kind, figures.duration)));
+    reasons.extend(figures.cpus.iter().filter_map(|cpu| starvation(cpu, figures.loop_kind, figures.duration)));
     reasons
 }
 
@@ -182,20 +182,20 @@ fn lag_bound(limits: &[Limit]) -> Duration {
     tenths.fold(LAG_MAX, Duration::min)
 }
 
-/// The first sign, in order of how much it explains, that a load core did not have the processor that it needed.
-fn starvation(core: &CoreUse, loop_kind: LoopKind, duration: Duration) -> Option<Reason> {
-    // A schedule shows by its lag whether a core has fallen behind. Workers only ask later.
+/// The first sign, in order of how much it explains, that a load thread did not get the CPU time that it needed.
+fn starvation(cpu: &CpuUse, loop_kind: LoopKind, duration: Duration) -> Option<Reason> {
+    // The lag of a schedule shows whether a thread has fallen behind. Workers only send later.
     let is_closed = loop_kind == LoopKind::Closed;
-    let (busy_ns, overslept_ns) = if is_closed { (core.busy_ns, core.overslept_ns) } else { (0, 0) };
+    let (busy_ns, overslept_ns) = if is_closed { (cpu.busy_ns, cpu.overslept_ns) } else { (0, 0) };
     let length = duration.as_nanos().max(1) as f64;
     let signs = [
-        (Starvation::Throttled, core.throttled_ns, THROTTLED_MAX),
-        (Starvation::RunQueue, core.run_queue_wait_ns, RUN_QUEUE_WAIT_MAX),
+        (Starvation::Throttled, cpu.throttled_ns, THROTTLED_MAX),
+        (Starvation::RunQueue, cpu.run_queue_wait_ns, RUN_QUEUE_WAIT_MAX),
         (Starvation::Overslept, overslept_ns, OVERSLEPT_MAX),
         (Starvation::Busy, busy_ns, BUSY_MAX),
     ];
     signs.into_iter().map(|(cause, ns, bound)| (cause, ns as f64 / length, bound)).find_map(|(cause, share, bound)| {
-        (share > bound).then_some(Reason::CoreStarved { core: core.core, cause, share, bound })
+        (share > bound).then_some(Reason::CpuStarved { cpu: cpu.cpu, cause, share, bound })
     })
 }
 
@@ -222,7 +222,7 @@ fn few_samples(limit: &Limit, samples: u64) -> Option<Note> {
     (samples < wanted).then_some(Note::FewSamples { statistic: *statistic, samples, wanted })
 }
 
-/// What starved a load core.
+/// Why a load thread got too little CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Starvation {
     /// It had no idle time left.
@@ -231,7 +231,7 @@ pub enum Starvation {
     RunQueue,
     /// Its cgroup had used up its quota.
     Throttled,
-    /// It was not there when it was to wake up: it was stopped, or its processor was taken away.
+    /// It did not wake up in time: it was stopped, or its CPU was taken away.
     Overslept,
 }
 
@@ -282,11 +282,11 @@ pub enum Reason {
         /// How many.
         connections: u64,
     },
-    /// INVALID: a load core did not have the processor that it needed.
-    CoreStarved {
-        /// Which core.
-        core: u32,
-        /// What kept it.
+    /// INVALID: a load thread did not get the CPU time that it needed.
+    CpuStarved {
+        /// The CPU that the load thread was pinned to, or the thread's number.
+        cpu: u32,
+        /// The cause.
         cause: Starvation,
         /// Share of the trial's length.
         share: f64,
@@ -392,7 +392,7 @@ impl Reason {
     fn is_lateness(&self) -> bool {
         matches!(
             self,
-            Reason::Unsent { .. } | Reason::Lag { .. } | Reason::LagInTail { .. } | Reason::CoreStarved { .. }
+            Reason::Unsent { .. } | Reason::Lag { .. } | Reason::LagInTail { .. } | Reason::CpuStarved { .. }
         )
     }
 }
@@ -429,9 +429,9 @@ impl fmt::Display for Reason {
                 let count = display::count(*connections);
                 write!(f, "{count} connections could not be opened: this host had no descriptor or local port for them")
             }
-            Reason::CoreStarved { core, cause, share, bound } => {
+            Reason::CpuStarved { cpu, cause, share, bound } => {
                 let (share, bound) = (display::percent_against(*share, *bound), short_percent(*bound));
-                write!(f, "load core {core} {cause} for {share} of the trial, above {bound} %")
+                write!(f, "the load thread on CPU {cpu} {cause} for {share} of the trial, above {bound} %")
             }
             Reason::Refused { refused, offered } => {
                 write!(f, "the target refused the connections for {} requests", of(*refused, *offered))

@@ -110,7 +110,7 @@ pub(super) enum Intake {
     Open,
     /// Nothing, for now.
     Paused,
-    /// What it has asked for, which may be nothing; the end is metered.
+    /// The owner's request, which may be for nothing; the end receives on demand.
     Asked { bytes: u32 },
 }
 
@@ -125,7 +125,7 @@ impl Intake {
     }
 
     pub(super) fn set_paused(&mut self, paused: bool) {
-        assert!(!matches!(self, Self::Asked { .. }), "a metered socket is paused by not asking");
+        assert!(!matches!(self, Self::Asked { .. }), "a receive-on-demand socket needs no pause");
         *self = if paused { Self::Paused } else { Self::Open };
     }
 

@@ -24,7 +24,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use rustix::io::Errno;
-use thalweg_sys::driver::{Completion, Connect, Driver, DriverKind, FileSpan, Flow, Listen, SendBuf, SpanEnd};
+use thalweg_sys::driver::{Completion, Connect, Driver, DriverKind, FileSpan, Listen, ReceiveMode, SendBuf, SpanEnd};
 use thalweg_sys::table::Table;
 use thalweg_sys::{Instant, PeerAddr, PortRange, SocketId, socket};
 
@@ -118,7 +118,7 @@ impl Sim {
         self.stalls.push(Stall { process: Process::At(addr), from, until });
     }
 
-    /// Holds up everything that runs on the host with that address likewise. Its application must not be given turns meanwhile, and
+    /// Holds up everything that runs on the host with that address likewise. Its application must not run meanwhile, and
     /// [`Sim::oversleep`] tells it afterwards how late it is.
     pub fn stall_host(&mut self, host: IpAddr, from: Instant, until: Instant) {
         self.stalls.push(Stall { process: Process::Host(host), from, until });
@@ -324,7 +324,7 @@ impl Driver for Sim {
         let local = SocketAddr::new(source, self.next_port(to.ports));
         self.connections_made += 1;
         let mut made = Connection::new(local, peer, socket, self.now);
-        if let Flow::Metered { .. } = to.flow {
+        if let ReceiveMode::OnDemand { .. } = to.receive_mode {
             made.end_mut(Side::Connector).intake = Intake::Asked { bytes: 0 };
         }
         self.connections.insert(connection, made);
@@ -361,11 +361,14 @@ impl Driver for Sim {
     fn receive(&mut self, socket: SocketId, bytes_max: u32) {
         let id = self.end_of(socket);
         let end = self.end_mut(id);
-        assert!(!matches!(end.state, EndState::Connecting(_)), "a metered socket asks once it is connected");
+        assert!(
+            !matches!(end.state, EndState::Connecting(_)),
+            "receive on demand: only on a connected socket of that mode"
+        );
         if matches!(end.state, EndState::Failed(_)) || end.ended {
             return;
         }
-        assert!(end.intake == Intake::Asked { bytes: 0 }, "a metered socket asks once at a time");
+        assert!(end.intake == Intake::Asked { bytes: 0 }, "receive on demand: the last call is not answered yet");
         assert!(bytes_max > 0, "a receive is of something");
         end.intake = Intake::Asked { bytes: bytes_max };
         self.schedule_deliver(id, self.now);

@@ -16,19 +16,19 @@ pub fn waits_until_the_deadline_but_not_longer_than_asked<D: Driver>(open: Open<
     for wait_ns in [0, 1, 1_000, 1_000_000, 20_000_000] {
         let before = stage.driver.now();
         let until = before.plus_ns(wait_ns);
-        let completions = stage.turn(Some(until));
+        let completions = stage.iterate(Some(until));
         assert_eq!(completions, 0, "nothing was asked for");
         let now = stage.driver.now();
         assert!(now >= until, "woke at {now:?}, before {until:?}");
         assert!(now <= until.plus_ns(10_000_000_000), "woke at {now:?}, long after {until:?}");
     }
     // A time that has passed does not sleep, and completions do not wait for the deadline.
-    stage.turn(Some(Instant::from_ns(0)));
+    stage.iterate(Some(Instant::from_ns(0)));
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     let before = stage.driver.now();
     let client = stage.connect(addr);
     while !stage.socket(client).connected || stage.accepted(listener).is_none() {
-        stage.turn(Some(before.plus_ns(3_600_000_000_000)));
+        stage.iterate(Some(before.plus_ns(3_600_000_000_000)));
     }
     assert!(stage.driver.now() < before.plus_ns(60_000_000_000));
 }
@@ -140,7 +140,7 @@ pub fn serves_a_flooding_peer_and_others_alike<D: Driver>(open: Open<'_, D>) {
     let deadline = stage.driver.now().plus_ns(60_000_000_000);
     while stage.socket(served).sending {
         assert!(stage.driver.now() < deadline, "a flooding peer starves the sends of others");
-        stage.turn(Some(deadline));
+        stage.iterate(Some(deadline));
         stage.take_received(flooded);
     }
     stage.close(flooded);
@@ -148,7 +148,7 @@ pub fn serves_a_flooding_peer_and_others_alike<D: Driver>(open: Open<'_, D>) {
     while !(flooding.is_finished() && reading.is_finished()) {
         assert!(stage.driver.now() < deadline, "a close or an end does not get through to the peer");
         let soon = stage.driver.now().plus_ns(1_000_000);
-        stage.turn(Some(soon));
+        stage.iterate(Some(soon));
     }
     assert_same(&reading.join().unwrap().unwrap(), &pattern(1, 0, BYTES));
     assert!(flooding.join().unwrap() > 0);

@@ -165,7 +165,7 @@ pub fn close_silences_a_busy_socket<D: Driver>(open: Open<'_, D>) {
         stage.send(client, pattern(5, 0, 50_000_000));
         for _ in 0..turns_before {
             let soon = stage.driver.now().plus_ns(1_000_000);
-            stage.turn(Some(soon));
+            stage.iterate(Some(soon));
         }
         stage.close(client);
         stage.driver.resume(server);
@@ -245,7 +245,7 @@ pub fn a_closed_listener_refuses<D: Driver>(open: Open<'_, D>) {
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     let (client, server) = stage.pair(listener, addr);
     stage.close_listener(listener);
-    // The kernel may need a turn to hear of it.
+    // The kernel may need an iteration to report it.
     stage.linger(1_000_000);
     let late = stage.connect(addr);
     stage.until("the connect fails", |stage| stage.socket(late).is_over());

@@ -13,8 +13,8 @@ mod faults;
 mod flow;
 mod kernel;
 mod lifecycle;
-mod metered;
 mod peers;
+mod receive_on_demand;
 mod soak;
 mod stage;
 
@@ -156,7 +156,7 @@ over_all_drivers! {
         a_port_without_listener_refuses unread_bytes_at_close_do_not_end_in_silence sending_to_nobody_fails
         a_file_that_is_too_short_fails_the_send a_file_that_has_changed_fails_the_send_that_ends_its_response
         a_full_table_stops_accepting_until_resumed a_full_table_refuses_to_connect;
-    metered:
+    receive_on_demand:
         receives_what_it_asks_for_and_no_more waits_for_bytes_that_were_asked_for holds_the_sender_back
         hears_of_an_end_when_it_asks hears_of_a_reset_when_it_asks a_close_takes_the_asking_back
         sends_while_it_does_not_ask asking_wrongly_panics;
@@ -169,9 +169,9 @@ mod kernel_only {
     over_the_kernel! {
         kernel: wakes_from_another_thread adopts_a_listening_socket serves_a_flooding_peer_and_others_alike
             gives_everything_back_when_dropped;
-        metered: bounds_what_the_kernels_hold;
+        receive_on_demand: bounds_what_the_kernels_hold;
         peers: echoes_over_a_unix_path echoes_over_an_abstract_name a_unix_connect_that_fails_at_once_is_told_once
-            a_full_unix_listener_refuses a_metered_unix_socket_asks comes_from_the_ports_asked_for
+            a_full_unix_listener_refuses a_unix_socket_receives_on_demand comes_from_the_ports_asked_for
             ports_that_are_taken_are_passed_over;
     }
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 
-use thalweg_sys::driver::{Connect, Driver, Flow, Listen};
+use thalweg_sys::driver::{Connect, Driver, Listen, ReceiveMode};
 use thalweg_sys::{Fault, PortRange, UnixAddr};
 
 use crate::stage::{LOOPBACK_V4, Open, Stage, assert_same, pattern};
@@ -82,13 +82,13 @@ pub fn a_full_unix_listener_refuses<D: Driver>(open: Open<'_, D>) {
     stage.linger(1_000_000);
 }
 
-pub fn a_metered_unix_socket_asks<D: Driver>(open: Open<'_, D>) {
-    let addr = abstract_name("metered");
+pub fn a_unix_socket_receives_on_demand<D: Driver>(open: Open<'_, D>) {
+    let addr = abstract_name("on_demand");
     let mut stage = open(8);
     let listener = stage.driver.listen(Listen::Unix(addr.clone())).unwrap();
     stage.note_listener(listener);
-    let flow = Flow::Metered { window_bytes: 4096 };
-    let (client, server) = stage.pair_to(listener, &Connect { flow, ..Connect::to(addr) });
+    let receive_mode = ReceiveMode::OnDemand { window_bytes: 4096 };
+    let (client, server) = stage.pair_to(listener, &Connect { receive_mode, ..Connect::to(addr) });
     stage.send(server, pattern(2, 0, 2_000_000));
     stage.linger(10_000_000);
     assert!(stage.socket(server).sending, "nobody reads");

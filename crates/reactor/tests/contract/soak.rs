@@ -5,11 +5,11 @@ use std::rc::Rc;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use thalweg_sys::driver::{Connect, Driver, FileSpan, Flow};
+use thalweg_sys::driver::{Connect, Driver, FileSpan, ReceiveMode};
 use thalweg_sys::{File, SocketId};
 
 use crate::flow::file_of;
-use crate::stage::{LOOPBACK_V4, METERED_WINDOW_BYTES, Open, Stage, assert_same, pattern};
+use crate::stage::{LOOPBACK_V4, ON_DEMAND_WINDOW_BYTES, Open, Stage, assert_same, pattern};
 
 const SEEDS: u64 = 3;
 const CONNECTIONS: usize = 24;
@@ -88,9 +88,9 @@ impl<D: Driver> Soak<D> {
         let state = self.stage.socket(socket);
         let broken = !state.connected || state.failed.is_some();
         match self.random.random_range(0..100) {
-            _ if state.metered && state.connected && !state.is_over() && state.asked == 0 => self.ask(socket),
+            _ if state.on_demand && state.connected && !state.is_over() && state.asked == 0 => self.ask(socket),
             0..60 if !broken && !state.sending && !state.finished => self.send(socket),
-            60..72 if !broken && !state.metered => {
+            60..72 if !broken && !state.on_demand => {
                 self.stage.driver.pause(socket);
                 self.paused.push(socket);
             }
@@ -108,14 +108,18 @@ impl<D: Driver> Soak<D> {
     fn open(&mut self) {
         let number = self.streams.len();
         self.streams.push(Default::default());
-        let metered = self.random.random_bool(0.3);
-        let flow = if metered { Flow::Metered { window_bytes: METERED_WINDOW_BYTES } } else { Flow::Free };
-        let to = Connect { flow, ..Connect::tcp(self.addr) };
+        let on_demand = self.random.random_bool(0.3);
+        let receive_mode = if on_demand {
+            ReceiveMode::OnDemand { window_bytes: ON_DEMAND_WINDOW_BYTES }
+        } else {
+            ReceiveMode::Continuous
+        };
+        let to = Connect { receive_mode, ..Connect::tcp(self.addr) };
         let client = self.stage.try_connect(&to).expect("the connect can be attempted");
         self.roles.insert(client, (number, 0));
     }
 
-    /// Has a metered socket ask for something between a byte and more than a receive buffer.
+    /// Requests between a byte and more than a receive buffer on a socket that receives on demand.
     fn ask(&mut self, socket: SocketId) {
         let magnitude = self.random.random_range(0..18);
         let bytes_max = self.random.random_range(1..=1u32 << magnitude);
@@ -222,7 +226,7 @@ impl<D: Driver> Soak<D> {
                     self.close(socket);
                     continue;
                 }
-                let asks = state.metered && state.connected && state.asked == 0 && !state.is_over();
+                let asks = state.on_demand && state.connected && state.asked == 0 && !state.is_over();
                 if state.connected && !state.sending && !state.finished {
                     self.send(socket);
                     self.finish(socket);
@@ -235,7 +239,7 @@ impl<D: Driver> Soak<D> {
                 return;
             }
             assert!(self.stage.driver.now() < deadline, "connections hang at the end: {}", self.describe());
-            self.stage.turn(Some(deadline));
+            self.stage.iterate(Some(deadline));
             self.check();
         }
     }

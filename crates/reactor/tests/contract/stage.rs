@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 
-use thalweg_sys::driver::{Completion, Connect, Driver, FileSpan, Flow, Listen, SendBuf, SpanEnd};
+use thalweg_sys::driver::{Completion, Connect, Driver, FileSpan, Listen, ReceiveMode, SendBuf, SpanEnd};
 use thalweg_sys::{Instant, SocketId, Waker};
 
 pub const LOOPBACK_V4: &str = "127.0.0.1:0";
 pub const LOOPBACK_V6: &str = "[::1]:0";
 
-/// The window of metered connections: a slow line's.
-pub const METERED_WINDOW_BYTES: u32 = 8192;
+/// The window of connections that receive on demand: a slow line's.
+pub const ON_DEMAND_WINDOW_BYTES: u32 = 8192;
 
 /// How a scenario gets drivers: by the size of their socket tables.
 pub type Open<'a, D> = &'a dyn Fn(usize) -> Stage<D>;
@@ -37,8 +37,8 @@ pub struct Socket {
     pub failed: Option<io::Error>,
     pub sending: bool,
     pub finished: bool,
-    pub metered: bool,
-    /// How much a metered socket has asked for and not yet got; 0 if it has not asked.
+    pub on_demand: bool,
+    /// Receive on demand: bytes requested and not yet delivered; 0 if none are.
     pub asked: u32,
     /// When the latest send was asked for; zero if there was none.
     pub send_begun: Instant,
@@ -81,8 +81,8 @@ impl<D: Driver> Stage<D> {
 
     pub fn try_connect(&mut self, to: &Connect) -> io::Result<SocketId> {
         let socket = self.driver.connect(to)?;
-        let metered = matches!(to.flow, Flow::Metered { .. });
-        let before = self.sockets.insert(socket, Socket { metered, ..Socket::default() });
+        let on_demand = matches!(to.receive_mode, ReceiveMode::OnDemand { .. });
+        let before = self.sockets.insert(socket, Socket { on_demand, ..Socket::default() });
         assert!(before.is_none(), "{socket:?} was given out twice");
         Ok(socket)
     }
@@ -96,10 +96,10 @@ impl<D: Driver> Stage<D> {
         self.pair_to(listener, &Connect::tcp(addr))
     }
 
-    /// The same, with a connector that is metered.
-    pub fn metered_pair(&mut self, listener: SocketId, addr: SocketAddr) -> (SocketId, SocketId) {
-        let flow = Flow::Metered { window_bytes: METERED_WINDOW_BYTES };
-        self.pair_to(listener, &Connect { flow, ..Connect::tcp(addr) })
+    /// The same, with a connector that receives on demand.
+    pub fn on_demand_pair(&mut self, listener: SocketId, addr: SocketAddr) -> (SocketId, SocketId) {
+        let receive_mode = ReceiveMode::OnDemand { window_bytes: ON_DEMAND_WINDOW_BYTES };
+        self.pair_to(listener, &Connect { receive_mode, ..Connect::tcp(addr) })
     }
 
     pub fn pair_to(&mut self, listener: SocketId, to: &Connect) -> (SocketId, SocketId) {
@@ -147,7 +147,7 @@ impl<D: Driver> Stage<D> {
         state.send_begun = now;
     }
 
-    /// Asks a metered socket for bytes.
+    /// Requests bytes of a socket that receives on demand.
     pub fn ask(&mut self, socket: SocketId, bytes_max: u32) {
         let state = self.socket_mut(socket);
         if !state.is_over() {
@@ -185,7 +185,7 @@ impl<D: Driver> Stage<D> {
     }
 
     /// Waits once and witnesses what comes of it; how many completions that was.
-    pub fn turn(&mut self, until: Option<Instant>) -> usize {
+    pub fn iterate(&mut self, until: Option<Instant>) -> usize {
         self.wait(until);
         std::iter::from_fn(|| self.witness_next().then_some(())).count()
     }
@@ -205,7 +205,7 @@ impl<D: Driver> Stage<D> {
         let deadline = self.driver.now().plus_ns(self.patience_ns);
         while !so(self) {
             assert!(self.driver.now() < deadline, "gave up waiting until {what}");
-            self.turn(Some(deadline));
+            self.iterate(Some(deadline));
         }
     }
 
@@ -241,7 +241,7 @@ impl<D: Driver> Stage<D> {
     pub fn linger(&mut self, ns: u64) {
         let until = self.driver.now().plus_ns(ns);
         while self.driver.now() < until {
-            self.turn(Some(until));
+            self.iterate(Some(until));
         }
     }
 
@@ -276,13 +276,14 @@ impl<D: Driver> Stage<D> {
                 let state = self.unbroken(socket);
                 assert!(state.connected, "{socket:?} ended before it was connected");
                 assert!(!state.ended, "{socket:?} ended twice");
-                assert!(!state.metered || state.asked > 0, "{socket:?} was told an end without asking");
+                assert!(!state.on_demand || state.asked > 0, "{socket:?} was told an end without asking");
                 state.ended = true;
                 state.asked = 0;
             }
             Completion::Failed { socket, error } => {
                 let state = self.unbroken(socket);
-                let may_be_told = !state.metered || !state.connected || state.asked > 0 || state.sending || state.ended;
+                let may_be_told =
+                    !state.on_demand || !state.connected || state.asked > 0 || state.sending || state.ended;
                 assert!(may_be_told, "{socket:?} was told a failure without asking: {error}");
                 state.failed = Some(error);
                 state.sending = false;
@@ -298,7 +299,7 @@ impl<D: Driver> Stage<D> {
         let state = self.unbroken(socket);
         assert!(state.connected, "{socket:?} received before it was connected");
         assert!(!state.ended, "{socket:?} received after its end");
-        if state.metered {
+        if state.on_demand {
             let asked = std::mem::take(&mut state.asked) as usize;
             assert!(bytes.len() <= asked, "{socket:?} received {} bytes and had asked for {asked}", bytes.len());
         }

@@ -178,7 +178,7 @@ impl BlockingPool {
             // Where that is forbidden, the threads stay on the core's CPU, which is slower and not wrong.
             let _ = affinity::pin_to(&cpus);
             // A loop that shares the CPU does not wait for them; where that is forbidden, it does.
-            let _ = affinity::stand_back();
+            let _ = affinity::lower_priority();
             workers.work_until_closed();
         };
         thread::Builder::new().name("aside".to_owned()).spawn(work).map(drop)
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_stand_back() {
+    fn threads_lower_their_priority() {
         let [a] = sockets();
         let mut blocking = BlockingPool::new(Waker::new().unwrap(), 2, affinity::allowed_cpus().unwrap());
         let (tell, told) = mpsc::channel();

@@ -6,7 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use thalweg_sys::Waker;
-use thalweg_sys::handover::{Channel, Heard};
+use thalweg_sys::handover::{Channel, Incoming};
 
 use crate::config::ServerConfig;
 use crate::content::local::watch::Notice;
@@ -83,8 +83,8 @@ pub(crate) fn send_listener(channel: &Channel, socket: &OwnedFd) -> io::Result<(
 
 /// The next listener that was sent to this loop; `None` if it was lost for want of descriptors.
 pub(crate) fn take_listener(channel: &Channel) -> Option<OwnedFd> {
-    match channel.look() {
-        Ok(Heard::Message(_, mut sockets)) => sockets.pop(),
+    match channel.try_receive() {
+        Ok(Incoming::Message(_, mut sockets)) => sockets.pop(),
         _ => None,
     }
 }

@@ -5,7 +5,7 @@
 //! several loops on each CPU, each in a thread with a table of its own. They cost a little: each has its own cache, and a CPU
 //! that changes between them finds fewer completions at a time.
 
-use thalweg_sys::limits::descriptors;
+use thalweg_sys::resource_limits::descriptors;
 
 use crate::config::ServerConfig;
 

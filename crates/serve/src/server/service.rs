@@ -4,7 +4,7 @@ mod admission;
 
 use std::sync::Arc;
 
-use thalweg_reactor::{App, BufferPool, Turn, Wheel};
+use thalweg_reactor::{App, BufferPool, LoopControl, Wheel};
 use thalweg_sys::driver::Listen;
 use thalweg_sys::handover::Channel;
 use thalweg_sys::{Completion, Driver, Fault, FileChanged, Instant, SocketId};
@@ -544,7 +544,7 @@ impl<D: Driver> App<D> for Service {
         }
     }
 
-    fn on_turn(&mut self, driver: &mut D, now: Instant) -> Turn {
+    fn on_iteration(&mut self, driver: &mut D, now: Instant) -> LoopControl {
         self.shared.responder.date_cache.advance(now);
         let times = &mut self.shared.times;
         times.idle_ns_now = eviction::idle_ns(times.idle_ns_max(), self.open, self.places / self.published.len());
@@ -582,6 +582,6 @@ impl<D: Driver> App<D> for Service {
         self.shared.totals.open = self.open as u64;
         self.published[self.loop_index].publish(&self.shared.totals);
         let is_over = self.shared.draining && self.open == 0 && self.retiring.is_empty() && self.retired.is_empty();
-        if is_over { Turn::Stop } else { Turn::Until(self.next_turn(now)) }
+        if is_over { LoopControl::Stop } else { LoopControl::WaitUntil(self.next_turn(now)) }
     }
 }

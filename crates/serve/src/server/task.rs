@@ -7,7 +7,7 @@ use std::{io, thread};
 
 use thalweg_sys::driver::Listen;
 use thalweg_sys::handover::Channel;
-use thalweg_sys::limits::own_table_with;
+use thalweg_sys::resource_limits::own_table_with;
 use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, affinity, clock};
 
 use super::{Control, StartError};

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::mem;
 
-use thalweg_sys::Flow;
+use thalweg_sys::ReceiveMode;
 
 use super::*;
 
@@ -73,8 +73,9 @@ struct Siege {
 
 impl Siege {
     fn come(&mut self, driver: &mut Sim, role: Role) {
-        let flow = if role == Role::Modem { Flow::Metered { window_bytes: 4096 } } else { Flow::Free };
-        let socket = driver.connect(&Connect { flow, ..Connect::tcp(SERVER) }).unwrap();
+        let receive_mode =
+            if role == Role::Modem { ReceiveMode::OnDemand { window_bytes: 4096 } } else { ReceiveMode::Continuous };
+        let socket = driver.connect(&Connect { receive_mode, ..Connect::tcp(SERVER) }).unwrap();
         let asked = matches!(role, Role::Small | Role::Kept).then(|| driver.now());
         self.actors.insert(socket, Actor { role, sending: false, connected: false, asked, received: Vec::new() });
     }
@@ -187,7 +188,7 @@ impl App<Sim> for Siege {
         }
     }
 
-    fn on_turn(&mut self, driver: &mut Sim, now: Instant) -> Turn {
+    fn on_iteration(&mut self, driver: &mut Sim, now: Instant) -> LoopControl {
         while let Some(&Reverse((_, alarm))) = self.alarms.peek().filter(|Reverse((at, _))| *at <= now) {
             self.alarms.pop();
             match alarm {
@@ -196,11 +197,11 @@ impl App<Sim> for Siege {
             }
         }
         if now >= self.end {
-            return Turn::Stop;
+            return LoopControl::Stop;
         }
-        let Turn::Until(until) = self.service.on_turn(driver, now) else { return Turn::Stop };
+        let LoopControl::WaitUntil(until) = self.service.on_iteration(driver, now) else { return LoopControl::Stop };
         let alarm = self.alarms.peek().map(|Reverse((at, _))| *at);
-        Turn::Until(until.into_iter().chain(alarm).chain([self.end]).min())
+        LoopControl::WaitUntil(until.into_iter().chain(alarm).chain([self.end]).min())
     }
 }
 

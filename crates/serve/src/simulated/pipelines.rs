@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thalweg_reactor::sim::{Sim, SimConfig};
-use thalweg_reactor::{App, Turn, run};
+use thalweg_reactor::{App, LoopControl, run};
 use thalweg_sys::{Completion, Driver, Instant};
 
 use super::{PIPELINE, SECOND_NS, Step, World, check_pipeline, folder, large, naive, one, send, simulate, world};
@@ -125,8 +125,8 @@ impl App<Sim> for Watched<'_> {
         self.world.on_completion(driver, completion);
     }
 
-    fn on_turn(&mut self, driver: &mut Sim, now: Instant) -> Turn {
-        let turn = self.world.on_turn(driver, now);
+    fn on_iteration(&mut self, driver: &mut Sim, now: Instant) -> LoopControl {
+        let turn = self.world.on_iteration(driver, now);
         let answered = self.published[0].totals().requests;
         self.most = self.most.max(answered - self.answered);
         self.answered = answered;

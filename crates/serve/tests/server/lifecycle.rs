@@ -159,7 +159,7 @@ fn more_connections_than_a_table_holds_are_spread_over_several() {
     each_driver(|driver| {
         let change = |config: &mut ServerConfig| {
             config.cpus.push(thalweg_sys::affinity::allowed_cpus().unwrap()[0]);
-            config.limits.connections_max = thalweg_sys::limits::descriptors().soft as usize;
+            config.limits.connections_max = thalweg_sys::resource_limits::descriptors().soft as usize;
         };
         let Some(mut served) = Served::start(driver, change) else { return };
         assert_eq!(served.server.cpus(), 1);

@@ -1,8 +1,8 @@
-//! What a server can do without, taken away from it: the rest of the file system and of the network (landlock), and most system
-//! calls (seccomp). A bug that lets a stranger run code in the server is then worth little.
+//! The sandbox of a server: it removes the rest of the file system and of the network (landlock), and most system calls
+//! (seccomp), so that a bug that lets an attacker run code in the server gains little.
 //!
-//! Both are for good and are inherited by whatever the process starts. Which files and folders stay is the caller's to say; which
-//! system calls stay is said in `calls`, since every call is made in this crate.
+//! Both are permanent and inherited by child processes. The caller names the files and folders that remain; `calls` has the list
+//! of system calls, since all of them are made in this crate.
 
 mod calls;
 
@@ -14,13 +14,13 @@ use landlock::{
     make_bitflags, path_beneath_rules,
 };
 
-/// The files and folders that stay. Paths that do not exist are passed over: there is nothing that could be reached by them. Files
-/// that are written may be replaced by others of their name, which is a right to their folders.
+/// The files and folders that stay accessible. Paths that do not exist are skipped. Files that are written may be replaced by
+/// others of the same name, which takes a right to their folders.
 #[derive(Clone, Debug, Default)]
-pub struct Territory {
-    /// What may be read, with all that lies beneath.
+pub struct FileAccess {
+    /// Files and folders that may be read, with all that lies beneath.
     pub readable: Vec<PathBuf>,
-    /// Files that are written at their ends, and made anew after they were moved away.
+    /// Files that are appended to, and created again after they were moved away.
     pub appended: Vec<PathBuf>,
     /// Files that are replaced as a whole and never read.
     pub replaced: Vec<PathBuf>,
@@ -30,11 +30,11 @@ pub struct Territory {
     pub sockets: Vec<PathBuf>,
 }
 
-impl Territory {
-    /// Each path with what may be done beneath it. Of several about the same folder all hold.
+impl FileAccess {
+    /// Each path with the rights beneath it. Several rights for the same folder add up.
     fn rights(&self) -> Vec<(&Path, BitFlags<AccessFs>)> {
         let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
-        // A half line is cut off again, and whether the last line of what is there has an end is looked at.
+        // A half-written line is cut off again, and the last byte is read to see whether the last line is complete.
         let append = make_bitflags!(AccessFs::{WriteFile | Truncate | MakeReg});
         let appended = make_bitflags!(AccessFs::{ReadFile | WriteFile | Truncate});
         let replace = make_bitflags!(AccessFs::{WriteFile | Truncate | MakeReg | RemoveFile});
@@ -52,29 +52,29 @@ impl Territory {
     }
 }
 
-/// How far the kernel went along.
+/// How much of a restriction the kernel enforces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Enforced {
-    /// All that was asked for holds.
-    Fully,
-    /// The kernel is too old for a part of it.
-    Partly,
-    /// The kernel knows nothing of it, or it is switched off at boot.
-    Not,
+pub enum Enforcement {
+    /// All of it.
+    Full,
+    /// A part of it: the kernel is too old for the rest.
+    Partial,
+    /// Nothing: the kernel has no landlock, or it is switched off at boot.
+    None,
 }
 
-/// What everybody may read: the time zone, for logs, and the place where writes vanish.
+/// Paths that stay readable in any case: the time zone, for logs, and the null device.
 const READABLE_BY_ALL: [&str; 3] = ["/etc/localtime", "/usr/share/zoneinfo", "/dev/null"];
 
-/// The newest rules that were looked at; a kernel that knows fewer enforces fewer. 6.12 knows all of these.
+/// The newest version of landlock's rules that this code knows; an older kernel enforces fewer. Linux 6.12 has all of these.
 const RULES: ABI = ABI::V6;
 
-/// Leaves the calling thread, and those that it starts from now on, nothing of the file system but this territory, no way to connect
-/// by TCP, and no process of others to send signals to.
+/// Restricts the calling thread, and those that it starts from now on, to `file_access`. It can then neither connect by TCP nor
+/// send signals to other processes.
 ///
 /// # Errors
 /// The kernel refuses rules that it knows.
-pub fn confine_to(territory: &Territory) -> io::Result<Enforced> {
+pub fn confine_files(file_access: &FileAccess) -> io::Result<Enforcement> {
     let all = AccessFs::from_all(RULES);
     let enforce = || {
         let mut ruleset = Ruleset::default()
@@ -82,21 +82,21 @@ pub fn confine_to(territory: &Territory) -> io::Result<Enforced> {
             .handle_access(BitFlags::from(AccessNet::ConnectTcp))?
             .scope(Scope::Signal)?
             .create()?;
-        for (path, rights) in territory.rights() {
+        for (path, rights) in file_access.rights() {
             ruleset = ruleset.add_rules(path_beneath_rules([path], rights))?;
         }
         ruleset.restrict_self()
     };
     let status = enforce().map_err(|error: landlock::RulesetError| io::Error::other(error))?;
     Ok(match status.ruleset {
-        RulesetStatus::FullyEnforced => Enforced::Fully,
-        RulesetStatus::PartiallyEnforced => Enforced::Partly,
-        RulesetStatus::NotEnforced => Enforced::Not,
+        RulesetStatus::FullyEnforced => Enforcement::Full,
+        RulesetStatus::PartiallyEnforced => Enforcement::Partial,
+        RulesetStatus::NotEnforced => Enforcement::None,
     })
 }
 
-/// Leaves all threads of this process nothing but the system calls of a server that has started. All others fail as if the kernel did
-/// not know them (`ENOSYS`), which is what libraries are prepared for.
+/// Restricts all threads of this process to the system calls of a server that has started. All others fail with `ENOSYS`, as if
+/// the kernel did not know them, which libraries are prepared for.
 ///
 /// # Errors
 /// The kernel was built without seccomp, or the architecture has no table here.

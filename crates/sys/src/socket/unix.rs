@@ -11,7 +11,7 @@ use rustix::process::umask;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use socket2::{Domain, Socket, Type};
 
-use super::BACKLOG;
+use super::backlog::BACKLOG;
 use crate::address::{PeerAddr, UnixAddr};
 use crate::process::is_single_threaded;
 

@@ -5,8 +5,8 @@ use std::mem;
 use io_uring::{cqueue, opcode};
 use rustix::io::Errno;
 
+use super::ring::{Uring, owned};
 use super::socket::{Maker, Operation, Socket, State};
-use super::{Uring, owned};
 use crate::driver::Completion;
 use crate::table::SocketId;
 

@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use io_uring::Submitter;
 use io_uring::types::Fixed;
 
-use crate::limits::descriptors;
+use crate::resource_limits::descriptors;
 use crate::table::SocketId;
 
 /// The table of one ring.

@@ -3,7 +3,7 @@
 //! One `enter` per wake-up hands over everything that was submitted and takes everything that has completed. Connections are
 //! accepted and received from by multishot operations into shared buffers, so a request that comes in and its answer cost
 //! one submission and two completions, and no system call of their own. Only the first receive of a connection that we have
-//! made, and those of metered ones, are single shots.
+//! made, and those of a socket that receives on demand, are single shots.
 //!
 //! The ring is used by its own thread alone (SINGLE_ISSUER) and the kernel works for it only inside `enter` (DEFER_TASKRUN,
 //! Linux 6.1), so that completions are never posted behind the loop's back. A kernel without these refuses the set-up, and the
@@ -13,38 +13,28 @@ mod accept;
 mod buffers;
 mod files;
 mod receive;
+mod ring;
 mod send;
 mod socket;
 
-use std::collections::VecDeque;
+use std::io;
 use std::mem;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
-use std::{io, ops::Range};
 
-use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
-use io_uring::{IoUring, cqueue, opcode, squeue};
+use io_uring::types::{CancelBuilder, SubmitArgs, Timespec};
+use io_uring::{cqueue, opcode};
 use rustix::io::Errno;
-use socket2::SockAddr;
 
-use self::buffers::Buffers;
-use self::files::Files;
+pub use self::ring::Uring;
+use self::ring::owned;
 use self::socket::{Maker, Operation, Outgoing, Socket, State};
-use crate::address::PeerAddr;
 use crate::clock::Instant;
 use crate::driver::{
-    Completion, Connect, Driver, DriverConfig, DriverKind, FileSpan, Flow, Listen, SendBuf, SpanEnd, overslept_ns,
+    Completion, Connect, Driver, DriverKind, FileSpan, Listen, ReceiveMode, SendBuf, SpanEnd, overslept_ns,
 };
 use crate::socket::{self as sockets, Nagle, Sending};
-use crate::table::{SocketId, Table};
-use crate::wake::Waker;
-
-/// Submissions that fit between two waits; more are handed over early.
-const SUBMISSIONS: u32 = 1024;
-
-/// Completions that the kernel can post before the loop looks. Past that it keeps them aside, slower but not lost.
-const COMPLETIONS: u32 = 8192;
+use crate::table::SocketId;
 
 /// Chunks of files sent between two waits, so that large downloads cannot keep timers waiting.
 const FILE_STEPS_PER_WAIT: usize = 256;
@@ -53,150 +43,7 @@ const FILE_STEPS_PER_WAIT: usize = 256;
 /// behind a batch of small requests for each of them (`bench/TRIED.md`, "chunks beside small requests").
 const FILE_STEPS_AT_LEAST: usize = 16;
 
-/// A driver over io_uring.
-pub struct Uring {
-    // The ring is dropped before the buffers that the kernel writes to, and before the sockets' sends that it reads from.
-    ring: IoUring,
-    buffers: Buffers,
-    files: Files,
-    sockets: Table<Socket>,
-    waker: Waker,
-    /// Completions of the ring that were taken from it and not yet looked at.
-    batch: Vec<cqueue::Entry>,
-    cursor: usize,
-    /// Completions that are ready to be taken.
-    done: VecDeque<Completion>,
-    /// Sockets that can take more of a file.
-    writable: VecDeque<SocketId>,
-    /// Those of them that have had their chunk; they go on after the next wait.
-    served: Vec<SocketId>,
-    /// There was something to hand over to the kernel when the first chunk since the last wait was sent.
-    has_unsubmitted: bool,
-    /// Sockets whose receive ended because no buffer was left.
-    starved: Vec<SocketId>,
-    /// Sockets with a send that the kernel has not seen yet.
-    unsent: Vec<SocketId>,
-    /// Connections that were accepted when the table was full, by listener.
-    parked: VecDeque<(SocketId, OwnedFd)>,
-    file_steps_left: usize,
-    wake_early_ns: u64,
-    idled_awake_ns: u64,
-    overslept_ns: u64,
-    received: Range<usize>,
-    spent: Option<u16>,
-    last_peer: Option<(PeerAddr, Rc<SockAddr>)>,
-    last_port: u16,
-    /// A connection whose first bytes the owner is looking at.
-    undecided: Option<SocketId>,
-    now: Instant,
-}
-
 impl Uring {
-    /// Opens the driver.
-    ///
-    /// # Errors
-    /// The ring is forbidden (`EPERM`: a container's seccomp profile, `kernel.io_uring_disabled`), unknown (`ENOSYS`) or too
-    /// old for what is needed (`EINVAL`), or no descriptor or locked memory is left.
-    pub fn open(config: &DriverConfig) -> io::Result<Self> {
-        let ring = IoUring::builder()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_taskrun_flag()
-            .setup_submit_all()
-            .setup_cqsize(COMPLETIONS)
-            .dontfork()
-            .build(SUBMISSIONS)?;
-        if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_skip_cqe_on_success() {
-            return Err(Errno::NOSYS.into());
-        }
-        let buffers = Buffers::register(&ring.submitter(), config.receive_buffers, config.receive_buffer_bytes)?;
-        let files = Files::register(&ring.submitter(), config.sockets_max);
-        let mut driver = Self {
-            ring,
-            buffers,
-            files,
-            sockets: Table::new(config.sockets_max),
-            waker: config.waker.clone(),
-            batch: Vec::with_capacity(COMPLETIONS as usize),
-            cursor: 0,
-            done: VecDeque::new(),
-            writable: VecDeque::new(),
-            served: Vec::new(),
-            has_unsubmitted: false,
-            starved: Vec::new(),
-            unsent: Vec::new(),
-            parked: VecDeque::new(),
-            file_steps_left: 0,
-            wake_early_ns: config.wake_early_ns,
-            idled_awake_ns: 0,
-            overslept_ns: 0,
-            received: 0..0,
-            spent: None,
-            last_peer: None,
-            last_port: 0,
-            undecided: None,
-            now: Instant::now(),
-        };
-        driver.arm_waker();
-        Ok(driver)
-    }
-
-    fn arm_waker(&mut self) {
-        let poll = opcode::PollAdd::new(Fd(self.waker.fd().as_raw_fd()), libc::POLLIN as u32).multi(true);
-        self.push(poll.build().user_data((Operation::Wake as u64) << 56));
-    }
-
-    /// Queues a submission. A full queue is handed over first.
-    fn push(&mut self, entry: squeue::Entry) {
-        // SAFETY: what an entry points at (a send's bytes, a connect's address) is kept in the socket's table entry until the
-        // operation has completed, see `Socket::in_flight`; all else is plain values.
-        while unsafe { self.ring.submission().push(&entry) }.is_err() {
-            self.stamp_unsent(Instant::now());
-            if let Err(error) = self.ring.submit() {
-                let transient = [Errno::INTR, Errno::AGAIN, Errno::BUSY].map(Errno::raw_os_error);
-                let errno = error.raw_os_error().unwrap_or(0);
-                assert!(transient.contains(&errno), "the ring takes submissions: {error}");
-                self.take_completions();
-            }
-        }
-    }
-
-    /// Notes when the sends that are about to be handed over reach the kernel.
-    fn stamp_unsent(&mut self, now: Instant) {
-        for id in self.unsent.drain(..) {
-            if let Some(socket) = self.sockets.entry_mut(id) {
-                socket.sent_at = now;
-            }
-        }
-    }
-
-    fn take_completions(&mut self) {
-        self.batch.extend(self.ring.completion());
-    }
-
-    fn live(&self, id: SocketId) -> &Socket {
-        let socket = self.sockets.entry(id).expect("the socket is open");
-        assert!(socket.state != State::Closing, "the socket is open");
-        socket
-    }
-
-    fn live_mut(&mut self, id: SocketId) -> &mut Socket {
-        let socket = self.sockets.entry_mut(id).expect("the socket is open");
-        assert!(socket.state != State::Closing, "the socket is open");
-        socket
-    }
-
-    fn submit(&mut self, id: SocketId, operation: Operation, entry: squeue::Entry) {
-        self.sockets.entry_mut(id).expect("the socket is open").in_flight += 1;
-        self.push(entry.user_data(operation.token(id)));
-    }
-
-    fn cancel(&mut self, id: SocketId, operation: Operation) {
-        let entry = opcode::AsyncCancel2::new(CancelBuilder::user_data(operation.token(id))).build();
-        let flags = squeue::Flags::SKIP_SUCCESS;
-        self.push(entry.flags(flags).user_data(Operation::Quiet.token(id)));
-    }
-
     /// Makes sense of one completion of the ring.
     fn on_completion(&mut self, entry: &cqueue::Entry) -> Option<Completion> {
         let token = entry.user_data();
@@ -264,76 +111,6 @@ impl Uring {
         self.arm_receive(id);
         Some(Completion::Connected { socket: id })
     }
-
-    /// Tells the owner, once, that the socket is of no more use.
-    fn fail(&mut self, id: SocketId, error: io::Error) {
-        let socket = self.live_mut(id);
-        if !socket.failed {
-            socket.failed = true;
-            self.done.push_back(Completion::Failed { socket: id, error });
-        }
-    }
-
-    /// Frees the entry of a socket that the kernel has let go of. Its descriptor is closed with the next submission.
-    fn release(&mut self, id: SocketId) {
-        let socket = self.sockets.remove(id).expect("the entry is there");
-        if socket.in_files {
-            let entry = opcode::Close::new(Files::place(id)).build();
-            self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(Operation::Quiet.token(id)));
-        }
-        let entry = opcode::Close::new(Fd(socket.fd.into_raw_fd())).build();
-        self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(Operation::Quiet.token(id)));
-    }
-
-    fn names_open_socket(&self, completion: &Completion) -> bool {
-        completion
-            .subject()
-            .is_none_or(|id| self.sockets.entry(id).is_some_and(|socket| socket.state != State::Closing))
-    }
-
-    /// Whether the kernel has something to complete when it is entered.
-    fn has_news(&mut self) -> bool {
-        self.ring.submission().taskrun()
-    }
-
-    /// Has the kernel complete what it can without sleeping.
-    fn look(&self) -> io::Result<()> {
-        /// IORING_ENTER_GETEVENTS of `linux/io_uring.h`.
-        const GET_EVENTS: u32 = 1;
-        // SAFETY: nothing is submitted, and without an argument there is nothing for the kernel to read.
-        match unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 0, GET_EVENTS, None) } {
-            Ok(_) => Ok(()),
-            Err(error) => match Errno::from_io_error(&error) {
-                Some(Errno::INTR | Errno::BUSY | Errno::AGAIN) => Ok(()),
-                _ => Err(error),
-            },
-        }
-    }
-
-    fn enter(&mut self, want: usize, until: Option<Instant>, now: Instant) -> io::Result<()> {
-        self.stamp_unsent(now);
-        let entered = match until.filter(|_| want > 0) {
-            None => self.ring.submitter().submit_and_wait(want),
-            Some(until) => {
-                let ns = until.ns_since(now);
-                let timeout = Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32);
-                self.ring.submitter().submit_with_args(want, &SubmitArgs::new().timespec(&timeout))
-            }
-        };
-        match entered {
-            Ok(_) => Ok(()),
-            Err(error) => match Errno::from_io_error(&error) {
-                Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN) => Ok(()),
-                _ => Err(error),
-            },
-        }
-    }
-}
-
-/// A descriptor that the ring has made for us.
-fn owned(fd: RawFd) -> OwnedFd {
-    // SAFETY: the descriptor comes from an accept that has just completed; nobody else knows it.
-    unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
 impl Driver for Uring {
@@ -368,7 +145,7 @@ impl Driver for Uring {
         if self.sockets.is_full() {
             return Err(Errno::MFILE.into());
         }
-        // Many are made in a turn, each at a time of its own.
+        // An iteration may open many connections, each at its own time.
         self.now = Instant::now();
         let peer = match &self.last_peer {
             Some((addr, peer)) if *addr == to.peer => peer.clone(),
@@ -381,7 +158,7 @@ impl Driver for Uring {
         let (start, len) = (peer.as_ptr(), peer.len());
         let connecting = sockets::connecting(to, &mut self.last_port)?;
         let mut socket = Socket::new(connecting.into(), State::Connecting);
-        socket.metered = matches!(to.flow, Flow::Metered { .. });
+        socket.on_demand = matches!(to.receive_mode, ReceiveMode::OnDemand { .. });
         socket.new = Some(Maker::Us);
         socket.nagle = if peer.is_unix() { Nagle::Off } else { Nagle::Unused };
         let entry = opcode::Connect::new(socket.raw(), start.cast(), len).build();
@@ -431,7 +208,10 @@ impl Driver for Uring {
 
     fn receive(&mut self, socket: SocketId, bytes_max: u32) {
         let entry = self.live_mut(socket);
-        assert!(entry.metered && entry.state == State::Connected, "a metered socket asks once it is connected");
+        assert!(
+            entry.on_demand && entry.state == State::Connected,
+            "receive on demand: only on a connected socket of that mode"
+        );
         if entry.ended || entry.failed {
             return;
         }
@@ -442,7 +222,7 @@ impl Driver for Uring {
 
     fn pause(&mut self, socket: SocketId) {
         let entry = self.live_mut(socket);
-        assert!(!entry.metered, "a metered socket is paused by not asking");
+        assert!(!entry.on_demand, "a receive-on-demand socket needs no pause");
         entry.paused = true;
         if entry.armed {
             let operation = if entry.state == State::Listening { Operation::Accept } else { Operation::Receive };
@@ -452,7 +232,7 @@ impl Driver for Uring {
 
     fn resume(&mut self, socket: SocketId) {
         let entry = self.live_mut(socket);
-        assert!(!entry.metered, "a metered socket is resumed by asking");
+        assert!(!entry.on_demand, "a receive-on-demand socket needs no resume");
         if entry.state == State::Listening {
             return self.resume_accept(socket);
         }
@@ -542,7 +322,7 @@ impl Driver for Uring {
             let awake_from = *awake_from.get_or_insert(self.now);
             let rest = until.filter(|&until| want > 0 && !happened && self.now < until);
             if rest.is_none() || asleep_until.is_some_and(|until| self.now < until) {
-                self.idled_awake_ns += self.now.ns_since(awake_from);
+                self.busy_wait_ns += self.now.ns_since(awake_from);
                 return Ok(());
             }
             // Woken early: what is left is too short for a sleep.
@@ -550,8 +330,8 @@ impl Driver for Uring {
         }
     }
 
-    fn idled_awake_ns(&self) -> u64 {
-        self.idled_awake_ns
+    fn busy_wait_ns(&self) -> u64 {
+        self.busy_wait_ns
     }
 
     fn overslept_ns(&self) -> u64 {

@@ -1,12 +1,13 @@
-//! Receiving: single shots for connections that are new or metered, a series for all others.
+//! Receiving: single shots for connections that are new or receive on demand, a multishot operation for all others.
 
 use std::ptr;
 
 use io_uring::{opcode, squeue};
 use rustix::io::Errno;
 
+use super::buffers;
+use super::ring::Uring;
 use super::socket::{Maker, Operation, State};
-use super::{Uring, buffers};
 use crate::driver::Completion;
 use crate::table::SocketId;
 
@@ -22,11 +23,11 @@ impl Uring {
         if socket.armed || socket.paused || socket.ended || socket.failed {
             return;
         }
-        if socket.metered && socket.bytes_wanted == 0 {
+        if socket.on_demand && socket.bytes_wanted == 0 {
             return;
         }
         socket.armed = true;
-        let single_bytes_max = match (socket.metered, socket.new) {
+        let single_bytes_max = match (socket.on_demand, socket.new) {
             (true, _) => Some(socket.bytes_wanted),
             (false, Some(_)) => Some(WHOLE_BUFFER),
             (false, None) => None,

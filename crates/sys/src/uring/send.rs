@@ -5,8 +5,8 @@ use std::{io, mem};
 use io_uring::opcode;
 use rustix::io::Errno;
 
-use super::Uring;
 use super::files::Files;
+use super::ring::Uring;
 use super::socket::{Operation, Outgoing, State};
 use crate::driver::Completion;
 use crate::socket::{self as sockets, Sending, Step};

@@ -22,11 +22,11 @@ pub(super) struct Socket {
     pub(super) armed: bool,
     pub(super) paused: bool,
     /// The owner asks for what is received; its receives are single shots.
-    pub(super) metered: bool,
+    pub(super) on_demand: bool,
     /// A connection that has not received yet. Its first receive is a single shot: many connections are closed after one exchange, and
     /// cancelling a series costs as much as receiving.
     pub(super) new: Option<Maker>,
-    /// Of a metered socket: how much its owner waits for; 0 if it does not.
+    /// Receive on demand: bytes requested and not yet delivered; 0 if none are.
     pub(super) bytes_wanted: u32,
     pub(super) ended: bool,
     pub(super) failed: bool,
@@ -106,7 +106,7 @@ impl Socket {
             in_flight: 0,
             armed: false,
             paused: false,
-            metered: false,
+            on_demand: false,
             new: None,
             bytes_wanted: 0,
             ended: false,

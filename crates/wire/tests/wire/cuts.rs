@@ -1,7 +1,7 @@
 //! However the bytes are cut, the readers say the same; whatever the bytes are, they neither panic nor disagree.
 
 use proptest::prelude::*;
-use thalweg_wire::{Limits, RequestKind};
+use thalweg_wire::{Bounds, RequestKind};
 
 use crate::transcript;
 
@@ -40,7 +40,7 @@ const DAMAGES: [&str; 14] = [
 ];
 
 /// Small enough that messages of test size reach every bound.
-const TIGHT: Limits = Limits {
+const TIGHT: Bounds = Bounds {
     head_bytes_max: 70,
     start_line_bytes_max: 24,
     fields_max: 3,
@@ -72,8 +72,8 @@ fn lengths() -> impl Strategy<Value = Vec<usize>> {
     prop::collection::vec(1usize..40, 1..6)
 }
 
-fn limits() -> impl Strategy<Value = Limits> {
-    prop::sample::select(vec![Limits::requests(), TIGHT])
+fn bounds() -> impl Strategy<Value = Bounds> {
+    prop::sample::select(vec![Bounds::requests(), TIGHT])
 }
 
 fn kinds() -> impl Strategy<Value = Vec<RequestKind>> {
@@ -89,26 +89,26 @@ fn assert_lines_end_in_crlf(input: &[u8]) {
     assert!(!bare.contains("\\r") && !bare.contains("\\n"), "accepted {text}");
 }
 
-fn requests_do_not_depend_on_cuts(input: &[u8], lengths: &[usize], limits: Limits) {
-    let whole = transcript::requests(input, &[], limits);
-    let bytewise = transcript::requests(input, &[1], limits);
-    let cut = transcript::requests(input, lengths, limits);
+fn requests_do_not_depend_on_cuts(input: &[u8], lengths: &[usize], bounds: Bounds) {
+    let whole = transcript::requests(input, &[], bounds);
+    let bytewise = transcript::requests(input, &[1], bounds);
+    let cut = transcript::requests(input, lengths, bounds);
     assert_eq!(whole.text(), bytewise.text());
     assert_eq!(whole.text(), cut.text());
-    assert!(bytewise.retained_bytes <= 2 * limits.head_bytes_max as usize);
+    assert!(bytewise.retained_bytes <= 2 * bounds.head_bytes_max as usize);
     assert!(!whole.is_ambiguous());
     if whole.lines[0].contains(" host=") {
         assert_lines_end_in_crlf(input);
     }
 }
 
-fn responses_do_not_depend_on_cuts(input: &[u8], lengths: &[usize], limits: Limits, kinds: &[RequestKind]) {
-    let whole = transcript::responses(input, &[], limits, kinds);
-    let bytewise = transcript::responses(input, &[1], limits, kinds);
-    let cut = transcript::responses(input, lengths, limits, kinds);
+fn responses_do_not_depend_on_cuts(input: &[u8], lengths: &[usize], bounds: Bounds, kinds: &[RequestKind]) {
+    let whole = transcript::responses(input, &[], bounds, kinds);
+    let bytewise = transcript::responses(input, &[1], bounds, kinds);
+    let cut = transcript::responses(input, lengths, bounds, kinds);
     assert_eq!(whole.text(), bytewise.text());
     assert_eq!(whole.text(), cut.text());
-    assert!(bytewise.retained_bytes <= 2 * limits.head_bytes_max as usize);
+    assert!(bytewise.retained_bytes <= 2 * bounds.head_bytes_max as usize);
     assert!(!whole.is_ambiguous());
     if whole.lines[0].starts_with("HTTP/") {
         assert_lines_end_in_crlf(input);
@@ -119,8 +119,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn damaged_requests(input in damaged(&REQUESTS), lengths in lengths(), limits in limits()) {
-        requests_do_not_depend_on_cuts(&input, &lengths, limits);
+    fn damaged_requests(input in damaged(&REQUESTS), lengths in lengths(), bounds in bounds()) {
+        requests_do_not_depend_on_cuts(&input, &lengths, bounds);
     }
 
     #[test]
@@ -129,8 +129,8 @@ proptest! {
     }
 
     #[test]
-    fn damaged_responses(input in damaged(&RESPONSES), lengths in lengths(), limits in limits(), kinds in kinds()) {
-        responses_do_not_depend_on_cuts(&input, &lengths, limits, &kinds);
+    fn damaged_responses(input in damaged(&RESPONSES), lengths in lengths(), bounds in bounds(), kinds in kinds()) {
+        responses_do_not_depend_on_cuts(&input, &lengths, bounds, &kinds);
     }
 
     #[test]

@@ -1,20 +1,20 @@
 //! What a server reads, as transcripts: the bytes of a connection on the left, the events on the right.
 
 use crate::transcript;
-use thalweg_wire::{FieldSlots, Limits, RequestEvent, RequestReader};
+use thalweg_wire::{Bounds, FieldSlots, RequestEvent, RequestReader};
 
 /// Reads the input whole, byte by byte, and cut once at each place.
 fn check(input: &str, expected: &str) {
-    check_within(Limits::requests(), input, expected);
+    check_within(Bounds::requests(), input, expected);
 }
 
-fn check_within(limits: Limits, input: &str, expected: &str) {
-    let whole = transcript::requests(input.as_bytes(), &[], limits);
+fn check_within(bounds: Bounds, input: &str, expected: &str) {
+    let whole = transcript::requests(input.as_bytes(), &[], bounds);
     assert_eq!(whole.text(), expected, "{input:?}");
-    let bytewise = transcript::requests(input.as_bytes(), &[1], limits);
+    let bytewise = transcript::requests(input.as_bytes(), &[1], bounds);
     assert_eq!(bytewise.text(), expected, "{input:?} byte by byte");
     for cut in 1..input.len().min(300) {
-        let cut_once = transcript::requests(input.as_bytes(), &[cut, usize::MAX], limits);
+        let cut_once = transcript::requests(input.as_bytes(), &[cut, usize::MAX], bounds);
         assert_eq!(cut_once.text(), expected, "{input:?} cut at {cut}");
     }
 }
@@ -87,7 +87,7 @@ fn persistence() {
         ("1.0", "Proxy-Connection: keep-alive\r\n", false),
     ] {
         let input = format!("GET / HTTP/{version}\r\nHost: x\r\n{lines}\r\n");
-        let text = transcript::requests(input.as_bytes(), &[], Limits::requests()).text();
+        let text = transcript::requests(input.as_bytes(), &[], Bounds::requests()).text();
         assert_eq!(text.contains(" keep {"), expected, "{input:?}");
     }
 }
@@ -103,7 +103,7 @@ fn expectations() {
         ("1.0", "Expect: 100-continue\r\nContent-Length: 1\r\n", false),
     ] {
         let input = format!("GET / HTTP/{version}\r\nHost: x\r\n{lines}\r\n");
-        let text = transcript::requests(input.as_bytes(), &[], Limits::requests()).text();
+        let text = transcript::requests(input.as_bytes(), &[], Bounds::requests()).text();
         assert_eq!(text.contains(" continue {"), expected, "{input:?}");
     }
 }
@@ -203,24 +203,24 @@ fn ends_of_connections() {
 }
 
 #[test]
-fn limits_are_inclusive() {
-    let limits = Limits { head_bytes_max: 40, start_line_bytes_max: 20, fields_max: 2, ..Limits::requests() };
+fn bounds_are_inclusive() {
+    let bounds = Bounds { head_bytes_max: 40, start_line_bytes_max: 20, fields_max: 2, ..Bounds::requests() };
     let events = "GET /2345 HTTP/1.0 host=None None {} | end | idle";
-    check_within(limits, "GET /2345 HTTP/1.0\r\n\r\n", events);
-    check_within(limits, "GET /23456 HTTP/1.0\r\n\r\n", "Head(StartLineTooLong) 414");
-    check_within(limits, "GET /23456 HTTP/2.0\r\n\r\n", "Head(UnsupportedVersion) 505");
-    check_within(limits, &format!("GET /{}", "x".repeat(100)), "Head(StartLineTooLong) 414");
+    check_within(bounds, "GET /2345 HTTP/1.0\r\n\r\n", events);
+    check_within(bounds, "GET /23456 HTTP/1.0\r\n\r\n", "Head(StartLineTooLong) 414");
+    check_within(bounds, "GET /23456 HTTP/2.0\r\n\r\n", "Head(UnsupportedVersion) 505");
+    check_within(bounds, &format!("GET /{}", "x".repeat(100)), "Head(StartLineTooLong) 414");
     let fitting = "GET / HTTP/1.0\r\nA: 3456789012345678901\r\n\r\n";
     assert_eq!(fitting.len(), 42);
-    check_within(limits, fitting, "Head(TooLarge) 431");
+    check_within(bounds, fitting, "Head(TooLarge) 431");
     check_within(
-        limits,
+        bounds,
         &fitting.replace("901\r", "9\r"),
         r#"GET / HTTP/1.0 host=None None {"A": "34567890123456789"} | end | idle"#,
     );
-    check_within(limits, "GET / HTTP/1.0\r\nA:\r\nB:\r\nC:\r\n\r\n", "Head(TooManyFields) 431");
+    check_within(bounds, "GET / HTTP/1.0\r\nA:\r\nB:\r\nC:\r\n\r\n", "Head(TooManyFields) 431");
     check_within(
-        limits,
+        bounds,
         "GET / HTTP/1.0\r\nA:\r\nB:\r\n\r\n",
         r#"GET / HTTP/1.0 host=None None {"A": "", "B": ""} | end | idle"#,
     );
@@ -228,21 +228,21 @@ fn limits_are_inclusive() {
 
 #[test]
 fn no_more_fields_than_there_are_slots() {
-    let limits = Limits { fields_max: 1000, ..Limits::requests() };
+    let bounds = Bounds { fields_max: 1000, ..Bounds::requests() };
     let head = |count: usize| format!("GET / HTTP/1.0\r\n{}\r\n", "A: b\r\n".repeat(count));
-    assert!(transcript::requests(head(100).as_bytes(), &[], limits).text().ends_with("| end | idle"));
-    check_within(limits, &head(101), "Head(TooManyFields) 431");
+    assert!(transcript::requests(head(100).as_bytes(), &[], bounds).text().ends_with("| end | idle"));
+    check_within(bounds, &head(101), "Head(TooManyFields) 431");
 }
 
 #[test]
 fn nothing_is_kept_of_what_comes_whole() {
     let input = b"GET / HTTP/1.1\r\nHost: x\r\n\r\nPOST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab";
-    assert_eq!(transcript::requests(input, &[], Limits::requests()).retained_bytes, 0);
+    assert_eq!(transcript::requests(input, &[], Bounds::requests()).retained_bytes, 0);
 }
 
 #[test]
 fn memory_of_a_large_head_is_given_back() {
-    let mut reader = RequestReader::new(Limits::requests());
+    let mut reader = RequestReader::new(Bounds::requests());
     let large = format!("GET / HTTP/1.0\r\nA: {}\r\n\r\n", "x".repeat(12_000));
     let (first, second) = large.as_bytes().split_at(11_000);
     assert!(reader.read(first, &mut FieldSlots::new()).is_ok_and(|progress| progress.event.is_none()));

@@ -3,15 +3,15 @@
 
 use crate::transcript;
 use thalweg_wire::RequestKind::{Connect, Head, Other, Upgrade};
-use thalweg_wire::{FieldSlots, Limits, RequestKind, ResponseError, ResponseReader};
+use thalweg_wire::{Bounds, FieldSlots, RequestKind, ResponseError, ResponseReader};
 
 /// Reads the input whole, byte by byte, and cut once at each place.
 fn check(kinds: &[RequestKind], input: &str, expected: &str) {
-    check_within(Limits::responses(), kinds, input, expected);
+    check_within(Bounds::responses(), kinds, input, expected);
 }
 
-fn check_within(limits: Limits, kinds: &[RequestKind], input: &str, expected: &str) {
-    let read = |lengths: &[usize]| transcript::responses(input.as_bytes(), lengths, limits, kinds).text();
+fn check_within(bounds: Bounds, kinds: &[RequestKind], input: &str, expected: &str) {
+    let read = |lengths: &[usize]| transcript::responses(input.as_bytes(), lengths, bounds, kinds).text();
     assert_eq!(read(&[]), expected, "{input:?}");
     assert_eq!(read(&[1]), expected, "{input:?} byte by byte");
     for cut in 1..input.len().min(300) {
@@ -70,12 +70,12 @@ fn folded_lines_are_read_as_one_with_spaces() {
 
 #[test]
 fn folded_lines_are_within_the_bounds_of_a_head() {
-    let limits = Limits { head_bytes_max: 64, ..Limits::responses() };
+    let bounds = Bounds { head_bytes_max: 64, ..Bounds::responses() };
     let head = |folds: usize| format!("HTTP/1.1 200 OK\r\nA: b{}\r\n\r\n", "\r\n c".repeat(folds));
-    let text = |folds: usize| transcript::responses(head(folds).as_bytes(), &[], limits, &[Head]).text();
+    let text = |folds: usize| transcript::responses(head(folds).as_bytes(), &[], bounds, &[Head]).text();
     assert!(text(9).contains("b   c   c"), "{}", text(9));
     assert_eq!(text(10), "Head(TooLarge)");
-    let fields = Limits { fields_max: 1, ..limits };
+    let fields = Bounds { fields_max: 1, ..bounds };
     let text = transcript::responses(head(9).as_bytes(), &[], fields, &[Head]).text();
     assert!(text.contains("b   c   c"), "a folded line is no field of its own: {text}");
 }
@@ -95,11 +95,11 @@ fn replies_without_body() {
     let lengthy = |status: &str| format!("HTTP/1.1 {status}\r\nContent-Length: 5\r\n\r\n");
     for (kind, status) in [(Head, "200 OK"), (Other, "204 x"), (Other, "304 x"), (Connect, "200 OK")] {
         let input = lengthy(status);
-        let text = transcript::responses(input.as_bytes(), &[], Limits::responses(), &[kind]).text();
+        let text = transcript::responses(input.as_bytes(), &[], Bounds::responses(), &[kind]).text();
         assert!(text.contains(" None keep {") && text.ends_with("| idle"), "{kind:?} {status}: {text}");
     }
     let refused = lengthy("403 Forbidden") + "12345";
-    let text = transcript::responses(refused.as_bytes(), &[], Limits::responses(), &[Connect]).text();
+    let text = transcript::responses(refused.as_bytes(), &[], Bounds::responses(), &[Connect]).text();
     assert!(text.contains("| body 12345 | end"), "a refused CONNECT has a body: {text}");
 }
 
@@ -120,7 +120,7 @@ fn informational_replies() {
         r#"HTTP/1.1 100 "Continue" None keep {} | HTTP/1.1 103 "" None keep {"Link": "a"} | HTTP/1.1 204 "" None keep {} | end 68+0+0 | idle"#,
     );
     let many = "HTTP/1.1 100 \r\n\r\n".repeat(9);
-    let text = transcript::responses(many.as_bytes(), &[5], Limits::responses(), &[Other]).text();
+    let text = transcript::responses(many.as_bytes(), &[5], Bounds::responses(), &[Other]).text();
     assert!(text.ends_with(r#"100 "" None keep {} | TooManyInformational"#), "{text}");
     assert_eq!(text.matches(" 100 ").count(), 8);
 }
@@ -182,7 +182,7 @@ fn ends_of_connections() {
 
 #[test]
 fn bytes_of_a_reply_that_failed() {
-    let mut reader = ResponseReader::new(Limits::responses());
+    let mut reader = ResponseReader::new(Bounds::responses());
     reader.expect(Other);
     let mut input: &[u8] = b"HTTP/1.1 200 \r\nContent-Length: 5\r\n\r\nhe";
     while !input.is_empty() {
@@ -196,18 +196,18 @@ fn bytes_of_a_reply_that_failed() {
 }
 
 #[test]
-fn limits_are_inclusive() {
-    let limits = Limits { head_bytes_max: 30, start_line_bytes_max: 20, ..Limits::responses() };
+fn bounds_are_inclusive() {
+    let bounds = Bounds { head_bytes_max: 30, start_line_bytes_max: 20, ..Bounds::responses() };
     let sound = "HTTP/1.1 204 45678\r\nA: 456\r\n\r\n";
     assert_eq!(sound.len(), 30);
-    check_within(limits, &[Other], sound, r#"HTTP/1.1 204 "45678" None keep {"A": "456"} | end 30+0+0 | idle"#);
-    check_within(limits, &[Other], &sound.replace("456\r", "4567\r"), "Head(TooLarge)");
-    check_within(limits, &[Other], "HTTP/1.1 204 456789\r\n\r\n", "Head(StartLineTooLong)");
+    check_within(bounds, &[Other], sound, r#"HTTP/1.1 204 "45678" None keep {"A": "456"} | end 30+0+0 | idle"#);
+    check_within(bounds, &[Other], &sound.replace("456\r", "4567\r"), "Head(TooLarge)");
+    check_within(bounds, &[Other], "HTTP/1.1 204 456789\r\n\r\n", "Head(StartLineTooLong)");
 }
 
 #[test]
 fn nothing_is_kept_of_what_comes_whole() {
     let input = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nabHTTP/1.1 204 \r\n\r\n";
-    let transcript = transcript::responses(input, &[], Limits::responses(), &[Other, Other]);
+    let transcript = transcript::responses(input, &[], Bounds::responses(), &[Other, Other]);
     assert_eq!(transcript.retained_bytes, 0);
 }

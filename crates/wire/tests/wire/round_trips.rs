@@ -7,7 +7,7 @@ use thalweg_wire::range::{RangeSet, RangeSpec};
 use thalweg_wire::target::relative_path;
 use thalweg_wire::validator::EntityTag;
 use thalweg_wire::{
-    FieldSlots, Limits, RequestEvent, RequestKind, RequestReader, ResponseEvent, ResponseReader, Version, date,
+    Bounds, FieldSlots, RequestEvent, RequestKind, RequestReader, ResponseEvent, ResponseReader, Version, date,
 };
 
 /// Field lines without meaning for framing, and with values that need no trimming.
@@ -33,7 +33,7 @@ proptest! {
             head.field(name, value.as_bytes())?;
         }
         head.end();
-        let (mut reader, mut slots) = (RequestReader::new(Limits::requests()), FieldSlots::new());
+        let (mut reader, mut slots) = (RequestReader::new(Bounds::requests()), FieldSlots::new());
         let progress = reader.read(&bytes, &mut slots)?;
         prop_assert_eq!(progress.consumed, bytes.len());
         let Some(RequestEvent::Head(head)) = progress.event else {
@@ -53,7 +53,7 @@ proptest! {
             head.field(name, value.as_bytes())?;
         }
         head.end();
-        let (mut reader, mut slots) = (ResponseReader::new(Limits::responses()), FieldSlots::new());
+        let (mut reader, mut slots) = (ResponseReader::new(Bounds::responses()), FieldSlots::new());
         reader.expect(RequestKind::Other);
         let progress = reader.read(&bytes, &mut slots)?;
         prop_assert_eq!(progress.consumed, bytes.len());
@@ -76,7 +76,7 @@ proptest! {
         let (mut decoder, mut body, mut ended) = (Decoder::new(), Vec::new(), false);
         for mut part in bytes.chunks(part_bytes) {
             while !ended && !part.is_empty() {
-                let progress = decoder.read(part, &Limits::requests())?;
+                let progress = decoder.read(part, &Bounds::requests())?;
                 part = &part[progress.consumed..];
                 match progress.event {
                     Some(ChunkEvent::Data(data)) => body.extend_from_slice(data),

@@ -1,13 +1,13 @@
 //! Requests that two recipients could read in two ways. Each has to be refused, and for its own reason.
 
 use crate::transcript;
-use thalweg_wire::{Limits, RequestKind};
+use thalweg_wire::{Bounds, RequestKind};
 
 /// Field lines between a sound request line with Host and a body that another reading could take for a request.
 fn check(lines: &str, expected: &str) {
     let input = format!("POST / HTTP/1.1\r\nHost: x\r\n{lines}\r\n\r\n0\r\n\r\nGET /admin HTTP/1.1\r\nHost: x\r\n\r\n");
     for lengths in [&[][..], &[1], &[7, 3]] {
-        let text = transcript::requests(input.as_bytes(), lengths, Limits::requests()).text();
+        let text = transcript::requests(input.as_bytes(), lengths, Bounds::requests()).text();
         assert_eq!(text, expected, "{lines:?} in parts of {lengths:?}");
     }
 }
@@ -86,7 +86,7 @@ fn look_alikes_have_no_meaning() {
     for lines in ["Transfer_Encoding: chunked", "Content_Length: 5", "X-Content-Length: 5", "TransferEncoding: chunked"]
     {
         let input = format!("POST / HTTP/1.1\r\nHost: x\r\n{lines}\r\n\r\n");
-        let text = transcript::requests(input.as_bytes(), &[], Limits::requests()).text();
+        let text = transcript::requests(input.as_bytes(), &[], Bounds::requests()).text();
         assert!(text.contains(" None keep ") && text.ends_with("end | idle"), "{text}");
     }
 }
@@ -94,7 +94,7 @@ fn look_alikes_have_no_meaning() {
 #[test]
 fn coding_in_http_1_0() {
     let input = "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
-    let text = transcript::requests(input.as_bytes(), &[], Limits::requests()).text();
+    let text = transcript::requests(input.as_bytes(), &[], Bounds::requests()).text();
     assert_eq!(text, "Framing(CodingInHttp10) 400");
 }
 
@@ -120,7 +120,7 @@ fn chunk_lines() {
     ] {
         let input = format!("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
         for lengths in [&[][..], &[1]] {
-            let text = transcript::requests(input.as_bytes(), lengths, Limits::requests()).text();
+            let text = transcript::requests(input.as_bytes(), lengths, Bounds::requests()).text();
             assert!(text.ends_with(&format!("Chunk({fault}) 400")), "{body:?}: {text}");
         }
     }
@@ -149,7 +149,7 @@ fn replies_are_held_to_the_same() {
     ] {
         let input = format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n");
         for lengths in [&[][..], &[1]] {
-            let text = transcript::responses(input.as_bytes(), lengths, Limits::responses(), &[RequestKind::Other]);
+            let text = transcript::responses(input.as_bytes(), lengths, Bounds::responses(), &[RequestKind::Other]);
             assert_eq!(text.text(), expected, "{head:?}");
         }
     }

@@ -3,7 +3,7 @@
 //! The driver holds the reader to its contract on the way: it never consumes more than it was given, consumes all
 //! before it asks for more, repeats its error, and keeps no more memory than a head may have.
 
-use thalweg_wire::{FieldSlots, Limits, RequestEvent, RequestKind, RequestReader, ResponseEvent, ResponseReader};
+use thalweg_wire::{Bounds, FieldSlots, RequestEvent, RequestKind, RequestReader, ResponseEvent, ResponseReader};
 
 /// What a reader said about some bytes and the end of the connection behind them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,8 +55,8 @@ fn parts<'a>(mut input: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
 }
 
 /// Reads requests.
-pub fn requests(input: &[u8], lengths: &[usize], limits: Limits) -> Transcript {
-    let mut reader = RequestReader::new(limits);
+pub fn requests(input: &[u8], lengths: &[usize], bounds: Bounds) -> Transcript {
+    let mut reader = RequestReader::new(bounds);
     let mut transcript = Transcript::default();
     for mut part in parts(input, lengths) {
         loop {
@@ -109,8 +109,8 @@ pub fn requests(input: &[u8], lengths: &[usize], limits: Limits) -> Transcript {
 }
 
 /// Reads the replies to requests of these kinds.
-pub fn responses(input: &[u8], lengths: &[usize], limits: Limits, kinds: &[RequestKind]) -> Transcript {
-    let mut reader = ResponseReader::new(limits);
+pub fn responses(input: &[u8], lengths: &[usize], bounds: Bounds, kinds: &[RequestKind]) -> Transcript {
+    let mut reader = ResponseReader::new(bounds);
     for &kind in kinds {
         reader.expect(kind);
     }

@@ -66,7 +66,7 @@ enum Phase {
 /// The bounds of a session.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
-    pub(crate) wire: thalweg_wire::Limits,
+    pub(crate) wire: thalweg_wire::Bounds,
     /// The response to a connection's so-and-so-many-th request is its last.
     pub(crate) requests_max: u32,
 }

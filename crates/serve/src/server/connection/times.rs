@@ -19,10 +19,10 @@ pub(crate) struct Times {
 impl Times {
     pub(crate) fn new(limits: &Limits) -> Self {
         let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let wire = thalweg_wire::Limits::requests();
+        let wire = thalweg_wire::Bounds::requests();
         Self {
             session: Bounds {
-                wire: thalweg_wire::Limits {
+                wire: thalweg_wire::Bounds {
                     head_bytes_max: limits.head_bytes_max,
                     start_line_bytes_max: wire.start_line_bytes_max.min(limits.head_bytes_max),
                     ..wire

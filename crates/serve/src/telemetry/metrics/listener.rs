@@ -11,10 +11,10 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use thalweg_reactor::{App, Turn};
+use thalweg_reactor::{App, LoopControl};
 use thalweg_sys::driver::Listen;
 use thalweg_sys::{Completion, Driver, DriverConfig, Epoll, Instant, SendBuf, SocketId, Waker, clock};
-use thalweg_wire::{FieldSlots, Limits, RequestEvent, RequestReader};
+use thalweg_wire::{Bounds, FieldSlots, RequestEvent, RequestReader};
 
 use super::answer::{answer, refusal};
 use super::collector::Collector;
@@ -224,7 +224,7 @@ impl<D: Driver> App<D> for StatusServer {
     fn on_completion(&mut self, driver: &mut D, completion: Completion) {
         match completion {
             Completion::Accepted { socket, .. } => {
-                let reader = RequestReader::new(Limits::requests());
+                let reader = RequestReader::new(Bounds::requests());
                 let deadline = driver.now().plus_ns(VISIT_NS);
                 self.visitors.push(Visitor { socket, reader, phase: Phase::Asking, ended: false, deadline });
             }
@@ -248,9 +248,9 @@ impl<D: Driver> App<D> for StatusServer {
         }
     }
 
-    fn on_turn(&mut self, driver: &mut D, now: Instant) -> Turn {
+    fn on_iteration(&mut self, driver: &mut D, now: Instant) -> LoopControl {
         if self.wishes.stop.load(Relaxed) {
-            return Turn::Stop;
+            return LoopControl::Stop;
         }
         if self.next_sample <= now {
             self.collector.advance(now, second());
@@ -264,6 +264,6 @@ impl<D: Driver> App<D> for StatusServer {
             self.close(driver, socket);
         }
         // The next look at deadlines is with the next sample: a second late is early enough.
-        Turn::Until(Some(self.next_sample))
+        LoopControl::WaitUntil(Some(self.next_sample))
     }
 }

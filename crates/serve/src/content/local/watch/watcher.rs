@@ -325,7 +325,7 @@ mod tests {
 
     use tempfile::TempDir;
     use thalweg_sys::Root;
-    use thalweg_sys::limits::own_table_with;
+    use thalweg_sys::resource_limits::own_table_with;
 
     use super::*;
     use crate::content::local::watch::test_watcher::TestWatcher;

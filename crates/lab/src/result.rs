@@ -1,16 +1,16 @@
-//! From a command's question to its document: what every result discloses, whatever it measured.
+//! The result of a command: its invocation, its host and its measurement, put into one document.
 
 use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 use thalweg_load::{Plan, UserPlan};
 use thalweg_measure::Verdict;
-use thalweg_sys::limits::descriptors;
 use thalweg_sys::proc;
+use thalweg_sys::resource_limits::descriptors;
 use thalweg_units::display;
 
 use crate::document::{Document, Find, HostDocument, Kind, PlanDocument, SCHEMA, Trial};
-use crate::trial::{Bench, describe_load};
+use crate::trial::{TestBed, describe_load};
 
 /// Kernel settings that bear on how much a client or a server on this host can do.
 const SYSCTLS: [&str; 8] = [
@@ -24,23 +24,23 @@ const SYSCTLS: [&str; 8] = [
     "fs.nr_open",
 ];
 
-/// What was measured.
+/// The measurement of a command.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct Measurement {
     /// The verdict on the whole.
     pub verdict: Verdict,
-    /// Why.
+    /// The reasons of the verdict.
     pub reasons: Vec<String>,
     /// Every trial in order.
     pub trials: Vec<Trial>,
-    /// What a search found.
+    /// The bounds that a search found.
     pub find: Option<Find>,
 }
 
-/// What was asked, as far as it does not follow from the plan.
+/// The invocation of a command, as far as it does not follow from the plan.
 #[derive(Clone, Debug)]
-pub struct Question {
-    /// Which command.
+pub struct Invocation {
+    /// The command.
     pub kind: Kind,
     /// The command line.
     pub command: Vec<String>,
@@ -48,31 +48,31 @@ pub struct Question {
     pub target: String,
     /// Every setting by its option's name.
     pub settings: BTreeMap<String, String>,
-    /// When it was asked.
+    /// The time of the invocation.
     pub started: jiff::Timestamp,
 }
 
-/// Makes the document.
-pub fn document(question: &Question, bench: &Bench, plan: &Plan, outcome: Outcome) -> Document {
-    let asked = PlanDocument {
-        command: question.command.clone(),
-        target: question.target.clone(),
-        address: bench.target.address.to_string(),
-        load: describe(question.kind, plan),
-        limits: bench.limits.iter().map(ToString::to_string).collect(),
-        settings: question.settings.clone(),
+/// Puts a result into the form of a document.
+pub fn document(invocation: &Invocation, test_bed: &TestBed, plan: &Plan, outcome: Measurement) -> Document {
+    let plan_document = PlanDocument {
+        command: invocation.command.clone(),
+        target: invocation.target.clone(),
+        address: test_bed.target.address.to_string(),
+        load: describe(invocation.kind, plan),
+        limits: test_bed.limits.iter().map(ToString::to_string).collect(),
+        settings: invocation.settings.clone(),
     };
-    let plan_sha256 = digest(&asked);
+    let plan_sha256 = digest(&plan_document);
     Document {
         schema: SCHEMA.to_owned(),
-        kind: question.kind,
-        id: format!("{}-{}", question.started.strftime("%Y%m%dT%H%M%S%3fZ"), &plan_sha256[..8]),
-        started: format!("{:.3}", question.started),
-        plan: asked,
+        kind: invocation.kind,
+        id: format!("{}-{}", invocation.started.strftime("%Y%m%dT%H%M%S%3fZ"), &plan_sha256[..8]),
+        started: format!("{:.3}", invocation.started),
+        plan: plan_document,
         plan_sha256,
         seed: plan.seed,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        host: host(bench, plan),
+        host: host(test_bed, plan),
         verdict: outcome.verdict,
         reasons: outcome.reasons,
         trials: outcome.trials,
@@ -94,7 +94,7 @@ fn describe(kind: Kind, plan: &Plan) -> String {
         Some(calls) => format!("{calls} requests per connection"),
     };
     let requests = match plan.requests.len() {
-        // What is recorded is asked for as it comes.
+        // A recorded load has its requests in the log.
         0 | 1 => String::new(),
         many => format!(", {many} URLs"),
     };
@@ -111,14 +111,14 @@ fn describe(kind: Kind, plan: &Plan) -> String {
 }
 
 /// The plan's canonical form is its JSON as `serde_json` writes it: fields in the order of the type, maps sorted by key. The command
-/// line is left out, since the same question can be asked in other words.
+/// line is left out, since other options can come to the same plan.
 fn digest(plan: &PlanDocument) -> String {
     let asked = PlanDocument { command: Vec::new(), ..plan.clone() };
     let json = serde_json::to_vec(&asked).expect("a plan is made of strings and maps");
     Sha256::digest(&json).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn host(bench: &Bench, plan: &Plan) -> HostDocument {
+fn host(test_bed: &TestBed, plan: &Plan) -> HostDocument {
     let host = proc::host();
     let settings = SYSCTLS.iter().filter_map(|name| Some(((*name).to_owned(), proc::sysctl(name)?)));
     HostDocument {
@@ -132,6 +132,6 @@ fn host(bench: &Bench, plan: &Plan) -> HostDocument {
         clock_source: host.clock_source,
         descriptors: descriptors().soft,
         sysctls: settings.collect(),
-        shared_with_target: bench.shared_host,
+        shared_with_target: test_bed.shared_host,
     }
 }

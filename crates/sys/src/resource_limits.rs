@@ -1,4 +1,4 @@
-//! Limits of this process that decide how many connections it can hold.
+//! Resource limits of this process, above all the number of descriptors that it may have open.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -1,41 +1,41 @@
-//! Who was the bottleneck: the server, the client, the path between them, or nobody can tell. Every claim comes with the
-//! figures that it rests on.
+//! The bottleneck of a search: the server, the client or the path between them, as far as the evidence tells. Every claim
+//! comes with the figures that it rests on.
 
 use thalweg_measure::Verdict;
-use thalweg_measure::search::{Answer, Ended, Phase};
+use thalweg_measure::search::{EndReason, Phase, SearchResult};
 use thalweg_units::display;
 
 use crate::document::{LimitedBy, ServerObservation};
-use crate::trial::Made;
+use crate::trial::TrialResult;
 
-/// What a search has seen.
+/// The evidence that a search has collected.
 #[derive(Debug)]
 pub struct Evidence<'a> {
-    /// The search's answer.
-    pub answer: &'a Answer,
+    /// The result of the search.
+    pub result: &'a SearchResult,
     /// The client's ceiling against the sink, requests per second.
     pub ceiling: f64,
-    /// Every open-loop trial.
-    pub made: &'a [Made],
+    /// Every open-loop trial that was judged.
+    pub judged: &'a [TrialResult],
     /// Client and target share this host.
     pub shared_host: bool,
 }
 
-/// How far the client's ceiling has to lie above the rate for the client to be out of the question.
+/// The ratio of the client's ceiling to the rate from which on the client is ruled out as the bottleneck.
 const HEADROOM: f64 = 1.5;
 /// A CPU busy for more than this share is taken to be saturated.
 const SATURATED: f64 = 0.9;
 /// A load thread busy for less than this share had time to spare.
-const AT_EASE: f64 = 0.8;
-/// A share of stolen CPU time that a reader has to know of.
+const UNSATURATED: f64 = 0.8;
+/// A share of stolen CPU time above which the evidence mentions it.
 const STOLEN: f64 = 0.02;
 /// A share of segments sent again that a healthy path does not show.
 const LOSSY: f64 = 0.01;
 
-/// Names the limit and says why.
-pub fn name_limit(seen: &Evidence<'_>) -> (LimitedBy, Vec<String>) {
+/// Names the bottleneck and gives the evidence for it, one sentence each.
+pub fn name_bottleneck(seen: &Evidence<'_>) -> (LimitedBy, Vec<String>) {
     let mut evidence = Vec::new();
-    let reached = seen.answer.lower_bound.or(seen.answer.upper_bound).unwrap_or(0.0);
+    let reached = seen.result.lower_bound.or(seen.result.upper_bound).unwrap_or(0.0);
     let headroom = if reached > 0.0 { seen.ceiling / reached } else { f64::INFINITY };
     if headroom.is_finite() {
         evidence.push(format!(
@@ -56,20 +56,20 @@ pub fn name_limit(seen: &Evidence<'_>) -> (LimitedBy, Vec<String>) {
         let share = display::percent(stolen);
         evidence.push(format!("meanwhile the hypervisor gave {share} of this host's CPU time to other guests"));
     }
-    match seen.answer.ended {
-        Ended::Disturbed => evidence.push("this host was too busy with other things to tell".to_owned()),
-        Ended::Interrupted => evidence.push("the search was interrupted before the limit was known".to_owned()),
+    match seen.result.ended {
+        EndReason::Disturbed => evidence.push("this host was too busy with other things to tell".to_owned()),
+        EndReason::Interrupted => evidence.push("the search was interrupted before the limit was known".to_owned()),
         _ => {}
     }
-    if matches!(seen.answer.ended, Ended::Disturbed | Ended::Interrupted) {
+    if matches!(seen.result.ended, EndReason::Disturbed | EndReason::Interrupted) {
         return (LimitedBy::Undetermined, evidence);
     }
-    if seen.answer.collapse.is_some_and(|collapse| collapse.recovery_s.is_none()) {
+    if seen.result.collapse.is_some_and(|collapse| collapse.recovery_s.is_none()) {
         evidence
             .push("loads that had passed before an overload fail after it, while nothing else has changed".to_owned());
         return (LimitedBy::Server, evidence);
     }
-    if seen.answer.limited_by_client {
+    if seen.result.limited_by_client {
         evidence.push("trials above it were invalid: the client did not keep up".to_owned());
         let room = headroom >= HEADROOM;
         if room {
@@ -77,11 +77,11 @@ pub fn name_limit(seen: &Evidence<'_>) -> (LimitedBy, Vec<String>) {
         }
         return (if room { LimitedBy::Undetermined } else { LimitedBy::Client }, evidence);
     }
-    if seen.answer.upper_bound.is_none() && seen.answer.ended != Ended::ClientCeiling {
+    if seen.result.upper_bound.is_none() && seen.result.ended != EndReason::ClientCeiling {
         evidence.push("the search ended before a rate had failed".to_owned());
         return (LimitedBy::Undetermined, evidence);
     }
-    if seen.answer.upper_bound.is_none() {
+    if seen.result.upper_bound.is_none() {
         evidence.push("no rate that the client could offer failed".to_owned());
         return (LimitedBy::Client, evidence);
     }
@@ -91,35 +91,36 @@ pub fn name_limit(seen: &Evidence<'_>) -> (LimitedBy, Vec<String>) {
         evidence.push(format!("{} of the segments were sent again", display::percent(server.retransmitted)));
         return (LimitedBy::Network, evidence);
     }
-    let limit = if headroom >= HEADROOM || client_busy < AT_EASE { LimitedBy::Server } else { LimitedBy::Undetermined };
+    let bottleneck =
+        if headroom >= HEADROOM || client_busy < UNSATURATED { LimitedBy::Server } else { LimitedBy::Undetermined };
     match server.filter(|_| seen.shared_host).and_then(saturation) {
         Some(sentence) => evidence.push(sentence),
         // By elimination: the client sent in time and the path lost nothing, so the time was spent at the server.
-        None if limit == LimitedBy::Server => {
+        None if bottleneck == LimitedBy::Server => {
             evidence.push("the client sent in time and had room to spare, which leaves the server".to_owned());
         }
         None => {}
     }
-    if limit == LimitedBy::Undetermined {
+    if bottleneck == LimitedBy::Undetermined {
         evidence.push(format!("the client had too little room to be ruled out: less than {HEADROOM} times the rate"));
     }
     if seen.shared_host {
         evidence.push("client and server shared this host".to_owned());
     }
-    (limit, evidence)
+    (bottleneck, evidence)
 }
 
-/// The trial that tells most: the lowest rate that failed. What fails below the upper bound was made of a target in a state that is
-/// not the answer's.
-fn decisive<'a>(seen: &Evidence<'a>) -> Option<&'a Made> {
-    let upper = seen.answer.upper_bound.unwrap_or(0.0);
-    let failed = seen.made.iter().filter(|made| made.judgement.verdict == Verdict::Fail);
+/// The trial with the most evidence: that at the lowest rate that failed. Trials that failed below the upper bound met the target
+/// in another state.
+fn decisive<'a>(seen: &Evidence<'a>) -> Option<&'a TrialResult> {
+    let upper = seen.result.upper_bound.unwrap_or(0.0);
+    let failed = seen.judged.iter().filter(|made| made.judgement.verdict == Verdict::Fail);
     let failed = failed.filter(|made| made.trial.phase != Phase::Recover.name());
     let failed = failed.filter(|made| made.trial.offered_rate.is_some_and(|rate| rate >= upper));
     failed.min_by(|a, b| a.trial.offered_rate.unwrap_or(0.0).total_cmp(&b.trial.offered_rate.unwrap_or(0.0)))
 }
 
-/// Says that the server's CPU was used up, if it was.
+/// A sentence about the server's CPU, if that was saturated.
 fn saturation(server: &ServerObservation) -> Option<String> {
     let (cpu, busy) = server.cpus_busy.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
     let name = if server.process.is_empty() { "the server" } else { &server.process };
@@ -127,7 +128,7 @@ fn saturation(server: &ServerObservation) -> Option<String> {
         return None;
     }
     Some(format!(
-        "{name} used {:.2} cores, and CPU {cpu} was busy for {} of the time",
+        "{name} used {:.2} CPUs, and CPU {cpu} was busy for {} of the time",
         server.cpu_cores,
         display::percent(*busy)
     ))

@@ -5,13 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use thalweg_sys::driver::Driver;
 use thalweg_sys::{Fault, SocketId};
 
-use crate::stage::{LOOPBACK_V4, LOOPBACK_V6, METERED_WINDOW_BYTES, Open, Stage, assert_same, pattern};
+use crate::stage::{LOOPBACK_V4, LOOPBACK_V6, ON_DEMAND_WINDOW_BYTES, Open, Stage, assert_same, pattern};
 
 pub fn receives_what_it_asks_for_and_no_more<D: Driver>(open: Open<'_, D>) {
     const BYTES: usize = 100_000;
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V6);
-    let (client, server) = stage.metered_pair(listener, addr);
+    let (client, server) = stage.on_demand_pair(listener, addr);
     stage.send(server, pattern(1, 0, BYTES));
     stage.linger(5_000_000);
     assert_eq!(stage.socket(client).received.len(), 0, "nothing was asked for");
@@ -33,7 +33,7 @@ pub fn receives_what_it_asks_for_and_no_more<D: Driver>(open: Open<'_, D>) {
 pub fn waits_for_bytes_that_were_asked_for<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
-    let (client, server) = stage.metered_pair(listener, addr);
+    let (client, server) = stage.on_demand_pair(listener, addr);
     for round in 0..20 {
         stage.ask(client, 100);
         stage.linger(1_000_000);
@@ -57,7 +57,7 @@ pub fn holds_the_sender_back<D: Driver>(open: Open<'_, D>) {
     const BYTES: usize = 8_000_000;
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
-    let (client, server) = stage.metered_pair(listener, addr);
+    let (client, server) = stage.on_demand_pair(listener, addr);
     stage.send(server, pattern(2, 0, BYTES));
     stage.settle();
     assert!(stage.socket(server).sending, "what nobody asks for stays with the sender");
@@ -69,7 +69,7 @@ pub fn holds_the_sender_back<D: Driver>(open: Open<'_, D>) {
 pub fn hears_of_an_end_when_it_asks<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
-    let (client, server) = stage.metered_pair(listener, addr);
+    let (client, server) = stage.on_demand_pair(listener, addr);
     stage.send(server, "last words");
     stage.until_sent(server);
     stage.close(server);
@@ -91,7 +91,7 @@ pub fn hears_of_a_reset_when_it_asks<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     for asks_before in [false, true] {
-        let (client, server) = stage.metered_pair(listener, addr);
+        let (client, server) = stage.on_demand_pair(listener, addr);
         if asks_before {
             stage.ask(client, 100);
         }
@@ -121,11 +121,11 @@ pub fn a_close_takes_the_asking_back<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     for turns_before in 0..3 {
-        let (client, server) = stage.metered_pair(listener, addr);
+        let (client, server) = stage.on_demand_pair(listener, addr);
         stage.ask(client, 1000);
         for _ in 0..turns_before {
             let soon = stage.driver.now().plus_ns(1_000_000);
-            stage.turn(Some(soon));
+            stage.iterate(Some(soon));
         }
         stage.send(server, pattern(4, 0, 3000));
         stage.close(client);
@@ -139,7 +139,7 @@ pub fn sends_while_it_does_not_ask<D: Driver>(open: Open<'_, D>) {
     const BYTES: usize = 3_000_000;
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
-    let (client, server) = stage.metered_pair(listener, addr);
+    let (client, server) = stage.on_demand_pair(listener, addr);
     stage.send(server, "an answer that nobody asks for yet");
     stage.send(client, pattern(5, 0, BYTES));
     assert_same(&stage.until_received(server, BYTES), &pattern(5, 0, BYTES));
@@ -156,7 +156,7 @@ pub fn asking_wrongly_panics<D: Driver>(open: Open<'_, D>) {
     }
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
-    let (client, server) = stage.metered_pair(listener, addr);
+    let (client, server) = stage.on_demand_pair(listener, addr);
     check(&mut stage, "a free socket asks", |driver| driver.receive(server, 1));
     check(&mut stage, "asks for nothing", |driver| driver.receive(client, 0));
     check(&mut stage, "pauses", |driver| driver.pause(client));
@@ -177,14 +177,14 @@ pub fn bounds_what_the_kernels_hold<D: Driver>(open: Open<'_, D>) {
     for at in [LOOPBACK_V4, LOOPBACK_V6] {
         let mut stage = open(8);
         let (listener, addr) = stage.listen(at);
-        let (client, server) = stage.metered_pair(listener, addr);
+        let (client, server) = stage.on_demand_pair(listener, addr);
         stage.send(server, pattern(6, 0, BYTES));
         stage.settle();
         assert!(stage.socket(server).sending, "the sender's kernel has taken all of it");
         stage.ask(client, 65_536);
         stage.until("what was asked for", |stage| stage.socket(client).asked == 0);
         let held = stage.socket(client).received.len();
-        let window = METERED_WINDOW_BYTES as usize;
+        let window = ON_DEMAND_WINDOW_BYTES as usize;
         assert!((window / 2..=window).contains(&held), "the receiver's kernel has taken {held} bytes, of {window}");
         receive_all(&mut stage, client, BYTES);
         assert_same(&stage.take_received(client), &pattern(6, 0, BYTES));

@@ -1,0 +1,125 @@
+//! One connection: the requests that it has sent, and the responses that it has yet to get.
+
+use std::collections::VecDeque;
+
+use thalweg_sys::{Instant, SendBuf, SocketId};
+use thalweg_wire::{FieldSlots, RequestEvent, RequestReader};
+
+use crate::handler::Handler;
+use crate::response::Response;
+use crate::settings::Settings;
+
+/// The state of one connection.
+pub(crate) struct Connection {
+    pub(crate) socket: SocketId,
+    /// Its number in the order of acceptance.
+    pub(crate) number: u64,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) input: Input,
+    pub(crate) is_sending: bool,
+    /// Its input is paused because too many responses wait.
+    pub(crate) is_paused: bool,
+    pub(crate) responses: Responses,
+    reader: RequestReader,
+    requests: u32,
+    /// The response to a request whose body is still on its way.
+    unfinished: Option<SendBuf>,
+}
+
+/// The incoming direction of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Input {
+    /// Requests are read.
+    Open,
+    /// The last request was read; further bytes are discarded.
+    Ignored,
+    /// The last response is sent, and so is the end of the stream; the client has yet to close.
+    Lingering,
+    /// The client sends no more.
+    Ended,
+}
+
+/// Responses in the order of their requests. A queue of one, which is the usual length, allocates nothing.
+#[derive(Default)]
+pub(crate) struct Responses {
+    first: Option<SendBuf>,
+    others: VecDeque<SendBuf>,
+}
+
+impl Responses {
+    fn push(&mut self, response: SendBuf) {
+        if self.first.is_none() {
+            self.first = Some(response);
+        } else {
+            self.others.push_back(response);
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<SendBuf> {
+        std::mem::replace(&mut self.first, self.others.pop_front())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.others.len()
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(socket: SocketId, number: u64, settings: &Settings) -> Self {
+        Self {
+            socket,
+            number,
+            deadline: None,
+            input: Input::Open,
+            is_sending: false,
+            is_paused: false,
+            responses: Responses::default(),
+            reader: RequestReader::new(settings.bounds),
+            requests: 0,
+            unfinished: None,
+        }
+    }
+
+    /// Reads requests from `input` and queues the response to each.
+    pub(crate) fn read(&mut self, mut input: &[u8], settings: &Settings, handler: &mut impl Handler) {
+        while self.input == Input::Open {
+            let mut slots = FieldSlots::new();
+            let progress = match self.reader.read(input, &mut slots) {
+                Ok(progress) => progress,
+                Err(error) => {
+                    self.unfinished = None;
+                    let refusal = handler.refuse(error).unwrap_or_else(|| Response::new(error.status()));
+                    self.responses.push(refusal.encode(None, true));
+                    self.input = Input::Ignored;
+                    return;
+                }
+            };
+            input = &input[progress.consumed..];
+            match progress.event {
+                Some(RequestEvent::Head(head)) => {
+                    self.requests += 1;
+                    // A client that waits for 100 (Continue) gets the response at once. Whether a body follows it is then
+                    // unknown (RFC 9110, 10.1.1).
+                    let is_last = !head.keep_alive()
+                        || head.expects_continue()
+                        || self.requests >= settings.requests_per_connection_max;
+                    let response = handler.respond(&head).encode(Some(&head), is_last);
+                    if is_last {
+                        self.input = Input::Ignored;
+                        self.responses.push(response);
+                    } else {
+                        self.unfinished = Some(response);
+                    }
+                }
+                Some(RequestEvent::Body(_)) => {}
+                Some(RequestEvent::End) => self.responses.push(self.unfinished.take().expect("a head came before")),
+                None => return,
+            }
+        }
+    }
+
+    /// Whether no response is on its way or waits for one that is.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.is_sending && self.responses.len() == 0
+    }
+}

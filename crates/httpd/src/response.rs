@@ -1,0 +1,130 @@
+//! A response as a handler makes it, and its encoding for the request that it answers.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use thalweg_sys::SendBuf;
+use thalweg_wire::encode::{EncodeError, FieldBlock, HeadWriter};
+use thalweg_wire::{Method, RequestHead, Version};
+
+/// A response: status, fields and body, or a prepared message.
+#[derive(Clone, Debug)]
+pub struct Response(Content);
+
+#[derive(Clone, Debug)]
+enum Content {
+    /// Head and body as they are sent.
+    Message(SendBuf),
+    Parts {
+        status: u16,
+        fields: FieldBlock,
+        body: Cow<'static, [u8]>,
+    },
+}
+
+impl Response {
+    /// A response without fields and body.
+    ///
+    /// # Panics
+    /// The status is interim (1xx) or out of range.
+    #[must_use]
+    pub fn new(status: u16) -> Self {
+        assert!((200..=999).contains(&status), "{status} is the status of no final response");
+        Self(Content::Parts { status, fields: FieldBlock::new(), body: Cow::Borrowed(&[]) })
+    }
+
+    /// A whole message, head and body, that is sent as it is: nothing is encoded or copied per request. The caller has framed it
+    /// for every request that it answers.
+    #[must_use]
+    pub const fn prepared(message: Rc<Vec<u8>>) -> Self {
+        Self(Content::Message(SendBuf::Shared(message)))
+    }
+
+    /// Adds a field. The server adds Content-Length and, where it matters, Connection.
+    ///
+    /// # Panics
+    /// The name or the value cannot be a field's, or the message is prepared: a handler makes its fields of trusted text.
+    #[must_use]
+    pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        let Content::Parts { fields, .. } = &mut self.0 else { panic!("a prepared message has its fields") };
+        fields.field(name, value.as_ref()).expect("a valid field");
+        self
+    }
+
+    /// Sets the body, whose bytes are not sent in response to HEAD.
+    ///
+    /// # Panics
+    /// The message is prepared.
+    #[must_use]
+    pub fn body(mut self, bytes: impl Into<Bytes>) -> Self {
+        let Content::Parts { body, .. } = &mut self.0 else { panic!("a prepared message has its body") };
+        *body = bytes.into().0;
+        self
+    }
+
+    /// The message as it answers `request` (or, without one, bytes that are no request) and, if `closes`, ends the connection.
+    pub(crate) fn encode(self, request: Option<&RequestHead<'_>>, closes: bool) -> SendBuf {
+        match self.0 {
+            Content::Message(message) => message,
+            Content::Parts { status, fields, body } => {
+                let message = encode(status, &fields, &body, request, closes);
+                SendBuf::Owned(message.expect("status and names are valid"))
+            }
+        }
+    }
+}
+
+/// The bytes of a body: text or bytes, constant or made for one response.
+#[derive(Clone, Debug)]
+pub struct Bytes(Cow<'static, [u8]>);
+
+impl From<&'static str> for Bytes {
+    fn from(text: &'static str) -> Self {
+        Self(Cow::Borrowed(text.as_bytes()))
+    }
+}
+
+impl From<&'static [u8]> for Bytes {
+    fn from(bytes: &'static [u8]) -> Self {
+        Self(Cow::Borrowed(bytes))
+    }
+}
+
+impl From<String> for Bytes {
+    fn from(text: String) -> Self {
+        Self(Cow::Owned(text.into_bytes()))
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Cow::Owned(bytes))
+    }
+}
+
+fn encode(
+    status: u16,
+    fields: &FieldBlock,
+    body: &[u8],
+    request: Option<&RequestHead<'_>>,
+    closes: bool,
+) -> Result<Vec<u8>, EncodeError> {
+    let mut message = Vec::with_capacity(128 + fields.as_bytes().len() + body.len());
+    let mut head = HeadWriter::response(&mut message, Version::Http11, status)?;
+    head.block(fields);
+    // Neither status has content, and a 204 has no Content-Length (RFC 9110, 8.6).
+    let has_content = status != 204 && status != 304;
+    if has_content {
+        head.field_number("Content-Length", body.len() as u64)?;
+    }
+    if closes {
+        head.field("Connection", b"close")?;
+    } else if request.is_some_and(|request| request.version == Version::Http10) {
+        head.field("Connection", b"keep-alive")?;
+    }
+    head.end();
+    if has_content && request.is_none_or(|request| request.method != Method::Head) {
+        message.extend_from_slice(body);
+    }
+    Ok(message)
+}

@@ -1,0 +1,233 @@
+//! The server: its listener, its connections and their deadlines.
+
+use std::io;
+use std::net::SocketAddr;
+
+use thalweg_reactor::{App, LoopControl};
+use thalweg_sys::driver::Listen;
+use thalweg_sys::{Completion, Driver, Instant, SocketId};
+
+use crate::connection::{Connection, Input};
+use crate::handler::Handler;
+use crate::settings::{Settings, Times, WhenFull};
+
+/// How long a listener that has failed to accept waits if no connection is closed before.
+const ACCEPT_RETRY_NS: u64 = 100_000_000;
+
+/// An HTTP server with one listener; see the [crate's documentation](crate).
+pub struct Server<H> {
+    settings: Settings,
+    handler: H,
+    listener: Option<SocketId>,
+    /// The listener does not accept for want of room.
+    is_full: bool,
+    retry_at: Option<Instant>,
+    connections: Vec<Option<Connection>>,
+    open: usize,
+    accepted: u64,
+    next_check: Option<Instant>,
+}
+
+impl<H: Handler> Server<H> {
+    /// A server that does not listen yet.
+    pub fn new(settings: Settings, handler: H) -> Self {
+        Self {
+            settings,
+            handler,
+            listener: None,
+            is_full: false,
+            retry_at: None,
+            connections: Vec::new(),
+            open: 0,
+            accepted: 0,
+            next_check: None,
+        }
+    }
+
+    /// Listens at `at`, and no longer where the server listened before; connections stay. Returns the address, which a Unix
+    /// socket does not have.
+    ///
+    /// # Errors
+    /// Those of [`Driver::listen`]; the server then listens where it did before.
+    pub fn listen<D: Driver>(&mut self, driver: &mut D, at: Listen) -> io::Result<Option<SocketAddr>> {
+        let listener = driver.listen(at)?;
+        if let Some(before) = self.listener.replace(listener) {
+            driver.close(before);
+        }
+        (self.is_full, self.retry_at) = (false, None);
+        Ok(driver.local_addr(listener).ok())
+    }
+
+    /// The handler, for its owner to change.
+    pub fn handler(&mut self) -> &mut H {
+        &mut self.handler
+    }
+
+    /// Connections that are open.
+    pub fn connections(&self) -> usize {
+        self.open
+    }
+
+    fn connection(&mut self, socket: SocketId) -> Option<&mut Connection> {
+        self.connections.get_mut(socket.index())?.as_mut().filter(|connection| connection.socket == socket)
+    }
+
+    fn on_accepted<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
+        if let WhenFull::CloseOldest { connections_max } = self.settings.when_full
+            && self.open >= connections_max
+        {
+            self.close_oldest(driver);
+        }
+        if self.connections.len() <= socket.index() {
+            self.connections.resize_with(socket.index() + 1, || None);
+        }
+        let mut connection = Connection::new(socket, self.accepted, &self.settings);
+        connection.deadline = self.deadline(driver.now(), |times| times.request_ns);
+        self.connections[socket.index()] = Some(connection);
+        self.accepted += 1;
+        self.open += 1;
+    }
+
+    /// Accepting has stopped for want of a descriptor or a table slot: a close makes room for the connection that waits.
+    fn on_accept_failed<D: Driver>(&mut self, driver: &mut D) {
+        self.is_full = true;
+        self.retry_at = Some(driver.now().plus_ns(ACCEPT_RETRY_NS));
+        if let WhenFull::CloseOldest { .. } = self.settings.when_full {
+            self.close_oldest(driver);
+        }
+    }
+
+    fn on_received<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
+        let Self { settings, handler, connections, .. } = self;
+        let Some(Some(connection)) = connections.get_mut(socket.index()) else { return };
+        connection.read(driver.received(), settings, handler);
+        if connection.responses.len() > settings.responses_waiting_max && !connection.is_paused {
+            connection.is_paused = true;
+            driver.pause(socket);
+        }
+        self.proceed(driver, socket);
+    }
+
+    /// Sends the next response, or ends the connection behind the last one.
+    fn proceed<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
+        let now = driver.now();
+        let (sending, lingering) =
+            (self.deadline(now, |times| times.response_ns), self.deadline(now, |times| times.linger_ns));
+        let (bound, lingers) = (self.settings.responses_waiting_max, self.settings.times.is_some());
+        let Some(connection) = self.connection(socket) else { return };
+        if connection.is_sending {
+            return;
+        }
+        if let Some(response) = connection.responses.pop() {
+            connection.is_sending = true;
+            connection.deadline = sending;
+            driver.send(socket, response);
+            if connection.is_paused && connection.responses.len() <= bound {
+                connection.is_paused = false;
+                driver.resume(socket);
+            }
+            return;
+        }
+        match connection.input {
+            Input::Open | Input::Lingering => {}
+            Input::Ignored if lingers => {
+                connection.input = Input::Lingering;
+                connection.deadline = lingering;
+                driver.finish(socket);
+            }
+            Input::Ignored | Input::Ended => self.close(driver, socket),
+        }
+    }
+
+    fn on_sent<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
+        let next_request = self.deadline(driver.now(), |times| times.request_ns);
+        let Some(connection) = self.connection(socket) else { return };
+        connection.is_sending = false;
+        connection.deadline = next_request;
+        self.proceed(driver, socket);
+    }
+
+    fn on_ended<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
+        let Some(connection) = self.connection(socket) else { return };
+        connection.input = Input::Ended;
+        if connection.is_idle() {
+            self.close(driver, socket);
+        }
+    }
+
+    fn close<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
+        if self.connection(socket).is_none() {
+            return;
+        }
+        self.connections[socket.index()] = None;
+        self.open -= 1;
+        driver.close(socket);
+        self.accept_again(driver);
+    }
+
+    fn close_oldest<D: Driver>(&mut self, driver: &mut D) {
+        let oldest = self.connections.iter().flatten().min_by_key(|connection| connection.number);
+        if let Some(socket) = oldest.map(|connection| connection.socket) {
+            self.close(driver, socket);
+        }
+    }
+
+    fn accept_again<D: Driver>(&mut self, driver: &mut D) {
+        let Some(listener) = self.listener.filter(|_| self.is_full) else { return };
+        (self.is_full, self.retry_at) = (false, None);
+        driver.resume_accept(listener);
+    }
+
+    /// The deadline of a step that begins now.
+    fn deadline(&self, now: Instant, step_ns: impl Fn(&Times) -> u64) -> Option<Instant> {
+        self.settings.times.as_ref().map(|times| now.plus_ns(step_ns(times)))
+    }
+
+    /// Closes the connections whose deadline has passed. Returns the time of the next check.
+    fn check_deadlines<D: Driver>(&mut self, driver: &mut D, now: Instant) -> Option<Instant> {
+        let times = self.settings.times.as_ref()?;
+        if self.open == 0 {
+            self.next_check = None;
+            return None;
+        }
+        let check_ns = times.check_ns();
+        match self.next_check {
+            Some(next) if next > now => return Some(next),
+            Some(_) => {
+                for index in 0..self.connections.len() {
+                    let connection = self.connections[index].as_ref();
+                    let late = connection.filter(|connection| connection.deadline.is_some_and(|at| at <= now));
+                    if let Some(socket) = late.map(|connection| connection.socket) {
+                        self.close(driver, socket);
+                    }
+                }
+            }
+            None => {}
+        }
+        self.next_check = Some(now.plus_ns(check_ns));
+        self.next_check
+    }
+}
+
+impl<D: Driver, H: Handler> App<D> for Server<H> {
+    fn on_completion(&mut self, driver: &mut D, completion: Completion) {
+        match completion {
+            Completion::Accepted { socket, .. } => self.on_accepted(driver, socket),
+            Completion::AcceptFailed { .. } => self.on_accept_failed(driver),
+            Completion::Received { socket } => self.on_received(driver, socket),
+            Completion::Sent { socket } => self.on_sent(driver, socket),
+            Completion::Ended { socket } => self.on_ended(driver, socket),
+            Completion::Failed { socket, .. } => self.close(driver, socket),
+            Completion::Connected { .. } | Completion::Woken => {}
+        }
+    }
+
+    /// Closes connections whose deadline has passed. The server never stops the loop.
+    fn on_iteration(&mut self, driver: &mut D, now: Instant) -> LoopControl {
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.accept_again(driver);
+        }
+        let next_check = self.check_deadlines(driver, now);
+        LoopControl::WaitUntil([next_check, self.retry_at].into_iter().flatten().min())
+    }
+}

@@ -1,0 +1,302 @@
+//! The server over the simulated network, with clients that read responses by their own code.
+
+#![forbid(unsafe_code)]
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use thalweg_httpd::{Handler, Response, Server, Settings, Times, WhenFull};
+use thalweg_reactor::sim::{Sim, SimConfig};
+use thalweg_reactor::{App, LoopControl, run};
+use thalweg_sys::driver::{Completion, Connect, Driver, Listen, SendBuf};
+use thalweg_sys::{Instant, SocketId};
+use thalweg_wire::{RequestError, RequestHead};
+
+const MS: u64 = 1_000_000;
+const STEP_NS: u64 = 1000 * MS;
+
+/// A client: it sends all of its input at once, at its time, and records what comes back.
+struct Client {
+    at: u64,
+    input: Vec<u8>,
+    /// Whether it ends its stream behind the input.
+    ends: bool,
+    socket: Option<SocketId>,
+    output: Vec<u8>,
+    /// How the connection ended, in ns since the beginning.
+    ended_at: Option<u64>,
+}
+
+impl Client {
+    fn new(at_ms: u64, input: impl Into<Vec<u8>>) -> Self {
+        let (input, output) = (input.into(), Vec::new());
+        Self { at: at_ms * MS, input, ends: false, socket: None, output, ended_at: None }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.output.clone()).unwrap()
+    }
+}
+
+struct World<H> {
+    server: Server<H>,
+    addr: SocketAddr,
+    clients: Vec<Client>,
+    sockets: BTreeMap<SocketId, usize>,
+    start: Instant,
+    until: u64,
+    connections_max: usize,
+}
+
+impl<H: Handler> World<H> {
+    fn run(config: SimConfig, settings: Settings, handler: H, clients: Vec<Client>, until_ms: u64) -> Self {
+        let mut sim = Sim::new(config);
+        let mut server = Server::new(settings, handler);
+        let addr: SocketAddr = "10.0.0.1:80".parse().unwrap();
+        server.listen(&mut sim, Listen::Address(addr)).unwrap();
+        let (start, sockets, until) = (sim.now(), BTreeMap::new(), until_ms * MS);
+        let mut world = World { server, addr, clients, sockets, start, until, connections_max: 0 };
+        run(&mut sim, &mut world).unwrap();
+        world
+    }
+
+    fn on_client(&mut self, sim: &mut Sim, index: usize, completion: &Completion) {
+        let client = &mut self.clients[index];
+        match *completion {
+            Completion::Connected { socket } => {
+                if client.input.is_empty() {
+                    return;
+                }
+                sim.send(socket, SendBuf::Owned(client.input.clone()));
+                if client.ends {
+                    sim.finish(socket);
+                }
+            }
+            Completion::Received { .. } => client.output.extend_from_slice(sim.received()),
+            Completion::Sent { .. } => {}
+            Completion::Ended { socket } | Completion::Failed { socket, .. } => {
+                client.ended_at = Some(sim.now().ns_since(self.start));
+                self.sockets.remove(&socket);
+                sim.close(socket);
+            }
+            _ => unreachable!("not a client's"),
+        }
+    }
+}
+
+impl<H: Handler> App<Sim> for World<H> {
+    fn on_completion(&mut self, sim: &mut Sim, completion: Completion) {
+        match completion.subject().and_then(|socket| self.sockets.get(&socket).copied()) {
+            Some(index) => self.on_client(sim, index, &completion),
+            None => self.server.on_completion(sim, completion),
+        }
+        self.connections_max = self.connections_max.max(self.server.connections());
+    }
+
+    fn on_iteration(&mut self, sim: &mut Sim, now: Instant) -> LoopControl {
+        let elapsed = now.ns_since(self.start);
+        if elapsed >= self.until {
+            return LoopControl::Stop;
+        }
+        for (index, client) in self.clients.iter_mut().enumerate() {
+            if client.socket.is_none() && client.at <= elapsed {
+                let socket = sim.connect(&Connect::tcp(self.addr)).unwrap();
+                client.socket = Some(socket);
+                self.sockets.insert(socket, index);
+            }
+        }
+        let LoopControl::WaitUntil(next) = self.server.on_iteration(sim, now) else { return LoopControl::Stop };
+        let clients = self.clients.iter().filter(|client| client.socket.is_none()).map(|client| client.at).min();
+        let end = self.start.plus_ns(self.until);
+        let due = [next, clients.map(|at| self.start.plus_ns(at)), Some(end)];
+        LoopControl::WaitUntil(due.into_iter().flatten().min())
+    }
+}
+
+/// Answers with the target, as text.
+fn echo(head: &RequestHead<'_>) -> Response {
+    Response::new(200).field("Content-Type", "text/plain").body(head.target.to_vec())
+}
+
+fn settings() -> Settings {
+    Settings {
+        times: Some(Times { request_ns: STEP_NS, response_ns: STEP_NS, linger_ns: STEP_NS }),
+        ..Settings::default()
+    }
+}
+
+/// What a server that echoes targets answers to one client's input, over a rough network with several seeds.
+fn check(settings: Settings, input: &str, expected: &str) {
+    for seed in 0..8 {
+        let world = World::run(SimConfig::rough(seed), settings, echo, vec![Client::new(0, input)], 30_000);
+        assert_eq!(world.clients[0].text(), expected, "seed {seed}");
+        assert!(world.clients[0].ended_at.is_some(), "seed {seed}: the connection is still open");
+        assert_eq!(world.server.connections(), 0, "seed {seed}");
+    }
+}
+
+fn ok(target: &str, connection: &str) -> String {
+    let bytes = target.len();
+    format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {bytes}\r\n{connection}\r\n{target}")
+}
+
+const CLOSE: &str = "Connection: close\r\n";
+
+#[test]
+fn requests_on_one_connection_are_answered_in_order() {
+    let request = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n");
+    let many: Vec<String> = (0..100).map(|number| format!("/{number}")).collect();
+    let expected: String = many.iter().map(|target| ok(target, "")).collect();
+    check(settings(), &many.iter().map(|target| request(target)).collect::<String>(), &expected);
+    let few = Settings { responses_waiting_max: 0, ..settings() };
+    check(few, &many.iter().map(|target| request(target)).collect::<String>(), &expected);
+}
+
+#[test]
+fn the_last_request_closes_the_connection() {
+    let first = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
+    let close = "GET /b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    check(settings(), &[first, close, first].concat(), &[ok("/a", ""), ok("/b", CLOSE)].concat());
+    let two = Settings { requests_per_connection_max: 2, ..settings() };
+    check(two, &first.repeat(3), &[ok("/a", ""), ok("/a", CLOSE)].concat());
+    check(settings(), "GET /old HTTP/1.0\r\n\r\n", &ok("/old", CLOSE));
+    let kept = "GET /old HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    check(settings(), kept, &ok("/old", "Connection: keep-alive\r\n"));
+    let expecting = "POST /c HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
+    check(settings(), expecting, &ok("/c", CLOSE));
+}
+
+#[test]
+fn bodies_are_discarded() {
+    let length = "POST /1 HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\nGET /no HTTP";
+    let chunked = "POST /2 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nGET \r\n0\r\n\r\n";
+    check(settings(), &[length, chunked].concat(), &[ok("/1", ""), ok("/2", "")].concat());
+    // A body that does not come has no response, and its connection ends with the time for a request.
+    check(settings(), "POST /1 HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\nshort", "");
+}
+
+#[test]
+fn head_has_the_fields_and_no_body() {
+    let expected = ok("/twelve-bytes", "").replace("/twelve-bytes", "");
+    check(settings(), "HEAD /twelve-bytes HTTP/1.1\r\nHost: x\r\n\r\n", &expected);
+}
+
+#[test]
+fn bytes_that_are_no_request_are_refused() {
+    let refused = |status: &str| format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n{CLOSE}\r\n");
+    check(settings(), "nonsense\r\n\r\n", &refused("400 Bad Request"));
+    let long = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(10_000));
+    check(settings(), &long, &refused("414 URI Too Long"));
+    let first = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
+    check(settings(), &[first, "\0"].concat(), &[ok("/a", ""), refused("400 Bad Request")].concat());
+}
+
+#[test]
+fn a_handler_words_its_refusals() {
+    struct Plain;
+    impl Handler for Plain {
+        fn respond(&mut self, request: &RequestHead<'_>) -> Response {
+            echo(request)
+        }
+
+        fn refuse(&mut self, error: RequestError) -> Option<Response> {
+            Some(Response::new(error.status()).body(format!("{error}\n")))
+        }
+    }
+    let clients = vec![Client::new(0, "nonsense\r\n\r\n")];
+    let world = World::run(SimConfig::calm(1), settings(), Plain, clients, 5000);
+    let text = world.clients[0].text();
+    assert!(text.starts_with("HTTP/1.1 400 Bad Request\r\n") && text.ends_with("\n"), "{text}");
+}
+
+#[test]
+fn a_prepared_message_is_sent_as_it_is() {
+    let message = Rc::new(b"HTTP/1.1 204 No Content\r\n\r\n".to_vec());
+    let (made, prepared) = (Rc::new(Cell::new(0)), Rc::clone(&message));
+    let count = Rc::clone(&made);
+    let handler = move |_: &RequestHead<'_>| {
+        count.set(count.get() + 1);
+        Response::prepared(Rc::clone(&prepared))
+    };
+    let client = Client::new(0, "GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(3));
+    let world = World::run(SimConfig::calm(1), settings(), handler, vec![client], 5000);
+    assert_eq!(world.clients[0].output, message.repeat(3));
+    assert_eq!(made.get(), 3);
+}
+
+#[test]
+fn connections_end_with_their_deadlines() {
+    let silent = Client::new(0, "");
+    let slow = Client::new(0, "GET / HTT");
+    let idle = Client::new(0, "GET /a HTTP/1.1\r\nHost: x\r\n\r\n");
+    let world = World::run(SimConfig::calm(1), settings(), echo, vec![silent, slow, idle], 10_000);
+    for client in &world.clients {
+        let ended = client.ended_at.expect("a deadline has passed");
+        assert!((STEP_NS..STEP_NS * 3 / 2).contains(&ended), "{} ms", ended / MS);
+    }
+    let endless = Settings { times: None, ..settings() };
+    let world = World::run(SimConfig::calm(1), endless, echo, vec![Client::new(0, "GET / HTT")], 100_000);
+    assert_eq!((world.server.connections(), world.clients[0].ended_at), (1, None));
+}
+
+#[test]
+fn a_client_that_ends_its_stream_gets_its_responses() {
+    let request = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
+    let client = Client { ends: true, ..Client::new(0, request.repeat(2)) };
+    let world = World::run(SimConfig::calm(1), settings(), echo, vec![client], 500);
+    assert_eq!(world.clients[0].text(), ok("/a", "").repeat(2));
+    assert!(world.clients[0].ended_at.is_some());
+}
+
+#[test]
+fn the_number_of_connections_is_bounded() {
+    let request = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
+    let clients = (0..10).map(|number| Client::new(number * 10, request)).collect();
+    let when_full = WhenFull::CloseOldest { connections_max: 4 };
+    let world = World::run(SimConfig::calm(1), Settings { when_full, ..settings() }, echo, clients, 500);
+    assert_eq!(world.connections_max, 4);
+    let open: Vec<bool> = world.clients.iter().map(|client| client.ended_at.is_none()).collect();
+    assert_eq!(open, [false, false, false, false, false, false, true, true, true, true]);
+    assert!(world.clients.iter().all(|client| client.text() == ok("/a", "")));
+}
+
+#[test]
+fn a_server_that_cannot_accept_tries_again() {
+    for when_full in [WhenFull::Wait, WhenFull::CloseOldest { connections_max: 64 }] {
+        for seed in 0..8 {
+            let config = SimConfig { accept_failure_probability: 0.5, ..SimConfig::rough(seed) };
+            let clients = (0..10).map(|number| Client::new(number * 10, "GET /a HTTP/1.0\r\n\r\n")).collect();
+            let world = World::run(config, Settings { when_full, ..settings() }, echo, clients, 30_000);
+            // A connection that was closed for another one may have gone without a response.
+            let answered = world.clients.iter().filter(|client| client.text() == ok("/a", CLOSE)).count();
+            assert!(answered == 10 || (when_full != WhenFull::Wait && answered > 0), "seed {seed}: {answered}");
+            assert!(world.clients.iter().all(|client| client.ended_at.is_some()), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn faults_leave_nothing_behind() {
+    for seed in 0..32 {
+        let request = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n".repeat(20);
+        let config = SimConfig { reset_probability: 0.05, mute_probability: 0.02, ..SimConfig::rough(seed) };
+        let clients = (0..20).map(|number| Client::new(number * 100, request.clone())).collect();
+        let world = World::run(config, settings(), echo, clients, 60_000);
+        assert_eq!(world.server.connections(), 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_listener_can_be_replaced() {
+    let mut sim = Sim::new(SimConfig::calm(1));
+    let mut server = Server::new(settings(), echo);
+    let first = "10.0.0.1:80".parse().unwrap();
+    assert_eq!(server.listen(&mut sim, Listen::Address(first)).unwrap(), Some(first));
+    server.listen(&mut sim, Listen::Address(first)).unwrap_err();
+    let second = "10.0.0.1:81".parse().unwrap();
+    assert_eq!(server.listen(&mut sim, Listen::Address(second)).unwrap(), Some(second));
+    // The first address is free again.
+    sim.listen(Listen::Address(first)).unwrap();
+}
