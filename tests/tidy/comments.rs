@@ -16,7 +16,11 @@ fn check_width(source: &Source) -> Vec<Fault> {
         for (index, (text, width)) in text.iter().zip(widths).enumerate() {
             within_code ^= text.starts_with("```");
             // What cannot be broken stays: addresses, rows of tables, code.
-            let whole = within_code || text.starts_with('|') || text.contains("://") || !text.contains(' ');
+            let whole = within_code
+                || text.starts_with("    ")
+                || text.starts_with('|')
+                || text.contains("://")
+                || !text.trim().contains(' ');
             if *width > WIDTH_MAX && !whole {
                 faults.push(Fault::new(
                     &source.file,
@@ -31,7 +35,7 @@ fn check_width(source: &Source) -> Vec<Fault> {
 
 fn check_beginnings(source: &Source) -> Vec<Fault> {
     let faults = source.comments.iter().filter_map(|comment| {
-        let text = comment.text.join(" ");
+        let text = comment.joined();
         let sentence = first_sentence(&text);
         let word =
             BEGINNINGS.iter().find(|word| sentence.strip_prefix(**word).is_some_and(|rest| rest.starts_with(' ')))?;
@@ -76,6 +80,7 @@ fn a_wide_comment_is_found() {
     for text in [
         format!("/// {narrow}"),
         format!("/// | {wide} |"),
+        format!("///     {wide}"),
         format!("/// https://example.org/ {wide}"),
         format!("/// ```\n/// {wide}\n/// ```"),
         format!("const A: &str = \"\n// {wide}\n\";"),

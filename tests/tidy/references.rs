@@ -104,7 +104,7 @@ fn anchor(heading: &str) -> String {
 fn check_entries(source: &Source, entries: &BTreeSet<&str>) -> Vec<Fault> {
     let mut faults = Vec::new();
     for comment in &source.comments {
-        let text = comment.text.join(" ");
+        let text = comment.joined();
         for (at, mention) in text.match_indices(TRIED) {
             let behind = text[at + mention.len()..].trim_start_matches('`');
             let entry = behind.strip_prefix(", \"").and_then(|rest| rest.split('"').next());
@@ -140,7 +140,7 @@ fn paths_in_comments_exist() {
         .flat_map(|source| source.comments.iter().map(move |comment| (source, comment)));
     assert_none(
         comments
-            .flat_map(|(source, comment)| check_paths(&source.file, comment.line, &comment.text.join(" "), &exists))
+            .flat_map(|(source, comment)| check_paths(&source.file, comment.line, &comment.joined(), &exists))
             .collect(),
     );
 }

@@ -32,7 +32,7 @@ pub struct Function {
 /// Whole-line comments of one kind, one below the other.
 pub struct Comment {
     pub line: usize,
-    /// Text without the slashes; one entry per line.
+    /// Text without the slashes and the space behind them; one entry per line.
     pub text: Vec<String>,
     /// Characters of each line from column 0 on.
     pub widths: Vec<usize>,
@@ -54,6 +54,13 @@ impl Source {
             names: paths::names(&tree),
             text,
         }
+    }
+}
+
+impl Comment {
+    /// All of it in one line.
+    pub fn joined(&self) -> String {
+        self.text.iter().flat_map(|line| line.split_whitespace()).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -102,7 +109,8 @@ fn comments(text: &str, literals: &[RangeInclusive<usize>]) -> Vec<Comment> {
         }
         before = kind;
         let comment = comments.last_mut().expect("one was begun");
-        comment.text.push(trimmed[marker.len()..].trim().to_owned());
+        let text = trimmed[marker.len()..].trim_end();
+        comment.text.push(text.strip_prefix(' ').unwrap_or(text).to_owned());
         comment.widths.push(line.trim_end().chars().count());
     }
     comments
@@ -211,7 +219,7 @@ fn functions_have_the_name_of_their_type_and_their_length() {
 fn comments_in_literals_are_none() {
     let text = "//! One\n//! two.\n\n/// Three.\nconst A: &str = \"\n// no comment\n\";\n// four\n    // five\n";
     let source = Source::parse("a.rs", text.into());
-    let found: Vec<_> = source.comments.iter().map(|comment| (comment.line, comment.text.join(" "))).collect();
+    let found: Vec<_> = source.comments.iter().map(|comment| (comment.line, comment.joined())).collect();
     let expected = [(1, "One two."), (4, "Three."), (8, "four"), (9, "five")];
     assert_eq!(found, expected.map(|(line, text)| (line, text.to_owned())));
 }
