@@ -40,7 +40,7 @@ def readme(folder):
     lines += ["## Programs", "", *(f"* {name}: {version}" for name, version in about["versions"].items())]
     lines += [f"* {name}: {note}" for name, note in about.get("notes", {}).items()]
     lines += [f"* {name}: not measured; to get it: `bench/peers {name.split()[0]}`" for name in about["missing"]]
-    lines += ["", "Each line of `raw.jsonl` is a run, also those that were made again (`accepted` false); `output/` has what the programs printed."]
+    lines += ["", "Each line of `raw.jsonl` is a run, also those that were made again (`accepted` false)."]
     return "\n".join(lines) + "\n"
 
 

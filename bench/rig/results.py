@@ -1,20 +1,26 @@
-"""A folder of results: made new for every measurement, never written over, and without a trace of who measured where."""
+"""A folder of results: made new for every measurement, never overwritten, and without names of the machine and its user."""
 
 import datetime
 import getpass
+import hashlib
+import io
 import json
+import lzma
 import os
 import pathlib
 import re
 import socket
+import tarfile
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 CHECKOUT = BENCH.parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "thalweg-bench"
+#: A measurement keeps no more of its programs' output than this; of a longer one it notes length and checksum.
+PACKED_BYTES_MAX = 256 * 1024
 
 
 class Results:
-    """raw.jsonl has a line per run; what the programs printed is beside it in output/."""
+    """raw.jsonl has a line per run. The programs' output is collected in output/, and packed into output.tar.xz by `finish`."""
 
     def __init__(self, folder, hide=()):
         self.folder = folder
@@ -66,18 +72,77 @@ class Results:
         return rows
 
     def keep_output(self, name, command, run):
-        """Writes what a program has printed, and returns the name of the file."""
+        """Writes the output of a program to a file of its own, and returns the file's name."""
         folder = self.folder / "output"
+        self._unpack(folder)
         folder.mkdir(exist_ok=True)
+        taken = {row.get("output") for row in self.rows()}
         stem = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")
         number = 1
-        while (path := folder / f"{stem}{'' if number == 1 else f'.{number}'}.txt").exists():
+        while (path := folder / f"{stem}{'' if number == 1 else f'.{number}'}.txt").exists() or f"output/{path.name}" in taken:
             number += 1
         text = f"$ {' '.join(command)}\n{run['output']}"
         if run["errors"].strip():
             text += f"\n--- stderr\n{run['errors']}"
         path.write_text(self.clean(text))
         return f"output/{path.name}"
+
+    def finish(self, readme):
+        """Ends a measurement: packs output/ and writes README.md with a note on it."""
+        self._pack(self.folder / "output")
+        self.table(readme)
+
+    def table(self, readme):
+        """Writes README.md, and the note on the output of a finished measurement."""
+        note = self._output_note()
+        self.write("README.md", f"{readme.rstrip()}\n\n{note}\n" if note else readme)
+
+    def _pack(self, folder):
+        """Packs output/ into output.tar.xz and removes it; if that is too long, leaves output/ there and notes its checksum."""
+        files = sorted(folder.glob("*")) if folder.is_dir() else []
+        if not files:
+            return
+        packed = PackedTar()
+        with tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+            for path in files:
+                # Without times and owners, the same files always make the same archive.
+                info = tarfile.TarInfo(f"output/{path.name}")
+                info.size = path.stat().st_size
+                with path.open("rb") as file:
+                    tar.addfile(info, file)
+        packed.close()
+        archive = self.folder / "output.tar.xz"
+        archive.unlink(missing_ok=True)
+        note = {"files": len(files), "tar_bytes": packed.tar_bytes, "tar_sha256": packed.sha256.hexdigest(), "packed": packed.fits()}
+        path = self.folder / "settings.json"
+        settings = json.loads(path.read_text()) if path.exists() else {}
+        self.write("settings.json", json.dumps(settings | {"output": note}, indent=2) + "\n")
+        if packed.fits():
+            archive.write_bytes(packed.bytes())
+            for path in files:
+                path.unlink()
+            folder.rmdir()
+
+    def _unpack(self, folder):
+        """Makes output/ again of output.tar.xz, for a measurement that goes on after it was finished."""
+        archive = self.folder / "output.tar.xz"
+        if folder.exists() or not archive.exists():
+            return
+        folder.mkdir()
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                if member.isfile():
+                    (folder / pathlib.PurePosixPath(member.name).name).write_bytes(tar.extractfile(member).read())
+
+    def _output_note(self):
+        path = self.folder / "settings.json"
+        note = json.loads(path.read_text()).get("output") if path.exists() else None
+        if not note:
+            return None
+        if note["packed"]:
+            return f"`output.tar.xz` has the output of the programs (files: {note['files']})."
+        return (f"The output of the programs is not kept: {note['files']} file(s), as a tar archive {note['tar_bytes']:,} bytes with the SHA-256 "
+                f"`{note['tar_sha256']}`.")
 
     def write(self, name, text):
         (self.folder / name).write_text(self.clean(text))
@@ -89,3 +154,28 @@ class Results:
             return json.loads(path.read_text())
         self.write("settings.json", json.dumps(new, indent=2, default=str) + "\n")
         return new
+
+
+class PackedTar:
+    """A sink for a tar archive: compresses it, counts it and takes its checksum; gives up the compressed bytes beyond PACKED_BYTES_MAX."""
+
+    def __init__(self):
+        self.sha256, self.tar_bytes = hashlib.sha256(), 0
+        self._compressor, self._compressed = lzma.LZMACompressor(preset=9), io.BytesIO()
+
+    def write(self, chunk):
+        self.sha256.update(chunk)
+        self.tar_bytes += len(chunk)
+        if self.fits():
+            self._compressed.write(self._compressor.compress(chunk))
+        return len(chunk)
+
+    def close(self):
+        if self.fits():
+            self._compressed.write(self._compressor.flush())
+
+    def fits(self):
+        return self._compressed.tell() <= PACKED_BYTES_MAX
+
+    def bytes(self):
+        return self._compressed.getvalue()

@@ -1,4 +1,5 @@
 //! Replays the corpus on stable Rust: what was found once stays fixed.
+#![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -34,7 +34,8 @@ const EVENTS_PER_WAIT: usize = 512;
 /// Receives, sends and accepts tried between two waits, so that sockets that are always ready cannot keep timers waiting.
 const STEPS_PER_WAIT: usize = 1024;
 
-/// Sends continued between two waits: a new request should not have to wait until many downloads had their chunks.
+/// Sends continued between two waits: a new request should not have to wait until many downloads
+/// had their chunks; see bench/TRIED.md, "Chunks beside slow readers".
 const SENDS_PER_WAIT: usize = 16;
 
 /// The token of the waker; no socket has it, because ids stay below 2^56.

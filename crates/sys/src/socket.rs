@@ -2,60 +2,43 @@
 //!
 //! # Receive on demand on the wire
 //!
-//! A slow client is only a load if the server is left with what the client has not read. Two options see to that, both set before
-//! the connect. What follows was measured on loopback (Linux 6.18, nginx with sendfile and a server that writes from memory, a
-//! file of 5 MB, readers of 4200 bytes a second).
+//! A slow client is only a load if the server is left with the data that the client has not read.
+//! Two options see to that, both set before the connect; bench/TRIED.md, "Window and segment size
+//! of throttled connections" has the measurements.
 //!
-//! * *The receive buffer* (SO_RCVBUF) bounds the window. The kernel doubles what it is given and keeps some for its own use, so
-//!   half of the wanted window is asked for; 3/4 of the window to all of it then arrive ahead of the owner. Windows below 4608
-//!   bytes are not to be had. TCP_WINDOW_CLAMP, before or after the connect, changed nothing beside it and is left alone.
-//! * *The segment size* (TCP_MAXSEG) is Ethernet's, as it would be if the client were far away. With loopback's own 65,483 bytes
-//!   the *server's* kernel takes 2.2 to 3.7 MB into its send buffer at once, since it sizes that by segments: a file of a
-//!   megabyte would leave the server's process in an instant, however slow the reader. With Ethernet's it takes 80 to 300 KB at
-//!   first and some more as the reader goes on, as it does for real clients. 536 bytes, a modem's, make it more again.
+//! * *The receive buffer* (SO_RCVBUF) bounds the window. The kernel doubles the value and keeps
+//!   some for its own use, so half of the wanted window is set. Windows below 4608 bytes cannot be
+//!   had.
+//! * *The segment size* (TCP_MAXSEG) is Ethernet's, as it would be if the client were far away.
+//!   With loopback's own the *server's* kernel takes megabytes into its send buffer at once, since
+//!   it sizes that by segments.
 //!
-//! Small reads do not stall. A read that makes room for as much as the peer knows of (tcp_cleanup_rbuf) tells it so, and the
-//! refill is there within the same system call on loopback, within a round trip elsewhere. A read finds less than asked for
-//! when it reaches the end of what has been refilled, about once per window; an owner that asks for the missing bytes again, or adds them
-//! to what it asks for next, gets exactly its rate: in 30 s of 4200 bytes a second, and of 1050 each quarter of a second, no
-//! asking had to wait, with windows from 4608 bytes to 64 KiB. One that forgets the missing bytes loses 2 to 8 % of its rate.
-//!
-//! An asking that is followed by a refill takes this side about 16 us of CPU time for 1 KB, 25 to 30 for 4 KB and 28 to 36 for 8 KB
-//! (io_uring, 4000 readers, loopback): the peer's kernel sends within our system call there. Few large askings are cheaper than
-//! many small ones; the window should be about twice what is asked for.
+//! Small reads do not stall: a read that makes room for as much as the peer knows of sends a window
+//! update. About once per window a read finds less than its size; an owner that reads the missing
+//! bytes later gets exactly its rate. Few large reads are cheaper than many small ones
+//! (bench/TRIED.md, "Reads of throttled connections"); the window should be about twice the size of
+//! a read.
 //!
 //! # Large files
 //!
-//! What a byte of a file costs the server is decided by four things that all look like trifles. Files of 5 MB, 16 fast readers,
-//! loopback, medians of four rounds; lighttpd took 700 to 826 us of CPU time for one of them in the same rounds, nginx 1700 with tcp_nopush, 1057
-//! without it, and 725 when it also sends chunks of 256 KiB (sendfile_max_chunk), as lighttpd does.
+//! Four things decide the cost of a large file:
 //!
-//! * *Whole segments.* Sockets that send at once (TCP_NODELAY) put the rest of a chunk that fills no segment into one of its own: of 256
-//!   KiB, 212 bytes, and every fifth segment was such a one. Chunks of whole segments took 711 us instead of 1004. Holding the rest back
-//!   (TCP_CORK, Nagle's algorithm) costs more than it saves: 1465 to 1590.
-//! * *Small chunks in turn.* A server that fills a socket's buffer before it goes on to the next has some megabytes under way for each
-//!   connection, more than a CPU's cache, and then both sides wait for memory. With one segment of loopback's (64 KiB) for
-//!   each connection in turn it is 656 us, with 128 KiB 753, with 1 MiB 924.
-//! * *Sixteen pages.* sendfile moves a file through a pipe of 16 pages, and goes through both layers again for what does not fit. A chunk
-//!   of 65,483 bytes, loopback's segment, touches 17 pages; one of 15 pages fits wherever it begins, and is a segment there too. Medians of
-//!   rounds in which lighttpd took 683 us: 592 (io_uring) and 622 (epoll) with 15 pages, 604 and 598 with 31; in others, of lighttpd with
-//!   705 us, 727 with whole segments.
-//! * *No bound on what is unsent*: 32 KiB cost about a quarter more.
+//! * Chunks end with a whole segment: bench/TRIED.md, "Whole segments".
+//! * Connections take turns with small chunks, so that the data in flight stays in the CPU's cache:
+//!   bench/TRIED.md, "Chunks in turn".
+//! * A chunk fits into sendfile's pipe of 16 pages wherever it begins: bench/TRIED.md, "Chunks of
+//!   15 pages".
+//! * Unsent bytes are not bounded for fast clients: bench/TRIED.md, "Bound on unsent bytes".
 //!
-//! On loopback these figures mix two things: what a server does, and how much of its sending the kernel does in the client's
-//! acknowledgements, on the client's CPU. With packets steered to the CPU of who owns the socket (`bench/serve-vs-peers --case
-//! steered`), as between two machines, only the first is left, and the order is plain: a bare sendfile loop takes 1020 us for a
-//! file with chunks of 60 KiB, 1560 with 124, 1980 with 512; this server 1010 to 1030, lighttpd with its 256 KiB 1530, nginx, which fills
-//! a socket with up to 2 MiB before it goes on, 2140.
+//! On loopback the kernel does much of a server's sending on the client's CPU, which hides the
+//! order of these: bench/TRIED.md, "Packets steered".
 //!
-//! # What slow readers tie up
+//! # Unsent bytes of slow readers
 //!
-//! A server's kernel takes as much of a file as fits into the send buffer, which grows by itself: 240 to 250 KB for each reader of 4200
-//! bytes a second (as above), nearly all of it waiting to be sent for a minute. TCP_NOTSENT_LOWAT, which accepted sockets
-//! inherit from their listener at no cost, bounds that and leaves alone what is on the wire, so that it bounds no rate: 89 KB with
-//! 128 KiB, 35 KB with 32 KiB, 14 KB with 16 KiB. It makes sends come in more parts, though, which takes a server of fast readers
-//! about a quarter more CPU time per byte. So the bound is lifted for connections that turn out to be fast. SO_SNDBUF would
-//! bound what is on the wire as well, and with it the rate on long ways.
+//! A server's kernel takes as much of a file as fits into the send buffer, which grows by itself,
+//! and nearly all of it waits to be sent. TCP_NOTSENT_LOWAT, which accepted sockets inherit from
+//! their listener at no cost, bounds that and leaves alone what is on the wire, so it bounds no
+//! rate. The bound is lifted for connections that turn out to be fast.
 
 mod backlog;
 mod unix;
@@ -80,8 +63,8 @@ use crate::operation::{Connect, FileSpan, Listen, ReceiveMode, SendBuf, SpanEnd}
 
 pub use unix::{SocketFile, listen_unix};
 
-/// Bytes that the kernel takes before it can put them on the wire, for connections on which that is bounded, give or take a
-/// segment. Enough for a few wake-ups per second at what makes a reader slow.
+/// Bytes that the kernel takes before it can put them on the wire, for connections on which that is
+/// bounded, give or take a segment; see bench/TRIED.md, "Bound on unsent bytes".
 pub const UNSENT_BYTES_MAX: u32 = 32 << 10;
 
 /// A listening, non-blocking TCP socket at `addr`, which it shares with others that do the same (SO_REUSEPORT).
@@ -98,9 +81,10 @@ pub fn listen(addr: SocketAddr) -> io::Result<OwnedFd> {
 }
 
 /// Has a listener hand out connections only once they have sent something, or have sent nothing for about a second
-/// (TCP_DEFER_ACCEPT, tcp(7)). Who waits for the first bytes of a connection anyway is woken once for it instead of twice: a connection
-/// with one request took 19 us of CPU time instead of 27 (epoll) and 18 instead of 23 (io_uring). Connections that have sent nothing yet
-/// hold next to nothing; when the listener is closed, they are reset. Does nothing on listeners that are not of TCP.
+/// (TCP_DEFER_ACCEPT, tcp(7)). A server that waits for the first bytes of a connection anyway is
+/// woken once for it instead of twice; see bench/TRIED.md, "Deferred accept". Connections that have
+/// sent nothing yet hold next to nothing; when the listener is closed, they are reset. Does nothing
+/// on listeners that are not of TCP.
 pub fn defer_accept(listener: &impl AsFd) {
     let _ = set_option(listener, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 1);
 }
@@ -317,8 +301,8 @@ impl Nagle {
     }
 }
 
-/// About how many bytes of a file one system call sends: 15 pages. Connections take turns with such chunks of whole segments, where
-/// they hold one; see the module for why.
+/// About how many bytes of a file one system call sends: 15 pages. Connections take turns with such
+/// chunks, of whole segments where they hold one; see bench/TRIED.md, "Chunks of 15 pages".
 const FILE_CHUNK_BYTES: u64 = 60 << 10;
 
 /// How many of `bytes`, which follow `head_bytes` and are followed by more, fill whole segments with them; all of them if they

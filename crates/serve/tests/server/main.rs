@@ -1,4 +1,5 @@
 //! The server over the drivers of the kernel, with clients that know nothing of its crates.
+#![forbid(unsafe_code)]
 
 mod attacks;
 mod conformance;

@@ -39,8 +39,8 @@ use crate::table::SocketId;
 /// Chunks of files sent between two waits, so that large downloads cannot keep timers waiting.
 const FILE_STEPS_PER_WAIT: usize = 256;
 
-/// Chunks of files sent between two waits also where responses wait to be handed over, or something has come in. With one, a file of many chunks waits
-/// behind a batch of small requests for each of them (`bench/TRIED.md`, "chunks beside small requests").
+/// Chunks of files sent between two waits also where responses wait to be submitted, or events have
+/// come in; see bench/TRIED.md, "Chunks beside small requests".
 const FILE_STEPS_AT_LEAST: usize = 16;
 
 impl Uring {
@@ -260,8 +260,8 @@ impl Driver for Uring {
         if is_idle {
             return self.release(socket);
         }
-        // One by one, for the kernel finds them by their tokens: to find all of a descriptor it looks at every operation of the ring, which
-        // took 5 to 11 ms beside 15,000 connections that wait.
+        // One by one: the kernel finds them by their tokens, and to find all of a descriptor it
+        // looks at every operation of the ring; see bench/TRIED.md, "Cancelling by token".
         for operation in under_way.into_iter().flatten() {
             self.cancel(socket, operation);
         }

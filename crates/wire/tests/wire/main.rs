@@ -1,4 +1,5 @@
 //! The readers from outside, as `load` and `serve` use them.
+#![forbid(unsafe_code)]
 
 mod cuts;
 mod requests;
