@@ -3,7 +3,9 @@
 //! A session is a state machine without I/O. The connection gives it received bytes and tells it when a payload has been sent,
 //! when an object is ready, and when a deadline has passed; the session says in return what is to be sent and what it waits for. Rates,
 //! admission, eviction, accounting and the calls on the driver are the connection's, so that a protocol is added without touching them.
-//! HTTP/1 is the first ([`h1`](crate::http::h1)).
+//! HTTP/1 is the first.
+
+use std::rc::Rc;
 
 use crate::content::body::Payload;
 
@@ -57,8 +59,10 @@ pub(crate) enum Next {
     Linger,
     /// Close.
     Close,
-    /// Reset: the peer has not taken what it was sent, or must not take what it was sent for whole.
+    /// Reset: the peer has not taken what it was sent.
     Reset,
+    /// Reset, for this reason: the rest of a response cannot be delivered, and the peer must not take what it has got for the whole.
+    Fail(Rc<str>),
 }
 
 /// What a session is doing, which decides about deadlines and about eviction.

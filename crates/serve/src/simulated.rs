@@ -31,7 +31,9 @@ mod disks;
 mod limits;
 #[path = "../tests/server/naive.rs"]
 mod naive;
+mod origins;
 mod pipelines;
+mod streams;
 mod watched;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -84,6 +86,8 @@ struct World<'w> {
     folder: &'w Path,
     shutdown: Arc<ShutdownDeadline>,
     blocking: Arc<Workers>,
+    /// The server that a remote origin fetches from.
+    upstream: Option<origins::UpstreamServer>,
     commands: Arc<[CommandQueue]>,
     /// Reports changes, if the server is to learn of them.
     watcher: Option<TestWatcher>,
@@ -185,6 +189,7 @@ impl App<Sim> for World<'_> {
                     driver.close(client.socket);
                 }
             }
+            None if self.upstream.as_mut().is_some_and(|upstream| upstream.on_completion(driver, &completion)) => {}
             None => self.service.on_completion(driver, completion),
         }
     }
@@ -298,6 +303,7 @@ fn world_with<'w>(
         changes: VecDeque::new(),
         edits: VecDeque::new(),
         blocking: workers,
+        upstream: None,
         commands,
         watcher: None,
     };

@@ -11,3 +11,13 @@ pub(crate) mod name;
 pub(crate) mod object;
 pub(crate) mod policy;
 pub(crate) mod refusal;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "no configuration names a remote origin yet; simulated ones use it all")
+)]
+pub(crate) mod remote;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "no configuration names a remote origin yet; simulated ones use it all")
+)]
+pub(crate) mod stream;

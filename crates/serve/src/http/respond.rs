@@ -3,7 +3,7 @@
 //! The responder finds the object that a request is for and selects what of it is sent. Heads, framing and the state of connections are
 //! a protocol's; files are their origin's.
 
-use thalweg_sys::Instant;
+use thalweg_sys::{Instant, SocketId};
 use thalweg_wire::target::Target;
 use thalweg_wire::{Method, RequestHead};
 
@@ -13,6 +13,7 @@ use crate::content::local::file_cache::{FileCache, Lookup};
 use crate::content::name::canonical_name;
 use crate::content::object::Object;
 use crate::content::refusal::Refusal;
+use crate::content::remote::{Opening, RemoteOrigin};
 use crate::date_cache::DateCache;
 use crate::http::multipart::{Boundaries, Multipart};
 use crate::http::response::{Delivery, Encoder, Page, PageField, Part, Response, Selected, Summary};
@@ -24,6 +25,8 @@ pub(crate) struct Responder {
     pub(crate) cache: FileCache<Sites>,
     pub(crate) listings: Listings,
     pub(crate) date_cache: DateCache,
+    /// The origins of mounts that are not local, with the mounts' numbers.
+    pub(crate) remotes: Vec<(u16, Box<dyn RemoteOrigin>)>,
     boundaries: Boundaries,
     /// Room for a canonical name.
     name: Vec<u8>,
@@ -36,6 +39,8 @@ pub(crate) enum Answer {
     Given(Summary),
     /// Nothing yet: the request has to be answered again when this job was done.
     After(Box<Job>),
+    /// Nothing yet: the request has to be answered again when its connection is woken.
+    Pending,
 }
 
 /// Why a request gets a page instead of an object.
@@ -60,7 +65,8 @@ impl From<Refusal> for Denial<'_> {
 impl Responder {
     /// A responder that has done nothing yet.
     pub(crate) fn new(cache: FileCache<Sites>, listings: Listings, date_cache: DateCache) -> Self {
-        Self { cache, listings, date_cache, boundaries: Boundaries::new(), name: Vec::new() }
+        let remotes = Vec::new();
+        Self { cache, listings, date_cache, remotes, boundaries: Boundaries::new(), name: Vec::new() }
     }
 
     /// Answers a request, for which some jobs were done already.
@@ -69,11 +75,11 @@ impl Responder {
         &mut self,
         request: &RequestHead<'_>,
         done: JobsDone,
-        now: Instant,
+        (waiter, now): (SocketId, Instant),
         out: &mut impl Encoder,
     ) -> Answer {
         match request.method {
-            Method::Get | Method::Head => self.respond_with_object(request, done, now, out),
+            Method::Get | Method::Head => self.respond_with_object(request, done, (waiter, now), out),
             _ => Answer::Given(self.respond_otherwise(request, out)),
         }
     }
@@ -99,7 +105,7 @@ impl Responder {
         &mut self,
         request: &RequestHead<'_>,
         done: JobsDone,
-        now: Instant,
+        (waiter, now): (SocketId, Instant),
         out: &mut impl Encoder,
     ) -> Answer {
         let topmost = self.cache.namespace().topmost;
@@ -111,6 +117,12 @@ impl Responder {
         };
         if let Err(refusal) = canonical_name(path, &mut self.name) {
             return Answer::Given(self.deny(request, refusal.into(), topmost, out));
+        }
+        if !self.remotes.is_empty() {
+            let mount = self.cache.namespace().mount_number(site, &self.name);
+            if let Some(index) = self.remotes.iter().position(|(of, _)| *of == mount) {
+                return self.respond_remotely(request, index, (waiter, now), out);
+            }
         }
         match self.cache.look_up(site, &mut self.name, done, &self.date_cache, now) {
             Ok(Lookup::File(object, mount)) => {
@@ -129,6 +141,27 @@ impl Responder {
                 let mount = self.cache.namespace().mount_number(site, &self.name);
                 Answer::Given(self.deny(request, refusal.into(), mount, out))
             }
+        }
+    }
+
+    /// GET and HEAD of an object of a remote origin.
+    #[cold]
+    fn respond_remotely(
+        &mut self,
+        request: &RequestHead<'_>,
+        index: usize,
+        (waiter, now): (SocketId, Instant),
+        out: &mut impl Encoder,
+    ) -> Answer {
+        let (mount, origin) = &mut self.remotes[index];
+        let mount = *mount;
+        match origin.open(&self.name, waiter, now) {
+            Opening::Object(object) => {
+                let chosen = reply_with(object, request, &self.date_cache, &mut self.boundaries, out);
+                self.finish(request, chosen, mount, true, out)
+            }
+            Opening::Pending => Answer::Pending,
+            Opening::Refused(refusal) => Answer::Given(self.deny(request, refusal.into(), mount, out)),
         }
     }
 

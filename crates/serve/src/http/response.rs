@@ -16,6 +16,7 @@ use thalweg_wire::status;
 use thalweg_wire::validator::EntityTag;
 
 use crate::content::object::{Object, Source};
+use crate::content::stream::StreamReader;
 use crate::date_cache::DateCache;
 use crate::http::multipart::Multipart;
 
@@ -113,6 +114,8 @@ pub(crate) enum Body<'o> {
     File(FileSpan),
     /// Several ranges of an object.
     Parts(&'o Object, Multipart<'o>),
+    /// Coming in later.
+    Stream(StreamReader),
 }
 
 /// What a response was, for accounting.
@@ -129,12 +132,18 @@ pub(crate) struct Summary {
 pub(crate) struct ResponseBytes {
     pub(crate) ends_at: u64,
     pub(crate) body_bytes: u64,
+    /// The body is a stream, and more of it follows ([`Recorder::extend`]).
+    pub(crate) is_open: bool,
 }
 
 /// Takes notice of responses, for accounting.
 pub(crate) trait Recorder {
     /// A response was encoded, to this request or to something that was none. Its bytes are counted if they are asked for.
     fn record(&mut self, request: Option<&RequestHead<'_>>, summary: Summary, bytes: &dyn Fn() -> ResponseBytes);
+
+    /// So many bytes were added to the last response, whose body is a stream, so many of them of the body; more may follow, or
+    /// not.
+    fn extend(&mut self, bytes: u64, body_bytes: u64, is_last: bool);
 }
 
 /// How much of an object a response delivers.
@@ -213,6 +222,16 @@ impl<'o> Response<'o> {
         }
     }
 
+    /// Whether the length of the body is known only at its end.
+    pub(crate) fn is_of_unknown_length(&self) -> bool {
+        match self {
+            Self::Whole(object) => object.length().is_none(),
+            Self::Selected(selected) => matches!(selected.part, Part::Whole) && selected.object.length().is_none(),
+            Self::NotModified(_) => false,
+            Self::Page(page) => page.object.is_some_and(|object| object.length().is_none()),
+        }
+    }
+
     /// The body.
     pub(crate) fn into_body(self) -> Body<'o> {
         match self {
@@ -280,6 +299,7 @@ fn body_of(object: &Object, span: Range<u64>) -> Body<'_> {
             Body::Memory(&object.bytes_in_memory().unwrap_or_default()[span.start as usize..span.end as usize])
         }
         Source::File(_) => object.span(span).map_or(Body::Empty, Body::File),
+        Source::Stream(stream) => Body::Stream(stream.reader()),
     }
 }
 

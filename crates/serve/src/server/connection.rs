@@ -10,6 +10,8 @@ mod recorder;
 mod sender;
 mod times;
 
+use std::rc::Rc;
+
 use thalweg_reactor::BufferPool;
 use thalweg_sys::{Driver, Instant, SocketId};
 
@@ -75,6 +77,8 @@ pub(crate) enum Fate {
     Over,
     /// It is reset, and what the client has not taken by now is not kept for it.
     Abandoned,
+    /// It is reset, since the rest of its response cannot be delivered; the [reason](Shared::failure) is reported.
+    Failed,
     /// It is not admitted and has sent a whole request.
     RequestsSlot,
     /// It is not admitted, and its response, which is [held](Shared::held), takes long enough to need a slot.
@@ -99,6 +103,8 @@ pub(crate) struct Shared {
     pub(crate) draining: bool,
     /// What connections may do beyond the first thing in this iteration.
     pub(crate) budget: WorkBudget,
+    /// Why the response of a connection could not be delivered.
+    pub(crate) failure: Option<Rc<str>>,
     /// The response of a connection that [queues](Fate::QueuesForSlot) for a slot.
     pub(crate) held: Option<Box<Payload>>,
 }
@@ -199,8 +205,8 @@ impl Connection {
         self.follow(driver, shared, next, None)
     }
 
-    /// A job that the connection waits for is done.
-    pub(crate) fn on_job_done<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+    /// A job that the connection waits for is done, or an object that its session waits for is ready.
+    pub(crate) fn on_ready<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
         let is_sending = self.sender.is_busy();
         if self.sender.waits_for_readahead() {
             if !is_sending {
@@ -286,6 +292,10 @@ impl Connection {
             }
             Next::Close => Fate::Over,
             Next::Reset => Fate::Abandoned,
+            Next::Fail(reason) => {
+                shared.failure = Some(reason);
+                Fate::Failed
+            }
         }
     }
 
@@ -381,4 +391,4 @@ impl Connection {
 }
 
 // A hundred thousand idle connections hold this much each, and no buffer.
-const _: () = assert!(size_of::<Connection>() <= 256);
+const _: () = assert!(size_of::<Connection>() <= 264);

@@ -1,6 +1,11 @@
 //! The server on one core: its listeners, its connections and their deadlines, as an [`App`] of the reactor's loop.
 
 mod admission;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "no configuration names a remote origin yet; simulated ones use it all")
+)]
+mod upstream;
 
 use std::sync::Arc;
 
@@ -34,6 +39,7 @@ pub(crate) use self::admission::OUTSIDE_MAX;
 use self::admission::Outside;
 #[cfg(test)]
 pub(crate) use self::admission::TURNED_AWAY_MAX;
+use self::upstream::Upstreams;
 
 /// Resolution of deadlines.
 const TICK_NS: u64 = 10_000_000;
@@ -69,6 +75,8 @@ pub(crate) struct Service {
     /// At the index of their socket.
     slots: Vec<Slot>,
     open: usize,
+    /// The sockets of remote origins.
+    upstreams: Upstreams,
     /// Those of them that there is no room for.
     outside: Outside,
     /// Connections that there is room for, on all cores; 0 is any number.
@@ -143,6 +151,7 @@ impl Service {
                 shaper: setup.shared_limits.are_on().then(|| Shaper::new(setup.shared_limits, now)),
                 draining: false,
                 budget: WorkBudget::default(),
+                failure: None,
                 held: None,
             },
             listeners: Vec::new(),
@@ -153,6 +162,7 @@ impl Service {
             rest_ends: now,
             slots: Vec::new(),
             open: 0,
+            upstreams: Upstreams::default(),
             outside: Outside::default(),
             places: setup.places,
             evictor: Evictor::default(),
@@ -171,6 +181,12 @@ impl Service {
     #[cfg(test)]
     pub(crate) fn set_accounting(&mut self, accounting: Accounting) {
         self.shared.accounting = Some(accounting);
+    }
+
+    /// Reports to the operator from now on.
+    #[cfg(test)]
+    pub(crate) fn set_error_log(&mut self, error_log: ErrorLog) {
+        self.error_log = Some(error_log);
     }
 
     /// Hears of changes from now on.
@@ -389,6 +405,7 @@ impl Service {
             Fate::Stays => {}
             Fate::Over => self.close(driver, socket),
             Fate::Abandoned => self.abandon(driver, socket),
+            Fate::Failed => self.on_failed(driver, socket),
             Fate::RequestsSlot => self.on_asks(driver, socket),
             Fate::QueuesForSlot => self.on_queues(driver, socket),
             Fate::Refused => self.turn_away(driver, socket),
@@ -448,7 +465,7 @@ impl Service {
             let connection = slot.and_then(|slot| slot.connection.as_ref());
             // It may have been closed meanwhile, and its place taken.
             if connection.is_some_and(|connection| connection.socket() == socket) {
-                self.react(driver, socket, Connection::on_job_done);
+                self.react(driver, socket, Connection::on_ready);
             }
         }
     }
@@ -509,7 +526,8 @@ impl Service {
         let retirement_ends = is_retirement_due.then_some(self.retirement_ends);
         let shaped = self.shared.shaper.as_ref().and_then(|shaper| shaper.next_due(now));
         let accounting = self.shared.accounting.as_ref().and_then(Accounting::due);
-        let due = [self.wheel.next_due(), rest_ends, retirement_ends, shutdown, shaped, accounting]
+        let origins = self.origins_due(now);
+        let due = [self.wheel.next_due(), origins, rest_ends, retirement_ends, shutdown, shaped, accounting]
             .into_iter()
             .flatten()
             .min();
@@ -526,6 +544,9 @@ impl Service {
 impl<D: Driver> App<D> for Service {
     #[inline]
     fn on_completion(&mut self, driver: &mut D, completion: Completion) {
+        if let Some(socket) = self.upstreams.concerned(&completion) {
+            return self.on_upstream(driver, socket, &completion);
+        }
         match completion {
             Completion::Received { socket } => self.react(driver, socket, Connection::on_received),
             Completion::Sent { socket } => self.react(driver, socket, Connection::on_sent),
@@ -536,7 +557,7 @@ impl<D: Driver> App<D> for Service {
                 None => self.close(driver, socket),
             },
             Completion::AcceptFailed { listener, error } => self.on_accept_failed(driver, listener, &error),
-            Completion::Connected { .. } => unreachable!("a server does not connect"),
+            Completion::Connected { .. } => unreachable!("only origins connect"),
             Completion::Woken => {
                 self.on_woken(driver);
                 self.run_commands(driver);
@@ -554,6 +575,9 @@ impl<D: Driver> App<D> for Service {
             self.let_listed_go_on(driver, listed);
         }
         self.attend_outside(driver, now);
+        if !self.shared.responder.remotes.is_empty() {
+            self.attend_origins(driver, now);
+        }
         if self.shared.shaper.is_some() {
             self.resume_shaped(driver, now);
         }

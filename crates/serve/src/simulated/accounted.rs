@@ -2,12 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
 
 use thalweg_reactor::run;
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_sys::Driver;
 
-use super::{Outcome, PIPELINE, PIPELINE_METHODS, SECOND_NS, Step, folder, naive, send, world};
+use super::{Outcome, PIPELINE, PIPELINE_METHODS, SECOND_NS, Step, World, folder, naive, send, world};
 use crate::config::{Limits, LogTarget, ServerConfig};
 use crate::telemetry::accounting::Accounting;
 use crate::telemetry::log::{Message, RecordQueue};
@@ -27,19 +28,30 @@ fn book_within(
     folder: &Path,
     scripts: Vec<Vec<Step>>,
 ) -> (Vec<String>, MountTotals, Vec<Outcome>) {
-    let (to, from) = std::sync::mpsc::sync_channel(100);
+    let mut driver = Sim::new(config);
+    let start = driver.now();
+    let (mut world, _) = world(&mut driver, limits, folder, scripts);
+    let (registry, pages) = account_for(&mut world, folder);
+    run(&mut driver, &mut world).unwrap();
+    let outcomes = world.outcomes(start);
+    (records(&pages), registry.mounts()[0].totals(), outcomes)
+}
+
+/// Has a server account for its responses: its registry, and the pages of records.
+pub(super) fn account_for(world: &mut World<'_>, folder: &Path) -> (Arc<Registry>, Receiver<Message>) {
+    let (to, from) = sync_channel(100);
     let registry = Arc::new(Registry::new(1, false));
     let mut config_of_mounts = ServerConfig::new(folder, Vec::<std::net::SocketAddr>::new());
     config_of_mounts.log.access = Some(LogTarget::Stdout);
     let accounting = Accounting::new(0, RecordQueue::new(to), Arc::clone(&registry), &config_of_mounts);
-    let mut driver = Sim::new(config);
-    let start = driver.now();
-    let (mut world, _) = world(&mut driver, limits, folder, scripts);
     world.service.set_accounting(accounting);
-    run(&mut driver, &mut world).unwrap();
-    let outcomes = world.outcomes(start);
+    (registry, from)
+}
+
+/// The records of responses, as `target status bytes`, with a `!` behind those that were cut short and a `#` behind downloads.
+pub(super) fn records(pages: &Receiver<Message>) -> Vec<String> {
     let mut lines = Vec::new();
-    for message in from.try_iter() {
+    for message in pages.try_iter() {
         let Message::Page(page) = message else { panic!("{message:?}") };
         let mut records = page.bytes.as_slice();
         while let Some(Record { request, status, end, .. }) = Record::take(&mut records) {
@@ -49,7 +61,7 @@ fn book_within(
             lines.push(format!("{target} {status} {}{cut}{download}", end.body_bytes));
         }
     }
-    (lines, registry.mounts()[0].totals(), outcomes)
+    lines
 }
 
 #[test]

@@ -66,6 +66,8 @@ struct OpenResponse {
     /// Bytes up to its end, from the beginning of the send on.
     ends_at: u64,
     body_bytes: u64,
+    /// More of it follows.
+    is_open: bool,
     /// The offset of its record.
     record: usize,
     account: usize,
@@ -172,7 +174,7 @@ impl Accounting {
         &mut self,
         records: &mut Option<Box<RequestRecords>>,
         answered: &AnsweredRequest<'_, '_>,
-        ResponseBytes { ends_at, body_bytes }: ResponseBytes,
+        ResponseBytes { ends_at, body_bytes, is_open }: ResponseBytes,
     ) -> usize {
         let records = records.get_or_insert_with(|| self.spare.pop().unwrap_or_default());
         let AnsweredRequest { socket, request, summary, now, second } = *answered;
@@ -188,6 +190,7 @@ impl Accounting {
         records.responses.push(OpenResponse {
             ends_at,
             body_bytes,
+            is_open,
             record: records.bytes.len(),
             account,
             delivery: summary.delivery,
@@ -195,6 +198,15 @@ impl Accounting {
         });
         record.write(&mut records.bytes);
         account
+    }
+
+    /// Adds bytes to the last response, whose body is a stream: so many in all, so many of its body. It may be the last time.
+    pub(crate) fn extend(records: &mut Option<Box<RequestRecords>>, bytes: u64, body_bytes: u64, is_last: bool) {
+        if let Some(response) = records.as_mut().and_then(|records| records.responses.last_mut()) {
+            response.ends_at += bytes;
+            response.body_bytes += body_bytes;
+            response.is_open = !is_last;
+        }
     }
 
     /// The kernel has taken so many bytes more of what a connection sends.
@@ -205,7 +217,7 @@ impl Accounting {
             let accounted = records.sent_bytes.min(response.ends_at);
             self.accounts[response.account].totals.bytes +=
                 accounted - mem::replace(&mut records.accounted_bytes, accounted);
-            if records.sent_bytes < response.ends_at {
+            if records.sent_bytes < response.ends_at || response.is_open {
                 return;
             }
             self.end_next(records, now);
@@ -228,7 +240,7 @@ impl Accounting {
     fn end_next(&mut self, records: &mut RequestRecords, now: Instant) {
         let response = &records.responses[records.next];
         let unsent_bytes = response.ends_at.saturating_sub(records.sent_bytes);
-        let is_complete = unsent_bytes == 0;
+        let is_complete = unsent_bytes == 0 && !response.is_open;
         let end = End {
             body_bytes: response.body_bytes.saturating_sub(unsent_bytes),
             duration_us: now.ns_since(response.started) / 1000,

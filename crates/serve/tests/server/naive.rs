@@ -38,11 +38,34 @@ pub fn take(bytes: &mut &[u8], method: &str) -> Option<Response> {
         .collect();
     let mut response = Response { status, status_line, fields, body: Vec::new() };
     let has_body = method != "HEAD" && status != 204 && status != 304;
+    if has_body && response.field("transfer-encoding") == Some("chunked") {
+        let mut rest = &bytes[end + 4..];
+        response.body = take_chunks(&mut rest)?;
+        *bytes = rest;
+        return Some(response);
+    }
     let length =
         if has_body { response.field("content-length").expect("a length").parse().expect("a number") } else { 0 };
     response.body = bytes[end + 4..].get(..length)?.to_vec();
     *bytes = &bytes[end + 4 + length..];
     Some(response)
+}
+
+/// Takes a body in the chunked coding from `bytes`. `None` if it is not complete.
+fn take_chunks(bytes: &mut &[u8]) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let line_end = bytes.windows(2).position(|window| window == b"\r\n")?;
+        let size = std::str::from_utf8(&bytes[..line_end]).expect("a size in ASCII");
+        let size = usize::from_str_radix(size, 16).expect("a size");
+        let chunk = bytes[line_end + 2..].get(..size + 2)?;
+        assert!(chunk.ends_with(b"\r\n"), "a chunk that does not end");
+        body.extend_from_slice(&chunk[..size]);
+        *bytes = &bytes[line_end + 2 + size + 2..];
+        if size == 0 {
+            return Some(body);
+        }
+    }
 }
 
 /// All responses in `bytes`, which has to end with the last of them. Requests were of these methods; when there are more

@@ -9,11 +9,13 @@ use std::rc::Rc;
 
 use memchr::memmem;
 use thalweg_reactor::BufferPool;
+use thalweg_wire::{RequestHead, Version};
 
 use crate::content::body::Payload;
 use crate::content::object::{Object, Rendering};
 use crate::date_cache::DateCache;
 use crate::http::h1::head::{self, HeadLines, Persistence};
+use crate::http::h1::streamed::StreamedBody;
 use crate::http::response::{Body, Encoder, Response};
 
 /// Responses that come together are gathered up to about this many bytes.
@@ -30,6 +32,10 @@ pub(crate) struct Batch<'p> {
     payload: Payload,
     /// The number of the mount whose rate the last file counts for.
     pub(crate) mount: u16,
+    /// The client understands the chunked coding (RFC 9112, 7.1).
+    pub(crate) can_chunk: bool,
+    /// The body of the last response.
+    stream: Option<Box<StreamedBody>>,
     /// Bytes of the last response's head, if that was rendered before.
     rendered_head_bytes: Option<usize>,
 }
@@ -38,7 +44,15 @@ impl<'p> Batch<'p> {
     /// A batch without responses; its buffers come from `pool`.
     pub(crate) fn new(pool: &'p mut BufferPool) -> Self {
         let payload = Payload::NOTHING;
-        Self { pool, persistence: Persistence::Default, payload, mount: 0, rendered_head_bytes: None }
+        let persistence = Persistence::Default;
+        Self { pool, persistence, payload, mount: 0, can_chunk: true, stream: None, rendered_head_bytes: None }
+    }
+
+    /// Begins the response to a request.
+    #[inline]
+    pub(crate) fn begin(&mut self, request: &RequestHead<'_>, persistence: Persistence) {
+        self.persistence = persistence;
+        self.can_chunk = request.version == Version::Http11;
     }
 
     /// The pool of the loop's buffers.
@@ -54,7 +68,18 @@ impl<'p> Batch<'p> {
     /// Whether it should be sent before another response is put in.
     pub(crate) fn is_full(&self) -> bool {
         let is_large = |bytes: &Rc<Vec<u8>>| bytes.len() >= GATHERED_BYTES_USUAL_MAX;
-        self.payload.file.is_some() || self.payload.bytes.as_ref().is_some_and(is_large)
+        self.payload.file.is_some() || self.stream.is_some() || self.payload.bytes.as_ref().is_some_and(is_large)
+    }
+
+    /// Takes out the body of the last response, if that is a stream.
+    #[inline]
+    pub(crate) fn take_stream(&mut self) -> Option<Box<StreamedBody>> {
+        self.stream.take()
+    }
+
+    /// Whether the body of the last response is a stream.
+    pub(crate) fn has_stream(&self) -> bool {
+        self.stream.is_some()
     }
 
     /// Bytes gathered so far, those of files included.
@@ -100,6 +125,12 @@ impl<'p> Batch<'p> {
         self.rendered_head_bytes = Some(rendering.head_bytes);
     }
 
+    /// Puts bytes behind those that were gathered before.
+    pub(crate) fn append(&mut self, pieces: &[&[u8]]) {
+        let out = self.buffer();
+        pieces.iter().for_each(|piece| out.extend_from_slice(piece));
+    }
+
     /// The buffer to write a response into, behind those that were gathered before.
     fn buffer(&mut self) -> &mut Vec<u8> {
         self.rendered_head_bytes = None;
@@ -120,7 +151,7 @@ impl Encoder for Batch<'_> {
     #[inline]
     fn encode(&mut self, response: Response<'_>, date_cache: &DateCache) {
         match response {
-            Response::Whole(object) if self.persistence == Persistence::Default => {
+            Response::Whole(object) if self.persistence == Persistence::Default && !object.is_stream() => {
                 self.push_rendered(object, date_cache);
             }
             response => self.encode_anew(response, date_cache),
@@ -132,14 +163,20 @@ impl Batch<'_> {
     /// Writes a response that is not kept.
     #[inline(never)]
     fn encode_anew(&mut self, response: Response<'_>, date_cache: &DateCache) {
-        let persistence = self.persistence;
+        let is_of_unknown_length = response.is_of_unknown_length();
+        if is_of_unknown_length && !self.can_chunk {
+            // The end of the connection is the end of the body.
+            self.persistence = Persistence::Close;
+        }
+        let (persistence, is_chunked) = (self.persistence, is_of_unknown_length && self.can_chunk);
         let out = self.buffer();
-        write_head(out, &response, persistence, date_cache);
+        write_head(out, &response, persistence, is_chunked, date_cache);
         match response.into_body() {
             Body::Empty => {}
             Body::Memory(bytes) => out.extend_from_slice(bytes),
             Body::Text(text) => out.extend_from_slice(text.as_bytes()),
             Body::File(span) => self.payload.file = Some(span),
+            Body::Stream(reader) => self.stream = Some(Box::new(StreamedBody::new(reader, is_chunked))),
             Body::Parts(object, multipart) => match object.bytes_in_memory() {
                 Some(bytes) => multipart.write(out, bytes),
                 None => {
@@ -157,9 +194,18 @@ impl Batch<'_> {
     }
 }
 
-fn write_head(out: &mut Vec<u8>, response: &Response<'_>, persistence: Persistence, date_cache: &DateCache) {
+fn write_head(
+    out: &mut Vec<u8>,
+    response: &Response<'_>,
+    persistence: Persistence,
+    is_chunked: bool,
+    date_cache: &DateCache,
+) {
     head::begin(out, response.status());
     response.write_fields(date_cache, &mut HeadLines(out));
+    if is_chunked {
+        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
     head::end(out, persistence);
 }
 
@@ -168,7 +214,7 @@ fn write_head(out: &mut Vec<u8>, response: &Response<'_>, persistence: Persisten
 fn render(object: &mut Object, date_cache: &DateCache) {
     let body = Rc::clone(&object.rendering().bytes);
     let mut bytes = Vec::with_capacity(HEAD_BYTES_USUAL + body.len());
-    write_head(&mut bytes, &Response::Whole(object), Persistence::Default, date_cache);
+    write_head(&mut bytes, &Response::Whole(object), Persistence::Default, false, date_cache);
     let head_bytes = bytes.len();
     bytes.extend_from_slice(&body);
     *object.rendering() = Rendering { bytes: Rc::new(bytes), head_bytes, second: date_cache.second() };

@@ -3,3 +3,4 @@
 pub(crate) mod batch;
 pub(crate) mod head;
 pub(crate) mod session;
+pub(crate) mod streamed;

@@ -11,9 +11,10 @@ use thalweg_reactor::BufferPool;
 use thalweg_sys::{Instant, SocketId};
 use thalweg_wire::{BodyFraming, FieldSlots, Progress, RequestEvent, RequestHead, RequestReader, Version};
 
-use crate::content::blocking_pool::{BlockingPool, JobKind, JobsDone};
+use crate::content::blocking_pool::{BlockingPool, JobsDone};
 use crate::http::h1::batch::Batch;
 use crate::http::h1::head::Persistence;
+use crate::http::h1::streamed::{Streamed, StreamedBody};
 use crate::http::respond::{Answer, Responder};
 use crate::http::response::{Recorder, ResponseBytes, Summary};
 use crate::session::{self, Activity, Next};
@@ -37,6 +38,8 @@ pub(crate) struct Session {
     reader: RequestReader,
     /// Input that came while a response was under way, and is not read yet.
     unread: Option<Rc<Vec<u8>>>,
+    /// The rest of the response under way, if it is still coming in.
+    stream: Option<Box<StreamedBody>>,
     /// The request that is answered when its object is ready.
     waiting: Option<Box<WaitingRequest>>,
 }
@@ -88,9 +91,9 @@ pub(crate) struct Services<'s> {
 }
 
 impl WaitingRequest {
-    /// Keeps a request that waits for its first job.
+    /// Keeps a request that waits for its object, and for these jobs.
     #[cold]
-    fn new(request: &RequestHead<'_>, kind: JobKind) -> Self {
+    fn new(request: &RequestHead<'_>, done: JobsDone) -> Self {
         let mut head = Vec::with_capacity(512);
         let version = if request.version == Version::Http10 { " HTTP/1.0\r\n" } else { " HTTP/1.1\r\n" };
         for part in [request.method.name().as_bytes(), b" ", request.target, version.as_bytes()] {
@@ -102,7 +105,7 @@ impl WaitingRequest {
             }
         }
         head.extend_from_slice(b"\r\n");
-        Self { head, done: JobsDone::NOTHING.and(kind), is_under_way: true }
+        Self { head, done, is_under_way: true }
     }
 }
 
@@ -134,6 +137,9 @@ impl session::Session for Session {
 
     #[inline]
     fn on_sent(&mut self, services: &mut Services<'_>) -> Next {
+        if self.stream.is_some() {
+            return self.send_stream(services);
+        }
         match self.phase {
             Phase::RespondingLast { linger: true } if !self.ended => Next::Linger,
             Phase::Responding => match &self.waiting {
@@ -151,9 +157,13 @@ impl session::Session for Session {
     }
 
     fn on_ready(&mut self, is_sending: bool, services: &mut Services<'_>) -> Next {
-        let Some(waiting) = &mut self.waiting else { return Next::Wait };
-        waiting.is_under_way = false;
-        if is_sending { Next::Wait } else { self.answer_again(services) }
+        if is_sending {
+            if let Some(waiting) = &mut self.waiting {
+                waiting.is_under_way = false;
+            }
+            return Next::Wait;
+        }
+        if self.stream.is_some() { self.send_stream(services) } else { self.answer_again(services) }
     }
 
     fn on_ended(&mut self) -> Next {
@@ -170,6 +180,10 @@ impl session::Session for Session {
         let status = match self.phase {
             // A disk that does not answer.
             Phase::Responding if self.waiting.take().is_some() && !is_sending => 503,
+            // An origin that has stopped delivering: the client must not take what it has got for the whole.
+            _ if self.stream.is_some() && !is_sending => {
+                return Next::Fail("the origin did not deliver the rest of the response in time".into());
+            }
             // The response to a request whose body is late has gone already.
             Phase::Reading if !self.reader.idle() && !self.reader.in_body() => 408,
             Phase::Reading => return Next::Close,
@@ -185,6 +199,7 @@ impl session::Session for Session {
             Phase::Reading if self.reader.idle() => Activity::Idle { requests: self.requests },
             Phase::Reading => Activity::Reading { in_body: self.reader.in_body() },
             Phase::Responding => Activity::Responding { may_end: false },
+            Phase::RespondingLast { .. } if self.stream.is_some() => Activity::Responding { may_end: false },
             // A client that may still be sending could meet a close with input that is not read, which throws away what waits to be
             // sent; unless our direction is finished before.
             Phase::RespondingLast { linger } => Activity::Responding { may_end: linger || self.is_clients_last },
@@ -220,6 +235,7 @@ impl session::Session for Session {
         self.phase = Phase::RespondingLast { linger: true };
         self.unread = None;
         self.waiting = None;
+        self.stream = None;
     }
 }
 
@@ -234,6 +250,7 @@ impl Session {
             requests: 0,
             reader: RequestReader::new(bounds.wire),
             unread: None,
+            stream: None,
             waiting: None,
         }
     }
@@ -283,20 +300,24 @@ impl Session {
                 Some(RequestEvent::Head(head)) => {
                     self.requests = self.requests.saturating_add(1);
                     let begins_at = services.batch.len();
-                    let persistence = persistence(&head, self.requests, services);
-                    services.batch.persistence = persistence;
+                    services.batch.begin(&head, persistence(&head, self.requests, services));
                     let Services { responder, batch, now, .. } = services;
-                    let summary = match responder.respond(&head, JobsDone::NOTHING, *now, batch) {
+                    let summary = match responder.respond(&head, JobsDone::NOTHING, (services.socket, *now), batch) {
                         Answer::Given(summary) => summary,
+                        Answer::Pending => {
+                            self.waiting = Some(Box::new(WaitingRequest::new(&head, JobsDone::NOTHING)));
+                            return read;
+                        }
                         Answer::After(job) if !services.blocking.is_overloaded() => {
-                            self.waiting = Some(Box::new(WaitingRequest::new(&head, job.kind)));
+                            self.waiting = Some(Box::new(WaitingRequest::new(&head, JobsDone::NOTHING.and(job.kind))));
                             services.blocking.submit(services.socket, *job);
                             return read;
                         }
                         Answer::After(_) => responder.shed(&head, batch),
                     };
                     record(services, Some(&head), summary, begins_at);
-                    if persistence == Persistence::Close {
+                    self.stream = services.batch.take_stream();
+                    if services.batch.persistence == Persistence::Close {
                         self.is_clients_last = !head.keep_alive();
                         self.phase = Phase::RespondingLast { linger: has_body(&head) || read < input.len() };
                         return input.len();
@@ -304,7 +325,11 @@ impl Session {
                 }
                 Some(RequestEvent::Body(_)) => {}
                 Some(RequestEvent::End) if read == input.len() => return read,
-                Some(RequestEvent::End) if !services.budget.take_request(services.batch.is_full()) => return read,
+                Some(RequestEvent::End)
+                    if !services.budget.take_request(services.batch.is_full() || self.stream.is_some()) =>
+                {
+                    return read;
+                }
                 Some(RequestEvent::End) => {}
                 None => return read,
             }
@@ -348,10 +373,13 @@ impl Session {
         let Ok(Progress { event: Some(RequestEvent::Head(head)), .. }) = progress else {
             unreachable!("a head that was read is read again")
         };
-        let persistence = persistence(&head, self.requests, services);
-        services.batch.persistence = persistence;
+        services.batch.begin(&head, persistence(&head, self.requests, services));
         let Services { responder, batch, now, .. } = services;
-        match responder.respond(&head, waiting.done, *now, batch) {
+        match responder.respond(&head, waiting.done, (services.socket, *now), batch) {
+            Answer::Pending => {
+                waiting.is_under_way = true;
+                self.waiting = Some(waiting);
+            }
             Answer::After(job) => {
                 waiting.done = waiting.done.and(job.kind);
                 waiting.is_under_way = true;
@@ -360,13 +388,34 @@ impl Session {
             }
             Answer::Given(summary) => {
                 record(services, Some(&head), summary, 0);
-                if persistence == Persistence::Close {
+                self.stream = services.batch.take_stream();
+                if services.batch.persistence == Persistence::Close {
                     self.phase = Phase::RespondingLast { linger: has_body(&head) || self.unread.is_some() };
                     self.unread = None;
                 }
             }
         }
         self.after_reading(services)
+    }
+
+    /// Sends what has come in of the response under way, or waits for more.
+    #[cold]
+    fn send_stream(&mut self, services: &mut Services<'_>) -> Next {
+        let Some(stream) = &mut self.stream else { return Next::Wait };
+        let (body_bytes, is_last) = match stream.put(&mut services.batch, services.socket) {
+            Streamed::More { body_bytes } => (body_bytes, false),
+            Streamed::End { body_bytes } => (body_bytes, true),
+            Streamed::Failed(reason) => return Next::Fail(reason),
+        };
+        services.recorder.extend(services.batch.len(), body_bytes, is_last);
+        if is_last {
+            self.stream = None;
+        }
+        match services.batch.is_empty() {
+            false => Next::Send(services.batch.take_payload()),
+            true if is_last => session::Session::on_sent(self, services),
+            true => Next::Wait,
+        }
     }
 
     /// Answers something that is not, or not any longer, a request that can be understood. The connection cannot go on.
@@ -398,7 +447,8 @@ fn record(services: &mut Services<'_>, request: Option<&RequestHead<'_>>, summar
     let batch = &services.batch;
     services.recorder.record(request, summary, &|| {
         let ends_at = batch.len();
-        ResponseBytes { ends_at, body_bytes: ends_at - begins_at - batch.head_bytes(begins_at) }
+        let body_bytes = ends_at - begins_at - batch.head_bytes(begins_at);
+        ResponseBytes { ends_at, body_bytes, is_open: batch.has_stream() }
     });
 }
 

@@ -86,7 +86,11 @@ impl Connection {
         let socket = self.socket();
         if let Some(accounting) = &mut shared.accounting {
             accounting.on_closed(self.records.take(), now);
-            let size = ResponseBytes { ends_at: head::NO_ROOM.len() as u64, body_bytes: head::NO_ROOM_BODY_BYTES };
+            let size = ResponseBytes {
+                ends_at: head::NO_ROOM.len() as u64,
+                body_bytes: head::NO_ROOM_BODY_BYTES,
+                is_open: false,
+            };
             accounting.record_refused(&mut self.records, (socket, mount), size, (now, second));
         }
         let (sender, mut link) = self.link(driver, shared);

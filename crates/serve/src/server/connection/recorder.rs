@@ -28,4 +28,12 @@ impl Recorder for ConnectionRecorder<'_> {
             accounting.record(self.records, &AnsweredRequest { socket, request, summary, now, second }, bytes());
         }
     }
+
+    fn extend(&mut self, bytes: u64, body_bytes: u64, is_last: bool) {
+        Accounting::extend(self.records, bytes, body_bytes, is_last);
+        if let (true, 0, Some(accounting)) = (is_last, bytes, &mut self.accounting) {
+            // No send is to come that would end it.
+            accounting.on_sent(self.records, 0, self.now);
+        }
+    }
 }
