@@ -9,5 +9,6 @@ pub(crate) mod local;
 pub(crate) mod media_type;
 pub(crate) mod name;
 pub(crate) mod object;
+pub(crate) mod origin;
 pub(crate) mod policy;
 pub(crate) mod refusal;

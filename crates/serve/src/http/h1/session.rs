@@ -11,10 +11,11 @@ use thalweg_reactor::BufferPool;
 use thalweg_sys::{Instant, SocketId};
 use thalweg_wire::{BodyFraming, FieldSlots, Progress, RequestEvent, RequestHead, RequestReader, Version};
 
-use crate::content::blocking_pool::{BlockingPool, JobKind, JobsDone};
+use crate::content::blocking_pool::{BlockingPool, JobKind};
+use crate::content::origin::Outcome;
 use crate::http::h1::batch::Batch;
 use crate::http::h1::head::Persistence;
-use crate::http::respond::{Answer, Responder};
+use crate::http::respond::{Answer, JobResult, Outcomes, Responder};
 use crate::http::response::{Recorder, ResponseBytes, Summary};
 use crate::session::{self, Activity, Next};
 use crate::work_budget::WorkBudget;
@@ -45,8 +46,10 @@ pub(crate) struct Session {
 struct WaitingRequest {
     /// Its head, to be read once more.
     head: Vec<u8>,
-    done: JobsDone,
-    /// A job for it is under way. If not, it is over, and earlier responses are still being sent.
+    outcomes: Outcomes,
+    /// The kind of the job that it waits for, or has waited for last.
+    job: JobKind,
+    /// The job is under way. If not, it is over, and earlier responses are still being sent.
     is_under_way: bool,
 }
 
@@ -74,7 +77,7 @@ pub(crate) struct Bounds {
 /// What a session uses of its loop.
 pub(crate) struct Services<'s> {
     pub(crate) responder: &'s mut Responder,
-    pub(crate) blocking: &'s mut BlockingPool,
+    pub(crate) blocking: &'s mut BlockingPool<JobResult>,
     /// Empty: responses are gathered in it.
     pub(crate) batch: Batch<'s>,
     pub(crate) budget: &'s mut WorkBudget,
@@ -102,7 +105,7 @@ impl WaitingRequest {
             }
         }
         head.extend_from_slice(b"\r\n");
-        Self { head, done: JobsDone::NOTHING.and(kind), is_under_way: true }
+        Self { head, outcomes: Outcomes::default(), job: kind, is_under_way: true }
     }
 }
 
@@ -150,8 +153,9 @@ impl session::Session for Session {
         }
     }
 
-    fn on_ready(&mut self, is_sending: bool, services: &mut Services<'_>) -> Next {
+    fn on_ready(&mut self, outcome: Outcome, is_sending: bool, services: &mut Services<'_>) -> Next {
         let Some(waiting) = &mut self.waiting else { return Next::Wait };
+        waiting.outcomes.add(waiting.job, outcome);
         waiting.is_under_way = false;
         if is_sending { Next::Wait } else { self.answer_again(services) }
     }
@@ -286,10 +290,10 @@ impl Session {
                     let persistence = persistence(&head, self.requests, services);
                     services.batch.persistence = persistence;
                     let Services { responder, batch, now, .. } = services;
-                    let summary = match responder.respond(&head, JobsDone::NOTHING, *now, batch) {
+                    let summary = match responder.respond(&head, Outcomes::default(), *now, batch) {
                         Answer::Given(summary) => summary,
                         Answer::After(job) if !services.blocking.is_overloaded() => {
-                            self.waiting = Some(Box::new(WaitingRequest::new(&head, job.kind)));
+                            self.waiting = Some(Box::new(WaitingRequest::new(&head, job.kind())));
                             services.blocking.submit(services.socket, *job);
                             return read;
                         }
@@ -351,9 +355,9 @@ impl Session {
         let persistence = persistence(&head, self.requests, services);
         services.batch.persistence = persistence;
         let Services { responder, batch, now, .. } = services;
-        match responder.respond(&head, waiting.done, *now, batch) {
+        match responder.respond(&head, waiting.outcomes, *now, batch) {
             Answer::After(job) => {
-                waiting.done = waiting.done.and(job.kind);
+                waiting.job = job.kind();
                 waiting.is_under_way = true;
                 services.blocking.submit(services.socket, *job);
                 self.waiting = Some(waiting);
