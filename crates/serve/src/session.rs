@@ -8,6 +8,7 @@
 use std::rc::Rc;
 
 use crate::content::body::Payload;
+use crate::content::origin::Outcome;
 
 /// A session on a connection.
 pub(crate) trait Session {
@@ -20,8 +21,8 @@ pub(crate) trait Session {
     /// The last payload has been sent.
     fn on_sent(&mut self, services: &mut Self::Services<'_>) -> Next;
 
-    /// An object that the session waits for is ready, and earlier payloads have been sent or not.
-    fn on_ready(&mut self, is_sending: bool, services: &mut Self::Services<'_>) -> Next;
+    /// The job that the session waits for is done with this outcome, and earlier payloads have been sent or not.
+    fn on_ready(&mut self, outcome: Outcome, is_sending: bool, services: &mut Self::Services<'_>) -> Next;
 
     /// The peer will send no more.
     fn on_ended(&mut self) -> Next;

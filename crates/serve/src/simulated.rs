@@ -17,6 +17,7 @@ use crate::catalog::site::Sites;
 use crate::config::{Bandwidth, CacheConfig, Limits, ListenAddr, ServerConfig};
 use crate::content::blocking_pool::{BlockingPool, Workers};
 use crate::content::local::watch::test_watcher::TestWatcher;
+use crate::http::respond::JobResult;
 use crate::server::commands::CommandQueue;
 use crate::server::service::{Service, Setup};
 use crate::server::shutdown::ShutdownDeadline;
@@ -85,7 +86,7 @@ struct World<'w> {
     clients: Vec<Client>,
     folder: &'w Path,
     shutdown: Arc<ShutdownDeadline>,
-    blocking: Arc<Workers>,
+    blocking: Arc<Workers<JobResult>>,
     /// The server that a remote origin fetches from.
     upstream: Option<origins::UpstreamServer>,
     commands: Arc<[CommandQueue]>,

@@ -1,14 +1,13 @@
-//! Work that may wait for a disk or take long, done by other threads so that a core's loop need not.
+//! The blocking pool: threads that do what may wait for a disk or take long, so that a loop need not.
 //!
-//! A core hands over a [`Job`] on behalf of a connection and goes on. When the job is done, the core is woken and learns whose it
-//! was; what came of it, the connection finds out by doing the same again, which now does not wait: the names and pages that
-//! it needs are in the kernel's memory. So jobs carry nothing back but what they put there (or into a place that they
-//! were given), and the same code runs in both threads.
+//! A loop submits a [`Job`] on behalf of a connection and goes on. When the job is done, the loop is woken and takes its result, with
+//! the sockets of all connections that wait for it: those that submit a job with the same key meanwhile wait for the same job.
+//! What a result is, and what becomes of it, is the business of those who make jobs.
 //!
 //! The queue needs no bound of its own: a connection waits for one job at a time, and connections are bounded. Jobs that are
 //! short go before those that fetch more of a large file or read a whole folder, which also never get the last thread.
 //!
-//! Each core has threads of its own, started when there is work for them, because they share its table of descriptors.
+//! Each loop has threads of its own, started when there is work for them, because they share its table of descriptors.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,147 +15,174 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::{mem, thread};
 
 use foldhash::quality::RandomState;
-use thalweg_sys::{SocketId, Wait, Waker, affinity};
+use thalweg_sys::{SocketId, Waker, affinity};
 
-/// What is done.
-type Work = Box<dyn FnOnce() + Send>;
+/// The work of a job.
+type Work<R> = Box<dyn FnOnce() -> R + Send>;
 
-/// Something to be done aside.
-pub(crate) struct Job {
-    pub(crate) kind: JobKind,
-    /// What it is about, if that can be said: who asks for the same meanwhile waits for this job. It may be empty.
-    pub(crate) key: Vec<u8>,
-    pub(crate) work: Work,
+/// Work to be done by another thread, which has a result.
+pub(crate) struct Job<R> {
+    kind: JobKind,
+    /// Names the result: equal jobs of a kind have equal keys. An empty key is equal to none.
+    key: Vec<u8>,
+    work: Work<R>,
+    /// The result if the work panics.
+    on_panic: R,
 }
 
-/// Why something is done aside.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
+/// The kinds of jobs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum JobKind {
-    /// A name was not in the kernel's memory, or not all of a small file was.
+    /// Opens a file, and reads it if it is small.
     Open,
-    /// A part of a large file was not.
+    /// Reads a part of a large file into memory.
     Read,
-    /// A page of a listing was not made yet.
+    /// Makes a page of a listing.
     List,
 }
 
-/// What was done aside for a request already: it is not done aside again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct JobsDone(u8);
-
-impl JobsDone {
-    /// Nothing.
-    pub(crate) const NOTHING: Self = Self(0);
-
-    /// That as well.
-    pub(crate) const fn and(self, reason: JobKind) -> Self {
-        Self(self.0 | 1 << reason as u8)
+impl<R: Send + 'static> Job<R> {
+    /// A job of which the work has not begun.
+    pub(crate) fn new(kind: JobKind, key: Vec<u8>, on_panic: R, work: impl FnOnce() -> R + Send + 'static) -> Self {
+        Self { kind, key, work: Box::new(work), on_panic }
     }
 
-    /// Whether that was done.
-    pub(crate) const fn has(self, reason: JobKind) -> bool {
-        self.0 & 1 << reason as u8 != 0
+    /// The kind.
+    pub(crate) fn kind(&self) -> JobKind {
+        self.kind
     }
 
-    /// What to do about a disk: once something was done aside, the loop does what is left of it, at whatever cost.
-    pub(crate) const fn wait(self, reason: JobKind) -> Wait {
-        if self.has(reason) { Wait::Allowed } else { Wait::Never }
+    /// The same job with another type of result.
+    pub(crate) fn map<T>(self, convert: impl Fn(R) -> T + Send + 'static) -> Job<T> {
+        let Self { kind, key, work, on_panic } = self;
+        Job { kind, key, on_panic: convert(on_panic), work: Box::new(move || convert(work())) }
+    }
+
+    /// Does the work in the calling thread.
+    #[cfg(test)]
+    pub(crate) fn run(self) -> R {
+        (self.work)()
     }
 }
 
-/// One core's side: who waits for what.
-pub(crate) struct BlockingPool {
-    workers: Arc<Workers>,
+/// A job that is done.
+pub(crate) struct Completed<R> {
+    pub(crate) result: R,
+    /// The connections that wait for it.
+    pub(crate) sockets: Vec<SocketId>,
+}
+
+/// A loop's side of the pool: which connections wait for which job.
+pub(crate) struct BlockingPool<R> {
+    workers: Arc<Workers<R>>,
     /// Threads to start at most. None in a simulation, which works off the queue by itself.
     threads_max: usize,
-    /// CPUs that the threads may run on. They begin as a core's thread does, pinned to one.
+    /// CPUs that the threads may run on. They begin as a loop's thread does, pinned to one.
     cpus: Vec<usize>,
-    jobs_asked: u64,
-    /// The job under way about something.
-    under_way: HashMap<(u8, Vec<u8>), u64, RandomState>,
-    waiting: HashMap<u64, Waiting, RandomState>,
+    jobs_submitted: u64,
+    /// The numbers of the jobs with a key that are not done.
+    under_way: HashMap<(JobKind, Vec<u8>), u64, RandomState>,
+    waiting: HashMap<u64, WaitingSockets, RandomState>,
 }
 
-/// Who waits for a job.
-struct Waiting {
-    about: Option<(u8, Vec<u8>)>,
+/// The connections that wait for a job.
+struct WaitingSockets {
+    /// The job's kind and key, if it has one.
+    key: Option<(JobKind, Vec<u8>)>,
     sockets: Vec<SocketId>,
 }
 
-/// What a core and its threads share.
-pub(crate) struct Workers {
-    queue: Mutex<JobQueue>,
+/// The threads' side of the pool.
+pub(crate) struct Workers<R> {
+    queue: Mutex<JobQueue<R>>,
     work_came: Condvar,
     waker: Option<Waker>,
 }
 
-#[derive(Default)]
-struct JobQueue {
-    first: VecDeque<(u64, Work)>,
-    later: VecDeque<(u64, Work)>,
-    done: Vec<u64>,
+struct JobQueue<R> {
+    short: VecDeque<QueuedJob<R>>,
+    long: VecDeque<QueuedJob<R>>,
+    /// Results by the numbers of their jobs.
+    results: Vec<(u64, R)>,
     threads: usize,
     idle: usize,
-    /// Threads that are with one of `later`.
-    at_later: usize,
+    /// Threads that are with a long job.
+    at_long: usize,
     closing: bool,
 }
 
-impl BlockingPool {
-    /// For a core whose driver has this waker. Threads are started by the thread that asks.
+struct QueuedJob<R> {
+    number: u64,
+    work: Work<R>,
+    on_panic: R,
+    is_long: bool,
+}
+
+impl<R: Send + 'static> BlockingPool<R> {
+    /// A pool for a loop whose driver has this waker.
     pub(crate) fn new(waker: Waker, threads_max: usize, cpus: Vec<usize>) -> Self {
         assert!(threads_max >= 2, "one thread could not keep clear of large files");
         Self::with(Some(waker), threads_max, cpus)
     }
 
-    /// Without threads: [`Workers::work`] is called by a simulation.
+    /// A pool without threads: a simulation calls [`Workers::work`].
     #[cfg(test)]
     pub(crate) fn simulated() -> Self {
         Self::with(None, 0, Vec::new())
     }
 
     fn with(waker: Option<Waker>, threads_max: usize, cpus: Vec<usize>) -> Self {
+        let queue = JobQueue {
+            short: VecDeque::new(),
+            long: VecDeque::new(),
+            results: Vec::new(),
+            threads: 0,
+            idle: 0,
+            at_long: 0,
+            closing: false,
+        };
         Self {
-            workers: Arc::new(Workers { queue: Mutex::default(), work_came: Condvar::new(), waker }),
+            workers: Arc::new(Workers { queue: Mutex::new(queue), work_came: Condvar::new(), waker }),
             threads_max,
             cpus,
-            jobs_asked: 0,
+            jobs_submitted: 0,
             under_way: HashMap::default(),
             waiting: HashMap::default(),
         }
     }
 
-    /// What works off the queue.
+    /// The threads' side, for a simulation.
     #[cfg(test)]
-    pub(crate) fn workers(&self) -> Arc<Workers> {
+    pub(crate) fn workers(&self) -> Arc<Workers<R>> {
         Arc::clone(&self.workers)
     }
 
     /// Has a job done for the connection of a socket, which waits for no other.
-    pub(crate) fn submit(&mut self, socket: SocketId, job: Job) {
-        let about = Some((job.kind as u8, job.key)).filter(|(_, key)| !key.is_empty());
-        if let Some(number) = about.as_ref().and_then(|about| self.under_way.get(about)) {
+    pub(crate) fn submit(&mut self, socket: SocketId, job: Job<R>) {
+        let Job { kind, key, work, on_panic } = job;
+        let key = Some((kind, key)).filter(|(_, key)| !key.is_empty());
+        if let Some(number) = key.as_ref().and_then(|key| self.under_way.get(key)) {
             self.waiting.get_mut(number).expect("a job under way is waited for").sockets.push(socket);
             return;
         }
-        self.jobs_asked += 1;
-        let number = self.jobs_asked;
-        if let Some(about) = &about {
-            self.under_way.insert(about.clone(), number);
+        self.jobs_submitted += 1;
+        let number = self.jobs_submitted;
+        if let Some(key) = &key {
+            self.under_way.insert(key.clone(), number);
         }
-        self.waiting.insert(number, Waiting { about, sockets: vec![socket] });
-        self.hand_over(number, job.kind, job.work);
+        self.waiting.insert(number, WaitingSockets { key, sockets: vec![socket] });
+        self.enqueue(QueuedJob { number, work, on_panic, is_long: kind != JobKind::Open });
     }
 
-    fn hand_over(&self, number: u64, reason: JobKind, work: Work) {
+    fn enqueue(&self, job: QueuedJob<R>) {
         let mut queue = self.workers.queue();
-        match reason {
-            JobKind::Read | JobKind::List => queue.later.push_back((number, work)),
-            JobKind::Open => queue.first.push_back((number, work)),
+        if job.is_long {
+            queue.long.push_back(job);
+        } else {
+            queue.short.push_back(job);
         }
         // One more than there are jobs: large files leave it alone.
-        let needs_thread = queue.idle <= queue.first.len() + queue.later.len() && queue.threads < self.threads_max;
+        let needs_thread = queue.idle <= queue.short.len() + queue.long.len() && queue.threads < self.threads_max;
         queue.threads += usize::from(needs_thread);
         drop(queue);
         self.workers.work_came.notify_one();
@@ -165,7 +191,7 @@ impl BlockingPool {
             queue.threads -= 1;
             let is_alone = queue.threads == 0;
             drop(queue);
-            // Better that this core waits for the disk than that the connection waits for nobody.
+            // Better that this loop waits for the disk than that the connection waits for ever.
             if is_alone {
                 self.workers.work();
             }
@@ -175,13 +201,13 @@ impl BlockingPool {
     fn start_thread(&self) -> std::io::Result<()> {
         let (workers, cpus) = (Arc::clone(&self.workers), self.cpus.clone());
         let work = move || {
-            // Where that is forbidden, the threads stay on the core's CPU, which is slower and not wrong.
+            // Where that is forbidden, the threads stay on the loop's CPU, which is slower and not wrong.
             let _ = affinity::pin_to(&cpus);
             // A loop that shares the CPU does not wait for them; where that is forbidden, it does.
             let _ = affinity::lower_priority();
             workers.work_until_closed();
         };
-        thread::Builder::new().name("aside".to_owned()).spawn(work).map(drop)
+        thread::Builder::new().name("blocking".to_owned()).spawn(work).map(drop)
     }
 
     /// Whether jobs wait for so long that a new one had better not be begun.
@@ -191,35 +217,34 @@ impl BlockingPool {
         self.waiting.len() > WAITING_MAX
     }
 
-    /// Takes out who has waited for jobs that are done now.
-    pub(crate) fn take_done(&mut self) -> Vec<SocketId> {
-        let done = mem::take(&mut self.workers.queue().done);
-        let mut sockets = Vec::new();
-        for number in done {
-            let Some(waiting) = self.waiting.remove(&number) else { continue };
-            if let Some(about) = &waiting.about {
-                self.under_way.remove(about);
+    /// Takes the results that came since the last time.
+    pub(crate) fn take_results(&mut self) -> impl Iterator<Item = Completed<R>> + use<R> {
+        let results = mem::take(&mut self.workers.queue().results);
+        let completed = results.into_iter().filter_map(|(number, result)| {
+            let WaitingSockets { key, sockets } = self.waiting.remove(&number)?;
+            if let Some(key) = &key {
+                self.under_way.remove(key);
             }
-            sockets.extend(waiting.sockets);
-        }
-        sockets
+            Some(Completed { result, sockets })
+        });
+        completed.collect::<Vec<_>>().into_iter()
     }
 }
 
-impl Drop for BlockingPool {
-    /// Threads that are with a job end after it; nobody waits for a disk that does not answer.
+impl<R> Drop for BlockingPool<R> {
+    /// Threads that are with a job end after it; nothing waits for a disk that does not answer.
     fn drop(&mut self) {
         let mut queue = self.workers.queue();
         queue.closing = true;
-        queue.first.clear();
-        queue.later.clear();
+        queue.short.clear();
+        queue.long.clear();
         drop(queue);
         self.workers.work_came.notify_all();
     }
 }
 
-impl Workers {
-    fn queue(&self) -> MutexGuard<'_, JobQueue> {
+impl<R> Workers<R> {
+    fn queue(&self) -> MutexGuard<'_, JobQueue<R>> {
         // Work is done while the lock is not held, so that a panic leaves nothing half done.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -227,9 +252,9 @@ impl Workers {
     fn work_until_closed(&self) {
         let mut queue = self.queue();
         while !queue.closing {
-            if let Some(next) = queue.take() {
+            if let Some(job) = queue.take() {
                 drop(queue);
-                self.finish(next);
+                self.finish(job);
                 queue = self.queue();
             } else {
                 queue.idle += 1;
@@ -241,19 +266,18 @@ impl Workers {
 
     /// Does the next job in the calling thread. Whether there was one.
     pub(crate) fn work(&self) -> bool {
-        let next = self.queue().take();
-        next.map(|next| self.finish(next)).is_some()
+        let job = self.queue().take();
+        job.map(|job| self.finish(job)).is_some()
     }
 
-    fn finish(&self, Next { number, work, is_later }: Next) {
-        // What went wrong goes wrong again where the connection does the same itself, and is dealt with there.
-        let _ = catch_unwind(AssertUnwindSafe(work));
+    fn finish(&self, QueuedJob { number, work, on_panic, is_long }: QueuedJob<R>) {
+        let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or(on_panic);
         let mut queue = self.queue();
-        queue.at_later -= usize::from(is_later);
-        queue.done.push(number);
-        let is_first = queue.done.len() == 1;
+        queue.at_long -= usize::from(is_long);
+        queue.results.push((number, result));
+        let is_first = queue.results.len() == 1;
         // A thread that left large files alone, to be free for others, may take one now.
-        let is_left_over = is_later && queue.idle > 0 && !queue.later.is_empty();
+        let is_left_over = is_long && queue.idle > 0 && !queue.long.is_empty();
         drop(queue);
         if is_left_over {
             self.work_came.notify_one();
@@ -264,24 +288,18 @@ impl Workers {
     }
 }
 
-struct Next {
-    number: u64,
-    work: Work,
-    is_later: bool,
-}
-
-impl JobQueue {
-    /// The next job, unless it is for a large file and all other threads are with one already.
-    fn take(&mut self) -> Option<Next> {
-        if let Some((number, work)) = self.first.pop_front() {
-            return Some(Next { number, work, is_later: false });
+impl<R> JobQueue<R> {
+    /// The next job, unless it is a long one and all other threads are with one already.
+    fn take(&mut self) -> Option<QueuedJob<R>> {
+        if let Some(job) = self.short.pop_front() {
+            return Some(job);
         }
-        if self.at_later + 1 >= self.threads && self.threads > 1 {
+        if self.at_long + 1 >= self.threads && self.threads > 1 {
             return None;
         }
-        let (number, work) = self.later.pop_front()?;
-        self.at_later += 1;
-        Some(Next { number, work, is_later: true })
+        let job = self.long.pop_front()?;
+        self.at_long += 1;
+        Some(job)
     }
 }
 
@@ -299,70 +317,77 @@ mod tests {
         [(); N].map(|()| table.insert(()).unwrap())
     }
 
-    fn job(reason: JobKind, key: &str, work: impl FnOnce() + Send + 'static) -> Job {
-        Job { kind: reason, key: key.into(), work: Box::new(work) }
+    fn job(kind: JobKind, key: &str, work: impl FnOnce() + Send + 'static) -> Job<()> {
+        Job::new(kind, key.into(), (), work)
+    }
+
+    fn take_sockets(pool: &mut BlockingPool<()>) -> Vec<SocketId> {
+        pool.take_results().flat_map(|completed| completed.sockets).collect()
     }
 
     #[test]
-    fn a_job_is_done_once_for_all_who_ask_meanwhile() {
+    fn a_job_is_done_once_for_all_that_submit_it_meanwhile() {
         let [a, b, c, d] = sockets();
-        let mut blocking = BlockingPool::simulated();
+        let mut pool = BlockingPool::simulated();
         let runs = Arc::new(AtomicUsize::new(0));
         let count = || {
             let runs = Arc::clone(&runs);
-            move || {
-                runs.fetch_add(1, SeqCst);
-            }
+            move || runs.fetch_add(1, SeqCst)
         };
-        blocking.submit(a, job(JobKind::Open, "name", count()));
-        blocking.submit(b, job(JobKind::Open, "name", count()));
-        blocking.submit(c, job(JobKind::Open, "other", count()));
-        blocking.submit(d, job(JobKind::Read, "name", count()));
-        assert_eq!(blocking.take_done(), []);
-        assert!(blocking.workers().work());
-        assert_eq!(blocking.take_done(), [a, b]);
-        // JobsDone is done: the next one is another job.
-        blocking.submit(a, job(JobKind::Open, "name", count()));
-        while blocking.workers().work() {}
-        assert_eq!(blocking.take_done(), [c, a, d]);
-        assert_eq!(runs.load(SeqCst), 4);
-        assert!(blocking.under_way.is_empty() && blocking.waiting.is_empty());
+        let job = |kind, key: &str| Job::new(kind, key.into(), usize::MAX, count());
+        pool.submit(a, job(JobKind::Open, "name"));
+        pool.submit(b, job(JobKind::Open, "name"));
+        pool.submit(c, job(JobKind::Open, "other"));
+        pool.submit(d, job(JobKind::Read, "name"));
+        assert!(pool.take_results().next().is_none());
+        assert!(pool.workers().work());
+        let take = |pool: &mut BlockingPool<usize>| -> Vec<_> {
+            pool.take_results().map(|Completed { result, sockets }| (result, sockets)).collect()
+        };
+        assert_eq!(take(&mut pool), [(0, vec![a, b])]);
+        // The job is done: the next one is another.
+        pool.submit(a, job(JobKind::Open, "name"));
+        while pool.workers().work() {}
+        assert_eq!(take(&mut pool), [(1, vec![c]), (2, vec![a]), (3, vec![d])]);
+        assert!(pool.under_way.is_empty() && pool.waiting.is_empty());
     }
 
     #[test]
     fn jobs_without_a_key_are_each_done() {
         let [a, b] = sockets();
-        let mut blocking = BlockingPool::simulated();
-        blocking.submit(a, job(JobKind::Read, "", || {}));
-        blocking.submit(b, job(JobKind::Read, "", || {}));
-        assert!(blocking.workers().work() && blocking.workers().work() && !blocking.workers().work());
-        assert_eq!(blocking.take_done(), [a, b]);
+        let mut pool = BlockingPool::simulated();
+        pool.submit(a, job(JobKind::Read, "", || {}));
+        pool.submit(b, job(JobKind::Read, "", || {}));
+        assert!(pool.workers().work() && pool.workers().work() && !pool.workers().work());
+        assert_eq!(take_sockets(&mut pool), [a, b]);
     }
 
     #[test]
-    fn a_job_that_panics_is_done_too() {
+    fn a_job_that_panics_has_the_result_that_was_left_for_that() {
         let [a] = sockets();
-        let mut blocking = BlockingPool::simulated();
-        blocking.submit(a, job(JobKind::Open, "name", || panic!("on purpose")));
-        blocking.workers().work();
-        assert_eq!(blocking.take_done(), [a]);
+        let mut pool = BlockingPool::simulated();
+        let job = Job::new(JobKind::Open, "name".into(), "panicked", || panic!("on purpose"));
+        pool.submit(a, job.map(str::len));
+        pool.workers().work();
+        let completed = pool.take_results().next().unwrap();
+        assert_eq!((completed.result, completed.sockets), ("panicked".len(), vec![a]));
     }
 
     #[test]
     fn threads_lower_their_priority() {
         let [a] = sockets();
-        let mut blocking = BlockingPool::new(Waker::new().unwrap(), 2, affinity::allowed_cpus().unwrap());
+        let mut pool = BlockingPool::new(Waker::new().unwrap(), 2, affinity::allowed_cpus().unwrap());
         let (tell, told) = mpsc::channel();
         let own = || rustix::process::getpriority_process(None).unwrap();
         let before = own();
-        blocking.submit(a, job(JobKind::Open, "", move || tell.send(own()).unwrap()));
+        pool.submit(a, job(JobKind::Open, "", move || tell.send(own()).unwrap()));
         assert_eq!((told.recv().unwrap(), own()), (19, before));
     }
 
     #[test]
     fn large_files_leave_a_thread_to_others() {
         let [a, b, c, d] = sockets();
-        let mut blocking = BlockingPool::new(Waker::new().unwrap(), 3, affinity::allowed_cpus().unwrap());
+        let mut pool = BlockingPool::new(Waker::new().unwrap(), 3, affinity::allowed_cpus().unwrap());
         let (release, held) = mpsc::channel::<()>();
         let held = Arc::new(Mutex::new(held));
         let hold = || {
@@ -370,20 +395,20 @@ mod tests {
             move || held.lock().unwrap().recv().unwrap_or(())
         };
         for socket in [a, b, c] {
-            blocking.submit(socket, job(JobKind::Read, "", hold()));
+            pool.submit(socket, job(JobKind::Read, "", hold()));
         }
         let (opened, was_opened) = mpsc::channel();
-        blocking.submit(d, job(JobKind::Open, "name", move || opened.send(()).unwrap()));
+        pool.submit(d, job(JobKind::Open, "name", move || opened.send(()).unwrap()));
         was_opened.recv().unwrap();
         let mut done = Vec::new();
         let mut wait_for = |jobs: usize| {
             while done.len() < jobs {
-                done.extend(blocking.take_done());
+                done.extend(take_sockets(&mut pool));
                 thread::yield_now();
             }
             done[0]
         };
-        // A job is done a moment after its work: the others are let go when it is.
+        // A job is done a moment after its work: the others are released when it is.
         assert_eq!(wait_for(1), d);
         drop(release);
         wait_for(4);

@@ -9,6 +9,7 @@ pub(crate) mod local;
 pub(crate) mod media_type;
 pub(crate) mod name;
 pub(crate) mod object;
+pub(crate) mod origin;
 pub(crate) mod policy;
 pub(crate) mod refusal;
 #[cfg_attr(

@@ -16,7 +16,7 @@ use crate::content::stream::Wakes;
 /// An origin behind connections.
 pub(crate) trait RemoteOrigin {
     /// Opens the object of a canonical name for the session of a connection, which is woken if it has to wait.
-    fn open(&mut self, name: &[u8], waiter: SocketId, now: Instant) -> Opening<'_>;
+    fn open(&mut self, name: &[u8], waiter: SocketId, now: Instant) -> RemoteOpening<'_>;
 
     /// Takes an event of one of its connections.
     fn on_event(&mut self, connection: OriginConnection, event: OriginEvent<'_>, now: Instant);
@@ -32,7 +32,7 @@ pub(crate) trait RemoteOrigin {
 }
 
 /// The outcome of opening an object.
-pub(crate) enum Opening<'o> {
+pub(crate) enum RemoteOpening<'o> {
     /// The object, whose body may still be coming in.
     Object(&'o mut Object),
     /// The session is woken when it is worth while to open it again.
@@ -150,11 +150,6 @@ impl Fetches {
             Fetch::Object(object) => object.can_be_sent(),
             Fetch::Refused(_, until) => *until > now,
         });
-    }
-
-    /// Fetches that are kept.
-    pub(crate) fn len(&self) -> usize {
-        self.by_name.len()
     }
 
     fn settle(&mut self, name: &[u8], fetch: Fetch) {

@@ -3,26 +3,29 @@
 //! The responder finds the object that a request is for and selects what of it is sent. Heads, framing and the state of connections are
 //! a protocol's; files are their origin's.
 
+use std::sync::Arc;
+
 use thalweg_sys::{Instant, SocketId};
 use thalweg_wire::target::Target;
 use thalweg_wire::{Method, RequestHead};
 
 use crate::catalog::site::Sites;
-use crate::content::blocking_pool::{Job, JobKind, JobsDone};
-use crate::content::local::file_cache::{FileCache, Lookup};
+use crate::content::blocking_pool::{Job, JobKind};
+use crate::content::local::origin::{Loaded, LocalOrigin};
 use crate::content::name::canonical_name;
 use crate::content::object::Object;
+use crate::content::origin::{Opening, Origin, Outcome};
 use crate::content::refusal::Refusal;
-use crate::content::remote::{Opening, RemoteOrigin};
+use crate::content::remote::{RemoteOpening, RemoteOrigin};
 use crate::date_cache::DateCache;
 use crate::http::multipart::{Boundaries, Multipart};
 use crate::http::response::{Delivery, Encoder, Page, PageField, Part, Response, Selected, Summary};
 use crate::http::select::{Extent, Selection, Unmet, may_select, negotiate, select};
-use crate::listing::{Asked, Listings};
+use crate::listing::{ListingRequest, Listings, LoadedListing};
 
 /// Answers requests for objects.
 pub(crate) struct Responder {
-    pub(crate) cache: FileCache<Sites>,
+    pub(crate) origin: LocalOrigin<Sites>,
     pub(crate) listings: Listings,
     pub(crate) date_cache: DateCache,
     /// The origins of mounts that are not local, with the mounts' numbers.
@@ -38,9 +41,37 @@ pub(crate) enum Answer {
     /// The response was encoded.
     Given(Summary),
     /// Nothing yet: the request has to be answered again when this job was done.
-    After(Box<Job>),
+    After(Box<Job<JobResult>>),
     /// Nothing yet: the request has to be answered again when its connection is woken.
     Pending,
+}
+
+/// The result of a job of a loop.
+pub(crate) enum JobResult {
+    /// An object was loaded.
+    Object(Loaded<Sites>),
+    /// A page of a listing was made.
+    Listing(LoadedListing),
+    /// A part of a file was read into memory.
+    ReadAhead,
+}
+
+/// The outcomes of the jobs that a request has waited for: it waits for one of each kind at most.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Outcomes {
+    object: Option<Outcome>,
+    listing: Option<Outcome>,
+}
+
+impl Outcomes {
+    /// Adds that of a job.
+    pub(crate) fn add(&mut self, kind: JobKind, outcome: Outcome) {
+        match kind {
+            JobKind::Open => self.object = Some(outcome),
+            JobKind::List => self.listing = Some(outcome),
+            JobKind::Read => {}
+        }
+    }
 }
 
 /// Why a request gets a page instead of an object.
@@ -64,30 +95,40 @@ impl From<Refusal> for Denial<'_> {
 
 impl Responder {
     /// A responder that has done nothing yet.
-    pub(crate) fn new(cache: FileCache<Sites>, listings: Listings, date_cache: DateCache) -> Self {
+    pub(crate) fn new(origin: LocalOrigin<Sites>, listings: Listings, date_cache: DateCache) -> Self {
         let remotes = Vec::new();
-        Self { cache, listings, date_cache, remotes, boundaries: Boundaries::new(), name: Vec::new() }
+        Self { origin, listings, date_cache, remotes, boundaries: Boundaries::new(), name: Vec::new() }
     }
 
-    /// Answers a request, for which some jobs were done already.
+    /// Answers a request, which has waited for jobs with these outcomes.
     #[inline]
     pub(crate) fn respond(
         &mut self,
         request: &RequestHead<'_>,
-        done: JobsDone,
+        outcomes: Outcomes,
         (waiter, now): (SocketId, Instant),
         out: &mut impl Encoder,
     ) -> Answer {
         match request.method {
-            Method::Get | Method::Head => self.respond_with_object(request, done, (waiter, now), out),
+            Method::Get | Method::Head => self.respond_with_object(request, outcomes, (waiter, now), out),
             _ => Answer::Given(self.respond_otherwise(request, out)),
+        }
+    }
+
+    /// Takes the result of a job. The outcome is for all requests that wait for it.
+    #[cold]
+    pub(crate) fn complete(&mut self, result: JobResult, now: Instant) -> Outcome {
+        match result {
+            JobResult::Object(loaded) => self.origin.complete(loaded, &self.date_cache, now),
+            JobResult::Listing(loaded) => self.listings.complete(loaded, &mut self.origin.folders, now),
+            JobResult::ReadAhead => Outcome::Ready,
         }
     }
 
     /// Answers a request for which there is too much to be done.
     #[cold]
     pub(crate) fn shed(&mut self, request: &RequestHead<'_>, out: &mut impl Encoder) -> Summary {
-        let mount = self.cache.namespace().topmost;
+        let mount = self.origin.namespace().topmost;
         self.deny(request, Refusal::Exhausted.into(), mount, out)
     }
 
@@ -96,7 +137,7 @@ impl Responder {
     pub(crate) fn refuse(&mut self, status: u16, out: &mut impl Encoder) -> Summary {
         let page = Page { status, is_head: false, field: PageField::None, object: None };
         out.encode(Response::Page(page), &self.date_cache);
-        Summary::nothing(status, self.cache.namespace().topmost)
+        Summary::nothing(status, self.origin.namespace().topmost)
     }
 
     /// GET and HEAD.
@@ -104,41 +145,39 @@ impl Responder {
     fn respond_with_object(
         &mut self,
         request: &RequestHead<'_>,
-        done: JobsDone,
+        outcomes: Outcomes,
         (waiter, now): (SocketId, Instant),
         out: &mut impl Encoder,
     ) -> Answer {
-        let topmost = self.cache.namespace().topmost;
+        let topmost = self.origin.namespace().topmost;
         let Some((path, query)) = file_target(request) else {
             return Answer::Given(self.deny(request, Refusal::Malformed.into(), topmost, out));
         };
-        let Some(site) = self.cache.namespace().of_request(request) else {
+        let Some(site) = self.origin.namespace().of_request(request) else {
             return Answer::Given(self.deny(request, Denial::of(421), topmost, out));
         };
         if let Err(refusal) = canonical_name(path, &mut self.name) {
             return Answer::Given(self.deny(request, refusal.into(), topmost, out));
         }
         if !self.remotes.is_empty() {
-            let mount = self.cache.namespace().mount_number(site, &self.name);
+            let mount = self.origin.namespace().mount_number(site, &self.name);
             if let Some(index) = self.remotes.iter().position(|(of, _)| *of == mount) {
                 return self.respond_remotely(request, index, (waiter, now), out);
             }
         }
-        match self.cache.look_up(site, &mut self.name, done, &self.date_cache, now) {
-            Ok(Lookup::File(object, mount)) => {
+        match self.origin.open(site, &mut self.name, outcomes.object, &self.date_cache, now) {
+            Opening::Object(object, mount) => {
                 let chosen = reply_with(object, request, &self.date_cache, &mut self.boundaries, out);
                 self.finish(request, chosen, mount, true, out)
             }
-            Ok(Lookup::Folder) => Answer::Given(self.redirect_to_folder(request, site, query, out)),
-            Err(Refusal::NotYet) if !done.has(JobKind::Open) => {
-                Answer::After(Box::new(self.cache.opening(site, &self.name, &self.date_cache)))
-            }
+            Opening::Folder => Answer::Given(self.redirect_to_folder(request, site, query, out)),
+            Opening::Pending(job) => Answer::After(Box::new(job.map(JobResult::Object))),
             // No index: the folder may be listed.
-            Err(Refusal::NotFound) if self.name.ends_with(b"/") => {
-                self.respond_with_listing(request, (site, query), done, now, out)
+            Opening::Refused(Refusal::NotFound) if self.name.ends_with(b"/") => {
+                self.respond_with_listing(request, (site, query), outcomes, now, out)
             }
-            Err(refusal) => {
-                let mount = self.cache.namespace().mount_number(site, &self.name);
+            Opening::Refused(refusal) => {
+                let mount = self.origin.namespace().mount_number(site, &self.name);
                 Answer::Given(self.deny(request, refusal.into(), mount, out))
             }
         }
@@ -156,12 +195,12 @@ impl Responder {
         let (mount, origin) = &mut self.remotes[index];
         let mount = *mount;
         match origin.open(&self.name, waiter, now) {
-            Opening::Object(object) => {
+            RemoteOpening::Object(object) => {
                 let chosen = reply_with(object, request, &self.date_cache, &mut self.boundaries, out);
                 self.finish(request, chosen, mount, true, out)
             }
-            Opening::Pending => Answer::Pending,
-            Opening::Refused(refusal) => Answer::Given(self.deny(request, refusal.into(), mount, out)),
+            RemoteOpening::Pending => Answer::Pending,
+            RemoteOpening::Refused(refusal) => Answer::Given(self.deny(request, refusal.into(), mount, out)),
         }
     }
 
@@ -171,22 +210,23 @@ impl Responder {
         &mut self,
         request: &RequestHead<'_>,
         (site, query): (usize, Option<&[u8]>),
-        done: JobsDone,
+        outcomes: Outcomes,
         now: Instant,
         out: &mut impl Encoder,
     ) -> Answer {
-        let mount = self.cache.namespace().mount_number(site, &self.name);
-        let asked = Asked { site, name: &self.name, query };
-        let folders = &mut self.cache.folders;
-        match self.listings.look_up(asked, done, folders, &self.date_cache, now) {
-            Ok(page) => {
+        let listing = ListingRequest { site, name: &self.name, query };
+        let folders = &mut self.origin.folders;
+        match self.listings.open(listing, outcomes.listing, folders, &self.date_cache, now) {
+            Opening::Object(page, mount) => {
                 let chosen = reply_with(page, request, &self.date_cache, &mut self.boundaries, out);
                 self.finish(request, chosen, mount, false, out)
             }
-            Err(Refusal::NotYet) if !done.has(JobKind::List) => {
-                Answer::After(Box::new(self.listings.making(asked, done, folders, &self.date_cache, now)))
+            Opening::Folder => Answer::Given(self.redirect_to_folder(request, site, query, out)),
+            Opening::Pending(job) => Answer::After(Box::new(job.map(JobResult::Listing))),
+            Opening::Refused(refusal) => {
+                let mount = self.origin.namespace().mount_number(site, &self.name);
+                Answer::Given(self.deny(request, refusal.into(), mount, out))
             }
-            Err(refusal) => Answer::Given(self.deny(request, refusal.into(), mount, out)),
         }
     }
 
@@ -210,7 +250,7 @@ impl Responder {
     /// All other methods.
     #[cold]
     fn respond_otherwise(&mut self, request: &RequestHead<'_>, out: &mut impl Encoder) -> Summary {
-        let mount = self.cache.namespace().topmost;
+        let mount = self.origin.namespace().topmost;
         match request.method {
             Method::Options if Target::parse(request.method, request.target).is_ok() => {
                 let page = Page { status: 204, is_head: false, field: PageField::Allow, object: None };
@@ -233,7 +273,7 @@ impl Responder {
         query: Option<&[u8]>,
         out: &mut impl Encoder,
     ) -> Summary {
-        let mount = self.cache.namespace().mount_number(site, &self.name);
+        let mount = self.origin.namespace().mount_number(site, &self.name);
         let name = std::mem::take(&mut self.name);
         let denial = Denial { status: 301, field: PageField::Location { folder: &name, query } };
         let summary = self.deny(request, denial, mount, out);
@@ -250,7 +290,7 @@ impl Responder {
         mount: u16,
         out: &mut impl Encoder,
     ) -> Summary {
-        let object = find_error_page(&mut self.cache, request, status, &self.date_cache);
+        let object = find_error_page(&mut self.origin, request, status, &self.date_cache);
         let page =
             Page { status, is_head: request.method == Method::Head, field, object: object.map(|object| &*object) };
         out.encode(Response::Page(page), &self.date_cache);
@@ -259,19 +299,16 @@ impl Responder {
 }
 
 /// The file that the site of a request has for the body of such a response.
-fn find_error_page<'c>(
-    cache: &'c mut FileCache<Sites>,
+fn find_error_page<'o>(
+    origin: &'o mut LocalOrigin<Sites>,
     request: &RequestHead<'_>,
     status: u16,
     date_cache: &DateCache,
-) -> Option<&'c mut Object> {
-    let site = cache.namespace().of_request(request)?;
-    let mut name = cache.namespace().site(site).error_page(status)?.to_vec();
-    // There are few such files, and a refusal is not put off.
-    match cache.look_up(site, &mut name, JobsDone::NOTHING.and(JobKind::Open), date_cache, date_cache.now()) {
-        Ok(Lookup::File(page, _)) => Some(page),
-        _ => None,
-    }
+) -> Option<&'o mut Object> {
+    let sites = Arc::clone(origin.namespace());
+    let site = sites.of_request(request)?;
+    // There are few such files, and a denial is not put off.
+    origin.open_waiting(site, sites.site(site).error_page(status)?, date_cache, date_cache.now())
 }
 
 /// The status of a response to a name that was refused.

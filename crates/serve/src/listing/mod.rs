@@ -1,8 +1,7 @@
-//! Listings: what a folder without an index is shown as.
+//! Listings: pages of folders that have no index.
 //!
-//! [`Listings`] keeps, per core and bounded in bytes, what was read of folders and the pages that were made of it; a page is an
-//! [`Object`] like any file, so that conditions, HEAD and ranges mean the same. Reading and rendering are a [`Task`], which is done
-//! aside because it may take long, and whose outcome is taken in when the request is answered again.
+//! [`Listings`] keeps, per loop and bounded in bytes, the folders that were read and the pages that were made of them; a page is an
+//! [`Object`] like any file, so that conditions, HEAD and ranges mean the same. A job reads and renders, because that may take long.
 //!
 //! Lacking on purpose: scripts, thumbnails, search, and a tree that is walked.
 
@@ -15,22 +14,23 @@ mod style;
 mod text;
 mod view;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::mem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use thalweg_sys::Instant;
+use thalweg_sys::{Instant, Wait};
 
-use self::read::{Folder, Made, Task, Trust};
+use self::read::{Folder, Rendering, Task, Trust};
 use self::style::{Style, Styles};
 use self::view::View;
 use crate::catalog::site::Sites;
 use crate::config::{CacheConfig, Settings};
-use crate::content::blocking_pool::{Job, JobKind, JobsDone};
+use crate::content::blocking_pool::{Job, JobKind};
 use crate::content::local::namespace::Namespace;
 use crate::content::local::watch::{FolderId, Folders};
-use crate::content::object::Object;
+use crate::content::object::{Digests, Metadata, Object};
+use crate::content::origin::{Opening, Outcome};
 use crate::content::refusal::Refusal;
 use crate::date_cache::DateCache;
 
@@ -38,76 +38,69 @@ use crate::date_cache::DateCache;
 const READ_AGAIN_NS: u64 = 10_000_000_000;
 
 /// Nor is a folder looked at more often than this times its number of entries, about twenty times what reading takes:
-/// however often it changes, and whoever asks for it, reading it cannot become the server's main work.
+/// however often it changes, and whoever requests it, reading it cannot become the server's main work.
 const REST_NS_PER_ENTRY: u64 = 50_000;
 
 /// Most pages of a folder, and most folders, that are kept.
 const PAGES_MAX: usize = 16;
 const FOLDERS_MAX: usize = 1024;
 
-/// Most refusals that wait for those whose folders were refused.
-const REFUSALS_MAX: usize = 1024;
-
-/// What a request for a folder says.
+/// A request for a page of a folder.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct ListingRequest<'a> {
     pub(crate) site: usize,
     /// The folder's canonical name.
     pub(crate) name: &'a [u8],
     pub(crate) query: Option<&'a [u8]>,
 }
 
-/// The folders that a core knows.
+/// The folders that a loop knows.
 pub(crate) struct Listings {
     sites: Arc<Sites>,
     styles: Styles,
     age_ns: u64,
     bytes_max: usize,
     /// By canonical names that are marked with the site.
-    folders: HashMap<Box<[u8]>, Known, RandomState>,
+    folders: HashMap<Box<[u8]>, CachedFolder, RandomState>,
     bytes: usize,
-    /// Counts uses, to tell what was used last.
+    /// Counts uses, to tell which one was last.
     uses: u64,
-    outcomes: Arc<Outcomes>,
-    /// Those of the folders that were refused lately.
-    refused: Vec<(Box<[u8]>, Refusal)>,
 }
 
-/// What was done aside and not taken in yet.
-type Outcomes = Mutex<Vec<Outcome>>;
-
-/// What came of a task.
-struct Outcome {
+/// The result of a job: a page that was made.
+pub(crate) struct LoadedListing {
+    /// The sites that the folder was looked up in.
+    sites: Arc<Sites>,
     key: Box<[u8]>,
-    made: Result<Made, Refusal>,
-    epoch: Heard,
+    epoch: FolderEpoch,
+    rendering: Result<Rendering, Refusal>,
 }
 
-/// How much of what was told of a folder is taken into account. It holds the folder, so that one is told of it.
+/// The changes of a folder that are taken into account. It holds the folder, so that its changes are reported.
 #[derive(Clone, Copy)]
-struct Heard {
+struct FolderEpoch {
     folder: FolderId,
     changes: u64,
 }
 
-/// A folder, and what was made of it.
-struct Known {
+/// A folder, and the pages that were made of it.
+struct CachedFolder {
     folder: Arc<Folder>,
     read: Instant,
     checked: Instant,
-    epoch: Heard,
+    epoch: FolderEpoch,
     used: u64,
-    pages: Vec<MadePage>,
+    pages: Vec<CachedPage>,
 }
 
-struct MadePage {
+struct CachedPage {
     view: View,
     object: Object,
     used: u64,
 }
 
-/// What a request is for, looked up.
-struct Wanted {
+/// A page of a folder with the settings that hold for it.
+struct PageKey {
     key: Box<[u8]>,
     settings: Arc<Settings>,
     style: Arc<Style>,
@@ -125,76 +118,93 @@ impl Listings {
             folders: HashMap::default(),
             bytes: 0,
             uses: 0,
-            outcomes: Arc::default(),
-            refused: Vec::new(),
         }
     }
 
-    /// The page that a request asks for. If it is not there it is [`Refusal::NotYet`], unless the [job](Self::making) for it was
-    /// done.
+    /// Opens the page that a request names, which has waited for a job with this outcome, or for none.
     #[cold]
-    pub(crate) fn look_up(
+    pub(crate) fn open(
         &mut self,
-        asked: Asked<'_>,
-        done: JobsDone,
+        request: ListingRequest<'_>,
+        outcome: Option<Outcome>,
         folders: &mut Folders<Sites>,
         date_cache: &DateCache,
         now: Instant,
-    ) -> Result<&mut Object, Refusal> {
-        let Wanted { key, style, view, .. } = self.wanted(asked).ok_or(Refusal::NotFound)?;
-        self.take_in_outcomes(folders, now);
-        let was_made = done.has(JobKind::List);
-        if was_made && let Some(&(_, refusal)) = self.refused.iter().find(|(refused, _)| *refused == key) {
-            return Err(refusal);
+    ) -> Opening<'_, LoadedListing> {
+        let Some(page) = self.page_key(request) else { return Opening::Refused(Refusal::NotFound) };
+        let is_waited_for = match outcome {
+            None | Some(Outcome::Void) => false,
+            Some(Outcome::Ready | Outcome::Folder) => true,
+            Some(Outcome::Refused(refusal)) => return Opening::Refused(refusal),
+        };
+        match self.find(&page, is_waited_for, folders, now) {
+            Ok(Some(at)) => {
+                let folder = self.folders.get_mut(&page.key).expect("its page was found");
+                let mount = self.sites.mount_number(request.site, request.name);
+                Opening::Object(&mut folder.pages[at].object, mount)
+            }
+            // A page that has gone already leaves too little memory for all that is requested at once.
+            Ok(None) if is_waited_for => Opening::Refused(Refusal::Exhausted),
+            Ok(None) => Opening::Pending(Box::new(self.job(request, page, folders, date_cache, now))),
+            Err(refusal) => Opening::Refused(refusal),
         }
+    }
+
+    /// Finds a page among those of its folder.
+    fn find(
+        &mut self,
+        page: &PageKey,
+        is_waited_for: bool,
+        folders: &Folders<Sites>,
+        now: Instant,
+    ) -> Result<Option<usize>, Refusal> {
         let age_ns = self.age_ns;
-        let is_fresh = |known: &Known| now.ns_since(known.checked) < known.fresh_ns(age_ns, folders);
-        // What was made for a request is good enough for it, however fast it ages. If it has gone already, there is too little
-        // memory for all that is asked for at once.
-        let missing = if was_made { Refusal::Exhausted } else { Refusal::NotYet };
-        let known = self.folders.get_mut(&key).filter(|known| was_made || is_fresh(known)).ok_or(missing)?;
-        if known.folder.pages(&style) <= u64::from(view.page) {
+        let is_fresh = |folder: &CachedFolder| now.ns_since(folder.checked) < folder.fresh_ns(age_ns, folders);
+        // A page that was made for a request is good enough for it, however fast it ages.
+        let known = self.folders.get_mut(&page.key).filter(|folder| is_waited_for || is_fresh(folder));
+        let Some(known) = known else { return Ok(None) };
+        if known.folder.pages(&page.style) <= u64::from(page.view.page) {
             return Err(Refusal::NotFound);
         }
         self.uses += 1;
         known.used = self.uses;
-        let page = known.pages.iter_mut().find(|page| page.view == view).ok_or(missing)?;
-        page.used = self.uses;
-        Ok(&mut page.object)
+        let at = known.pages.iter().position(|cached| cached.view == page.view);
+        if let Some(at) = at {
+            known.pages[at].used = self.uses;
+        }
+        Ok(at)
     }
 
-    /// What has to be done aside before a page that was [not yet](Refusal::NotYet) there is looked up again.
-    #[cold]
-    pub(crate) fn making(
+    /// The job that makes a page.
+    fn job(
         &mut self,
-        asked: Asked<'_>,
-        done: JobsDone,
+        request: ListingRequest<'_>,
+        page: PageKey,
         folders: &mut Folders<Sites>,
         date_cache: &DateCache,
         now: Instant,
-    ) -> Job {
-        let wanted = self.wanted(asked).expect("what is not listed is refused before");
-        let Wanted { key, settings, style, view } = wanted;
-        self.refused.retain(|(refused, _)| *refused != key);
-        let folder = folders.join(asked.site, asked.name, done.wait(JobKind::Open), now);
-        let mut epoch = Heard { folder, changes: folders.changes() };
-        let known = self.folders.get(&key).map(|known| {
-            let was_told = folders.has_changed(known.epoch.folder, known.epoch.changes);
+    ) -> Job<LoadedListing> {
+        let PageKey { key, settings, style, view } = page;
+        let folder = folders.join(request.site, request.name, Wait::Never, now);
+        let mut epoch = FolderEpoch { folder, changes: folders.changes() };
+        let known = self.folders.get(&key);
+        let is_made = known.is_some_and(|known| known.pages.iter().any(|page| page.view == view));
+        let known = known.map(|known| {
+            let has_changed = folders.has_changed(known.epoch.folder, known.epoch.changes);
             let trust = if now.ns_since(known.checked) < known.fresh_ns(self.age_ns, folders) {
                 epoch.changes = known.epoch.changes;
                 Trust::Blind
-            } else if !was_told && now.ns_since(known.read) < READ_AGAIN_NS {
+            } else if !has_changed && now.ns_since(known.read) < READ_AGAIN_NS {
                 Trust::Checked
             } else {
                 Trust::None
             };
             (Arc::clone(&known.folder), trust)
         });
-        let is_made = self.folders.get(&key).is_some_and(|known| known.pages.iter().any(|page| page.view == view));
         let task = Task {
             sites: Arc::clone(&self.sites),
-            site: asked.site,
-            name: asked.name.into(),
+            site: request.site,
+            name: request.name.into(),
             settings,
             style,
             view,
@@ -204,57 +214,56 @@ impl Listings {
             now_s: date_cache.second(),
         };
         let job_key = [&*key, view.link().as_bytes()].concat();
-        let outcomes = Arc::clone(&self.outcomes);
-        let work = move || {
-            let outcome = Outcome { made: task.run(), key, epoch };
-            outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
-        };
-        Job { kind: JobKind::List, key: job_key, work: Box::new(work) }
+        let sites = Arc::clone(&self.sites);
+        let result = move |rendering| LoadedListing { sites, key, epoch, rendering };
+        let on_panic = result.clone()(Err(Refusal::Failed));
+        Job::new(JobKind::List, job_key, on_panic, move || result(task.run()))
     }
 
-    /// `None` if the folder is not listed.
-    fn wanted(&mut self, asked: Asked<'_>) -> Option<Wanted> {
-        let folder = if asked.name == b"/" { b"" } else { asked.name };
-        let settings = self.sites.site(asked.site).settings(folder, None);
+    /// The page that a request names; `None` if the folder is not listed.
+    fn page_key(&mut self, request: ListingRequest<'_>) -> Option<PageKey> {
+        let folder = if request.name == b"/" { b"" } else { request.name };
+        let settings = self.sites.site(request.site).settings(folder, None);
         if settings.listing != Some(true) {
             return None;
         }
         let style = self.styles.of(&settings)?;
-        let mut key = asked.name.to_vec();
-        self.sites.mark(&mut key, asked.site);
-        Some(Wanted { key: key.into(), settings, style, view: View::parse(asked.query) })
+        let mut key = request.name.to_vec();
+        self.sites.mark(&mut key, request.site);
+        Some(PageKey { key: key.into(), settings, style, view: View::parse(request.query) })
     }
 
-    /// Keeps what was done aside.
-    fn take_in_outcomes(&mut self, folders: &mut Folders<Sites>, now: Instant) {
-        let outcomes = mem::take(&mut *self.outcomes.lock().unwrap_or_else(PoisonError::into_inner));
-        for Outcome { key, made, epoch } in outcomes {
-            match made {
-                Ok(made) => {
-                    let known = self.renewed(&key, made, epoch, (folders, now));
-                    self.keep(key, known, folders);
-                }
-                Err(refusal) => {
-                    folders.leave(epoch.folder);
-                    self.forget(&key, folders);
-                    if self.refused.len() >= REFUSALS_MAX {
-                        self.refused.clear();
-                    }
-                    self.refused.push((key, refusal));
-                }
+    /// Takes the result of a job: keeps the page that was made. The outcome is for all requests that wait for the job.
+    #[cold]
+    pub(crate) fn complete(&mut self, loaded: LoadedListing, folders: &mut Folders<Sites>, now: Instant) -> Outcome {
+        let LoadedListing { sites, key, epoch, rendering } = loaded;
+        if !Arc::ptr_eq(&sites, &self.sites) {
+            // The epoch's folder is another configuration's, too.
+            return Outcome::Void;
+        }
+        match rendering {
+            Ok(rendering) => {
+                let known = self.renew(&key, rendering, epoch, folders, now);
+                self.keep(key, known, folders);
+                Outcome::Ready
+            }
+            Err(refusal) => {
+                folders.leave(epoch.folder);
+                self.forget(&key, folders);
+                Outcome::Refused(refusal)
             }
         }
     }
 
-    /// What is known of a folder with what was made.
-    fn renewed(
+    /// Takes out a folder, with the page that was made of it.
+    fn renew(
         &mut self,
         key: &[u8],
-        made: Made,
-        epoch: Heard,
-        (folders, now): (&mut Folders<Sites>, Instant),
-    ) -> Known {
-        let Made { view, was_checked, folder, page, policy } = made;
+        Rendering { view, was_checked, folder, page, policy }: Rendering,
+        epoch: FolderEpoch,
+        folders: &mut Folders<Sites>,
+        now: Instant,
+    ) -> CachedFolder {
         self.uses += 1;
         let used = self.uses;
         let before = self.take_out(key);
@@ -265,23 +274,31 @@ impl Listings {
             Some(known) if Arc::ptr_eq(&known.folder, &folder) => {
                 let (checked, changes) =
                     if was_checked { (now, epoch.changes) } else { (known.checked, known.epoch.changes) };
-                Known { checked, epoch: Heard { changes, ..epoch }, used, ..known }
+                CachedFolder { checked, epoch: FolderEpoch { changes, ..epoch }, used, ..known }
             }
-            _ => Known { folder, read: now, checked: now, epoch, used, pages: Vec::new() },
+            _ => CachedFolder { folder, read: now, checked: now, epoch, used, pages: Vec::new() },
         };
         if let Some(page) = page {
-            known.pages.retain(|made| made.view != view);
+            known.pages.retain(|cached| cached.view != view);
             if known.pages.len() >= PAGES_MAX {
                 let oldest = known.pages.iter().enumerate().min_by_key(|(_, page)| page.used).map(|(at, _)| at);
                 oldest.map(|at| known.pages.swap_remove(at));
             }
-            let object = Object::of_page(&page.body, page.tag, page.last_modified, policy);
-            known.pages.push(MadePage { view, object, used });
+            let metadata = Metadata {
+                tag: page.tag,
+                last_modified: page.last_modified,
+                content_type: Cow::Borrowed(view.format.media_type()),
+                coding: None,
+                varies: false,
+                digests: Digests::default(),
+                policy,
+            };
+            known.pages.push(CachedPage { view, object: Object::in_memory(metadata, page.body, Box::default()), used });
         }
         known
     }
 
-    fn keep(&mut self, key: Box<[u8]>, known: Known, folders: &mut Folders<Sites>) {
+    fn keep(&mut self, key: Box<[u8]>, known: CachedFolder, folders: &mut Folders<Sites>) {
         let bytes = known.bytes(&key);
         while !self.folders.is_empty() && (self.folders.len() >= FOLDERS_MAX || self.bytes + bytes > self.bytes_max) {
             self.evict_one(folders);
@@ -290,7 +307,7 @@ impl Listings {
         self.folders.insert(key, known);
     }
 
-    fn take_out(&mut self, key: &[u8]) -> Option<Known> {
+    fn take_out(&mut self, key: &[u8]) -> Option<CachedFolder> {
         let known = self.folders.remove(key)?;
         self.bytes -= known.bytes(key);
         Some(known)
@@ -310,12 +327,12 @@ impl Listings {
     }
 }
 
-impl Known {
+impl CachedFolder {
     fn bytes(&self, key: &[u8]) -> usize {
         key.len() + self.folder.bytes() + self.pages.iter().map(|page| page.object.bytes()).sum::<usize>()
     }
 
-    /// For how long it is relied on after it was looked at.
+    /// A folder is relied on for so long after it was looked at.
     fn fresh_ns(&self, age_ns: u64, folders: &Folders<Sites>) -> u64 {
         if folders.has_changed(self.epoch.folder, self.epoch.changes) {
             self.rest_ns()
@@ -324,265 +341,11 @@ impl Known {
         }
     }
 
-    /// For how long it is left alone after it was looked at.
+    /// A folder is not looked at again for so long after it was looked at.
     fn rest_ns(&self) -> u64 {
         REST_NS_PER_ENTRY.saturating_mul(self.folder.entries())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::path::Path;
-    use std::time::Duration;
-
-    use tempfile::TempDir;
-
-    use super::*;
-    use crate::config::{ListenAddr, ListingStyle, Rule, ServerConfig};
-    use crate::content::local::watch::test_watcher::TestWatcher;
-
-    const SECOND_NS: u64 = 1_000_000_000;
-
-    fn listings(root: &Path, listing_bytes_max: usize, page_entries: usize) -> Listings {
-        let mut config = ServerConfig::new(root, Vec::<ListenAddr>::new());
-        let listing_style = Some(ListingStyle { page_entries, ..ListingStyle::default() });
-        let settings = Settings { listing: Some(true), listing_style, ..Settings::default() };
-        config.sites[0].rules.push(Rule { settings, ..Rule::default() });
-        let cache = CacheConfig { listing_bytes_max, age: Duration::from_secs(1), ..CacheConfig::default() };
-        Listings::new(Arc::new(Sites::open(&config).unwrap()), &cache)
-    }
-
-    /// Far ahead of the folders' time stamps: all of them are settled.
-    fn date_cache() -> DateCache {
-        DateCache::new(|_| 10_000_000_000, Instant::default())
-    }
-
-    fn asked<'a>(name: &'a str, query: &'a str) -> Asked<'a> {
-        Asked { site: 0, name: name.as_bytes(), query: Some(query.as_bytes()) }
-    }
-
-    /// For listings of which nothing is told.
-    fn unwatched(listings: &Listings) -> Folders<Sites> {
-        Folders::new(Arc::clone(&listings.sites), None)
-    }
-
-    fn page(
-        listings: &mut Listings,
-        folders: &mut Folders<Sites>,
-        asked: Asked<'_>,
-        done: JobsDone,
-        now: Instant,
-    ) -> Result<String, Refusal> {
-        let object = listings.look_up(asked, done, folders, &date_cache(), now)?;
-        Ok(String::from_utf8(crate::http::h1::batch::rendered(object, &date_cache())).unwrap())
-    }
-
-    /// The page, and whether something had to be done for it.
-    fn made(listings: &mut Listings, asked: Asked<'_>, at_ns: u64) -> Result<(String, bool), Refusal> {
-        let mut folders = unwatched(listings);
-        made_of(listings, &mut folders, asked, at_ns)
-    }
-
-    /// The same, with what is told of folders.
-    fn made_of(
-        listings: &mut Listings,
-        folders: &mut Folders<Sites>,
-        asked: Asked<'_>,
-        at_ns: u64,
-    ) -> Result<(String, bool), Refusal> {
-        let now = Instant::from_ns(at_ns);
-        match page(listings, folders, asked, JobsDone::NOTHING, now) {
-            Err(Refusal::NotYet) => {
-                (listings.making(asked, JobsDone::NOTHING, folders, &date_cache(), now).work)();
-                Ok((page(listings, folders, asked, JobsDone::NOTHING.and(JobKind::List), now)?, true))
-            }
-            page => Ok((page?, false)),
-        }
-    }
-
-    #[test]
-    fn a_folder_is_looked_at_again_when_it_has_aged() {
-        let root = TempDir::new().unwrap();
-        fs::write(root.path().join("file"), "12345").unwrap();
-        let mut listings = listings(root.path(), 1 << 20, 10);
-        let mut check = |at_ns, expected: &[&str], expected_work| {
-            let (text, work) = made(&mut listings, asked("/", "format=json"), at_ns).unwrap();
-            assert!(expected.iter().all(|expected| text.contains(expected)), "{at_ns}: {text}");
-            assert_eq!(work, expected_work, "{at_ns}");
-        };
-        check(0, &["\"size\":5"], true);
-        check(SECOND_NS - 1, &["\"size\":5"], false);
-        fs::write(root.path().join("file"), "123").unwrap();
-        // The folder looks the same.
-        check(SECOND_NS, &["\"size\":5"], true);
-        check(2 * SECOND_NS - 1, &["\"size\":5"], false);
-        check(READ_AGAIN_NS, &["\"size\":3"], true);
-        fs::write(root.path().join("new"), "").unwrap();
-        check(READ_AGAIN_NS + SECOND_NS - 1, &["\"files\":1"], false);
-        check(READ_AGAIN_NS + SECOND_NS, &["\"files\":2", "\"name\":\"new\""], true);
-    }
-
-    #[test]
-    fn what_is_told_of_a_folder_is_seen_at_once() {
-        let root = TempDir::new().unwrap();
-        for folder in ["a", "b"] {
-            fs::create_dir(root.path().join(folder)).unwrap();
-            fs::write(root.path().join(folder).join("file"), "12345").unwrap();
-        }
-        let mut listings = listings(root.path(), 1 << 20, 10);
-        listings.age_ns = 3600 * SECOND_NS;
-        let watcher = TestWatcher::new();
-        let mut folders = Folders::new(Arc::clone(&listings.sites), Some(watcher.subscription()));
-        let mut check = |name, at_ns, expected: &str, expected_work| {
-            watcher.apply_to(&mut folders);
-            let asked = asked(name, "format=json");
-            let (text, work) = made_of(&mut listings, &mut folders, asked, at_ns).unwrap();
-            assert!(text.contains(expected), "{name} {at_ns}: {text}");
-            assert_eq!(work, expected_work, "{name} {at_ns}");
-        };
-        for name in ["a/", "b/"] {
-            check(name, 0, "\"size\":5", true);
-            check(name, SECOND_NS, "\"size\":5", false);
-        }
-        // A file that grows, which leaves no trace in its folder.
-        fs::write(root.path().join("a/file"), "123456").unwrap();
-        check("a/", 2 * SECOND_NS, "\"size\":6", true);
-        check("b/", 2 * SECOND_NS, "\"size\":5", false);
-        fs::write(root.path().join("a/new"), "").unwrap();
-        check("a/", 3 * SECOND_NS, "\"name\":\"new\"", true);
-        // However often it changes, the folder is left in peace for a time.
-        fs::remove_file(root.path().join("a/new")).unwrap();
-        check("a/", 3 * SECOND_NS + 2 * REST_NS_PER_ENTRY - 1, "\"name\":\"new\"", false);
-        check("a/", 3 * SECOND_NS + 2 * REST_NS_PER_ENTRY, "\"files\":1", true);
-        check("a/", 4 * SECOND_NS, "\"files\":1", false);
-    }
-
-    #[test]
-    fn a_change_while_a_folder_is_read_is_seen() {
-        let root = TempDir::new().unwrap();
-        let mut listings = listings(root.path(), 1 << 20, 10);
-        listings.age_ns = 3600 * SECOND_NS;
-        let watcher = TestWatcher::new();
-        let mut folders = Folders::new(Arc::clone(&listings.sites), Some(watcher.subscription()));
-        let asked = asked("/", "format=json");
-        let job = listings.making(asked, JobsDone::NOTHING, &mut folders, &date_cache(), Instant::default());
-        (job.work)();
-        // It was read, and the outcome is not taken in yet.
-        fs::write(root.path().join("new"), "").unwrap();
-        watcher.apply_to(&mut folders);
-        let done = JobsDone::NOTHING.and(JobKind::List);
-        let text = page(&mut listings, &mut folders, asked, done, Instant::from_ns(1)).unwrap();
-        assert!(text.contains("\"files\":0"), "{text}");
-        let (text, work) = made_of(&mut listings, &mut folders, asked, SECOND_NS).unwrap();
-        assert!(work && text.contains("\"files\":1"), "{text}");
-    }
-
-    #[test]
-    fn watching_ends_with_what_is_known() {
-        let root = TempDir::new().unwrap();
-        for folder in ["a", "b"] {
-            fs::create_dir(root.path().join(folder)).unwrap();
-        }
-        // Room for one folder only.
-        let mut listings = listings(root.path(), 0, 10);
-        let watcher = TestWatcher::new();
-        let mut folders = Folders::new(Arc::clone(&listings.sites), Some(watcher.subscription()));
-        for (at, name) in ["a/", "b/", "a/", "a/"].into_iter().enumerate() {
-            made_of(&mut listings, &mut folders, asked(name, ""), at as u64 * SECOND_NS).unwrap();
-            assert_eq!(watcher.watched(), 1, "{at}: {name}");
-        }
-        fs::remove_dir(root.path().join("a")).unwrap();
-        watcher.apply_to(&mut folders);
-        assert_eq!(made_of(&mut listings, &mut folders, asked("a/", ""), 9 * SECOND_NS).err(), Some(Refusal::NotFound));
-        assert_eq!(watcher.watched(), 0);
-    }
-
-    #[test]
-    fn a_large_folder_is_left_alone_for_longer() {
-        let root = TempDir::new().unwrap();
-        let entries = 3 * SECOND_NS / REST_NS_PER_ENTRY / 100;
-        for number in 0..entries {
-            fs::write(root.path().join(number.to_string()), "").unwrap();
-        }
-        let mut listings = listings(root.path(), 1 << 20, 10);
-        listings.age_ns = 0;
-        let rest_ns = entries * REST_NS_PER_ENTRY;
-        assert!(made(&mut listings, asked("/", ""), 0).unwrap().1);
-        fs::write(root.path().join("new"), "").unwrap();
-        let (text, work) = made(&mut listings, asked("/", ""), rest_ns - 1).unwrap();
-        assert!(!work && text.contains(&format!("{entries} files")));
-        // Another page of it is made of what is known.
-        let (text, work) = made(&mut listings, asked("/", "page=2"), rest_ns - 1).unwrap();
-        assert!(work && text.contains(&format!("{entries} files")));
-        let (text, work) = made(&mut listings, asked("/", ""), rest_ns).unwrap();
-        assert!(work && text.contains(&format!("{} files", entries + 1)));
-    }
-
-    #[test]
-    fn memory_is_bounded_and_what_is_used_stays() {
-        let root = TempDir::new().unwrap();
-        for number in 0..40 {
-            let folder = root.path().join(number.to_string());
-            fs::create_dir(&folder).unwrap();
-            for file in 0..20 {
-                fs::write(folder.join(file.to_string()), "").unwrap();
-            }
-        }
-        const BYTES_MAX: usize = 100_000;
-        let mut listings = listings(root.path(), BYTES_MAX, 10);
-        for number in 0..40 {
-            let name = format!("{number}/");
-            for page in ["page=1", "page=2", "order=desc", "sort=size"] {
-                made(&mut listings, asked(&name, page), number).unwrap();
-                assert!(listings.bytes <= BYTES_MAX, "{}", listings.bytes);
-            }
-            let (_, work) = made(&mut listings, asked("0/", "page=1"), number).unwrap();
-            assert!(!work, "after {number} others");
-        }
-        assert!(listings.folders.len() < 40);
-        let held: usize = listings.folders.iter().map(|(key, known)| known.bytes(key)).sum();
-        assert_eq!(listings.bytes, held);
-    }
-
-    #[test]
-    fn pages_of_one_folder_are_bounded() {
-        let root = TempDir::new().unwrap();
-        for file in 0..100 {
-            fs::write(root.path().join(file.to_string()), "").unwrap();
-        }
-        let mut listings = listings(root.path(), 1 << 20, 1);
-        for page in 1..=100 {
-            made(&mut listings, asked("/", &format!("page={page}")), 0).unwrap();
-        }
-        assert_eq!(listings.folders[b"/".as_slice()].pages.len(), PAGES_MAX);
-        assert_eq!(made(&mut listings, asked("/", "page=101"), 0).err(), Some(Refusal::NotFound));
-    }
-
-    #[test]
-    fn a_listing_larger_than_the_bound_is_shown_all_the_same() {
-        let root = TempDir::new().unwrap();
-        fs::create_dir(root.path().join("sub")).unwrap();
-        let mut listings = listings(root.path(), 0, 10);
-        assert!(made(&mut listings, asked("/", ""), 0).unwrap().0.contains("sub"));
-        assert!(made(&mut listings, asked("sub/", ""), 0).unwrap().0.contains("empty"));
-        assert_eq!(listings.folders.len(), 1);
-    }
-
-    #[test]
-    fn all_who_wait_for_a_folder_that_is_refused_are_told_so() {
-        let root = TempDir::new().unwrap();
-        let mut listings = listings(root.path(), 1 << 20, 10);
-        let done = JobsDone::NOTHING.and(JobKind::List);
-        let mut folders = unwatched(&listings);
-        let asked_for = asked("missing/", "");
-        (listings.making(asked_for, JobsDone::NOTHING, &mut folders, &date_cache(), Instant::default()).work)();
-        for _ in 0..2 {
-            let refused = page(&mut listings, &mut folders, asked("missing/", ""), done, Instant::default());
-            assert_eq!(refused, Err(Refusal::NotFound));
-        }
-        // It is looked for again for whoever comes later.
-        fs::create_dir(root.path().join("missing")).unwrap();
-        assert!(made(&mut listings, asked("missing/", ""), 1).unwrap().1);
-    }
-}
+mod tests;

@@ -72,8 +72,8 @@ pub(super) enum Trust {
     None,
 }
 
-/// What a task has made.
-pub(super) struct Made {
+/// The result of a task.
+pub(super) struct Rendering {
     pub(super) view: View,
     /// The folder was looked at.
     pub(super) was_checked: bool,
@@ -122,12 +122,12 @@ struct Location<'t> {
 
 impl Task {
     /// Reads the folder, unless what is known of it is still right, and makes the page. May take seconds.
-    pub(super) fn run(&self) -> Result<Made, Refusal> {
+    pub(super) fn run(&self) -> Result<Rendering, Refusal> {
         let folder = self.folder()?;
         let is_made = self.is_made && self.known.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, &folder));
         let page = if is_made { None } else { self.render(&folder) };
         let was_checked = !matches!(self.known, Some((_, Trust::Blind)));
-        Ok(Made { view: self.view, was_checked, policy: self.policy()?, page, folder })
+        Ok(Rendering { view: self.view, was_checked, policy: self.policy()?, page, folder })
     }
 
     fn folder(&self) -> Result<Arc<Folder>, Refusal> {
@@ -236,11 +236,6 @@ impl Task {
     /// What the settings of the folder come to, with what all listings have.
     fn policy(&self) -> Result<Arc<ResponsePolicy>, Refusal> {
         let mut settings = Settings::clone(&self.settings);
-        let content_type = match self.view.format {
-            Format::Html => "text/html; charset=utf-8",
-            Format::Json => "application/json",
-        };
-        settings.content_type = Some(content_type.to_owned());
         for (name, value) in FIELDS {
             if !settings.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name)) {
                 settings.headers.push((name.to_owned(), value.to_owned()));

@@ -30,6 +30,16 @@ pub(crate) enum Format {
     Json,
 }
 
+impl Format {
+    /// The media type of a page.
+    pub(crate) const fn media_type(self) -> &'static str {
+        match self {
+            Self::Html => "text/html; charset=utf-8",
+            Self::Json => "application/json",
+        }
+    }
+}
+
 impl View {
     /// Reads a query: ours (`sort=size&order=desc&page=2&format=json`) or that of Apache's listings (`C=S;O=D`), which
     /// scripts and bookmarks know. Of what is said twice the last counts.

@@ -20,9 +20,10 @@ use self::sender::{Link, Progress, Sender};
 use crate::content::blocking_pool::BlockingPool;
 use crate::content::body::Payload;
 use crate::content::local::residency::Residency;
+use crate::content::origin::Outcome;
 use crate::http::h1::batch::Batch;
 use crate::http::h1::session::{Services, Session};
-use crate::http::respond::Responder;
+use crate::http::respond::{JobResult, Responder};
 use crate::session::{Activity, Next, Session as _};
 use crate::shaping::shaper::{RateScope, Shaper, ShapingState};
 use crate::telemetry::accounting::{Accounting, RequestRecords};
@@ -94,7 +95,7 @@ pub(crate) struct Shared {
     pub(crate) totals: Totals,
     /// There if responses are logged or counted by mount.
     pub(crate) accounting: Option<Accounting>,
-    pub(crate) blocking: BlockingPool,
+    pub(crate) blocking: BlockingPool<JobResult>,
     pub(crate) residency: Residency,
     pub(crate) buffers: BufferPool,
     /// There if anything is limited by client or by rate.
@@ -206,7 +207,7 @@ impl Connection {
     }
 
     /// A job that the connection waits for is done, or an object that its session waits for is ready.
-    pub(crate) fn on_ready<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+    pub(crate) fn on_ready<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, outcome: Outcome) -> Fate {
         let is_sending = self.sender.is_busy();
         if self.sender.waits_for_readahead() {
             if !is_sending {
@@ -217,7 +218,8 @@ impl Connection {
             return Fate::Stays;
         }
         let before = is_sending.then(|| self.session.activity());
-        let next = self.with_session(shared, driver.now(), |session, services| session.on_ready(is_sending, services));
+        let next = self
+            .with_session(shared, driver.now(), |session, services| session.on_ready(outcome, is_sending, services));
         self.follow(driver, shared, next, before)
     }
 

@@ -16,12 +16,12 @@ use thalweg_sys::{Completion, Driver, Fault, FileChanged, Instant, SocketId};
 
 use crate::catalog::site::Sites;
 use crate::config::{CacheConfig, Level, Limits, ServerConfig};
-use crate::content::blocking_pool::BlockingPool;
-use crate::content::local::file_cache::FileCache;
+use crate::content::blocking_pool::{BlockingPool, Completed};
+use crate::content::local::origin::LocalOrigin;
 use crate::content::local::residency::Residency;
 use crate::content::local::watch::Subscription;
 use crate::date_cache::{DateCache, SecondsAt};
-use crate::http::respond::Responder;
+use crate::http::respond::{JobResult, Responder};
 use crate::listing::Listings;
 use crate::server::StartError;
 use crate::server::commands::{CommandQueue, ConfigUpdate, LoopCommand, take_listener};
@@ -104,7 +104,7 @@ pub(crate) struct Setup<'c> {
     /// Connections that there is room for, on all cores; 0 is any number. It stays as it is.
     pub(crate) places: usize,
     pub(crate) cache: &'c CacheConfig,
-    pub(crate) blocking: BlockingPool,
+    pub(crate) blocking: BlockingPool<JobResult>,
     /// What all cores together may give.
     pub(crate) shared_limits: Arc<SharedRateLimits>,
     pub(crate) seconds_at: SecondsAt,
@@ -136,13 +136,13 @@ impl Service {
     pub(crate) fn new(setup: Setup<'_>, now: Instant) -> Self {
         let times = Times::new(setup.limits);
         let subscription = setup.subscription.clone().filter(|_| setup.cache.watch);
-        let cache = FileCache::new(Arc::new(setup.sites), setup.cache.clone(), subscription);
-        let listings = Listings::new(Arc::clone(cache.namespace()), setup.cache);
+        let origin = LocalOrigin::new(Arc::new(setup.sites), setup.cache, subscription);
+        let listings = Listings::new(Arc::clone(origin.namespace()), setup.cache);
         Self {
             look_ns: times.shortest_ns(),
             shared: Shared {
                 times,
-                responder: Responder::new(cache, listings, DateCache::new(setup.seconds_at, now)),
+                responder: Responder::new(origin, listings, DateCache::new(setup.seconds_at, now)),
                 totals: Totals::default(),
                 accounting: setup.accounting,
                 blocking: setup.blocking,
@@ -192,8 +192,8 @@ impl Service {
     /// Hears of changes from now on.
     #[cfg(test)]
     pub(crate) fn subscribe(&mut self, subscription: Subscription) {
-        let cache = &mut self.shared.responder.cache;
-        cache.folders = crate::content::local::watch::Folders::new(Arc::clone(cache.namespace()), Some(subscription));
+        let origin = &mut self.shared.responder.origin;
+        origin.folders = crate::content::local::watch::Folders::new(Arc::clone(origin.namespace()), Some(subscription));
     }
 
     /// Serves the connections that come in at a listener of its driver.
@@ -218,7 +218,7 @@ impl Service {
                 }
                 LoopCommand::Retire(group) => self.retire(driver, |of| of == group),
                 LoopCommand::LookAgain => self.look_again(driver),
-                LoopCommand::Apply(notices) => self.shared.responder.cache.folders.apply(&notices),
+                LoopCommand::Apply(notices) => self.shared.responder.origin.folders.apply(&notices),
                 LoopCommand::Answer(done) => drop(done.send(())),
             }
         }
@@ -238,9 +238,9 @@ impl Service {
         self.update_rate_limits(driver, limits);
         let responder = &mut self.shared.responder;
         let subscription = self.subscription.clone().filter(|_| config.cache.watch);
-        let cache = FileCache::new(Arc::new(sites), config.cache.clone(), subscription).succeeding(&responder.cache);
-        responder.listings = Listings::new(Arc::clone(cache.namespace()), &config.cache);
-        responder.cache = cache;
+        let origin = LocalOrigin::new(Arc::new(sites), &config.cache, subscription).succeeding(&responder.origin);
+        responder.listings = Listings::new(Arc::clone(origin.namespace()), &config.cache);
+        responder.origin = origin;
         self.configure_accounting(driver, config, record_queue, registry);
         Ok(())
     }
@@ -351,7 +351,7 @@ impl Service {
         let has_just_shed = now < self.rest_ends;
         self.rest_ends = now.plus_ns(ACCEPT_REST_NS);
         if Fault::of(error) == Fault::NoDescriptor {
-            self.shared.responder.cache.release_descriptors();
+            self.shared.responder.origin.release_descriptors();
             if has_just_shed || self.close_oldest_outside(driver) || self.shed(driver, now) {
                 self.rest_ends = now.plus_ns(SHED_REST_NS);
             }
@@ -425,9 +425,9 @@ impl Service {
     fn cut_off<D: Driver>(&mut self, driver: &mut D, socket: SocketId, change: FileChanged) {
         self.shared.totals.files_changed_while_sent += 1;
         if let Some(error_log) = &self.error_log {
-            let cache = &self.shared.responder.cache;
+            let origin = &self.shared.responder.origin;
             error_log.say_once_a_minute(Level::Warning, "file changed", || {
-                let name = cache.name_of(change).unwrap_or_else(|| format!("the file with inode {}", change.inode));
+                let name = origin.name_of(change).unwrap_or_else(|| format!("the file with inode {}", change.inode));
                 format!(
                     "{name} was written to while it was sent, and the download was reset; \
                      write a new file beside it and rename that over it"
@@ -460,12 +460,17 @@ impl Service {
     /// Lets connections go on that have waited for something that was done aside.
     #[cold]
     fn on_woken<D: Driver>(&mut self, driver: &mut D) {
-        for socket in self.shared.blocking.take_done() {
-            let slot = self.slots.get(socket.index());
-            let connection = slot.and_then(|slot| slot.connection.as_ref());
-            // It may have been closed meanwhile, and its place taken.
-            if connection.is_some_and(|connection| connection.socket() == socket) {
-                self.react(driver, socket, Connection::on_ready);
+        for Completed { result, sockets } in self.shared.blocking.take_results() {
+            let outcome = self.shared.responder.complete(result, driver.now());
+            for socket in sockets {
+                let slot = self.slots.get(socket.index());
+                let connection = slot.and_then(|slot| slot.connection.as_ref());
+                // It may have been closed meanwhile, and its slot taken.
+                if connection.is_some_and(|connection| connection.socket() == socket) {
+                    self.react(driver, socket, |connection, driver, shared| {
+                        connection.on_ready(driver, shared, outcome)
+                    });
+                }
             }
         }
     }
@@ -600,7 +605,7 @@ impl<D: Driver> App<D> for Service {
             }
         }
         if let Some(accounting) = &mut self.shared.accounting {
-            let (entries, bytes, misses) = self.shared.responder.cache.figures();
+            let (entries, bytes, misses) = self.shared.responder.origin.figures();
             accounting.on_iteration(now, entries, bytes, misses);
         }
         self.shared.totals.open = self.open as u64;

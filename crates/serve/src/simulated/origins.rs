@@ -10,10 +10,12 @@ use thalweg_reactor::sim::Sim;
 use thalweg_sys::driver::Listen;
 use thalweg_sys::{Completion, Driver, Instant, SendBuf, SocketId};
 
-use crate::content::object::Object;
+use crate::content::object::{Digests, Metadata, Object};
 use crate::content::policy::ResponsePolicy;
 use crate::content::refusal::Refusal;
-use crate::content::remote::{Fetches, Joined, Opening, OriginAction, OriginConnection, OriginEvent, RemoteOrigin};
+use crate::content::remote::{
+    Fetches, Joined, OriginAction, OriginConnection, OriginEvent, RemoteOpening, RemoteOrigin,
+};
 use crate::content::stream::{Stream, StreamWriter, Wakes};
 
 /// Bytes that a stream keeps for its readers.
@@ -87,16 +89,25 @@ impl ScriptedOrigin {
 
 /// An object whose body is a stream.
 fn object(stream: Stream) -> Object {
-    Object::of_stream(stream, b"tag".to_vec(), None, Arc::new(ResponsePolicy::default()))
+    let metadata = Metadata {
+        tag: b"tag".to_vec(),
+        last_modified: None,
+        content_type: "application/octet-stream".into(),
+        coding: None,
+        varies: false,
+        digests: Digests::default(),
+        policy: Arc::new(ResponsePolicy::default()),
+    };
+    Object::in_stream(metadata, stream)
 }
 
 impl RemoteOrigin for ScriptedOrigin {
-    fn open(&mut self, name: &[u8], waiter: SocketId, now: Instant) -> Opening<'_> {
+    fn open(&mut self, name: &[u8], waiter: SocketId, now: Instant) -> RemoteOpening<'_> {
         match self.fetches.join(name, waiter, now) {
             Joined::First => {}
-            Joined::Waiting => return Opening::Pending,
-            Joined::Object(object) => return Opening::Object(object),
-            Joined::Refused(refusal) => return Opening::Refused(refusal),
+            Joined::Waiting => return RemoteOpening::Pending,
+            Joined::Object(object) => return RemoteOpening::Object(object),
+            Joined::Refused(refusal) => return RemoteOpening::Refused(refusal),
         }
         self.observations.fetches.update(|fetches| fetches + 1);
         let delivery = self.deliveries.get(std::str::from_utf8(name).unwrap()).cloned();
@@ -119,7 +130,7 @@ impl RemoteOrigin for ScriptedOrigin {
                 next_at: now.plus_ns(ns),
             });
         }
-        Opening::Pending
+        RemoteOpening::Pending
     }
 
     fn on_event(&mut self, _: OriginConnection, event: OriginEvent<'_>, _: Instant) {
@@ -245,19 +256,19 @@ impl SocketOrigin {
 }
 
 impl RemoteOrigin for SocketOrigin {
-    fn open(&mut self, name: &[u8], waiter: SocketId, now: Instant) -> Opening<'_> {
+    fn open(&mut self, name: &[u8], waiter: SocketId, now: Instant) -> RemoteOpening<'_> {
         match self.fetches.join(name, waiter, now) {
             Joined::First => {}
-            Joined::Waiting => return Opening::Pending,
-            Joined::Object(object) => return Opening::Object(object),
-            Joined::Refused(refusal) => return Opening::Refused(refusal),
+            Joined::Waiting => return RemoteOpening::Pending,
+            Joined::Object(object) => return RemoteOpening::Object(object),
+            Joined::Refused(refusal) => return RemoteOpening::Refused(refusal),
         }
         let connection = OriginConnection(self.next);
         self.next += 1;
         let upstream = Upstream { name: name.into(), head: Vec::new(), body: None, is_held: false };
         self.connections.insert(connection, upstream);
         self.actions.push_back(OriginAction::Connect(connection, UPSTREAM));
-        Opening::Pending
+        RemoteOpening::Pending
     }
 
     fn on_event(&mut self, connection: OriginConnection, event: OriginEvent<'_>, now: Instant) {

@@ -1,11 +1,11 @@
-//! What is read from the file system before a file can be served: the file, its compressed neighbours, its digests.
+//! Loaded files: what is read from the file system before a file can be served, which is the file, its compressed companions and
+//! its digests.
 //!
-//! Everything here may block, and nothing here knows of heads: what comes out can be made on another thread than the one that
-//! serves it.
+//! Everything here may block, and nothing here knows of heads: a pool thread loads files for the loop that serves them.
 //!
-//! Neighbours and checksum files are found by their names, under the same rules as any file that a client asks for, and count only
+//! Companions and checksum files are found by their names, under the same rules as any file that a client requests, and count only
 //! if they are not older than the file: an old one is of what the file was before. Whole seconds are compared, since many programs
-//! carry no finer times over from the file to its neighbour.
+//! carry no finer times over from the file to its companion.
 
 use thalweg_formats::checksums::{self, Scope};
 use thalweg_sys::File;
@@ -13,6 +13,7 @@ use thalweg_sys::file::Stamp;
 use thalweg_wire::coding::Coding;
 use thalweg_wire::digest::Algorithm;
 
+use crate::content::object::Digests;
 use crate::content::policy::ResponsePolicy;
 use crate::content::refusal::Refusal;
 
@@ -21,7 +22,7 @@ const CHECKSUM_FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// Opens a regular file by its name beneath the root; `None` if it is not there, or not to be served. It fails only where it
 /// could not find out.
-pub(crate) type OpenNeighbour<'o> = dyn FnMut(&[u8]) -> Result<Option<File>, Refusal> + 'o;
+pub(crate) type OpenCompanion<'o> = dyn FnMut(&[u8]) -> Result<Option<File>, Refusal> + 'o;
 
 /// A file and all that belongs to it.
 pub(crate) struct LoadedFile {
@@ -29,22 +30,19 @@ pub(crate) struct LoadedFile {
     pub(crate) file: File,
     /// All of it, if it is small.
     pub(crate) bytes: Option<Vec<u8>>,
-    /// The coding that it is stored in, of a neighbour.
+    /// The coding of a companion.
     pub(crate) coding: Option<Coding>,
     /// At the index of [`Algorithm::ALL`].
     pub(crate) digests: Digests,
     /// The same in content codings.
     pub(crate) variants: Vec<LoadedFile>,
-    /// What was looked for beside it.
-    pub(crate) neighbours: Vec<Neighbour>,
+    /// All names that were looked for beside it.
+    pub(crate) companions: Vec<Companion>,
 }
 
-/// Digests of a file, at the index of [`Algorithm::ALL`].
-pub(crate) type Digests = [Option<Box<[u8]>>; Algorithm::ALL.len()];
-
-/// A name beside a file that it depends on, and what was there.
+/// The name of a companion that a file depends on, and the state of what was there.
 #[derive(PartialEq, Eq, Debug)]
-pub(crate) struct Neighbour {
+pub(crate) struct Companion {
     pub(crate) name: Box<[u8]>,
     pub(crate) stamp: Option<Stamp>,
 }
@@ -56,7 +54,7 @@ impl LoadedFile {
         name: &[u8],
         policy: &ResponsePolicy,
         small_bytes_max: usize,
-        open: &mut OpenNeighbour<'_>,
+        open: &mut OpenCompanion<'_>,
     ) -> Result<Self, Refusal> {
         let mut surroundings = Surroundings { seen: Vec::new(), open };
         let mut loaded = Self::of(file, None, small_bytes_max)?;
@@ -74,29 +72,29 @@ impl LoadedFile {
                 variant.digests = surroundings.digests(&name, &variant.file.stamp)?;
             }
         }
-        loaded.neighbours = surroundings.seen;
+        loaded.companions = surroundings.seen;
         Ok(loaded)
     }
 
     fn of(file: File, coding: Option<Coding>, small_bytes_max: usize) -> Result<Self, Refusal> {
         let is_small = file.stamp.size <= small_bytes_max as u64;
         let bytes = is_small.then(|| read_whole(&file)).transpose()?;
-        Ok(Self { file, bytes, coding, digests: Digests::default(), variants: Vec::new(), neighbours: Vec::new() })
+        Ok(Self { file, bytes, coding, digests: Digests::default(), variants: Vec::new(), companions: Vec::new() })
     }
 }
 
-/// What lies beside a file.
+/// The companions of a file.
 struct Surroundings<'o, 'f> {
-    seen: Vec<Neighbour>,
-    open: &'o mut OpenNeighbour<'f>,
+    seen: Vec<Companion>,
+    open: &'o mut OpenCompanion<'f>,
 }
 
 impl Surroundings<'_, '_> {
-    /// Opens a neighbour that is not older than the file with this stamp.
+    /// Opens a companion that is not older than the file with this stamp.
     fn open(&mut self, name: &[u8], of: &Stamp) -> Result<Option<File>, Refusal> {
         let file = (self.open)(name)?;
         if self.seen.iter().all(|seen| *seen.name != *name) {
-            self.seen.push(Neighbour { name: name.into(), stamp: file.as_ref().map(|file| file.stamp) });
+            self.seen.push(Companion { name: name.into(), stamp: file.as_ref().map(|file| file.stamp) });
         }
         Ok(file.filter(|file| file.stamp.modified_s >= of.modified_s))
     }
@@ -130,7 +128,7 @@ fn checksum(list: &File, name: &[u8], algorithm: Algorithm, scope: Scope) -> Res
     Ok(checksums::find(&read_whole(list)?, name, algorithm, scope))
 }
 
-/// The name of a neighbour in this coding ends so.
+/// The name of a companion in this coding ends so.
 fn suffix(coding: Coding) -> &'static [u8] {
     match coding {
         Coding::Zstd => b".zst",

@@ -1,8 +1,10 @@
 //! The local origin: files beneath roots.
 
-pub(crate) mod file_cache;
+mod file_cache;
 pub(crate) mod loaded_file;
+mod metadata;
 pub(crate) mod namespace;
+pub(crate) mod origin;
 pub(crate) mod readahead;
 pub(crate) mod residency;
 pub(crate) mod resolve;

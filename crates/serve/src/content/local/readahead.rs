@@ -38,7 +38,7 @@ impl Readahead {
     }
 
     /// Reads the next unit of what is to be sent.
-    pub(crate) fn read_ahead(&mut self, span: &FileSpan, now: Instant) -> Job {
+    pub(crate) fn read_ahead(&mut self, span: &FileSpan, now: Instant) -> Job<()> {
         let last = self.known.end - self.known.start;
         let unit = match now.ns_since(self.asked) {
             _ if last == 0 => UNIT_BYTES_FIRST,
@@ -50,8 +50,7 @@ impl Readahead {
         self.known = span.offset..span.offset + len;
         self.asked = now;
         let (file, offset) = (File::clone(&span.file), span.offset);
-        // What goes wrong is met again, and told, when the bytes are sent.
-        let work = move || drop(file.read_ahead(offset, len));
-        Job { kind: JobKind::Read, key: Vec::new(), work: Box::new(work) }
+        // An error is met again, and reported, when the bytes are sent.
+        Job::new(JobKind::Read, Vec::new(), (), move || drop(file.read_ahead(offset, len)))
     }
 }

@@ -219,12 +219,3 @@ fn render(object: &mut Object, date_cache: &DateCache) {
     bytes.extend_from_slice(&body);
     *object.rendering() = Rendering { bytes: Rc::new(bytes), head_bytes, second: date_cache.second() };
 }
-
-/// The response to a GET of the whole object.
-#[cfg(test)]
-pub(crate) fn rendered(object: &mut Object, date_cache: &DateCache) -> Vec<u8> {
-    if object.rendering().head_bytes == 0 {
-        render(object, date_cache);
-    }
-    object.rendering().bytes.to_vec()
-}

@@ -11,11 +11,12 @@ use thalweg_reactor::BufferPool;
 use thalweg_sys::{Instant, SocketId};
 use thalweg_wire::{BodyFraming, FieldSlots, Progress, RequestEvent, RequestHead, RequestReader, Version};
 
-use crate::content::blocking_pool::{BlockingPool, JobsDone};
+use crate::content::blocking_pool::{BlockingPool, JobKind};
+use crate::content::origin::Outcome;
 use crate::http::h1::batch::Batch;
 use crate::http::h1::head::Persistence;
 use crate::http::h1::streamed::{Streamed, StreamedBody};
-use crate::http::respond::{Answer, Responder};
+use crate::http::respond::{Answer, JobResult, Outcomes, Responder};
 use crate::http::response::{Recorder, ResponseBytes, Summary};
 use crate::session::{self, Activity, Next};
 use crate::work_budget::WorkBudget;
@@ -48,8 +49,10 @@ pub(crate) struct Session {
 struct WaitingRequest {
     /// Its head, to be read once more.
     head: Vec<u8>,
-    done: JobsDone,
-    /// A job for it is under way. If not, it is over, and earlier responses are still being sent.
+    outcomes: Outcomes,
+    /// The kind of the job that it waits for, or has waited for last.
+    job: JobKind,
+    /// The job is under way. If not, it is over, and earlier responses are still being sent.
     is_under_way: bool,
 }
 
@@ -77,7 +80,7 @@ pub(crate) struct Bounds {
 /// What a session uses of its loop.
 pub(crate) struct Services<'s> {
     pub(crate) responder: &'s mut Responder,
-    pub(crate) blocking: &'s mut BlockingPool,
+    pub(crate) blocking: &'s mut BlockingPool<JobResult>,
     /// Empty: responses are gathered in it.
     pub(crate) batch: Batch<'s>,
     pub(crate) budget: &'s mut WorkBudget,
@@ -93,7 +96,7 @@ pub(crate) struct Services<'s> {
 impl WaitingRequest {
     /// Keeps a request that waits for its object, and for these jobs.
     #[cold]
-    fn new(request: &RequestHead<'_>, done: JobsDone) -> Self {
+    fn new(request: &RequestHead<'_>, kind: JobKind) -> Self {
         let mut head = Vec::with_capacity(512);
         let version = if request.version == Version::Http10 { " HTTP/1.0\r\n" } else { " HTTP/1.1\r\n" };
         for part in [request.method.name().as_bytes(), b" ", request.target, version.as_bytes()] {
@@ -105,7 +108,7 @@ impl WaitingRequest {
             }
         }
         head.extend_from_slice(b"\r\n");
-        Self { head, done, is_under_way: true }
+        Self { head, outcomes: Outcomes::default(), job: kind, is_under_way: true }
     }
 }
 
@@ -156,14 +159,16 @@ impl session::Session for Session {
         }
     }
 
-    fn on_ready(&mut self, is_sending: bool, services: &mut Services<'_>) -> Next {
-        if is_sending {
-            if let Some(waiting) = &mut self.waiting {
-                waiting.is_under_way = false;
-            }
-            return Next::Wait;
+    fn on_ready(&mut self, outcome: Outcome, is_sending: bool, services: &mut Services<'_>) -> Next {
+        if let Some(waiting) = &mut self.waiting {
+            waiting.outcomes.add(waiting.job, outcome);
+            waiting.is_under_way = false;
         }
-        if self.stream.is_some() { self.send_stream(services) } else { self.answer_again(services) }
+        match self.stream {
+            _ if is_sending => Next::Wait,
+            Some(_) => self.send_stream(services),
+            None => self.answer_again(services),
+        }
     }
 
     fn on_ended(&mut self) -> Next {
@@ -302,14 +307,14 @@ impl Session {
                     let begins_at = services.batch.len();
                     services.batch.begin(&head, persistence(&head, self.requests, services));
                     let Services { responder, batch, now, .. } = services;
-                    let summary = match responder.respond(&head, JobsDone::NOTHING, (services.socket, *now), batch) {
+                    let summary = match responder.respond(&head, Outcomes::default(), (services.socket, *now), batch) {
                         Answer::Given(summary) => summary,
                         Answer::Pending => {
-                            self.waiting = Some(Box::new(WaitingRequest::new(&head, JobsDone::NOTHING)));
+                            self.waiting = Some(Box::new(WaitingRequest::new(&head, JobKind::Open)));
                             return read;
                         }
                         Answer::After(job) if !services.blocking.is_overloaded() => {
-                            self.waiting = Some(Box::new(WaitingRequest::new(&head, JobsDone::NOTHING.and(job.kind))));
+                            self.waiting = Some(Box::new(WaitingRequest::new(&head, job.kind())));
                             services.blocking.submit(services.socket, *job);
                             return read;
                         }
@@ -375,13 +380,13 @@ impl Session {
         };
         services.batch.begin(&head, persistence(&head, self.requests, services));
         let Services { responder, batch, now, .. } = services;
-        match responder.respond(&head, waiting.done, (services.socket, *now), batch) {
+        match responder.respond(&head, waiting.outcomes, (services.socket, *now), batch) {
             Answer::Pending => {
                 waiting.is_under_way = true;
                 self.waiting = Some(waiting);
             }
             Answer::After(job) => {
-                waiting.done = waiting.done.and(job.kind);
+                waiting.job = job.kind();
                 waiting.is_under_way = true;
                 services.blocking.submit(services.socket, *job);
                 self.waiting = Some(waiting);

@@ -81,7 +81,7 @@ impl Connection {
         self.session.drop_input();
         self.deadline = now.plus_ns(shared.times.stall_ns);
         shared.totals.turned_away += 1;
-        let mount = shared.responder.cache.namespace().topmost;
+        let mount = shared.responder.origin.namespace().topmost;
         let second = shared.responder.date_cache.second();
         let socket = self.socket();
         if let Some(accounting) = &mut shared.accounting {

@@ -8,6 +8,7 @@ use thalweg_sys::{Driver, FileSpan, Instant, SendBuf, SpanEnd};
 use super::Shared;
 use crate::content::body::{Parts, Payload};
 use crate::content::local::readahead::Readahead;
+use crate::http::respond::JobResult;
 use crate::shaping::shaper::{RateScope, ShapingState};
 use crate::transport::Transport;
 
@@ -284,7 +285,8 @@ impl Sender {
         }
         if bytes.is_empty() {
             let readahead = self.readahead.get_or_insert_default();
-            link.shared.blocking.submit(link.transport.socket(), readahead.read_ahead(&span, link.driver.now()));
+            let job = readahead.read_ahead(&span, link.driver.now()).map(|()| JobResult::ReadAhead);
+            link.shared.blocking.submit(link.transport.socket(), job);
         } else {
             self.is_sending = true;
             link.transport.send(link.driver, bytes);

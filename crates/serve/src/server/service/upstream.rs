@@ -9,9 +9,9 @@ use thalweg_sys::{Completion, Driver, Instant, SendBuf, SocketId};
 
 use super::Service;
 use crate::config::Level;
+use crate::content::origin::Outcome;
 use crate::content::remote::{OriginAction, OriginConnection, OriginEvent, RemoteOrigin};
 use crate::content::stream::Wakes;
-use crate::server::connection::Connection;
 
 /// The sockets of remote origins.
 #[derive(Default)]
@@ -82,7 +82,9 @@ impl Service {
             let connection = slot.and_then(|slot| slot.connection.as_ref());
             // It may have been closed meanwhile, and its slot taken.
             if connection.is_some_and(|connection| connection.socket() == socket) {
-                self.react(driver, socket, Connection::on_ready);
+                self.react(driver, socket, |connection, driver, shared| {
+                    connection.on_ready(driver, shared, Outcome::Ready)
+                });
             }
         }
         self.carry_out(driver, now);
