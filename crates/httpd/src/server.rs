@@ -1,4 +1,4 @@
-//! The server: its listener, its connections and their deadlines.
+//! The server: its listeners, its connections and their deadlines.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,13 +14,13 @@ use crate::settings::{Settings, Times, WhenFull};
 /// How long a listener that has failed to accept waits if no connection is closed before.
 const ACCEPT_RETRY_NS: u64 = 100_000_000;
 
-/// An HTTP server with one listener; see the [crate's documentation](crate).
+/// An HTTP server; see the [crate's documentation](crate).
 pub struct Server<H> {
     settings: Settings,
     handler: H,
-    listener: Option<SocketId>,
-    /// The listener does not accept for want of room.
-    is_full: bool,
+    listeners: Vec<SocketId>,
+    /// The listeners that do not accept for want of room.
+    full: Vec<SocketId>,
     retry_at: Option<Instant>,
     connections: Vec<Option<Connection>>,
     open: usize,
@@ -34,8 +34,8 @@ impl<H: Handler> Server<H> {
         Self {
             settings,
             handler,
-            listener: None,
-            is_full: false,
+            listeners: Vec::new(),
+            full: Vec::new(),
             retry_at: None,
             connections: Vec::new(),
             open: 0,
@@ -51,11 +51,39 @@ impl<H: Handler> Server<H> {
     /// Those of [`Driver::listen`]; the server then listens where it did before.
     pub fn listen<D: Driver>(&mut self, driver: &mut D, at: Listen) -> io::Result<Option<SocketAddr>> {
         let listener = driver.listen(at)?;
-        if let Some(before) = self.listener.replace(listener) {
+        self.replace_listeners(driver, vec![listener]);
+        Ok(driver.local_addr(listener).ok())
+    }
+
+    /// Listens at several places, and no longer where the server listened before; connections stay. Without places it accepts nothing.
+    ///
+    /// # Errors
+    /// Those of [`Driver::listen`]; the server then listens where it did before.
+    pub fn listen_at_all<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        places: impl IntoIterator<Item = Listen>,
+    ) -> io::Result<()> {
+        let mut listeners = Vec::new();
+        for at in places {
+            match driver.listen(at) {
+                Ok(listener) => listeners.push(listener),
+                Err(error) => {
+                    listeners.into_iter().for_each(|listener| driver.close(listener));
+                    return Err(error);
+                }
+            }
+        }
+        self.replace_listeners(driver, listeners);
+        Ok(())
+    }
+
+    fn replace_listeners<D: Driver>(&mut self, driver: &mut D, listeners: Vec<SocketId>) {
+        for before in std::mem::replace(&mut self.listeners, listeners) {
             driver.close(before);
         }
-        (self.is_full, self.retry_at) = (false, None);
-        Ok(driver.local_addr(listener).ok())
+        self.full.clear();
+        self.retry_at = None;
     }
 
     /// The handler, for its owner to change.
@@ -89,8 +117,11 @@ impl<H: Handler> Server<H> {
     }
 
     /// Accepting has stopped for want of a descriptor or a table slot: a close makes room for the connection that waits.
-    fn on_accept_failed<D: Driver>(&mut self, driver: &mut D) {
-        self.is_full = true;
+    fn on_accept_failed<D: Driver>(&mut self, driver: &mut D, listener: SocketId) {
+        if !self.listeners.contains(&listener) {
+            return;
+        }
+        self.full.push(listener);
         self.retry_at = Some(driver.now().plus_ns(ACCEPT_RETRY_NS));
         if let WhenFull::CloseOldest { .. } = self.settings.when_full {
             self.close_oldest(driver);
@@ -173,9 +204,13 @@ impl<H: Handler> Server<H> {
     }
 
     fn accept_again<D: Driver>(&mut self, driver: &mut D) {
-        let Some(listener) = self.listener.filter(|_| self.is_full) else { return };
-        (self.is_full, self.retry_at) = (false, None);
-        driver.resume_accept(listener);
+        if self.full.is_empty() {
+            return;
+        }
+        self.retry_at = None;
+        for listener in self.full.drain(..) {
+            driver.resume_accept(listener);
+        }
     }
 
     /// The deadline of a step that begins now.
@@ -213,7 +248,7 @@ impl<D: Driver, H: Handler> App<D> for Server<H> {
     fn on_completion(&mut self, driver: &mut D, completion: Completion) {
         match completion {
             Completion::Accepted { socket, .. } => self.on_accepted(driver, socket),
-            Completion::AcceptFailed { .. } => self.on_accept_failed(driver),
+            Completion::AcceptFailed { listener, .. } => self.on_accept_failed(driver, listener),
             Completion::Received { socket } => self.on_received(driver, socket),
             Completion::Sent { socket } => self.on_sent(driver, socket),
             Completion::Ended { socket } => self.on_ended(driver, socket),

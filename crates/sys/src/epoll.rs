@@ -475,7 +475,12 @@ impl Driver for Epoll {
     }
 
     fn close(&mut self, socket: SocketId) {
-        // Closing the only descriptor takes it out of the epoll set too.
+        // Closing the only descriptor takes it out of the epoll set too, but a listener may have duplicates: it would stay in the set,
+        // and a later duplicate with the same number could not be added.
+        let closing = self.live(socket);
+        if closing.state == State::Listening {
+            let _ = epoll::delete(&self.epoll, &closing.fd);
+        }
         self.sockets.remove(socket).expect("the socket is open");
     }
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_sys::Waker;
 use thalweg_sys::handover::{Channel, Incoming};
 
+use super::failure::StartError;
 use crate::config::ServerConfig;
 use crate::content::local::watch::Notice;
-use crate::server::StartError;
 use crate::shaping::shaper::SharedRateLimits;
 use crate::telemetry::log::RecordQueue;
 use crate::telemetry::registry::Registry;
@@ -21,8 +21,10 @@ pub(crate) enum LoopCommand {
     Configure(ConfigUpdate, SyncSender<Result<(), StartError>>),
     /// Accept from this socket of a group, too. Without one it comes by the loop's channel.
     Listen(u32, Option<OwnedFd>),
-    /// Accept from the sockets of this group no more.
+    /// Accept from the sockets of this group no more: first connections that wait are accepted, then the sockets are closed.
     Retire(u32),
+    /// Accept from the sockets of this group no more: connections that wait are left to another owner of the sockets.
+    Release(u32),
     /// Look at the queues of all listeners, as if somebody had come in just now.
     LookAgain,
     /// Folders have changed.
@@ -95,8 +97,9 @@ impl std::fmt::Debug for LoopCommand {
             Self::Configure(..) => "Configure",
             Self::Listen(..) => "Listen",
             Self::Retire(_) => "Retire",
+            Self::Release(_) => "Release",
             Self::LookAgain => "LookAgain",
-            Self::Apply(_) => "Heed",
+            Self::Apply(_) => "Apply",
             Self::Answer(_) => "Answer",
         })
     }

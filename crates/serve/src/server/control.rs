@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use thalweg_sys::{Instant, Waker};
 
-use crate::server::listeners::{Files, Listeners};
-use crate::server::shutdown::ShutdownDeadline;
+use super::listeners::{Files, Listeners};
+use super::shutdown::ShutdownDeadline;
 use crate::telemetry::log::LogControl;
 
 /// Longer than any download takes, and short enough for all clocks.
@@ -25,7 +25,7 @@ impl Control {
     /// Stops accepting, closes idle connections, lets the responses under way end, and closes after `time` what is still
     /// open.
     pub fn drain(&self, time: Duration) {
-        self.listeners().give_up(Files::Remove);
+        self.listeners().close(Files::Remove);
         self.shutdown.set(Instant::now() + time);
         self.wake();
     }
@@ -33,7 +33,7 @@ impl Control {
     /// Leaves the listeners to another process, which has them already, and lets the responses under way end, which may take as
     /// long as `time`; for ever without one. Connections that wait for a request may ask for one more.
     pub fn hand_over(&self, time: Option<Duration>) {
-        self.listeners().give_up(Files::Keep);
+        self.listeners().close(Files::Keep);
         self.shutdown.set_gently(Instant::now() + time.unwrap_or(FOR_EVER));
         self.wake();
     }

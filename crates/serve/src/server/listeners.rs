@@ -1,8 +1,10 @@
-//! The sockets on which a server listens, apart from the loops that accept from them.
+//! The listening sockets of a server, apart from the loops that accept from them.
 //!
-//! The sockets live here; loops accept from duplicates. So a listener outlives the loop that uses it, can be handed to the
-//! process that follows, and can be given up. Connections wait in the kernel's queue of the socket, which all its
-//! duplicates in all processes share: none of them is lost when one process takes over from another.
+//! The sockets live here; loops and the status listener accept from duplicates. So a socket outlives the thread that uses it, can be
+//! handed to the process that follows or to another role in this one, and can be closed. Connections wait in the kernel's queue of the
+//! socket, which all its duplicates in all processes share: none of them is lost when one process takes over from another.
+//!
+//! A change is prepared first, which may fail and changes nothing, and applied then, which cannot fail.
 
 use std::fs;
 use std::io;
@@ -16,14 +18,14 @@ use std::time::Duration;
 use thalweg_sys::PeerAddr;
 use thalweg_sys::socket::{self, SocketFile};
 
+use super::failure::StartError;
 use crate::config::ListenAddr;
-use crate::server::StartError;
 
-/// All that a server listens on.
+/// All sockets on which a server listens.
 #[derive(Debug, Default)]
 pub struct Listeners {
     entries: Vec<Entry>,
-    /// Sockets that are there and that nobody has asked for yet.
+    /// Inherited sockets that are not in use yet.
     spare: Vec<Group>,
     next_id: u32,
     /// How the files of Unix sockets are made.
@@ -47,32 +49,52 @@ struct Entry {
     id: u32,
     group: Group,
     at: ListenAddr,
-    /// The loops accept from it.
-    is_for_loops: bool,
+    role: Role,
     /// Device and inode of a Unix socket's file, if it is ours to remove.
     file: Option<(u64, u64)>,
 }
 
-/// What becomes of the files of Unix sockets when their listeners are given up.
+/// The part of a server that accepts from a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Role {
+    Loops,
+    Status,
+}
+
+/// The treatment of the files of Unix sockets whose listeners are closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Files {
-    /// Nobody listens there from now on.
+    /// Nothing listens there from now on.
     Remove,
-    /// Somebody else goes on.
+    /// Another process goes on listening.
     Keep,
 }
 
 /// For each loop, the sockets that it accepts from, with the numbers of their groups.
 pub(crate) type Shares = Vec<Vec<(u32, OwnedFd)>>;
 
-/// What is to be done after [`Listeners::change`].
+/// A change of listeners that is prepared: what is new is open, and nothing has changed yet.
 pub(crate) struct Change {
-    /// The loops accept from these.
+    /// The loops begin to accept from these.
     pub(crate) added: Shares,
-    /// And from those no more.
+    /// The loops stop accepting from these groups, which are closed.
     pub(crate) removed: Vec<u32>,
-    /// A duplicate of the socket from which no loop accepts, if there is one.
-    pub(crate) blocking: Option<OwnedFd>,
+    /// The loops stop accepting from these groups, which the status listener goes on with.
+    pub(crate) released: Vec<u32>,
+    /// Duplicates of the status listener's sockets, if there is one.
+    pub(crate) status: Vec<OwnedFd>,
+    /// The loops go on with the sockets that the status listener has now.
+    pub(crate) takes_from_status: bool,
+    /// All groups after the change: that of the status listener, then those of the loops in the order of the configuration.
+    after: Vec<Planned>,
+    next_id: u32,
+}
+
+/// A group after a change.
+enum Planned {
+    /// There is such a group, perhaps in the other role.
+    Known(u32, Role),
+    New(Entry),
 }
 
 impl Group {
@@ -86,16 +108,16 @@ impl Group {
 }
 
 impl Listeners {
-    /// Listens on the addresses, once for each loop. Sockets that are there already are taken over where the address is among those
-    /// that are asked for, as many as they are; the others of them are closed when the server has started. Files of Unix sockets
-    /// that are made, now or later, are made like this.
+    /// Listens on the addresses, once for each loop. Inherited sockets are used for their address, as many as they are; those for
+    /// which there is no address are closed when the server has started. Files of Unix sockets that are made, now or later, are made
+    /// as `socket_file` has it.
     ///
     /// # Errors
     /// An address cannot be had.
     pub fn open(
         asked: &[ListenAddr],
         socket_file: SocketFile,
-        mut there: Vec<Group>,
+        mut inherited: Vec<Group>,
         loops: usize,
     ) -> Result<Self, StartError> {
         if asked.is_empty() {
@@ -103,123 +125,192 @@ impl Listeners {
         }
         let mut listeners = Self { socket_file, ..Self::default() };
         for address in asked {
-            let group = match there.iter().position(|group| group.asked == *address && !group.sockets.is_empty()) {
-                Some(at) => Ok(there.remove(at)),
-                None => bind_patiently(address, socket_file, loops),
-            };
-            let entered = group.and_then(|group| listeners.enter(group, true));
-            entered.map_err(|error| StartError::Listen { address: address.clone(), error })?;
+            let group = take_group(&mut inherited, address)
+                .map_or_else(|| bind_patiently(address, socket_file, loops), Ok)
+                .and_then(|group| listeners.enter(group, Role::Loops));
+            group.map_err(|error| StartError::Listen { address: address.clone(), error })?;
         }
-        listeners.spare = there;
+        listeners.spare = inherited;
         Ok(listeners)
     }
 
-    /// Listens on an address from which the loops do not accept, with one socket that is there or a new one; a duplicate of it. It is
-    /// handed on with the others.
-    pub(crate) fn blocking(&mut self, address: &ListenAddr) -> Result<OwnedFd, StartError> {
-        let group = match self.spare.iter().position(|group| group.asked == *address && !group.sockets.is_empty()) {
-            Some(at) => Ok(self.spare.remove(at)),
-            None => bind_patiently(address, self.socket_file, 1),
-        };
-        let duplicate = group.and_then(|group| {
-            let duplicate = group.sockets[0].try_clone()?;
-            self.enter(group, false).map(|()| duplicate)
-        });
-        duplicate.map_err(|error| StartError::Listen { address: address.clone(), error })
+    /// Listens on the address of the status listener, with inherited sockets or a new one. Returns duplicates of them; the sockets are
+    /// handed to a process that follows with the others.
+    pub(crate) fn open_status(&mut self, address: &ListenAddr) -> Result<Vec<OwnedFd>, StartError> {
+        let refused = |error| StartError::Listen { address: address.clone(), error };
+        let spare = take_group(&mut self.spare, address);
+        let group = spare.map_or_else(|| bind_patiently(address, self.socket_file, 1), Ok).map_err(refused)?;
+        let duplicates = duplicates_of(&group).map_err(refused)?;
+        self.enter(group, Role::Status).map_err(refused)?;
+        Ok(duplicates)
     }
 
-    /// Closes the sockets that were there and that nobody has asked for.
+    /// Closes the inherited sockets that are not in use.
     pub(crate) fn close_spare(&mut self) {
         self.spare.clear();
     }
 
-    /// Where they listen, in the order of the configuration, with the ports that the kernel chose.
+    /// The addresses from which the loops accept, in the order of the configuration, with the ports that the kernel chose.
     pub fn addresses(&self) -> Vec<ListenAddr> {
-        self.entries.iter().filter(|entry| entry.is_for_loops).map(|entry| entry.at.clone()).collect()
+        self.of_role(Role::Loops).map(|entry| entry.at.clone()).collect()
     }
 
-    /// The addresses and their sockets, to hand them on.
+    /// All addresses and their sockets, for a process that follows.
     pub fn groups(&self) -> impl Iterator<Item = &Group> {
         self.entries.iter().map(|entry| &entry.group)
     }
 
     /// Each loop's duplicates.
     pub(crate) fn shares(&self, loops: usize) -> io::Result<Shares> {
-        share(&self.entries, loops)
+        share(self.of_role(Role::Loops), loops)
     }
 
-    /// Listens on these addresses from now on, and on the one [`aside`](Self::aside) of them: on new ones as well, on others no more. All
-    /// is as it was if one cannot be had.
-    pub(crate) fn change(
-        &mut self,
+    /// Prepares to listen on these addresses for the loops, and on this one for the status listener. A group keeps its sockets if its
+    /// address is still wanted, also in the other role: the kernel then goes on queueing connections while the role changes. (A group
+    /// that comes from the status listener has one socket for all loops, like a Unix socket.)
+    ///
+    /// # Errors
+    /// An address cannot be had. Nothing has changed then.
+    pub(crate) fn prepare(
+        &self,
         asked: &[ListenAddr],
-        blocking: Option<&ListenAddr>,
+        status: Option<&ListenAddr>,
         loops: usize,
     ) -> Result<Change, StartError> {
         let mut added = Self { next_id: self.next_id, socket_file: self.socket_file, ..Self::default() };
-        let is_aside_known =
-            |entry: &Entry| !entry.is_for_loops && blocking.is_some_and(|address| *address == entry.group.asked);
-        let blocking = match (self.entries.iter().find(|entry| is_aside_known(entry)), blocking) {
-            (Some(known), _) => Some(known.group.sockets[0].try_clone().map_err(StartError::Loop)?),
-            (None, Some(address)) => Some(added.blocking(address)?),
-            (None, None) => None,
-        };
-        let mut left: Vec<usize> = (0..self.entries.len()).filter(|&index| self.entries[index].is_for_loops).collect();
-        // For each address, the entry that it has, or has not yet.
-        let mut order = Vec::new();
-        for address in asked {
-            let known = left.iter().position(|&index| self.entries[index].group.asked == *address);
-            if known.is_none() {
-                let refused = |error| StartError::Listen { address: address.clone(), error };
-                bind(address, self.socket_file, loops).and_then(|group| added.enter(group, true)).map_err(refused)?;
+        let planned = self.assign(asked, status);
+        let mut after = Vec::with_capacity(planned.len());
+        let mut status_sockets = Vec::new();
+        for (address, role, known) in planned {
+            let refused = |error| StartError::Listen { address: address.clone(), error };
+            if let Some(entry) = known {
+                if role == Role::Status {
+                    status_sockets = duplicates_of(&entry.group).map_err(StartError::Loop)?;
+                }
+                after.push(Planned::Known(entry.id, role));
+                continue;
             }
-            order.push(known.map(|at| self.entries[left.remove(at)].id));
+            match role {
+                Role::Status => status_sockets = added.open_status(address)?,
+                Role::Loops => bind(address, self.socket_file, loops)
+                    .and_then(|group| added.enter(group, Role::Loops))
+                    .map_err(refused)?,
+            }
+            after.extend(added.entries.pop().map(Planned::New));
         }
-        let shares = added.shares(loops).map_err(StartError::Loop)?;
-        self.next_id = added.next_id;
-        let mut before = std::mem::take(&mut self.entries);
-        self.entries.extend(before.extract_if(.., |entry| is_aside_known(entry)));
-        self.entries.extend(added.entries.extract_if(.., |entry| !entry.is_for_loops));
-        let mut new = added.entries.into_iter();
-        for known in order {
-            let at = known.and_then(|id| before.iter().position(|entry| entry.id == id));
-            self.entries.extend(at.map(|at| before.swap_remove(at)).or_else(|| new.next()));
-        }
-        let removed = before.iter().filter(|entry| entry.is_for_loops).map(|entry| entry.id).collect();
-        Self { entries: before, ..Self::default() }.give_up(Files::Remove);
-        Ok(Change { added: shares, removed, blocking })
+        let role_after = |entry: &Entry| {
+            after.iter().find_map(|planned| match planned {
+                Planned::Known(id, role) if *id == entry.id => Some(*role),
+                _ => None,
+            })
+        };
+        let of_loops = |role| self.of_role(Role::Loops).filter(move |entry| role_after(entry) == role);
+        let from_status = self.of_role(Role::Status).filter(|entry| role_after(entry) == Some(Role::Loops));
+        let new = after.iter().filter_map(|planned| match planned {
+            Planned::New(entry) if entry.role == Role::Loops => Some(entry),
+            _ => None,
+        });
+        Ok(Change {
+            added: share(new.chain(from_status.clone()), loops).map_err(StartError::Loop)?,
+            removed: of_loops(None).map(|entry| entry.id).collect(),
+            released: of_loops(Some(Role::Status)).map(|entry| entry.id).collect(),
+            takes_from_status: from_status.count() > 0,
+            status: status_sockets,
+            next_id: added.next_id,
+            after,
+        })
     }
 
-    /// Closes the sockets here. The loops' duplicates are the loops' to close.
-    pub(crate) fn give_up(&mut self, files: Files) {
+    /// For each address that is wanted, its role and the group that there is for it: one of the same role if possible, then one of
+    /// the other role that would be closed.
+    fn assign<'a>(
+        &self,
+        asked: &'a [ListenAddr],
+        status: Option<&'a ListenAddr>,
+    ) -> Vec<(&'a ListenAddr, Role, Option<&Entry>)> {
+        let status = status.map(|address| (address, Role::Status));
+        let of_loops = asked.iter().map(|address| (address, Role::Loops));
+        let mut planned: Vec<_> = status.into_iter().chain(of_loops).map(|(at, role)| (at, role, None)).collect();
+        let mut free: Vec<&Entry> = self.entries.iter().collect();
+        for is_same_role in [true, false] {
+            for (address, role, known) in planned.iter_mut().filter(|(_, _, known)| known.is_none()) {
+                let fits = |entry: &&Entry| (entry.role == *role) == is_same_role && entry.group.asked == **address;
+                *known = free.iter().position(fits).map(|at| free.remove(at));
+            }
+        }
+        planned
+    }
+
+    /// Applies a change: its new groups are listened on, groups that it does not have are closed. Duplicates of those are their
+    /// owners' to close.
+    pub(crate) fn apply(&mut self, change: Change) {
+        let mut before = std::mem::take(&mut self.entries);
+        self.next_id = change.next_id;
+        for planned in change.after {
+            match planned {
+                Planned::New(entry) => self.entries.push(entry),
+                Planned::Known(id, role) => {
+                    let Some(at) = before.iter().position(|entry| entry.id == id) else { continue };
+                    let mut entry = before.swap_remove(at);
+                    entry.set_role(role);
+                    self.entries.push(entry);
+                }
+            }
+        }
+        Self { entries: before, ..Self::default() }.close(Files::Remove);
+    }
+
+    /// Closes the sockets here. Duplicates of them are their owners' to close.
+    pub(crate) fn close(&mut self, files: Files) {
         for entry in self.entries.drain(..) {
             let ListenAddr::Unix(path) = &entry.at else { continue };
             // Another server may have put its own socket there since.
             if files == Files::Remove && entry.file.is_some() && identity(path) == entry.file {
-                // What is left is found stale by whoever comes next.
+                // A file that is left is found stale by the next server.
                 let _ = fs::remove_file(path);
             }
         }
     }
 
-    fn enter(&mut self, group: Group, is_for_loops: bool) -> io::Result<()> {
-        // A few status pages do not need it, and who gave us a socket has set it up.
-        if is_for_loops && !group.by_service_manager {
-            group.sockets.iter().for_each(socket::defer_accept);
-        }
+    fn of_role(&self, role: Role) -> impl Iterator<Item = &Entry> + Clone {
+        self.entries.iter().filter(move |entry| entry.role == role)
+    }
+
+    fn enter(&mut self, group: Group, role: Role) -> io::Result<()> {
         let at = address_of(&group.sockets[0])?;
         let file = match &at {
             ListenAddr::Unix(path) if !group.by_service_manager => identity(path),
             _ => None,
         };
-        self.entries.push(Entry { id: self.next_id, group, at, is_for_loops, file });
+        let mut entry = Entry { id: self.next_id, group, at, role: Role::Status, file };
+        entry.set_role(role);
+        self.entries.push(entry);
         self.next_id += 1;
         Ok(())
     }
 }
 
-/// A server that was killed may leave its address in use for a moment: the kernel takes a ring apart, and with it the sockets that
-/// it waits at, some time after the process.
+impl Entry {
+    fn set_role(&mut self, role: Role) {
+        self.role = role;
+        // A few status pages do without, and do not suffer from it either. A service manager has set up its sockets itself.
+        if role == Role::Loops && !self.group.by_service_manager {
+            self.group.sockets.iter().for_each(socket::defer_accept);
+        }
+    }
+}
+
+fn take_group(groups: &mut Vec<Group>, address: &ListenAddr) -> Option<Group> {
+    let at = groups.iter().position(|group| group.asked == *address && !group.sockets.is_empty())?;
+    Some(groups.remove(at))
+}
+
+fn duplicates_of(group: &Group) -> io::Result<Vec<OwnedFd>> {
+    group.sockets.iter().map(OwnedFd::try_clone).collect()
+}
+
+/// Binds an address. A server that was killed may leave its address in use for a moment: the kernel takes a ring apart, and with it
+/// the sockets that it waits at, some time after the process.
 fn bind_patiently(asked: &ListenAddr, socket_file: SocketFile, loops: usize) -> io::Result<Group> {
     const TRIES: u32 = 10;
     const REST: Duration = Duration::from_millis(50);
@@ -253,9 +344,9 @@ fn bind(asked: &ListenAddr, socket_file: SocketFile, loops: usize) -> io::Result
 
 /// Deals out the sockets: with fewer of them than loops some loops share one, with more a loop has several. None of them may be
 /// without a loop, since the kernel spreads connections over all.
-fn share(entries: &[Entry], loops: usize) -> io::Result<Shares> {
+fn share<'e>(entries: impl Iterator<Item = &'e Entry>, loops: usize) -> io::Result<Shares> {
     let mut shares: Shares = (0..loops).map(|_| Vec::new()).collect();
-    for entry in entries.iter().filter(|entry| entry.is_for_loops) {
+    for entry in entries {
         let sockets = &entry.group.sockets;
         for index in 0..loops.max(sockets.len()) {
             shares[index % loops].push((entry.id, sockets[index % sockets.len()].try_clone()?));
@@ -294,10 +385,32 @@ mod tests {
         }
     }
 
+    /// Listeners for so many loops.
+    fn open(addresses: &[ListenAddr], inherited: Vec<Group>, loops: usize) -> Listeners {
+        Listeners::open(addresses, SocketFile::default(), inherited, loops).unwrap()
+    }
+
+    /// Changes listeners as far as they can tell, and says how.
+    fn change(
+        listeners: &mut Listeners,
+        addresses: &[ListenAddr],
+        status: Option<&ListenAddr>,
+    ) -> Result<[Vec<u32>; 2], StartError> {
+        let change = listeners.prepare(addresses, status, 2)?;
+        let figures = [change.removed.clone(), change.released.clone()];
+        listeners.apply(change);
+        Ok(figures)
+    }
+
+    /// The addresses of the loops, and that of the status listener.
+    fn places(listeners: &Listeners) -> (Vec<ListenAddr>, Option<ListenAddr>) {
+        (listeners.addresses(), listeners.of_role(Role::Status).next().map(|entry| entry.at.clone()))
+    }
+
     #[test]
     fn every_socket_has_a_loop_and_every_loop_a_socket() {
         for (bound, loops) in [(1, 1), (1, 3), (2, 3), (3, 2), (5, 2), (4, 4)] {
-            let listeners = Listeners::open(&[any_port()], SocketFile::default(), Vec::new(), bound).unwrap();
+            let listeners = open(&[any_port()], Vec::new(), bound);
             let shares = listeners.shares(loops).unwrap();
             assert!(shares.iter().all(|share| !share.is_empty()), "{bound} sockets, {loops} loops");
             assert_eq!(shares.iter().map(Vec::len).sum::<usize>(), bound.max(loops));
@@ -305,63 +418,89 @@ mod tests {
     }
 
     #[test]
-    fn sockets_that_are_there_are_taken_over() {
-        let mut first = Listeners::open(&[any_port(), any_port()], SocketFile::default(), Vec::new(), 2).unwrap();
+    fn inherited_sockets_are_used() {
+        let mut first = open(&[any_port(), any_port()], Vec::new(), 2);
         let at = first.addresses();
-        let there = first.entries.drain(..).map(|entry| entry.group).collect();
-        let second = Listeners::open(&[any_port(), any_port(), any_port()], SocketFile::default(), there, 4).unwrap();
+        let inherited = first.entries.drain(..).map(|entry| entry.group).collect();
+        let second = open(&[any_port(), any_port(), any_port()], inherited, 4);
         assert_eq!(second.addresses()[..2], at);
         assert_eq!(second.entries[0].group.sockets.len(), 2, "as many as they are");
         let second_only = second.addresses()[2].clone();
-        let there = second.entries.into_iter().map(|entry| entry.group).collect();
-        let mut third = Listeners::open(&[any_port()], SocketFile::default(), there, 1).unwrap();
-        let blocking = third.blocking(&any_port()).unwrap();
-        assert_eq!((third.addresses().len(), third.groups().count()), (1, 2));
-        assert!([&at[0], &at[1]].contains(&&address_of(&blocking).unwrap()), "it was there");
+        let inherited = second.entries.into_iter().map(|entry| entry.group).collect();
+        let mut third = open(&[any_port()], inherited, 1);
+        let status = third.open_status(&any_port()).unwrap();
+        assert_eq!((third.addresses().len(), third.groups().count(), status.len()), (1, 2, 2));
+        assert!([&at[0], &at[1]].contains(&&address_of(&status[0]).unwrap()), "it was inherited");
         third.close_spare();
         assert!(reaches(&third.addresses()[0]));
-        assert!(!reaches(&second_only), "what nobody asks for is closed");
+        assert!(!reaches(&second_only), "a group without an address is closed");
     }
 
     #[test]
     fn a_change_keeps_adds_and_removes() {
         let folder = TempDir::new().unwrap();
         let unix = ListenAddr::Unix(folder.path().join("socket"));
-        let mut listeners = Listeners::open(&[any_port(), unix.clone()], SocketFile::default(), Vec::new(), 2).unwrap();
+        let mut listeners = open(&[any_port(), unix.clone()], Vec::new(), 2);
         let before = listeners.addresses();
-        let change = listeners.change(&[any_port(), any_port()], None, 2).unwrap();
-        assert_eq!((change.removed, change.added.iter().map(Vec::len).sum::<usize>()), (vec![1], 2));
+        let prepared = listeners.prepare(&[any_port(), any_port()], None, 2).unwrap();
+        assert_eq!((&prepared.removed[..], prepared.added.iter().map(Vec::len).sum::<usize>()), (&[1][..], 2));
+        assert_eq!(listeners.addresses(), before, "nothing has changed yet");
+        assert!(reaches(&unix));
+        listeners.apply(prepared);
         let after = listeners.addresses();
         assert_eq!(after[0], before[0]);
         assert!(after.iter().all(reaches));
         assert!(identity(&folder.path().join("socket")).is_none(), "the file has gone with its listener");
 
         let taken = after[1].clone();
-        let refused = listeners.change(&[unix.clone(), taken], None, 2);
+        let refused = change(&mut listeners, &[unix.clone(), taken], None);
         assert!(matches!(refused, Err(StartError::Listen { .. })));
         assert_eq!(listeners.addresses(), after, "all as it was");
         assert!(!reaches(&unix));
     }
 
     #[test]
-    fn the_socket_aside_changes_with_the_others_or_not_at_all() {
-        let mut listeners = Listeners::open(&[any_port()], SocketFile::default(), Vec::new(), 1).unwrap();
-        let first = listeners.blocking(&any_port()).unwrap();
-        let at = |socket: &OwnedFd| address_of(socket).unwrap();
-        let kept = listeners.change(&[any_port()], Some(&any_port()), 1).unwrap();
-        assert_eq!(at(&kept.blocking.unwrap()), at(&first));
-        assert!(kept.removed.is_empty() && listeners.groups().count() == 2);
+    fn the_status_socket_changes_with_the_others_or_not_at_all() {
+        let mut listeners = open(&[any_port()], Vec::new(), 1);
+        let old = address_of(&listeners.open_status(&any_port()).unwrap()[0]).unwrap();
+        assert_eq!(change(&mut listeners, &[any_port()], Some(&any_port())).unwrap(), [Vec::<u32>::new(), Vec::new()]);
+        assert_eq!((places(&listeners).1.as_ref(), listeners.groups().count()), (Some(&old), 2));
         let other = ListenAddr::Tcp(SocketAddr::from(([127, 0, 0, 2], 0)));
-        let moved = listeners.change(&[any_port()], Some(&other), 1).unwrap().blocking.unwrap();
-        let old = at(&first);
-        drop(first);
-        assert!(reaches(&at(&moved)) && !reaches(&old));
+        change(&mut listeners, &[any_port()], Some(&other)).unwrap();
+        let moved = places(&listeners).1.unwrap();
+        assert!(reaches(&moved) && !reaches(&old));
         let taken = listeners.addresses()[0].clone();
-        assert!(listeners.change(&[any_port()], Some(&taken), 1).is_err());
-        assert!(listeners.change(&[any_port(), taken.clone()], Some(&any_port()), 1).is_err());
-        assert!(reaches(&at(&moved)) && listeners.groups().count() == 2);
-        listeners.change(&[any_port()], None, 1).unwrap();
+        assert!(change(&mut listeners, &[any_port()], Some(&taken)).is_err(), "the loops go on with it");
+        assert!(change(&mut listeners, &[any_port(), taken.clone()], Some(&any_port())).is_err());
+        assert!(reaches(&moved) && listeners.groups().count() == 2);
+        change(&mut listeners, &[any_port()], None).unwrap();
         assert_eq!((listeners.groups().count(), listeners.addresses()), (1, vec![taken]));
+    }
+
+    #[test]
+    fn addresses_may_be_exchanged() {
+        let [one, two] = ["127.0.0.41:0", "127.0.0.42:0"].map(|any| ListenAddr::Tcp(any.parse().unwrap()));
+        let mut listeners = open(std::slice::from_ref(&one), Vec::new(), 2);
+        listeners.open_status(&two).unwrap();
+        let (at_one, at_two) = places(&listeners);
+        let prepared = listeners.prepare(std::slice::from_ref(&two), Some(&one), 2).unwrap();
+        assert_eq!((&prepared.removed[..], &prepared.released[..]), (&[][..], &[0][..]));
+        assert!(prepared.takes_from_status);
+        assert_eq!(prepared.status.len(), 2, "none of the loops' sockets is without an owner");
+        assert!(prepared.added.iter().all(|sockets| sockets.len() == 1), "the loops share the one of the status");
+        // A connection that waits meanwhile is not lost.
+        let waiting = TcpStream::connect(match &at_one[0] {
+            ListenAddr::Tcp(address) => *address,
+            ListenAddr::Unix(_) => unreachable!(),
+        });
+        listeners.apply(prepared);
+        assert_eq!(places(&listeners), (at_two.clone().into_iter().collect(), at_one.first().cloned()));
+        assert!(waiting.unwrap().peer_addr().is_ok() && at_one.iter().chain(&at_two).all(reaches));
+        // And back, with others opened and closed.
+        let [removed, released] = change(&mut listeners, &[any_port(), one], None).unwrap();
+        assert_eq!((removed, released), (vec![1], Vec::new()));
+        assert_eq!(listeners.addresses()[1], at_one[0]);
+        assert!(!at_two.iter().any(reaches));
     }
 
     #[test]
@@ -369,10 +508,10 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("socket");
         let unix = ListenAddr::Unix(path.clone());
-        let mut first = Listeners::open(std::slice::from_ref(&unix), SocketFile::default(), Vec::new(), 1).unwrap();
+        let mut first = open(std::slice::from_ref(&unix), Vec::new(), 1);
         fs::remove_file(&path).unwrap();
-        let _second = Listeners::open(std::slice::from_ref(&unix), SocketFile::default(), Vec::new(), 1).unwrap();
-        first.give_up(Files::Remove);
+        let _second = open(std::slice::from_ref(&unix), Vec::new(), 1);
+        first.close(Files::Remove);
         assert!(reaches(&unix));
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thalweg_sys::Waker;
 
-use crate::server::commands::{CommandQueue, LoopCommand};
+use super::commands::{CommandQueue, LoopCommand};
 
 /// A question to all loops, and their answers so far. A loop answers in its next iteration.
 #[derive(Debug)]

@@ -23,9 +23,9 @@ use crate::content::local::watch::Subscription;
 use crate::date_cache::{DateCache, SecondsAt};
 use crate::http::respond::{JobResult, Responder};
 use crate::listing::Listings;
-use crate::server::StartError;
 use crate::server::commands::{CommandQueue, ConfigUpdate, LoopCommand, take_listener};
 use crate::server::connection::{Connection, Fate, Shared, Times};
+use crate::server::failure::StartError;
 use crate::server::shutdown::ShutdownDeadline;
 use crate::shaping::eviction::{self, Evictor};
 use crate::shaping::shaper::{RateScope, Shaper, SharedRateLimits};
@@ -217,6 +217,7 @@ impl Service {
                     }
                 }
                 LoopCommand::Retire(group) => self.retire(driver, |of| of == group),
+                LoopCommand::Release(group) => self.release(driver, group),
                 LoopCommand::LookAgain => self.look_again(driver),
                 LoopCommand::Apply(notices) => self.shared.responder.origin.folders.apply(&notices),
                 LoopCommand::Answer(done) => drop(done.send(())),
@@ -323,6 +324,14 @@ impl Service {
             self.retiring.push(listener);
         }
         self.retirement_ends = driver.now().plus_ns(RETIRE_NS);
+    }
+
+    /// Stops accepting from the listeners of a group at once: connections that wait are another owner's of the sockets.
+    fn release<D: Driver>(&mut self, driver: &mut D, group: u32) {
+        let retiring = std::mem::take(&mut self.retiring);
+        self.retire(driver, |of| of == group);
+        self.pause_retiring(driver);
+        self.retiring = retiring;
     }
 
     /// Stops accepting from those listeners. They are closed a little later still, since the kernel may have accepted already what this

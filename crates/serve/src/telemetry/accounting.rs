@@ -85,6 +85,11 @@ pub(crate) struct AnsweredRequest<'r, 'b> {
     pub(crate) second: i64,
 }
 
+/// Whether a configuration needs single responses recorded.
+pub(crate) fn is_wanted(config: &ServerConfig) -> bool {
+    config.log.access.is_some() || config.status.is_some()
+}
+
 impl Accounting {
     /// Accounting that begins.
     pub(crate) fn new(

@@ -5,13 +5,14 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use thalweg_serve::{LogFormat, LogTarget, ServerConfig, StartError, StatusConfig};
 use thalweg_sys::DriverChoice;
 
 use crate::naive::take_all;
-use crate::served::{Served, connect, each_driver, read_to_end};
+use crate::served::{PATIENCE, Served, connect, each_driver, read_to_end};
 
 const GET: &[u8] = b"GET /letters HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -181,6 +182,86 @@ fn the_status_listener_begins_moves_and_ends() {
         served.server.configure(&changed(&served, driver, |_| {})).unwrap();
         assert!(served.server.status_address().is_none() && TcpStream::connect(second).is_err(), "{driver:?}");
         served.exchange(GET);
+        served.stop();
+    });
+}
+
+/// A port that is free at both addresses, which no other test uses: it is given to a configuration that names it.
+fn fixed_addresses() -> [SocketAddr; 2] {
+    ["127.0.0.51:0", "127.0.0.52:0"].map(|any| {
+        let listener = TcpListener::bind(any).unwrap();
+        listener.local_addr().unwrap()
+    })
+}
+
+#[test]
+fn listen_and_status_exchange_their_addresses_without_refusing_a_connection() {
+    each_driver(|driver| {
+        let [one, two] = fixed_addresses();
+        let set = |config: &mut ServerConfig, listen: SocketAddr, status: SocketAddr| {
+            config.listen = vec![listen.into()];
+            config.status = Some(StatusConfig::new(status));
+        };
+        let Some(mut served) = Served::start(driver, |config| set(config, one, two)) else { return };
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // Also if an assertion fails: the scope waits for its threads.
+            let _ends = SetAtEnd(&is_over);
+            // Both addresses accept connections all the time, and answer each, whoever it is that does.
+            for address in [one, two] {
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    while !is_over.load(Relaxed) {
+                        let mut stream =
+                            TcpStream::connect(address).unwrap_or_else(|error| panic!("{driver:?}: {error}"));
+                        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                        stream
+                            .write_all(b"GET /none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                            .unwrap();
+                        let response = take_all(&read_to_end(&mut stream), &["GET"]).remove(0);
+                        assert_eq!(response.status, 404, "{driver:?}");
+                    }
+                });
+            }
+            for round in 0..6 {
+                let (listen, shown) = if round % 2 == 0 { (two, one) } else { (one, two) };
+                served.server.configure(&changed(&served, driver, |config| set(config, listen, shown))).unwrap();
+                assert_eq!(served.server.status_address(), Some(shown), "{driver:?}");
+                assert_eq!(served.server.addresses(), [listen.into()]);
+                // Each role answers at its address from now on: no connection goes to the other by chance.
+                for _ in 0..20 {
+                    assert_eq!(status(shown)["state"], "serving", "{driver:?}");
+                    ask(&mut connect(listen));
+                }
+            }
+        });
+        served.stop();
+    });
+}
+
+/// Sets a flag when it is dropped.
+struct SetAtEnd<'f>(&'f AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+#[test]
+fn an_exchange_that_cannot_be_had_changes_nothing() {
+    each_driver(|driver| {
+        let [one, two] = fixed_addresses();
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let set = |config: &mut ServerConfig, listen: &[SocketAddr], status: SocketAddr| {
+            config.listen = listen.iter().copied().map(Into::into).collect();
+            config.status = Some(StatusConfig::new(status));
+        };
+        let Some(mut served) = Served::start(driver, |config| set(config, &[one], two)) else { return };
+        let config = changed(&served, driver, |config| set(config, &[two, taken.local_addr().unwrap()], one));
+        assert!(matches!(served.server.configure(&config), Err(StartError::Listen { .. })), "{driver:?}");
+        assert_eq!(status(two)["state"], "serving", "{driver:?}");
+        ask(&mut connect(one));
         served.stop();
     });
 }

@@ -1,125 +1,134 @@
-//! The status listener: a small HTTP server of its own on a thread of its own, away from the loops that serve.
+//! The status listener: a small HTTP server on a thread of its own, away from the loops.
 //!
-//! It is for few visitors, who may be as broken as any other: connections, heads and times are bounded, one request is answered per
-//! connection, and nobody waits for anybody. There is no protection but the address that it listens on and the names that it goes by
-//! (`hosts`). What is answered is in `answer`.
+//! It is for few clients, which may be as broken as any other: connections, heads and times are bounded, and each connection gets one
+//! response. Nothing protects it but the address that it listens on and the names that it goes by (`hosts`). The responses are made by
+//! `handler`.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::os::fd::OwnedFd;
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
+use thalweg_httpd::{Server, Settings, WhenFull};
 use thalweg_reactor::{App, LoopControl};
 use thalweg_sys::driver::Listen;
-use thalweg_sys::{Completion, Driver, DriverConfig, Epoll, Instant, SendBuf, SocketId, Waker, clock};
-use thalweg_wire::{Bounds, FieldSlots, RequestEvent, RequestReader};
+use thalweg_sys::{Completion, Driver, DriverConfig, Epoll, Instant, Waker};
 
-use super::answer::{answer, refusal};
 use super::collector::Collector;
+use super::handler::{StatusHandler, second};
 use super::hosts::KnownHosts;
 
-/// Most visitors at once.
-const VISITORS_MAX: usize = 64;
+/// Most connections at once.
+const CONNECTIONS_MAX: usize = 64;
 
-/// How long a visitor may take to ask, and then to take the answer.
-const VISIT_NS: u64 = 5_000_000_000;
+/// Most listening sockets at once: the old and the new ones while they are exchanged, each with as many as there are loops.
+const LISTENERS_MAX: usize = 1024;
 
-/// How often the collector looks at the counters.
+/// The interval at which counters are sampled.
 const SAMPLE_NS: u64 = 1_000_000_000;
 
 const RECEIVE_BUFFER_BYTES: usize = 8 << 10;
 
-/// The thread.
+/// How long the thread may take to follow a command. It takes one iteration, unless the machine stands still.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// The thread of the status listener.
 #[derive(Debug)]
 pub(crate) struct StatusListener {
-    address: SocketAddr,
+    address: Option<SocketAddr>,
     waker: Waker,
-    wishes: Arc<Wishes>,
+    commands: mpsc::Sender<Command>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What is wanted of the thread when it is woken.
-#[derive(Debug, Default)]
-struct Wishes {
-    stop: AtomicBool,
-    reload_history: AtomicBool,
-    /// Listen at this socket instead, and go by these names.
-    listener: Mutex<Option<(TcpListener, KnownHosts)>>,
+/// A command to the thread.
+#[derive(Debug)]
+enum Command {
+    /// Listen at these sockets instead of those before, for requests to these hosts.
+    Listen(Vec<OwnedFd>, KnownHosts),
+    /// Listen at no socket, and say when that is so.
+    Release(mpsc::Sender<()>),
+    /// Load the history, which another process has saved.
+    ReloadHistory,
+    Stop,
 }
 
 impl StatusListener {
-    /// Shows a collector on a socket that listens, to requests for these hosts.
+    /// Shows the figures of a collector on sockets that listen, or on none yet, to requests for these hosts.
     ///
     /// # Errors
     /// There is no descriptor or no thread left.
-    pub(crate) fn start(listener: TcpListener, hosts: KnownHosts, collector: Collector) -> io::Result<Self> {
+    pub(crate) fn start(sockets: Vec<OwnedFd>, hosts: KnownHosts, collector: Collector) -> io::Result<Self> {
         let waker = Waker::new()?;
         let config = DriverConfig {
             receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
             receive_buffers: 1,
-            // Of two listeners one is about to be closed.
-            ..DriverConfig::new(VISITORS_MAX + 2, waker.clone())
+            ..DriverConfig::new(CONNECTIONS_MAX + LISTENERS_MAX, waker.clone())
         };
-        let address = listener.local_addr()?;
-        let wishes = Arc::new(Wishes::default());
-        let wishes_too = Arc::clone(&wishes);
+        let address = address_of(&sockets);
+        let (commands, from) = mpsc::channel();
         let (started, starts) = mpsc::channel();
         let run = move || {
+            let mut server = StatusServer::new(StatusHandler { collector, hosts }, from);
             // A driver cannot change its thread.
             let opened = Epoll::open(&config).and_then(|mut driver| {
-                let listener = driver.listen(Listen::Socket(listener.into()))?;
-                Ok((driver, listener))
+                server.http.listen_at_all(&mut driver, sockets.into_iter().map(Listen::Socket))?;
+                Ok(driver)
             });
             match opened {
-                Ok((mut driver, listener)) => {
+                Ok(mut driver) => {
                     let _ = started.send(Ok(()));
-                    let mut server = StatusServer::new(collector, listener, hosts, wishes_too);
                     // A driver that fails leaves the server without its status, which a health check sees.
                     let _ = thalweg_reactor::run(&mut driver, &mut server);
-                    // The last second counts too.
-                    server.collector.advance(Instant::now(), second());
-                    server.collector.save(second());
+                    server.save();
                 }
                 Err(error) => drop(started.send(Err(error))),
             }
         };
         let thread = thread::Builder::new().name("status".to_owned()).spawn(run)?;
         starts.recv().unwrap_or_else(|_| Err(io::Error::other("the status thread has panicked")))?;
-        Ok(Self { address, waker, wishes, thread: Some(thread) })
+        Ok(Self { address, waker, commands, thread: Some(thread) })
     }
 
-    /// Where it listens.
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// The address at which it listens, if it does.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Shows the same collector at another socket instead, to requests for these hosts. Visitors stay.
-    ///
-    /// # Errors
-    /// The socket has no address.
-    pub(crate) fn move_to(&mut self, listener: TcpListener, hosts: KnownHosts) -> io::Result<()> {
-        self.address = listener.local_addr()?;
-        *self.wishes.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some((listener, hosts));
-        self.waker.wake();
-        Ok(())
+    /// Listens at other sockets instead, for requests to these hosts. Connections stay.
+    pub(crate) fn listen(&mut self, sockets: Vec<OwnedFd>, hosts: KnownHosts) {
+        self.address = address_of(&sockets);
+        self.send(Command::Listen(sockets, hosts));
     }
 
-    /// Another process, which has kept the same days, has stopped.
+    /// Listens no more, and returns when that is so. Connections that wait are left to another owner of the sockets.
+    pub(crate) fn release(&self) {
+        let (done, answer) = mpsc::channel();
+        self.send(Command::Release(done));
+        // A thread that has ended does not listen either.
+        let _ = answer.recv_timeout(ANSWER_TIME);
+    }
+
+    /// Loads the history again, which another process has saved at its end.
     pub(crate) fn reload_history(&self) {
-        self.wishes.reload_history.store(true, Relaxed);
-        self.waker.wake();
+        self.send(Command::ReloadHistory);
     }
 
-    /// Has the days saved and ends the thread.
+    /// Has the history saved and ends the thread.
     pub(crate) fn stop(&mut self) {
-        self.wishes.stop.store(true, Relaxed);
-        self.waker.wake();
+        self.send(Command::Stop);
         if let Some(thread) = self.thread.take() {
-            // A panic has been told of where it happened.
+            // A panic was reported where it happened.
             let _ = thread.join();
         }
+    }
+
+    fn send(&self, command: Command) {
+        // A thread that has ended follows no command.
+        let _ = self.commands.send(command);
+        self.waker.wake();
     }
 }
 
@@ -129,141 +138,77 @@ impl Drop for StatusListener {
     }
 }
 
-fn second() -> i64 {
-    i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX)
+fn address_of(sockets: &[OwnedFd]) -> Option<SocketAddr> {
+    let socket = sockets.first()?.try_clone().ok()?;
+    TcpListener::from(socket).local_addr().ok()
 }
 
-/// The thread's own things.
+/// The application of the thread: an HTTP server, the sampling of counters, and commands.
 struct StatusServer {
-    collector: Collector,
-    listener: SocketId,
-    hosts: KnownHosts,
-    /// The listener has stopped for want of room.
-    rests: bool,
-    visitors: Vec<Visitor>,
+    http: Server<StatusHandler>,
     next_sample: Instant,
-    wishes: Arc<Wishes>,
-}
-
-struct Visitor {
-    socket: SocketId,
-    reader: RequestReader,
-    phase: Phase,
-    /// It will ask no more.
-    ended: bool,
-    deadline: Instant,
-}
-
-/// How far a visit has come.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Asking,
-    /// The answer is on its way.
-    Answered,
-    /// The answer has gone, and the visitor may still be reading it: a close from here could take it back.
-    Leaving,
+    commands: mpsc::Receiver<Command>,
+    is_over: bool,
 }
 
 impl StatusServer {
-    fn new(collector: Collector, listener: SocketId, hosts: KnownHosts, wishes: Arc<Wishes>) -> Self {
-        Self { collector, listener, hosts, rests: false, visitors: Vec::new(), next_sample: Instant::default(), wishes }
-    }
-
-    /// Takes over another process's days or moves to another socket, if that is wished.
-    fn follow_wishes<D: Driver>(&mut self, driver: &mut D) {
-        if self.wishes.reload_history.swap(false, Relaxed) {
-            self.collector.reload_history(second());
-        }
-        let wished = self.wishes.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some((listener, hosts)) = wished else { return };
-        self.hosts = hosts;
-        // Without a descriptor for the new one, the old one is what there is.
-        if let Ok(listener) = driver.listen(Listen::Socket(listener.into())) {
-            driver.close(std::mem::replace(&mut self.listener, listener));
-            self.rests = false;
-        }
-    }
-
-    fn on_received<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
-        let Some(visitor) = self.visitors.iter_mut().find(|visitor| visitor.socket == socket) else { return };
-        if visitor.phase != Phase::Asking {
-            return;
-        }
-        let mut slots = FieldSlots::new();
-        let answer = match visitor.reader.read(driver.received(), &mut slots) {
-            Ok(progress) => match progress.event {
-                Some(RequestEvent::Head(head)) => answer(&self.collector, &self.hosts, &head, second()),
-                _ => return,
-            },
-            Err(error) => refusal(error.status(), second()),
+    fn new(handler: StatusHandler, commands: mpsc::Receiver<Command>) -> Self {
+        let settings = Settings {
+            when_full: WhenFull::CloseOldest { connections_max: CONNECTIONS_MAX },
+            requests_per_connection_max: 1,
+            ..Settings::default()
         };
-        visitor.phase = Phase::Answered;
-        visitor.deadline = driver.now().plus_ns(VISIT_NS);
-        driver.send(socket, SendBuf::Owned(answer));
+        Self { http: Server::new(settings, handler), next_sample: Instant::default(), commands, is_over: false }
     }
 
-    /// Notes what has happened to a visitor, and lets it go if it is done.
-    fn go_on<D: Driver>(&mut self, driver: &mut D, socket: SocketId, note: impl FnOnce(&mut Visitor)) {
-        let Some(visitor) = self.visitors.iter_mut().find(|visitor| visitor.socket == socket) else { return };
-        note(visitor);
-        if visitor.ended && visitor.phase != Phase::Answered {
-            self.close(driver, socket);
+    fn run_commands<D: Driver>(&mut self, driver: &mut D) {
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Listen(sockets, hosts) => {
+                    self.http.handler().hosts = hosts;
+                    // Without room for the new sockets it goes on with the old ones.
+                    let _ = self.http.listen_at_all(driver, sockets.into_iter().map(Listen::Socket));
+                }
+                Command::Release(done) => {
+                    // Listening at nothing needs nothing that could be missing.
+                    let _ = self.http.listen_at_all(driver, None);
+                    // The sender may have given up waiting.
+                    let _ = done.send(());
+                }
+                Command::ReloadHistory => self.http.handler().collector.reload_history(second()),
+                Command::Stop => self.is_over = true,
+            }
         }
     }
 
-    fn close<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
-        self.visitors.retain(|visitor| visitor.socket != socket);
-        driver.close(socket);
-        if std::mem::take(&mut self.rests) {
-            driver.resume_accept(self.listener);
-        }
+    /// Saves the history at the end, the last second included.
+    fn save(&mut self) {
+        let collector = &mut self.http.handler().collector;
+        collector.advance(Instant::now(), second());
+        collector.save(second());
     }
 }
 
 impl<D: Driver> App<D> for StatusServer {
     fn on_completion(&mut self, driver: &mut D, completion: Completion) {
         match completion {
-            Completion::Accepted { socket, .. } => {
-                let reader = RequestReader::new(Bounds::requests());
-                let deadline = driver.now().plus_ns(VISIT_NS);
-                self.visitors.push(Visitor { socket, reader, phase: Phase::Asking, ended: false, deadline });
-            }
-            Completion::AcceptFailed { .. } => {
-                self.rests = true;
-                // Who has been here longest makes room; a close goes on accepting.
-                let longest = self.visitors.iter().min_by_key(|visitor| visitor.deadline);
-                if let Some(socket) = longest.map(|visitor| visitor.socket) {
-                    self.close(driver, socket);
-                }
-            }
-            Completion::Received { socket } => self.on_received(driver, socket),
-            Completion::Sent { socket } => {
-                driver.finish(socket);
-                self.go_on(driver, socket, |visitor| visitor.phase = Phase::Leaving);
-            }
-            Completion::Ended { socket } => self.go_on(driver, socket, |visitor| visitor.ended = true),
-            Completion::Failed { socket, .. } => self.close(driver, socket),
-            Completion::Connected { .. } => unreachable!("the status listener does not connect"),
-            Completion::Woken => self.follow_wishes(driver),
+            Completion::Woken => self.run_commands(driver),
+            completion => self.http.on_completion(driver, completion),
         }
     }
 
     fn on_iteration(&mut self, driver: &mut D, now: Instant) -> LoopControl {
-        if self.wishes.stop.load(Relaxed) {
+        if self.is_over {
             return LoopControl::Stop;
         }
         if self.next_sample <= now {
-            self.collector.advance(now, second());
+            self.http.handler().collector.advance(now, second());
             self.next_sample = now.plus_ns(SAMPLE_NS);
-            if std::mem::take(&mut self.rests) {
-                driver.resume_accept(self.listener);
-            }
         }
-        let late = self.visitors.iter().filter(|visitor| visitor.deadline <= now).map(|visitor| visitor.socket);
-        for socket in late.collect::<Vec<_>>() {
-            self.close(driver, socket);
+        match self.http.on_iteration(driver, now) {
+            LoopControl::WaitUntil(Some(at)) => LoopControl::WaitUntil(Some(at.min(self.next_sample))),
+            LoopControl::WaitUntil(None) => LoopControl::WaitUntil(Some(self.next_sample)),
+            LoopControl::Stop => LoopControl::Stop,
         }
-        // The next look at deadlines is with the next sample: a second late is early enough.
-        LoopControl::WaitUntil(Some(self.next_sample))
     }
 }

@@ -1,10 +1,10 @@
 //! The server's figures: collected once a second, kept by the day, and shown by the status listener as a page, as JSON and as
 //! OpenMetrics.
 
-mod answer;
 mod collector;
 mod document;
 mod exposition;
+mod handler;
 mod history;
 mod hosts;
 mod listener;

@@ -1,4 +1,4 @@
-//! One loop's thread: its place, its table of descriptors, its driver, and the loop that it runs.
+//! The thread of one loop: its CPU, its table of descriptors, its driver, and the service that it runs.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -10,13 +10,14 @@ use thalweg_sys::handover::Channel;
 use thalweg_sys::resource_limits::own_table_with;
 use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, affinity, clock};
 
-use super::{Control, StartError};
+use super::commands::{CommandQueue, take_listener};
+use super::control::Control;
+use super::failure::StartError;
+use super::service::{OUTSIDE_MAX, Service, Setup};
 use crate::catalog::site::Sites;
 use crate::config::ServerConfig;
 use crate::content::blocking_pool::BlockingPool;
 use crate::content::local::watch::Subscription;
-use crate::server::commands::{CommandQueue, take_listener};
-use crate::server::service::{OUTSIDE_MAX, Service, Setup};
 use crate::shaping::shaper::SharedRateLimits;
 use crate::telemetry::accounting::Accounting;
 use crate::telemetry::counters::Published;
@@ -28,36 +29,42 @@ use crate::telemetry::registry::Registry;
 const RECEIVE_BUFFER_BYTES: usize = 8 << 10;
 const RECEIVE_BUFFERS: u16 = 64;
 
-/// Threads of a loop that wait for disks in its place. More of them make a disk that turns seek more.
-const ASIDE_THREADS_MAX: usize = 4;
+/// Threads of a loop's blocking pool. More of them make a disk that turns seek more.
+const BLOCKING_THREADS_MAX: usize = 4;
 
-/// What the thread of a loop is given.
-pub(super) struct Task {
+/// The parts of a server that all its loops share.
+pub(super) struct SharedParts {
     pub(super) config: Arc<ServerConfig>,
+    /// All CPUs that this process may use, for threads that do not belong to a loop.
+    pub(super) cpus: Vec<usize>,
+    /// Most connections of one loop.
+    pub(super) connections_max: usize,
+    pub(super) commands: Arc<[CommandQueue]>,
+    pub(super) control: Control,
+    pub(super) rate_limits: Arc<SharedRateLimits>,
+    pub(super) published: Arc<[Published]>,
+    pub(super) error_log: ErrorLog,
+    pub(super) registry: Arc<Registry>,
+}
+
+/// The thread of a loop, before it runs.
+pub(super) struct LoopThread {
+    pub(super) shared: Arc<SharedParts>,
     pub(super) loop_index: usize,
     pub(super) cpu: usize,
-    /// All that this process may use, for threads that do not belong to a loop.
-    pub(super) cpus: Vec<usize>,
-    pub(super) connections_max: usize,
     /// The groups of the listeners.
     pub(super) groups: Vec<u32>,
     /// The listeners, unless they come by the channel.
     pub(super) listeners: Vec<(u32, OwnedFd)>,
-    /// The thread gets a table of descriptors of its own, and its listeners by this.
+    /// The channel to the listeners, if the thread gets a table of descriptors of its own.
     pub(super) table: Option<Channel>,
-    pub(super) commands: Arc<[CommandQueue]>,
-    pub(super) control: Control,
-    pub(super) shared_limits: Arc<SharedRateLimits>,
-    pub(super) published: Arc<[Published]>,
     pub(super) record_queue: Option<RecordQueue>,
-    pub(super) error_log: ErrorLog,
-    pub(super) registry: Arc<Registry>,
     pub(super) subscription: Option<Subscription>,
 }
 
-impl Task {
+impl LoopThread {
     pub(super) fn run(mut self, started: SyncSender<Result<DriverKind, StartError>>) -> io::Result<()> {
-        let _guard = StopOnPanic(self.control.clone());
+        let _guard = StopOnPanic(self.shared.control.clone());
         let opened = affinity::pin_to(&[self.cpu])
             .map_err(|error| StartError::Pin { cpu: self.cpu, error })
             .and_then(|()| self.leave_table().map_err(StartError::Loop))
@@ -76,11 +83,11 @@ impl Task {
         }
     }
 
-    /// Takes a table of descriptors of its own, if that is the layout: with the wakers of all, with its ear, and with listeners that are in
-    /// no other loop's, so that they are closed when this loop closes them.
+    /// Takes a table of descriptors of its own, if that is the layout: with the wakers of all loops, with its subscription, and with
+    /// listeners that are in no other loop's table, so that they are closed when this loop closes them.
     fn leave_table(&mut self) -> io::Result<()> {
         let Some(channel) = &self.table else { return Ok(()) };
-        let wakers = self.control.wakers.iter().map(AsFd::as_fd);
+        let wakers = self.shared.control.wakers.iter().map(AsFd::as_fd);
         let subscription = self.subscription.as_ref().map(AsFd::as_fd);
         own_table_with(&wakers.chain([channel.as_fd()]).chain(subscription).collect::<Vec<_>>())?;
         for &group in &self.groups {
@@ -90,58 +97,65 @@ impl Task {
         Ok(())
     }
 
-    /// Connections that there is room for, on all loops. Where that is what one table of descriptors holds, a part of it is left to those
-    /// that have no place.
+    /// The number of connection slots, of all loops together. Where one table of descriptors sets it, a part of the table is left to
+    /// connections that wait for a slot.
     fn places(&self) -> usize {
-        match self.config.limits.connections_max {
+        match self.shared.config.limits.connections_max {
             0 => {
-                let outside = (OUTSIDE_MAX * self.published.len()).min(self.connections_max / 4);
-                (self.connections_max - outside).max(1)
+                let outside = (OUTSIDE_MAX * self.shared.published.len()).min(self.shared.connections_max / 4);
+                (self.shared.connections_max - outside).max(1)
             }
             connections_max => connections_max,
         }
     }
 
     fn open_driver(&self) -> io::Result<AnyDriver> {
-        let sockets_max = self.connections_max + OUTSIDE_MAX + self.listeners.len();
+        let sockets_max = self.shared.connections_max + OUTSIDE_MAX + self.listeners.len();
         let config = DriverConfig {
             receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
             receive_buffers: RECEIVE_BUFFERS,
-            ..DriverConfig::new(sockets_max, self.control.wakers[self.loop_index].clone())
+            ..DriverConfig::new(sockets_max, self.shared.control.wakers[self.loop_index].clone())
         };
-        AnyDriver::open(self.config.driver, &config)
+        AnyDriver::open(self.shared.config.driver, &config)
     }
 
-    fn run_over<D: Driver>(self, mut driver: D, started: SyncSender<Result<DriverKind, StartError>>) -> io::Result<()> {
-        let sites = match Sites::open(&self.config) {
+    fn run_over<D: Driver>(
+        mut self,
+        mut driver: D,
+        started: SyncSender<Result<DriverKind, StartError>>,
+    ) -> io::Result<()> {
+        let sites = match Sites::open(&self.shared.config) {
             Ok(sites) => sites,
             Err(error) => {
                 let _ = started.send(Err(error.into()));
                 return Ok(());
             }
         };
-        let places = self.places();
+        let shared = &*self.shared;
+        let waker = shared.control.wakers[self.loop_index].clone();
+        let accounting = self
+            .record_queue
+            .take()
+            .map(|queue| Accounting::new(self.loop_index, queue, Arc::clone(&shared.registry), &shared.config));
         let setup = Setup {
-            shared_limits: self.shared_limits,
+            shared_limits: Arc::clone(&shared.rate_limits),
             sites,
-            limits: &self.config.limits,
-            places,
-            cache: &self.config.cache,
-            blocking: BlockingPool::new(self.control.wakers[self.loop_index].clone(), ASIDE_THREADS_MAX, self.cpus),
+            limits: &shared.config.limits,
+            places: self.places(),
+            cache: &shared.config.cache,
+            blocking: BlockingPool::new(waker, BLOCKING_THREADS_MAX, shared.cpus.clone()),
             seconds_at: |_| clock::unix_seconds(),
-            accounting: self
-                .record_queue
-                .map(|queue| Accounting::new(self.loop_index, queue, self.registry, &self.config)),
-            error_log: Some(self.error_log),
-            shutdown: Arc::clone(&self.control.shutdown),
-            commands: self.commands,
-            subscription: self.subscription,
-            channel: self.table,
-            published: self.published,
+            accounting,
+            error_log: Some(shared.error_log.clone()),
+            shutdown: Arc::clone(&shared.control.shutdown),
+            commands: Arc::clone(&shared.commands),
+            subscription: self.subscription.take(),
+            channel: self.table.take(),
+            published: Arc::clone(&shared.published),
             loop_index: self.loop_index,
         };
         let mut service = Service::new(setup, driver.now());
-        for (group, listener) in self.listeners {
+        for (group, listener) in std::mem::take(&mut self.listeners) {
             match driver.listen(Listen::Socket(listener)) {
                 Ok(listener) => service.add_listener(group, listener),
                 Err(error) => {
@@ -152,7 +166,7 @@ impl Task {
         }
         let _ = started.send(Ok(driver.kind()));
         drop(started);
-        thalweg_reactor::run(&mut driver, &mut service).inspect_err(|_| self.control.end())
+        thalweg_reactor::run(&mut driver, &mut service).inspect_err(|_| self.shared.control.end())
     }
 }
 

@@ -1,0 +1,240 @@
+//! A server that runs: its figures, its loops, and its end.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use thalweg_sys::handover::Channel;
+use thalweg_sys::{DriverKind, Instant, clock};
+
+use super::commands::{CommandQueue, LoopCommand, send_listener};
+use super::control::Control;
+use super::failure::{RunError, StartError};
+use super::listeners::Listeners;
+use super::liveness::LivenessCheck;
+use crate::catalog::site::Sites;
+use crate::config::{Level, ListenAddr, ServerConfig, StatusConfig};
+use crate::content::local::watch::Watcher;
+use crate::telemetry::counters::{Published, Totals};
+use crate::telemetry::log::{ErrorLog, Logs};
+use crate::telemetry::metrics::{Collector, KnownHosts, Sources, StatusListener};
+use crate::telemetry::registry::Registry;
+
+/// How long a loop may take to answer a command. It takes one iteration, unless the machine stands still.
+pub(super) const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// The interval between two checks whether a loop has ended instead of answering.
+const ANSWER_CHECK: Duration = Duration::from_millis(10);
+
+/// A server that runs. Dropping it stops it without waiting.
+#[derive(Debug)]
+pub struct Running {
+    pub(super) addresses: Vec<ListenAddr>,
+    pub(super) driver: DriverKind,
+    /// How many CPUs the loops run on.
+    pub(super) cpus: usize,
+    pub(super) control: Control,
+    pub(super) commands: Arc<[CommandQueue]>,
+    /// To loops with tables of descriptors of their own.
+    pub(super) channels: Vec<Channel>,
+    pub(super) threads: Vec<JoinHandle<io::Result<()>>>,
+    pub(super) published: Arc<[Published]>,
+    pub(super) status: Option<StatusListener>,
+    /// Tells the loops of changes, until this is dropped.
+    pub(super) watcher: Option<Watcher>,
+    pub(super) logs: Logs,
+    pub(super) registry: Arc<Registry>,
+    /// What it runs by.
+    pub(super) config: Arc<ServerConfig>,
+    pub(super) started_second: i64,
+}
+
+impl Running {
+    /// A channel to a loop with a table of its own, by which it gets its listeners. The loop's end.
+    pub(super) fn open_channel(&mut self, listeners: &[(u32, OwnedFd)]) -> io::Result<Channel> {
+        let (ours, its) = Channel::pair()?;
+        for (_, socket) in listeners {
+            send_listener(&ours, socket)?;
+        }
+        self.channels.push(ours);
+        Ok(its)
+    }
+
+    /// Where it listens, in the order of the configuration, with the ports that the kernel chose.
+    pub fn addresses(&self) -> &[ListenAddr] {
+        &self.addresses
+    }
+
+    /// Which driver the loops use.
+    pub fn driver(&self) -> DriverKind {
+        self.driver
+    }
+
+    /// How many CPUs its loops run on. One CPU may have several loops.
+    pub fn cpus(&self) -> usize {
+        self.cpus
+    }
+
+    /// How many loops it has.
+    pub fn loops(&self) -> usize {
+        self.published.len()
+    }
+
+    /// What all loops have done so far, a wake-up of each behind at most.
+    pub fn totals(&self) -> Totals {
+        let mut sum = Totals::default();
+        for published in self.published.iter() {
+            sum.add(&published.totals());
+        }
+        sum
+    }
+
+    /// Whether a loop has ended, by being stopped or by a failure that [`join`](Self::join) tells of.
+    pub fn has_ended(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Whether all loops have ended.
+    pub fn is_over(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Starts the status listener, at these sockets.
+    pub(super) fn start_status(
+        &self,
+        status: &StatusConfig,
+        sockets: Vec<OwnedFd>,
+    ) -> Result<StatusListener, StartError> {
+        let shutdown = Arc::clone(&self.control.shutdown);
+        let sources = Sources {
+            registry: Arc::clone(&self.registry),
+            published: Arc::clone(&self.published),
+            is_draining: Box::new(move || shutdown.is_set()),
+            error_log: self.error_log().clone(),
+            started_second: self.started_second,
+        };
+        let collector = Collector::new(sources, status.state.clone(), unix_second());
+        let hosts = KnownHosts::of(&status.allowed_hosts);
+        StatusListener::start(sockets, hosts, collector).map_err(StartError::Loop)
+    }
+
+    /// Asks each loop whether it goes round.
+    pub fn check_liveness(&self) -> LivenessCheck {
+        LivenessCheck::begin(&self.commands, &self.control.wakers)
+    }
+
+    /// Gives `look` the sockets that it listens on.
+    pub fn with_listeners<T>(&self, look: impl FnOnce(&Listeners) -> T) -> T {
+        look(&self.control.listeners())
+    }
+
+    /// See [`Control::hand_over`]. When this returns, no loop waits for connections any more, and the other process is to be told, so that
+    /// it can [look again](Self::look_again).
+    pub fn hand_over(&mut self, time: Option<Duration>) {
+        // The figures are shown, and kept over restarts, by the process that serves.
+        drop(self.status.take());
+        self.control.hand_over(time);
+        self.await_driver_calls();
+    }
+
+    /// Waits until the kernel has been told all that loops have told their drivers in response to commands so far.
+    pub(super) fn await_driver_calls(&self) {
+        // An answer follows the iteration in which the command ran; at the one after that the kernel has been told.
+        for _ in 0..2 {
+            let mut check = self.check_liveness();
+            let begun = Instant::now();
+            while check.missing_after(ANSWER_CHECK) > self.threads.iter().filter(|thread| thread.is_finished()).count()
+                && Instant::now().ns_since(begun) < ANSWER_TIME.as_nanos() as u64
+            {}
+        }
+    }
+
+    /// Looks at the queues of all listeners, as if somebody had come in just now. The kernel tells one of those who wait at a socket of a
+    /// connection, and not another one when that one has stopped waiting meanwhile: to be called when another process has.
+    pub fn look_again(&self) {
+        // It has left its figures, too.
+        if let Some(status) = &self.status {
+            status.reload_history();
+        }
+        for (command_queue, waker) in self.commands.iter().zip(self.control.wakers.iter()) {
+            command_queue.leave([LoopCommand::LookAgain], waker);
+        }
+    }
+
+    /// Where the server says what its operator should know.
+    pub fn error_log(&self) -> &ErrorLog {
+        self.logs.error_log()
+    }
+
+    /// Where the status is shown, if it is.
+    pub fn status_address(&self) -> Option<SocketAddr> {
+        self.status.as_ref().and_then(StatusListener::address)
+    }
+
+    /// A handle to stop it with, for signal handlers and other threads.
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// See [`Control::drain`].
+    pub fn drain(&self, time: Duration) {
+        self.control.drain(time);
+    }
+
+    /// See [`Control::stop`].
+    pub fn stop(&self) {
+        self.control.stop();
+    }
+
+    /// Waits until all loops have ended, after [`drain`](Self::drain) or [`stop`](Self::stop) or a failure. What they have
+    /// done in all.
+    ///
+    /// # Errors
+    /// A loop has failed. All others were stopped then.
+    pub fn join(mut self) -> Result<Totals, RunError> {
+        let mut result = Ok(());
+        for thread in self.threads.drain(..) {
+            let ended = match thread.join() {
+                Ok(ended) => ended.map_err(RunError::Driver),
+                Err(panic) => Err(RunError::Panicked(message_of(&*panic))),
+            };
+            result = result.and(ended);
+        }
+        match &result {
+            Ok(()) => self.error_log().say(Level::Notice, "stopped"),
+            Err(error) => self.error_log().say(Level::Error, error),
+        }
+        if let Some(status) = &mut self.status {
+            status.stop();
+        }
+        self.logs.stop();
+        result.map(|()| self.totals())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.control.stop();
+    }
+}
+
+fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
+
+/// Checks a configuration before any loop has to refuse it.
+pub(super) fn ensure_servable(config: &ServerConfig) -> Result<(), StartError> {
+    if let Some(fault) = config.check().into_iter().next() {
+        return Err(StartError::Config(fault));
+    }
+    Ok(Sites::open(config).map(drop)?)
+}
+
+/// Now, in seconds since 1970-01-01 UTC.
+pub(super) fn unix_second() -> i64 {
+    i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX)
+}

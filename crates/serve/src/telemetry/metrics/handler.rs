@@ -1,0 +1,91 @@
+//! The responses of the status listener: the document for each request, and its fields.
+
+use thalweg_httpd::{Handler, Response};
+use thalweg_sys::clock;
+use thalweg_wire::date::imf_fixdate;
+use thalweg_wire::status::reason;
+use thalweg_wire::target::Target;
+use thalweg_wire::{Method, RequestError, RequestHead};
+
+use super::collector::Collector;
+use super::document::State;
+use super::hosts::KnownHosts;
+use super::{exposition, page};
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// Responds to requests with the figures of a collector.
+pub(super) struct StatusHandler {
+    pub(super) collector: Collector,
+    /// The hosts for which the status is shown.
+    pub(super) hosts: KnownHosts,
+}
+
+impl Handler for StatusHandler {
+    fn respond(&mut self, request: &RequestHead<'_>) -> Response {
+        if !self.hosts.has(request.host()) {
+            let reason = format!(
+                "The status is not shown under the name {}. Ask for an IP address, for localhost, or for a name that \
+                 allowed_hosts of [status] has.\n",
+                request.host().unwrap_or_default()
+            );
+            return response(421, PLAIN, format!("{}{reason}", title(421)));
+        }
+        match request.method {
+            Method::Get | Method::Head => self.document(request),
+            _ => plain(405).field("Allow", "GET, HEAD"),
+        }
+    }
+
+    fn refuse(&mut self, error: RequestError) -> Option<Response> {
+        Some(plain(error.status()))
+    }
+}
+
+impl StatusHandler {
+    fn document(&self, request: &RequestHead<'_>) -> Response {
+        let Ok(target) = Target::parse(request.method, request.target) else { return plain(400) };
+        let status = || self.collector.status(second());
+        match target.path().unwrap_or_default() {
+            b"/" => response(200, "text/html; charset=utf-8", page::html(&status())),
+            b"/status.js" => response(200, "text/javascript; charset=utf-8", page::SCRIPT.to_owned()),
+            b"/status.json" => {
+                let text = serde_json::to_string(&status()).expect("the document has text for keys");
+                response(200, "application/json", text)
+            }
+            b"/metrics" => {
+                let format = exposition::Format::for_accept(request.fields.all("accept"));
+                response(200, format.content_type(), exposition::metrics(status(), format))
+            }
+            b"/healthz" => match self.collector.state() {
+                State::Serving => response(200, PLAIN, "ok\n".to_owned()),
+                State::Draining => response(503, PLAIN, "draining\n".to_owned()),
+            },
+            _ => plain(404),
+        }
+    }
+}
+
+/// Now, in seconds since 1970-01-01 UTC.
+pub(super) fn second() -> i64 {
+    i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX)
+}
+
+/// A response whose body is its status in words.
+fn plain(status: u16) -> Response {
+    response(status, PLAIN, title(status))
+}
+
+fn response(status: u16, content_type: &str, body: String) -> Response {
+    Response::new(status)
+        .field("Date", imf_fixdate(second()))
+        .field("Content-Type", content_type)
+        .field("Cache-Control", "no-store")
+        .field("Content-Security-Policy", page::CONTENT_POLICY)
+        .field("X-Content-Type-Options", "nosniff")
+        .body(body)
+}
+
+fn title(status: u16) -> String {
+    format!("{status} {}\n", reason(status))
+}
