@@ -11,7 +11,7 @@ use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::search::{self, SearchSettings};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::TestBed;
-use thalweg_load::{Check, Extent, LoopPlan, Pick, Plan, RequestText, prepare};
+use thalweg_load::{Check, Extent, LoopPlan, Pick, Plan, RequestText, template};
 use thalweg_sys::affinity::allowed_cpus;
 use thalweg_wire::Version;
 
@@ -101,7 +101,7 @@ fn write_tree(folder: &Path) -> std::io::Result<Vec<String>> {
 fn plan(target: &Target, paths: &[String], cpu: usize, options: &DemoOptions) -> Result<Plan, Failure> {
     let request = |path: &String| {
         let (authority, version) = (target.authority.as_str(), Version::Http11);
-        prepare(&RequestText { method: "GET", authority, target: path, version, fields: &[], body: b"" })
+        template(&RequestText { method: "GET", authority, target: path, version, fields: &[], body: b"" })
     };
     let requests: Vec<_> = paths.iter().map(request).collect::<Result<_, _>>().map_err(Failure::unreachable)?;
     let extent = Extent::Duration(Duration::from_secs(1));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use thalweg_load::{Extent, LoadError, LoopPlan, Pick, Plan, RateProfile, RequestText, Spacing, prepare};
+use thalweg_load::{Extent, LoadError, LoopPlan, Pick, Plan, RateProfile, RequestText, Spacing, template};
 use thalweg_measure::search::{EndReason, PlanError, Search, SearchPlan, SearchResult, Step, TrialSummary};
 use thalweg_measure::{Outcome, Verdict};
 use thalweg_units::display;
@@ -243,7 +243,7 @@ fn calibrate(
         fields: &[],
         body: b"",
     };
-    let request = prepare(&text).expect("a URL's parts make a valid request");
+    let request = template(&text).expect("a URL's parts make a valid request");
     let mut plan = closed_loop(&settings.base);
     plan.peer = sink.address().into();
     plan.sources = Vec::new();

@@ -15,6 +15,7 @@ mod figures;
 mod input;
 mod plan;
 mod progress;
+mod protocol;
 mod replay;
 mod request;
 mod runner;
@@ -35,7 +36,7 @@ pub use plan::{
 pub use progress::{Progress, Snapshot};
 pub use replay::{Feed, Feeder, LogSummary, OpenLog, Recording, ReplayHead, SkipCounts};
 pub use request::{
-    PackError, PackedRequests, PreparedRequest, RequestError, RequestList, RequestParts, RequestText, prepare,
+    PackError, PackedRequests, RequestError, RequestList, RequestParts, RequestTemplate, RequestText, template,
 };
 pub use runner::{LoadError, Running, start};
 pub use schedule::{Arrival, Arrivals, ClosedLoop, OpenLoop, RecordedLoop, Share};

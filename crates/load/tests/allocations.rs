@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use thalweg_load::{
-    Check, Engine, Extent, Feed, Feeder, LoopPlan, OpenLog, Pace, PackedRequests, Plan, PreparedRequest, Progress,
-    Recording, ReplayHead, RequestList, RequestParts, RequestText, RunFigures, Sessions, StartBarrier, UserPlan,
-    load_sessions, prepare,
+    Check, Engine, Extent, Feed, Feeder, LoopPlan, OpenLog, Pace, PackedRequests, Plan, Progress, Recording,
+    ReplayHead, RequestList, RequestParts, RequestTemplate, RequestText, RunFigures, Sessions, StartBarrier, UserPlan,
+    load_sessions, template,
 };
 use thalweg_measure::Outcome;
 use thalweg_reactor::run;
@@ -71,10 +71,10 @@ fn converse(mut stream: TcpStream, response: &[u8]) -> Option<()> {
     }
 }
 
-fn request(check: Check) -> PreparedRequest {
+fn request(check: Check) -> RequestTemplate {
     let text =
         RequestText { method: "GET", authority: "h", target: "/", version: Version::Http11, fields: &[], body: b"" };
-    PreparedRequest { check: Some(check), ..prepare(&text).expect("the request is in order") }
+    RequestTemplate { check: Some(check), ..template(&text).expect("the request is in order") }
 }
 
 fn drive<D: Driver>(mut driver: D, plan: Plan, feed: Option<Feed>) -> (u64, RunFigures) {

@@ -11,6 +11,7 @@ mod accounting;
 mod calls;
 mod opening;
 mod pacing;
+mod requests;
 mod users;
 
 use std::collections::VecDeque;
@@ -21,6 +22,7 @@ use thalweg_reactor::{App, LoopControl, Wheel};
 use thalweg_sys::{Completion, Driver, DriverKind, Fault, Instant, PortRange, SocketId};
 
 use self::pacing::Pacing;
+use self::requests::Requests;
 use self::users::PausedUsers;
 use crate::barrier::StartBarrier;
 use crate::connection::{Buffers, Connection, State};
@@ -28,8 +30,8 @@ use crate::figures::RunFigures;
 use crate::plan::choice::Chooser;
 use crate::plan::{LoopPlan, Plan, UserPlan};
 use crate::progress::Progress;
+use crate::protocol::Http1Encoder;
 use crate::replay::Feed;
-use crate::request::Requests;
 use crate::schedule::Schedule;
 use crate::user::Users;
 
@@ -46,7 +48,7 @@ pub struct Engine {
     thread: usize,
     start_barrier: Arc<StartBarrier>,
     progress: Arc<Progress>,
-    requests: Requests,
+    requests: Requests<Http1Encoder>,
     /// Through which the requests of a recording come, until the schedule begins.
     feed: Option<Feed>,
     chooser: Chooser,
@@ -120,7 +122,7 @@ impl Engine {
             progress,
             requests: match &plan.arrivals {
                 LoopPlan::Recorded { recording } => {
-                    Requests::streamed(recording.templates().clone(), recording.table().cloned(), &plan.check)
+                    Requests::streamed(recording.templates(), recording.table().cloned(), &plan.check)
                 }
                 LoopPlan::Open { .. } | LoopPlan::Closed { .. } => Requests::new(&plan.requests, &plan.check),
             },

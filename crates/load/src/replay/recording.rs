@@ -32,7 +32,7 @@ pub struct Recording {
     file: String,
     open: OpenLog,
     speed: f64,
-    templates: Arc<Templates>,
+    templates: Templates,
     table: Option<Arc<CheckTable>>,
     summary: LogSummary,
     /// How many lines were read.
@@ -155,7 +155,7 @@ impl Recording {
         table.as_ref().map_or(Ok(()), CheckTable::ensure_all_asked)?;
         let last_ns = offset_ns(second - summary.start_unix_s, index, index + 1, speed);
         let summary = LogSummary { skipped, displaced, ..summary };
-        let (templates, table) = (Arc::new(templates), table.map(Arc::new));
+        let table = table.map(Arc::new);
         Ok(Self { file: file.to_owned(), open, speed, templates, table, summary, lines, last_ns, crowded })
     }
 
@@ -178,7 +178,7 @@ impl Recording {
         .max(1)
     }
 
-    pub(crate) fn templates(&self) -> &Arc<Templates> {
+    pub(crate) fn templates(&self) -> &Templates {
         &self.templates
     }
 

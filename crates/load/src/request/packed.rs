@@ -4,17 +4,15 @@
 //! the other in one piece of memory, which all load threads share.
 
 use std::hash::{BuildHasher, RandomState};
-use std::io::Write as _;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use thalweg_wire::encode::{FieldBlock, HeadWriter};
-use thalweg_wire::{RequestKind, Version};
+use thalweg_wire::Version;
+use thalweg_wire::encode::FieldBlock;
 
-use super::{PreparedRequest, RequestError};
-use crate::input::check::{Check, PackedCheck, push_check};
-use crate::input::check::{CheckId, CheckTable};
+use super::templates::{FieldLines, RequestError, RequestView, Templates, push_fields};
+use crate::input::check::{Check, CheckId, CheckTable, PackedCheck, push_check};
 use crate::input::packing::{push_number, push_text, take_number, take_text};
 
 /// What is special about a record, beside its template's number.
@@ -22,12 +20,6 @@ const OWN_PARTS: u64 = 1;
 const OWN_CHECK: u64 = 2;
 const TABLE_CHECK: u64 = 4;
 const FLAG_BITS: u32 = 3;
-
-/// Fields that a call may give itself in place of the usual ones.
-const USUAL_FIELDS: [&str; 5] = ["Host", "User-Agent", "Content-Length", "Connection", AUTHORIZATION];
-
-/// A call that says itself who asks does not ask as those of all requests.
-const AUTHORIZATION: &str = "Authorization";
 
 /// Why a request cannot be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,127 +43,6 @@ pub struct RequestParts<'a> {
     pub fields: &'a [(String, String)],
     /// The body; empty for none.
     pub body: &'a [u8],
-}
-
-/// Heads without targets: one for each method, and for each choice of usual fields that requests replace by their own.
-#[derive(Clone, Debug)]
-pub(crate) struct Templates {
-    authority: String,
-    version: Version,
-    fields: Vec<(String, String)>,
-    list: Vec<Template>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Template {
-    method: Box<str>,
-    /// Which of the usual fields a request has itself.
-    own: [bool; USUAL_FIELDS.len()],
-    /// Behind the target: the version, and the fields of all requests.
-    front: Vec<u8>,
-    /// Behind the request's own fields, for a call that is followed by others on its connection, and for the last one.
-    usual: Vec<u8>,
-    last: Vec<u8>,
-    /// A body's length is written, since none is given.
-    counts_body: bool,
-    pub(crate) kind: RequestKind,
-}
-
-impl Templates {
-    /// Templates for requests to `authority` in this version, all with these fields.
-    pub(crate) fn new(authority: &str, version: Version, fields: &[(String, String)]) -> Self {
-        Self { authority: authority.to_owned(), version, fields: fields.to_vec(), list: Vec::new() }
-    }
-
-    pub(crate) fn get(&self, number: usize) -> &Template {
-        &self.list[number]
-    }
-
-    /// The number of the template for requests with that method and those fields.
-    ///
-    /// # Errors
-    /// Method or common fields cannot be written.
-    pub(crate) fn number(&mut self, method: &str, own_fields: &[(String, String)]) -> Result<usize, RequestError> {
-        let own = USUAL_FIELDS.map(|usual| own_fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(usual)));
-        let is_it = |template: &Template| *template.method == *method && template.own == own;
-        if let Some(number) = self.list.iter().position(is_it) {
-            return Ok(number);
-        }
-        let template = self.make(method, own)?;
-        self.list.push(template);
-        Ok(self.list.len() - 1)
-    }
-
-    fn make(&self, method: &str, own: [bool; USUAL_FIELDS.len()]) -> Result<Template, RequestError> {
-        let common = USUAL_FIELDS.map(|usual| self.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(usual)));
-        let [host, agent, length, connection, _] = std::array::from_fn(|index| own[index] || common[index]);
-        let mut front = Vec::new();
-        let mut head = HeadWriter::request(&mut front, method, b"/", self.version)?;
-        if !host {
-            head.field("Host", self.authority.as_bytes())?;
-        }
-        if !agent {
-            head.field("User-Agent", concat!("thalweg/", env!("CARGO_PKG_VERSION")).as_bytes())?;
-        }
-        let [.., own_authorization] = own;
-        for (name, value) in &self.fields {
-            if !(own_authorization && name.eq_ignore_ascii_case(AUTHORIZATION)) {
-                head.field(name, value.as_bytes())?;
-            }
-        }
-        head.end();
-        // Without the method, the target that stands in for all of them, and the empty line.
-        front.drain(..method.len() + 2);
-        front.truncate(front.len() - 2);
-        let (kept, closed) = super::connection_options(self.version);
-        let tail = |option: Option<&str>| {
-            let mut block = FieldBlock::new();
-            if let Some(option) = option.filter(|_| !connection) {
-                block.field("Connection", option.as_bytes())?;
-            }
-            Ok::<_, RequestError>(block.as_bytes().to_vec())
-        };
-        Ok(Template {
-            method: method.into(),
-            own,
-            front,
-            usual: tail(kept)?,
-            last: tail(closed)?,
-            counts_body: !length,
-            kind: if method == "HEAD" { RequestKind::Head } else { RequestKind::Other },
-        })
-    }
-
-    /// Writes a request behind what the buffer holds.
-    pub(crate) fn write(&self, out: &mut Vec<u8>, request: &RequestView<'_>, last: bool) {
-        let template = self.get(request.template);
-        let parts: [&[u8]; 6] = [
-            template.method.as_bytes(),
-            b" ",
-            request.target,
-            &template.front,
-            request.fields,
-            if last { &template.last } else { &template.usual },
-        ];
-        parts.into_iter().for_each(|part| out.extend_from_slice(part));
-        if !request.body.is_empty() && template.counts_body {
-            out.extend_from_slice(b"Content-Length: ");
-            let _ = write!(out, "{}", request.body.len());
-            out.extend_from_slice(b"\r\n");
-        }
-        out.extend_from_slice(b"\r\n");
-        out.extend_from_slice(request.body);
-    }
-}
-
-/// What a request is made of.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RequestView<'a> {
-    pub(crate) template: usize,
-    pub(crate) target: &'a [u8],
-    /// Field lines.
-    pub(crate) fields: &'a [u8],
-    pub(crate) body: &'a [u8],
 }
 
 /// Requests by number, packed.
@@ -272,10 +143,12 @@ impl PackedRequests {
         if parts.target.is_empty() || !parts.target.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(RequestError::Target.into());
         }
-        let mut fields = FieldBlock::new();
+        let mut lines = FieldBlock::new();
         for (name, value) in parts.fields {
-            fields.field(name, value.as_bytes())?;
+            lines.field(name, value.as_bytes())?;
         }
+        let mut fields = Vec::new();
+        push_fields(&mut fields, parts.fields);
         let has_parts = !parts.fields.is_empty() || !parts.body.is_empty();
         let flag = |is_set: bool, flag: u64| if is_set { flag } else { 0 };
         let flags =
@@ -285,7 +158,7 @@ impl PackedRequests {
         from_table.iter().for_each(|id| push_number(out, u64::from(id.0)));
         check.iter().for_each(|check| push_check(out, check));
         if has_parts {
-            push_text(out, fields.as_bytes());
+            push_text(out, &fields);
             push_text(out, parts.body);
         }
         // The target goes to the record's end.
@@ -308,6 +181,11 @@ impl PackedRequests {
         self.records.len().saturating_add(self.body.len().saturating_mul(self.len()))
     }
 
+    /// What the requests have in common.
+    pub(crate) fn templates(&self) -> &Templates {
+        &self.templates
+    }
+
     /// What a request is made of, and what begins with the check that makes its response good.
     pub(crate) fn get(&self, number: u32) -> (RequestView<'_>, Option<&[u8]>) {
         let mut rest = record(&self.records, &self.starts, number);
@@ -327,27 +205,8 @@ impl PackedRequests {
             let own = take_text(&mut rest);
             body = if own.is_empty() { body } else { own };
         }
+        let fields = FieldLines::packed(fields);
         (RequestView { template: (head >> FLAG_BITS) as usize, target: rest, fields, body }, check)
-    }
-
-    pub(crate) fn templates(&self) -> &Templates {
-        &self.templates
-    }
-
-    /// A request ready to be sent.
-    pub(crate) fn prepared(&self, number: u32) -> PreparedRequest {
-        let (request, check) = self.get(number);
-        let (mut bytes, mut last_bytes) = (Vec::new(), Vec::new());
-        self.templates.write(&mut bytes, &request, false);
-        self.templates.write(&mut last_bytes, &request, true);
-        let kind = self.templates.get(request.template).kind;
-        PreparedRequest {
-            bytes,
-            last_bytes,
-            body_bytes: request.body.len(),
-            kind,
-            check: check.map(|mut check| PackedCheck::take(&mut check).unpack()),
-        }
     }
 }
 
@@ -360,50 +219,9 @@ fn record<'a>(records: &'a [u8], starts: &[u32], number: u32) -> &'a [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::{RequestText, prepare};
 
     fn fields(list: &[(&str, &str)]) -> Vec<(String, String)> {
         list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-    }
-
-    /// Verifies that a packed request goes out as a prepared one does, with all its checks.
-    #[test]
-    fn packed_requests_are_what_prepared_ones_are() {
-        let common: [&[(&str, &str)]; 4] =
-            [&[], &[("X", "1")], &[("hOST", "h2"), ("Accept", "*/*")], &[("Connection", "x")]];
-        let own: [&[(&str, &str)]; 5] = [
-            &[],
-            &[("Cookie", "a=b")],
-            &[("Host", "h3")],
-            &[("content-length", "7"), ("user-agent", "me")],
-            &[("connection", "y")],
-        ];
-        let check = Check::parse("status=404,header:A=b").unwrap();
-        for version in [Version::Http10, Version::Http11] {
-            for common in common.map(fields) {
-                let mut packed = PackedRequests::new("h:1", version, &common, b"");
-                let mut expected = Vec::new();
-                for own in own.map(fields) {
-                    for (method, target, body) in [
-                        ("GET", "/a", &b""[..]),
-                        ("HEAD", "/", b""),
-                        ("POST", "/b?c", b"content 12"),
-                        ("GET", "*", b"x"),
-                    ] {
-                        let parts = RequestParts { method, target, fields: &own, body };
-                        let check = (method == "HEAD").then_some(&check);
-                        packed.push(&parts, check, None).unwrap();
-                        let all = [common.clone(), own.clone()].concat();
-                        let text = RequestText { method, authority: "h:1", target, version, fields: &all, body };
-                        expected.push(PreparedRequest { check: check.cloned(), ..prepare(&text).unwrap() });
-                    }
-                }
-                let packed = packed.finish(None);
-                for (number, expected) in expected.iter().enumerate() {
-                    assert_eq!(&packed.prepared(number as u32), expected);
-                }
-            }
-        }
     }
 
     #[test]
@@ -445,7 +263,8 @@ mod tests {
         }
         table.ensure_all_asked().unwrap();
         let packed = packed.finish(Some(table));
-        let checks = [0, 1, 2, 3].map(|number| packed.prepared(number).check);
+        let checks =
+            [0, 1, 2, 3].map(|number| packed.get(number).1.map(|mut check| PackedCheck::take(&mut check).unpack()));
         let parsed = |text| Some(Check::parse(text).unwrap());
         assert_eq!(checks, [parsed("status=404"), None, Some(own), parsed("status=403")]);
     }

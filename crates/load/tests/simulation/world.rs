@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_load::{
-    CheckTable, Engine, Extent, Feeder, LoopPlan, OpenLog, Plan, PreparedRequest, Progress, Recording, ReplayHead,
-    RequestText, RunFigures, StartBarrier, UserPlan, load_sessions, prepare,
+    CheckTable, Engine, Extent, Feeder, LoopPlan, OpenLog, Plan, Progress, Recording, ReplayHead, RequestTemplate,
+    RequestText, RunFigures, StartBarrier, UserPlan, load_sessions, template,
 };
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, LoopControl, run};
@@ -250,11 +250,11 @@ pub fn log_plan(entries: impl Iterator<Item = (u64, u64)>) -> Plan {
     plan(LoopPlan::Recorded { recording }, Extent::Requests(total), 1)
 }
 
-pub fn request(method: &str, number: u64, body: &[u8]) -> PreparedRequest {
+pub fn request(method: &str, number: u64, body: &[u8]) -> RequestTemplate {
     let target = format!("/{number}");
     let text = RequestText { method, authority: "h", target: &target, version: Version::Http11, fields: &[], body };
-    let prepared = prepare(&text).expect("the request is in order");
-    PreparedRequest { check: Some(whole_check(number)), ..prepared }
+    let template = template(&text).expect("the request is in order");
+    RequestTemplate { check: Some(whole_check(number)), ..template }
 }
 
 /// When a run has to be over: connections are opened ahead for one time-out at most, and each request has one.

@@ -1,5 +1,4 @@
-//! The requests as one load thread has them: ready to be sent where there are few; else put together when they are sent, into memory
-//! that is used again.
+//! The requests of one load thread: encoded before the run where they are few, else when they are sent, into memory that is used again.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -7,9 +6,9 @@ use std::sync::Arc;
 
 use thalweg_wire::RequestKind;
 
-use super::{PackedRequests, PreparedRequest, RequestList, RequestView, Templates};
-use crate::input::check::{Check, CheckOf};
-use crate::input::check::{CheckId, CheckTable};
+use crate::input::check::{Check, CheckId, CheckOf, CheckTable, PackedCheck};
+use crate::protocol::Encoder;
+use crate::request::{FieldLines, PackedRequests, RequestList, RequestView, Templates};
 
 /// So many requests, of so many bytes, are made ready by each thread: that is quickest. More would take too much memory.
 const READY_MAX: usize = 4096;
@@ -21,7 +20,10 @@ const LARGE_BODY_BYTES: usize = 64 << 10;
 const LARGE_BYTES_MAX: usize = 64 << 20;
 
 /// The requests that a thread offers.
-pub(crate) struct Requests {
+pub(crate) struct Requests<E> {
+    encoder: E,
+    /// What the length of a response depends on, by template.
+    kinds: Vec<RequestKind>,
     source: Source,
     /// What makes a response good where the request does not say.
     check: Check,
@@ -53,7 +55,6 @@ pub(crate) struct Encoded {
 
 /// Requests that come one by one, each in a place of its own until it has ended. Places are used again.
 struct StreamedRequests {
-    templates: Arc<Templates>,
     table: Option<Arc<CheckTable>>,
     places: Vec<Place>,
     free: Vec<u32>,
@@ -66,47 +67,23 @@ struct Place {
     check: Option<CheckId>,
 }
 
-impl Source {
-    /// A request with a large body, of those that are kept.
-    #[inline(never)]
-    fn large(&mut self, number: u32, last: bool) -> Option<&Encoded> {
-        match self {
-            Self::Packed { list, large, large_bytes } => {
-                let (request, _) = list.get(number);
-                if request.body.len() < LARGE_BODY_BYTES {
-                    return None;
-                }
-                if *large_bytes > LARGE_BYTES_MAX {
-                    return large.get(&(number, last));
-                }
-                Some(large.entry((number, last)).or_insert_with(|| {
-                    let mut bytes = Vec::new();
-                    list.templates().write(&mut bytes, &request, last);
-                    *large_bytes += bytes.len();
-                    Encoded { bytes: Rc::new(bytes), body_bytes: request.body.len() }
-                }))
-            }
-            Self::Ready(_) | Self::Streamed(_) => None,
-        }
-    }
-}
-
-impl Requests {
+impl<E: Encoder> Requests<E> {
     pub(crate) fn new(requests: &RequestList, check: &Check) -> Self {
-        let source = match requests {
-            RequestList::Prepared(list) => Source::Ready(list.iter().map(ready).collect()),
-            RequestList::Packed(list) if list.len() <= READY_MAX && list.bytes() <= READY_BYTES_MAX => {
-                Source::Ready((0..list.len() as u32).map(|number| ready(&list.prepared(number))).collect())
-            }
-            RequestList::Packed(list) => Source::Packed { list: list.clone(), large: HashMap::new(), large_bytes: 0 },
+        let list = requests.packed();
+        let encoder = E::new(list.templates());
+        let source = if list.len() <= READY_MAX && list.bytes() <= READY_BYTES_MAX {
+            Source::Ready((0..list.len() as u32).map(|number| ready(&encoder, list, number)).collect())
+        } else {
+            Source::Packed { list: list.clone(), large: HashMap::new(), large_bytes: 0 }
         };
-        Self { source, check: check.clone() }
+        Self { encoder, kinds: kinds(list.templates()), source, check: check.clone() }
     }
 
-    /// Requests that come with their arrivals, which are put around with these templates and checked by this table.
-    pub(crate) fn streamed(templates: Arc<Templates>, table: Option<Arc<CheckTable>>, check: &Check) -> Self {
-        let streamed = StreamedRequests { templates, table, places: Vec::new(), free: Vec::new() };
-        Self { source: Source::Streamed(streamed), check: check.clone() }
+    /// Requests that come with their arrivals, with these templates, and are checked by this table.
+    pub(crate) fn streamed(templates: &Templates, table: Option<Arc<CheckTable>>, check: &Check) -> Self {
+        let streamed = StreamedRequests { table, places: Vec::new(), free: Vec::new() };
+        let source = Source::Streamed(streamed);
+        Self { encoder: E::new(templates), kinds: kinds(templates), source, check: check.clone() }
     }
 
     /// Takes a request that has come. Its number holds until it is released.
@@ -142,13 +119,30 @@ impl Requests {
     /// The request's bytes, if they are ready.
     #[inline]
     pub(crate) fn ready(&mut self, number: u32, last: bool) -> Option<&Encoded> {
-        match &mut self.source {
-            Source::Ready(list) => {
-                let request = &list[number as usize];
-                Some(if last { &request.last } else { &request.usual })
-            }
-            source => source.large(number, last),
+        if !matches!(self.source, Source::Ready(_)) {
+            return self.large(number, last);
         }
+        let Source::Ready(list) = &self.source else { unreachable!("it is that source") };
+        let request = &list[number as usize];
+        Some(if last { &request.last } else { &request.usual })
+    }
+
+    /// A request with a large body, of those that are kept.
+    #[inline(never)]
+    fn large(&mut self, number: u32, last: bool) -> Option<&Encoded> {
+        let Source::Packed { list, large, large_bytes } = &mut self.source else { return None };
+        let (request, _) = list.get(number);
+        if request.body.len() < LARGE_BODY_BYTES {
+            return None;
+        }
+        if *large_bytes > LARGE_BYTES_MAX {
+            return large.get(&(number, last));
+        }
+        Some(large.entry((number, last)).or_insert_with(|| {
+            let encoded = encoded(&self.encoder, &request, last);
+            *large_bytes += encoded.bytes.len();
+            encoded
+        }))
     }
 
     /// Writes the request behind what the buffer holds. How many bytes its body has.
@@ -162,13 +156,14 @@ impl Requests {
             }
             Source::Packed { list, .. } => {
                 let (request, _) = list.get(number);
-                list.templates().write(out, &request, last);
+                self.encoder.write(&request, last, out);
                 request.body.len()
             }
             Source::Streamed(streamed) => {
                 let place = &streamed.places[number as usize];
-                let request = RequestView { template: place.template, target: &place.target, fields: b"", body: b"" };
-                streamed.templates.write(out, &request, last);
+                let fields = FieldLines::default();
+                let request = RequestView { template: place.template, target: &place.target, fields, body: b"" };
+                self.encoder.write(&request, last, out);
                 0
             }
         }
@@ -178,8 +173,8 @@ impl Requests {
     pub(crate) fn kind(&self, number: u32) -> RequestKind {
         match &self.source {
             Source::Ready(list) => list[number as usize].kind,
-            Source::Packed { list, .. } => list.templates().get(list.get(number).0.template).kind,
-            Source::Streamed(streamed) => streamed.templates.get(streamed.places[number as usize].template).kind,
+            Source::Packed { list, .. } => self.kinds[list.get(number).0.template],
+            Source::Streamed(streamed) => self.kinds[streamed.places[number as usize].template],
         }
     }
 
@@ -205,12 +200,23 @@ impl Requests {
     }
 }
 
-fn ready(request: &PreparedRequest) -> Ready {
-    let encoded = |bytes: &Vec<u8>| Encoded { bytes: Rc::new(bytes.clone()), body_bytes: request.body_bytes };
+fn ready(encoder: &impl Encoder, list: &PackedRequests, number: u32) -> Ready {
+    let (request, check) = list.get(number);
     Ready {
-        usual: encoded(&request.bytes),
-        last: encoded(&request.last_bytes),
-        kind: request.kind,
-        check: request.check.clone(),
+        usual: encoded(encoder, &request, false),
+        last: encoded(encoder, &request, true),
+        kind: list.templates().list()[request.template].kind(),
+        check: check.map(|mut check| PackedCheck::take(&mut check).unpack()),
     }
+}
+
+fn encoded(encoder: &impl Encoder, request: &RequestView<'_>, last: bool) -> Encoded {
+    let mut bytes = Vec::new();
+    encoder.write(request, last, &mut bytes);
+    bytes.shrink_to_fit();
+    Encoded { bytes: Rc::new(bytes), body_bytes: request.body.len() }
+}
+
+fn kinds(templates: &Templates) -> Vec<RequestKind> {
+    templates.list().iter().map(|template| template.kind()).collect()
 }

@@ -1,0 +1,157 @@
+//! What requests have in common: the server's authority, fields of all of them, and a template for each method and choice of fields.
+
+use thalweg_wire::encode::{EncodeError, HeadWriter};
+use thalweg_wire::{RequestKind, Version};
+
+use crate::input::packing::{push_text, take_text};
+
+/// Fields that a request may give itself in place of the usual ones.
+const USUAL_FIELDS: [&str; 5] = ["Host", "User-Agent", "Content-Length", "Connection", AUTHORIZATION];
+
+/// A request with credentials of its own does not carry those of all requests.
+const AUTHORIZATION: &str = "Authorization";
+
+/// Why a request cannot be sent.
+pub type RequestError = EncodeError;
+
+/// The common parts of a set of requests.
+#[derive(Clone, Debug)]
+pub struct Templates {
+    authority: String,
+    version: Version,
+    fields: Vec<(String, String)>,
+    list: Vec<Template>,
+}
+
+/// What requests with one method and one choice of usual fields have in common.
+#[derive(Clone, Debug)]
+pub struct Template {
+    method: Box<str>,
+    /// Which of the usual fields a request gives itself.
+    own: [bool; USUAL_FIELDS.len()],
+}
+
+/// A request, put together from its template and its own parts.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestView<'a> {
+    /// The number of its template.
+    pub template: usize,
+    /// Path and query, or another form of target.
+    pub target: &'a [u8],
+    /// Its own fields.
+    pub fields: FieldLines<'a>,
+    /// The body; empty for none.
+    pub body: &'a [u8],
+}
+
+/// Names and values of fields, packed one behind the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FieldLines<'a>(&'a [u8]);
+
+impl<'a> FieldLines<'a> {
+    /// Fields that [`push_fields`] has packed.
+    pub(crate) fn packed(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl<'a> Iterator for FieldLines<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let name = take_text(&mut self.0);
+        Some((name, take_text(&mut self.0)))
+    }
+}
+
+/// Packs fields for [`FieldLines`].
+pub(crate) fn push_fields(out: &mut Vec<u8>, fields: &[(String, String)]) {
+    for (name, value) in fields {
+        push_text(out, name.as_bytes());
+        push_text(out, value.as_bytes());
+    }
+}
+
+impl Templates {
+    /// Templates for requests to `authority` in this version, all with these fields.
+    pub(crate) fn new(authority: &str, version: Version, fields: &[(String, String)]) -> Self {
+        Self { authority: authority.to_owned(), version, fields: fields.to_vec(), list: Vec::new() }
+    }
+
+    /// Host and port of the server.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// The version that was asked for.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// All templates, by number.
+    pub fn list(&self) -> &[Template] {
+        &self.list
+    }
+
+    /// The fields of all requests that those of a template carry.
+    pub fn fields_of(&self, template: &Template) -> impl Iterator<Item = (&str, &str)> {
+        let [.., own_authorization] = template.own;
+        let fields = self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        fields.filter(move |(name, _)| !(own_authorization && name.eq_ignore_ascii_case(AUTHORIZATION)))
+    }
+
+    /// Whether requests of a template carry that field by their own or the common fields, in place of the usual one.
+    pub fn replaces(&self, template: &Template, field: &str) -> bool {
+        let is_own = USUAL_FIELDS.iter().zip(template.own).any(|(usual, own)| own && *usual == field);
+        is_own || self.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(field))
+    }
+
+    /// The number of the template for requests with that method and those fields.
+    ///
+    /// # Errors
+    /// Method, common or own fields cannot be sent.
+    pub(crate) fn number(&mut self, method: &str, own_fields: &[(String, String)]) -> Result<usize, RequestError> {
+        let own = USUAL_FIELDS.map(|usual| own_fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(usual)));
+        let is_it = |template: &Template| *template.method == *method && template.own == own;
+        if let Some(number) = self.list.iter().position(is_it) {
+            return Ok(number);
+        }
+        self.ensure_valid(method, "/", &self.fields)?;
+        self.list.push(Template { method: method.into(), own });
+        Ok(self.list.len() - 1)
+    }
+
+    /// Verifies that a request has no part that could be read back as something else.
+    ///
+    /// # Errors
+    /// The first part that could.
+    pub(crate) fn ensure_valid(
+        &self,
+        method: &str,
+        target: &str,
+        fields: &[(String, String)],
+    ) -> Result<(), RequestError> {
+        let mut scratch = Vec::new();
+        let mut head = HeadWriter::request(&mut scratch, method, target.as_bytes(), self.version)?;
+        head.field("Host", self.authority.as_bytes())?;
+        for (name, value) in fields {
+            head.field(name, value.as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+impl Template {
+    /// The method.
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// What the length of a response depends on.
+    pub fn kind(&self) -> RequestKind {
+        if *self.method == *"HEAD" { RequestKind::Head } else { RequestKind::Other }
+    }
+}
