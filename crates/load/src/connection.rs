@@ -1,28 +1,29 @@
-//! One connection of the load engine: what it is doing and the call that it carries.
+//! A connection: its state, its protocol and transport, and the calls that it carries.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-use sha2::{Digest, Sha256};
 use thalweg_measure::Outcome;
 use thalweg_sys::{Fault, Instant, SocketId};
-use thalweg_wire::{Bounds, FieldSlots, MessageBytes, ResponseError, ResponseEvent, ResponseReader};
 
-use crate::input::check::CheckOf;
+use crate::call::{CallList, Calls, Due};
+use crate::protocol::Protocol;
+use crate::transport::Transport;
 use crate::user::UserId;
 
 /// A connection, kept at its socket's index.
-pub(crate) struct Connection {
+pub(crate) struct Connection<P> {
     pub(crate) id: SocketId,
     pub(crate) state: State,
-    pub(crate) reader: ResponseReader,
-    /// Calls begun on it.
-    pub(crate) calls: u32,
+    pub(crate) transport: Transport,
+    pub(crate) protocol: P,
+    /// The calls under way, and those that wait for the connection to be established. `begun` counts all that it has carried.
+    pub(crate) calls: CallList,
+    pub(crate) begun: u32,
     /// A send is under way.
     pub(crate) sending: bool,
-    /// When the driver was given the latest send. What it says of that send's time is about an earlier one as long as it lies before.
+    /// When the driver was given the latest send. The driver's time of sending is that of an earlier one while it lies before this.
     pub(crate) submitted_at: Instant,
-    /// On the list of idle connections, on that of busy ones with room.
+    /// The connection is on the list of idle ones, or on that of busy ones with room.
     pub(crate) in_idle: bool,
     pub(crate) in_roomy: bool,
     /// Since when it has had room for a call.
@@ -34,10 +35,10 @@ pub(crate) struct Connection {
     pub(crate) replies: u32,
     /// A call on it has failed.
     pub(crate) failed: bool,
-    /// No arrival had waited for its place.
+    /// No arrival had to wait before the connection was attempted.
     pub(crate) prompt: bool,
-    /// By how much later than the kernel the thread has learnt of that, in microseconds: for certain where the connection is new, at most where an
-    /// response has made room.
+    /// The delay, in microseconds, with which the thread noticed that there is room: exact where the connection is new, an upper bound
+    /// where a response has made the room.
     notice_delay_us: u32,
     /// When it may read next, if it has a pace, and when it received last.
     pub(crate) read_at: Instant,
@@ -46,7 +47,7 @@ pub(crate) struct Connection {
     pub(crate) bytes: u64,
     pub(crate) receiving_ns: u64,
     pub(crate) responded_at: Instant,
-    /// What lies behind the call in front, if requests are pipelined, or waits for the connection to be there.
+    /// Memory that only some connections need.
     pub(crate) buffers: Option<Box<Buffers>>,
     /// The user that it belongs to.
     pub(crate) user: Option<UserId>,
@@ -55,8 +56,8 @@ pub(crate) struct Connection {
 pub(crate) enum State {
     Connecting,
     Idle,
-    /// With the call whose response comes next.
-    Busy(Call),
+    /// With calls under way.
+    Busy,
     /// Between two bursts of its user.
     Thinking {
         until: Instant,
@@ -64,50 +65,18 @@ pub(crate) enum State {
     Closed,
 }
 
-/// Pipelined calls, and a response on a long path.
+/// Memory of a connection with pipelined calls, with requests that are encoded when they are sent, or at a pace.
 #[derive(Default)]
 pub(crate) struct Buffers {
-    /// Those behind the one in front, in order; all of them where the connection is not there yet.
-    pub(crate) behind: VecDeque<Call>,
-    /// How many of the last ones, the one in front included, the driver was not yet given.
+    /// How many of the last calls were not submitted to the driver.
     pub(crate) unsent: usize,
-    /// The beginning of a response that was read and has not come yet, as far as its path is concerned.
+    /// The beginning of a response that was read before it could have come over the connection's long path.
     pub(crate) held: Vec<u8>,
-    /// Where requests that leave together are put one after the other; used again.
+    /// Requests that leave together, one behind the other; used again.
     pub(crate) batch: Rc<Vec<u8>>,
 }
 
-/// One request on its way, and what has come back so far.
-pub(crate) struct Call {
-    pub(crate) intended: Instant,
-    /// When the thread had both: it had noticed that the request was due, and a connection had room for it.
-    pub(crate) ready: Instant,
-    /// How the time until then was spent: waiting for the thread itself, and for a connection that the target kept busy. The rest was
-    /// spent connecting.
-    pub(crate) late_ns: u64,
-    pub(crate) queue_ns: u64,
-    pub(crate) deadline: Instant,
-    /// When it was sent, if the driver does not know any more because it has sent others since.
-    pub(crate) sent: Stamp,
-    pub(crate) first_byte: Stamp,
-    /// Which request it is.
-    pub(crate) request: u32,
-    /// The last one on its connection.
-    pub(crate) last: bool,
-    pub(crate) measured: bool,
-    /// The driver was given it.
-    pub(crate) submitted: bool,
-    pub(crate) keep_alive: bool,
-    /// The fields of its response are not what was asked of them.
-    pub(crate) fields_differ: bool,
-    pub(crate) status: u16,
-    /// Bytes received of the response, and of its content.
-    pub(crate) bytes: u64,
-    pub(crate) body_bytes: u64,
-    pub(crate) digest: Option<Box<Sha256>>,
-}
-
-impl Connection {
+impl<P: Protocol> Connection<P> {
     pub(crate) fn connecting(id: SocketId, since: Instant) -> Self {
         Self { state: State::Connecting, since, ..Self::closed(id) }
     }
@@ -117,8 +86,10 @@ impl Connection {
         Self {
             id,
             state: State::Closed,
-            reader: ResponseReader::new(Bounds::responses()),
-            calls: 0,
+            transport: Transport::Plain,
+            protocol: P::new(),
+            calls: CallList::default(),
+            begun: 0,
             sending: false,
             submitted_at: Instant::default(),
             in_idle: false,
@@ -140,15 +111,17 @@ impl Connection {
         }
     }
 
-    /// When its patience ends, that of the attempt to connect or of the call in front; or when its user goes on.
-    pub(crate) fn deadline(&self, timeout_ns: u64) -> Option<Instant> {
-        match &self.state {
+    /// The end of the time-out, of the attempt to connect or of the oldest call; or of the user's pause. Calls come due in the order in
+    /// which they begin, so that no other call times out before the oldest.
+    pub(crate) fn deadline(&self, calls: &Calls, timeout_ns: u64) -> Option<Instant> {
+        let oldest = self.calls.first().map(|stream| calls[stream].deadline);
+        match self.state {
             State::Connecting => {
                 let own = self.since.plus_ns(timeout_ns);
-                Some(self.calls_under_way().next().map_or(own, |call| own.min(call.deadline)))
+                Some(oldest.map_or(own, |deadline| own.min(deadline)))
             }
-            State::Busy(call) => Some(call.deadline),
-            State::Thinking { until } => Some(*until),
+            State::Busy => oldest,
+            State::Thinking { until } => Some(until),
             State::Idle | State::Closed => None,
         }
     }
@@ -161,24 +134,19 @@ impl Connection {
         !matches!(self.state, State::Connecting | State::Closed)
     }
 
-    /// Calls that have begun and not ended.
-    pub(crate) fn under_way(&self) -> usize {
-        usize::from(matches!(self.state, State::Busy(_))) + self.buffers.as_ref().map_or(0, |line| line.behind.len())
+    /// Whether its protocol allows another call beside those under way.
+    #[inline]
+    pub(crate) fn is_below_capacity(&self, pipeline: u32) -> bool {
+        self.calls.len() < self.protocol.capacity(pipeline) as usize
     }
 
-    /// The calls that have begun and not ended, in order.
-    pub(crate) fn calls_under_way(&self) -> impl Iterator<Item = &Call> {
-        let front = if let State::Busy(call) = &self.state { Some(call) } else { None };
-        front.into_iter().chain(self.buffers.iter().flat_map(|line| &line.behind))
-    }
-
-    /// Notes that it is established, `connect_ns` after it was begun; the thread learns of it now.
+    /// Notes that it is established, `connect_ns` after connect() was issued. The thread has noticed it now.
     pub(crate) fn establish(&mut self, connect_ns: u64, now: Instant) {
         self.state = State::Idle;
         self.make_room(now.ns_since(self.since) - connect_ns, now);
     }
 
-    /// Notes that it has room for a call. The thread has learnt of it by so much too late.
+    /// Notes that it has room for a call, noticed with that delay.
     #[inline]
     pub(crate) fn make_room(&mut self, notice_delay_ns: u64, now: Instant) {
         self.room_since = now;
@@ -186,17 +154,17 @@ impl Connection {
             if notice_delay_ns == 0 { 0 } else { u32::try_from(notice_delay_ns / 1_000).unwrap_or(u32::MAX) };
     }
 
-    /// By how much too late the thread has learnt that it has room.
+    /// The delay with which the thread noticed that it has room.
     pub(crate) fn notice_delay_ns(&self) -> u64 {
         u64::from(self.notice_delay_us) * 1_000
     }
 
-    /// How a request that is due now, or was earlier, came to have room on it: when, by how much the thread was late until then, and
-    /// how long the target kept it waiting for a connection.
+    /// The wait of a request that is due now, or was earlier, for room on the connection: when it ended, by how much the thread was late
+    /// until then, and how long the target kept the request waiting.
     #[inline]
     pub(crate) fn waits_until_room(&self, due: Due, now: Instant) -> (Instant, u64, u64) {
         let unnoticed_ns = due.noticed.ns_since(due.intended);
-        let is_new = self.calls == 0;
+        let is_new = self.begun == 0;
         if !is_new {
             let waited_ns = self.room_since.ns_since(due.noticed);
             let notice_delay_ns = self.notice_delay_ns().min(waited_ns);
@@ -215,147 +183,26 @@ impl Connection {
 
     /// Whether it is the one of that name and has had room for a call since before `at`.
     pub(crate) fn had_room_before(&self, id: SocketId, at: Instant, pipeline: u32) -> bool {
-        let room = matches!(self.state, State::Idle | State::Busy(_)) && self.under_way() < pipeline as usize;
+        let room = matches!(self.state, State::Idle | State::Busy) && self.is_below_capacity(pipeline);
         self.id == id && room && self.room_since < at
     }
 
     /// Bits per second at which its responses came, up to `now`; `None` if none has.
-    pub(crate) fn bits_per_s(&self, now: Instant) -> Option<u64> {
+    pub(crate) fn bits_per_s(&self, calls: &Calls, now: Instant) -> Option<u64> {
         let (mut bytes, mut receiving_ns) = (self.bytes, self.receiving_ns);
-        if let State::Busy(call) = &self.state {
+        if let (State::Busy, Some(oldest)) = (&self.state, self.calls.first()) {
             // What was read at a pace was read for the time until the next read.
             let until = if self.read_at > self.received_at { self.read_at } else { now };
-            bytes += call.bytes;
-            receiving_ns += until.ns_since(call.ready.max(self.responded_at));
+            bytes += calls.of(&self.calls).map(|call| call.bytes).sum::<u64>();
+            receiving_ns += until.ns_since(calls[oldest].ready.max(self.responded_at));
         }
         let bits = u128::from(bytes) * 8 * 1_000_000_000;
         (bytes > 0).then(|| u64::try_from(bits / u128::from(receiving_ns.max(1))).unwrap_or(u64::MAX))
     }
 }
 
-/// The time of something that may not have happened yet, in half the memory of an `Option`.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Stamp(Instant);
-
-impl Stamp {
-    /// When it happened.
-    pub(crate) fn get(self) -> Option<Instant> {
-        (self.0 != Instant::default()).then_some(self.0)
-    }
-
-    /// Notes that it happened now, unless it had already.
-    pub(crate) fn set_once(&mut self, now: Instant) {
-        if self.get().is_none() {
-            self.0 = now;
-        }
-    }
-}
-
-/// When a request was due.
-#[derive(Clone, Copy)]
-pub(crate) struct Due {
-    pub(crate) intended: Instant,
-    /// When the thread first saw it.
-    pub(crate) noticed: Instant,
-    /// It was not kept waiting since.
-    pub(crate) prompt: bool,
-}
-
-impl Call {
-    /// When it was sent: what is noted here, else what the driver knows of the socket's latest send. A request that has not left yet has
-    /// no time of its own.
-    pub(crate) fn sent_or(&self, latest: Instant) -> Instant {
-        self.sent.get().unwrap_or(latest).max(self.ready)
-    }
-
-    /// Judges a whole response.
-    ///
-    /// The hasher, if there is one, is put back for the next call.
-    #[expect(clippy::vec_box, reason = "a call takes a box out, since it would be large with the hasher itself")]
-    pub(crate) fn judge(&mut self, check: CheckOf<'_>, hashers: &mut Vec<Box<Sha256>>) -> Outcome {
-        let digest = self.digest.take().map(|mut hasher| {
-            let digest = <[u8; 32]>::from(hasher.finalize_reset());
-            hashers.push(hasher);
-            digest
-        });
-        match check.judge(self.status, self.body_bytes, digest) {
-            Outcome::Good if self.fields_differ => Outcome::FailedCheck,
-            outcome => outcome,
-        }
-    }
-}
-
-/// What a received piece of a response came to.
-#[derive(Default)]
-pub(crate) struct ResponseProgress {
-    pub(crate) end: Option<End>,
-    /// Bytes of the piece that belong to this response, and bytes of content among them.
-    pub(crate) bytes: usize,
-    pub(crate) body_bytes: u64,
-}
-
-pub(crate) enum End {
-    /// Complete, with so many bytes.
-    Whole(MessageBytes),
-    Broken(Outcome),
-}
-
-/// Reads on in the response to `call`, up to its end. What the server calls itself goes into `server`; `on_status` hears of each status,
-/// of interim responses too.
-pub(crate) fn read_response(
-    reader: &mut ResponseReader,
-    call: &mut Call,
-    input: &[u8],
-    check: CheckOf<'_>,
-    mut server: Option<&mut Vec<u8>>,
-    mut on_status: impl FnMut(u16),
-) -> ResponseProgress {
-    let mut progress = ResponseProgress::default();
-    loop {
-        let mut slots = FieldSlots::new();
-        let step = match reader.read(&input[progress.bytes..], &mut slots) {
-            Ok(step) => step,
-            Err(error) => {
-                progress.bytes = input.len();
-                progress.end = Some(End::Broken(outcome_of_response_error(error)));
-                break;
-            }
-        };
-        progress.bytes += step.consumed;
-        match step.event {
-            None => break,
-            Some(ResponseEvent::Informational(head)) => on_status(head.status),
-            Some(ResponseEvent::Head(head)) => {
-                on_status(head.status);
-                call.status = head.status;
-                call.keep_alive = head.keep_alive();
-                if check.has_fields() {
-                    call.fields_differ = !check.check_fields(head.fields.iter());
-                }
-                if let Some(server) = &mut server {
-                    server.clear();
-                    server.extend_from_slice(head.fields.get("Server").unwrap_or_default());
-                }
-            }
-            Some(ResponseEvent::Body(bytes)) => {
-                progress.body_bytes += bytes.len() as u64;
-                if let Some(digest) = &mut call.digest {
-                    digest.update(bytes);
-                }
-            }
-            Some(ResponseEvent::End(bytes)) => {
-                progress.end = Some(End::Whole(bytes));
-                break;
-            }
-        }
-    }
-    call.bytes += progress.bytes as u64;
-    call.body_bytes += progress.body_bytes;
-    progress
-}
-
-/// What a connection's failure is for the request that was to use it. An error of no known kind is taken for what it came to: there is
-/// no connection, or there is one no more.
+/// The outcome of a request whose connection has failed. An error of no known kind counts by the connection's state: it could not be
+/// established, or it was lost.
 pub(crate) fn outcome_of_fault(fault: Fault, connecting: bool) -> Outcome {
     match fault {
         Fault::Refused => Outcome::Refused,
@@ -367,26 +214,10 @@ pub(crate) fn outcome_of_fault(fault: Fault, connecting: bool) -> Outcome {
     }
 }
 
-/// What a refused or incomplete response is. A connection that the server closes without a byte of a response counts as
-/// reset: for the request it makes no difference in which way the server hung up.
-pub(crate) fn outcome_of_response_error(error: ResponseError) -> Outcome {
-    match error {
-        ResponseError::ClosedIdle => Outcome::Reset,
-        ResponseError::TruncatedHead | ResponseError::TruncatedBody { .. } | ResponseError::TruncatedChunks { .. } => {
-            Outcome::Truncated
-        }
-        ResponseError::Head(_)
-        | ResponseError::Framing(_)
-        | ResponseError::Chunk(_)
-        | ResponseError::Unsolicited
-        | ResponseError::UnaskedSwitch
-        | ResponseError::TooManyInformational => Outcome::ProtocolError,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Http1;
 
     /// Such a failed connect was once said to have been reset by the server.
     #[test]
@@ -409,6 +240,6 @@ mod tests {
     /// Beside this a held connection takes its place in the driver's table and an entry or two in the timer wheels.
     #[test]
     fn a_held_connection_takes_little_memory() {
-        assert!(size_of::<Connection>() <= 384, "{} bytes", size_of::<Connection>());
+        assert!(size_of::<Connection<Http1>>() <= 320, "{} bytes", size_of::<Connection<Http1>>());
     }
 }

@@ -11,8 +11,8 @@ use thalweg_sys::proc::{CpuTime, thread_cpu, thread_run_queue_wait_ns};
 
 use thalweg_wire::MessageBytes;
 
-use crate::connection::{End, ResponseProgress};
 use crate::plan::{Plan, UserPlan};
+use crate::protocol::{End, Step};
 
 /// Intervals kept of a run; a longer run gets wider ones.
 const INTERVALS_MAX: usize = 600;
@@ -62,12 +62,12 @@ impl RunFigures {
     }
 
     /// Counts a piece of the response to a measured request.
-    pub(crate) fn record_received(&mut self, progress: &ResponseProgress) {
+    pub(crate) fn record_received(&mut self, step: &Step) {
         let trial = &mut self.trial;
-        trial.bytes.received += progress.bytes as u64;
-        trial.bytes.body_received += progress.body_bytes;
-        trial.intervals.record_bytes_in(progress.bytes as u64);
-        if let Some(End::Whole(bytes)) = progress.end {
+        trial.bytes.received += step.consumed as u64;
+        trial.bytes.body_received += step.content_bytes;
+        trial.intervals.record_bytes_in(step.consumed as u64);
+        if let Some(End::Whole(bytes)) = step.end {
             self.record_whole(bytes);
         }
     }

@@ -9,17 +9,19 @@
 #![forbid(unsafe_code)]
 
 mod barrier;
+mod call;
 mod connection;
 mod engine;
 mod figures;
 mod input;
 mod plan;
 mod progress;
-mod protocol;
+pub mod protocol;
 mod replay;
 mod request;
 mod runner;
 mod schedule;
+mod transport;
 mod user;
 
 pub use barrier::StartBarrier;
@@ -36,7 +38,8 @@ pub use plan::{
 pub use progress::{Progress, Snapshot};
 pub use replay::{Feed, Feeder, LogSummary, OpenLog, Recording, ReplayHead, SkipCounts};
 pub use request::{
-    PackError, PackedRequests, RequestError, RequestList, RequestParts, RequestTemplate, RequestText, template,
+    FieldLines, PackError, PackedRequests, RequestError, RequestList, RequestParts, RequestTemplate, RequestText,
+    RequestView, Template, Templates, template,
 };
 pub use runner::{LoadError, Running, start};
 pub use schedule::{Arrival, Arrivals, ClosedLoop, OpenLoop, RecordedLoop, Share};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use thalweg_sys::{Instant, SocketId};
 
-use crate::connection::Due;
+use crate::call::Due;
 use crate::input::sessions::Sessions;
 use crate::plan::UserPlan;
 

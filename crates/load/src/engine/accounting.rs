@@ -4,21 +4,23 @@ use thalweg_measure::trial::{CpuUse, Sample};
 use thalweg_measure::{Counts, Outcome};
 use thalweg_sys::{Fault, Instant, SocketId};
 
-use super::{Engine, Phase};
-use crate::connection::{Call, Due, outcome_of_fault};
+use super::state::{Engine, Phase};
+use crate::call::Due;
+use crate::connection::outcome_of_fault;
 use crate::figures::{RunFigures, ThreadUse};
+use crate::protocol::{Protocol, StreamId};
 use crate::schedule::TakenArrival;
 use crate::user::Ending;
 
 /// Less than this is what a wake-up takes. It is no lateness of what came meanwhile.
 const OVERSLEPT_NS_MIN: u64 = 1_000_000;
 
-impl Engine {
+impl<P: Protocol> Engine<P> {
     /// What came of it. To be asked for when the loop has ended.
     pub fn into_figures(mut self) -> RunFigures {
         let now = self.last_turn;
         for connection in self.connections.iter().filter(|connection| connection.is_established()) {
-            let bits_per_s = connection.bits_per_s(now);
+            let bits_per_s = connection.bits_per_s(&self.calls, now);
             self.figures.record_pace(bits_per_s, self.plan.conforming_bits_per_s);
             let (lifetime_ns, replies) = (now.ns_since(connection.since), u64::from(connection.replies));
             self.figures.trial.record_close(lifetime_ns, replies, connection.failed);
@@ -36,12 +38,9 @@ impl Engine {
         if self.overslept_ns > OVERSLEPT_NS_MIN { self.overslept_ns } else { 0 }
     }
 
-    pub(super) fn is_in_window(&self, now: Instant) -> bool {
-        matches!(&self.phase, Phase::Running(schedule) if schedule.is_in_window(now))
-    }
-
     /// Accounts for a call that has ended. `latest` is when the driver began its connection's latest send.
-    pub(super) fn account(&mut self, call: &Call, outcome: Outcome, latest: Instant, now: Instant) {
+    pub(super) fn account(&mut self, stream: StreamId, outcome: Outcome, latest: Instant, now: Instant) {
+        let call = &self.calls[stream];
         if !call.measured {
             return;
         }
@@ -188,7 +187,7 @@ impl Engine {
             return;
         }
         schedule.end = Some(schedule.end.map_or(now, |end| end.min(now)));
-        let calls = self.connections.iter().flat_map(|connection| connection.calls_under_way());
+        let calls = self.connections.iter().flat_map(|connection| self.calls.of(&connection.calls));
         let measured = calls.filter(|call| call.measured);
         let (mut under_way, mut sent) = (0, 0);
         for call in measured {

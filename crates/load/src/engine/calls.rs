@@ -1,31 +1,21 @@
-//! A request's life on a connection: from the schedule to the wire, and its response back.
+//! A request's life on a connection: from the schedule to the driver, and its response back.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use sha2::Digest;
 use thalweg_measure::Outcome;
+use thalweg_measure::trial::TrialFigures;
 use thalweg_sys::{Driver, Instant, SendBuf, SocketId};
-use thalweg_wire::ResponseError;
 
-use super::pacing::Pacing;
-use super::users::CallEnd;
-use super::{Engine, Phase};
-use crate::connection::{Call, Due, End, Stamp, State, outcome_of_response_error, read_response};
+use super::requests::Requests;
+use super::state::{CallEnd, Engine, NextCall, Phase};
+use crate::call::{Call, Calls, Due, Stamp};
+use crate::connection::State;
 use crate::plan::Reuse;
+use crate::protocol::{Encoder, End, Protocol, Responses, StreamId};
 use crate::schedule::TakenArrival;
 
-/// A request to be made.
-pub(super) struct NextCall {
-    pub(super) due: Due,
-    pub(super) measured: bool,
-    /// Which one, if the schedule or the user says.
-    pub(super) request: Option<u32>,
-    /// It is the last one that its connection will carry.
-    pub(super) last: bool,
-}
-
-impl Engine {
+impl<P: Protocol> Engine<P> {
     /// Gives every arrival that is due a connection, as long as there are some, and ends those whose time is over.
     pub(super) fn dispatch<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         let timeout_ns = self.timeout_ns();
@@ -75,10 +65,10 @@ impl Engine {
     /// Whether an open connection can take another call.
     fn has_room(&self, id: SocketId) -> bool {
         let connection = &self.connections[id.index()];
-        let calls_left = self.plan.calls.is_none_or(|calls| connection.calls < calls);
+        let calls_left = self.plan.calls.is_none_or(|calls| connection.begun < calls);
         match connection.state {
             State::Idle => true,
-            State::Busy(_) => calls_left && connection.under_way() < self.plan.pipeline as usize,
+            State::Busy => calls_left && connection.is_below_capacity(self.plan.pipeline),
             State::Connecting | State::Thinking { .. } | State::Closed => false,
         }
     }
@@ -108,30 +98,32 @@ impl Engine {
             self.users[user].notice(noticed);
             return self.begin_user(driver, id, user, measured, now);
         }
-        let last = self.plan.calls.is_some_and(|calls| self.connections[id.index()].calls + 1 >= calls);
+        let last = self.plan.calls.is_some_and(|calls| self.connections[id.index()].begun + 1 >= calls);
         let streamed = schedule.arrivals.taken_request();
         let request = streamed.map(|taken| self.requests.adopt(taken.template, taken.target, taken.check));
         let due = Due { intended: arrival.at, noticed, prompt: true };
         self.begin(driver, id, NextCall { due, measured, request, last }, now);
-        if self.plan.pipeline > 1 {
+        if self.connections[id.index()].protocol.capacity(self.plan.pipeline) > 1 {
             self.offer_room(id);
         }
     }
 
-    /// Puts a request on a connection that has room. If that is still in the making, the request waits there.
+    /// Begins a call on a connection that has room. If that is not established yet, the call waits there.
     pub(super) fn begin<D: Driver>(&mut self, driver: &mut D, id: SocketId, next: NextCall, now: Instant) {
         let NextCall { due, measured, request, last } = next;
         let request = request.unwrap_or_else(|| self.chooser.choose() as u32);
         let digest = self.requests.check(request).wants_digest().then(|| self.hashers.pop().unwrap_or_default());
         let connection = &mut self.connections[id.index()];
         // At a pace nothing is read before the line has carried what was read last.
-        let patient_from = match &self.pacing {
-            Some(pacing) => connection.read_at.max(now) + pacing.path_delay(),
+        let patient_from = match &self.pacer {
+            Some(pacer) => connection.read_at.max(now) + pacer.path_delay(),
             None => due.intended,
         };
         let deadline = patient_from + self.plan.timeout;
         let (ready, late_ns, queue_ns) = connection.waits_until_room(due, now);
         let call = Call {
+            previous: None,
+            next: None,
             intended: due.intended,
             ready,
             late_ns,
@@ -150,104 +142,114 @@ impl Engine {
             body_bytes: 0,
             digest,
         };
-        connection.calls += 1;
-        connection.reader.expect(self.requests.kind(request));
-        if let State::Busy(_) | State::Connecting = connection.state {
-            let waits = matches!(connection.state, State::Connecting);
-            let line = connection.buffers.get_or_insert_with(|| self.spare_buffers.pop().unwrap_or_default());
-            line.behind.push_back(call);
-            line.unsent += 1;
-            if waits {
-                self.arm(id, deadline);
-            } else if !connection.sending {
-                self.submit(driver, id, now);
+        let stream = self.calls.push(&mut connection.calls, call);
+        connection.begun += 1;
+        connection.protocol.begin(stream, self.requests.kind(request));
+        match connection.state {
+            State::Busy | State::Connecting => {
+                let waits = matches!(connection.state, State::Connecting);
+                connection.buffers.get_or_insert_with(|| self.spare_buffers.pop().unwrap_or_default()).unsent += 1;
+                if waits {
+                    self.arm(id, deadline);
+                } else if !connection.sending {
+                    self.submit(driver, id, now);
+                }
             }
-        } else {
-            debug_assert!(!connection.sending, "a connection whose send is stuck is not used again");
-            connection.state = State::Busy(call);
-            self.busy += 1;
-            self.submit_one(driver, id, now);
-            self.arm(id, deadline);
+            State::Idle | State::Thinking { .. } | State::Closed => {
+                connection.state = State::Busy;
+                self.busy += 1;
+                self.submit_first(driver, id, stream, now);
+                self.arm(id, deadline);
+            }
         }
     }
 
-    /// Sends what has waited for a connection, which is there now.
+    /// Sends the calls that have waited for a connection to be established.
     pub(super) fn send_waiting<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
-        let (timeout, paced) = (
-            self.pacing.as_ref().map_or(Duration::ZERO, Pacing::path_delay) + self.plan.timeout,
-            self.pacing.is_some(),
-        );
-        let connection = self.connection(id);
+        let paced_deadline = self.paced_deadline(now);
+        let connection = &mut self.connections[id.index()];
         let notice_delay_ns = connection.notice_delay_ns();
-        let Some(line) = &mut connection.buffers else { return };
-        for call in &mut line.behind {
+        let Some(oldest) = connection.calls.first() else { return };
+        let mut waiting = Some(oldest);
+        while let Some(stream) = waiting {
+            let call = &mut self.calls[stream];
             call.late_ns += notice_delay_ns.min(now.ns_since(call.ready));
             call.ready = now;
-            if paced {
-                call.deadline = now + timeout;
-            }
+            call.deadline = paced_deadline.unwrap_or(call.deadline);
+            waiting = call.next;
         }
-        let Some(front) = line.behind.pop_front() else { return };
-        let (deadline, alone) = (front.deadline, line.behind.is_empty());
-        if alone {
-            line.unsent = 0;
-        }
-        connection.state = State::Busy(front);
+        connection.state = State::Busy;
         self.busy += 1;
-        if alone {
-            self.submit_one(driver, id, now);
+        let deadline = self.calls[oldest].deadline;
+        if connection.calls.len() == 1 {
+            connection.buffers.iter_mut().for_each(|buffers| buffers.unsent = 0);
+            self.submit_first(driver, id, oldest, now);
         } else {
             self.submit(driver, id, now);
         }
         self.arm(id, deadline);
     }
 
-    /// Ends the calls that have waited for a connection, without their having been sent. How many there were.
+    /// Ends the calls that have waited for a connection, without their having been sent. Returns how many there were.
     pub(super) fn end_waiting(&mut self, id: SocketId, outcome: Outcome, now: Instant) -> u32 {
         let mut ended = 0;
-        while let Some(mut call) = self.connection(id).buffers.as_mut().and_then(|line| line.behind.pop_front()) {
+        while let Some(oldest) = self.connection(id).calls.first() {
+            let connection = &mut self.connections[id.index()];
+            let call = self.calls.remove(&mut connection.calls, oldest);
             // Its hasher has seen nothing.
             self.hashers.extend(call.digest.take());
-            self.account(&call, outcome, now, now);
+            self.account(oldest, outcome, now, now);
             ended += 1;
         }
         ended
     }
 
-    /// Gives the driver the call in front, alone.
-    fn submit_one<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
+    /// Submits the only call of a connection: as it was encoded before, if it was and the protocol sends it so.
+    #[inline]
+    fn submit_first<D: Driver>(&mut self, driver: &mut D, id: SocketId, stream: StreamId, now: Instant) {
         let in_window = self.is_in_window(now);
         let connection = &mut self.connections[id.index()];
-        let State::Busy(call) = &mut connection.state else { unreachable!("the connection has a call") };
-        let Some(request) = self.requests.ready(call.request, call.last) else {
+        let call = &mut self.calls[stream];
+        let encoded = if P::MULTIPLEXED { None } else { self.requests.ready(call.request, call.last) };
+        let Some(request) = encoded else {
             connection.buffers.get_or_insert_with(|| self.spare_buffers.pop().unwrap_or_default()).unsent = 1;
-            return self.submit(driver, id, now);
+            if !connection.sending {
+                self.submit(driver, id, now);
+            }
+            return;
         };
+        debug_assert!(!connection.sending, "a connection whose send is stuck is not used again");
         call.submitted = true;
         connection.sending = true;
         connection.submitted_at = now;
         if call.measured {
             self.figures.record_sent(request.bytes.len(), request.body_bytes, in_window);
         }
-        driver.send(id, SendBuf::Shared(request.bytes.clone()));
+        connection.transport.send(driver, id, SendBuf::Shared(request.bytes.clone()));
     }
 
-    /// Gives the driver all calls of a line that it was not given, in one send.
+    /// Submits all calls of a connection that were not submitted, in one send.
     fn submit<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         let (in_window, latest) = (self.is_in_window(now), driver.sent_at(id));
         let connection = &mut self.connections[id.index()];
-        let (State::Busy(front), Some(line)) = (&mut connection.state, &mut connection.buffers) else { return };
-        let known = 1 + line.behind.len() - std::mem::take(&mut line.unsent);
-        let batch = Rc::get_mut(&mut line.batch).expect("the send before has ended, and with it the driver's share");
+        let Some(buffers) = &mut connection.buffers else { return };
+        let mut known = connection.calls.len() - std::mem::take(&mut buffers.unsent);
+        let batch = Rc::get_mut(&mut buffers.batch).expect("the send before has ended, and with it the driver's share");
         batch.clear();
-        for (place, call) in std::iter::once(front).chain(&mut line.behind).enumerate() {
-            if place < known {
-                // The driver is about to forget when these were sent.
+        connection.protocol.write_output(batch);
+        let mut next = connection.calls.first();
+        while let Some(stream) = next {
+            let call = &mut self.calls[stream];
+            next = call.next;
+            if known > 0 {
+                // The driver is about to forget when this one was sent.
                 call.sent.set_once(latest);
+                known -= 1;
                 continue;
             }
             let before = batch.len();
-            let body_bytes = self.requests.write(call.request, call.last, batch);
+            let encode = |out: &mut Vec<u8>| self.requests.write(call.request, call.last, out);
+            let body_bytes = connection.protocol.write(stream, batch, encode);
             call.submitted = true;
             if call.measured {
                 self.figures.record_sent(batch.len() - before, body_bytes, in_window);
@@ -255,13 +257,25 @@ impl Engine {
         }
         connection.sending = true;
         connection.submitted_at = now;
-        driver.send(id, SendBuf::Shared(line.batch.clone()));
+        connection.transport.send(driver, id, SendBuf::Shared(buffers.batch.clone()));
+    }
+
+    /// Sends what the protocol itself has to send, unless a send is under way that will be followed by it.
+    #[inline]
+    pub(super) fn send_output<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
+        let connection = &mut self.connections[id.index()];
+        let can_send = connection.id == id && connection.is_established() && !connection.sending;
+        if connection.protocol.has_output() && can_send {
+            connection.buffers.get_or_insert_with(|| self.spare_buffers.pop().unwrap_or_default());
+            self.submit(driver, id, now);
+        }
     }
 
     pub(super) fn on_sent<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
         let connection = self.connection(id);
         connection.sending = false;
-        if connection.buffers.as_ref().is_some_and(|line| line.unsent > 0) {
+        let is_left = connection.buffers.as_ref().is_some_and(|buffers| buffers.unsent > 0);
+        if is_left || connection.protocol.has_output() {
             self.submit(driver, id, driver.now());
         }
     }
@@ -269,113 +283,162 @@ impl Engine {
     #[inline]
     pub(super) fn on_received<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
         let now = driver.now();
-        self.connections[id.index()].received_at = now;
-        if self.pacing.is_some() {
-            if self.hold(id, driver.received(), driver.sent_at(id), now) {
-                return;
-            }
-            self.pace(id, driver.received().len(), now);
+        let connection = &mut self.connections[id.index()];
+        connection.received_at = now;
+        match connection.transport.open(driver.received()) {
+            Ok(None) => self.on_opened(driver, id, None, now),
+            Ok(Some(bytes)) => self.on_opened(driver, id, Some(&bytes), now),
+            Err(outcome) => self.break_connection(driver, id, outcome, now),
         }
-        self.take_in(driver, id, None, now);
     }
 
-    /// Reads responses in what has come: in `held`, or in what the driver has just received.
+    /// Takes bytes of the protocol: those in `opened`, or what the driver has just received.
     #[inline(always)]
-    pub(super) fn take_in<D: Driver>(&mut self, driver: &mut D, id: SocketId, held: Option<&[u8]>, now: Instant) {
+    fn on_opened<D: Driver>(&mut self, driver: &mut D, id: SocketId, opened: Option<&[u8]>, now: Instant) {
+        if self.pacer.is_some() {
+            let bytes = opened.unwrap_or_else(|| driver.received());
+            if self.hold(id, bytes, driver.sent_at(id), now) {
+                return;
+            }
+            self.pace(id, bytes.len(), now);
+        }
+        self.take_in(driver, id, opened, now);
+        if P::MULTIPLEXED {
+            self.send_output(driver, id, now);
+        }
+    }
+
+    /// Reads responses in `opened`, or in what the driver has just received.
+    #[inline(always)]
+    pub(super) fn take_in<D: Driver>(&mut self, driver: &mut D, id: SocketId, opened: Option<&[u8]>, now: Instant) {
         let mut latest = driver.sent_at(id);
         let mut room_made = false;
-        let mut input = held.unwrap_or_else(|| driver.received());
+        let mut input = opened.unwrap_or_else(|| driver.received());
         loop {
             let connection = &mut self.connections[id.index()];
-            let State::Busy(call) = &mut connection.state else {
-                // Nobody has asked: the connection cannot be trusted any more.
-                self.figures.unsolicited_bytes += input.len() as u64;
-                return self.on_unasked(driver, id, now);
-            };
-            if !call.submitted || (call.sent.get().is_none() && latest < connection.submitted_at) {
-                // The request has not left yet: this cannot be its response.
-                self.figures.unsolicited_bytes += input.len() as u64;
-                let outcome = outcome_of_response_error(ResponseError::Unsolicited);
-                return self.end_call(driver, id, outcome, now);
+            let oldest = connection.calls.first();
+            if !P::MULTIPLEXED {
+                let Some(oldest) = oldest else {
+                    // No response is due: the connection cannot be trusted any more.
+                    self.figures.unsolicited_bytes += input.len() as u64;
+                    return self.on_idle_end(driver, id, now);
+                };
+                if !self.calls[oldest].has_left(latest, connection.submitted_at) {
+                    // The request has not left yet: this cannot be its response.
+                    self.figures.unsolicited_bytes += input.len() as u64;
+                    return self.end_call(driver, id, oldest, Outcome::ProtocolError, now);
+                }
             }
+            let sampled = self.figures.trial.sample.is_some();
+            let mut responses = CallResponses {
+                calls: &mut self.calls,
+                requests: &self.requests,
+                trial: &mut self.figures.trial,
+                server: if sampled { None } else { Some(&mut self.server) },
+            };
+            let step = connection.protocol.read(oldest, input, &mut responses);
+            input = &input[step.consumed..];
+            let Some(stream) = step.stream else {
+                match step.end {
+                    Some(End::Broken(outcome) | End::Reset(outcome)) => {
+                        return self.break_connection(driver, id, outcome, now);
+                    }
+                    _ if input.is_empty() => return,
+                    _ => continue,
+                }
+            };
+            let call = &mut self.calls[stream];
             call.first_byte.set_once(now);
-            if self.pacing.is_some() {
+            call.bytes += step.consumed as u64;
+            call.body_bytes += step.content_bytes;
+            if self.pacer.is_some() {
                 // The time until the next read is ours, not the server's.
                 call.deadline = connection.read_at.max(now) + self.plan.timeout;
             }
-            let sampled = self.figures.trial.sample.is_some();
-            let check = self.requests.check(call.request);
-            let server = if sampled { None } else { Some(&mut self.server) };
-            let (measured, trial) = (call.measured, &mut self.figures.trial);
-            let on_status = |status| {
-                if measured {
-                    trial.status_codes.record(status)
-                }
-            };
-            let progress = read_response(&mut connection.reader, call, input, check, server, on_status);
-            if measured {
-                self.figures.record_received(&progress);
+            if call.measured {
+                self.figures.record_received(&step);
             }
-            input = &input[progress.bytes..];
-            let outcome = match progress.end {
+            let outcome = match step.end {
+                None if P::MULTIPLEXED && !input.is_empty() => continue,
                 None if room_made => {
                     self.offer_room(id);
                     return self.dispatch(driver, now);
                 }
                 None => return,
-                Some(End::Broken(outcome)) => return self.end_call(driver, id, outcome, now),
-                Some(End::Whole(_)) => call.judge(check, &mut self.hashers),
+                Some(End::Broken(outcome)) => return self.end_call(driver, id, stream, outcome, now),
+                Some(End::Reset(outcome)) => outcome,
+                Some(End::Whole(_)) => call.judge(self.requests.check(call.request), &mut self.hashers),
             };
             if input.is_empty() {
-                return self.end_call(driver, id, outcome, now);
+                return self.end_stream(driver, id, stream, outcome, P::MULTIPLEXED, now);
             }
-            let another = connection.buffers.as_ref().is_some_and(|line| !line.behind.is_empty());
-            if !another {
-                // More than was asked for: then what came before it cannot be trusted either.
+            if !P::MULTIPLEXED && connection.calls.len() == 1 {
+                // There is more than the response: then the response cannot be trusted either.
                 self.figures.unsolicited_bytes += input.len() as u64;
-                let outcome = outcome_of_response_error(ResponseError::Unsolicited);
-                return self.end_call(driver, id, outcome, now);
+                return self.end_call(driver, id, stream, Outcome::ProtocolError, now);
             }
-            if !call.keep_alive || connection.user.is_some() {
+            if P::MULTIPLEXED || !call.keep_alive || connection.user.is_some() {
                 // The end of this call decides about those that the rest is for.
                 let rest = input.len();
-                self.end_call(driver, id, outcome, now);
+                self.end_stream(driver, id, stream, outcome, P::MULTIPLEXED, now);
                 let connection = &self.connections[id.index()];
                 if connection.id != id || !connection.is_open() {
                     return;
                 }
-                let received = held.unwrap_or_else(|| driver.received());
+                let received = opened.unwrap_or_else(|| driver.received());
                 input = &received[received.len() - rest..];
                 latest = driver.sent_at(id);
                 continue;
             }
-            self.end_front(id, outcome, latest, now);
+            self.end_one(id, stream, outcome, latest, now);
             room_made = true;
         }
     }
 
-    /// The call in front has ended; the connection goes on with the next one, becomes idle or is closed.
-    pub(super) fn end_call<D: Driver>(&mut self, driver: &mut D, id: SocketId, outcome: Outcome, now: Instant) {
+    /// Ends a call. Its connection goes on if the response allows it, and is closed otherwise, with all calls on it.
+    pub(super) fn end_call<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        id: SocketId,
+        stream: StreamId,
+        outcome: Outcome,
+        now: Instant,
+    ) {
+        self.end_stream(driver, id, stream, outcome, false, now);
+    }
+
+    /// The same. If the connection `survives` a call without a good end, it goes on then as well, unless it is a user's, whose calls build
+    /// on one another.
+    fn end_stream<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        id: SocketId,
+        stream: StreamId,
+        outcome: Outcome,
+        survives: bool,
+        now: Instant,
+    ) {
         let latest = driver.sent_at(id);
-        let (outcome, keep_alive) = self.end_front(id, outcome, latest, now);
+        let (outcome, keep_alive) = self.end_one(id, stream, outcome, latest, now);
         let connection = &self.connections[id.index()];
-        let left = connection.under_way();
-        let spent = self.plan.calls.is_some_and(|calls| connection.calls >= calls) && left == 0;
+        let left = connection.calls.len();
+        let spent = self.plan.calls.is_some_and(|calls| connection.begun >= calls) && left == 0;
         // A response may come before its request is through; the rest of that would be in the way of the next one.
-        let stuck = connection.sending && left == 0;
-        let usable = outcome.is_completed() && keep_alive && !spent && !stuck;
+        let stuck = !P::MULTIPLEXED && connection.sending && left == 0;
+        let goes_on = (outcome.is_completed() && keep_alive) || (survives && connection.user.is_none());
+        let usable = goes_on && !spent && !stuck;
         if !usable {
-            for _ in 0..left {
-                self.end_front(id, lost_behind(outcome), latest, now);
+            while let Some(oldest) = self.connections[id.index()].calls.first() {
+                self.end_one(id, oldest, lost_behind(outcome), latest, now);
             }
         }
         if self.connections[id.index()].user.is_some() {
-            let response = match (outcome.is_completed(), usable) {
-                (false, _) => CallEnd::Not { lost: left as u32 + 1 },
+            let end = match (outcome.is_completed(), usable) {
+                (false, _) => CallEnd::Failed { lost: left as u32 + 1 },
                 (true, true) => CallEnd::Usable,
                 (true, false) => CallEnd::Last { lost: left as u32 },
             };
-            self.on_user_response(driver, id, response, now);
+            self.on_user_response(driver, id, end, now);
         } else if usable {
             self.offer_room(id);
         } else {
@@ -384,30 +447,28 @@ impl Engine {
         self.dispatch(driver, now);
     }
 
-    /// Takes the call in front off its connection, accounts for it and moves the next one up. How it ended, and whether the connection
-    /// can go on.
-    fn end_front(&mut self, id: SocketId, outcome: Outcome, latest: Instant, now: Instant) -> (Outcome, bool) {
+    /// Takes a call off its connection and accounts for it. Returns its outcome and whether the connection can go on after it.
+    fn end_one(
+        &mut self,
+        id: SocketId,
+        stream: StreamId,
+        outcome: Outcome,
+        latest: Instant,
+        now: Instant,
+    ) -> (Outcome, bool) {
         let notice_delay_ns = self.notice_delay_ns();
         let connection = &mut self.connections[id.index()];
-        let full = connection.under_way() >= self.plan.pipeline as usize;
-        let mut next = connection.buffers.as_mut().and_then(|line| line.behind.pop_front());
-        if let (Some(next), Some(pacing)) = (next.as_mut(), &self.pacing) {
-            // Its response could not come before this one was read, at the pace.
-            next.deadline = connection.read_at.max(now) + pacing.path_delay() + self.plan.timeout;
-        }
-        let state = next.map_or(State::Idle, State::Busy);
-        let State::Busy(mut call) = std::mem::replace(&mut connection.state, state) else {
-            unreachable!("a call ends on a busy connection")
-        };
+        debug_assert!(matches!(connection.state, State::Busy), "a call ends on a busy connection");
+        let full = !connection.is_below_capacity(self.plan.pipeline);
+        let call = self.calls.remove(&mut connection.calls, stream);
         if !call.submitted
-            && let Some(line) = &mut connection.buffers
+            && let Some(buffers) = &mut connection.buffers
         {
-            line.unsent -= 1;
+            buffers.unsent -= 1;
         }
         if full {
             connection.make_room(notice_delay_ns, now);
         }
-        self.busy -= usize::from(matches!(connection.state, State::Idle));
         // What comes at the deadline or later is too late, also where the wheel has not yet told of it.
         let outcome = if now >= call.deadline { Outcome::Timeout } else { outcome };
         connection.bytes += call.bytes;
@@ -417,11 +478,24 @@ impl Engine {
             hasher.reset();
             self.hashers.push(hasher);
         }
-        self.requests.release(call.request);
         let keep_alive = call.keep_alive;
+        self.requests.release(call.request);
         connection.replies += u32::from(outcome.is_completed());
         connection.failed |= !outcome.is_completed();
-        self.account(&call, outcome, latest, now);
+        match connection.calls.first() {
+            None => {
+                connection.state = State::Idle;
+                self.busy -= 1;
+            }
+            Some(oldest) => {
+                if let Some(pacer) = &self.pacer {
+                    // Its response could not come before this one was read, at the pace.
+                    let from = connection.read_at.max(now) + pacer.path_delay();
+                    self.calls[oldest].deadline = from + self.plan.timeout;
+                }
+            }
+        }
+        self.account(stream, outcome, latest, now);
         if self.user.is_none()
             && let Phase::Running(schedule) = &mut self.phase
         {
@@ -430,31 +504,49 @@ impl Engine {
         (outcome, keep_alive)
     }
 
-    /// The call in front, and with it all behind it, have taken too long.
+    /// The oldest call of a connection has taken too long: it ends, and with it all others unless the protocol can give it up alone.
     pub(super) fn time_out<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
-        self.end_call(driver, id, Outcome::Timeout, now);
+        let connection = &mut self.connections[id.index()];
+        let Some(oldest) = connection.calls.first() else { return };
+        let survives = connection.protocol.cancel(oldest);
+        self.end_stream(driver, id, oldest, Outcome::Timeout, survives, now);
+        let connection = &self.connections[id.index()];
+        if survives && connection.id == id && connection.is_open() {
+            let deadline = connection.deadline(&self.calls, self.timeout_ns());
+            deadline.into_iter().for_each(|at| self.arm(id, at));
+            self.send_output(driver, id, now);
+        }
+    }
+
+    /// The connection is of no more use: all its calls end so.
+    pub(super) fn break_connection<D: Driver>(&mut self, driver: &mut D, id: SocketId, outcome: Outcome, now: Instant) {
+        match self.connections[id.index()].calls.first() {
+            Some(oldest) => self.end_call(driver, id, oldest, outcome, now),
+            None => self.on_idle_end(driver, id, now),
+        }
     }
 
     /// The server has ended its direction: the end of a response without a length, of an idle connection, or a truncation.
     pub(super) fn on_ended<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
         let now = driver.now();
         let connection = &mut self.connections[id.index()];
-        let State::Busy(call) = &mut connection.state else { return self.on_unasked(driver, id, now) };
+        let Some(oldest) = connection.calls.first() else { return self.on_idle_end(driver, id, now) };
+        let call = &mut self.calls[oldest];
         call.keep_alive = false;
-        let outcome = match connection.reader.finish() {
+        let outcome = match connection.protocol.finish() {
             Ok(bytes) => {
                 if call.measured {
-                    self.figures.record_whole(bytes.unwrap_or_default());
+                    self.figures.record_whole(bytes);
                 }
                 call.judge(self.requests.check(call.request), &mut self.hashers)
             }
-            Err(error) => outcome_of_response_error(error),
+            Err(outcome) => outcome,
         };
-        self.end_call(driver, id, outcome, now);
+        self.end_call(driver, id, oldest, outcome, now);
     }
 
-    /// Something has happened on a connection on which no response is due, so that it is of no more use.
-    pub(super) fn on_unasked<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
+    /// Ends a connection on which something has happened while no response was due: it is of no more use.
+    pub(super) fn on_idle_end<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         match self.connections[id.index()].user {
             Some(user) => self.on_user_idle_end(driver, id, user, now),
             None => self.close(driver, id, now),
@@ -462,11 +554,58 @@ impl Engine {
     }
 }
 
-/// What becomes of the calls behind one that has ended so, where the connection ends with it. A response that would have come behind
-/// one that was waited for in vain was waited for in vain as well.
+/// The outcome of the calls that are lost with a connection on which a call has ended so. Behind a response that was waited for in vain
+/// the others were waited for in vain as well.
 fn lost_behind(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Timeout | Outcome::ProtocolError => outcome,
         _ => Outcome::Reset,
+    }
+}
+
+/// The calls of a load thread, as a protocol tells of their responses.
+struct CallResponses<'a, E> {
+    calls: &'a mut Calls,
+    requests: &'a Requests<E>,
+    trial: &'a mut TrialFigures,
+    /// Where the server's name for itself goes, if it is wanted.
+    server: Option<&'a mut Vec<u8>>,
+}
+
+impl<E: Encoder> Responses for CallResponses<'_, E> {
+    #[inline]
+    fn interim(&mut self, stream: StreamId, status: u16) {
+        if self.calls[stream].measured {
+            self.trial.status_codes.record(status);
+        }
+    }
+
+    #[inline]
+    fn head<'a, F>(&mut self, stream: StreamId, status: u16, keep_alive: bool, fields: impl Fn() -> F)
+    where
+        F: Iterator<Item = (&'a str, &'a [u8])>,
+    {
+        let call = &mut self.calls[stream];
+        if call.measured {
+            self.trial.status_codes.record(status);
+        }
+        call.status = status;
+        call.keep_alive = keep_alive;
+        let check = self.requests.check(call.request);
+        if check.has_fields() {
+            call.fields_differ = !check.check_fields(fields());
+        }
+        if let Some(server) = &mut self.server {
+            let own_name = fields().find(|(name, _)| name.eq_ignore_ascii_case("Server"));
+            server.clear();
+            server.extend_from_slice(own_name.map_or(b"", |(_, value)| value));
+        }
+    }
+
+    #[inline]
+    fn content(&mut self, stream: StreamId, bytes: &[u8]) {
+        if let Some(digest) = &mut self.calls[stream].digest {
+            digest.update(bytes);
+        }
     }
 }

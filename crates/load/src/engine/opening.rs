@@ -5,9 +5,11 @@ use std::rc::Rc;
 use thalweg_measure::Outcome;
 use thalweg_sys::{Connect, Driver, Fault, Instant, ReceiveMode, SocketId};
 
-use super::pacing::Pacing;
-use super::{Engine, Phase};
+use super::pacer::Pacer;
+use super::state::{Engine, Phase};
 use crate::connection::{Buffers, Connection, State, outcome_of_fault};
+use crate::protocol::Protocol;
+use crate::transport::Transport;
 use crate::user::{Ending, UserId};
 
 /// Connections that may be in the making at once, so that opening thousands does not overrun the server's listen queue.
@@ -20,7 +22,7 @@ const SOURCES_TRIED_MAX: usize = 16;
 const BUFFERS_KEPT_MAX: usize = 1024;
 const BUFFER_BYTES_KEPT_MAX: usize = 16 << 10;
 
-impl Engine {
+impl<P: Protocol> Engine<P> {
     /// Starts to connect. What prevents even that is given back.
     pub(super) fn connect<D: Driver>(&mut self, driver: &mut D, now: Instant) -> Result<SocketId, Fault> {
         let tries = self.plan.sources.len().clamp(1, SOURCES_TRIED_MAX);
@@ -53,21 +55,22 @@ impl Engine {
         let source = (!self.plan.sources.is_empty()).then(|| self.plan.sources[self.source % self.plan.sources.len()]);
         // Each thread goes through all addresses, beginning at one of its own.
         self.source += 1;
-        let receive_mode = self.pacing.as_ref().map_or(ReceiveMode::Continuous, Pacing::receive_mode);
+        let receive_mode = self.pacer.as_ref().map_or(ReceiveMode::Continuous, Pacer::receive_mode);
         let connect = Connect { source, ports: self.ports, receive_mode, ..Connect::to(self.plan.peer.clone()) };
-        driver.connect(&connect).map_err(|error| {
+        Transport::connect(driver, &connect).map_err(|error| {
             self.figures.trial.connections.failed += 1;
             Fault::of(&error)
         })
     }
 
     pub(super) fn close<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
-        let connection = self.connection(id);
-        let bits_per_s = connection.bits_per_s(now);
+        let connection = &mut self.connections[id.index()];
+        debug_assert!(connection.id == id && connection.calls.is_empty(), "no call is closed away");
+        let bits_per_s = connection.bits_per_s(&self.calls, now);
         let (lifetime_ns, replies, failed) =
             (now.ns_since(connection.since), u64::from(connection.replies), connection.failed);
         connection.user = None;
-        let line = connection.buffers.take();
+        let buffers = connection.buffers.take();
         let state = std::mem::replace(&mut connection.state, State::Closed);
         let figures = &mut self.figures.trial;
         if matches!(state, State::Connecting) {
@@ -77,7 +80,7 @@ impl Engine {
         }
         match state {
             State::Connecting => self.connecting -= 1,
-            State::Busy(_) => self.busy -= 1,
+            State::Busy => self.busy -= 1,
             // Its place among the idle is recognised as stale when it comes up.
             State::Idle | State::Thinking { .. } => {}
             State::Closed => unreachable!("a connection is closed once"),
@@ -85,17 +88,16 @@ impl Engine {
         self.figures.record_pace(bits_per_s, self.plan.conforming_bits_per_s);
         self.open -= 1;
         driver.close(id);
-        self.keep_buffers(line);
+        self.keep_buffers(buffers);
     }
 
-    /// Keeps a closed connection's line for another one, unless the driver still sends from it or it has grown large.
-    fn keep_buffers(&mut self, line: Option<Box<Buffers>>) {
-        let Some(mut line) = line else { return };
-        let reusable = Rc::get_mut(&mut line.batch).is_some_and(|batch| batch.capacity() <= BUFFER_BYTES_KEPT_MAX);
+    /// Keeps a closed connection's buffers for another one, unless the driver still sends from them or they have grown large.
+    fn keep_buffers(&mut self, buffers: Option<Box<Buffers>>) {
+        let Some(mut buffers) = buffers else { return };
+        let reusable = Rc::get_mut(&mut buffers.batch).is_some_and(|batch| batch.capacity() <= BUFFER_BYTES_KEPT_MAX);
         if reusable && self.spare_buffers.len() < BUFFERS_KEPT_MAX {
-            debug_assert!(line.behind.is_empty(), "no call is closed away");
-            line.unsent = 0;
-            self.spare_buffers.push(line);
+            buffers.unsent = 0;
+            self.spare_buffers.push(buffers);
         }
     }
 
@@ -166,6 +168,15 @@ impl Engine {
 
     pub(super) fn on_connected<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
         let now = driver.now();
+        match self.connection(id).transport.establish(driver, id) {
+            Ok(true) => self.on_established(driver, id, now),
+            Ok(false) => {}
+            Err(outcome) => self.on_connect_failed(driver, id, Some(outcome), now),
+        }
+    }
+
+    /// The transport of a connection is ready for calls.
+    fn on_established<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         let handshake_ns = driver.handshake_ns(id);
         let connection = self.connection(id);
         debug_assert!(matches!(connection.state, State::Connecting), "a connection is established once");
@@ -192,6 +203,7 @@ impl Engine {
         } else {
             self.offer_room(id);
         }
+        self.send_output(driver, id, now);
         self.dispatch(driver, now);
     }
 

@@ -3,85 +3,15 @@
 //! A call goes to the first of the user's connections that has room, as httperf has it; if there is none, another one is opened as far as
 //! the user may have more. Calls wait on the connection that was opened for them, and fail with it.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use thalweg_measure::Outcome;
 use thalweg_sys::{Driver, Instant, SocketId};
 
-use super::calls::NextCall;
-use super::{Engine, Phase};
+use super::state::{CallEnd, Engine, NextCall, Phase};
 use crate::connection::{Connection, State};
+use crate::protocol::Protocol;
 use crate::user::{Ending, Next, UserId};
 
-/// Users that pause without a connection: the server has closed theirs.
-#[derive(Default)]
-pub(super) struct PausedUsers {
-    users: BinaryHeap<Reverse<PausedUser>>,
-    count: u64,
-}
-
-/// Ordered by when it goes on; the number tells those of the same time apart.
-struct PausedUser {
-    until: Instant,
-    number: u64,
-    user: UserId,
-}
-
-impl PausedUsers {
-    fn push(&mut self, until: Instant, user: UserId) {
-        self.count += 1;
-        self.users.push(Reverse(PausedUser { until, number: self.count, user }));
-    }
-
-    fn pop_due(&mut self, now: Instant) -> Option<UserId> {
-        if self.next_due()? > now {
-            return None;
-        }
-        self.users.pop().map(|Reverse(paused)| paused.user)
-    }
-
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        self.users.peek().map(|Reverse(paused)| paused.until)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.users.len()
-    }
-}
-
-impl PartialEq for PausedUser {
-    fn eq(&self, other: &Self) -> bool {
-        (self.until, self.number) == (other.until, other.number)
-    }
-}
-
-impl Eq for PausedUser {}
-
-impl PartialOrd for PausedUser {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for PausedUser {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.until, self.number).cmp(&(other.until, other.number))
-    }
-}
-
-/// How a call of a user has ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum CallEnd {
-    /// Without a whole response; so many calls are lost, itself included.
-    Not { lost: u32 },
-    /// On a connection that can go on.
-    Usable,
-    /// On one that cannot; so many calls that were under way behind it are lost.
-    Last { lost: u32 },
-}
-
-impl Engine {
+impl<P: Protocol> Engine<P> {
     /// Begins a user on a connection that has carried nothing yet.
     pub(super) fn begin_user<D: Driver>(
         &mut self,
@@ -120,7 +50,7 @@ impl Engine {
             let Phase::Running(schedule) = &mut self.phase else { return };
             let (due, idle) = (self.users[user].due(), self.users[user].under_way() == 0);
             let intended = due.intended;
-            if self.pacing.is_none() && intended + self.plan.timeout <= now {
+            if self.pacer.is_none() && intended + self.plan.timeout <= now {
                 // Nobody was there in time to make it.
                 return self.fail_next_call(driver, user, Outcome::Timeout, now);
             }
@@ -155,8 +85,8 @@ impl Engine {
 
     /// Where a user's next call goes.
     fn room_for(&self, user: UserId) -> Option<Room> {
-        let (state, pipeline) = (&self.users[user], self.plan.pipeline as usize);
-        let roomy = |id: &&SocketId| self.connections[id.index()].under_way() < pipeline;
+        let state = &self.users[user];
+        let roomy = |id: &&SocketId| self.connections[id.index()].is_below_capacity(self.plan.pipeline);
         if let Some(&id) = state.connections.iter().find(roomy) {
             return Some(Room::On(id));
         }
@@ -177,8 +107,9 @@ impl Engine {
 
     /// A connection of the user is there, with calls that wait for it.
     pub(super) fn on_user_connected<D: Driver>(&mut self, driver: &mut D, id: SocketId, user: UserId, now: Instant) {
-        let late = |deadline| self.pacing.is_none() && deadline <= now;
-        let too_late = self.connections[id.index()].calls_under_way().next().is_some_and(|call| late(call.deadline));
+        let late = |deadline| self.pacer.is_none() && deadline <= now;
+        let too_late =
+            self.connections[id.index()].calls.first().is_some_and(|oldest| late(self.calls[oldest].deadline));
         if too_late {
             let lost = self.end_waiting(id, Outcome::Timeout, now);
             self.users[user].on_lost(lost);
@@ -192,23 +123,17 @@ impl Engine {
     }
 
     /// A call of the user has ended on that connection.
-    pub(super) fn on_user_response<D: Driver>(
-        &mut self,
-        driver: &mut D,
-        id: SocketId,
-        answered: CallEnd,
-        now: Instant,
-    ) {
+    pub(super) fn on_user_response<D: Driver>(&mut self, driver: &mut D, id: SocketId, end: CallEnd, now: Instant) {
         let Some(user) = self.connections[id.index()].user else { return };
         let state = &mut self.users[user];
-        let (next, lost) = match answered {
-            CallEnd::Not { lost } => (Next::GoOn, lost),
+        let (next, lost) = match end {
+            CallEnd::Failed { lost } => (Next::GoOn, lost),
             CallEnd::Usable => (state.on_response(now), 0),
             CallEnd::Last { lost } => (state.on_response(now), lost),
         };
         state.on_lost(lost);
-        let ends_there = answered != CallEnd::Usable && !state.reconnects();
-        if answered != CallEnd::Usable {
+        let ends_there = end != CallEnd::Usable && !state.reconnects();
+        if end != CallEnd::Usable {
             self.leave_user(driver, id, user, now);
         }
         if lost > 0 || self.users[user].stopped().is_some() {
@@ -290,7 +215,9 @@ impl Engine {
     /// Ends the calls that wait on a connection, which has come after the last moment for sending them.
     fn hold_back_waiting<D: Driver>(&mut self, driver: &mut D, id: SocketId, user: UserId, now: Instant) {
         let (mut lost, mut measured) = (0, 0);
-        while let Some(mut call) = self.connection(id).buffers.as_mut().and_then(|line| line.behind.pop_front()) {
+        let connection = &mut self.connections[id.index()];
+        while let Some(oldest) = connection.calls.first() {
+            let call = self.calls.remove(&mut connection.calls, oldest);
             self.hashers.extend(call.digest.take());
             lost += 1;
             measured += u64::from(call.measured);
@@ -326,7 +253,8 @@ impl Engine {
         if self.plan.cuts_at_end() {
             return false;
         }
-        let due = |connection: &Connection| matches!(connection.state, State::Thinking { until } if self.offers(until));
+        let due =
+            |connection: &Connection<P>| matches!(connection.state, State::Thinking { until } if self.offers(until));
         let paused: Vec<SocketId> =
             self.connections.iter().filter(|connection| due(connection)).map(|connection| connection.id).collect();
         paused.iter().for_each(|&id| self.wake_user(driver, id, now));

@@ -171,6 +171,13 @@ pub struct Pace {
     pub delay: Duration,
 }
 
+impl Pace {
+    /// At so many bits per second, over a path with that round trip.
+    pub fn new(bits_per_s: Option<u64>, delay: Duration) -> Self {
+        Self { bytes_per_s: bits_per_s.map(|bits| (bits / 8).max(1)), delay }
+    }
+}
+
 impl Plan {
     /// A plan with nothing but the necessary, for one thread on CPU 0 and one connection; everything else is to be set.
     pub fn new(peer: PeerAddr, requests: RequestList, arrivals: LoopPlan, extent: Extent) -> Self {

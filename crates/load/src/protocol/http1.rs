@@ -2,11 +2,112 @@
 
 use std::io::Write as _;
 
-use thalweg_wire::Version;
+use thalweg_measure::Outcome;
 use thalweg_wire::encode::{FieldBlock, HeadWriter};
+use thalweg_wire::{
+    Bounds, FieldSlots, MessageBytes, RequestKind, ResponseError, ResponseEvent, ResponseReader, Version,
+};
 
-use super::Encoder;
+use super::{Encoder, End, Protocol, Responses, Step, StreamId};
 use crate::request::{RequestError, RequestView, Template, Templates};
+
+/// A connection's HTTP/1: the reader of its responses.
+#[derive(Debug)]
+pub struct Http1 {
+    reader: ResponseReader,
+}
+
+impl Protocol for Http1 {
+    type Encoder = Http1Encoder;
+
+    const MULTIPLEXED: bool = false;
+
+    fn new() -> Self {
+        Self { reader: ResponseReader::new(Bounds::responses()) }
+    }
+
+    #[inline]
+    fn capacity(&self, pipeline: u32) -> u32 {
+        pipeline
+    }
+
+    #[inline]
+    fn begin(&mut self, _stream: StreamId, kind: RequestKind) {
+        self.reader.expect(kind);
+    }
+
+    #[inline]
+    fn write(&mut self, _stream: StreamId, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>) -> usize) -> usize {
+        encode(out)
+    }
+
+    #[inline(always)]
+    fn read(&mut self, oldest: Option<StreamId>, input: &[u8], responses: &mut impl Responses) -> Step {
+        let mut step = Step { consumed: 0, content_bytes: 0, stream: oldest, end: None };
+        let Some(stream) = oldest else { return Step { end: Some(End::Broken(Outcome::ProtocolError)), ..step } };
+        loop {
+            let mut slots = FieldSlots::new();
+            let progress = match self.reader.read(&input[step.consumed..], &mut slots) {
+                Ok(progress) => progress,
+                Err(error) => {
+                    step.consumed = input.len();
+                    step.end = Some(End::Broken(outcome_of(error)));
+                    return step;
+                }
+            };
+            step.consumed += progress.consumed;
+            match progress.event {
+                None => return step,
+                Some(ResponseEvent::Informational(head)) => responses.interim(stream, head.status),
+                Some(ResponseEvent::Head(head)) => {
+                    responses.head(stream, head.status, head.keep_alive(), || head.fields.iter());
+                }
+                Some(ResponseEvent::Body(bytes)) => {
+                    step.content_bytes += bytes.len() as u64;
+                    responses.content(stream, bytes);
+                }
+                Some(ResponseEvent::End(bytes)) => {
+                    step.end = Some(End::Whole(bytes));
+                    return step;
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Result<MessageBytes, Outcome> {
+        self.reader.finish().map(Option::unwrap_or_default).map_err(outcome_of)
+    }
+
+    #[inline]
+    fn cancel(&mut self, _stream: StreamId) -> bool {
+        false
+    }
+
+    #[inline]
+    fn has_output(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn write_output(&mut self, _out: &mut Vec<u8>) {}
+}
+
+/// The outcome of a refused or incomplete response. A connection that the server closes without a byte of a response counts as reset:
+/// for the request it makes no difference in which way the server hung up.
+fn outcome_of(error: ResponseError) -> Outcome {
+    match error {
+        ResponseError::ClosedIdle => Outcome::Reset,
+        ResponseError::TruncatedHead | ResponseError::TruncatedBody { .. } | ResponseError::TruncatedChunks { .. } => {
+            Outcome::Truncated
+        }
+        ResponseError::Head(_)
+        | ResponseError::Framing(_)
+        | ResponseError::Chunk(_)
+        | ResponseError::Unsolicited
+        | ResponseError::UnaskedSwitch
+        | ResponseError::TooManyInformational => Outcome::ProtocolError,
+    }
+}
 
 /// Puts requests together from heads that were encoded once per template.
 #[derive(Debug)]
@@ -177,7 +278,7 @@ mod tests {
                     assert_eq!(&encoded(&packed, number), expected);
                     let (request, _) = packed.get(number);
                     let kind = packed.templates().list()[request.template].kind();
-                    assert_eq!(kind == thalweg_wire::RequestKind::Head, expected[0].starts_with(b"HEAD "));
+                    assert_eq!(kind == RequestKind::Head, expected[0].starts_with(b"HEAD "));
                 }
             }
         }

@@ -20,6 +20,7 @@ mod server;
 mod session_connections;
 mod stall;
 mod standstill;
+mod streams;
 mod users;
 mod world;
 

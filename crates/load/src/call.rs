@@ -1,0 +1,205 @@
+//! Calls under way: one request each with its times, from its beginning on a connection to its end.
+//!
+//! All calls of a load thread lie in one slab, named by streams; each connection has a list of its own, in the order in which they were
+//! begun. A call may end anywhere in it.
+
+use std::ops::{Index, IndexMut};
+
+use sha2::{Digest, Sha256};
+use thalweg_measure::Outcome;
+use thalweg_sys::Instant;
+
+use crate::input::check::CheckOf;
+use crate::protocol::StreamId;
+
+/// One request on its way, and what has come back so far.
+pub(crate) struct Call {
+    /// The calls before and behind it on its connection.
+    pub(crate) previous: Option<StreamId>,
+    pub(crate) next: Option<StreamId>,
+    pub(crate) intended: Instant,
+    /// When the thread had both: it had noticed that the request was due, and a connection had room for it.
+    pub(crate) ready: Instant,
+    /// How the time until then was spent: waiting for the thread itself, and for a connection that the target kept busy. The rest was
+    /// spent connecting.
+    pub(crate) late_ns: u64,
+    pub(crate) queue_ns: u64,
+    pub(crate) deadline: Instant,
+    /// When it was sent, if the driver does not know any more because it has sent others since.
+    pub(crate) sent: Stamp,
+    pub(crate) first_byte: Stamp,
+    /// Which request it is.
+    pub(crate) request: u32,
+    /// The last one on its connection.
+    pub(crate) last: bool,
+    pub(crate) measured: bool,
+    /// The driver was given it.
+    pub(crate) submitted: bool,
+    pub(crate) keep_alive: bool,
+    /// The fields of its response are not what was asked of them.
+    pub(crate) fields_differ: bool,
+    pub(crate) status: u16,
+    /// Bytes received of the response, and of its content.
+    pub(crate) bytes: u64,
+    pub(crate) body_bytes: u64,
+    pub(crate) digest: Option<Box<Sha256>>,
+}
+
+/// The calls of a load thread. Places are used again, so that there are as many as there were calls at once.
+#[derive(Default)]
+pub(crate) struct Calls {
+    places: Vec<Call>,
+    free: Vec<StreamId>,
+}
+
+/// The calls of a connection, from the oldest on.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct CallList {
+    first: Option<StreamId>,
+    last: Option<StreamId>,
+    len: u32,
+}
+
+impl CallList {
+    /// The oldest.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<StreamId> {
+        self.first
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl Calls {
+    /// Puts a call behind the others of its connection.
+    #[inline]
+    pub(crate) fn push(&mut self, list: &mut CallList, mut call: Call) -> StreamId {
+        call.previous = list.last;
+        let stream = match self.free.pop() {
+            Some(stream) => {
+                self[stream] = call;
+                stream
+            }
+            None => {
+                self.places.push(call);
+                StreamId::of(self.places.len() - 1)
+            }
+        };
+        match list.last {
+            Some(last) => self[last].next = Some(stream),
+            None => list.first = Some(stream),
+        }
+        list.last = Some(stream);
+        list.len += 1;
+        stream
+    }
+
+    /// Takes a call off its connection. Nothing names it any more; what it holds stays until its place is used again.
+    #[inline]
+    pub(crate) fn remove(&mut self, list: &mut CallList, stream: StreamId) -> &mut Call {
+        let (previous, next) = (self[stream].previous, self[stream].next);
+        match previous {
+            Some(previous) => self[previous].next = next,
+            None => list.first = next,
+        }
+        match next {
+            Some(next) => self[next].previous = previous,
+            None => list.last = previous,
+        }
+        list.len -= 1;
+        self.free.push(stream);
+        &mut self[stream]
+    }
+
+    /// The calls of a connection.
+    pub(crate) fn of(&self, list: &CallList) -> impl Iterator<Item = &Call> {
+        std::iter::successors(list.first, |&stream| self[stream].next).map(|stream| &self[stream])
+    }
+
+    /// How many places there are.
+    pub(crate) fn places(&self) -> usize {
+        self.places.len()
+    }
+}
+
+impl Index<StreamId> for Calls {
+    type Output = Call;
+
+    #[inline]
+    fn index(&self, stream: StreamId) -> &Call {
+        &self.places[stream.place()]
+    }
+}
+
+impl IndexMut<StreamId> for Calls {
+    #[inline]
+    fn index_mut(&mut self, stream: StreamId) -> &mut Call {
+        &mut self.places[stream.place()]
+    }
+}
+
+/// The time of something that may not have happened yet, in half the memory of an `Option`.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Stamp(Instant);
+
+impl Stamp {
+    /// When it happened.
+    pub(crate) fn get(self) -> Option<Instant> {
+        (self.0 != Instant::default()).then_some(self.0)
+    }
+
+    /// Notes that it happened now, unless it had already.
+    pub(crate) fn set_once(&mut self, now: Instant) {
+        if self.get().is_none() {
+            self.0 = now;
+        }
+    }
+}
+
+/// When a request was due.
+#[derive(Clone, Copy)]
+pub(crate) struct Due {
+    pub(crate) intended: Instant,
+    /// When the thread first saw it.
+    pub(crate) noticed: Instant,
+    /// It was not kept waiting since.
+    pub(crate) prompt: bool,
+}
+
+impl Call {
+    /// Whether its request has left, on a connection that was given its latest send at `submitted_at` and has begun one at `latest`.
+    #[inline]
+    pub(crate) fn has_left(&self, latest: Instant, submitted_at: Instant) -> bool {
+        self.submitted && (self.sent.get().is_some() || latest >= submitted_at)
+    }
+
+    /// When it was sent: what is noted here, else what the driver knows of the socket's latest send. A request that has not left yet has
+    /// no time of its own.
+    pub(crate) fn sent_or(&self, latest: Instant) -> Instant {
+        self.sent.get().unwrap_or(latest).max(self.ready)
+    }
+
+    /// Judges a whole response.
+    ///
+    /// The hasher, if there is one, is put back for the next call.
+    #[expect(clippy::vec_box, reason = "a call takes a box out, since it would be large with the hasher itself")]
+    pub(crate) fn judge(&mut self, check: CheckOf<'_>, hashers: &mut Vec<Box<Sha256>>) -> Outcome {
+        let digest = self.digest.take().map(|mut hasher| {
+            let digest = <[u8; 32]>::from(hasher.finalize_reset());
+            hashers.push(hasher);
+            digest
+        });
+        match check.judge(self.status, self.body_bytes, digest) {
+            Outcome::Good if self.fields_differ => Outcome::FailedCheck,
+            outcome => outcome,
+        }
+    }
+}

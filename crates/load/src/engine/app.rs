@@ -1,0 +1,227 @@
+//! The engine as an application of the event loop: its construction, completions, deadlines and iterations.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use thalweg_reactor::{App, LoopControl, Wheel};
+use thalweg_sys::{Completion, Driver, DriverKind, Fault, Instant, SocketId};
+
+use super::pacer::Pacer;
+use super::paused::PausedUsers;
+use super::requests::Requests;
+use super::state::{Engine, Phase};
+use crate::barrier::StartBarrier;
+use crate::call::Calls;
+use crate::connection::State;
+use crate::figures::RunFigures;
+use crate::plan::choice::Chooser;
+use crate::plan::{LoopPlan, Plan};
+use crate::progress::Progress;
+use crate::protocol::Protocol;
+use crate::replay::Feed;
+use crate::schedule::Schedule;
+use crate::user::Users;
+
+/// Resolution of time-outs, and of think times within users.
+const TICK_NS: u64 = 100_000;
+
+/// How often the progress is published and the start barrier is looked at.
+const PUBLISH_NS: u64 = 20_000_000;
+const START_POLL_NS: u64 = 500_000;
+
+impl Engine {
+    /// The share of load thread number `thread`, over HTTP/1.
+    pub fn new(
+        plan: Arc<Plan>,
+        thread: usize,
+        driver: DriverKind,
+        now: Instant,
+        start_barrier: Arc<StartBarrier>,
+        progress: Arc<Progress>,
+    ) -> Self {
+        Self::with_protocol(plan, thread, driver, now, start_barrier, progress)
+    }
+}
+
+impl<P: Protocol> Engine<P> {
+    /// The share of load thread number `thread`, over connections with the protocol `P`.
+    pub fn with_protocol(
+        plan: Arc<Plan>,
+        thread: usize,
+        driver: DriverKind,
+        now: Instant,
+        start_barrier: Arc<StartBarrier>,
+        progress: Arc<Progress>,
+    ) -> Self {
+        let connections_max = plan.share_of(plan.connections, thread).max(1);
+        let ahead = plan.connections_ahead(thread);
+        let opening_s = plan.opening_rate.map_or(0.0, |rate| plan.connections as f64 / rate);
+        let until = now.plus_ns((opening_s * 1e9) as u64) + plan.timeout;
+        Self {
+            thread,
+            start_barrier,
+            progress,
+            requests: match &plan.arrivals {
+                LoopPlan::Recorded { recording } => {
+                    Requests::streamed(recording.templates(), recording.table().cloned(), &plan.check)
+                }
+                LoopPlan::Open { .. } | LoopPlan::Closed { .. } => Requests::new(&plan.requests, &plan.check),
+            },
+            feed: None,
+            chooser: Chooser::new(plan.pick, plan.requests.len().max(1), plan.seed, thread, plan.cpus.len()),
+            user: plan.user.clone().map(Arc::new),
+            source: thread,
+            ports: plan.ports_of(thread),
+            connections_max,
+            connections: Vec::new(),
+            calls: Calls::default(),
+            idle: VecDeque::new(),
+            roomy: VecDeque::new(),
+            open: 0,
+            connecting: 0,
+            reopening: 0,
+            busy: 0,
+            users: Users::default(),
+            paused: PausedUsers::default(),
+            deadlines: Wheel::new(now, TICK_NS),
+            pacer: plan.pace.map(|pace| Pacer::new(pace, plan.connections_per_cpu(), now)),
+            phase: Phase::Opening { left: ahead, since: now, until },
+            hashers: Vec::new(),
+            spare_buffers: Vec::new(),
+            next_publish: now,
+            last_turn: now,
+            busy_wait_ns: 0,
+            overslept_ns: 0,
+            is_short_of_room: false,
+            attempts: 0,
+            server: Vec::new(),
+            figures: RunFigures::new(&plan, driver),
+            plan,
+        }
+    }
+
+    /// Has the requests of a recording come through this. Without, all are read when the schedule begins.
+    #[must_use]
+    pub fn fed(self, feed: Feed) -> Self {
+        Self { feed: Some(feed), ..self }
+    }
+
+    /// How many entries its queues, timers and pools hold now. Connections, and those that are made within a time-out, bound them, but
+    /// not the length of the run.
+    pub fn entries(&self) -> usize {
+        let arrivals = match &self.phase {
+            Phase::Running(schedule) => schedule.arrivals.entries() + schedule.oversleeps.entries(),
+            _ => 0,
+        };
+        let reads = self.pacer.as_ref().map_or(0, Pacer::entries);
+        let lists = self.idle.len() + self.roomy.len() + self.paused.len() + self.users.places() + self.hashers.len();
+        let requests = self.requests.places() + self.calls.places() + self.spare_buffers.len();
+        arrivals + reads + lists + requests + self.deadlines.len() + self.connections.len()
+    }
+
+    /// Looks after the deadlines of connections that have come.
+    fn expire<D: Driver>(&mut self, driver: &mut D, now: Instant) {
+        let timeout_ns = self.timeout_ns();
+        while let Some(key) = self.deadlines.pop_due(now) {
+            let id = SocketId::from_bits(key);
+            let connection = &mut self.connections[id.index()];
+            // Of a connection that was closed, or made superfluous by an earlier entry.
+            if connection.id != id || connection.armed.is_none_or(|at| at > now) {
+                continue;
+            }
+            connection.armed = None;
+            let deadline = connection.deadline(&self.calls, timeout_ns);
+            match (&connection.state, deadline) {
+                (_, Some(at)) if at > now => self.arm(id, at),
+                (State::Busy, _) => self.time_out(driver, id, now),
+                (State::Thinking { .. }, _) => self.wake_user(driver, id, now),
+                (State::Connecting, _) => self.on_connect_failed(driver, id, None, now),
+                (State::Idle | State::Closed, _) => {}
+            }
+        }
+    }
+
+    fn on_failed<D: Driver>(&mut self, driver: &mut D, id: SocketId, fault: Fault) {
+        let now = driver.now();
+        let connecting = matches!(self.connection(id).state, State::Connecting);
+        self.end_for(fault, connecting, |engine, outcome| match engine.connection(id).state {
+            State::Busy => engine.break_connection(driver, id, outcome, now),
+            State::Connecting => engine.on_connect_failed(driver, id, Some(outcome), now),
+            State::Thinking { .. } | State::Idle => engine.on_idle_end(driver, id, now),
+            State::Closed => unreachable!("the driver names open sockets only"),
+        });
+    }
+
+    fn next_wakeup(&self, now: Instant) -> Instant {
+        let Phase::Running(schedule) = &self.phase else { return now.plus_ns(START_POLL_NS) };
+        let arrival = schedule.arrivals.next().map(|at| {
+            let stuck = at <= now;
+            if stuck { at.plus_ns(self.timeout_ns()) } else { at }
+        });
+        // Requests that have not come yet may be due.
+        let unread = schedule.arrivals.is_behind().then(|| now.plus_ns(START_POLL_NS));
+        let window =
+            [Some(schedule.start), schedule.end, schedule.drain_end].into_iter().flatten().find(|&at| at > now);
+        let reads = self.pacer.as_ref().and_then(Pacer::next_due);
+        let paused = self.paused.next_due().filter(|&at| at > now);
+        let times = [arrival, unread, window, self.deadlines.next_due(), reads, paused, Some(self.next_publish)];
+        times.into_iter().flatten().min().unwrap_or(now)
+    }
+}
+
+impl<D: Driver, P: Protocol> App<D> for Engine<P> {
+    #[inline]
+    fn on_completion(&mut self, driver: &mut D, completion: Completion) {
+        self.overslept_ns = driver.overslept_ns();
+        match completion {
+            Completion::Received { socket } => self.on_received(driver, socket),
+            Completion::Sent { socket } => self.on_sent(driver, socket),
+            Completion::Connected { socket } => self.on_connected(driver, socket),
+            Completion::Ended { socket } => self.on_ended(driver, socket),
+            Completion::Failed { socket, error } => self.on_failed(driver, socket, Fault::of(&error)),
+            Completion::Woken => {}
+            Completion::Accepted { .. } | Completion::AcceptFailed { .. } => unreachable!("a client does not listen"),
+        }
+    }
+
+    fn on_iteration(&mut self, driver: &mut D, now: Instant) -> LoopControl {
+        self.busy_wait_ns = driver.busy_wait_ns();
+        self.overslept_ns = driver.overslept_ns();
+        if self.progress.stop_requested() && !self.figures.interrupted {
+            self.figures.interrupted = true;
+            self.advance_accounting(now);
+            self.cut(now);
+            self.publish();
+            return LoopControl::Stop;
+        }
+        self.attempts = 0;
+        self.expire(driver, now);
+        self.take_in_held(driver, now);
+        self.read_due(driver, now);
+        self.resume_paused(driver, now);
+        match self.phase {
+            Phase::Opening { .. } => self.open_ahead(driver, now),
+            Phase::Waiting => {
+                if let Some(start) = self.start_barrier.start() {
+                    self.phase =
+                        Phase::Running(Box::new(Schedule::new(&self.plan, self.thread, start, self.feed.take())));
+                }
+            }
+            Phase::Running(_) => {}
+        }
+        self.advance_accounting(now);
+        self.dispatch(driver, now);
+        let over = self.finished(now);
+        if over && !(self.users.len() > 0 && self.wake_last(driver, now)) {
+            self.advance_accounting(now);
+            self.end_window(now);
+            self.publish();
+            return LoopControl::Stop;
+        }
+        if now >= self.next_publish {
+            self.next_publish = now.plus_ns(PUBLISH_NS);
+            self.publish();
+        }
+        LoopControl::WaitUntil(Some(self.next_wakeup(now)))
+    }
+}

@@ -1,0 +1,138 @@
+//! The state of a load thread's engine, and what all of its parts need of it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use sha2::Sha256;
+use thalweg_reactor::Wheel;
+use thalweg_sys::{Instant, PortRange, SocketId};
+
+use super::pacer::Pacer;
+use super::paused::PausedUsers;
+use super::requests::Requests;
+use crate::barrier::StartBarrier;
+use crate::call::{Calls, Due};
+use crate::connection::{Buffers, Connection};
+use crate::figures::RunFigures;
+use crate::plan::choice::Chooser;
+use crate::plan::{Plan, UserPlan};
+use crate::progress::Progress;
+use crate::protocol::{Http1, Protocol};
+use crate::replay::Feed;
+use crate::schedule::Schedule;
+use crate::user::Users;
+
+/// One thread's share of a run.
+pub struct Engine<P: Protocol = Http1> {
+    pub(super) plan: Arc<Plan>,
+    pub(super) thread: usize,
+    pub(super) start_barrier: Arc<StartBarrier>,
+    pub(super) progress: Arc<Progress>,
+    pub(super) requests: Requests<P::Encoder>,
+    /// Through which the requests of a recording come, until the schedule begins.
+    pub(super) feed: Option<Feed>,
+    pub(super) chooser: Chooser,
+    pub(super) user: Option<Arc<UserPlan>>,
+    pub(super) source: usize,
+    pub(super) ports: Option<PortRange>,
+    pub(super) connections_max: usize,
+    pub(super) connections: Vec<Connection<P>>,
+    /// The calls of all connections.
+    pub(super) calls: Calls,
+    /// Connections that are idle, and those that are busy and have room for another call. An entry may have become stale.
+    pub(super) idle: VecDeque<SocketId>,
+    pub(super) roomy: VecDeque<SocketId>,
+    pub(super) open: usize,
+    pub(super) connecting: usize,
+    /// Of the connecting ones, those that users have opened to go on.
+    pub(super) reopening: usize,
+    /// Connections with calls under way.
+    pub(super) busy: usize,
+    /// Users that are not over, and those of them that are without a connection.
+    pub(super) users: Users,
+    pub(super) paused: PausedUsers,
+    pub(super) deadlines: Wheel,
+    pub(super) pacer: Option<Pacer>,
+    pub(super) phase: Phase,
+    /// For digests, used again.
+    #[expect(clippy::vec_box, reason = "a call takes a box out, since it would be large with the hasher itself")]
+    pub(super) hashers: Vec<Box<Sha256>>,
+    /// Lines of connections that were closed, used again with their memory.
+    #[expect(clippy::vec_box, reason = "connections have them in boxes")]
+    pub(super) spare_buffers: Vec<Box<Buffers>>,
+    pub(super) next_publish: Instant,
+    pub(super) last_turn: Instant,
+    /// What the driver has spent awake without work.
+    pub(super) busy_wait_ns: u64,
+    /// By how much too late the latest wake-up was ([`Driver::overslept_ns`]).
+    pub(super) overslept_ns: u64,
+    /// Arrivals wait for which no connection may be made.
+    pub(super) is_short_of_room: bool,
+    /// Attempts to connect since the last turn.
+    pub(super) attempts: u64,
+    /// What the server calls itself.
+    pub(super) server: Vec<u8>,
+    pub(super) figures: RunFigures,
+}
+
+pub(super) enum Phase {
+    /// Opening connections before the start, so many more and until then at the latest.
+    Opening { left: usize, since: Instant, until: Instant },
+    /// At the start barrier.
+    Waiting,
+    /// On the schedule, or finishing what is under way.
+    Running(Box<Schedule>),
+}
+
+/// A call to be made.
+pub(super) struct NextCall {
+    pub(super) due: Due,
+    pub(super) measured: bool,
+    /// Its request, if the schedule or the user determines it.
+    pub(super) request: Option<u32>,
+    /// No call follows it on its connection.
+    pub(super) last: bool,
+}
+
+/// The end of a user's call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallEnd {
+    /// Without a whole response; so many calls are lost, itself included.
+    Failed { lost: u32 },
+    /// With a response, on a connection that can go on.
+    Usable,
+    /// With a response, on a connection that cannot; so many calls that were under way behind it are lost.
+    Last { lost: u32 },
+}
+
+impl<P: Protocol> Engine<P> {
+    pub(super) fn timeout_ns(&self) -> u64 {
+        self.plan.timeout.as_nanos() as u64
+    }
+
+    pub(super) fn connection(&mut self, id: SocketId) -> &mut Connection<P> {
+        let connection = &mut self.connections[id.index()];
+        debug_assert!(connection.id == id, "the driver names open sockets only");
+        connection
+    }
+
+    /// Sees to it that the connection is looked at when its deadline comes.
+    pub(super) fn arm(&mut self, id: SocketId, at: Instant) {
+        let connection = &mut self.connections[id.index()];
+        // Deadlines move on from call to call, and the entry for the earlier one serves. Only a connection's first call, or the end of
+        // a pause, can be due earlier than the entry is.
+        if connection.armed.is_none_or(|armed| at < armed) {
+            connection.armed = Some(at);
+            self.deadlines.arm(id.to_bits(), at);
+        }
+    }
+
+    /// The plan's time-out from now on, for a call at a pace whose response takes the path's delay as well.
+    pub(super) fn paced_deadline(&self, from: Instant) -> Option<Instant> {
+        self.pacer.as_ref().map(|pacer| from + pacer.path_delay() + self.plan.timeout)
+    }
+
+    pub(super) fn is_in_window(&self, now: Instant) -> bool {
+        matches!(&self.phase, Phase::Running(schedule) if schedule.is_in_window(now))
+    }
+}
