@@ -1,7 +1,8 @@
 //! Access-log lines in the Common and the Combined Log Format, as Apache and nginx write them.
 //!
-//! A line is taken apart where it lies; escapes are undone only for who asks. What a client sent may be anything, so a request
-//! that is none is a value and no error. Not here: other formats, and what to make of a line.
+//! A line is taken apart where it lies; escapes are undone only for who asks. What a client sent
+//! may be anything, so a request that is none is a value and no error. Not here: other formats, and
+//! what to make of a line.
 
 use std::borrow::Cow;
 
@@ -14,7 +15,8 @@ pub struct LogLine<'a> {
     pub host: &'a [u8],
     /// Who the client said to be, as the server found it.
     pub user: Option<&'a [u8]>,
-    /// When, in seconds since 1970-01-01 00:00:00 UTC: to Apache when the request came, to nginx when it was answered.
+    /// When, in seconds since 1970-01-01 00:00:00 UTC: to Apache when the request came, to nginx
+    /// when it was answered.
     pub time_unix_s: i64,
     /// What was asked for.
     pub request: LoggedRequest<'a>,
@@ -59,8 +61,8 @@ pub struct LogFault {
 }
 
 impl<'a> LogLine<'a> {
-    /// Takes a line apart, which comes without its line feed. What follows the formats' own fields, separated by a blank, is left alone:
-    /// many servers are set up to add something.
+    /// Takes a line apart, which comes without its line feed. What follows the formats' own fields,
+    /// separated by a blank, is left alone: many servers are set up to add something.
     ///
     /// # Errors
     /// The line does not have these formats.
@@ -116,8 +118,8 @@ impl<'a> Escaped<'a> {
         self.0
     }
 
-    /// As it came to the server: `\xHH` is the byte, and what Apache writes with a backslash (`\"`, `\\`, `\n`, ...) what it stands
-    /// for. A backslash before anything else is taken for itself.
+    /// As it came to the server: `\xHH` is the byte, and what Apache writes with a backslash (`\"`,
+    /// `\\`, `\n`, ...) what it stands for. A backslash before anything else is taken for itself.
     #[must_use]
     pub fn decode(self) -> Cow<'a, [u8]> {
         if !self.0.contains(&b'\\') {
@@ -306,7 +308,8 @@ fn parse_time(text: &[u8; TIME_BYTES]) -> Option<i64> {
 
 /// Days from 1970-01-01 to a date of the Gregorian calendar, from the year 1 on.
 fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
-    // With the year beginning in March, its leap day is the last, and the months before one take 30.6 days on average, rounded down.
+    // With the year beginning in March, its leap day is the last, and the months before one take
+    // 30.6 days on average, rounded down.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = year / 4 - year / 100 + year / 400;
     let day_of_year = (153 * month + 2) / 5 + day - 1;

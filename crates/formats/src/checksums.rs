@@ -1,7 +1,8 @@
-//! Checksum files, as `sha256sum`, `shasum`, BSD's `sha256` and OpenSSL write them: finding the digest of one file.
+//! Checksum files, as `sha256sum`, `shasum`, BSD's `sha256` and OpenSSL write them: finding the
+//! digest of one file.
 //!
-//! The text is at hand as a whole; opening and bounding it is the caller's. Lines that are none of these forms, such as a
-//! signature around the list, are skipped.
+//! The text is at hand as a whole; opening and bounding it is the caller's. Lines that are none of
+//! these forms, such as a signature around the list, are skipped.
 
 use std::borrow::Cow;
 
@@ -12,12 +13,13 @@ use thalweg_wire::digest::Algorithm;
 pub enum Scope {
     /// The files of its folder, by their names: `SHA256SUMS`.
     Folder,
-    /// One file, whose name need not be there, and may have a path before it that it had elsewhere: `NAME.sha256`.
+    /// One file, whose name need not be there, and may have a path before it that it had elsewhere:
+    /// `NAME.sha256`.
     OneFile,
 }
 
-/// The digest of the file `name`, which has no slash in it. `None` if it has none, or several that differ: a wrong digest is
-/// worse than none.
+/// The digest of the file `name`, which has no slash in it. `None` if it has none, or several that
+/// differ: a wrong digest is worse than none.
 #[must_use]
 pub fn find(text: &[u8], name: &[u8], algorithm: Algorithm, scope: Scope) -> Option<Box<[u8]>> {
     let mut found: Option<&[u8]> = None;

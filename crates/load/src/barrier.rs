@@ -1,4 +1,5 @@
-//! Barriers between the threads of a run: all begin together, and none closes its connections before all have ended.
+//! Barriers between the threads of a run: all begin together, and none closes its connections
+//! before all have ended.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -35,8 +36,8 @@ impl StartBarrier {
     }
 }
 
-/// Holds threads back from closing their connections until no thread measures any more: closing tens of thousands takes a CPU for
-/// seconds, in which another thread's last requests would wait.
+/// Holds threads back from closing their connections until no thread measures any more: closing
+/// tens of thousands takes a CPU for seconds, in which another thread's last requests would wait.
 #[derive(Debug, Default)]
 pub(crate) struct EndBarrier {
     running: Mutex<usize>,

@@ -1,7 +1,7 @@
 //! Calls under way: one request each with its times, from its beginning on a connection to its end.
 //!
-//! All calls of a load thread lie in one slab, named by streams; each connection has a list of its own, in the order in which they were
-//! begun. A call may end anywhere in it.
+//! All calls of a load thread lie in one slab, named by streams; each connection has a list of its
+//! own, in the order in which they were begun. A call may end anywhere in it.
 
 use std::ops::{Index, IndexMut};
 
@@ -18,10 +18,11 @@ pub(crate) struct Call {
     pub(crate) previous: Option<StreamId>,
     pub(crate) next: Option<StreamId>,
     pub(crate) intended: Instant,
-    /// When the thread had both: it had noticed that the request was due, and a connection had room for it.
+    /// When the thread had both: it had noticed that the request was due, and a connection had room
+    /// for it.
     pub(crate) ready: Instant,
-    /// How the time until then was spent: waiting for the thread itself, and for a connection that the target kept busy. The rest was
-    /// spent connecting.
+    /// How the time until then was spent: waiting for the thread itself, and for a connection that
+    /// the target kept busy. The rest was spent connecting.
     pub(crate) late_ns: u64,
     pub(crate) queue_ns: u64,
     pub(crate) deadline: Instant,
@@ -45,7 +46,8 @@ pub(crate) struct Call {
     pub(crate) digest: Option<Box<Sha256>>,
 }
 
-/// The calls of a load thread. Places are used again, so that there are as many as there were calls at once.
+/// The calls of a load thread. Places are used again, so that there are as many as there were calls
+/// at once.
 #[derive(Default)]
 pub(crate) struct Calls {
     places: Vec<Call>,
@@ -102,7 +104,8 @@ impl Calls {
         stream
     }
 
-    /// Takes a call off its connection. Nothing names it any more; what it holds stays until its place is used again.
+    /// Takes a call off its connection. Nothing names it any more; what it holds stays until its
+    /// place is used again.
     #[inline]
     pub(crate) fn remove(&mut self, list: &mut CallList, stream: StreamId) -> &mut Call {
         let (previous, next) = (self[stream].previous, self[stream].next);
@@ -175,14 +178,15 @@ pub(crate) struct Due {
 }
 
 impl Call {
-    /// Whether its request has left, on a connection that was given its latest send at `submitted_at` and has begun one at `latest`.
+    /// Whether its request has left, on a connection that was given its latest send at
+    /// `submitted_at` and has begun one at `latest`.
     #[inline]
     pub(crate) fn has_left(&self, latest: Instant, submitted_at: Instant) -> bool {
         self.submitted && (self.sent.get().is_some() || latest >= submitted_at)
     }
 
-    /// When it was sent: what is noted here, else what the driver knows of the socket's latest send. A request that has not left yet has
-    /// no time of its own.
+    /// When it was sent: what is noted here, else what the driver knows of the socket's latest
+    /// send. A request that has not left yet has no time of its own.
     pub(crate) fn sent_or(&self, latest: Instant) -> Instant {
         self.sent.get().unwrap_or(latest).max(self.ready)
     }

@@ -16,12 +16,14 @@ pub(crate) struct Connection<P> {
     pub(crate) state: State,
     pub(crate) transport: Transport,
     pub(crate) protocol: P,
-    /// The calls under way, and those that wait for the connection to be established. `begun` counts all that it has carried.
+    /// The calls under way, and those that wait for the connection to be established. `begun`
+    /// counts all that it has carried.
     pub(crate) calls: CallList,
     pub(crate) begun: u32,
     /// A send is under way.
     pub(crate) sending: bool,
-    /// When the driver was given the latest send. The driver's time of sending is that of an earlier one while it lies before this.
+    /// When the driver was given the latest send. The driver's time of sending is that of an
+    /// earlier one while it lies before this.
     pub(crate) submitted_at: Instant,
     /// The connection is on the list of idle ones, or on that of busy ones with room.
     pub(crate) in_idle: bool,
@@ -37,13 +39,14 @@ pub(crate) struct Connection<P> {
     pub(crate) failed: bool,
     /// No arrival had to wait before the connection was attempted.
     pub(crate) prompt: bool,
-    /// The delay, in microseconds, with which the thread noticed that there is room: exact where the connection is new, an upper bound
-    /// where a response has made the room.
+    /// The delay, in microseconds, with which the thread noticed that there is room: exact where
+    /// the connection is new, an upper bound where a response has made the room.
     notice_delay_us: u32,
     /// When it may read next, if it has a pace, and when it received last.
     pub(crate) read_at: Instant,
     pub(crate) received_at: Instant,
-    /// Bytes received and time spent receiving by the calls that have ended, for its rate, and when the last of them did.
+    /// Bytes received and time spent receiving by the calls that have ended, for its rate, and when
+    /// the last of them did.
     pub(crate) bytes: u64,
     pub(crate) receiving_ns: u64,
     pub(crate) responded_at: Instant,
@@ -65,12 +68,14 @@ pub(crate) enum State {
     Closed,
 }
 
-/// Memory of a connection with pipelined calls, with requests that are encoded when they are sent, or at a pace.
+/// Memory of a connection with pipelined calls, with requests that are encoded when they are sent,
+/// or at a pace.
 #[derive(Default)]
 pub(crate) struct Buffers {
     /// How many of the last calls were not submitted to the driver.
     pub(crate) unsent: usize,
-    /// The beginning of a response that was read before it could have come over the connection's long path.
+    /// The beginning of a response that was read before it could have come over the connection's
+    /// long path.
     pub(crate) held: Vec<u8>,
     /// Requests that leave together, one behind the other; used again.
     pub(crate) batch: Rc<Vec<u8>>,
@@ -111,8 +116,9 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    /// The end of the time-out, of the attempt to connect or of the oldest call; or of the user's pause. Calls come due in the order in
-    /// which they begin, so that no other call times out before the oldest.
+    /// The end of the time-out, of the attempt to connect or of the oldest call; or of the user's
+    /// pause. Calls come due in the order in which they begin, so that no other call times out
+    /// before the oldest.
     pub(crate) fn deadline(&self, calls: &Calls, timeout_ns: u64) -> Option<Instant> {
         let oldest = self.calls.first().map(|stream| calls[stream].deadline);
         match self.state {
@@ -140,7 +146,8 @@ impl<P: Protocol> Connection<P> {
         self.calls.len() < self.protocol.capacity(pipeline) as usize
     }
 
-    /// Notes that it is established, `connect_ns` after connect() was issued. The thread has noticed it now.
+    /// Notes that it is established, `connect_ns` after connect() was issued. The thread has
+    /// noticed it now.
     pub(crate) fn establish(&mut self, connect_ns: u64, now: Instant) {
         self.state = State::Idle;
         self.make_room(now.ns_since(self.since) - connect_ns, now);
@@ -159,8 +166,9 @@ impl<P: Protocol> Connection<P> {
         u64::from(self.notice_delay_us) * 1_000
     }
 
-    /// The wait of a request that is due now, or was earlier, for room on the connection: when it ended, by how much the thread was late
-    /// until then, and how long the target kept the request waiting.
+    /// The wait of a request that is due now, or was earlier, for room on the connection: when it
+    /// ended, by how much the thread was late until then, and how long the target kept the request
+    /// waiting.
     #[inline]
     pub(crate) fn waits_until_room(&self, due: Due, now: Instant) -> (Instant, u64, u64) {
         let unnoticed_ns = due.noticed.ns_since(due.intended);
@@ -170,7 +178,8 @@ impl<P: Protocol> Connection<P> {
             let notice_delay_ns = self.notice_delay_ns().min(waited_ns);
             return (due.noticed.max(self.room_since), unnoticed_ns + notice_delay_ns, waited_ns - notice_delay_ns);
         }
-        // The time from connect() on is neither the thread's nor a queue's, but for what the thread took to learn of the connection.
+        // The time from connect() on is neither the thread's nor a queue's, but for what the thread
+        // took to learn of the connection.
         let issued = self.since.max(due.noticed);
         let (established, notice_delay_ns) = match self.state {
             State::Connecting => (now, 0),
@@ -201,8 +210,8 @@ impl<P: Protocol> Connection<P> {
     }
 }
 
-/// The outcome of a request whose connection has failed. An error of no known kind counts by the connection's state: it could not be
-/// established, or it was lost.
+/// The outcome of a request whose connection has failed. An error of no known kind counts by the
+/// connection's state: it could not be established, or it was lost.
 pub(crate) fn outcome_of_fault(fault: Fault, connecting: bool) -> Outcome {
     match fault {
         Fault::Refused => Outcome::Refused,
@@ -237,7 +246,8 @@ mod tests {
         }
     }
 
-    /// Beside this a held connection takes its place in the driver's table and an entry or two in the timer wheels.
+    /// Beside this a held connection takes its place in the driver's table and an entry or two in
+    /// the timer wheels.
     #[test]
     fn a_held_connection_takes_little_memory() {
         assert!(size_of::<Connection<Http1>>() <= 320, "{} bytes", size_of::<Connection<Http1>>());

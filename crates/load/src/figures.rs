@@ -1,4 +1,4 @@
-//! What a run was like: the figures that `measure` judges, and what is only of interest beside them.
+//! The figures of a run: those that `measure` judges, and a few beside them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const INTERVALS_MAX: usize = 600;
 pub struct RunFigures {
     /// Everything that is measured.
     pub trial: TrialFigures,
-    /// Which driver carried it.
+    /// The driver that carried it.
     pub driver: DriverKind,
     /// How long before an arrival its threads stopped sleeping.
     pub wake_early_ns: u64,
@@ -30,7 +30,8 @@ pub struct RunFigures {
     pub interrupted: bool,
     /// Bytes that came on connections on which no response was due.
     pub unsolicited_bytes: u64,
-    /// Calls of users that were never offered, since their user had failed or its connection was closed before they came due.
+    /// Calls of users that were never offered, since their user had failed or its connection was
+    /// closed before they came due.
     pub calls_not_offered: u64,
 }
 
@@ -50,7 +51,8 @@ impl RunFigures {
         }
     }
 
-    /// Counts a measured request of so many bytes, some of them its body, that is handed to the driver.
+    /// Counts a measured request of so many bytes, some of them its body, that is handed to the
+    /// driver.
     pub(crate) fn record_sent(&mut self, bytes: usize, body_bytes: usize, in_window: bool) {
         let trial = &mut self.trial;
         trial.counts.sent += 1;
@@ -86,7 +88,8 @@ impl RunFigures {
         }
     }
 
-    /// Makes one account of the threads of each CPU. One of them may wait as long as its siblings work without anything being amiss.
+    /// Joins the use of the threads of each CPU. One of them may wait as long as its siblings work
+    /// without a fault of the machine.
     pub(crate) fn join_threads_by_cpu(&mut self) {
         let threads = std::mem::take(&mut self.trial.cpus);
         let mut cpus: BTreeMap<u32, CpuUse> = BTreeMap::new();
@@ -114,7 +117,8 @@ impl RunFigures {
     }
 }
 
-/// The width of the intervals of a run's series: a second, or less for a short run, so that its course can be seen.
+/// The width of the intervals of a run's series: a second, or less for a short run, so that its
+/// course can be seen.
 fn interval_ns(plan: &Plan) -> u64 {
     const LONGEST_NS: u64 = 1_000_000_000;
     const SHORTEST_NS: u64 = 10_000_000;
@@ -122,7 +126,7 @@ fn interval_ns(plan: &Plan) -> u64 {
     if length.is_zero() { LONGEST_NS } else { (length.as_nanos() as u64 / 50).clamp(SHORTEST_NS, LONGEST_NS) }
 }
 
-/// What the calling thread has used so far, to be compared with a later look.
+/// The CPU time that a thread has used so far, to be compared with a later value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadUse {
     time: CpuTime,
@@ -136,8 +140,9 @@ impl ThreadUse {
         Self { time: thread_cpu(), busy_wait_ns, run_queue_wait_ns: thread_run_queue_wait_ns() }
     }
 
-    /// What was used since `earlier` by the thread on `cpu`. The thread sleeps when it has nothing to do, so the time that it used
-    /// is the time that it was busy, but for what it spent awake on purpose.
+    /// The CPU time used since `earlier` by the thread on `cpu`. The thread sleeps when it has
+    /// nothing to do, so the time that it used is the time that it was busy, but for what it spent
+    /// awake on purpose.
     pub(crate) fn since(self, earlier: Self, cpu: usize) -> CpuUse {
         let used = self.time.since(earlier.time);
         let waits = self.run_queue_wait_ns.zip(earlier.run_queue_wait_ns);

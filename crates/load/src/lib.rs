@@ -1,11 +1,12 @@
-//! The load engine: offers requests to a server on a schedule and accounts for what became of each of them.
+//! The load engine: offers requests to a server on a schedule and accounts for what became of each
+//! of them.
 //!
-//! [`Plan`] says what to offer; [`start`] runs it on one thread per CPU and gives [`RunFigures`]. Each thread runs an
-//! [`Engine`], an event loop's application that is generic over the driver, so that the same code offers load over io_uring and
-//! epoll and is tested in a simulation.
+//! [`Plan`] says what to offer; [`start`] runs it on one thread per CPU and gives [`RunFigures`].
+//! Each thread runs an [`Engine`], an event loop's application that is generic over the driver, so
+//! that the same code offers load over io_uring and epoll and is tested in a simulation.
 //!
-//! What is deliberately not here: reading options and files, judging results, searching for capacities, and any knowledge of the
-//! server beyond its address and its responses.
+//! What is deliberately not here: reading options and files, judging results, searching for
+//! capacities, and any knowledge of the server beyond its address and its responses.
 #![forbid(unsafe_code)]
 
 mod barrier;

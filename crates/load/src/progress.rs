@@ -1,4 +1,5 @@
-//! How far a run has come: counters that its threads publish, and the request to stop that they obey.
+//! How far a run has come: counters that its threads publish, and the request to stop that they
+//! obey.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -59,7 +59,8 @@ pub struct Running {
     feeder: Option<JoinHandle<Result<(), ReadError>>>,
 }
 
-/// Sockets beyond the connections' own that a driver's table has room for: those that are being closed while others open.
+/// Sockets beyond the connections' own that a driver's table has room for: those that are being
+/// closed while others open.
 const SPARE_SOCKETS: usize = 64;
 
 /// Starts the run.
@@ -107,8 +108,8 @@ fn run_thread(
 ) -> Result<RunFigures, LoadError> {
     let setup = |source| LoadError::Setup { cpu, source };
     pin_to(&[cpu]).map_err(setup)?;
-    // A table that no other thread uses is also cheaper for the kernel to look into. Where it cannot be had, the common one will do, unless
-    // that is too small.
+    // A table that no other thread uses is also cheaper for the kernel to look into. Where it
+    // cannot be had, the common one will do, unless that is too small.
     own_table().or_else(|error| if plan.own_tables { Err(error) } else { Ok(()) }).map_err(setup)?;
     wake_precisely();
     let sockets_max = plan.share_of(plan.connections, thread).max(1) + SPARE_SOCKETS;
@@ -143,8 +144,8 @@ fn drive<D: Driver>(
 }
 
 impl Running {
-    /// Starts to read the log that is replayed, if there is one, and waits until each thread has some of it. What comes through to the
-    /// threads.
+    /// Starts to read the log that is replayed, if there is one, and waits until each thread has
+    /// some of it. What comes through to the threads.
     fn start_feeder(&mut self, plan: &Plan) -> Result<std::vec::IntoIter<Feed>, LoadError> {
         let LoopPlan::Recorded { recording } = &plan.arrivals else { return Ok(Vec::new().into_iter()) };
         let (feeder, feeds) = Feeder::new(recording, plan.cpus.len());

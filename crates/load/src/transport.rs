@@ -1,7 +1,7 @@
 //! Transports: how a connection's bytes travel between the protocol and the driver.
 //!
-//! The only one is plain TCP or a Unix socket, which passes bytes through. One with a handshake is ready when that has ended, and opens
-//! what was received into bytes of the protocol.
+//! The only one is plain TCP or a Unix socket, which passes bytes through. One with a handshake is
+//! ready when that has ended, and opens what was received into bytes of the protocol.
 
 use std::io;
 
@@ -24,7 +24,8 @@ impl Transport {
         driver.connect(to)
     }
 
-    /// Goes on with the transport's own exchange, after the socket has connected or received. Returns whether the protocol may send.
+    /// Goes on with the transport's own exchange, after the socket has connected or received.
+    /// Returns whether the protocol may send.
     ///
     /// # Errors
     /// The transport cannot be established.

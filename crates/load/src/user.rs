@@ -1,4 +1,5 @@
-//! A user's progress: which of its calls may be made now, which wait for a response or for the end of a pause.
+//! A user's progress: which of its calls may be made now, which wait for a response or for the end
+//! of a pause.
 
 use std::num::NonZero;
 use std::ops::{Index, IndexMut, Range};
@@ -11,15 +12,16 @@ use crate::call::Due;
 use crate::input::sessions::Sessions;
 use crate::plan::UserPlan;
 
-/// The users that are not over. Places are used again, each with its list of connections, so that there are as many as there were
-/// users at once.
+/// The users that are not over. Places are used again, each with its list of connections, so that
+/// there are as many as there were users at once.
 #[derive(Default)]
 pub(crate) struct Users {
     places: Vec<User>,
     free: Vec<UserId>,
 }
 
-/// Names a user until it is over: one more than its place, so that each connection has room for the name of one or none in four bytes.
+/// Names a user until it is over: one more than its place, so that each connection has room for the
+/// name of one or none in four bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct UserId(NonZero<u32>);
 
@@ -80,7 +82,8 @@ pub(crate) enum Next {
 }
 
 impl Users {
-    /// UserPlan number `number` of the run, which arrived at `began`; its first call is due at once.
+    /// UserPlan number `number` of the run, which arrived at `began`; its first call is due at
+    /// once.
     pub(crate) fn begin(&mut self, user: &Arc<UserPlan>, number: u64, began: Instant) -> UserId {
         let Some(id) = self.free.pop() else {
             self.places.push(User::begin(user, number, began, Vec::new()));
@@ -216,7 +219,8 @@ impl User {
         }
     }
 
-    /// Notes that calls under way, so many of them, have ended without a response, or must not be made any more.
+    /// Notes that calls under way, so many of them, have ended without a response, or must not be
+    /// made any more.
     pub(crate) fn on_lost(&mut self, calls: u32) {
         self.under_way -= calls;
     }
@@ -329,7 +333,8 @@ mod tests {
         assert_eq!((user.due().intended, user.ended(), user.calls_left()), (at(1), 3, 0));
     }
 
-    /// Three calls, a pause of a microsecond, one call, no pause, one call; the second of two sessions of that kind.
+    /// Three calls, a pause of a microsecond, one call, no pause, one call; the second of two
+    /// sessions of that kind.
     fn session() -> User {
         let text = "/0 think=0\n\n/5\n /6\n /7\n/8 think=0\n/9\n";
         let mut targets = Vec::new();

@@ -1,7 +1,8 @@
-//! No allocation per request after the warm-up: what the load thread allocates over the drivers of the kernel, for few requests and for
-//! ten times as many.
+//! No allocation per request after the warm-up: what the load thread allocates over the drivers of
+//! the kernel, for few requests and for ten times as many.
 //!
-//! The engine runs on the test's own thread and the server on others, so that the thread's counter is the engine's and the driver's.
+//! The engine runs on the test's own thread and the server on others, so that the thread's counter
+//! is the engine's and the driver's.
 
 #![forbid(unsafe_code)]
 
@@ -29,10 +30,12 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const CONTENT: &[u8] = b"what was asked for\n";
 
-/// What a run may allocate for other reasons than its number of requests: a list that grows once more.
+/// What a run may allocate for other reasons than its number of requests: a list that grows once
+/// more.
 const SLACK: u64 = 60;
 
-/// The same for a run that lasts ten times as long: a handful for each of some fifty intervals that it closes.
+/// The same for a run that lasts ten times as long: a handful for each of some fifty intervals that
+/// it closes.
 const SLACK_WITH_INTERVALS: u64 = 500;
 
 const CONNECTIONS: usize = 8;
@@ -220,7 +223,8 @@ fn a_connection_for_each_request() {
     check("connection per request", 500, SLACK, Outcome::Good, |plan| Plan { calls: Some(1), ..plan });
 }
 
-/// More requests than are made ready before: each is put together when it is sent, into memory that its connection has.
+/// More requests than are made ready before: each is put together when it is sent, into memory that
+/// its connection has.
 #[test]
 fn a_list_of_many_requests() {
     let digest: String = Sha256::digest(CONTENT).iter().map(|byte| format!("{byte:02x}")).collect();

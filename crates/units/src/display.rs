@@ -1,6 +1,7 @@
 //! Quantities as people read them: three significant digits, a unit that keeps the number short.
 //!
-//! These are for tables and sentences. Files and documents carry plain numbers in fixed units instead.
+//! These are for tables and sentences. Files and documents carry plain numbers in fixed units
+//! instead.
 
 use std::time::Duration;
 
@@ -40,8 +41,8 @@ pub fn percent(share: f64) -> String {
     format!("{} %", significant(share * 100.0))
 }
 
-/// A time in nanoseconds that is set against a bound: as [`time`], but with as many digits as tell the two apart. What is above a
-/// bound by a hair is not shown as the bound itself.
+/// A time in nanoseconds that is set against a bound: as [`time`], but with as many digits as tell
+/// the two apart. What is above a bound by a hair is not shown as the bound itself.
 pub fn time_against(ns: f64, bound: Duration) -> String {
     scaled_to(ns, TIME_UNITS, digits_apart(ns, bound.as_nanos() as f64))
 }
@@ -79,7 +80,8 @@ const TIME_UNITS: &[(&str, f64)] = &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s"
 const DIGITS: i32 = 3;
 const DIGITS_MAX: i32 = 12;
 
-/// The fewest digits, from [`DIGITS`] on, with which `value` is shown on the side of `bound` on which it is.
+/// The fewest digits, from [`DIGITS`] on, with which `value` is shown on the side of `bound` on
+/// which it is.
 fn digits_apart(value: f64, bound: f64) -> i32 {
     let same_side = |digits: &i32| round_significant(value, *digits).partial_cmp(&bound) == value.partial_cmp(&bound);
     (DIGITS..DIGITS_MAX).find(same_side).unwrap_or(DIGITS_MAX)
@@ -121,7 +123,8 @@ fn round_significant(value: f64, digits: i32) -> f64 {
         return value;
     }
     let exponent = digits - 1 - magnitude(value);
-    // Scale by a positive power of ten in either direction: negative powers are not exact in binary.
+    // Scale by a positive power of ten in either direction: negative powers are not exact in
+    // binary.
     let power = 10_f64.powi(exponent.abs());
     if exponent >= 0 { (value * power).round() / power } else { (value / power).round() * power }
 }
@@ -145,8 +148,8 @@ fn grouped(number: &str) -> String {
     out + fraction
 }
 
-/// The largest unit in which at most three decimals say the time exactly, nanoseconds if none does. With six digits
-/// before the point at most, the decimals are read back exactly.
+/// The largest unit in which at most three decimals say the time exactly, nanoseconds if none does.
+/// With six digits before the point at most, the decimals are read back exactly.
 fn exact_parts(time: Duration) -> (String, &'static str) {
     let ns = time.as_nanos();
     for (unit, factor) in [("s", 1_000_000_000_u128), ("ms", 1_000_000), ("us", 1000)] {

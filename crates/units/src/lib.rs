@@ -1,8 +1,9 @@
 //! Quantities as people write them on a command line or in a plan.
 //!
-//! Parsing is strict: a number without the unit that it needs is an error which says what to write, because a silent
-//! default unit is a wrong measurement. Factors are decimal (`KB` = 1000 bytes) except where the unit says otherwise
-//! (`KiB` = 1024). How quantities are shown is in [`display`]; what a quantity is for is not known here.
+//! Parsing is strict: a number without the unit that it needs is an error which says what to write,
+//! because a silent default unit is a wrong measurement. Factors are decimal (`KB` = 1000 bytes)
+//! except where the unit says otherwise (`KiB` = 1024). How quantities are shown is in [`display`];
+//! what a quantity is for is not known here.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +11,8 @@ pub mod display;
 
 use std::time::Duration;
 
-/// A text that is not the quantity it should be: what was read, what is wrong with it, and one that works.
+/// A text that is not the quantity it should be: what was read, what is wrong with it, and one that
+/// works.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a {quantity}: {problem}; write for example {example}")]
 pub struct UnitError {
@@ -26,7 +28,8 @@ pub struct UnitError {
 
 /// Parses a size in bytes: `512`, `14KB`, `5MB`, `1.5GB`, `1GiB`.
 ///
-/// A bare number is a number of bytes. `K`, `M`, `G` alone are refused, because programs disagree on their factor.
+/// A bare number is a number of bytes. `K`, `M`, `G` alone are refused, because programs disagree
+/// on their factor.
 pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     const UNITS: &[(&str, f64)] = &[
         ("", 1.0),
@@ -62,7 +65,8 @@ pub fn parse_link_rate(text: &str) -> Result<u64, UnitError> {
     LINK_RATE.whole(text, bits, "bits per second")
 }
 
-/// Parses a length of time: `250us`, `50ms`, `2s`, `1.5m`, `1h`. Zero is a time; resolution is one nanosecond.
+/// Parses a length of time: `250us`, `50ms`, `2s`, `1.5m`, `1h`. Zero is a time; resolution is one
+/// nanosecond.
 pub fn parse_time(text: &str) -> Result<Duration, UnitError> {
     const UNITS: &[(&str, f64)] =
         &[("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("min", 60e9), ("h", 3600e9)];
@@ -78,7 +82,8 @@ pub fn parse_time(text: &str) -> Result<Duration, UnitError> {
     Ok(Duration::from_nanos(ns as u64))
 }
 
-/// Parses a request rate into requests per second: `5000/s`, `5k/s`, `300/m`. Always positive and finite.
+/// Parses a request rate into requests per second: `5000/s`, `5k/s`, `300/m`. Always positive and
+/// finite.
 pub fn parse_rate(text: &str) -> Result<f64, UnitError> {
     const UNITS: &[(&str, f64)] = &[("/s", 1.0), ("/m", 60.0), ("/min", 60.0), ("/h", 3600.0)];
     const RATE: Quantity = Quantity { name: "rate", example: "5000/s" };
@@ -107,7 +112,8 @@ pub fn parse_percent(text: &str) -> Result<f64, UnitError> {
     Ok(number / 100.0)
 }
 
-/// Above 2^53 an `f64` no longer holds every whole number, so results beyond it would not be what was written.
+/// Above 2^53 an `f64` no longer holds every whole number, so results beyond it would not be what
+/// was written.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// A kind of quantity as its error messages name it.
@@ -158,7 +164,8 @@ impl Quantity {
         Err(self.error(text, "it must be above zero".into()))
     }
 
-    /// Takes a whole number out of a product of decimals, forgiving the rounding of binary fractions only.
+    /// Takes a whole number out of a product of decimals, forgiving the rounding of binary
+    /// fractions only.
     fn whole(&self, text: &str, value: f64, of: &str) -> Result<u64, UnitError> {
         if value > EXACT_MAX {
             return Err(self.error(text, "it is too large".into()));

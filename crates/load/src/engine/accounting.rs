@@ -32,13 +32,14 @@ impl<P: Protocol> Engine<P> {
         self.figures
     }
 
-    /// By how much too late the thread may have learnt of the completions of this wake-up: it has overslept, and they do not say when they
-    /// came.
+    /// By how much too late the thread may have learnt of the completions of this wake-up: it has
+    /// overslept, and they do not say when they came.
     pub(super) fn notice_delay_ns(&self) -> u64 {
         if self.overslept_ns > OVERSLEPT_NS_MIN { self.overslept_ns } else { 0 }
     }
 
-    /// Accounts for a call that has ended. `latest` is when the driver began its connection's latest send.
+    /// Accounts for a call that has ended. `latest` is when the driver began its connection's
+    /// latest send.
     pub(super) fn account(&mut self, stream: StreamId, outcome: Outcome, latest: Instant, now: Instant) {
         let call = &self.calls[stream];
         if !call.measured {
@@ -60,8 +61,9 @@ impl<P: Protocol> Engine<P> {
         let response_ns = now.ns_since(call.intended);
         let counted = match outcome {
             Outcome::Good => Some(response_ns),
-            // A timeout is never recorded with less than the time that the request was given: errors do not make the responses look
-            // fast. One that is lost behind another's timeout may come before its own.
+            // A timeout is never recorded with less than the time that the request was given:
+            // errors do not make the responses look fast. One that is lost behind another's timeout
+            // may come before its own.
             Outcome::Timeout => Some(response_ns.max(self.plan.timeout.as_nanos() as u64)),
             _ => None,
         };
@@ -80,8 +82,8 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Has `end` end what a fault ends. If that is a measured request, the fault is counted where it is told apart more finely than by
-    /// its outcome.
+    /// Has `end` end what a fault ends. If that is a measured request, the fault is counted where
+    /// it is told apart more finely than by its outcome.
     pub(super) fn end_for(&mut self, fault: Fault, connecting: bool, end: impl FnOnce(&mut Self, Outcome)) {
         let outcome = outcome_of_fault(fault, connecting);
         let before = self.figures.trial.outcomes.count(outcome);
@@ -112,7 +114,8 @@ impl<P: Protocol> Engine<P> {
         figures.intervals.record_end(outcome, (outcome == Outcome::Timeout).then_some(waited_ns.max(timeout_ns)));
     }
 
-    /// Accounts for measured requests, so many of them, that have waited for the target until it was too late to send them.
+    /// Accounts for measured requests, so many of them, that have waited for the target until it
+    /// was too late to send them.
     pub(super) fn record_held_back(&mut self, requests: u64) {
         let figures = &mut self.figures.trial;
         figures.held_back += requests;
@@ -122,7 +125,8 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Ends the oldest arrival that waits for a connection, if there is one, without its having been sent.
+    /// Ends the oldest arrival that waits for a connection, if there is one, without its having
+    /// been sent.
     pub(super) fn give_up(&mut self, outcome: Outcome, now: Instant) {
         let Phase::Running(schedule) = &mut self.phase else { return };
         if schedule.waiting_since(now).is_none() {
@@ -142,8 +146,8 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Advances the figures that depend on time: the series' intervals, and what the thread has used when the measured part begins
-    /// and ends.
+    /// Advances the figures that depend on time: the series' intervals, and what the thread has
+    /// used when the measured part begins and ends.
     pub(super) fn advance_accounting(&mut self, now: Instant) {
         self.last_turn = now;
         let notice_delay_ns = self.notice_delay_ns();
@@ -211,7 +215,8 @@ impl<P: Protocol> Engine<P> {
             return true;
         }
         if let Some(drain_end) = schedule.drain_end.filter(|&end| now >= end) {
-            // Whoever still waits when there is no room waits for the target; else the client was too slow to send.
+            // Whoever still waits when there is no room waits for the target; else the client was
+            // too slow to send.
             let room = |id: &SocketId| self.connections[id.index()].had_room_before(*id, drain_end, self.plan.pipeline);
             let held_back = u64::from(!self.idle.iter().chain(&self.roomy).any(room));
             let figures = &mut self.figures.trial;
@@ -227,7 +232,8 @@ impl<P: Protocol> Engine<P> {
             figures.outcomes.record_n(Outcome::NotSent, unread);
             (0..unread).for_each(|_| figures.intervals.record_end(Outcome::NotSent, None));
         }
-        // A schedule that has ended does not wait for the pauses of users, but for calls that were due in it.
+        // A schedule that has ended does not wait for the pauses of users, but for calls that were
+        // due in it.
         let users_over = self.users.len() == 0 || (schedule.end.is_some() && self.reopening == 0);
         let arrivals_over = schedule.arrivals.next().is_none() && !schedule.arrivals.is_behind();
         over && self.busy == 0 && users_over && arrivals_over

@@ -1,4 +1,5 @@
-//! The engine as an application of the event loop: its construction, completions, deadlines and iterations.
+//! The engine as an application of the event loop: its construction, completions, deadlines and
+//! iterations.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -100,14 +101,15 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Has the requests of a recording come through this. Without, all are read when the schedule begins.
+    /// Has the requests of a recording come through this. Without, all are read when the schedule
+    /// begins.
     #[must_use]
     pub fn fed(self, feed: Feed) -> Self {
         Self { feed: Some(feed), ..self }
     }
 
-    /// How many entries its queues, timers and pools hold now. Connections, and those that are made within a time-out, bound them, but
-    /// not the length of the run.
+    /// How many entries its queues, timers and pools hold now. Connections, and those that are made
+    /// within a time-out, bound them, but not the length of the run.
     pub fn entries(&self) -> usize {
         let arrivals = match &self.phase {
             Phase::Running(schedule) => schedule.arrivals.entries() + schedule.oversleeps.entries(),

@@ -4,19 +4,19 @@ use std::rc::Rc;
 
 use sha2::Digest;
 use thalweg_measure::Outcome;
-use thalweg_measure::trial::TrialFigures;
 use thalweg_sys::{Driver, Instant, SendBuf, SocketId};
 
-use super::requests::Requests;
+use super::responses::CallResponses;
 use super::state::{CallEnd, Engine, NextCall, Phase};
-use crate::call::{Call, Calls, Due, Stamp};
+use crate::call::{Call, Due, Stamp};
 use crate::connection::State;
 use crate::plan::Reuse;
-use crate::protocol::{Encoder, End, Protocol, Responses, StreamId};
+use crate::protocol::{End, Protocol, StreamId};
 use crate::schedule::TakenArrival;
 
 impl<P: Protocol> Engine<P> {
-    /// Gives every arrival that is due a connection, as long as there are some, and ends those whose time is over.
+    /// Gives every arrival that is due a connection, as long as there are some, and ends those
+    /// whose time is over.
     pub(super) fn dispatch<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         let timeout_ns = self.timeout_ns();
         if let Phase::Running(schedule) = &mut self.phase {
@@ -37,7 +37,8 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// A connection with room for a call: an idle one, or one with fewer calls under way than may be pipelined.
+    /// A connection with room for a call: an idle one, or one with fewer calls under way than may
+    /// be pipelined.
     fn take_room(&mut self) -> Option<SocketId> {
         while let Some(id) = match self.plan.reuse {
             Reuse::Oldest => self.idle.pop_front(),
@@ -108,7 +109,8 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Begins a call on a connection that has room. If that is not established yet, the call waits there.
+    /// Begins a call on a connection that has room. If that is not established yet, the call waits
+    /// there.
     pub(super) fn begin<D: Driver>(&mut self, driver: &mut D, id: SocketId, next: NextCall, now: Instant) {
         let NextCall { due, measured, request, last } = next;
         let request = request.unwrap_or_else(|| self.chooser.choose() as u32);
@@ -190,7 +192,8 @@ impl<P: Protocol> Engine<P> {
         self.arm(id, deadline);
     }
 
-    /// Ends the calls that have waited for a connection, without their having been sent. Returns how many there were.
+    /// Ends the calls that have waited for a connection, without their having been sent. Returns
+    /// how many there were.
     pub(super) fn end_waiting(&mut self, id: SocketId, outcome: Outcome, now: Instant) -> u32 {
         let mut ended = 0;
         while let Some(oldest) = self.connection(id).calls.first() {
@@ -204,7 +207,8 @@ impl<P: Protocol> Engine<P> {
         ended
     }
 
-    /// Submits the only call of a connection: as it was encoded before, if it was and the protocol sends it so.
+    /// Submits the only call of a connection: as it was encoded before, if it was and the protocol
+    /// sends it so.
     #[inline]
     fn submit_first<D: Driver>(&mut self, driver: &mut D, id: SocketId, stream: StreamId, now: Instant) {
         let in_window = self.is_in_window(now);
@@ -260,7 +264,8 @@ impl<P: Protocol> Engine<P> {
         connection.transport.send(driver, id, SendBuf::Shared(buffers.batch.clone()));
     }
 
-    /// Sends what the protocol itself has to send, unless a send is under way that will be followed by it.
+    /// Sends what the protocol itself has to send, unless a send is under way that will be followed
+    /// by it.
     #[inline]
     pub(super) fn send_output<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         let connection = &mut self.connections[id.index()];
@@ -395,7 +400,8 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Ends a call. Its connection goes on if the response allows it, and is closed otherwise, with all calls on it.
+    /// Ends a call. Its connection goes on if the response allows it, and is closed otherwise, with
+    /// all calls on it.
     pub(super) fn end_call<D: Driver>(
         &mut self,
         driver: &mut D,
@@ -407,8 +413,8 @@ impl<P: Protocol> Engine<P> {
         self.end_stream(driver, id, stream, outcome, false, now);
     }
 
-    /// The same. If the connection `survives` a call without a good end, it goes on then as well, unless it is a user's, whose calls build
-    /// on one another.
+    /// The same. If the connection `survives` a call without a good end, it goes on then as well,
+    /// unless it is a user's, whose calls build on one another.
     fn end_stream<D: Driver>(
         &mut self,
         driver: &mut D,
@@ -423,7 +429,8 @@ impl<P: Protocol> Engine<P> {
         let connection = &self.connections[id.index()];
         let left = connection.calls.len();
         let spent = self.plan.calls.is_some_and(|calls| connection.begun >= calls) && left == 0;
-        // A response may come before its request is through; the rest of that would be in the way of the next one.
+        // A response may come before its request is through; the rest of that would be in the way
+        // of the next one.
         let stuck = !P::MULTIPLEXED && connection.sending && left == 0;
         let goes_on = (outcome.is_completed() && keep_alive) || (survives && connection.user.is_none());
         let usable = goes_on && !spent && !stuck;
@@ -447,7 +454,8 @@ impl<P: Protocol> Engine<P> {
         self.dispatch(driver, now);
     }
 
-    /// Takes a call off its connection and accounts for it. Returns its outcome and whether the connection can go on after it.
+    /// Takes a call off its connection and accounts for it. Returns its outcome and whether the
+    /// connection can go on after it.
     fn end_one(
         &mut self,
         id: SocketId,
@@ -469,7 +477,8 @@ impl<P: Protocol> Engine<P> {
         if full {
             connection.make_room(notice_delay_ns, now);
         }
-        // What comes at the deadline or later is too late, also where the wheel has not yet told of it.
+        // What comes at the deadline or later is too late, also where the wheel has not yet told of
+        // it.
         let outcome = if now >= call.deadline { Outcome::Timeout } else { outcome };
         connection.bytes += call.bytes;
         connection.receiving_ns += now.ns_since(call.sent_or(latest).max(connection.responded_at));
@@ -504,7 +513,8 @@ impl<P: Protocol> Engine<P> {
         (outcome, keep_alive)
     }
 
-    /// The oldest call of a connection has taken too long: it ends, and with it all others unless the protocol can give it up alone.
+    /// The oldest call of a connection has taken too long: it ends, and with it all others unless
+    /// the protocol can give it up alone.
     pub(super) fn time_out<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         let connection = &mut self.connections[id.index()];
         let Some(oldest) = connection.calls.first() else { return };
@@ -526,7 +536,8 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// The server has ended its direction: the end of a response without a length, of an idle connection, or a truncation.
+    /// The server has ended its direction: the end of a response without a length, of an idle
+    /// connection, or a truncation.
     pub(super) fn on_ended<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
         let now = driver.now();
         let connection = &mut self.connections[id.index()];
@@ -545,7 +556,8 @@ impl<P: Protocol> Engine<P> {
         self.end_call(driver, id, oldest, outcome, now);
     }
 
-    /// Ends a connection on which something has happened while no response was due: it is of no more use.
+    /// Ends a connection on which something has happened while no response was due: it is of no
+    /// more use.
     pub(super) fn on_idle_end<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         match self.connections[id.index()].user {
             Some(user) => self.on_user_idle_end(driver, id, user, now),
@@ -554,58 +566,11 @@ impl<P: Protocol> Engine<P> {
     }
 }
 
-/// The outcome of the calls that are lost with a connection on which a call has ended so. Behind a response that was waited for in vain
-/// the others were waited for in vain as well.
+/// The outcome of the calls that are lost with a connection on which a call has ended so. Behind a
+/// response that was waited for in vain the others were waited for in vain as well.
 fn lost_behind(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Timeout | Outcome::ProtocolError => outcome,
         _ => Outcome::Reset,
-    }
-}
-
-/// The calls of a load thread, as a protocol tells of their responses.
-struct CallResponses<'a, E> {
-    calls: &'a mut Calls,
-    requests: &'a Requests<E>,
-    trial: &'a mut TrialFigures,
-    /// Where the server's name for itself goes, if it is wanted.
-    server: Option<&'a mut Vec<u8>>,
-}
-
-impl<E: Encoder> Responses for CallResponses<'_, E> {
-    #[inline]
-    fn interim(&mut self, stream: StreamId, status: u16) {
-        if self.calls[stream].measured {
-            self.trial.status_codes.record(status);
-        }
-    }
-
-    #[inline]
-    fn head<'a, F>(&mut self, stream: StreamId, status: u16, keep_alive: bool, fields: impl Fn() -> F)
-    where
-        F: Iterator<Item = (&'a str, &'a [u8])>,
-    {
-        let call = &mut self.calls[stream];
-        if call.measured {
-            self.trial.status_codes.record(status);
-        }
-        call.status = status;
-        call.keep_alive = keep_alive;
-        let check = self.requests.check(call.request);
-        if check.has_fields() {
-            call.fields_differ = !check.check_fields(fields());
-        }
-        if let Some(server) = &mut self.server {
-            let own_name = fields().find(|(name, _)| name.eq_ignore_ascii_case("Server"));
-            server.clear();
-            server.extend_from_slice(own_name.map_or(b"", |(_, value)| value));
-        }
-    }
-
-    #[inline]
-    fn content(&mut self, stream: StreamId, bytes: &[u8]) {
-        if let Some(digest) = &mut self.calls[stream].digest {
-            digest.update(bytes);
-        }
     }
 }

@@ -1,4 +1,5 @@
-//! Making connections: ahead of the start, for arrivals that wait, and in place of those that a user has lost.
+//! Making connections: ahead of the start, for arrivals that wait, and in place of those that a
+//! user has lost.
 
 use std::rc::Rc;
 
@@ -12,7 +13,8 @@ use crate::protocol::Protocol;
 use crate::transport::Transport;
 use crate::user::{Ending, UserId};
 
-/// Connections that may be in the making at once, so that opening thousands does not overrun the server's listen queue.
+/// Connections that may be in the making at once, so that opening thousands does not overrun the
+/// server's listen queue.
 const CONNECTING_MAX: usize = 128;
 
 /// Source addresses tried for one connection before the host counts as out of ports.
@@ -91,7 +93,8 @@ impl<P: Protocol> Engine<P> {
         self.keep_buffers(buffers);
     }
 
-    /// Keeps a closed connection's buffers for another one, unless the driver still sends from them or they have grown large.
+    /// Keeps a closed connection's buffers for another one, unless the driver still sends from them
+    /// or they have grown large.
     fn keep_buffers(&mut self, buffers: Option<Box<Buffers>>) {
         let Some(mut buffers) = buffers else { return };
         let reusable = Rc::get_mut(&mut buffers.batch).is_some_and(|batch| batch.capacity() <= BUFFER_BYTES_KEPT_MAX);
@@ -101,8 +104,9 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Opens connections before the start. Each is attempted once: what fails through the target's doing the requests will meet again,
-    /// and then it is counted. What this host lacks they may not meet, where fewer connections carry them all.
+    /// Opens connections before the start. Each is attempted once: what fails through the target's
+    /// doing the requests will meet again, and then it is counted. What this host lacks they may
+    /// not meet, where fewer connections carry them all.
     pub(super) fn open_ahead<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         let Phase::Opening { mut left, since, until } = self.phase else { return };
         let total = self.plan.connections_ahead(self.thread);
@@ -126,7 +130,8 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Counts a connection that failed before the start, if it was for want of something on this host.
+    /// Counts a connection that failed before the start, if it was for want of something on this
+    /// host.
     fn record_lacking(&mut self, outcome: Outcome) {
         let lacks = matches!(outcome, Outcome::NoDescriptor | Outcome::NoAddress);
         if lacks && matches!(self.phase, Phase::Opening { .. }) {
@@ -190,7 +195,8 @@ impl<P: Protocol> Engine<P> {
         connections.peak = connections.peak.max((self.open - self.connecting) as u64);
         self.figures.trial.connect.record(connect_ns);
         if let Phase::Opening { until, .. } = &mut self.phase {
-            // As long as the server takes connections, those that are still to be opened are worth waiting for.
+            // As long as the server takes connections, those that are still to be opened are worth
+            // waiting for.
             *until = (*until).max(now + self.plan.timeout);
         }
         if let Phase::Running(schedule) = &self.phase {

@@ -1,4 +1,5 @@
-//! How slowly a connection at a pace reads: the size of a read, the time that it takes, and when the next one is due.
+//! How slowly a connection at a pace reads: the size of a read, the time that it takes, and when
+//! the next one is due.
 
 use std::time::Duration;
 
@@ -7,9 +8,10 @@ use thalweg_sys::{Instant, ReceiveMode};
 
 use crate::plan::Pace;
 
-/// How long the bytes of one read take at the pace. The longer, the coarser the stream and the cheaper: a read of a modem's line costs
-/// about 30 us, with the packets that it lets the server send. So it is longer the more connections a CPU has to read from, which then
-/// takes a bounded share of it.
+/// How long the bytes of one read take at the pace. The longer, the coarser the stream and the
+/// cheaper: a read of a modem's line costs about 30 us, with the packets that it lets the server
+/// send. So it is longer the more connections a CPU has to read from, which then takes a bounded
+/// share of it.
 const CYCLE_NS_MIN: u64 = 250_000_000;
 const CYCLE_NS_MAX: u64 = 4_000_000_000;
 const CYCLE_NS_PER_CONNECTION: u64 = 120_000;
@@ -23,7 +25,8 @@ const ARRIVAL_TICK_NS: u64 = 100_000;
 /// Most bytes of one read.
 const READ_BYTES_MAX: u64 = 64 * 1024;
 
-/// A smaller receive window costs more packets, and with them CPU time, without holding back much more of a response.
+/// A smaller receive window costs more packets, and with them CPU time, without holding back much
+/// more of a response.
 const WINDOW_BYTES_MIN: u32 = 16 * 1024;
 
 pub(super) struct Pacer {
@@ -57,8 +60,8 @@ impl Pacer {
         Self { pace, cycle_ns, read_bytes: read_bytes as u32, wheel, arrivals }
     }
 
-    /// How connections are made that are read so: with a receive window that has the next read there in time and leaves the rest with the
-    /// server.
+    /// How connections are made that are read so: with a receive window that has the next read
+    /// there in time and leaves the rest with the server.
     pub(super) fn receive_mode(&self) -> ReceiveMode {
         ReceiveMode::OnDemand { window_bytes: (self.read_bytes * 2).max(WINDOW_BYTES_MIN) }
     }

@@ -1,8 +1,10 @@
-//! Reading slowly, so that the server holds a connection for as long as a slow client would make it.
+//! Reading slowly, so that the server holds a connection for as long as a slow client would make
+//! it.
 //!
-//! A connection at a pace reads a piece, and the next one when the bytes of the first would have come over its line. The receive
-//! window is small, so that what is not read stays with the server. On a long path the first piece of a response is read when it is there,
-//! so that an end or a reset is not missed, and held until a round trip has passed since its request.
+//! A connection at a pace reads a piece, and the next one when the bytes of the first would have
+//! come over its line. The receive window is small, so that what is not read stays with the server.
+//! On a long path the first piece of a response is read when it is there, so that an end or a reset
+//! is not missed, and held until a round trip has passed since its request.
 
 use thalweg_sys::{Driver, Instant, SocketId};
 
@@ -18,23 +20,26 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Notes that a connection at a pace has read so many bytes and may read again when they would have come.
+    /// Notes that a connection at a pace has read so many bytes and may read again when they would
+    /// have come.
     pub(super) fn pace(&mut self, id: SocketId, bytes: usize, now: Instant) {
         let Some(pacer) = &mut self.pacer else { return };
         let connection = &mut self.connections[id.index()];
-        // The next read is due that long after this one was, however late it came, unless the line was idle.
+        // The next read is due that long after this one was, however late it came, unless the line
+        // was idle.
         let since = if now.ns_since(connection.read_at) < pacer.cycle_ns { connection.read_at } else { now };
         connection.read_at = since.plus_ns(pacer.pace.time_ns(bytes as u64));
         pacer.wheel.arm(id.to_bits(), connection.read_at);
     }
 
-    /// Holds what was read if it is the beginning of a response that cannot have come over its path yet. `latest` is when the driver began
-    /// the connection's latest send. Whether it is held.
+    /// Holds what was read if it is the beginning of a response that cannot have come over its path
+    /// yet. `latest` is when the driver began the connection's latest send. Whether it is held.
     pub(super) fn hold(&mut self, id: SocketId, bytes: &[u8], latest: Instant, now: Instant) -> bool {
         let Some(pacer) = self.pacer.as_mut().filter(|pacer| !pacer.path_delay().is_zero()) else { return false };
         let connection = &mut self.connections[id.index()];
         if let Some(buffers) = connection.buffers.as_mut().filter(|buffers| !buffers.held.is_empty()) {
-            // The order of the bytes is kept, also where the beginning has come and is about to be taken in.
+            // The order of the bytes is kept, also where the beginning has come and is about to be
+            // taken in.
             buffers.held.extend_from_slice(bytes);
             self.pace(id, bytes.len(), now);
             return true;

@@ -1,4 +1,5 @@
-//! The requests of one load thread: encoded before the run where they are few, else when they are sent, into memory that is used again.
+//! The requests of one load thread: encoded before the run where they are few, else when they are
+//! sent, into memory that is used again.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -10,12 +11,13 @@ use crate::input::check::{Check, CheckId, CheckOf, CheckTable, PackedCheck};
 use crate::protocol::Encoder;
 use crate::request::{FieldLines, PackedRequests, RequestList, RequestView, Templates};
 
-/// So many requests, of so many bytes, are made ready by each thread: that is quickest. More would take too much memory.
+/// So many requests, of so many bytes, are made ready by each thread: that is quickest. More would
+/// take too much memory.
 const READY_MAX: usize = 4096;
 const READY_BYTES_MAX: usize = 16 << 20;
 
-/// A request with a body from this size on is put together once and kept, since each connection would need a copy: as long as there are
-/// not too many of them.
+/// A request with a body from this size on is put together once and kept, since each connection
+/// would need a copy: as long as there are not too many of them.
 const LARGE_BODY_BYTES: usize = 64 << 10;
 const LARGE_BYTES_MAX: usize = 64 << 20;
 
@@ -33,7 +35,8 @@ enum Source {
     Ready(Vec<Ready>),
     Packed {
         list: Arc<PackedRequests>,
-        /// Those with large bodies that were asked for, by number and whether they are the last on a connection.
+        /// Those with large bodies that were asked for, by number and whether they are the last on
+        /// a connection.
         large: HashMap<(u32, bool), Encoded>,
         large_bytes: usize,
     },
@@ -53,7 +56,8 @@ pub(crate) struct Encoded {
     pub(crate) body_bytes: usize,
 }
 
-/// Requests that come one by one, each in a place of its own until it has ended. Places are used again.
+/// Requests that come one by one, each in a place of its own until it has ended. Places are used
+/// again.
 struct StreamedRequests {
     table: Option<Arc<CheckTable>>,
     places: Vec<Place>,

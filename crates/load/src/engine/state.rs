@@ -39,7 +39,8 @@ pub struct Engine<P: Protocol = Http1> {
     pub(super) connections: Vec<Connection<P>>,
     /// The calls of all connections.
     pub(super) calls: Calls,
-    /// Connections that are idle, and those that are busy and have room for another call. An entry may have become stale.
+    /// Connections that are idle, and those that are busy and have room for another call. An entry
+    /// may have become stale.
     pub(super) idle: VecDeque<SocketId>,
     pub(super) roomy: VecDeque<SocketId>,
     pub(super) open: usize,
@@ -101,7 +102,8 @@ pub(super) enum CallEnd {
     Failed { lost: u32 },
     /// With a response, on a connection that can go on.
     Usable,
-    /// With a response, on a connection that cannot; so many calls that were under way behind it are lost.
+    /// With a response, on a connection that cannot; so many calls that were under way behind it
+    /// are lost.
     Last { lost: u32 },
 }
 
@@ -119,15 +121,16 @@ impl<P: Protocol> Engine<P> {
     /// Sees to it that the connection is looked at when its deadline comes.
     pub(super) fn arm(&mut self, id: SocketId, at: Instant) {
         let connection = &mut self.connections[id.index()];
-        // Deadlines move on from call to call, and the entry for the earlier one serves. Only a connection's first call, or the end of
-        // a pause, can be due earlier than the entry is.
+        // Deadlines move on from call to call, and the entry for the earlier one serves. Only a
+        // connection's first call, or the end of a pause, can be due earlier than the entry is.
         if connection.armed.is_none_or(|armed| at < armed) {
             connection.armed = Some(at);
             self.deadlines.arm(id.to_bits(), at);
         }
     }
 
-    /// The plan's time-out from now on, for a call at a pace whose response takes the path's delay as well.
+    /// The plan's time-out from now on, for a call at a pace whose response takes the path's delay
+    /// as well.
     pub(super) fn paced_deadline(&self, from: Instant) -> Option<Instant> {
         self.pacer.as_ref().map(|pacer| from + pacer.path_delay() + self.plan.timeout)
     }

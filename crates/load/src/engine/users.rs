@@ -1,7 +1,8 @@
 //! Playing users: several calls on connections of their own, each after what it waits for.
 //!
-//! A call goes to the first of the user's connections that has room, as httperf has it; if there is none, another one is opened as far as
-//! the user may have more. Calls wait on the connection that was opened for them, and fail with it.
+//! A call goes to the first of the user's connections that has room, as httperf has it; if there is
+//! none, another one is opened as far as the user may have more. Calls wait on the connection that
+//! was opened for them, and fail with it.
 
 use thalweg_measure::Outcome;
 use thalweg_sys::{Driver, Instant, SocketId};
@@ -96,8 +97,8 @@ impl<P: Protocol> Engine<P> {
         (own < state.connections_max() && allowed).then_some(Room::Another)
     }
 
-    /// Takes a user's next call into the load: whether it is measured, and which request it is, if the user says. `None`: it came due
-    /// after the end.
+    /// Takes a user's next call into the load: whether it is measured, and which request it is, if
+    /// the user says. `None`: it came due after the end.
     fn offer_next_call(&mut self, user: UserId) -> Option<(bool, Option<u32>)> {
         let Phase::Running(schedule) = &mut self.phase else { return None };
         let state = &mut self.users[user];
@@ -148,7 +149,8 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Has a user pause. The first of its connections, which has nothing to do either, keeps the time.
+    /// Has a user pause. The first of its connections, which has nothing to do either, keeps the
+    /// time.
     fn pause(&mut self, user: UserId, until: Instant) {
         match self.users[user].connections.first() {
             Some(&id) => {
@@ -201,8 +203,8 @@ impl<P: Protocol> Engine<P> {
         self.stop_user(driver, user, ending, now);
     }
 
-    /// Has a user make no more calls. What is under way on its other connections has ends of its own, which are waited for: nobody could
-    /// say how it would have ended.
+    /// Has a user make no more calls. What is under way on its other connections has ends of its
+    /// own, which are waited for: nobody could say how it would have ended.
     pub(super) fn stop_user<D: Driver>(&mut self, driver: &mut D, user: UserId, ending: Ending, now: Instant) {
         let state = &mut self.users[user];
         state.stop(ending);
@@ -212,7 +214,8 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Ends the calls that wait on a connection, which has come after the last moment for sending them.
+    /// Ends the calls that wait on a connection, which has come after the last moment for sending
+    /// them.
     fn hold_back_waiting<D: Driver>(&mut self, driver: &mut D, id: SocketId, user: UserId, now: Instant) {
         let (mut lost, mut measured) = (0, 0);
         let connection = &mut self.connections[id.index()];
@@ -232,7 +235,8 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Ends a user whose calls that are due may not be sent any more. They have waited for the target.
+    /// Ends a user whose calls that are due may not be sent any more. They have waited for the
+    /// target.
     fn leave_rest<D: Driver>(&mut self, driver: &mut D, user: UserId, now: Instant) {
         while self.users[user].has_released()
             && let Some((measured, _)) = self.offer_next_call(user)
@@ -248,7 +252,8 @@ impl<P: Protocol> Engine<P> {
         matches!(&self.phase, Phase::Running(schedule) if schedule.offers(due))
     }
 
-    /// Makes the calls that came due before the end of the schedule in pauses of which the timer has not told yet. Whether there are some.
+    /// Makes the calls that came due before the end of the schedule in pauses of which the timer
+    /// has not told yet. Whether there are some.
     pub(super) fn wake_last<D: Driver>(&mut self, driver: &mut D, now: Instant) -> bool {
         if self.plan.cuts_at_end() {
             return false;

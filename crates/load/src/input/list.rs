@@ -1,8 +1,9 @@
 //! URL lists and check files: a target a line, with what its response must be.
 //!
-//! Check files are kept by [`CheckTable`](crate::CheckTable). Both have the same lines: a target, then conditions as [`Check::parse`] reads them, separated by blanks. In a list the
-//! conditions may be missing. Empty lines, and lines whose first word begins with `#`, are passed over. Which host a URL may be on
-//! is the caller's to say.
+//! Check files are kept by [`CheckTable`](crate::CheckTable). Both have the same lines: a target,
+//! then conditions as [`Check::parse`] reads them, separated by blanks. In a list the conditions
+//! may be missing. Empty lines, and lines whose first word begins with `#`, are passed over. Which
+//! host a URL may be on is the caller's to say.
 
 use std::fmt;
 use std::io::BufRead;
@@ -10,11 +11,13 @@ use std::io::BufRead;
 use crate::input::check::{ListEntry, entry};
 use crate::input::text::{ENTRIES_MAX, InputError, Lines, ReadError};
 
-/// Reads a list of URLs and paths, and gives each entry out as it comes. What begins with a slash is a target already; all else goes
-/// through `target_of`, which makes a target of a URL on the right host.
+/// Reads a list of URLs and paths, and gives each entry out as it comes. What begins with a slash
+/// is a target already; all else goes through `target_of`, which makes a target of a URL on the
+/// right host.
 ///
 /// # Errors
-/// The first line that is wrong or whose entry was refused, that there is none, or that the file cannot be read.
+/// The first line that is wrong or whose entry was refused, that there is none, or that the file
+/// cannot be read.
 pub fn read_list<E: fmt::Display>(
     file: &str,
     source: impl BufRead,

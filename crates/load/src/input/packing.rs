@@ -1,4 +1,5 @@
-//! Numbers in as few bytes as they need (LEB128), for records that lie one behind the other in one piece of memory.
+//! Numbers in as few bytes as they need (LEB128), for records that lie one behind the other in one
+//! piece of memory.
 
 /// Appends a number.
 pub(crate) fn push_number(out: &mut Vec<u8>, mut number: u64) {

@@ -1,11 +1,13 @@
-//! What the readers of input files share: an error that names its place, lines with their numbers, and the bounds.
+//! What the readers of input files share: an error that names its place, lines with their numbers,
+//! and the bounds.
 //!
 //! Opening and reading files is the caller's; a file's name is only passed through into messages.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, Read as _};
 
-/// Longest line of any input file, in bytes without its end; as long as what httperf reads at once, twice over.
+/// Longest line of any input file, in bytes without its end; as long as what httperf reads at once,
+/// twice over.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// Most entries of a list or check file, and most calls of a session file.
@@ -95,7 +97,8 @@ impl<'a, R: BufRead> Lines<'a, R> {
         Self { file, source, line: Vec::new(), number: 0 }
     }
 
-    /// The next line, without its line feed. What is behind the last line feed is a line only if there is something.
+    /// The next line, without its line feed. What is behind the last line feed is a line only if
+    /// there is something.
     pub(crate) fn next(&mut self) -> Result<Option<Line<'_>>, ReadError> {
         self.line.clear();
         let mut bounded = (&mut self.source).take(LINE_BYTES_MAX as u64 + 1);
@@ -127,7 +130,8 @@ pub(crate) fn lines<'a>(file: &'a str, text: &'a [u8]) -> impl Iterator<Item = R
     })
 }
 
-/// A word of the input in quotes, for messages: shortened, and without anything that could steer a terminal.
+/// A word of the input in quotes, for messages: shortened, and without anything that could steer a
+/// terminal.
 pub(crate) fn excerpt(word: &[u8]) -> String {
     let text = String::from_utf8_lossy(word);
     let mut shown = String::from("\"");
@@ -155,7 +159,8 @@ pub(crate) fn target_fault(word: &[u8]) -> Option<(usize, &'static str)> {
     if word.starts_with(b"/") || word == b"*" || has_scheme { None } else { Some((0, "a URI begins with a slash")) }
 }
 
-/// The column behind a piece of a line: characters, counted by the bytes that begin one, so that it is defined for any bytes.
+/// The column behind a piece of a line: characters, counted by the bytes that begin one, so that it
+/// is defined for any bytes.
 pub(crate) fn column(before: &[u8]) -> usize {
     1 + before.iter().filter(|&&byte| byte & 0xc0 != 0x80).count()
 }

@@ -1,6 +1,7 @@
 //! Which of the listed requests comes next.
 //!
-//! A thread chooses by itself: in sequence it has every `threads`-th of the list's turns, at random it has a stream of its own.
+//! A thread chooses by itself: in sequence it has every `threads`-th of the list's turns, at random
+//! it has a stream of its own.
 
 use std::str::FromStr;
 
@@ -25,7 +26,8 @@ pub enum Pick {
     Sequential,
     /// Each with the same probability.
     Random,
-    /// By rank, which is the place in the list: number *k* with a probability in proportion to `1 / k^exponent`.
+    /// By rank, which is the place in the list: number *k* with a probability in proportion to `1 /
+    /// k^exponent`.
     Zipf(f64),
 }
 
@@ -102,7 +104,8 @@ impl Chooser {
                 chosen
             }
             Way::Random(random) => random.random_range(0..self.count),
-            // Ranks are whole numbers from 1 on; rounding may reach one beyond the last of a very long list.
+            // Ranks are whole numbers from 1 on; rounding may reach one beyond the last of a very
+            // long list.
             Way::Zipf(random, ranks) => (ranks.sample(random) as usize).clamp(1, self.count) - 1,
         }
     }
@@ -157,7 +160,8 @@ mod tests {
         }
     }
 
-    /// Pearson's test: what was drawn fits `weight` of each place, at a level that one seed in a thousand misses.
+    /// Pearson's test: what was drawn fits `weight` of each place, at a level that one seed in a
+    /// thousand misses.
     fn check_fits(pick: Pick, count: usize, weight: impl Fn(usize) -> f64) {
         const DRAWS: usize = 200_000;
         let mut drawn = vec![0.0; count];

@@ -29,7 +29,8 @@ pub struct Plan {
     pub peer: PeerAddr,
     /// Local addresses to come from, used in turn; none leaves the choice to the kernel.
     pub sources: Vec<IpAddr>,
-    /// Local ports to come from, shared out among the threads; `None` leaves the choice to the kernel.
+    /// Local ports to come from, shared out among the threads; `None` leaves the choice to the
+    /// kernel.
     pub ports: Option<PortRange>,
     /// What to ask for; never empty, unless that is recorded too.
     pub requests: RequestList,
@@ -41,20 +42,23 @@ pub struct Plan {
     pub user: Option<UserPlan>,
     /// How long or how many.
     pub extent: Extent,
-    /// Time before the measured part, at the same level and on the same connections, of which nothing is counted.
+    /// Time before the measured part, at the same level and on the same connections, of which
+    /// nothing is counted.
     pub warmup: Duration,
-    /// How long after its intended time a request may take until it counts as a timeout, wherever it is then: waiting for a
-    /// connection, on its way, or being responded to. With a pace it is the time that may pass without a byte, since the pace decides how
-    /// long a response takes.
+    /// How long after its intended time a request may take until it counts as a timeout, wherever
+    /// it is then: waiting for a connection, on its way, or being responded to. With a pace it is
+    /// the time that may pass without a byte, since the pace decides how long a response takes.
     pub timeout: Duration,
-    /// How long after the end of the schedule requests that still wait for a connection may be sent. Those that are left then end as
-    /// *not sent*.
+    /// How long after the end of the schedule requests that still wait for a connection may be
+    /// sent. Those that are left then end as *not sent*.
     pub drain: Duration,
     /// Most connections open at once.
     pub connections: usize,
-    /// How many connections are opened per second before the start; `None`: as fast as the server takes them.
+    /// How many connections are opened per second before the start; `None`: as fast as the server
+    /// takes them.
     pub opening_rate: Option<f64>,
-    /// How many connections are to be open at the end of the measured part, if that is part of what is asked of the target.
+    /// How many connections are to be open at the end of the measured part, if that is part of what
+    /// is asked of the target.
     pub hold: Option<usize>,
     /// Requests per connection; `None`: as many as the server allows.
     pub calls: Option<u32>,
@@ -68,7 +72,8 @@ pub struct Plan {
     pub check: Check,
     /// The rate from which on a connection counts as conforming.
     pub conforming_bits_per_s: u64,
-    /// The CPU of each thread; never empty. Several threads may share one, so that each brings its own file table.
+    /// The CPU of each thread; never empty. Several threads may share one, so that each brings its
+    /// own file table.
     pub cpus: Vec<usize>,
     /// Each thread has a file table of its own.
     pub own_tables: bool,
@@ -81,7 +86,8 @@ pub struct Plan {
 /// When requests are offered.
 #[derive(Clone, Debug)]
 pub enum LoopPlan {
-    /// Arrivals do not wait for responses. Each is a request, or a user where the plan's [`UserPlan`] says so.
+    /// Arrivals do not wait for responses. Each is a request, or a user where the plan's
+    /// [`UserPlan`] says so.
     Open {
         /// Arrivals per second.
         rate: Arc<RateProfile>,
@@ -93,7 +99,8 @@ pub enum LoopPlan {
         /// They come with what is asked for, in place of [`Plan::requests`].
         recording: Arc<Recording>,
     },
-    /// Each worker asks when its last response has come, or begins a user when its last one has ended.
+    /// Each worker asks when its last response has come, or begins a user when its last one has
+    /// ended.
     Closed {
         /// How many workers, each with a connection of its own.
         workers: usize,
@@ -124,20 +131,23 @@ impl LoopPlan {
     }
 }
 
-/// What an arrival is, if it is not one request on whichever connection is free: several calls on connections of their own, which
-/// are closed after the last of them. A call that follows another waits for its response, whatever the loop is.
+/// What an arrival is, if it is not one request on whichever connection is free: several calls on
+/// connections of their own, which are closed after the last of them. A call that follows another
+/// waits for its response, whatever the loop is.
 #[derive(Clone, Debug)]
 pub enum UserPlan {
-    /// So many calls one after the other, as httperf makes them with `--num-calls`. If the server closes the connection between two of
-    /// them, the user ends there.
+    /// So many calls one after the other, as httperf makes them with `--num-calls`. If the server
+    /// closes the connection between two of them, the user ends there.
     Calls(u32),
-    /// The sessions of a file in their order. If the server closes the connection between two calls, the session goes on with another one.
+    /// The sessions of a file in their order. If the server closes the connection between two
+    /// calls, the session goes on with another one.
     Sessions {
         /// What they do.
         sessions: Arc<Sessions>,
         /// Time between two bursts, where the session does not say.
         think: Duration,
-        /// Most connections that one has open at once. A call that finds [`Plan::pipeline`] under way on each opens another one.
+        /// Most connections that one has open at once. A call that finds [`Plan::pipeline`] under
+        /// way on each opens another one.
         connections: usize,
     },
 }
@@ -154,10 +164,12 @@ pub enum Extent {
 /// Which of the connections that have room takes the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Reuse {
-    /// The one that has been idle for longest: all connections, and with them all of a server's workers, get their share.
+    /// The one that has been idle for longest: all connections, and with them all of a server's
+    /// workers, get their share.
     #[default]
     Oldest,
-    /// The one that was used last: as few connections as the load needs, like the pools of most HTTP clients.
+    /// The one that was used last: as few connections as the load needs, like the pools of most
+    /// HTTP clients.
     Latest,
 }
 
@@ -166,8 +178,9 @@ pub enum Reuse {
 pub struct Pace {
     /// Bytes per second, of all that is received; `None`: as they come.
     pub bytes_per_s: Option<u64>,
-    /// From a request to the first byte of its response, at the least, as a long path would have it. Where the rate is not bounded it is also the
-    /// time from one read of up to 64 KiB to the next: such a path carries one window in each round trip.
+    /// From a request to the first byte of its response, at the least, as a long path would have
+    /// it. Where the rate is not bounded it is also the time from one read of up to 64 KiB to the
+    /// next: such a path carries one window in each round trip.
     pub delay: Duration,
 }
 
@@ -179,7 +192,8 @@ impl Pace {
 }
 
 impl Plan {
-    /// A plan with nothing but the necessary, for one thread on CPU 0 and one connection; everything else is to be set.
+    /// A plan with nothing but the necessary, for one thread on CPU 0 and one connection;
+    /// everything else is to be set.
     pub fn new(peer: PeerAddr, requests: RequestList, arrivals: LoopPlan, extent: Extent) -> Self {
         const TIMEOUT: Duration = Duration::from_secs(5);
         Self {
@@ -217,8 +231,8 @@ impl Plan {
         PortRange::new(u16::try_from(at(thread)).ok()?, u16::try_from(at(thread + 1) - 1).ok()?)
     }
 
-    /// How long the measured part is; zero where it takes as long as it takes: a closed loop's number of requests, or a number of
-    /// users.
+    /// How long the measured part is; zero where it takes as long as it takes: a closed loop's
+    /// number of requests, or a number of users.
     pub fn schedule_length(&self) -> Duration {
         match (self.extent, &self.arrivals) {
             (Extent::Duration(length), _) => length,
@@ -231,8 +245,8 @@ impl Plan {
         }
     }
 
-    /// How long the load takes at least, warm-up and measured part together, as far as its own numbers say: a closed loop takes its think
-    /// times, and whatever the target adds.
+    /// How long the load takes at least, warm-up and measured part together, as far as its own
+    /// numbers say: a closed loop takes its think times, and whatever the target adds.
     pub fn length_min(&self) -> Duration {
         let measured = match (self.extent, &self.arrivals) {
             (Extent::Requests(total), LoopPlan::Closed { workers, think, .. }) => {
@@ -249,7 +263,8 @@ impl Plan {
         measured.saturating_add(self.warmup)
     }
 
-    /// Requests per second that the schedule asks for; `None` in a closed loop. Of users it counts all calls.
+    /// Requests per second that the schedule asks for; `None` in a closed loop. Of users it counts
+    /// all calls.
     pub fn offered_rate(&self) -> Option<f64> {
         let arrivals = match &self.arrivals {
             LoopPlan::Closed { .. } => return None,
@@ -266,10 +281,12 @@ impl Plan {
         })
     }
 
-    /// How long before an arrival a thread's sleep ends; what is left it spends without sleeping, so that the request leaves when it is
-    /// due. Measured: 22 us of lag at the median without, 1 us with it, for 10 to 20 us of CPU time per wake-up. A closed loop has no
-    /// schedule to be late on, and threads that share a CPU have no time to spare; nor has one whose arrivals follow so closely that it
-    /// would hardly sleep at all. It would be taken for one that uses up its CPU, by the kernel's scheduler, too.
+    /// How long before an arrival a thread's sleep ends; what is left it spends without sleeping,
+    /// so that the request leaves when it is due. Measured: 22 us of lag at the median without, 1
+    /// us with it, for 10 to 20 us of CPU time per wake-up. A closed loop has no schedule to be
+    /// late on, and threads that share a CPU have no time to spare; nor has one whose arrivals
+    /// follow so closely that it would hardly sleep at all. It would be taken for one that uses up
+    /// its CPU, by the kernel's scheduler, too.
     pub fn wake_early_ns(&self) -> u64 {
         const WAKE_EARLY_NS: u64 = 30_000;
         const RATE_MAX: f64 = 8_000.0;
@@ -282,8 +299,9 @@ impl Plan {
         if calm && !self.own_tables { WAKE_EARLY_NS } else { 0 }
     }
 
-    /// How many connections one of the threads opens before the start. A connection for a few calls is opened when it is needed, as what is
-    /// measured includes it; and a load of a known number of requests never needs more connections than requests.
+    /// How many connections one of the threads opens before the start. A connection for a few calls
+    /// is opened when it is needed, as what is measured includes it; and a load of a known number
+    /// of requests never needs more connections than requests.
     pub(crate) fn connections_ahead(&self, thread: usize) -> usize {
         if self.calls.is_some() || self.user.is_some() {
             return 0;
@@ -297,7 +315,8 @@ impl Plan {
         }
     }
 
-    /// Whether the run ends with its schedule, whatever is under way then: downloads at a pace may take hours.
+    /// Whether the run ends with its schedule, whatever is under way then: downloads at a pace may
+    /// take hours.
     pub(crate) fn cuts_at_end(&self) -> bool {
         self.pace.is_some() && matches!(self.extent, Extent::Duration(_))
     }
@@ -308,7 +327,8 @@ impl Plan {
         self.connections.div_ceil(cpus.len())
     }
 
-    /// The share of one of the threads: its index of `0..cpus.len()` decides which arrivals and connections are its own.
+    /// The share of one of the threads: its index of `0..cpus.len()` decides which arrivals and
+    /// connections are its own.
     pub(crate) fn share_of(&self, total: usize, thread: usize) -> usize {
         let threads = self.cpus.len();
         total / threads + usize::from(thread < total % threads)

@@ -1,11 +1,12 @@
-//! How fast arrivals come over time: a rate that stays, steps, or ramps, as a pure function of time.
+//! How fast arrivals come over time: a rate that stays, steps, or ramps, as a pure function of
+//! time.
 
 use std::time::Duration;
 
 use thalweg_units::{parse_rate, parse_time};
 
-/// Arrivals per second as a function of time, made of segments over each of which the rate stays or changes linearly. Before
-/// the first segment its first rate holds, after the last one its last.
+/// Arrivals per second as a function of time, made of segments over each of which the rate stays or
+/// changes linearly. Before the first segment its first rate holds, after the last one its last.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateProfile {
     /// Never empty.
@@ -23,8 +24,8 @@ struct Segment {
     to: f64,
 }
 
-/// Rates as they are written: `5000/s`, `1000/s..5000/s` for a ramp, several with commas between them for steps, each with a
-/// length as in `1000/s:10s` or all without one.
+/// Rates as they are written: `5000/s`, `1000/s..5000/s` for a ramp, several with commas between
+/// them for steps, each with a length as in `1000/s:10s` or all without one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateText {
     parts: Vec<RatePart>,
@@ -99,7 +100,8 @@ impl RateProfile {
         self.as_constant().unwrap_or_else(|| self.count_until(length.as_secs_f64()) / length.as_secs_f64())
     }
 
-    /// Arrivals from the start until `seconds` after it, as a real number; before the start it is negative.
+    /// Arrivals from the start until `seconds` after it, as a real number; before the start it is
+    /// negative.
     pub fn count_until(&self, seconds: f64) -> f64 {
         let at = self.segments.partition_point(|segment| segment.start_s <= seconds).saturating_sub(1);
         let segment = &self.segments[at];
@@ -112,8 +114,8 @@ impl RateProfile {
         segment.start_count + inside * (segment.from + segment.slope() * inside / 2.0) + beyond * segment.to
     }
 
-    /// When the arrival with the real number `count` is due, in nanoseconds from the start; before it for negative numbers. The
-    /// inverse of [`RateProfile::count_until`].
+    /// When the arrival with the real number `count` is due, in nanoseconds from the start; before
+    /// it for negative numbers. The inverse of [`RateProfile::count_until`].
     pub fn due_ns(&self, count: f64) -> i64 {
         if let [only] = self.segments[..]
             && only.from == only.to
@@ -130,7 +132,8 @@ impl RateProfile {
         } else if at + 1 == self.segments.len() && more > whole {
             segment.length_s + (more - whole) / segment.to
         } else {
-            // The root of from x t + slope x t^2 / 2 = more, in the form that does not cancel when the slope is small.
+            // The root of from x t + slope x t^2 / 2 = more, in the form that does not cancel when
+            // the slope is small.
             let root = (segment.from * segment.from + 2.0 * segment.slope() * more).max(0.0).sqrt();
             2.0 * more / (segment.from + root)
         };
@@ -145,7 +148,8 @@ impl Segment {
 }
 
 impl RateText {
-    /// The profile over a run. Segments without a length share `length` equally; with lengths, the last rate holds after them.
+    /// The profile over a run. Segments without a length share `length` equally; with lengths, the
+    /// last rate holds after them.
     pub fn over(&self, length: Duration) -> RateProfile {
         if let [only] = self.parts[..]
             && only.from == only.to

@@ -8,7 +8,7 @@ use thalweg_wire::{
     Bounds, FieldSlots, MessageBytes, RequestKind, ResponseError, ResponseEvent, ResponseReader, Version,
 };
 
-use super::{Encoder, End, Protocol, Responses, Step, StreamId};
+use super::interface::{Encoder, End, Protocol, Responses, Step, StreamId};
 use crate::request::{RequestError, RequestView, Template, Templates};
 
 /// A connection's HTTP/1: the reader of its responses.
@@ -92,8 +92,9 @@ impl Protocol for Http1 {
     fn write_output(&mut self, _out: &mut Vec<u8>) {}
 }
 
-/// The outcome of a refused or incomplete response. A connection that the server closes without a byte of a response counts as reset:
-/// for the request it makes no difference in which way the server hung up.
+/// The outcome of a refused or incomplete response. A connection that the server closes without a
+/// byte of a response counts as reset: for the request it makes no difference in which way the
+/// server hung up.
 fn outcome_of(error: ResponseError) -> Outcome {
     match error {
         ResponseError::ClosedIdle => Outcome::Reset,
@@ -122,7 +123,8 @@ struct Head {
     start: Vec<u8>,
     /// Behind the target: the version, and the fields of all requests.
     front: Vec<u8>,
-    /// Behind the request's own fields, for a call that is followed by others on its connection, and for the last one.
+    /// Behind the request's own fields, for a call that is followed by others on its connection,
+    /// and for the last one.
     usual: Vec<u8>,
     last: Vec<u8>,
     /// A body's length is written, since none is given.
@@ -185,9 +187,10 @@ fn head(templates: &Templates, template: &Template) -> Result<Head, RequestError
     Ok(Head { start, front, usual: tail(kept)?, last: tail(closed)?, counts_body: !replaces("Content-Length") })
 }
 
-/// The values of `Connection` on a call that is followed by others on its connection, and on the last one: the server closes after that,
-/// so that its side keeps the closed connection's state (TIME_WAIT) and the client's ports are free again at once. HTTP/1.0 closes unless
-/// asked not to, HTTP/1.1 the other way round.
+/// The values of `Connection` on a call that is followed by others on its connection, and on the
+/// last one: the server closes after that, so that its side keeps the closed connection's state
+/// (TIME_WAIT) and the client's ports are free again at once. HTTP/1.0 closes unless asked not to,
+/// HTTP/1.1 the other way round.
 fn connection_options(version: Version) -> (Option<&'static str>, Option<&'static str>) {
     match version {
         Version::Http10 => (Some("keep-alive"), None),

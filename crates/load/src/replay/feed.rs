@@ -1,9 +1,11 @@
-//! Bringing a log's requests to the load threads while it is read: a thread reads ahead, into queues of bounded length.
+//! Bringing a log's requests to the load threads while it is read: a thread reads ahead, into
+//! queues of bounded length.
 //!
-//! Of *k* load threads each takes every *k*-th request, in batches whose memory goes back and forth. A load thread takes a batch off its
-//! queue when its first request comes due at the latest, whether or not it can send it; so that one thread's backlog does not keep the
-//! reader from feeding the others, up to a bound. Where the reader falls behind, requests come after their time, which is the
-//! client's own lateness.
+//! Of *k* load threads each takes every *k*-th request, in batches whose memory goes back and
+//! forth. A load thread takes a batch off its queue when its first request comes due at the latest,
+//! whether or not it can send it; so that one thread's backlog does not keep the reader from
+//! feeding the others, up to a bound. Where the reader falls behind, requests come after their
+//! time, which is the client's own lateness.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +21,8 @@ use crate::input::text::ReadError;
 const BATCH_ENTRIES: usize = 512;
 const BATCH_BYTES: usize = 64 << 10;
 
-/// How many batches a load thread's queue holds: a tenth of a second at 100,000 requests per second and thread.
+/// How many batches a load thread's queue holds: a tenth of a second at 100,000 requests per second
+/// and thread.
 const QUEUE_BATCHES: usize = 32;
 
 /// How many batches a load thread keeps of requests that have come due and wait for a connection.
@@ -103,8 +106,8 @@ impl Feeder {
         (feeder, feeds)
     }
 
-    /// Reads the log to its end, or until a load thread has ended. `now` is the load threads' clock. `on_primed` is called when each thread has a batch, or there are no
-    /// more.
+    /// Reads the log to its end, or until a load thread has ended. `now` is the load threads'
+    /// clock. `on_primed` is called when each thread has a batch, or there are no more.
     ///
     /// # Errors
     /// The log cannot be read again as it was.
@@ -135,7 +138,8 @@ impl Feeder {
         result
     }
 
-    /// Puts a thread's batch, which was read by `now`, into its queue as soon as there is room. Whether the thread is still there.
+    /// Puts a thread's batch, which was read by `now`, into its queue as soon as there is room.
+    /// Whether the thread is still there.
     fn send(&mut self, thread: usize, now: Instant) -> bool {
         let next = self.returned.try_recv().unwrap_or_default();
         let batch = Batch { read_at: now, ..std::mem::replace(&mut self.filling[thread], next) };
@@ -152,7 +156,8 @@ impl Feed {
         feeds.swap_remove(thread)
     }
 
-    /// When the next request that was not taken is due, from the start. `None`: there are no more, or they have not come yet.
+    /// When the next request that was not taken is due, from the start. `None`: there are no more,
+    /// or they have not come yet.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         let first = self.batches.front()?;
         let next = first.entries.get(self.taken_here).or_else(|| self.batches.get(1)?.entries.first());

@@ -1,6 +1,8 @@
-//! Lines of access logs that are JSON objects, with the names that `thalweg serve` gives to what it logs.
+//! Lines of access logs that are JSON objects, with the names that `thalweg serve` gives to what it
+//! logs.
 //!
-//! Members that say nothing of when and what are passed over. Lines of other servers have other names, and are not read.
+//! Members that say nothing of when and what are passed over. Lines of other servers have other
+//! names, and are not read.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,8 @@
 //! Replay: access logs as load, each request at the time that the log says.
 //!
-//! [`recording`] reads a log, which [`order`] sorts within bounded memory; [`feed`] brings its requests to the load threads while it
-//! is read. The formats are read by `thalweg_formats` and, for JSON, by [`json`].
+//! [`recording`] reads a log, which [`order`] sorts within bounded memory; [`feed`] brings its
+//! requests to the load threads while it is read. The formats are read by `thalweg_formats` and,
+//! for JSON, by [`json`].
 
 mod entry;
 mod feed;

@@ -1,8 +1,8 @@
 //! Putting a log's requests into the order of their seconds while it is read, with bounded memory.
 //!
-//! Logs are nearly sorted: servers write a line when they have responded. Requests wait here until so many others have come behind them that
-//! an earlier one is not to be expected. One that comes later still is given out at once and counted as displaced. Of one second, the
-//! log's order stays.
+//! Logs are nearly sorted: servers write a line when they have responded. Requests wait here until
+//! so many others have come behind them that an earlier one is not to be expected. One that comes
+//! later still is given out at once and counted as displaced. Of one second, the log's order stays.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,8 @@ pub(super) struct OrderedRequest<'a> {
     pub(super) second: i64,
     /// Its place in that second.
     pub(super) index: u64,
-    /// How many requests the second had when the first of them was given out. There are more if others come behind.
+    /// How many requests the second had when the first of them was given out. There are more if
+    /// others come behind.
     pub(super) count: u64,
     pub(super) method: u8,
     pub(super) target: &'a [u8],
@@ -120,7 +121,8 @@ mod tests {
 
     use super::*;
 
-    /// Second, place and count of each request in the order in which they are given out, with the request's number in the log.
+    /// Second, place and count of each request in the order in which they are given out, with the
+    /// request's number in the log.
     fn ordered(seconds: impl Iterator<Item = i64>) -> (Vec<(i64, u64, u64, u64)>, u64) {
         let (mut window, mut given) = (Window::default(), Vec::new());
         let mut give = |placed: OrderedRequest<'_>| {
@@ -145,7 +147,8 @@ mod tests {
     #[test]
     fn a_request_that_comes_later_than_the_window_is_long_is_given_out_at_once_and_counted() {
         let window = WINDOW_ENTRIES as i64;
-        // The third-last fills the window, so that second 0 is given out; the last two belong to it and before it.
+        // The third-last fills the window, so that second 0 is given out; the last two belong to it
+        // and before it.
         let (given, displaced) = ordered((0..=window).chain([0, -1]));
         assert_eq!(displaced, 1);
         let numbers = [0, window as u64 + 1, window as u64 + 2];

@@ -1,8 +1,9 @@
 //! Access logs made into load: when to ask for what, at the log's own times.
 //!
-//! A log is read twice, each time line by line with bounded memory. First as a whole ([`Recording::scan`]), which tells what is wrong with
-//! it, how many requests it has and over which time; then while they are sent ([`Feeder`]). Opening and unpacking the file is the caller's;
-//! the formats are `wire`'s and `json`'s.
+//! A log is read twice, each time line by line with bounded memory. First as a whole
+//! ([`Recording::scan`]), which tells what is wrong with it, how many requests it has and over
+//! which time; then while they are sent ([`Feeder`]). Opening and unpacking the file is the
+//! caller's; the formats are `wire`'s and `json`'s.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -39,7 +40,8 @@ pub struct Recording {
     lines: usize,
     /// When the last request is due, from the start.
     last_ns: u64,
-    /// Seconds of which requests came behind those that were given out together: how many there are in all. In ascending order.
+    /// Seconds of which requests came behind those that were given out together: how many there are
+    /// in all. In ascending order.
     crowded: Vec<(i64, u64)>,
 }
 
@@ -69,7 +71,8 @@ pub struct LogSummary {
 pub struct SkipCounts {
     /// The request line was none.
     pub malformed: u64,
-    /// The method has a body as a rule, which is not in the log, or is none that is asked of a server.
+    /// The method has a body as a rule, which is not in the log, or is none that is asked of a
+    /// server.
     pub method: u64,
     /// The target cannot be sent.
     pub target: u64,
@@ -103,12 +106,12 @@ pub struct ReplayHead<'a> {
 }
 
 impl Recording {
-    /// Reads a log as a whole, which is called `file` in messages, to be replayed `speed` times as fast as it was logged. With a table, a
-    /// response must be what that says of its target.
+    /// Reads a log as a whole, which is called `file` in messages, to be replayed `speed` times as
+    /// fast as it was logged. With a table, a response must be what that says of its target.
     ///
     /// # Errors
-    /// The first line that is none of a log, that nothing can be replayed, a check of what is never asked for, or that the log cannot be
-    /// read.
+    /// The first line that is none of a log, that nothing can be replayed, a check of what is never
+    /// asked for, or that the log cannot be read.
     ///
     /// # Panics
     /// The speed is not positive and finite.
@@ -169,7 +172,8 @@ impl Recording {
         self.summary.requests
     }
 
-    /// How long the replay is: a mean gap follows the last request as it follows the others. One request alone has its second.
+    /// How long the replay is: a mean gap follows the last request as it follows the others. One
+    /// request alone has its second.
     pub(crate) fn length_ns(&self) -> u64 {
         match self.requests() - 1 {
             0 => offset_ns(1, 0, 1, self.speed),
@@ -186,8 +190,8 @@ impl Recording {
         self.table.as_ref()
     }
 
-    /// Reads the log again and gives out each request with the time at which it is due, from the start and in ascending order, as
-    /// nanoseconds; until `give` wants no more.
+    /// Reads the log again and gives out each request with the time at which it is due, from the
+    /// start and in ascending order, as nanoseconds; until `give` wants no more.
     ///
     /// # Errors
     /// The log cannot be read again as it was.
@@ -254,8 +258,8 @@ impl From<ReadError> for Stop {
     }
 }
 
-/// Reads so many lines of a log at most, and gives their requests out in their order. How many came too late for their place; `lines_read`
-/// becomes the number of lines that there were.
+/// Reads so many lines of a log at most, and gives their requests out in their order. How many came
+/// too late for their place; `lines_read` becomes the number of lines that there were.
 fn walk<E: From<ReadError>>(
     file: &str,
     source: Box<dyn BufRead + Send>,
@@ -284,8 +288,8 @@ fn walk<E: From<ReadError>>(
     Ok(window.displaced())
 }
 
-/// When a request is due: a log's times are whole seconds, and the requests of one are spread evenly over it, in the order of the log. All
-/// at its beginning would be a burst that never was.
+/// When a request is due: a log's times are whole seconds, and the requests of one are spread
+/// evenly over it, in the order of the log. All at its beginning would be a burst that never was.
 fn offset_ns(elapsed_s: i64, index: u64, count: u64, speed: f64) -> u64 {
     const SECOND_NS: u128 = 1_000_000_000;
     let logged_ns =
@@ -311,7 +315,8 @@ fn read_entry(line: Line<'_>) -> Result<LogEntry<'_>, InputError> {
     Ok(LogEntry { time_unix_s: logged.time_unix_s, request })
 }
 
-/// The method's number, and the target written in place of `text`, of a request that can be asked again; otherwise counts why not.
+/// The method's number, and the target written in place of `text`, of a request that can be asked
+/// again; otherwise counts why not.
 fn replayable(
     request: Option<(Cow<'_, str>, Cow<'_, [u8]>)>,
     skipped: &mut SkipCounts,
@@ -333,8 +338,8 @@ fn replayable(
     Some(number as u8)
 }
 
-/// Writes a target as it can be sent: bytes beyond ASCII, which some clients send as they are, percent-encoded as others do. Tells
-/// whether there is nothing else in the way.
+/// Writes a target as it can be sent: bytes beyond ASCII, which some clients send as they are,
+/// percent-encoded as others do. Tells whether there is nothing else in the way.
 fn push_target(text: &mut String, target: &[u8]) -> bool {
     for &byte in target {
         match byte {
@@ -464,7 +469,8 @@ mod tests {
         assert_eq!(several.length_ns(), 1_000_000_000, "two of one second are half a second apart");
     }
 
-    /// Verifies that requests lie where they belong although there are more of them in a second than are kept.
+    /// Verifies that requests lie where they belong although there are more of them in a second
+    /// than are kept.
     #[test]
     fn a_second_of_any_number_of_requests_is_spread_evenly() {
         let count = 200_000;

@@ -36,7 +36,8 @@ impl From<PackedRequests> for RequestList {
 
 impl FromIterator<RequestTemplate> for RequestList {
     /// # Panics
-    /// The requests have several authorities or versions, since a plan has one server; or one of them cannot be sent.
+    /// The requests have several authorities or versions, since a plan has one server; or one of
+    /// them cannot be sent.
     fn from_iter<T: IntoIterator<Item = RequestTemplate>>(requests: T) -> Self {
         let mut requests = requests.into_iter().peekable();
         let (authority, version) =
@@ -94,7 +95,8 @@ pub struct RequestText<'a> {
     pub target: &'a str,
     /// The version to speak.
     pub version: Version,
-    /// Further fields. One that is called `Host`, `User-Agent`, `Content-Length` or `Connection` replaces the usual one.
+    /// Further fields. One that is called `Host`, `User-Agent`, `Content-Length` or `Connection`
+    /// replaces the usual one.
     pub fields: &'a [(String, String)],
     /// The body; empty for none.
     pub body: &'a [u8],
@@ -103,7 +105,8 @@ pub struct RequestText<'a> {
 /// Validates a request.
 ///
 /// # Errors
-/// A method, target or field that could not be read back as what was meant, such as one with a line break.
+/// A method, target or field that could not be read back as what was meant, such as one with a line
+/// break.
 pub fn template(text: &RequestText<'_>) -> Result<RequestTemplate, RequestError> {
     let RequestText { method, authority, target, version, fields, body } = *text;
     Templates::new(authority, version, &[]).ensure_valid(method, target, fields)?;

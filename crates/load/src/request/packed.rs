@@ -1,7 +1,9 @@
-//! Requests in about as many bytes as their targets: what they have in common is kept once, and put around the rest when one is sent.
+//! Requests in about as many bytes as their targets: what they have in common is kept once, and put
+//! around the rest when one is sent.
 //!
-//! A record has the template's number and, where the request has them, a check, fields and a body of its own. Records lie one behind
-//! the other in one piece of memory, which all load threads share.
+//! A record has the template's number and, where the request has them, a check, fields and a body
+//! of its own. Records lie one behind the other in one piece of memory, which all load threads
+//! share.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -62,8 +64,8 @@ pub struct PackedRequests {
 }
 
 impl PackedRequests {
-    /// No requests yet. All of them go to `authority` in this version, with these fields, and with this body where they have none of
-    /// their own.
+    /// No requests yet. All of them go to `authority` in this version, with these fields, and with
+    /// this body where they have none of their own.
     pub fn new(authority: &str, version: Version, fields: &[(String, String)], body: &[u8]) -> Self {
         Self {
             templates: Templates::new(authority, version, fields),
@@ -76,7 +78,8 @@ impl PackedRequests {
         }
     }
 
-    /// Adds a request with a check of its own, or else that of a table, if there is one for its target. Its number.
+    /// Adds a request with a check of its own, or else that of a table, if there is one for its
+    /// target. Its number.
     ///
     /// # Errors
     /// It cannot be written or kept; nothing is added then.

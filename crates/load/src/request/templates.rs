@@ -1,4 +1,5 @@
-//! What requests have in common: the server's authority, fields of all of them, and a template for each method and choice of fields.
+//! What requests have in common: the server's authority, fields of all of them, and a template for
+//! each method and choice of fields.
 
 use thalweg_wire::encode::{EncodeError, HeadWriter};
 use thalweg_wire::{RequestKind, Version};
@@ -103,7 +104,8 @@ impl Templates {
         fields.filter(move |(name, _)| !(own_authorization && name.eq_ignore_ascii_case(AUTHORIZATION)))
     }
 
-    /// Whether requests of a template carry that field by their own or the common fields, in place of the usual one.
+    /// Whether requests of a template carry that field by their own or the common fields, in place
+    /// of the usual one.
     pub fn replaces(&self, template: &Template, field: &str) -> bool {
         let is_own = USUAL_FIELDS.iter().zip(template.own).any(|(usual, own)| own && *usual == field);
         is_own || self.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(field))

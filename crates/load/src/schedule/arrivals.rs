@@ -1,7 +1,9 @@
-//! When requests are due: schedules as pure functions of their parameters and of the time that is passed in.
+//! When requests are due: schedules as pure functions of their parameters and of the time that is
+//! passed in.
 //!
-//! An arrival that cannot be served at once, because every connection is busy, stays here: what waits is the difference between
-//! what is due and what was taken, so a queue of any length needs no memory.
+//! An arrival that cannot be served at once, because every connection is busy, stays here: what
+//! waits is the difference between what is due and what was taken, so a queue of any length needs
+//! no memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,8 +35,9 @@ pub struct Arrival {
     pub known: Instant,
 }
 
-/// What a thread needs to know of a schedule to take its share: it has number `thread` of every `threads` arrivals of an even or recorded
-/// schedule, and a Poisson process of its own at its part of the rate. Sums of such processes are Poisson processes.
+/// What a thread needs to know of a schedule to take its share: it has number `thread` of every
+/// `threads` arrivals of an even or recorded schedule, and a Poisson process of its own at its part
+/// of the rate. Sums of such processes are Poisson processes.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     /// Which thread, from 0.
@@ -87,21 +90,22 @@ struct Poisson {
     /// Where it is and where it ends, in arrivals of the whole schedule from its start.
     at: f64,
     end: f64,
-    /// If the number of arrivals is given, how many are left: then they lie as that many of a Poisson process do over its
-    /// length, which is evenly distributed and in order.
+    /// If the number of arrivals is given, how many are left: then they lie as that many of a
+    /// Poisson process do over its length, which is evenly distributed and in order.
     left: Option<u64>,
 }
 
 impl OpenLoop {
-    /// The share of a schedule with `total` arrivals from `start` on, and `warmup` before it in the same rhythm.
+    /// The share of a schedule with `total` arrivals from `start` on, and `warmup` before it in the
+    /// same rhythm.
     pub fn even(start: Instant, profile: Arc<RateProfile>, warmup: u64, total: u64, share: Share) -> Self {
         let (thread, stride) = (share.thread as i64, share.threads as i64);
         let number = thread - warmup as i64;
         Self::over(start, Pattern::Even { profile, number, stride, end: total as i64 })
     }
 
-    /// The share of a Poisson process over so many mean arrivals before and after `start`. With `exactly`, there are as many as that
-    /// after the start.
+    /// The share of a Poisson process over so many mean arrivals before and after `start`. With
+    /// `exactly`, there are as many as that after the start.
     pub fn poisson(
         start: Instant,
         profile: Arc<RateProfile>,
@@ -194,15 +198,18 @@ impl Poisson {
     }
 }
 
-/// Arrivals that follow responses: each worker's next request is due `think` after its last one has ended.
+/// Arrivals that follow responses: each worker's next request is due `think` after its last one has
+/// ended.
 #[derive(Debug)]
 pub struct ClosedLoop {
     /// When the workers that have not yet begun will, in ascending order.
     beginning: VecDeque<Instant>,
-    /// When the others that do not wait for a response will ask, in ascending order, since all think equally long.
+    /// When the others that do not wait for a response will ask, in ascending order, since all
+    /// think equally long.
     ready: VecDeque<Instant>,
     think_ns: u64,
-    /// The measured part: when it begins, how many requests it still has, and when none begins any more.
+    /// The measured part: when it begins, how many requests it still has, and when none begins any
+    /// more.
     start: Instant,
     left: u64,
     end: Instant,
@@ -210,8 +217,8 @@ pub struct ClosedLoop {
 }
 
 impl ClosedLoop {
-    /// `workers` who begin at `warmup`. From `start` on they ask at most `total` times together, and
-    /// not at or after `end`.
+    /// `workers` who begin at `warmup`. From `start` on they ask at most `total` times together,
+    /// and not at or after `end`.
     pub fn new(warmup: Instant, start: Instant, end: Instant, workers: usize, think_ns: u64, total: u64) -> Self {
         let beginning = std::iter::repeat_n(warmup, workers).collect();
         Self { beginning, ready: VecDeque::new(), think_ns, start, left: total, end, taken_measured: 0 }
@@ -256,8 +263,8 @@ impl ClosedLoop {
 }
 
 impl Arrivals {
-    /// When the next arrival that was not taken yet is due; `None` if there will be none. In a closed loop a response may bring
-    /// one all the same.
+    /// When the next arrival that was not taken yet is due; `None` if there will be none. In a
+    /// closed loop a response may bring one all the same.
     pub fn next(&self) -> Option<Instant> {
         match self {
             Self::Open(open) => open.untaken.next.map(|arrival| arrival.at),
@@ -301,12 +308,14 @@ impl Arrivals {
         if let Self::Recorded(recorded) = self { Some(recorded.feed.taken()) } else { None }
     }
 
-    /// Whether there are arrivals of which it is not known yet when they are due: the log has not been read so far.
+    /// Whether there are arrivals of which it is not known yet when they are due: the log has not
+    /// been read so far.
     pub(crate) fn is_behind(&self) -> bool {
         matches!(self, Self::Recorded(recorded) if recorded.feed.next_ns().is_none() && recorded.feed.left() > 0)
     }
 
-    /// Gives up the arrivals that have not been taken, of which it may not be known when they are due. How many there were.
+    /// Gives up the arrivals that have not been taken, of which it may not be known when they are
+    /// due. How many there were.
     pub(crate) fn give_up_unread(&mut self) -> u64 {
         let Self::Recorded(recorded) = self else { return 0 };
         let left = recorded.feed.give_up();

@@ -1,4 +1,5 @@
-//! A thread's schedule once its start is known: its arrivals, the measured part and what is counted of it.
+//! A thread's schedule once its start is known: its arrivals, the measured part and what is counted
+//! of it.
 
 use std::sync::Arc;
 
@@ -18,7 +19,8 @@ pub(crate) struct Schedule {
     pub(crate) arrivals: Arrivals,
     pub(crate) oversleeps: Oversleeps,
     share: Share,
-    /// The measured part. A number of requests has no end in time: then it ends with the last of them.
+    /// The measured part. A number of requests has no end in time: then it ends with the last of
+    /// them.
     pub(crate) start: Instant,
     pub(crate) end: Option<Instant>,
     /// After this, what still waits is not sent any more.
@@ -45,8 +47,8 @@ pub(crate) struct TakenArrival {
 }
 
 impl Schedule {
-    /// The share of thread `thread` of a plan whose warm-up begins at `start`. A recording's requests come through `feed`; without, they are
-    /// all read now.
+    /// The share of thread `thread` of a plan whose warm-up begins at `start`. A recording's
+    /// requests come through `feed`; without, they are all read now.
     pub(crate) fn new(plan: &Plan, thread: usize, start: Instant, feed: Option<Feed>) -> Self {
         let measured = start + plan.warmup;
         let length = plan.schedule_length();
@@ -113,7 +115,8 @@ impl Schedule {
 
     /// Takes the next arrival.
     ///
-    /// The series hears of arrivals once per turn; one that is taken before then is told now, since it may also end before then.
+    /// The series hears of arrivals once per turn; one that is taken before then is told now, since
+    /// it may also end before then.
     pub(crate) fn take(&mut self, series: &mut IntervalSeries) -> TakenArrival {
         let arrival = self.arrivals.take();
         let measured = arrival.at >= self.start;
@@ -138,7 +141,8 @@ impl Schedule {
         left
     }
 
-    /// Offers a call that follows another one of its user, and says whether it is measured. `None`: it came due after the end.
+    /// Offers a call that follows another one of its user, and says whether it is measured. `None`:
+    /// it came due after the end.
     pub(crate) fn follow_up(&mut self, due: Instant, series: &mut IntervalSeries) -> Option<bool> {
         if !self.offers(due) {
             return None;

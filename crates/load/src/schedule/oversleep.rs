@@ -1,13 +1,16 @@
-//! When a load thread took note of its arrivals: the difference from when they were due is its own lateness.
+//! When a load thread took note of its arrivals: the difference from when they were due is its own
+//! lateness.
 //!
-//! An arrival that finds no room waits in its schedule, without memory of its own ([`crate::Arrivals`]). So the times that the thread has
-//! overslept are kept instead, as long as arrivals wait that came due in them.
+//! An arrival that finds no room waits in its schedule, without memory of its own
+//! ([`crate::Arrivals`]). So the times that the thread has overslept are kept instead, as long as
+//! arrivals wait that came due in them.
 
 use std::collections::VecDeque;
 
 use thalweg_sys::Instant;
 
-/// Most gaps kept. Of more, the shortest are forgotten: the arrivals in them count as noticed when they were due.
+/// Most gaps kept. Of more, the shortest are forgotten: the arrivals in them count as noticed when
+/// they were due.
 const GAPS_MAX: usize = 4096;
 
 /// The times in which arrivals came due that still wait, and the thread did not look.
@@ -30,7 +33,8 @@ impl Gap {
 }
 
 impl Oversleeps {
-    /// Notes a look at a schedule that has arrivals which wait. The thread has overslept before it by so much.
+    /// Notes a look at a schedule that has arrivals which wait. The thread has overslept before it
+    /// by so much.
     pub(crate) fn look(&mut self, now: Instant, overslept_ns: u64) {
         let is_noted = self.gaps.back().is_some_and(|gap| gap.to == now);
         if overslept_ns <= self.shortest_ns || is_noted {

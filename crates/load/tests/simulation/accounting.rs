@@ -31,8 +31,8 @@ enum Offered {
     AsManyAsCome,
 }
 
-/// Verifies that the figures agree with one another and with the schedule. Of an interrupted run, what was under way is in the series
-/// and not in the counts.
+/// Verifies that the figures agree with one another and with the schedule. Of an interrupted run,
+/// what was under way is in the series and not in the counts.
 fn check(figures: &RunFigures, offered: Offered, connections: usize) {
     let trial = &figures.trial;
     trial.counts.check(&trial.outcomes).expect("the counts are those of the outcomes");
@@ -56,7 +56,8 @@ fn check(figures: &RunFigures, offered: Offered, connections: usize) {
         sums.iter_mut().zip(tallies).for_each(|(sum, tally)| *sum += tally);
     }
     let counts = &trial.counts;
-    // Of what was under way when the run was cut off, the series has what was offered, and what was sent of it.
+    // Of what was under way when the run was cut off, the series has what was offered, and what was
+    // sent of it.
     let under_way = trial.under_way;
     assert_eq!(trial.intervals.in_flight(), under_way, "in flight at the end of the series");
     let sent_under_way = sums[1] - counts.sent;
@@ -135,8 +136,9 @@ fn check_sessions(figures: &RunFigures) {
     assert_eq!(in_series, sessions.completed, "sessions of the series");
 }
 
-/// No more requests are good than were responded to well, and none has failed its check whose response was its own. If the server answers a
-/// request twice, or one of several pipelined ones not at all, its responses are in the place of others, which nobody could know.
+/// No more requests are good than were responded to well, and none has failed its check whose
+/// response was its own. If the server answers a request twice, or one of several pipelined ones
+/// not at all, its responses are in the place of others, which nobody could know.
 fn check_responses(figures: &RunFigures, records: &[Record]) {
     if records.iter().any(|record| matches!(record.response, Response::Twice(_) | Response::Silence)) {
         return;
@@ -272,7 +274,8 @@ fn offered(plan: &Plan) -> Offered {
     }
 }
 
-/// Makes one random run; with `interrupted`, it is ended at a random point. What came of its requests.
+/// Makes one random run; with `interrupted`, it is ended at a random point. What came of its
+/// requests.
 fn random_run(seed: u64, interrupted: bool) -> Outcomes {
     let random = &mut Pcg64Mcg::seed_from_u64(seed);
     let plan = random_plan(random);

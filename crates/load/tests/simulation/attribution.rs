@@ -1,4 +1,5 @@
-//! No response is credited to another request than its own: the engine's figures against what the server knows.
+//! No response is credited to another request than its own: the engine's figures against what the
+//! server knows.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,8 +20,9 @@ const RUNS: u64 = 60;
 /// From one side to the other of a calm network.
 const LATENCY_NS: u64 = 50 * US;
 
-/// What the figures must be, made from the server's notes: when a request came and when its response was sent, and with that, over a
-/// network without surprises, to the nanosecond when the client sent and when it had the response.
+/// What the figures must be, made from the server's notes: when a request came and when its
+/// response was sent, and with that, over a network without surprises, to the nanosecond when the
+/// client sent and when it had the response.
 struct Expected {
     outcomes: Outcomes,
     service_time: Histogram,
@@ -33,7 +35,8 @@ impl Expected {
         let mut records: VecDeque<&Record> = run.records.iter().collect();
         records.make_contiguous().sort_by_key(|record| record.number);
         assert!(records.iter().map(|record| record.number).eq(0..records.len() as u64), "each request is sent once");
-        // The first one leaves at its intended time, or once there is a connection where these are made on demand.
+        // The first one leaves at its intended time, or once there is a connection where these are
+        // made on demand.
         let connect_ns = if plan.calls.is_none() { 0 } else { 2 * LATENCY_NS };
         let start = records[0].sent().as_ns() - connect_ns;
         let mut expected = Self {
@@ -44,7 +47,8 @@ impl Expected {
         };
         for arrival in 0..requests {
             let intended = Instant::from_ns(start + (arrival as f64 * period_ns).round() as u64);
-            // Arrivals are served in order. One whose time was over when the next request left was given up.
+            // Arrivals are served in order. One whose time was over when the next request left was
+            // given up.
             let in_time = |record: &&Record| record.sent() < intended + plan.timeout;
             let record = records.front().is_some_and(in_time).then(|| records.pop_front()).flatten();
             expected.add(intended, plan.timeout.as_nanos() as u64, record);

@@ -26,7 +26,8 @@ fn a_worker_thinks_for_as_long_as_it_should() {
     for pair in times.windows(2) {
         assert_eq!(pair[1] - pair[0], THINK_NS + SERVICE_NS + ROUND_TRIP_NS);
     }
-    // In a closed loop a request is intended when its worker has thought, so it does not wait for anything.
+    // In a closed loop a request is intended when its worker has thought, so it does not wait for
+    // anything.
     assert_eq!(run.figures.trial.queue.max(), 0);
     assert_eq!(run.figures.trial.response_time().max(), SERVICE_NS + ROUND_TRIP_NS);
 }

@@ -144,7 +144,8 @@ fn the_order_of_reuse_decides_how_many_connections_work() {
 
 #[test]
 fn idle_connections_that_the_server_closes_are_replaced_when_they_are_needed() {
-    // Ten are held, and the server closes each after its first response; the load goes on over new ones.
+    // Ten are held, and the server closes each after its first response; the load goes on over new
+    // ones.
     let run = World::calm(open(100.0, 30, 10)).run(|_| Response::Abandoning);
     let connections = &run.figures.trial.connections;
     assert_eq!((run.figures.trial.counts.good, connections.opened, connections.failed), (30, 30, 0), "{connections:?}");

@@ -38,7 +38,8 @@ fn requests_that_get_no_response_time_out_at_the_timeout() {
 
 #[test]
 fn a_request_that_waits_too_long_for_a_connection_is_never_sent() {
-    // The only connection is taken by the first request for as long as that may take, then by the oldest that still waits.
+    // The only connection is taken by the first request for as long as that may take, then by the
+    // oldest that still waits.
     let run = World::calm(open(20_000.0, 50, 1)).run(|_| Response::Silence);
     let trial = &run.figures.trial;
     assert_eq!(trial.outcomes.count(Outcome::Timeout), 50);
@@ -55,8 +56,8 @@ fn a_request_that_waits_too_long_for_a_connection_is_never_sent() {
 
 #[test]
 fn a_request_is_not_sent_after_its_deadline_when_the_client_wakes_late() {
-    // The client oversleeps, so that the connection becomes idle in the same wake-up in which the next request's time is over. The
-    // engine itself asserts that it does not begin such a request.
+    // The client oversleeps, so that the connection becomes idle in the same wake-up in which the
+    // next request's time is over. The engine itself asserts that it does not begin such a request.
     for seed in 0..50 {
         let network = SimConfig { oversleep_ns: 10 * MS, ..SimConfig::calm(seed) };
         let run = World { network, ..World::calm(open(1000.0, 300, 1)) }.run(|_| Response::Late(80 * MS));
@@ -74,7 +75,8 @@ fn a_request_is_not_sent_after_its_deadline_when_the_client_wakes_late() {
 
 #[test]
 fn an_response_at_the_timeout_is_too_late() {
-    // In the middle of a tick, so that the response is there before the clock of the deadlines moves on.
+    // In the middle of a tick, so that the response is there before the clock of the deadlines
+    // moves on.
     let check = |responded_ns: u64, expected: Outcome| {
         let timeout = Duration::from_nanos(TIMEOUT_NS + MS / 4);
         let run = World::calm(Plan { timeout, ..open(1000.0, 20, 50) }).run(move |_| Response::Late(responded_ns));
@@ -89,8 +91,8 @@ fn an_response_at_the_timeout_is_too_late() {
 
 #[test]
 fn the_time_to_connect_is_part_of_a_request_s_time() {
-    // The request has waited for its connection for most of its time. The response comes after its own deadline, and before the
-    // connection has been there for as long as a timeout.
+    // The request has waited for its connection for most of its time. The response comes after its
+    // own deadline, and before the connection has been there for as long as a timeout.
     let latency_ns = 40 * MS;
     let network = SimConfig { latency_ns, ..SimConfig::calm(1) };
     let plan = Plan { calls: Some(1), ..open(1000.0, 20, 50) };
@@ -119,7 +121,8 @@ fn what_waits_after_the_drain_is_not_sent_and_held_back() {
 
 #[test]
 fn a_connection_that_is_free_only_after_the_drain_has_held_the_others_back() {
-    // The client oversleeps the end of the drain, and finds the response to the last request there as well.
+    // The client oversleeps the end of the drain, and finds the response to the last request there
+    // as well.
     for seed in 0..50 {
         let network = SimConfig { oversleep_ns: 5 * MS, latency_ns: 3 * MS, ..SimConfig::calm(seed) };
         let plan = Plan { drain: Duration::from_millis(30), timeout: Duration::from_secs(10), ..open(1000.0, 50, 1) };

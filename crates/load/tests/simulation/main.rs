@@ -1,7 +1,9 @@
-//! The load engine against a scripted server on a simulated network: what becomes of every request, in virtual time.
+//! The load engine against a scripted server on a simulated network: what becomes of every request,
+//! in virtual time.
 //!
-//! The server has its own naive splitter of requests, so that a defect of `wire` cannot vouch for itself, and notes what it did
-//! with each of them. Client and server run in one loop over one [`Sim`](thalweg_reactor::sim::Sim).
+//! The server has its own naive splitter of requests, so that a defect of `wire` cannot vouch for
+//! itself, and notes what it did with each of them. Client and server run in one loop over one
+//! [`Sim`](thalweg_reactor::sim::Sim).
 
 #![forbid(unsafe_code)]
 

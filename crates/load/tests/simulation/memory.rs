@@ -9,14 +9,16 @@ use thalweg_reactor::sim::SimConfig;
 use crate::script::{Response, random_of};
 use crate::world::{World, plan, session_plan};
 
-/// Verifies that a run that is a hundred times as long needs no more entries in queues and timers than a short one, but for chance.
+/// Verifies that a run that is a hundred times as long needs no more entries in queues and timers
+/// than a short one, but for chance.
 fn check(name: &str, make: impl Fn(Extent) -> Plan) {
     let entries_max = |ms: u64| {
         let timeout = Duration::from_millis(20);
         let plan = Plan { timeout, connections: 40, ..make(Extent::Duration(Duration::from_millis(ms))) };
         let network = SimConfig { jitter_ns: 2_000_000, ..SimConfig::calm(1) };
         let asked = Cell::new(0);
-        // All that makes entries stale: connections that end while idle, busy or in a pause, with and without a word.
+        // All that makes entries stale: connections that end while idle, busy or in a pause, with
+        // and without a word.
         let run = World { network, ..World::calm(plan) }.run(move |number| {
             asked.set(asked.get() + 1);
             Response::any(&mut random_of(number, asked.get()))

@@ -10,7 +10,8 @@ use crate::{MS, SECOND, US};
 
 #[test]
 fn an_response_before_the_request_is_through_does_not_break_the_next_request() {
-    // The responses leave while most of the body still waits for room. A connection that is not done with it cannot be used again.
+    // The responses leave while most of the body still waits for room. A connection that is not
+    // done with it cannot be used again.
     let body = vec![b'x'; 1_000_000];
     let requests = (0..20).map(|number| request("POST", number, &body)).collect();
     let plan = Plan { requests, connections: 2, ..plan(LoopPlan::at_rate(500.0), Extent::Requests(20), 20) };
@@ -23,8 +24,8 @@ fn an_response_before_the_request_is_through_does_not_break_the_next_request() {
 
 #[test]
 fn a_second_response_is_not_credited_to_a_request_that_has_not_left() {
-    // Both responses arrive together and are delivered one by one, in one wake-up. With the first one the next request is begun; it
-    // leaves after the wake-up.
+    // Both responses arrive together and are delivered one by one, in one wake-up. With the first
+    // one the next request is begun; it leaves after the wake-up.
     let [(_, Step::Send(response))] = &Response::Good.steps(0, false)[..] else {
         panic!("a good response is one send")
     };

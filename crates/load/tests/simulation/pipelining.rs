@@ -1,4 +1,5 @@
-//! Several requests under way on one connection: each response is its own request's, and what is lost with a connection is counted so.
+//! Several requests under way on one connection: each response is its own request's, and what is
+//! lost with a connection is counted so.
 
 use std::time::Duration;
 
@@ -71,8 +72,9 @@ fn each_pipelined_request_ends_as_the_server_has_responded() {
 
 #[test]
 fn a_surplus_response_is_not_credited_to_a_pipelined_request_that_has_not_left() {
-    // The client is held up behind the first send. It then hears at once that it is through, whereupon the second request is handed over,
-    // and of two responses to the first. The second request leaves after that.
+    // The client is held up behind the first send. It then hears at once that it is through,
+    // whereupon the second request is handed over, and of two responses to the first. The second
+    // request leaves after that.
     let [(_, Step::Send(response))] = &Response::Good.steps(0, false)[..] else {
         panic!("a good response is one send")
     };
@@ -87,7 +89,8 @@ fn a_surplus_response_is_not_credited_to_a_pipelined_request_that_has_not_left()
 
 #[test]
 fn room_that_comes_free_in_the_middle_of_a_read_is_used_at_once() {
-    // The first response comes together with one half of the second, whose other half is late. The third request waits for room.
+    // The first response comes together with one half of the second, whose other half is late. The
+    // third request waits for room.
     let plan = Plan { arrivals: LoopPlan::of_workers(3, Duration::ZERO), ..pipelined(1.0, 3, 1, 2) };
     let run = World::calm(plan).run(|number| match number {
         1 => Response::Halting(20 * MS),
@@ -117,8 +120,8 @@ fn a_request_at_a_pace_does_not_time_out_while_those_before_it_are_read() {
 
 #[test]
 fn at_a_pace_the_time_in_which_nothing_is_read_is_not_the_server_s() {
-    // From one read to the next it is longer than the time-out. The second request leaves in between: the first response comes after 2 s, and
-    // the connection is read again after 4.
+    // From one read to the next it is longer than the time-out. The second request leaves in
+    // between: the first response comes after 2 s, and the connection is read again after 4.
     let pace = Some(Pace::new(None, Duration::from_secs(2)));
     let plan = Plan { pace, timeout: Duration::from_secs(1), ..pipelined(0.45, 2, 1, 1) };
     let run = World { patience_ns: 20_000 * MS, ..World::calm(plan) }.run(|_| Response::Good);

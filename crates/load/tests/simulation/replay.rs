@@ -44,8 +44,9 @@ fn threads_share_a_recording() {
 
 #[test]
 fn a_reader_that_falls_behind_is_the_client_s_own_lateness() {
-    // The log is there 200 ms after the start, for want of CPU time or because of a slow disk. With few connections most of what is late by
-    // then has to wait for one another, which is not the target's fault either.
+    // The log is there 200 ms after the start, for want of CPU time or because of a slow disk. With
+    // few connections most of what is late by then has to wait for one another, which is not the
+    // target's fault either.
     for connections in [100, 3] {
         let plan = Plan { connections, ..even(1000) };
         let run = World { read_ns: Some(202 * MS), ..World::calm(plan) }.run(|_| Response::Good);

@@ -61,7 +61,8 @@ pub enum Response {
     Abandoning,
     /// Good, and the same once more, so many nanoseconds later.
     Twice(u64),
-    /// In HTTP/1.0, which ends the connection where nothing else is said; the length is given all the same.
+    /// In HTTP/1.0, which ends the connection where nothing else is said; the length is given all
+    /// the same.
     Old,
     /// In HTTP/1.0 that keeps the connection.
     OldKept,
@@ -76,8 +77,8 @@ pub enum Step {
 }
 
 impl Response {
-    /// What the request must end as, if the response comes in time over a network that breaks nothing. For responses whose effect
-    /// lies in later requests it is that of their own request.
+    /// What the request must end as, if the response comes in time over a network that breaks
+    /// nothing. For responses whose effect lies in later requests it is that of their own request.
     pub fn outcome(self) -> Outcome {
         match self {
             Self::Good | Self::Late(_) | Self::Dribbled(_) | Self::Chunked | Self::Interim => Outcome::Good,
@@ -129,8 +130,8 @@ impl Response {
         }
     }
 
-    /// The steps of it, each with the nanoseconds from the one before; the first from the request's arrival. `close` says that
-    /// the connection ends behind it, as the request wants it.
+    /// The steps of it, each with the nanoseconds from the one before; the first from the request's
+    /// arrival. `close` says that the connection ends behind it, as the request wants it.
     pub fn steps(self, number: u64, close: bool) -> Vec<(u64, Step)> {
         let content = content(number);
         let whole = response(200, if close { "Connection: close\r\n" } else { "" }, &content);

@@ -110,7 +110,8 @@ impl Server {
         sim.close(socket);
     }
 
-    /// Goes on with a conversation: the step that is due, or the next request if there is no step left.
+    /// Goes on with a conversation: the step that is due, or the next request if there is no step
+    /// left.
     fn proceed(&mut self, sim: &mut Sim, socket: SocketId) {
         let now = sim.now();
         while let Some(conversation) = self.conversations.get_mut(&socket)
@@ -164,7 +165,8 @@ impl Server {
     }
 }
 
-/// Finds the first request in `input`: `GET /17 HTTP/1.1`, fields, an empty line and a body of announced length.
+/// Finds the first request in `input`: `GET /17 HTTP/1.1`, fields, an empty line and a body of
+/// announced length.
 fn split(input: &[u8]) -> Option<Request> {
     let head_bytes = input.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let head = std::str::from_utf8(&input[..head_bytes]).expect("the engine's heads are ASCII");

@@ -1,4 +1,5 @@
-//! Sessions of several connections: how the calls of a burst are spread over them, and what becomes of those when one is lost.
+//! Sessions of several connections: how the calls of a burst are spread over them, and what becomes
+//! of those when one is lost.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use crate::MS;
 use crate::script::Response;
 use crate::world::{Run, World, session_plan};
 
-/// Sessions one after the other, so many in all, with so many connections and so many calls under way on each.
+/// Sessions one after the other, so many in all, with so many connections and so many calls under
+/// way on each.
 fn plan(text: &str, sessions: u64, connections: usize, pipeline: u32) -> Plan {
     let workers = LoopPlan::of_workers(1, Duration::ZERO);
     let mut plan = Plan { pipeline, ..session_plan(text, Duration::ZERO, workers, Extent::Requests(sessions)) };
@@ -45,7 +47,8 @@ fn sessions(run: &Run) -> SessionsSummary {
 #[test]
 fn calls_go_to_the_first_connection_with_room_as_httperf_has_it() {
     let check = |parts, connections, pipeline, expected: &[&[u64]]| {
-        // Every response comes at a time of its own, so that it is clear which connection has room first.
+        // Every response comes at a time of its own, so that it is clear which connection has room
+        // first.
         let world = World::calm(plan(&page(parts), 1, connections, pipeline));
         let run = world.run(|number| Response::Late(20 * MS + number * MS / 10));
         assert_eq!(carried(&run), expected, "{parts} parts, {connections} connections, {pipeline} calls on each");
@@ -87,7 +90,8 @@ fn a_failed_call_ends_its_session_and_not_the_calls_on_other_connections() {
             2 => response,
             _ => Response::Late(20 * MS),
         });
-        // The second part fails at once; the first, third and fourth are answered, the rest was never due.
+        // The second part fails at once; the first, third and fourth are answered, the rest was
+        // never due.
         assert_eq!(carried(&run), [vec![0, 1], vec![2], vec![3], vec![4]], "{response:?}");
         let (trial, summary) = (&run.figures.trial, sessions(&run));
         assert_eq!((trial.counts.offered, trial.counts.good, trial.outcomes.count(outcome)), (5, 4, 1), "{response:?}");
@@ -104,7 +108,8 @@ fn calls_on_a_connection_that_is_lost_are_not_sent_again() {
     let session: [&[u64]; 2] = [&[0, 1, 2, 3], &[4, 5]];
     assert_eq!(carried(&run), [session, session].concat());
     let (trial, summary) = (&run.figures.trial, sessions(&run));
-    // Of the three on the second connection the first was responded to, and the last one is lost with the one before it.
+    // Of the three on the second connection the first was responded to, and the last one is lost
+    // with the one before it.
     assert_eq!((trial.counts.good, trial.outcomes.count(Outcome::Reset)), (2 * 5, 2 * 2));
     assert_eq!((summary.completed, summary.failed, summary.calls_not_offered), (0, 2, 2));
 }
@@ -151,7 +156,8 @@ fn a_session_goes_on_over_the_connections_that_are_left() {
 
 #[test]
 fn connections_that_end_in_a_pause_are_not_missed() {
-    // Each of those parts is answered once more in the pause, after which nobody trusts its connection. The first one keeps the time.
+    // Each of those parts is answered once more in the pause, after which nobody trusts its
+    // connection. The first one keeps the time.
     for (parts, carrying, opened, pause_ms) in
         [(&[1][..], 1, 3, 120), (&[2], 0, 3, 120), (&[1, 2], 2, 3, 120), (&[1, 2, 3], 3, 4, 100)]
     {
@@ -170,7 +176,8 @@ fn connections_that_end_in_a_pause_are_not_missed() {
 
 #[test]
 fn what_waits_for_a_connection_that_comes_after_the_drain_is_held_back() {
-    // Connecting and the page take 40 ms, and the second part's connection would be there after 50 ms.
+    // Connecting and the page take 40 ms, and the second part's connection would be there after 50
+    // ms.
     let (arrivals, extent) = (LoopPlan::at_rate(20.0), Extent::Duration(Duration::from_millis(45)));
     let drain = Duration::from_millis(2);
     let network = SimConfig { latency_ns: 5 * MS, ..SimConfig::calm(1) };

@@ -13,7 +13,8 @@ fn close_to(actual: u64, expected: u64, what: &str) {
     assert!(actual.abs_diff(expected) <= expected / 100, "{what} is {actual} ns, not about {expected} ns");
 }
 
-/// 10 s at 1000/s with a stall of 1 s: a tenth of the requests waits, evenly between nothing and 1 s.
+/// 10 s at 1000/s with a stall of 1 s: a tenth of the requests waits, evenly between nothing and 1
+/// s.
 fn check(connections: usize) {
     let extent = Extent::Duration(Duration::from_secs(10));
     let timeout = Duration::from_secs(5);

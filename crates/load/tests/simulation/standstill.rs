@@ -1,4 +1,5 @@
-//! A load thread that is stopped for a while: the wait is the thread's own, in every mode, and never the server's doing.
+//! A load thread that is stopped for a while: the wait is the thread's own, in every mode, and
+//! never the server's doing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +16,12 @@ use crate::{MS, US, with_seeds};
 
 const RUNS: u64 = 10_000;
 
-/// From the noticing of an arrival to the end of its response: a handshake, a request, a response, and what a burst of those waits for one
-/// another.
+/// From the noticing of an arrival to the end of its response: a handshake, a request, a response,
+/// and what a burst of those waits for one another.
 const PROMPT_NS: u64 = 2 * MS;
 
-/// The thread looks around at least as often. A standstill that begins just after a look is taken for a sleep until the next one.
+/// The thread looks around at least as often. A standstill that begins just after a look is taken
+/// for a sleep until the next one.
 const PUBLISH_NS: u64 = 20 * MS;
 
 /// The ways in which load is offered.
@@ -91,7 +93,8 @@ fn a_client_that_stands_still_is_late_in_every_mode() {
     }
 }
 
-/// With connections that a slow server keeps busy, an arrival's wait begins to be its doing when the client has seen the arrival.
+/// With connections that a slow server keeps busy, an arrival's wait begins to be its doing when
+/// the client has seen the arrival.
 #[test]
 fn a_queue_begins_when_the_client_looks() {
     let plan = Plan { connections: 10, ..Mode::Rate.plan(200.0, Duration::from_secs(3)) };

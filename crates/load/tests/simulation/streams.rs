@@ -1,6 +1,8 @@
-//! A protocol that names its streams, run by the same engine: several calls under way on one connection, responses in any order.
+//! A protocol that names its streams, run by the same engine: several calls under way on one
+//! connection, responses in any order.
 //!
-//! The toy protocol has frames of a wire number, a kind and a length in front of what they carry. A client's requests have odd numbers.
+//! The toy protocol has frames of a wire number, a kind and a length in front of what they carry. A
+//! client's requests have odd numbers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -135,7 +137,8 @@ impl Protocol for Toy {
     }
 }
 
-/// Responds to request *n* after as many milliseconds as the script says, or never; to the numbers in `resets` with a reset.
+/// Responds to request *n* after as many milliseconds as the script says, or never; to the numbers
+/// in `resets` with a reset.
 struct ToyServer {
     delay_ms: fn(u64) -> Option<u64>,
     resets: fn(u64) -> bool,

@@ -1,4 +1,5 @@
-//! Sessions and other users: what goes over the wire, in which order and when, and what is counted of it.
+//! Sessions and other users: what goes over the wire, in which order and when, and what is counted
+//! of it.
 
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ fn transcript(run: &Run) -> Vec<(u64, u64, u64)> {
 
 #[test]
 fn a_burst_s_first_call_goes_alone_and_its_others_together() {
-    // 20 ms for each response, which the server gives one after the other, as in the example of docs/workloads.md.
+    // 20 ms for each response, which the server gives one after the other, as in the example of
+    // docs/workloads.md.
     let run = World::calm(Plan { pipeline: 32, ..one_by_one(TWO_PAGES, 1) }).run(|_| Response::Late(20 * MS));
     assert_eq!(
         transcript(&run),
@@ -41,7 +43,8 @@ fn a_burst_s_first_call_goes_alone_and_its_others_together() {
     let sessions = trial.sessions.as_ref().expect("there were sessions").summary();
     assert_eq!((sessions.completed, sessions.failed, sessions.connections, sessions.calls_not_offered), (1, 0, 1, 0));
     assert_eq!(sessions.lengths, [0, 0, 0, 0, 0, 1]);
-    // The parts are due together when the page is there, and the last of them waits for the others' responses.
+    // The parts are due together when the page is there, and the last of them waits for the others'
+    // responses.
     let response = trial.response_time();
     assert_eq!((trial.counts.good, trial.queue.max()), (5, 0), "connecting is no wait in a queue");
     assert_eq!(trial.connect.max(), ROUND_TRIP_NS);
@@ -95,7 +98,8 @@ fn a_session_stops_where_a_call_fails() {
 
 #[test]
 fn an_response_with_which_the_connection_ends_is_one_of_its_session_s() {
-    // The server closes behind the second of four, and those that were pipelined behind it are lost.
+    // The server closes behind the second of four, and those that were pipelined behind it are
+    // lost.
     let run = World::calm(Plan { pipeline: 32, ..one_by_one(TWO_PAGES, 1) }).run(|number| match number {
         2 => Response::Closing,
         _ => Response::Good,
@@ -119,7 +123,8 @@ fn a_session_that_cannot_begin_has_failed() {
 
 #[test]
 fn a_call_that_gets_no_connection_is_offered_once() {
-    // The server closes behind each first call. When the second ones are due it is held up, and one connection finds room to wait.
+    // The server closes behind each first call. When the second ones are due it is held up, and one
+    // connection finds room to wait.
     let arrivals = LoopPlan::at_rate(100.0);
     let plan = session_plan("/1 think=0.2\n/2\n/3\n", Duration::ZERO, arrivals, Extent::Requests(2));
     let plan = Plan { timeout: Duration::from_millis(50), ..plan };
@@ -152,7 +157,8 @@ fn a_call_whose_connection_comes_too_late_is_not_sent() {
 
 #[test]
 fn what_comes_due_while_its_session_gets_a_connection_is_part_of_the_load() {
-    // The second call is due just before the end, and its connection is not there yet when the end comes.
+    // The second call is due just before the end, and its connection is not there yet when the end
+    // comes.
     let arrivals = LoopPlan::at_rate(100.0);
     let plan = Plan {
         timeout: Duration::from_millis(200),
@@ -197,7 +203,8 @@ fn calls_on_a_connection_of_their_own_follow_one_another() {
 
 #[test]
 fn parked_sessions_keep_their_place_among_the_connections() {
-    // The server closes behind each first call; two connections are allowed, so no third session begins during the pauses.
+    // The server closes behind each first call; two connections are allowed, so no third session
+    // begins during the pauses.
     let arrivals = LoopPlan::at_rate(1000.0);
     let plan = session_plan("/1 think=0.05\n/2\n", Duration::ZERO, arrivals, Extent::Requests(10));
     let run = World::calm(Plan { connections: 2, ..plan }).run(|_| Response::Closing);

@@ -37,15 +37,19 @@ pub struct World {
     /// Which of the plan's threads.
     pub thread: usize,
     pub network: SimConfig,
-    /// Holds up the server from the first until the second, in nanoseconds from the beginning of the simulation.
+    /// Holds up the server from the first until the second, in nanoseconds from the beginning of
+    /// the simulation.
     pub stall: Option<(u64, u64)>,
-    /// Holds up what the client hears of one of its connections likewise: of the first, which is number 0, or a later one.
+    /// Holds up what the client hears of one of its connections likewise: of the first, which is
+    /// number 0, or a later one.
     pub stall_client: Option<(u16, u64, u64)>,
-    /// Stops the load thread from the first until the second, in nanoseconds from the beginning of the simulation. Its kernel goes on.
+    /// Stops the load thread from the first until the second, in nanoseconds from the beginning of
+    /// the simulation. Its kernel goes on.
     pub standstill: Option<(u64, u64)>,
     /// Interrupts the run so many nanoseconds after the beginning of the simulation.
     pub interrupt_ns: Option<u64>,
-    /// Has the requests of a recording come only so many nanoseconds after the beginning of the simulation, instead of before the start.
+    /// Has the requests of a recording come only so many nanoseconds after the beginning of the
+    /// simulation, instead of before the start.
     pub read_ns: Option<u64>,
     /// In the simulation's time, a run that takes longer than this hangs.
     pub patience_ns: u64,
@@ -198,8 +202,8 @@ impl App<Sim> for Both {
     }
 }
 
-/// A plan with defaults, to be varied: requests with the numbers from 0 on as their targets, in this order. Each knows the content that
-/// is its own.
+/// A plan with defaults, to be varied: requests with the numbers from 0 on as their targets, in
+/// this order. Each knows the content that is its own.
 pub fn plan(arrivals: LoopPlan, extent: Extent, targets: u64) -> Plan {
     let peer = PeerAddr::Tcp(ADDR.parse().expect("an address"));
     let requests = (0..targets).map(|number| request("GET", number, b"")).collect();
@@ -257,7 +261,8 @@ pub fn request(method: &str, number: u64, body: &[u8]) -> RequestTemplate {
     RequestTemplate { check: Some(whole_check(number)), ..template }
 }
 
-/// When a run has to be over: connections are opened ahead for one time-out at most, and each request has one.
+/// When a run has to be over: connections are opened ahead for one time-out at most, and each
+/// request has one.
 fn patience_ns(plan: &Plan) -> u64 {
     const MARGIN_NS: u64 = 50 * MS;
     let ns = |duration: Duration| duration.as_nanos() as u64;

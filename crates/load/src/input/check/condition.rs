@@ -117,14 +117,16 @@ impl Check {
         Ok(check)
     }
 
-    /// Judges a whole response by its status and content. `digest` is that of the content, wherever [`sha256`](Self::sha256) asks for one.
+    /// Judges a whole response by its status and content. `digest` is that of the content, wherever
+    /// [`sha256`](Self::sha256) asks for one.
     pub fn judge(&self, status: u16, length: u64, digest: Option<[u8; 32]>) -> Outcome {
         let good_status = self.status.map_or((200..400).contains(&status), |statuses| statuses.contains(status));
         let good_length = self.length.is_none_or(|expected| expected == length);
         judge(good_status, good_length && self.sha256.is_none_or(|expected| digest == Some(expected)))
     }
 
-    /// Whether the fields of a response's head, as names and values without blanks around them, meet all conditions on them.
+    /// Whether the fields of a response's head, as names and values without blanks around them,
+    /// meet all conditions on them.
     pub fn check_fields<'a, N: AsRef<[u8]>>(&self, fields: impl Iterator<Item = (N, &'a [u8])>) -> bool {
         let all = (1u64 << self.fields.len()) - 1;
         let mut met = 0;

@@ -1,7 +1,8 @@
 //! Checks: conditions that a response must meet to be good, and where they stand.
 //!
-//! [`condition`] reads and judges one check, [`packed`] keeps many in few bytes, [`entry`] reads the line of a file that has one,
-//! [`table`] looks checks up by target. The engine decides when a response is whole, and computes its digest.
+//! [`condition`] reads and judges one check, [`packed`] keeps many in few bytes, [`entry`] reads
+//! the line of a file that has one, [`table`] looks checks up by target. The engine decides when a
+//! response is whole, and computes its digest.
 
 mod condition;
 mod entry;

@@ -1,4 +1,5 @@
-//! Checks in about as many bytes as their text has, for lists of any length: a [`Check`] takes more than a hundred.
+//! Checks in about as many bytes as their text has, for lists of any length: a [`Check`] takes more
+//! than a hundred.
 
 use thalweg_measure::Outcome;
 

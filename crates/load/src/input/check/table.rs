@@ -1,4 +1,5 @@
-//! A check file's conditions by target, packed: a look-up for each request of a list or log, however many there are.
+//! A check file's conditions by target, packed: a look-up for each request of a list or log,
+//! however many there are.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -16,7 +17,8 @@ use crate::input::text::{ENTRIES_MAX, InputError, Lines, ReadError, excerpt};
 #[derive(Clone, Debug)]
 pub struct CheckTable {
     file: String,
-    /// Records one behind the other: whether the target was asked for (1 byte), line, column, target, check.
+    /// Records one behind the other: whether the target was asked for (1 byte), line, column,
+    /// target, check.
     bytes: Vec<u8>,
     /// Where each record begins, by its target.
     places: HashTable<u32>,
@@ -34,8 +36,8 @@ struct Record<'a> {
 }
 
 impl CheckTable {
-    /// Reads a check file: targets with what their responses must be, each target once. A URL goes through `target_of`, which makes a
-    /// target of it.
+    /// Reads a check file: targets with what their responses must be, each target once. A URL goes
+    /// through `target_of`, which makes a target of it.
     ///
     /// # Errors
     /// The first line that is wrong, that there is none, or that the file cannot be read.
@@ -116,7 +118,8 @@ impl CheckTable {
         Ok(())
     }
 
-    /// Notes a record's place under its target; the line of the one that is there already, if there is one.
+    /// Notes a record's place under its target; the line of the one that is there already, if there
+    /// is one.
     fn insert(&mut self, place: u32, target: &[u8]) -> Option<usize> {
         let Self { bytes, places, hasher, .. } = self;
         let hash_of = |&place: &u32| hasher.hash_one(record(bytes, place).0.target);

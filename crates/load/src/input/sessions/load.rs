@@ -1,8 +1,9 @@
 //! Session files: what users do, as sequences of bursts with think times between them.
 //!
-//! Two formats give the same [`SessionFile`]: httperf's `--wsesslog` and TOML. [`load_sessions`] reads either session by session and keeps
-//! numbers of requests only, so that a file of any length takes little memory. How a session is played is the engine's; `docs/workloads.md` describes it. No file is opened here: bodies that
-//! stand in files of their own come through the caller.
+//! Two formats give the same [`SessionFile`]: httperf's `--wsesslog` and TOML. [`load_sessions`]
+//! reads either session by session and keeps numbers of requests only, so that a file of any length
+//! takes little memory. How a session is played is the engine's; `docs/workloads.md` describes it.
+//! No file is opened here: bodies that stand in files of their own come through the caller.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +18,8 @@ use crate::input::text::{ENTRIES_MAX, InputError, ReadError};
 
 /// Reads a session file: TOML if its name ends in `.toml`, else httperf's format.
 ///
-/// `read_body` is asked for the content of each `body_file`; a relative path is taken from the session file's folder.
+/// `read_body` is asked for the content of each `body_file`; a relative path is taken from the
+/// session file's folder.
 ///
 /// # Errors
 /// The first thing that is wrong.
@@ -33,7 +35,8 @@ pub fn read_sessions<'a>(
     Ok(SessionFile { file, sessions })
 }
 
-/// Sessions as numbers in a few arrays: 4 bytes per call, burst and session, and 4 more per burst where think times are given.
+/// Sessions as numbers in a few arrays: 4 bytes per call, burst and session, and 4 more per burst
+/// where think times are given.
 #[derive(Clone, Debug, Default)]
 pub struct Sessions {
     /// All calls of all bursts: numbers of requests.
@@ -42,7 +45,8 @@ pub struct Sessions {
     burst_ends: Vec<u32>,
     /// Behind each session's last burst.
     session_ends: Vec<u32>,
-    /// The place of each burst's think time, from 1; 0 for none. Shorter than the list of bursts where the last ones have none.
+    /// The place of each burst's think time, from 1; 0 for none. Shorter than the list of bursts
+    /// where the last ones have none.
     thinks: Vec<u32>,
     think_times: Vec<Duration>,
 }
@@ -77,7 +81,8 @@ impl Sessions {
         first as usize..self.session_ends[session] as usize
     }
 
-    /// The calls of a burst, as numbers of requests; never empty. The first goes alone, the others when it has been responded to.
+    /// The calls of a burst, as numbers of requests; never empty. The first goes alone, the others
+    /// when it has been responded to.
     pub fn calls(&self, burst: usize) -> &[u32] {
         let first = if burst == 0 { 0 } else { self.burst_ends[burst - 1] };
         &self.calls[first as usize..self.burst_ends[burst] as usize]
@@ -90,12 +95,15 @@ impl Sessions {
     }
 }
 
-/// Reads a session file into numbers of requests, session by session: TOML if its name ends in `.toml`, else httperf's format.
+/// Reads a session file into numbers of requests, session by session: TOML if its name ends in
+/// `.toml`, else httperf's format.
 ///
-/// `read_body` is as for [`read_sessions`]; `request_of` is asked for the number of each call's request.
+/// `read_body` is as for [`read_sessions`]; `request_of` is asked for the number of each call's
+/// request.
 ///
 /// # Errors
-/// The first thing that is wrong, a call that `request_of` refused, or that the file cannot be read.
+/// The first thing that is wrong, a call that `request_of` refused, or that the file cannot be
+/// read.
 pub fn load_sessions<E: fmt::Display>(
     file: &str,
     mut source: impl BufRead,
@@ -107,7 +115,8 @@ pub fn load_sessions<E: fmt::Display>(
         let mut text = Vec::new();
         source.read_to_end(&mut text)?;
         if tables::read_parts(file, &text, &mut read_body, |session| loader.push(&session)).is_err() {
-            // As a whole it may be in order all the same; else this tells the place of what is wrong.
+            // As a whole it may be in order all the same; else this tells the place of what is
+            // wrong.
             loader.sessions = Sessions::default();
             loader.known_thinks.clear();
             tables::read(file, &text, read_body)?.iter().try_for_each(|session| loader.push(session))?;
@@ -217,7 +226,8 @@ mod tests {
         }
     }
 
-    /// Verifies that a file that is read part by part is what it is as a whole, errors and their places included.
+    /// Verifies that a file that is read part by part is what it is as a whole, errors and their
+    /// places included.
     #[track_caller]
     fn check_parts(file: &str, text: &str) {
         let whole = read_sessions(file, text.as_bytes(), no_body).map_err(|error| error.to_string());

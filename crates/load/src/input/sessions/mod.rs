@@ -1,7 +1,8 @@
-//! Session files: bursts of calls with think times between them, in httperf's format ([`wsesslog`]) or in TOML ([`tables`]).
+//! Session files: bursts of calls with think times between them, in httperf's format ([`wsesslog`])
+//! or in TOML ([`tables`]).
 //!
-//! Both formats give the same text model ([`text`]), of which [`load`] keeps numbers of requests only. The engine plays them;
-//! `docs/workloads.md` describes the formats.
+//! Both formats give the same text model ([`text`]), of which [`load`] keeps numbers of requests
+//! only. The engine plays them; `docs/workloads.md` describes the formats.
 
 mod load;
 mod tables;

@@ -1,4 +1,5 @@
-//! Session files in TOML: tables as in the format, checked while they are read, with the place of what is wrong.
+//! Session files in TOML: tables as in the format, checked while they are read, with the place of
+//! what is wrong.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -58,8 +59,9 @@ struct CallTable {
 #[derive(Default)]
 struct HeaderTable(Vec<(String, String)>);
 
-/// Reads a file session by session, where that is possible: each `[[session]]` is parsed alone, since tables of a whole file take many
-/// times its memory. Where something is wrong the error is one, but may have another place than in the whole file.
+/// Reads a file session by session, where that is possible: each `[[session]]` is parsed alone,
+/// since tables of a whole file take many times its memory. Where something is wrong the error is
+/// one, but may have another place than in the whole file.
 pub(super) fn read_parts<'a>(
     file: &'a str,
     text: &'a [u8],
@@ -91,7 +93,8 @@ pub(super) fn read_parts<'a>(
 /// The line with which a session begins.
 const SESSION: &[u8] = b"[[session]]";
 
-/// Cuts a file before each line that begins a session. A line within a text or an array begins none.
+/// Cuts a file before each line that begins a session. A line within a text or an array begins
+/// none.
 struct Parts<'a> {
     text: &'a [u8],
     begin: usize,
@@ -122,7 +125,8 @@ impl<'a> Iterator for Parts<'a> {
     }
 }
 
-/// How long the first statement is: to the end of its line, or of the line on which its last text and array ends.
+/// How long the first statement is: to the end of its line, or of the line on which its last text
+/// and array ends.
 fn statement(text: &[u8]) -> usize {
     let (mut at, mut depth) = (0, 0_usize);
     while let Some(&byte) = text.get(at) {
@@ -145,7 +149,8 @@ fn statement(text: &[u8]) -> usize {
     text.len()
 }
 
-/// How long the text in quotes is with which this begins. One that is not closed ends with its line, or with the file.
+/// How long the text in quotes is with which this begins. One that is not closed ends with its
+/// line, or with the file.
 fn quoted(text: &[u8]) -> usize {
     let quote = text[0];
     let long = text.len() >= 3 && text[1] == quote && text[2] == quote;
@@ -179,8 +184,8 @@ pub(super) fn read<'a>(
     read_part(file, text, 0, None, read_body).map(|(_, sessions)| sessions)
 }
 
-/// Reads a text that stands behind so many other lines of its file, with a think time for bursts that have none. The think time that holds
-/// behind it, and the sessions.
+/// Reads a text that stands behind so many other lines of its file, with a think time for bursts
+/// that have none. The think time that holds behind it, and the sessions.
 fn read_part<'a>(
     file: &'a str,
     text: &'a [u8],

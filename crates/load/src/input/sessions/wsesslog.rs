@@ -1,9 +1,10 @@
 //! httperf's `--wsesslog` format, read as httperf 0.9 reads it.
 //!
-//! Whatever is accepted here means what it means to httperf; the odd rules (quotes may open and close within a value, blanks
-//! before a session's first line mean nothing, a comment begins in the first column only) are its own. Some of what httperf
-//! takes without a word is refused, because it cannot have been meant: an open quote, `think=5m` (five seconds), `method=GETX`
-//! (GET), an indented `#`.
+//! Whatever is accepted here means what it means to httperf; the odd rules (quotes may open and
+//! close within a value, blanks before a session's first line mean nothing, a comment begins in the
+//! first column only) are its own. Some of what httperf takes without a word is refused, because it
+//! cannot have been meant: an open quote, `think=5m` (five seconds), `method=GETX` (GET), an
+//! indented `#`.
 
 use std::borrow::Cow;
 use std::io::BufRead;
@@ -31,7 +32,8 @@ pub(super) fn read_parts(
         let is_over = line.is_none();
         if let Some(line) = line {
             let is_blank = !continued && line.bytes.iter().all(|&byte| is_blank(byte));
-            // Contents may go on behind a backslash. Elsewhere it only has two sessions read together.
+            // Contents may go on behind a backslash. Elsewhere it only has two sessions read
+            // together.
             continued = line.bytes.ends_with(b"\\");
             part.extend_from_slice(line.bytes);
             part.push(b'\n');
@@ -183,8 +185,9 @@ impl<'a> Words<'a> {
 
     /// Reads a value with quotes and escapes from here on.
     ///
-    /// A quote may open anywhere in it. A backslash means the same in and out of quotes, and at the end of a line it stands for a line
-    /// feed and has the value go on. Only tab and space end it; a carriage return belongs to it.
+    /// A quote may open anywhere in it. A backslash means the same in and out of quotes, and at the
+    /// end of a line it stands for a line feed and has the value go on. Only tab and space end it;
+    /// a carriage return belongs to it.
     fn contents(
         &mut self,
         lines: &mut impl Iterator<Item = Result<Line<'a>, InputError>>,

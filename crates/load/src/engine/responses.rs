@@ -1,0 +1,55 @@
+//! The receiver of responses while a protocol reads them: it fills in the calls.
+
+use sha2::Digest;
+use thalweg_measure::trial::TrialFigures;
+
+use super::requests::Requests;
+use crate::call::Calls;
+use crate::protocol::{Encoder, Responses, StreamId};
+
+/// The calls of a load thread, while a protocol reads responses of one connection.
+pub(super) struct CallResponses<'a, E> {
+    pub(super) calls: &'a mut Calls,
+    pub(super) requests: &'a Requests<E>,
+    pub(super) trial: &'a mut TrialFigures,
+    /// Where the server's name for itself goes, if it is wanted.
+    pub(super) server: Option<&'a mut Vec<u8>>,
+}
+
+impl<E: Encoder> Responses for CallResponses<'_, E> {
+    #[inline]
+    fn interim(&mut self, stream: StreamId, status: u16) {
+        if self.calls[stream].measured {
+            self.trial.status_codes.record(status);
+        }
+    }
+
+    #[inline]
+    fn head<'a, F>(&mut self, stream: StreamId, status: u16, keep_alive: bool, fields: impl Fn() -> F)
+    where
+        F: Iterator<Item = (&'a str, &'a [u8])>,
+    {
+        let call = &mut self.calls[stream];
+        if call.measured {
+            self.trial.status_codes.record(status);
+        }
+        call.status = status;
+        call.keep_alive = keep_alive;
+        let check = self.requests.check(call.request);
+        if check.has_fields() {
+            call.fields_differ = !check.check_fields(fields());
+        }
+        if let Some(server) = &mut self.server {
+            let own_name = fields().find(|(name, _)| name.eq_ignore_ascii_case("Server"));
+            server.clear();
+            server.extend_from_slice(own_name.map_or(b"", |(_, value)| value));
+        }
+    }
+
+    #[inline]
+    fn content(&mut self, stream: StreamId, bytes: &[u8]) {
+        if let Some(digest) = &mut self.calls[stream].digest {
+            digest.update(bytes);
+        }
+    }
+}

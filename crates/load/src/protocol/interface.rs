@@ -1,0 +1,120 @@
+//! The interface between the engine and a protocol.
+
+use std::num::NonZero;
+
+use thalweg_measure::Outcome;
+use thalweg_wire::{MessageBytes, RequestKind};
+
+use crate::request::{RequestView, Templates};
+
+/// A connection's protocol.
+pub trait Protocol: Sized {
+    /// Encodes the requests of all connections of a load thread.
+    type Encoder: Encoder;
+
+    /// Whether received bytes name their stream. If not, they belong to the oldest stream, and
+    /// without one nothing may come; and an encoded request is sent as it is.
+    const MULTIPLEXED: bool;
+
+    /// The protocol's state on a new connection.
+    fn new() -> Self;
+
+    /// Most calls under way at once, where the plan allows `pipeline`.
+    fn capacity(&self, pipeline: u32) -> u32;
+
+    /// Begins a call. Its request is written later, in the order of the calls.
+    fn begin(&mut self, stream: StreamId, kind: RequestKind);
+
+    /// Writes a call's request behind what the buffer holds. `encode` appends the encoded request
+    /// and returns the bytes of its body; so does this.
+    fn write(&mut self, stream: StreamId, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>) -> usize) -> usize;
+
+    /// Reads on in `input`, until one stream has ended at most. `oldest` is the call under way that
+    /// was begun first. Without an end, all of the input is consumed, or a multiplexed protocol has
+    /// read a part of it that belongs together.
+    fn read(&mut self, oldest: Option<StreamId>, input: &[u8], responses: &mut impl Responses) -> Step;
+
+    /// The server has ended its direction: the bytes of the oldest call's response if that is whole
+    /// with it, or how the call has ended.
+    ///
+    /// # Errors
+    /// The response is not whole.
+    fn finish(&mut self) -> Result<MessageBytes, Outcome>;
+
+    /// Gives a call up. Returns whether the connection can go on without it.
+    fn cancel(&mut self, stream: StreamId) -> bool;
+
+    /// Whether the protocol itself has something to send, such as acknowledgements.
+    fn has_output(&self) -> bool;
+
+    /// Writes that behind what the buffer holds.
+    fn write_output(&mut self, out: &mut Vec<u8>);
+}
+
+/// Encodes the requests of a load thread: what requests share once, the rest when they are sent.
+pub trait Encoder {
+    /// An encoder for requests with these templates.
+    fn new(templates: &Templates) -> Self;
+
+    /// Writes a request behind what the buffer holds. `last`: no call follows it on its connection.
+    fn write(&self, request: &RequestView<'_>, last: bool, out: &mut Vec<u8>);
+}
+
+/// Receives responses while a protocol reads them.
+pub trait Responses {
+    /// The status of an interim response.
+    fn interim(&mut self, stream: StreamId, status: u16);
+
+    /// The head of a response. `keep_alive`: the connection can carry another call after it.
+    /// `fields` goes through its fields, as often as it is called.
+    fn head<'a, F>(&mut self, stream: StreamId, status: u16, keep_alive: bool, fields: impl Fn() -> F)
+    where
+        F: Iterator<Item = (&'a str, &'a [u8])>;
+
+    /// A piece of its content.
+    fn content(&mut self, stream: StreamId, bytes: &[u8]);
+}
+
+/// One step of reading.
+#[derive(Debug)]
+pub struct Step {
+    /// Bytes of the input that were read.
+    pub consumed: usize,
+    /// How many of them are content.
+    pub content_bytes: u64,
+    /// The stream that they belong to; `None`: the connection itself.
+    pub stream: Option<StreamId>,
+    /// The end of that stream, or of the connection.
+    pub end: Option<End>,
+}
+
+/// The end of a stream.
+#[derive(Debug)]
+pub enum End {
+    /// With a whole response of so many bytes.
+    Whole(MessageBytes),
+    /// Without one, and the connection goes on.
+    Reset(Outcome),
+    /// Without one, and the connection is of no more use.
+    Broken(Outcome),
+}
+
+/// Names a call under way among those of its load thread: one more than its place, so that one or
+/// none fits into four bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct StreamId(NonZero<u32>);
+
+impl StreamId {
+    /// The name of a place.
+    ///
+    /// # Panics
+    /// There are 2^32 calls under way.
+    pub(crate) fn of(place: usize) -> Self {
+        let number = u32::try_from(place + 1).ok().and_then(NonZero::new);
+        Self(number.expect("calls under way are bounded by connections"))
+    }
+
+    pub(crate) fn place(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
