@@ -1,8 +1,8 @@
 //! Access-log lines in the Common and the Combined Log Format, as Apache and nginx write them.
 //!
-//! A line is taken apart where it lies; escapes are undone only for who asks. What a client sent
-//! may be anything, so a request that is none is a value and no error. Not here: other formats, and
-//! what to make of a line.
+//! A line is taken apart where it lies; escapes are undone on request only. A client may have sent
+//! anything, so a request that is none is a value and no error. Not here: other formats, and what
+//! to make of a line.
 
 use std::borrow::Cow;
 
@@ -13,12 +13,12 @@ use thalweg_wire::is_token_byte;
 pub struct LogLine<'a> {
     /// The client: an address, or a name if the server looked it up.
     pub host: &'a [u8],
-    /// Who the client said to be, as the server found it.
+    /// The user name that the client gave, as the server found it.
     pub user: Option<&'a [u8]>,
     /// When, in seconds since 1970-01-01 00:00:00 UTC: to Apache when the request came, to nginx
     /// when it was answered.
     pub time_unix_s: i64,
-    /// What was asked for.
+    /// The request.
     pub request: LoggedRequest<'a>,
     /// The status of the answer, as logged: nginx has some of its own, and 0 for none.
     pub status: Option<u16>,
@@ -56,12 +56,12 @@ pub struct Escaped<'a>(&'a [u8]);
 pub struct LogFault {
     /// The byte of the line at which it should have been.
     pub at: usize,
-    /// What should have been there.
+    /// The text that should have been there.
     pub expected: &'static str,
 }
 
 impl<'a> LogLine<'a> {
-    /// Takes a line apart, which comes without its line feed. What follows the formats' own fields,
+    /// Takes a line apart, which comes without its line feed. Text behind the formats' own fields,
     /// separated by a blank, is left alone: many servers are set up to add something.
     ///
     /// # Errors
@@ -136,7 +136,7 @@ impl<'a> Escaped<'a> {
     }
 }
 
-/// What stands behind a backslash: the byte, and how many bytes say so.
+/// The byte that an escape stands for, and how many bytes it has behind its backslash.
 fn escape(after: &[u8]) -> Option<(u8, usize)> {
     let hex_digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let byte = match after {

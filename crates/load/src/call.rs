@@ -12,7 +12,7 @@ use thalweg_sys::Instant;
 use crate::input::check::CheckOf;
 use crate::protocol::StreamId;
 
-/// One request on its way, and what has come back so far.
+/// A call: one request on its way, and its response so far.
 pub(crate) struct Call {
     /// The calls before and behind it on its connection.
     pub(crate) previous: Option<StreamId>,
@@ -26,7 +26,7 @@ pub(crate) struct Call {
     pub(crate) late_ns: u64,
     pub(crate) queue_ns: u64,
     pub(crate) deadline: Instant,
-    /// When it was sent, if the driver does not know any more because it has sent others since.
+    /// When it was sent, if the driver has sent others since and does not know it any more.
     pub(crate) sent: Stamp,
     pub(crate) first_byte: Stamp,
     /// Which request it is.
@@ -34,10 +34,10 @@ pub(crate) struct Call {
     /// The last one on its connection.
     pub(crate) last: bool,
     pub(crate) measured: bool,
-    /// The driver was given it.
+    /// The driver has its request.
     pub(crate) submitted: bool,
     pub(crate) keep_alive: bool,
-    /// The fields of its response are not what was asked of them.
+    /// The fields of its response do not meet its check.
     pub(crate) fields_differ: bool,
     pub(crate) status: u16,
     /// Bytes received of the response, and of its content.
@@ -185,8 +185,8 @@ impl Call {
         self.submitted && (self.sent.get().is_some() || latest >= submitted_at)
     }
 
-    /// When it was sent: what is noted here, else what the driver knows of the socket's latest
-    /// send. A request that has not left yet has no time of its own.
+    /// When it was sent: the time noted here, else that of the socket's latest send. A request that
+    /// has not left yet has no time of its own.
     pub(crate) fn sent_or(&self, latest: Instant) -> Instant {
         self.sent.get().unwrap_or(latest).max(self.ready)
     }

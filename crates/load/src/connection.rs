@@ -200,7 +200,7 @@ impl<P: Protocol> Connection<P> {
     pub(crate) fn bits_per_s(&self, calls: &Calls, now: Instant) -> Option<u64> {
         let (mut bytes, mut receiving_ns) = (self.bytes, self.receiving_ns);
         if let (State::Busy, Some(oldest)) = (&self.state, self.calls.first()) {
-            // What was read at a pace was read for the time until the next read.
+            // Bytes that were read at a pace took the time until the next read.
             let until = if self.read_at > self.received_at { self.read_at } else { now };
             bytes += calls.of(&self.calls).map(|call| call.bytes).sum::<u64>();
             receiving_ns += until.ns_since(calls[oldest].ready.max(self.responded_at));
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
     use crate::protocol::Http1;
 
-    /// Such a failed connect was once said to have been reset by the server.
+    /// A connect that failed so was once reported as reset by the server.
     #[test]
     fn an_error_of_no_known_kind_is_what_it_came_to() {
         for (fault, connecting, open) in [

@@ -5,7 +5,7 @@
 //! Each thread runs an [`Engine`], an event loop's application that is generic over the driver, so
 //! that the same code offers load over io_uring and epoll and is tested in a simulation.
 //!
-//! What is deliberately not here: reading options and files, judging results, searching for
+//! Deliberately not here: reading options and opening files, judging results, searching for
 //! capacities, and any knowledge of the server beyond its address and its responses.
 #![forbid(unsafe_code)]
 

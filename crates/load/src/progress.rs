@@ -1,9 +1,9 @@
-//! How far a run has come: counters that its threads publish, and the request to stop that they
+//! The progress of a run: counters that its threads publish, and the request to stop that they
 //! obey.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How far a run has come; shared between its threads and whoever watches.
+/// The progress of a run, shared between its threads and an observer.
 #[derive(Debug)]
 pub struct Progress {
     threads: Box<[ThreadProgress]>,

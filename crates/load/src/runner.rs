@@ -1,4 +1,5 @@
-//! Running a plan: one pinned thread per CPU, progress while it lasts, figures when it has ended.
+//! The runner carries a plan out: one pinned thread per CPU, progress while it lasts, figures when
+//! it has ended.
 
 use std::io;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub enum LoadError {
     Setup {
         /// The CPU that the thread was for.
         cpu: usize,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The driver has failed during the run.
@@ -35,7 +36,7 @@ pub enum LoadError {
     Driver {
         /// The CPU of the thread.
         cpu: usize,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The log that is replayed could not be read on.
@@ -66,7 +67,7 @@ const SPARE_SOCKETS: usize = 64;
 /// Starts the run.
 ///
 /// # Errors
-/// No descriptor is left for the wakers. What fails in a thread is reported by [`Running::join`].
+/// No descriptor is left for the wakers. A failure in a thread is reported by [`Running::join`].
 pub fn start(plan: Plan) -> Result<Running, LoadError> {
     let plan = Arc::new(plan);
     let threads = plan.cpus.len();
@@ -108,8 +109,8 @@ fn run_thread(
 ) -> Result<RunFigures, LoadError> {
     let setup = |source| LoadError::Setup { cpu, source };
     pin_to(&[cpu]).map_err(setup)?;
-    // A table that no other thread uses is also cheaper for the kernel to look into. Where it
-    // cannot be had, the common one will do, unless that is too small.
+    // A table that no other thread uses is also cheaper for the kernel to look into. If it cannot
+    // be had, the common one is used, unless that is too small.
     own_table().or_else(|error| if plan.own_tables { Err(error) } else { Ok(()) }).map_err(setup)?;
     wake_precisely();
     let sockets_max = plan.share_of(plan.connections, thread).max(1) + SPARE_SOCKETS;
@@ -145,7 +146,7 @@ fn drive<D: Driver>(
 
 impl Running {
     /// Starts to read the log that is replayed, if there is one, and waits until each thread has
-    /// some of it. What comes through to the threads.
+    /// some of it. Returns the threads' feeds.
     fn start_feeder(&mut self, plan: &Plan) -> Result<std::vec::IntoIter<Feed>, LoadError> {
         let LoopPlan::Recorded { recording } = &plan.arrivals else { return Ok(Vec::new().into_iter()) };
         let (feeder, feeds) = Feeder::new(recording, plan.cpus.len());
@@ -161,7 +162,7 @@ impl Running {
         let cpu = plan.cpus[0];
         let thread = thread::Builder::new().name("log".to_owned()).spawn(body);
         self.feeder = Some(thread.map_err(|source| LoadError::Setup { cpu, source })?);
-        // It ends without a word only if it panics, which is told when it is joined.
+        // It ends without a signal only if it panics, which is reported when it is joined.
         let _ = is_primed.recv();
         Ok(feeds.into_iter())
     }

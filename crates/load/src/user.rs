@@ -70,7 +70,7 @@ pub(crate) enum Ending {
     Cut,
 }
 
-/// What comes after a response.
+/// The next step of a user, after a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     /// Calls are due now, or others are under way.

@@ -30,8 +30,8 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const CONTENT: &[u8] = b"what was asked for\n";
 
-/// What a run may allocate for other reasons than its number of requests: a list that grows once
-/// more.
+/// Allocations that a run may make for other reasons than its number of requests: a list that grows
+/// once more.
 const SLACK: u64 = 60;
 
 /// The same for a run that lasts ten times as long: a handful for each of some fifty intervals that

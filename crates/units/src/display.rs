@@ -42,7 +42,7 @@ pub fn percent(share: f64) -> String {
 }
 
 /// A time in nanoseconds that is set against a bound: as [`time`], but with as many digits as tell
-/// the two apart. What is above a bound by a hair is not shown as the bound itself.
+/// the two apart. A value that is just above a bound is not shown as the bound itself.
 pub fn time_against(ns: f64, bound: Duration) -> String {
     scaled_to(ns, TIME_UNITS, digits_apart(ns, bound.as_nanos() as f64))
 }

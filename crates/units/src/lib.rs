@@ -18,9 +18,9 @@ use std::time::Duration;
 pub struct UnitError {
     /// The text as it was given.
     pub text: String,
-    /// What was expected, such as "time".
+    /// The expected quantity, such as "time".
     pub quantity: &'static str,
-    /// What is wrong, as a clause.
+    /// The mistake, as a clause.
     pub problem: String,
     /// A text that would have been accepted.
     pub example: &'static str,

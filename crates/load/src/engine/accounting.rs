@@ -16,7 +16,7 @@ use crate::user::Ending;
 const OVERSLEPT_NS_MIN: u64 = 1_000_000;
 
 impl<P: Protocol> Engine<P> {
-    /// What came of it. To be asked for when the loop has ended.
+    /// The figures of the thread's share, once the loop has ended.
     pub fn into_figures(mut self) -> RunFigures {
         let now = self.last_turn;
         for connection in self.connections.iter().filter(|connection| connection.is_established()) {
@@ -206,7 +206,8 @@ impl<P: Protocol> Engine<P> {
         self.end_window(now);
     }
 
-    /// Whether all that was offered has ended. What the drain has left over ends here as not sent.
+    /// Whether all that was offered has ended. Requests that the drain has left over end here as
+    /// not sent.
     pub(super) fn finished(&mut self, now: Instant) -> bool {
         let Phase::Running(schedule) = &mut self.phase else { return false };
         let over = schedule.end.is_none_or(|end| now >= end);
@@ -215,8 +216,8 @@ impl<P: Protocol> Engine<P> {
             return true;
         }
         if let Some(drain_end) = schedule.drain_end.filter(|&end| now >= end) {
-            // Whoever still waits when there is no room waits for the target; else the client was
-            // too slow to send.
+            // A request that waits while no connection has room waits for the target; otherwise the
+            // client was too slow to send it.
             let room = |id: &SocketId| self.connections[id.index()].had_room_before(*id, drain_end, self.plan.pipeline);
             let held_back = u64::from(!self.idle.iter().chain(&self.roomy).any(room));
             let figures = &mut self.figures.trial;

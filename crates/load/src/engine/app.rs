@@ -26,7 +26,7 @@ use crate::user::Users;
 /// Resolution of time-outs, and of think times within users.
 const TICK_NS: u64 = 100_000;
 
-/// How often the progress is published and the start barrier is looked at.
+/// The intervals at which the progress is published and the start barrier is polled.
 const PUBLISH_NS: u64 = 20_000_000;
 const START_POLL_NS: u64 = 500_000;
 
@@ -101,15 +101,15 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Has the requests of a recording come through this. Without, all are read when the schedule
+    /// Takes the requests of a recording from a feed. Without one, all are read when the schedule
     /// begins.
     #[must_use]
     pub fn fed(self, feed: Feed) -> Self {
         Self { feed: Some(feed), ..self }
     }
 
-    /// How many entries its queues, timers and pools hold now. Connections, and those that are made
-    /// within a time-out, bound them, but not the length of the run.
+    /// The entries that its queues, timers and pools hold now. The connections that are made within
+    /// a time-out bound their number; the length of the run does not.
     pub fn entries(&self) -> usize {
         let arrivals = match &self.phase {
             Phase::Running(schedule) => schedule.arrivals.entries() + schedule.oversleeps.entries(),
@@ -121,13 +121,13 @@ impl<P: Protocol> Engine<P> {
         arrivals + reads + lists + requests + self.deadlines.len() + self.connections.len()
     }
 
-    /// Looks after the deadlines of connections that have come.
+    /// Handles the deadlines that have come.
     fn expire<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         let timeout_ns = self.timeout_ns();
         while let Some(key) = self.deadlines.pop_due(now) {
             let id = SocketId::from_bits(key);
             let connection = &mut self.connections[id.index()];
-            // Of a connection that was closed, or made superfluous by an earlier entry.
+            // The entry is of a connection that was closed, or an earlier entry has served it.
             if connection.id != id || connection.armed.is_none_or(|at| at > now) {
                 continue;
             }

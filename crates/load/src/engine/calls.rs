@@ -1,4 +1,5 @@
-//! A request's life on a connection: from the schedule to the driver, and its response back.
+//! A request's life on a connection: from the schedule to the driver, and from the received bytes
+//! to its outcome.
 
 use std::rc::Rc;
 
@@ -477,8 +478,7 @@ impl<P: Protocol> Engine<P> {
         if full {
             connection.make_room(notice_delay_ns, now);
         }
-        // What comes at the deadline or later is too late, also where the wheel has not yet told of
-        // it.
+        // A response at the deadline or later is too late, also where the wheel has not fired yet.
         let outcome = if now >= call.deadline { Outcome::Timeout } else { outcome };
         connection.bytes += call.bytes;
         connection.receiving_ns += now.ns_since(call.sent_or(latest).max(connection.responded_at));

@@ -1,5 +1,5 @@
-//! Making connections: ahead of the start, for arrivals that wait, and in place of those that a
-//! user has lost.
+//! Connections are made here: ahead of the start, for arrivals that wait, and in place of those
+//! that a user has lost.
 
 use std::rc::Rc;
 
@@ -13,19 +13,19 @@ use crate::protocol::Protocol;
 use crate::transport::Transport;
 use crate::user::{Ending, UserId};
 
-/// Connections that may be in the making at once, so that opening thousands does not overrun the
-/// server's listen queue.
+/// Most connections that are being established at once, so that opening thousands does not overrun
+/// the server's listen queue.
 const CONNECTING_MAX: usize = 128;
 
 /// Source addresses tried for one connection before the host counts as out of ports.
 const SOURCES_TRIED_MAX: usize = 16;
 
-/// Lines kept for other connections, and the most memory that one of them keeps.
+/// Most buffers kept for other connections, and most bytes of one of them.
 const BUFFERS_KEPT_MAX: usize = 1024;
 const BUFFER_BYTES_KEPT_MAX: usize = 16 << 10;
 
 impl<P: Protocol> Engine<P> {
-    /// Starts to connect. What prevents even that is given back.
+    /// Starts to connect. Returns the fault that prevents even that.
     pub(super) fn connect<D: Driver>(&mut self, driver: &mut D, now: Instant) -> Result<SocketId, Fault> {
         let tries = self.plan.sources.len().clamp(1, SOURCES_TRIED_MAX);
         let mut result = self.connect_once(driver);
@@ -104,9 +104,9 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Opens connections before the start. Each is attempted once: what fails through the target's
-    /// doing the requests will meet again, and then it is counted. What this host lacks they may
-    /// not meet, where fewer connections carry them all.
+    /// Opens connections before the start. Each is attempted once: a failure of the target meets
+    /// the requests again and is counted then. A resource that this host lacks may not be missed
+    /// again, where fewer connections carry all requests, and is counted now.
     pub(super) fn open_ahead<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         let Phase::Opening { mut left, since, until } = self.phase else { return };
         let total = self.plan.connections_ahead(self.thread);
@@ -130,8 +130,7 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Counts a connection that failed before the start, if it was for want of something on this
-    /// host.
+    /// Counts a connection that failed before the start, if this host lacked a resource.
     fn record_lacking(&mut self, outcome: Outcome) {
         let lacks = matches!(outcome, Outcome::NoDescriptor | Outcome::NoAddress);
         if lacks && matches!(self.phase, Phase::Opening { .. }) {

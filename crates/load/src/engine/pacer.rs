@@ -1,5 +1,5 @@
-//! How slowly a connection at a pace reads: the size of a read, the time that it takes, and when
-//! the next one is due.
+//! The pacer of reads: their size, the time that each takes, and when the next one of a connection
+//! is due.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const CYCLE_NS_MIN: u64 = 250_000_000;
 const CYCLE_NS_MAX: u64 = 4_000_000_000;
 const CYCLE_NS_PER_CONNECTION: u64 = 120_000;
 
-/// Reads are due at a common beat, so that many of them share a wake-up.
+/// Reads are due at common ticks, so that many of them share a wake-up.
 const TICK_NS: u64 = 2_000_000;
 
 /// A round trip is no coarser than other times of the client.

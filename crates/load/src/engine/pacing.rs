@@ -1,10 +1,10 @@
-//! Reading slowly, so that the server holds a connection for as long as a slow client would make
-//! it.
+//! Connections at a pace read slowly, so that the server holds them for as long as a slow client
+//! would make it.
 //!
-//! A connection at a pace reads a piece, and the next one when the bytes of the first would have
-//! come over its line. The receive window is small, so that what is not read stays with the server.
-//! On a long path the first piece of a response is read when it is there, so that an end or a reset
-//! is not missed, and held until a round trip has passed since its request.
+//! Such a connection reads a piece, and the next one when the bytes of the first would have come
+//! over its line. The receive window is small, so that what is not read stays with the server. On a
+//! long path the first piece of a response is read when it is there, so that an end or a reset is
+//! not missed, and held until a round trip has passed since its request.
 
 use thalweg_sys::{Driver, Instant, SocketId};
 
@@ -12,7 +12,7 @@ use super::state::Engine;
 use crate::protocol::Protocol;
 
 impl<P: Protocol> Engine<P> {
-    /// Lets a connection at a pace read what comes first.
+    /// Lets a new connection at a pace read its first bytes.
     pub(super) fn read_now<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
         if let Some(pacer) = &self.pacer {
             let bytes_max = pacer.read_bytes;
@@ -32,8 +32,8 @@ impl<P: Protocol> Engine<P> {
         pacer.wheel.arm(id.to_bits(), connection.read_at);
     }
 
-    /// Holds what was read if it is the beginning of a response that cannot have come over its path
-    /// yet. `latest` is when the driver began the connection's latest send. Whether it is held.
+    /// Holds bytes that begin a response and cannot have come over its path yet. `latest` is when
+    /// the driver began the connection's latest send. Returns whether they are held.
     pub(super) fn hold(&mut self, id: SocketId, bytes: &[u8], latest: Instant, now: Instant) -> bool {
         let Some(pacer) = self.pacer.as_mut().filter(|pacer| !pacer.path_delay().is_zero()) else { return false };
         let connection = &mut self.connections[id.index()];
@@ -59,7 +59,7 @@ impl<P: Protocol> Engine<P> {
         true
     }
 
-    /// Takes in the responses whose beginnings have come by now.
+    /// Reads the held responses whose beginnings have come by now.
     pub(super) fn take_in_held<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         while let Some(key) = self.pacer.as_mut().and_then(|pacer| pacer.arrivals.pop_due(now)) {
             let id = SocketId::from_bits(key);

@@ -7,14 +7,14 @@ use thalweg_sys::Instant;
 
 use crate::user::UserId;
 
-/// Users that pause without a connection: the server has closed theirs.
+/// Users in a pause without a connection.
 #[derive(Default)]
 pub(super) struct PausedUsers {
     users: BinaryHeap<Reverse<PausedUser>>,
     count: u64,
 }
 
-/// Ordered by when it goes on; the number tells those of the same time apart.
+/// A user in a pause, ordered by its end; the number tells users with the same end apart.
 struct PausedUser {
     until: Instant,
     number: u64,

@@ -11,8 +11,8 @@ use crate::input::check::{Check, CheckId, CheckOf, CheckTable, PackedCheck};
 use crate::protocol::Encoder;
 use crate::request::{FieldLines, PackedRequests, RequestList, RequestView, Templates};
 
-/// So many requests, of so many bytes, are made ready by each thread: that is quickest. More would
-/// take too much memory.
+/// Most requests, and most of their bytes, that each thread encodes before the run, which is
+/// quickest. More would take too much memory.
 const READY_MAX: usize = 4096;
 const READY_BYTES_MAX: usize = 16 << 20;
 
@@ -24,10 +24,10 @@ const LARGE_BYTES_MAX: usize = 64 << 20;
 /// The requests that a thread offers.
 pub(crate) struct Requests<E> {
     encoder: E,
-    /// What the length of a response depends on, by template.
+    /// The kind of each template's requests, on which the length of a response depends.
     kinds: Vec<RequestKind>,
     source: Source,
-    /// What makes a response good where the request does not say.
+    /// The conditions on responses of requests that have none of their own.
     check: Check,
 }
 
@@ -149,7 +149,7 @@ impl<E: Encoder> Requests<E> {
         }))
     }
 
-    /// Writes the request behind what the buffer holds. How many bytes its body has.
+    /// Writes the request behind what the buffer holds. Returns the bytes of its body.
     pub(crate) fn write(&self, number: u32, last: bool, out: &mut Vec<u8>) -> usize {
         match &self.source {
             Source::Ready(list) => {

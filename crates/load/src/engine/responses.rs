@@ -12,7 +12,7 @@ pub(super) struct CallResponses<'a, E> {
     pub(super) calls: &'a mut Calls,
     pub(super) requests: &'a Requests<E>,
     pub(super) trial: &'a mut TrialFigures,
-    /// Where the server's name for itself goes, if it is wanted.
+    /// The buffer for the server's name for itself, if it is wanted.
     pub(super) server: Option<&'a mut Vec<u8>>,
 }
 

@@ -1,4 +1,4 @@
-//! The state of a load thread's engine, and what all of its parts need of it.
+//! The state of a load thread's engine, and methods that all of its parts need.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use crate::replay::Feed;
 use crate::schedule::Schedule;
 use crate::user::Users;
 
-/// One thread's share of a run.
+/// A load thread's share of a run.
 pub struct Engine<P: Protocol = Http1> {
     pub(super) plan: Arc<Plan>,
     pub(super) thread: usize,
     pub(super) start_barrier: Arc<StartBarrier>,
     pub(super) progress: Arc<Progress>,
     pub(super) requests: Requests<P::Encoder>,
-    /// Through which the requests of a recording come, until the schedule begins.
+    /// The feed of a recording's requests, until the schedule begins.
     pub(super) feed: Option<Feed>,
     pub(super) chooser: Chooser,
     pub(super) user: Option<Arc<UserPlan>>,
@@ -45,7 +45,7 @@ pub struct Engine<P: Protocol = Http1> {
     pub(super) roomy: VecDeque<SocketId>,
     pub(super) open: usize,
     pub(super) connecting: usize,
-    /// Of the connecting ones, those that users have opened to go on.
+    /// The connecting ones that users have opened to go on.
     pub(super) reopening: usize,
     /// Connections with calls under way.
     pub(super) busy: usize,
@@ -55,23 +55,23 @@ pub struct Engine<P: Protocol = Http1> {
     pub(super) deadlines: Wheel,
     pub(super) pacer: Option<Pacer>,
     pub(super) phase: Phase,
-    /// For digests, used again.
+    /// Hashers for digests, used again.
     #[expect(clippy::vec_box, reason = "a call takes a box out, since it would be large with the hasher itself")]
     pub(super) hashers: Vec<Box<Sha256>>,
-    /// Lines of connections that were closed, used again with their memory.
+    /// Buffers of connections that were closed, used again with their memory.
     #[expect(clippy::vec_box, reason = "connections have them in boxes")]
     pub(super) spare_buffers: Vec<Box<Buffers>>,
     pub(super) next_publish: Instant,
     pub(super) last_turn: Instant,
-    /// What the driver has spent awake without work.
+    /// The time that the driver has spent awake without work.
     pub(super) busy_wait_ns: u64,
-    /// By how much too late the latest wake-up was ([`Driver::overslept_ns`]).
+    /// The lateness of the latest wake-up, as the driver reports it.
     pub(super) overslept_ns: u64,
     /// Arrivals wait for which no connection may be made.
     pub(super) is_short_of_room: bool,
-    /// Attempts to connect since the last turn.
+    /// Attempts to connect in this iteration.
     pub(super) attempts: u64,
-    /// What the server calls itself.
+    /// The server's name for itself, of the latest response.
     pub(super) server: Vec<u8>,
     pub(super) figures: RunFigures,
 }
@@ -79,9 +79,9 @@ pub struct Engine<P: Protocol = Http1> {
 pub(super) enum Phase {
     /// Opening connections before the start, so many more and until then at the latest.
     Opening { left: usize, since: Instant, until: Instant },
-    /// At the start barrier.
+    /// Waiting at the start barrier.
     Waiting,
-    /// On the schedule, or finishing what is under way.
+    /// On the schedule, or finishing the calls under way.
     Running(Box<Schedule>),
 }
 
@@ -118,7 +118,7 @@ impl<P: Protocol> Engine<P> {
         connection
     }
 
-    /// Sees to it that the connection is looked at when its deadline comes.
+    /// Arms the timer for a connection's deadline.
     pub(super) fn arm(&mut self, id: SocketId, at: Instant) {
         let connection = &mut self.connections[id.index()];
         // Deadlines move on from call to call, and the entry for the earlier one serves. Only a

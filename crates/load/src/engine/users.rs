@@ -1,4 +1,5 @@
-//! Playing users: several calls on connections of their own, each after what it waits for.
+//! Users make several calls on connections of their own, each when the response or pause before it
+//! is over.
 //!
 //! A call goes to the first of the user's connections that has room, as httperf has it; if there is
 //! none, another one is opened as far as the user may have more. Calls wait on the connection that
@@ -52,7 +53,7 @@ impl<P: Protocol> Engine<P> {
             let (due, idle) = (self.users[user].due(), self.users[user].under_way() == 0);
             let intended = due.intended;
             if self.pacer.is_none() && intended + self.plan.timeout <= now {
-                // Nobody was there in time to make it.
+                // The thread was too late to make it.
                 return self.fail_next_call(driver, user, Outcome::Timeout, now);
             }
             if schedule.is_drained(now) {
@@ -84,7 +85,7 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Where a user's next call goes.
+    /// The connection for a user's next call.
     fn room_for(&self, user: UserId) -> Option<Room> {
         let state = &self.users[user];
         let roomy = |id: &&SocketId| self.connections[id.index()].is_below_capacity(self.plan.pipeline);
@@ -203,8 +204,8 @@ impl<P: Protocol> Engine<P> {
         self.stop_user(driver, user, ending, now);
     }
 
-    /// Has a user make no more calls. What is under way on its other connections has ends of its
-    /// own, which are waited for: nobody could say how it would have ended.
+    /// Stops a user: it makes no more calls. Calls under way on its other connections go on to
+    /// their own ends, since their outcomes could not be known otherwise.
     pub(super) fn stop_user<D: Driver>(&mut self, driver: &mut D, user: UserId, ending: Ending, now: Instant) {
         let state = &mut self.users[user];
         state.stop(ending);
@@ -247,7 +248,7 @@ impl<P: Protocol> Engine<P> {
         self.end_user(driver, user, Ending::Cut, now);
     }
 
-    /// Whether what comes due then is still part of the load.
+    /// Whether an arrival or call that comes due then is still part of the load.
     fn offers(&self, due: Instant) -> bool {
         matches!(&self.phase, Phase::Running(schedule) if schedule.offers(due))
     }
@@ -299,7 +300,7 @@ impl<P: Protocol> Engine<P> {
     }
 }
 
-/// Where there is room for a call of a user.
+/// A connection with room for a call of a user.
 enum Room {
     On(SocketId),
     /// On a connection that is to be opened.

@@ -11,9 +11,9 @@ use std::io::BufRead;
 use crate::input::check::{ListEntry, entry};
 use crate::input::text::{ENTRIES_MAX, InputError, Lines, ReadError};
 
-/// Reads a list of URLs and paths, and gives each entry out as it comes. What begins with a slash
-/// is a target already; all else goes through `target_of`, which makes a target of a URL on the
-/// right host.
+/// Reads a list of URLs and paths, and gives each entry out as it comes. A word that begins with a
+/// slash is a target already; all else goes through `target_of`, which makes a target of a URL on
+/// the right host.
 ///
 /// # Errors
 /// The first line that is wrong or whose entry was refused, that there is none, or that the file

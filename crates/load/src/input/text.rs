@@ -1,5 +1,5 @@
-//! What the readers of input files share: an error that names its place, lines with their numbers,
-//! and the bounds.
+//! The basis of the readers of input files: errors that name their place, lines with their numbers,
+//! and bounds.
 //!
 //! Opening and reading files is the caller's; a file's name is only passed through into messages.
 
@@ -16,7 +16,7 @@ pub const ENTRIES_MAX: usize = 1 << 24;
 /// Most bytes of an input that a message repeats.
 const EXCERPT_CHARS_MAX: usize = 60;
 
-/// What is wrong with an input file, and where.
+/// An error in an input file, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {what}")]
 pub struct InputError {
@@ -26,7 +26,7 @@ pub struct InputError {
     pub line: usize,
     /// The character in the line, from 1, at which the offending word begins.
     pub column: usize,
-    /// What is wrong and what would be right.
+    /// The mistake, and what would be right.
     pub what: String,
 }
 
@@ -97,8 +97,8 @@ impl<'a, R: BufRead> Lines<'a, R> {
         Self { file, source, line: Vec::new(), number: 0 }
     }
 
-    /// The next line, without its line feed. What is behind the last line feed is a line only if
-    /// there is something.
+    /// The next line, without its line feed. Bytes behind the last line feed are a line; no bytes
+    /// are none.
     pub(crate) fn next(&mut self) -> Result<Option<Line<'_>>, ReadError> {
         self.line.clear();
         let mut bounded = (&mut self.source).take(LINE_BYTES_MAX as u64 + 1);
@@ -118,7 +118,7 @@ fn too_long(line: Line<'_>) -> InputError {
 
 /// The lines of a text. One that is too long ends them with an error.
 pub(crate) fn lines<'a>(file: &'a str, text: &'a [u8]) -> impl Iterator<Item = Result<Line<'a>, InputError>> {
-    // What is behind the last line feed is a line only if there is something.
+    // Bytes behind the last line feed are a line; no bytes are none.
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     let all = (!text.is_empty()).then(|| text.split(|&byte| byte == b'\n'));
     all.into_iter().flatten().enumerate().map(move |(index, bytes)| {
@@ -150,7 +150,8 @@ pub(crate) fn excerpt(word: &[u8]) -> String {
     shown
 }
 
-/// What keeps a word from being a request target as it would be sent, with the byte it is about.
+/// The first reason for which a word cannot be sent as a request target, with the byte that it is
+/// about.
 pub(crate) fn target_fault(word: &[u8]) -> Option<(usize, &'static str)> {
     if let Some(at) = word.iter().position(|byte| !byte.is_ascii_graphic()) {
         return Some((at, "this character cannot stand in a URI; write it percent-encoded, such as %20"));

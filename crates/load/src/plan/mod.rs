@@ -1,4 +1,5 @@
-//! What to offer: a checked value with every default filled in. Nothing here can fail any more.
+//! The plan of a run: checked, with every default filled in. It names requests, arrivals and
+//! connections, and no protocol.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -32,15 +33,15 @@ pub struct Plan {
     /// Local ports to come from, shared out among the threads; `None` leaves the choice to the
     /// kernel.
     pub ports: Option<PortRange>,
-    /// What to ask for; never empty, unless that is recorded too.
+    /// The requests; never empty, unless they are recorded too.
     pub requests: RequestList,
     /// In which order, where the schedule or the session does not say.
     pub pick: Pick,
     /// When.
     pub arrivals: LoopPlan,
-    /// What arrives: one request each, or users of several.
+    /// The user that arrives; `None`: each arrival is one request.
     pub user: Option<UserPlan>,
-    /// How long or how many.
+    /// The length of the measured part, as a time or as a number.
     pub extent: Extent,
     /// Time before the measured part, at the same level and on the same connections, of which
     /// nothing is counted.
@@ -68,7 +69,7 @@ pub struct Plan {
     pub reuse: Reuse,
     /// How fast responses are taken; `None`: as fast as they come.
     pub pace: Option<Pace>,
-    /// What makes a response good.
+    /// The conditions on responses.
     pub check: Check,
     /// The rate from which on a connection counts as conforming.
     pub conforming_bits_per_s: u64,
@@ -86,8 +87,7 @@ pub struct Plan {
 /// When requests are offered.
 #[derive(Clone, Debug)]
 pub enum LoopPlan {
-    /// Arrivals do not wait for responses. Each is a request, or a user where the plan's
-    /// [`UserPlan`] says so.
+    /// Arrivals do not wait for responses. Each is a request, or a user if the plan has one.
     Open {
         /// Arrivals per second.
         rate: Arc<RateProfile>,
@@ -99,8 +99,8 @@ pub enum LoopPlan {
         /// They come with what is asked for, in place of [`Plan::requests`].
         recording: Arc<Recording>,
     },
-    /// Each worker asks when its last response has come, or begins a user when its last one has
-    /// ended.
+    /// Each worker sends a request when its last response has come, or begins as a user when its
+    /// last one has ended.
     Closed {
         /// How many workers, each with a connection of its own.
         workers: usize,
@@ -131,9 +131,8 @@ impl LoopPlan {
     }
 }
 
-/// What an arrival is, if it is not one request on whichever connection is free: several calls on
-/// connections of their own, which are closed after the last of them. A call that follows another
-/// waits for its response, whatever the loop is.
+/// A user that arrives: it makes several calls on connections of their own, which are closed after
+/// the last of them. A call that follows another waits for its response, whatever the loop is.
 #[derive(Clone, Debug)]
 pub enum UserPlan {
     /// So many calls one after the other, as httperf makes them with `--num-calls`. If the server
@@ -142,7 +141,7 @@ pub enum UserPlan {
     /// The sessions of a file in their order. If the server closes the connection between two
     /// calls, the session goes on with another one.
     Sessions {
-        /// What they do.
+        /// Their bursts.
         sessions: Arc<Sessions>,
         /// Time between two bursts, where the session does not say.
         think: Duration,
@@ -254,7 +253,7 @@ impl Plan {
                 let pauses = total.saturating_sub(1) / (*workers).max(1) as u64;
                 Duration::try_from_secs_f64(think.as_secs_f64() * pauses as f64).unwrap_or(Duration::MAX)
             }
-            // Users that arrive; how long the last one takes nobody knows.
+            // Users that arrive; the time that the last one takes is not known.
             (Extent::Requests(total), LoopPlan::Open { rate, .. }) if self.user.is_some() => {
                 Duration::from_nanos(u64::try_from(rate.due_ns(total.saturating_sub(1) as f64)).unwrap_or(0))
             }

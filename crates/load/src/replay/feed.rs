@@ -243,7 +243,7 @@ impl Feed {
     fn retire(&mut self) {
         let Some(mut batch) = self.batches.pop_front() else { return };
         self.taken_here = 0;
-        // What was taken had come due, also where nobody has looked since.
+        // Requests that were taken had come due, also if the schedule was not advanced since.
         self.coming = match self.coming {
             (0, place) => {
                 self.passed += (batch.entries.len() - place) as u64;

@@ -51,7 +51,7 @@ mod tests {
     /// The second, and method and target.
     type Read<'a> = (i64, Option<(&'a str, &'a str)>);
 
-    /// What a line is read as, or where it is wrong and a part of what is said.
+    /// A line's second and request, or the place of an error and a part of its text.
     #[track_caller]
     fn check(line: &str, expected: Result<Read<'_>, (usize, &str)>) {
         let read = parse(line.as_bytes());

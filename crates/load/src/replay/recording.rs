@@ -53,7 +53,7 @@ pub(crate) struct RecordedRequest<'a> {
     pub(crate) check: Option<CheckId>,
 }
 
-/// What is known of a log when it was read once.
+/// The summary of a log that was read once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogSummary {
     /// Requests that are replayed; never zero.
@@ -94,7 +94,7 @@ impl SkipCounts {
     }
 }
 
-/// What all requests of a replay have in common.
+/// The common parts of all requests of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayHead<'a> {
     /// Host and port, for the `Host` field.
@@ -162,7 +162,7 @@ impl Recording {
         Ok(Self { file: file.to_owned(), open, speed, templates, table, summary, lines, last_ns, crowded })
     }
 
-    /// What is known of the log.
+    /// The summary of the log.
     pub fn summary(&self) -> &LogSummary {
         &self.summary
     }
@@ -248,7 +248,7 @@ impl fmt::Debug for Recording {
 /// Why a log was not read to its end.
 enum Stop {
     Read(ReadError),
-    /// Nobody wants more.
+    /// No more requests are wanted.
     Enough,
 }
 

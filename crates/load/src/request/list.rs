@@ -80,7 +80,7 @@ pub struct RequestTemplate {
     pub fields: Vec<(String, String)>,
     /// The body; empty for none.
     pub body: Vec<u8>,
-    /// What makes its response good, if not what the plan says.
+    /// The conditions on its response, in place of the plan's.
     pub check: Option<Check>,
 }
 

@@ -17,7 +17,7 @@ use super::templates::{FieldLines, RequestError, RequestView, Templates, push_fi
 use crate::input::check::{Check, CheckId, CheckTable, PackedCheck, push_check};
 use crate::input::packing::{push_number, push_text, take_number, take_text};
 
-/// What is special about a record, beside its template's number.
+/// Flags of a record, beside its template's number.
 const OWN_PARTS: u64 = 1;
 const OWN_CHECK: u64 = 2;
 const TABLE_CHECK: u64 = 4;
@@ -34,7 +34,7 @@ pub enum PackError {
     Full,
 }
 
-/// What a request has for itself.
+/// The own parts of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestParts<'a> {
     /// The method.
@@ -54,7 +54,7 @@ pub struct PackedRequests {
     /// The body of those that have none of their own.
     body: Vec<u8>,
     records: Vec<u8>,
-    /// Where each record begins.
+    /// The beginning of each record.
     starts: Vec<u32>,
     /// The checks that records refer to.
     table: Option<Arc<CheckTable>>,
@@ -184,12 +184,12 @@ impl PackedRequests {
         self.records.len().saturating_add(self.body.len().saturating_mul(self.len()))
     }
 
-    /// What the requests have in common.
+    /// The common parts of the requests.
     pub(crate) fn templates(&self) -> &Templates {
         &self.templates
     }
 
-    /// What a request is made of, and what begins with the check that makes its response good.
+    /// A request, and the bytes that begin with its response's check, if it has one.
     pub(crate) fn get(&self, number: u32) -> (RequestView<'_>, Option<&[u8]>) {
         let mut rest = record(&self.records, &self.starts, number);
         let head = take_number(&mut rest);

@@ -1,5 +1,5 @@
-//! What requests have in common: the server's authority, fields of all of them, and a template for
-//! each method and choice of fields.
+//! Templates, the common parts of requests: the server's authority, fields of all of them, and a
+//! template for each method and choice of fields.
 
 use thalweg_wire::encode::{EncodeError, HeadWriter};
 use thalweg_wire::{RequestKind, Version};
@@ -24,7 +24,7 @@ pub struct Templates {
     list: Vec<Template>,
 }
 
-/// What requests with one method and one choice of usual fields have in common.
+/// The common parts of requests with one method and one choice of usual fields.
 #[derive(Clone, Debug)]
 pub struct Template {
     method: Box<str>,
@@ -152,7 +152,7 @@ impl Template {
         &self.method
     }
 
-    /// What the length of a response depends on.
+    /// The kind of request, on which the length of a response depends.
     pub fn kind(&self) -> RequestKind {
         if *self.method == *"HEAD" { RequestKind::Head } else { RequestKind::Other }
     }

@@ -35,9 +35,9 @@ pub struct Arrival {
     pub known: Instant,
 }
 
-/// What a thread needs to know of a schedule to take its share: it has number `thread` of every
-/// `threads` arrivals of an even or recorded schedule, and a Poisson process of its own at its part
-/// of the rate. Sums of such processes are Poisson processes.
+/// A thread's share of a schedule: it has number `thread` of every `threads` arrivals of an even or
+/// recorded schedule, and a Poisson process of its own at its part of the rate. Sums of such
+/// processes are Poisson processes.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     /// Which thread, from 0.
@@ -87,7 +87,7 @@ struct Poisson {
     profile: Arc<RateProfile>,
     random: Pcg64Mcg,
     threads: f64,
-    /// Where it is and where it ends, in arrivals of the whole schedule from its start.
+    /// Its position and its end, in arrivals of the whole schedule from its start.
     at: f64,
     end: f64,
     /// If the number of arrivals is given, how many are left: then they lie as that many of a
@@ -303,7 +303,7 @@ impl Arrivals {
         }
     }
 
-    /// What the arrival that was taken last asks for, if that is part of the schedule.
+    /// The request of the arrival that was taken last, if that is part of the schedule.
     pub(crate) fn taken_request(&self) -> Option<RecordedRequest<'_>> {
         if let Self::Recorded(recorded) = self { Some(recorded.feed.taken()) } else { None }
     }

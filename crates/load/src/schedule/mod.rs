@@ -1,5 +1,5 @@
-//! A thread's schedule once its start is known: its arrivals, the measured part and what is counted
-//! of it.
+//! A thread's schedule once its start is known: its arrivals, the measured part, and counts of
+//! both.
 
 use std::sync::Arc;
 
@@ -115,8 +115,8 @@ impl Schedule {
 
     /// Takes the next arrival.
     ///
-    /// The series hears of arrivals once per turn; one that is taken before then is told now, since
-    /// it may also end before then.
+    /// The series learns of arrivals once per iteration; of one that is taken before then it learns
+    /// now, since it may also end before then.
     pub(crate) fn take(&mut self, series: &mut IntervalSeries) -> TakenArrival {
         let arrival = self.arrivals.take();
         let measured = arrival.at >= self.start;
@@ -126,12 +126,13 @@ impl Schedule {
             series.record_offered();
             self.recorded += 1;
         }
-        // What was not known before cannot have been noticed.
+        // An arrival that was not known before cannot have been noticed.
         let noticed = self.oversleeps.noticed(arrival.at).max(arrival.known);
         TakenArrival { arrival, noticed, measured }
     }
 
-    /// Gives up the arrivals that have not come yet, though they are due. How many there were.
+    /// Gives up the arrivals that have not been read yet, though they are due. Returns how many
+    /// there were.
     pub(crate) fn give_up_unread(&mut self, series: &mut IntervalSeries) -> u64 {
         let left = self.arrivals.give_up_unread();
         self.taken += left;
@@ -155,7 +156,7 @@ impl Schedule {
         Some(measured)
     }
 
-    /// Whether what comes due then is still part of the load.
+    /// Whether an arrival or call that comes due then is still part of the load.
     pub(crate) fn offers(&self, due: Instant) -> bool {
         self.end.is_none_or(|end| due < end)
     }
@@ -165,7 +166,7 @@ impl Schedule {
         self.recorded + self.follow_ups
     }
 
-    /// Tells the series of the time and of the arrivals that have come due.
+    /// Advances the series to `now` and records the arrivals that have come due.
     pub(crate) fn record(&mut self, series: &mut IntervalSeries, now: Instant) {
         series.advance_to(now.ns_since(self.start));
         let offered = self.arrivals.offered(now);

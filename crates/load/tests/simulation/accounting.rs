@@ -24,7 +24,7 @@ const INTERRUPTED_RUNS: u64 = 3000;
 /// Beyond this many bytes, a request does not fit into the buffers of a rough network.
 const LARGE_BODY: &[u8] = &[b'x'; 100_000];
 
-/// What the schedule says about the number of requests.
+/// The number of requests that the schedule has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Offered {
     Exactly(u64),
@@ -145,7 +145,7 @@ fn check_responses(figures: &RunFigures, records: &[Record]) {
     }
     let (good, failed) = (figures.trial.counts.good, figures.trial.outcomes.count(Outcome::FailedCheck));
     let answered = |outcome| records.iter().filter(|record| record.response.outcome() == outcome).count() as u64;
-    // What comes behind a whole response may come when that is done with.
+    // Bytes behind a whole response may come when its call has ended.
     let surplus = records.iter().filter(|record| record.response == Response::Surplus).count() as u64;
     let well = answered(Outcome::Good) + surplus;
     assert!(good <= well, "{good} are good, {well} were responded to well");
@@ -274,7 +274,7 @@ fn offered(plan: &Plan) -> Offered {
     }
 }
 
-/// Makes one random run; with `interrupted`, it is ended at a random point. What came of its
+/// Makes one random run; with `interrupted`, it is ended at a random point. The figures of its
 /// requests.
 fn random_run(seed: u64, interrupted: bool) -> Outcomes {
     let random = &mut Pcg64Mcg::seed_from_u64(seed);

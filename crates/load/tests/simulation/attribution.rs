@@ -20,7 +20,7 @@ const RUNS: u64 = 60;
 /// From one side to the other of a calm network.
 const LATENCY_NS: u64 = 50 * US;
 
-/// What the figures must be, made from the server's notes: when a request came and when its
+/// The figures as they must be, made from the server's records: when a request came and when its
 /// response was sent, and with that, over a network without surprises, to the nanosecond when the
 /// client sent and when it had the response.
 struct Expected {

@@ -1,4 +1,4 @@
-//! What is counted of connections and of bytes.
+//! Counts of connections and of bytes.
 
 use std::time::Duration;
 

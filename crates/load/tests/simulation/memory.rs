@@ -1,4 +1,4 @@
-//! What the engine keeps is bounded by the plan and not by the length of the run.
+//! The engine's memory is bounded by the plan and not by the length of the run.
 
 use std::cell::Cell;
 use std::time::Duration;

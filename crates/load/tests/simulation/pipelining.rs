@@ -53,7 +53,7 @@ fn random_run(seed: u64) {
     for outcome in Outcome::ALL {
         let answered = run.records.iter().filter(|record| record.response.outcome() == outcome).count() as u64;
         match outcome {
-            // What lies behind a response that ends its connection is lost with it.
+            // Requests behind a response that ends its connection are lost with it.
             Outcome::Reset => assert!(trial.outcomes.count(outcome) >= answered, "{outcome}"),
             _ => assert_eq!(trial.outcomes.count(outcome), answered, "{outcome}"),
         }

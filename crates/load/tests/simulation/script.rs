@@ -1,4 +1,4 @@
-//! What the server can do with a request.
+//! The server's script: what it can do with a request.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -77,7 +77,7 @@ pub enum Step {
 }
 
 impl Response {
-    /// What the request must end as, if the response comes in time over a network that breaks
+    /// The outcome of the request, if the response comes in time over a network that breaks
     /// nothing. For responses whose effect lies in later requests it is that of their own request.
     pub fn outcome(self) -> Outcome {
         match self {

@@ -28,7 +28,7 @@ pub struct Server {
 /// A request that arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
-    /// What its target says.
+    /// The number in its target.
     pub number: u64,
     /// Which of the connections that were accepted it came over, from 0.
     pub connection: u64,

@@ -29,7 +29,7 @@ fn page(parts: u64) -> String {
     format!("/0 think=0.1\n{parts}/99\n")
 }
 
-/// What each connection carried, in order.
+/// The requests of each connection, in order.
 fn carried(run: &Run) -> Vec<Vec<u64>> {
     let mut connections = Vec::new();
     for record in &run.records {

@@ -22,7 +22,8 @@ fn one_by_one(text: &str, sessions: u64) -> Plan {
     session_plan(text, Duration::ZERO, LoopPlan::of_workers(1, Duration::ZERO), Extent::Requests(sessions))
 }
 
-/// What came over the wire: target and connection, and the microseconds since the first.
+/// The requests that came over the wire: target and connection, and the microseconds since the
+/// first.
 fn transcript(run: &Run) -> Vec<(u64, u64, u64)> {
     let first = run.records[0].arrived;
     let line = |record: &crate::server::Record| (record.number, record.connection, record.arrived.ns_since(first) / US);

@@ -55,7 +55,7 @@ pub struct World {
     pub patience_ns: u64,
 }
 
-/// What came of it.
+/// The result of a run.
 pub struct Run {
     pub figures: RunFigures,
     pub records: Vec<Record>,

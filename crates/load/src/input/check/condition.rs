@@ -1,4 +1,5 @@
-//! What makes a response good: reading the conditions, and judging by them without allocating.
+//! A check: conditions on a response, read from text, by which responses are judged without
+//! allocating.
 //!
 //! Deciding when a response is whole, and computing its digest, is the engine's part.
 
@@ -15,7 +16,7 @@ const STATUSES_MAX: usize = 8;
 /// Most conditions on fields: one bit each while a head is looked through.
 const FIELDS_MAX: usize = 32;
 
-/// What makes a response good, beyond being complete and in time.
+/// The conditions on a response that make it good, beyond being complete and in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Check {
     /// The status; without it, any 2xx and 3xx is good.
@@ -24,7 +25,7 @@ pub struct Check {
     pub length: Option<u64>,
     /// SHA-256 of the content.
     pub sha256: Option<[u8; 32]>,
-    /// What its fields must be.
+    /// The conditions on its fields.
     pub fields: Box<[FieldCheck]>,
 }
 
@@ -40,11 +41,11 @@ pub struct StatusSet {
 pub struct FieldCheck {
     /// The name, in whatever case.
     pub name: Box<str>,
-    /// What is asked of the value.
+    /// The condition on the value.
     pub value: FieldValue,
 }
 
-/// What is asked of a field's value.
+/// A condition on a field's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldValue {
     /// Nothing: that there is such a field.
@@ -61,7 +62,7 @@ pub enum FieldValue {
 pub struct CheckError {
     /// The character, from 1, at which the offending word begins.
     pub column: usize,
-    /// What is wrong and what would be right.
+    /// The mistake, and what would be right.
     pub what: String,
 }
 
@@ -142,7 +143,7 @@ impl Check {
     }
 }
 
-/// What a response is of which this is known.
+/// The outcome of a whole response.
 pub(super) fn judge(good_status: bool, good_content: bool) -> Outcome {
     match (good_status, good_content) {
         (false, _) => Outcome::BadStatus,

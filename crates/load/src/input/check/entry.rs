@@ -8,11 +8,11 @@ use crate::input::text::{InputError, Line, excerpt, target_fault};
 /// A line of a URL list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListEntry {
-    /// What to ask for: a request target.
+    /// The request target.
     pub target: String,
-    /// What the response must be, if the line says so.
+    /// The conditions on the response, if the line has some.
     pub check: Option<Check>,
-    /// Where the target stands: the line, from 1.
+    /// The line at which the target stands, from 1.
     pub line: usize,
     /// And the column, from 1.
     pub column: usize,
@@ -45,7 +45,7 @@ pub(crate) fn entry<E: fmt::Display>(
         target_of(word).map_err(|error| line.error(at, error.to_string()))?
     };
     if let Some((fault, what)) = target_fault(target.as_bytes()) {
-        // What was made of a URL has no place of its own.
+        // A target that was made of a URL has no place of its own.
         let fault = if word == target { fault } else { 0 };
         return Err(line.error(at + fault, format!("{}: {what}", excerpt(word.as_bytes()))));
     }

@@ -16,11 +16,11 @@ const ANY: u8 = 0;
 const IS: u8 = 1;
 const CONTAINS: u8 = 2;
 
-/// What makes a response good, as the engine asks: a check of its own, or one that is packed.
+/// A check as the engine uses it: whole, or packed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CheckOf<'a> {
     Whole(&'a Check),
-    /// What begins with a packed check.
+    /// Bytes that begin with a packed check.
     Packed(&'a [u8]),
 }
 

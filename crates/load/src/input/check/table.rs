@@ -20,7 +20,7 @@ pub struct CheckTable {
     /// Records one behind the other: whether the target was asked for (1 byte), line, column,
     /// target, check.
     bytes: Vec<u8>,
-    /// Where each record begins, by its target.
+    /// The beginning of each record, by its target.
     places: HashTable<u32>,
     hasher: RandomState,
 }
@@ -94,7 +94,7 @@ impl CheckTable {
         Some(CheckId((self.bytes.len() - rest.len()) as u32))
     }
 
-    /// What begins with the packed check.
+    /// The bytes that begin with the packed check.
     pub(crate) fn check(&self, id: CheckId) -> &[u8] {
         &self.bytes[id.0 as usize..]
     }

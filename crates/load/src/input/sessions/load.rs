@@ -259,7 +259,7 @@ mod tests {
         check_parts("s", "/a\n\n\n/b foo=1\n");
         let session = "[[session]]\n[[session.burst]]\nthink = \"2s\"\ncalls = [\"/a\", \"/b\"] # [[\n";
         check_parts("s.toml", &format!("think = \"1s\"\n{session}\n{session}[[session.burst]]\ncalls = [\"/c\"]\n"));
-        // What looks like a session within a text, an array or a comment is none.
+        // Text within a string, an array or a comment may look like a session and is none.
         let body =
             "[[session]]\n[[session.burst]]\ncalls = [{ uri = \"/a\", body = \"\"\"\n[[session]]\n\\\"\"\"\"\"\" }]\n";
         check_parts("s.toml", &format!("{body}{session}#[[session]]\n"));

@@ -70,7 +70,7 @@ pub(super) fn read_parts<'a>(
 ) -> Result<(), InputError> {
     let mut parts = Parts { text, begin: 0, lines_before: 0 };
     let first = parts.next().unwrap_or((text, 0));
-    // What stands before the first session holds for all of them.
+    // The text before the first session holds for all of them.
     let is_head = !first.0.starts_with(SESSION);
     let mut think = None;
     if is_head {
@@ -261,7 +261,7 @@ impl<'a, F: FnMut(&Path) -> Result<Vec<u8>, String>> Reader<'a, F> {
             return Err(self.error(&at, &format!("{}: {what}", excerpt(target.as_bytes()))));
         }
         let body = self.body(table.body, table.body_file)?;
-        // Who sends something posts it, unless he says otherwise.
+        // A call with a body is a POST, unless it names another method.
         let usual = if body.is_empty() { "GET" } else { "POST" };
         let method = table.method.map_or(Cow::Borrowed(usual), |method| Cow::Owned(method.into_inner()));
         let (line, column) = self.places.find(self.text, at.start);

@@ -41,7 +41,7 @@ pub struct CallText<'a> {
     pub fields: Vec<(String, String)>,
     /// The body; empty for none.
     pub body: Cow<'a, [u8]>,
-    /// Where its target stands: the line, from 1.
+    /// The line at which its target stands, from 1.
     pub line: u32,
     /// And the column, from 1.
     pub column: u32,

@@ -237,7 +237,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// What separates words, as C's `isspace` has it.
+/// Blanks, which separate words, as C's `isspace` has them.
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | b'\r')
 }
