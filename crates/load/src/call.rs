@@ -29,7 +29,7 @@ pub(crate) struct Call {
     /// When it was sent, if the driver has sent others since and does not know it any more.
     pub(crate) sent: Stamp,
     pub(crate) first_byte: Stamp,
-    /// Which request it is.
+    /// The number of its request.
     pub(crate) request: u32,
     /// The last one on its connection.
     pub(crate) last: bool,

@@ -190,7 +190,7 @@ impl<P: Protocol> Connection<P> {
         (established, unnoticed_ns + late_ns + notice_delay_ns, queue_ns)
     }
 
-    /// Whether it is the one of that name and has had room for a call since before `at`.
+    /// Whether it has that id and has had room for a call since before `at`.
     pub(crate) fn had_room_before(&self, id: SocketId, at: Instant, pipeline: u32) -> bool {
         let room = matches!(self.state, State::Idle | State::Busy) && self.is_below_capacity(pipeline);
         self.id == id && room && self.room_since < at

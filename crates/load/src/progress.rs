@@ -39,7 +39,7 @@ impl Progress {
         Self { threads: (0..threads).map(|_| ThreadProgress::default()).collect(), stop: AtomicBool::new(false) }
     }
 
-    /// Asks all threads to end the run now.
+    /// Requests all threads to end the run now.
     pub fn request_stop(&self) {
         self.stop.store(true, Ordering::Release);
     }

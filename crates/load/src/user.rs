@@ -1,5 +1,5 @@
-//! A user's progress: which of its calls may be made now, which wait for a response or for the end
-//! of a pause.
+//! Users: which of a user's calls may be made now, and which wait for a response or for the end of
+//! a pause.
 
 use std::num::NonZero;
 use std::ops::{Index, IndexMut, Range};

@@ -83,7 +83,7 @@ impl<P: Protocol> Engine<P> {
     }
 
     /// Has `end` end what a fault ends. If that is a measured request, the fault is counted where
-    /// it is told apart more finely than by its outcome.
+    /// its causes are distinguished.
     pub(super) fn end_for(&mut self, fault: Fault, connecting: bool, end: impl FnOnce(&mut Self, Outcome)) {
         let outcome = outcome_of_fault(fault, connecting);
         let before = self.figures.trial.outcomes.count(outcome);

@@ -35,8 +35,8 @@ enum Source {
     Ready(Vec<Ready>),
     Packed {
         list: Arc<PackedRequests>,
-        /// Those with large bodies that were asked for, by number and whether they are the last on
-        /// a connection.
+        /// Those with large bodies that were sent, by number and whether they are the last on a
+        /// connection.
         large: HashMap<(u32, bool), Encoded>,
         large_bytes: usize,
     },

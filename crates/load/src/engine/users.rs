@@ -254,7 +254,7 @@ impl<P: Protocol> Engine<P> {
     }
 
     /// Makes the calls that came due before the end of the schedule in pauses of which the timer
-    /// has not told yet. Whether there are some.
+    /// has not fired yet. Returns whether there are some.
     pub(super) fn wake_last<D: Driver>(&mut self, driver: &mut D, now: Instant) -> bool {
         if self.plan.cuts_at_end() {
             return false;

@@ -1,4 +1,4 @@
-//! Which of the listed requests comes next.
+//! The choice of the next request from a list.
 //!
 //! A thread chooses by itself: in sequence it has every `threads`-th of the list's turns, at random
 //! it has a stream of its own.
@@ -12,7 +12,7 @@ use rand_pcg::Pcg64Mcg;
 /// The exponent of `zipf` alone: requests for web pages are near it.
 const EXPONENT_DEFAULT: f64 = 1.0;
 
-/// Beyond this the second of a list is not asked for in any run.
+/// Beyond this the second request of a list is not sent in any run.
 const EXPONENT_MAX: f64 = 20.0;
 
 /// Keeps the choice's random numbers apart from those that arrivals draw from the same seed.

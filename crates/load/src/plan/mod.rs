@@ -28,16 +28,16 @@ pub const CONFORMING_BITS_PER_S: u64 = 320_000;
 pub struct Plan {
     /// The server.
     pub peer: PeerAddr,
-    /// Local addresses to come from, used in turn; none leaves the choice to the kernel.
+    /// Local addresses of connections, one after the other; none leaves the choice to the kernel.
     pub sources: Vec<IpAddr>,
-    /// Local ports to come from, shared out among the threads; `None` leaves the choice to the
+    /// Local ports of connections, divided between the threads; `None` leaves the choice to the
     /// kernel.
     pub ports: Option<PortRange>,
     /// The requests; never empty, unless they are recorded too.
     pub requests: RequestList,
-    /// In which order, where the schedule or the session does not say.
+    /// Their order, if neither the schedule nor a session determines it.
     pub pick: Pick,
-    /// When.
+    /// The times at which they are offered.
     pub arrivals: LoopPlan,
     /// The user that arrives; `None`: each arrival is one request.
     pub user: Option<UserPlan>,
@@ -65,9 +65,9 @@ pub struct Plan {
     pub calls: Option<u32>,
     /// Most requests under way at once on a connection; 1 waits for each response.
     pub pipeline: u32,
-    /// Which connection takes the next request.
+    /// The connection that takes the next request.
     pub reuse: Reuse,
-    /// How fast responses are taken; `None`: as fast as they come.
+    /// The pace at which responses are read; `None`: as fast as they come.
     pub pace: Option<Pace>,
     /// The conditions on responses.
     pub check: Check,
@@ -78,13 +78,13 @@ pub struct Plan {
     pub cpus: Vec<usize>,
     /// Each thread has a file table of its own.
     pub own_tables: bool,
-    /// Which driver.
+    /// The driver.
     pub driver: DriverChoice,
     /// Seed of everything random.
     pub seed: u64,
 }
 
-/// When requests are offered.
+/// The times at which requests are offered.
 #[derive(Clone, Debug)]
 pub enum LoopPlan {
     /// Arrivals do not wait for responses. Each is a request, or a user if the plan has one.
@@ -96,7 +96,7 @@ pub enum LoopPlan {
     },
     /// Requests at recorded times, which do not wait for responses either.
     Recorded {
-        /// They come with what is asked for, in place of [`Plan::requests`].
+        /// They come with their requests, in place of [`Plan::requests`].
         recording: Arc<Recording>,
     },
     /// Each worker sends a request when its last response has come, or begins as a user when its
@@ -160,7 +160,7 @@ pub enum Extent {
     Requests(u64),
 }
 
-/// Which of the connections that have room takes the next request.
+/// The connection, of those with room, that takes the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Reuse {
     /// The one that has been idle for longest: all connections, and with them all of a server's
@@ -172,13 +172,13 @@ pub enum Reuse {
     Latest,
 }
 
-/// How fast a connection's responses are taken.
+/// The pace at which a connection's responses are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Bytes per second, of all that is received; `None`: as they come.
     pub bytes_per_s: Option<u64>,
     /// From a request to the first byte of its response, at the least, as a long path would have
-    /// it. Where the rate is not bounded it is also the time from one read of up to 64 KiB to the
+    /// it. If the rate is not bounded, it is also the time from one read of up to 64 KiB to the
     /// next: such a path carries one window in each round trip.
     pub delay: Duration,
 }
@@ -262,8 +262,7 @@ impl Plan {
         measured.saturating_add(self.warmup)
     }
 
-    /// Requests per second that the schedule asks for; `None` in a closed loop. Of users it counts
-    /// all calls.
+    /// Requests per second of the schedule; `None` in a closed loop. Of users it counts all calls.
     pub fn offered_rate(&self) -> Option<f64> {
         let arrivals = match &self.arrivals {
             LoopPlan::Closed { .. } => return None,

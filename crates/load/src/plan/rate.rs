@@ -1,5 +1,4 @@
-//! How fast arrivals come over time: a rate that stays, steps, or ramps, as a pure function of
-//! time.
+//! Rate profiles: arrivals per second that stay, step, or ramp, as a pure function of time.
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
-//! Bringing a log's requests to the load threads while it is read: a thread reads ahead, into
-//! queues of bounded length.
+//! The feed brings a log's requests to the load threads while it is read: a thread reads ahead,
+//! into queues of bounded length.
 //!
 //! Of *k* load threads each takes every *k*-th request, in batches whose memory goes back and
 //! forth. A load thread takes a batch off its queue when its first request comes due at the latest,
 //! whether or not it can send it; so that one thread's backlog does not keep the reader from
-//! feeding the others, up to a bound. Where the reader falls behind, requests come after their
-//! time, which is the client's own lateness.
+//! feeding the others, up to a bound. If the reader falls behind, requests come after their time,
+//! which is the client's own lateness.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Putting a log's requests into the order of their seconds while it is read, with bounded memory.
+//! The window puts a log's requests into the order of their seconds while it is read, with bounded
+//! memory.
 //!
 //! Logs are nearly sorted: servers write a line when they have responded. Requests wait here until
 //! so many others have come behind them that an earlier one is not to be expected. One that comes

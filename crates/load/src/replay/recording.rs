@@ -1,9 +1,9 @@
-//! Access logs made into load: when to ask for what, at the log's own times.
+//! Recordings: access logs as load, each request at the time that the log says.
 //!
 //! A log is read twice, each time line by line with bounded memory. First as a whole
-//! ([`Recording::scan`]), which tells what is wrong with it, how many requests it has and over
-//! which time; then while they are sent ([`Feeder`]). Opening and unpacking the file is the
-//! caller's; the formats are `wire`'s and `json`'s.
+//! ([`Recording::scan`]), which finds its errors, the number of its requests and their length in
+//! time; then while they are sent ([`Feeder`]). Opening and unpacking the file is the caller's; the
+//! formats are `wire`'s and `json`'s.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -377,7 +377,7 @@ mod tests {
         played
     }
 
-    /// Replays a log and compares when what is asked for.
+    /// Replays a log and compares its requests and their times.
     fn check(lines: &[(u32, &str)], speed: f64, expected: &[(u64, &str)]) {
         let shown: Vec<_> =
             played(&scan(log(lines), speed).unwrap()).into_iter().map(|(ns, what)| (ns / 1_000_000, what)).collect();

@@ -87,7 +87,7 @@ impl Templates {
         &self.authority
     }
 
-    /// The version that was asked for.
+    /// The version of the requests.
     pub fn version(&self) -> Version {
         self.version
     }

@@ -1,5 +1,4 @@
-//! When requests are due: schedules as pure functions of their parameters and of the time that is
-//! passed in.
+//! Arrivals: schedules as pure functions of their parameters and of the time that is passed in.
 //!
 //! An arrival that cannot be served at once, because every connection is busy, stays here: what
 //! waits is the difference between what is due and what was taken, so a queue of any length needs
@@ -20,7 +19,7 @@ use crate::replay::{Feed, RecordedRequest};
 pub enum Arrivals {
     /// On a schedule.
     Open(OpenLoop),
-    /// At recorded times, with what is asked for.
+    /// At recorded times, with their requests.
     Recorded(RecordedLoop),
     /// On responses.
     Closed(ClosedLoop),
@@ -217,8 +216,8 @@ pub struct ClosedLoop {
 }
 
 impl ClosedLoop {
-    /// `workers` who begin at `warmup`. From `start` on they ask at most `total` times together,
-    /// and not at or after `end`.
+    /// `workers` workers that begin at `warmup`. From `start` on they send at most `total` requests
+    /// together, and none at or after `end`.
     pub fn new(warmup: Instant, start: Instant, end: Instant, workers: usize, think_ns: u64, total: u64) -> Self {
         let beginning = std::iter::repeat_n(warmup, workers).collect();
         Self { beginning, ready: VecDeque::new(), think_ns, start, left: total, end, taken_measured: 0 }

@@ -1,5 +1,5 @@
-//! When a load thread took note of its arrivals: the difference from when they were due is its own
-//! lateness.
+//! Times that a load thread has overslept: arrivals that came due in them were noticed late, which
+//! is the client's own lateness.
 //!
 //! An arrival that finds no room waits in its schedule, without memory of its own
 //! ([`crate::Arrivals`]). So the times that the thread has overslept are kept instead, as long as
@@ -53,7 +53,7 @@ impl Oversleeps {
         self.shortest_ns = 0;
     }
 
-    /// When an arrival that was due then was noticed. Arrivals are asked for in their order.
+    /// When an arrival that was due then was noticed. Calls are in the order of the arrivals.
     #[inline]
     pub(crate) fn noticed(&mut self, due: Instant) -> Instant {
         if self.gaps.is_empty() { due } else { self.noticed_in_gap(due) }

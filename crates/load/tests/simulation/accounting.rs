@@ -138,7 +138,7 @@ fn check_sessions(figures: &RunFigures) {
 
 /// No more requests are good than were responded to well, and none has failed its check whose
 /// response was its own. If the server answers a request twice, or one of several pipelined ones
-/// not at all, its responses are in the place of others, which nobody could know.
+/// not at all, its responses are in the place of others, which the client cannot know.
 fn check_responses(figures: &RunFigures, records: &[Record]) {
     if records.iter().any(|record| matches!(record.response, Response::Twice(_) | Response::Silence)) {
         return;
@@ -250,7 +250,8 @@ fn random_sessions(random: &mut Pcg64Mcg) -> String {
     text
 }
 
-/// How many requests the plan asks for, together with those of its users that are never offered.
+/// The number of requests that the plan has, together with those of its users that are never
+/// offered.
 fn offered(plan: &Plan) -> Offered {
     let arrivals = match (plan.extent, &plan.arrivals) {
         (Extent::Requests(total), _) => total,

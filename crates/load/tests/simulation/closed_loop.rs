@@ -63,7 +63,7 @@ fn the_end_of_the_time_ends_the_loop() {
     let extent = Extent::Duration(Duration::from_millis(100));
     let run = World::calm(closed(4, THINK_NS, extent)).run(|_| Response::Late(SERVICE_NS));
     let trial = &run.figures.trial;
-    // A turn takes 10.1 ms, so each worker begins ten of them before 100 ms are over.
+    // A round takes 10.1 ms, so each worker begins ten of them before 100 ms are over.
     assert_eq!((trial.counts.offered, trial.counts.good), (40, 40));
     assert_eq!(trial.duration, Duration::from_millis(100));
     assert_eq!(trial.outcomes.count(Outcome::NotSent), 0);

@@ -28,7 +28,7 @@ fn connections_are_opened_at_their_rate_however_short_the_time_out() {
 
 #[test]
 fn connections_in_the_making_are_not_open() {
-    // The backlog takes four; nobody accepts, so that the others have to try again.
+    // The backlog takes four; no connection is accepted, so that the others have to try again.
     let network = SimConfig { backlog: 4, ..SimConfig::calm(1) };
     let plan = Plan { timeout: Duration::from_millis(200), ..open(100.0, 10, 20) };
     let run = World { network, stall: Some((0, 100 * SECOND)), ..World::calm(plan) }.run(|_| Response::Good);
@@ -95,7 +95,7 @@ fn connections_that_are_open_at_the_end_count_as_closed_then() {
     assert!(trial.connection_lifetime.min() >= 99 * MS, "{} ns", trial.connection_lifetime.min());
 }
 
-/// The parts of what was received: heads, bodies, framing, and what no request had asked for.
+/// The parts of what was received: heads, bodies, framing, and unsolicited bytes.
 fn parts(run: &Run) -> [u64; 4] {
     let bytes = &run.figures.trial.bytes;
     [bytes.head_received, bytes.body_received, bytes.framing_received, run.figures.unsolicited_bytes]

@@ -72,7 +72,7 @@ fn each_pipelined_request_ends_as_the_server_has_responded() {
 
 #[test]
 fn a_surplus_response_is_not_credited_to_a_pipelined_request_that_has_not_left() {
-    // The client is held up behind the first send. It then hears at once that it is through,
+    // The client is held up behind the first send. It then learns at once that it is through,
     // whereupon the second request is handed over, and of two responses to the first. The second
     // request leaves after that.
     let [(_, Step::Send(response))] = &Response::Good.steps(0, false)[..] else {

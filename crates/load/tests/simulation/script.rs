@@ -41,9 +41,9 @@ pub enum Response {
     Early,
     /// Another status.
     Status(u16),
-    /// Other content than was asked for, of the right length.
+    /// Other content than the expected, of the right length.
     WrongContent,
-    /// Less content than was asked for, in good form.
+    /// Less content than the expected, in good form.
     WrongLength,
     /// Half of the content and the end of the connection.
     Truncated,
@@ -57,7 +57,7 @@ pub enum Response {
     HangUp,
     /// Nothing.
     Silence,
-    /// Good, and then an end of the connection that nobody was told of.
+    /// Good, and then an end of the connection without notice.
     Abandoning,
     /// Good, and the same once more, so many nanoseconds later.
     Twice(u64),

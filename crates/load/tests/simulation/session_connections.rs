@@ -156,8 +156,8 @@ fn a_session_goes_on_over_the_connections_that_are_left() {
 
 #[test]
 fn connections_that_end_in_a_pause_are_not_missed() {
-    // Each of those parts is answered once more in the pause, after which nobody trusts its
-    // connection. The first one keeps the time.
+    // Each of those parts is answered once more in the pause, after which its connection is not
+    // trusted. The first one keeps the time.
     for (parts, carrying, opened, pause_ms) in
         [(&[1][..], 1, 3, 120), (&[2], 0, 3, 120), (&[1, 2], 2, 3, 120), (&[1, 2, 3], 3, 4, 100)]
     {

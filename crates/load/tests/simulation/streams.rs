@@ -26,7 +26,7 @@ const HEAD_BYTES: usize = 9;
 const REQUEST: u8 = 0;
 const RESPONSE: u8 = 1;
 const RESET: u8 = 2;
-/// The server asks for an acknowledgement and gets it.
+/// The client acknowledges a ping of the server.
 const PING: u8 = 3;
 const ACKNOWLEDGEMENT: u8 = 4;
 

@@ -20,15 +20,15 @@ use crate::script::{Response, whole_check, whole_check_text};
 use crate::server::{Record, Server};
 use crate::{MS, SECOND};
 
-/// More turns than this without any time passing are a loop that spins.
+/// More iterations than this without any time passing are a loop that spins.
 const TURNS_AT_ONCE_MAX: u32 = 10_000;
 
 const ADDR: &str = "10.0.0.1:80";
 
-/// The address that the network gives to those who connect over IPv4.
+/// The address that the network gives to clients over IPv4.
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// The port that the network gives to the first who connects.
+/// The port that the network gives to the first client connection.
 const FIRST_PORT: u16 = 32_768;
 
 /// A run to be made.
@@ -40,7 +40,7 @@ pub struct World {
     /// Holds up the server from the first until the second, in nanoseconds from the beginning of
     /// the simulation.
     pub stall: Option<(u64, u64)>,
-    /// Holds up what the client hears of one of its connections likewise: of the first, which is
+    /// Holds up the client's completions of one of its connections likewise: of the first, which is
     /// number 0, or a later one.
     pub stall_client: Option<(u16, u64, u64)>,
     /// Stops the load thread from the first until the second, in nanoseconds from the beginning of
@@ -76,7 +76,7 @@ struct Both {
     give_up_at: Instant,
     entries_max: usize,
     standstill: Option<Standstill>,
-    /// The latest turn, and how many there were at that time.
+    /// The latest iteration, and how many there were at that time.
     turn: (Instant, u32),
 }
 

@@ -17,7 +17,7 @@ use crate::input::text::{ENTRIES_MAX, InputError, Lines, ReadError, excerpt};
 #[derive(Clone, Debug)]
 pub struct CheckTable {
     file: String,
-    /// Records one behind the other: whether the target was asked for (1 byte), line, column,
+    /// Records one behind the other: whether a request has the target (1 byte), line, column,
     /// target, check.
     bytes: Vec<u8>,
     /// The beginning of each record, by its target.
@@ -77,7 +77,7 @@ impl CheckTable {
         Ok(table)
     }
 
-    /// The check of a target, if there is one. It counts as asked for.
+    /// The check of a target, if there is one. It counts as used.
     pub(crate) fn find(&mut self, target: &[u8]) -> Option<CheckId> {
         let id = self.get(target)?;
         let place =
@@ -99,7 +99,7 @@ impl CheckTable {
         &self.bytes[id.0 as usize..]
     }
 
-    /// Verifies that each target was asked for.
+    /// Verifies that each target is one of a request.
     ///
     /// # Errors
     /// The first one that was not: a check that could never be made is a mistake.

@@ -18,8 +18,8 @@ use crate::input::text::{ENTRIES_MAX, InputError, ReadError};
 
 /// Reads a session file: TOML if its name ends in `.toml`, else httperf's format.
 ///
-/// `read_body` is asked for the content of each `body_file`; a relative path is taken from the
-/// session file's folder.
+/// `read_body` returns the content of each `body_file`; a relative path is taken from the session
+/// file's folder.
 ///
 /// # Errors
 /// The first thing that is wrong.
@@ -98,8 +98,7 @@ impl Sessions {
 /// Reads a session file into numbers of requests, session by session: TOML if its name ends in
 /// `.toml`, else httperf's format.
 ///
-/// `read_body` is as for [`read_sessions`]; `request_of` is asked for the number of each call's
-/// request.
+/// `read_body` is as for [`read_sessions`]; `request_of` returns the number of each call's request.
 ///
 /// # Errors
 /// The first thing that is wrong, a call that `request_of` refused, or that the file cannot be
@@ -115,8 +114,7 @@ pub fn load_sessions<E: fmt::Display>(
         let mut text = Vec::new();
         source.read_to_end(&mut text)?;
         if tables::read_parts(file, &text, &mut read_body, |session| loader.push(&session)).is_err() {
-            // As a whole it may be in order all the same; else this tells the place of what is
-            // wrong.
+            // As a whole it may be in order all the same; else this finds the place of the mistake.
             loader.sessions = Sessions::default();
             loader.known_thinks.clear();
             tables::read(file, &text, read_body)?.iter().try_for_each(|session| loader.push(session))?;

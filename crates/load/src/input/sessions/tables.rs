@@ -60,7 +60,7 @@ struct CallTable {
 struct HeaderTable(Vec<(String, String)>);
 
 /// Reads a file session by session, where that is possible: each `[[session]]` is parsed alone,
-/// since tables of a whole file take many times its memory. Where something is wrong the error is
+/// since tables of a whole file take many times its memory. If something is wrong, the error is
 /// one, but may have another place than in the whole file.
 pub(super) fn read_parts<'a>(
     file: &'a str,
