@@ -5,7 +5,8 @@ use std::process::Command;
 use crate::repository::REPOSITORY;
 use crate::{Fault, assert_none};
 
-/// Options whose defaults documents mention in their text: the document, the words, the command, the option and its default.
+/// Options whose defaults documents mention in their text: the document, the words, the command,
+/// the option and its default.
 const MENTIONS: [(&str, &str, &str, &str, &str); 3] = [
     ("docs/formats.md", "| `--format text` | for people (the default) |", "run", "--format", "text"),
     ("docs/logs-and-metrics.md", "`common`, `combined` (the default) or `json`", "serve", "--log-format", "combined"),
@@ -50,7 +51,8 @@ fn rows(text: &str) -> Vec<Row> {
     rows
 }
 
-/// The default of a key in the output of `thalweg serve --print-config`, also of one that is not set there.
+/// The default of a key in the output of `thalweg serve --print-config`, also of one that is not
+/// set there.
 fn of_key<'t>(printed: &'t str, key: &str) -> Vec<&'t str> {
     let (table, name) = key.rsplit_once('.').unwrap_or(("", key));
     let mut current = "";
@@ -87,7 +89,8 @@ fn check_tables(document: &str, text: &str, printed: &str) -> Vec<Fault> {
         if values.is_empty() {
             return Some(Fault::new(document, line, format!("the configuration has no key {name}")));
         }
-        // A key that is not set by default is printed with an example; its document may name the default that takes effect.
+        // A key that is not set by default is printed with an example; its document may name the
+        // default that takes effect.
         let set = printed.lines().any(|line| {
             values.iter().any(|value| line == format!("{} = {value}", name.rsplit('.').next().unwrap_or_default()))
         });
