@@ -1,4 +1,4 @@
-"""File servers on one core, each told by its own means to do the same: keep connections, serve a folder, write a log or none.
+"""File servers on one CPU, each configured by its own means to do the same: keep connections, serve a folder, write a log or none.
 
 Each is set up as its documentation advises for static files; what had to be chosen stands beside it. Where one has two ways of sending
 files, both are here."""
@@ -36,7 +36,7 @@ class FileServer:
         while time.monotonic() < until and self.child.poll() is None:
             try:
                 socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                # A parent that listens may still be starting those who answer.
+                # A parent that listens may still be starting its workers.
                 time.sleep(0.2)
                 return
             except OSError:
@@ -81,9 +81,9 @@ class Thalweg(FileServer):
 
 
 class Nginx(FileServer):
-    """Tuned: sendfile (or not), an open-file cache, one worker, no log unless asked for; a log is buffered as its manual advises.
+    """Tuned: sendfile (or not), an open-file cache, one worker, no log unless a case wants one; a log is buffered as its manual advises.
 
-    `deferred` has it accept connections when their request is there, as thalweg does; nginx does so only if it is told to."""
+    `deferred` has it accept connections when their request is there, as thalweg does; nginx does so only if configured to."""
 
     program, logs = "nginx", True
 
@@ -212,7 +212,7 @@ http://127.0.0.1:{port} {{
 
 
 class Canned(FileServer):
-    """The floor: the system calls of an exchange, whatever is asked for."""
+    """The floor: the system calls of an exchange, whatever the request."""
 
     program, version_arguments = "floor", ["--help"]
 

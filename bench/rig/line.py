@@ -1,10 +1,10 @@
 """A slow line's retransmission timeout, for readers on loopback that read as slowly as such a line carries.
 
 A receive window of 30 KB takes 7 s over a line of 33.6 kbit/s, and so does the way there and back: a server's kernel waits longer than that before
-it sends anything again, or asks whether a closed window has opened (RFC 6298, section 2; RFC 9293, section 3.8.6.1). Loopback brings the window
-at once, and a reader that reads a piece every few seconds leaves it closed in between. The kernel then asks after half a second, and again, which no
+it sends anything again, or probes a closed window (RFC 6298, section 2; RFC 9293, section 3.8.6.1). Loopback brings the window
+at once, and a reader that reads a piece every few seconds leaves it closed in between. The kernel then probes it after half a second, and again, which no
 line would see: 14,000 times a second for 30,000 readers. And it does so in bunches. A timer of more than 252 ms goes off at a multiple of 32 ms,
-one of more than 2 s at a multiple of 256 ms (HZ 250; linux/kernel/time/timer.c), so that over eight hundred connections ask in the same
+one of more than 2 s at a multiple of 256 ms (HZ 250; linux/kernel/time/timer.c), so that over eight hundred connections probe in the same
 instant and both CPUs work on nothing else for five to ten milliseconds."""
 
 import pathlib
@@ -24,6 +24,6 @@ def simulated():
 
 
 def window_probes():
-    """How often kernels have asked a receiver whether its closed window has opened, since the machine has started."""
+    """Window probes that kernels have sent since the machine has started."""
     lines = [row.split() for row in NETSTAT.read_text().splitlines() if row.startswith("TcpExt:")]
     return int(dict(zip(*lines))["TCPWinProbe"])

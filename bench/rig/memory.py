@@ -7,7 +7,7 @@ from . import process
 
 
 class Samples:
-    """Give `take` to `process.measure`. `probe` is a URL that is asked for once per sample: does the server still answer others?"""
+    """Give `take` to `process.measure`. `probe` is a URL that is requested once per sample: does the server still respond to others?"""
 
     def __init__(self, server_pids, probe=None):
         self.server_pids, self.probe, self.rows = server_pids, probe, []
@@ -21,10 +21,10 @@ class Samples:
                "tcp_sockets": sockets.get("tcp_in_use", 0) - self.sockets_before.get("tcp_in_use", 0),
                "tcp_bytes": sockets.get("tcp_bytes", 0) - self.sockets_before.get("tcp_bytes", 0)}
         if self.probe:
-            row["probe_ms"] = self.ask()
+            row["probe_ms"] = self.request()
         self.rows.append(row)
 
-    def ask(self):
+    def request(self):
         began = time.monotonic()
         try:
             urllib.request.urlopen(self.probe, timeout=5).read()
@@ -41,7 +41,7 @@ class Samples:
         return min(self.alive(), key=lambda row: abs(row["t"] - t), default=None)
 
     def cpu_share(self, since):
-        """Share of a core that the client and the server took from `since` to the last sample."""
+        """Share of a CPU that the client and the server took from `since` to the last sample."""
         first = self.at(since)
         if not first or self.alive()[-1]["t"] <= first["t"]:
             return None

@@ -1,4 +1,4 @@
-"""How long a machine's CPUs stand still by themselves: what nobody's 99th percentile gets below.
+"""How long a machine's CPUs stand still by themselves: a lower bound for every program's 99th percentile.
 
 A hypervisor that has something else to do takes a CPU away for milliseconds, and need not account for it as stolen time. Programs that do nothing
 but look at the clock, one on each CPU and all at once, see it."""

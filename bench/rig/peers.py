@@ -1,4 +1,4 @@
-"""The load generators: how each is told what to do, and where it says what it has done.
+"""The load generators: the command line of each, and where its output has the counts.
 
 Each figure is the tool's own, in its own meaning of it; latencies are microseconds. What a tool does not say is absent, not zero."""
 
@@ -45,10 +45,10 @@ QUANTILES = ("p50", "p90", "p95", "p99", "max")
 
 
 class Tool:
-    """One way of running one program. `command` returns None where the program cannot do what is asked."""
+    """One way of running one program. `command` returns None where the program has no such load."""
 
     name, program, version_arguments = "", "", ["--version"]
-    #: It opens no more than the connections that it was told, and asks again at once.
+    #: It opens no more than the connections that it was given, and makes the next request at once.
     closed_loop, rated = True, False
     #: What has to be known of its figures.
     note = ""
@@ -146,7 +146,7 @@ class Wrk(Tool):
         script = []
         if load.paths:
             path = load.scratch / "urls.lua"
-            # One table of ready-made requests: what a user of wrk would do who cares for its cost.
+            # One table of ready-made requests: as a user of wrk would do who cares for its cost.
             path.write_text(f"""local ready, at = {{}}, 0
 function init(args)
   for path in io.lines("{load.paths}") do ready[#ready + 1] = wrk.format("GET", path) end
@@ -178,7 +178,7 @@ end
 
 class Wrk2(Wrk):
     name, program, rated = "wrk2", "wrk2", True
-    note = "without a rate it is told one that nobody reaches"
+    note = "without a rate it is given one that no server reaches"
 
     def find(self, programs):
         return programs.wrk2 or process.on_path("wrk2", [CACHE / "bin"])
@@ -202,7 +202,7 @@ class Wrk2(Wrk):
 
 class Ab(Tool):
     name, program, version_arguments = "ab", "ab", ["-V"]
-    #: ab keeps a record per request that it may make; more than these nobody makes in a second.
+    #: ab keeps a record per request that it may make; no server takes more than these in a second.
     REQUESTS_PER_S = 400_000
 
     def command(self, load):
@@ -282,7 +282,7 @@ class Oha(Tool):
     def count(self, run, load):
         result = json.loads(run["output"])
         statuses, errors = result.get("statusCodeDistribution") or {}, result.get("errorDistribution") or {}
-        # Requests that the end of the run called off are told as errors, and are none.
+        # Requests that the end of the run cancelled are reported as errors, and are none.
         failed = sum(count for error, count in errors.items() if "deadline" not in error)
         quantiles = result["latencyPercentiles"]
         latency = {name: quantiles[name] * 1e6 for name in QUANTILES if quantiles.get(name) is not None}

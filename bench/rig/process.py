@@ -21,7 +21,7 @@ def pinned(cpu, command):
 
 
 def at_once(command):
-    """The same, run before all others of its CPU as soon as it has something to do; if this user may not ask for that, as it is."""
+    """The same with real-time priority; without it if this user is not permitted that."""
     return ["chrt", "--fifo", "1", *command] if may_be_real_time() else command
 
 
@@ -79,7 +79,7 @@ def measure(command, timeout_s, meanwhile=None, env=None, sample=None):
 
 
 def kill_session(pid):
-    """Kills a process and what it has started: the group that `start_new_session` made for it, and nobody else."""
+    """Kills a process and what it has started: the group that `start_new_session` made for it, and no other."""
     try:
         os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:

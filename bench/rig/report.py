@@ -6,7 +6,7 @@ import statistics
 from . import machine
 
 BASE = "wrk"
-#: A tool's count and the server's may differ by what was under way when the run ended, and no more.
+#: A tool's count and the server's may differ by the requests in flight when the run ended, and no more.
 COUNTS_APART_MAX = 0.01
 
 
@@ -54,7 +54,7 @@ def disturbance(everything, accepted):
     repeated = len(everything) - len(accepted)
     disturbed = sum(row["disturbed"] for row in accepted)
     worst = max((row["steal_share"] for row in accepted), default=0)
-    return (f"{len(accepted)} runs. A hypervisor took more than 5 % of a core in {repeated} others, which were repeated, and in {disturbed} of "
+    return (f"{len(accepted)} runs. A hypervisor took more than 5 % of a CPU in {repeated} others, which were repeated, and in {disturbed} of "
             f"these (marked `!`; at worst {worst:.1%}). Everything else on the machine used up to "
             f"{max((row['other_cpus'] for row in accepted), default=0):.2f} CPUs meanwhile.")
 
@@ -88,7 +88,7 @@ def cost_table(group):
 
 
 def loaded_s(row):
-    """How long it has loaded the server: as long as it was told, or as it took where it was told a number of calls."""
+    """How long it has loaded the server: for the given length, or for as long as a given number of calls took."""
     return row["elapsed_s"] if row["tool"] == "httperf" else row["seconds"]
 
 
@@ -124,9 +124,9 @@ def rate_table(group):
 
 
 def arithmetic(stall_s, seconds):
-    """Quantiles of the response time, in milliseconds, if a server that answers at once stands for so long.
+    """Quantiles of the response time, in milliseconds, if a server that responds at once stops for so long.
 
-    Who comes at t into the stall waits for the rest of it: the slowest share q of all waits at least stall - q * seconds."""
+    A request that arrives at t into the stall waits for the rest of it: the slowest share q of all waits at least stall - q * seconds."""
     at = {name: max(0.0, stall_s - (1 - quantile) * seconds) * 1e3 for name, quantile in (("p90", 0.9), ("p95", 0.95), ("p99", 0.99))}
     return at | {"max": stall_s * 1e3}
 

@@ -16,7 +16,7 @@ START_S = 5
 
 
 class Failed(Exception):
-    """A server that did not start or did not answer."""
+    """A server that did not start or did not respond."""
 
 
 def write_files(www):
@@ -72,7 +72,7 @@ http {{
                 pass
             time.sleep(0.05)
         self.stop()
-        raise Failed(f"nginx did not answer within {START_S} s")
+        raise Failed(f"nginx did not respond within {START_S} s")
 
     def pids(self):
         return process.children(self.child.pid)
@@ -83,8 +83,8 @@ http {{
     def served(self):
         """Requests served so far, without those of this method."""
         text = urllib.request.urlopen(f"http://127.0.0.1:{self.port}/status", timeout=10).read().decode()
-        self.asked = getattr(self, "asked", 0) + 1
-        return int(re.search(r"requests\s+\d+ \d+ (\d+)", text).group(1)) - self.asked
+        self.looks = getattr(self, "looks", 0) + 1
+        return int(re.search(r"requests\s+\d+ \d+ (\d+)", text).group(1)) - self.looks
 
     def stop(self):
         self.child.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Settings of the kernel that hold for a measurement and are put back behind it."""
+"""Settings of the kernel that hold for a measurement and are put back at its end."""
 
 import contextlib
 

@@ -1,7 +1,8 @@
 //! No two modules of a crate use each other, not even through a third.
 //!
-//! In each module, its own file and each of its child modules (with all that is below) are *units*; a unit uses another one if its
-//! code names something that is defined there, through whatever re-export. No unit uses itself by way of others.
+//! In each module, its own file and each of its child modules (with all that is below) are *units*;
+//! a unit uses another one if its code names something that is defined there, through whatever
+//! re-export. No unit uses itself by way of others.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,7 +5,8 @@ use std::process::Command;
 use crate::repository::REPOSITORY;
 use crate::{Fault, assert_none};
 
-/// Options whose defaults documents mention in their text: the document, the words, the command, the option and its default.
+/// Options whose defaults documents mention in their text: the document, the words, the command,
+/// the option and its default.
 const MENTIONS: [(&str, &str, &str, &str, &str); 3] = [
     ("docs/formats.md", "| `--format text` | for people (the default) |", "run", "--format", "text"),
     ("docs/logs-and-metrics.md", "`common`, `combined` (the default) or `json`", "serve", "--log-format", "combined"),
@@ -17,6 +18,17 @@ const MENTIONS: [(&str, &str, &str, &str, &str); 3] = [
         "1; with --session 32, as httperf",
     ),
 ];
+
+/// Options of `thalweg serve` and the keys of the configuration that they set.
+const OPTIONS: [(&str, &str); 5] = [
+    ("--cores", "cores"),
+    ("--driver", "driver"),
+    ("--drain", "drain"),
+    ("--log-format", "log.format"),
+    ("--sandbox", "sandbox"),
+];
+
+const UNIT: &str = "packaging/systemd/thalweg.service";
 
 /// A line of a table with a column "default".
 struct Row {
@@ -50,7 +62,8 @@ fn rows(text: &str) -> Vec<Row> {
     rows
 }
 
-/// The default of a key in the output of `thalweg serve --print-config`, also of one that is not set there.
+/// The default of a key in the output of `thalweg serve --print-config`, also of one that is not
+/// set there.
 fn of_key<'t>(printed: &'t str, key: &str) -> Vec<&'t str> {
     let (table, name) = key.rsplit_once('.').unwrap_or(("", key));
     let mut current = "";
@@ -87,7 +100,8 @@ fn check_tables(document: &str, text: &str, printed: &str) -> Vec<Fault> {
         if values.is_empty() {
             return Some(Fault::new(document, line, format!("the configuration has no key {name}")));
         }
-        // A key that is not set by default is printed with an example; its document may name the default that takes effect.
+        // A key that is not set by default is printed with an example; its document may name the
+        // default that takes effect.
         let set = printed.lines().any(|line| {
             values.iter().any(|value| line == format!("{} = {value}", name.rsplit('.').next().unwrap_or_default()))
         });
@@ -115,6 +129,23 @@ fn check_mention(
         .then(|| Fault::new(document, 1, format!("says \"{words}\", and {command} {option} has {default:?}")))
 }
 
+fn check_option(help: &str, printed: &str, (option, key): (&str, &str)) -> Option<Fault> {
+    let values: Vec<_> = of_key(printed, key).into_iter().map(|value| value.trim_matches('"')).collect();
+    let default = of_option(help, option);
+    let agrees = default.is_some_and(|default| values == [default]);
+    let advice = format!("{option} has the default {default:?}, and its key {key} {values:?}");
+    (!agrees).then(|| Fault::new("thalweg serve --help", 1, advice))
+}
+
+/// systemd has to wait longer than the server drains.
+fn check_unit(unit: &str, printed: &str) -> Option<Fault> {
+    let seconds = |text: &str| text.trim_matches('"').strip_suffix('s')?.parse::<u32>().ok();
+    let drain = of_key(printed, "drain").first().and_then(|value| seconds(value));
+    let stop = unit.lines().find_map(|line| seconds(line.strip_prefix("TimeoutStopSec=")?));
+    let advice = format!("TimeoutStopSec= is {stop:?} s and has to be longer than drain, {drain:?} s");
+    (stop.is_none() || stop <= drain).then(|| Fault::new(UNIT, 1, advice))
+}
+
 fn output(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_thalweg")).args(arguments).output().unwrap();
     assert!(output.status.success(), "thalweg {arguments:?}");
@@ -134,6 +165,26 @@ fn documents_have_the_defaults_of_the_program() {
         check_mention(&REPOSITORY.text(mention.0), &help, *mention)
     });
     assert_none(faults.chain(mentions).collect());
+}
+
+#[test]
+fn options_and_units_have_the_defaults_of_the_configuration() {
+    let printed = output(&["serve", "--print-config"]);
+    let help = output(&["serve", "--help"]).split_whitespace().collect::<Vec<_>>().join(" ");
+    let options = OPTIONS.iter().filter_map(|option| check_option(&help, &printed, *option));
+    assert_none(options.chain(check_unit(&REPOSITORY.text(UNIT), &printed)).collect());
+}
+
+#[test]
+fn an_option_and_a_unit_that_differ_are_found() {
+    let (help, printed) =
+        ("--drain <TIME> How long [default: 30s] --cores <LIST> CPUs", "drain = \"30s\"\ncores = \"all\"\n");
+    assert_eq!(check_option(help, printed, ("--drain", "drain")), None);
+    assert!(check_option(help, &printed.replace("30s", "31s"), ("--drain", "drain")).is_some());
+    assert!(check_option(help, printed, ("--cores", "cores")).is_some());
+    assert_eq!(check_unit("TimeoutStopSec=45s\n", printed), None);
+    assert!(check_unit("TimeoutStopSec=30s\n", printed).is_some());
+    assert!(check_unit("KillMode=mixed\n", printed).is_some());
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Every dependency is used: named in the code of its package, and every one of the workspace in a package.
+//! Every dependency is used: named in the code of its package, and every one of the workspace in a
+//! package.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +46,8 @@ fn check_workspace(workspace: &toml::Table, packages: &[Package]) -> Vec<Fault> 
     unused.map(|name| Fault::new("Cargo.toml", 1, format!("no package depends on {name}: remove it"))).collect()
 }
 
-/// Files of a package: those in its folder, and those beside the root files that its manifest names.
+/// Files of a package: those in its folder, and those beside the root files that its manifest
+/// names.
 fn code<'r>(package: &Package) -> Vec<(&'r str, &'r str)> {
     let elsewhere = package.named_targets().into_iter().map(|target| match target.strip_suffix("/main.rs") {
         Some(folder) => format!("{folder}/"),

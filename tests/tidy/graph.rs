@@ -135,7 +135,8 @@ impl<'s> Graph<'s> {
         Some(target)
     }
 
-    /// What a name is in a module: its own, imported, or of another crate, which is none. A module and a function may have the same name.
+    /// What a name is in a module: its own, imported, or of another crate, which is none. A module
+    /// and a function may have the same name.
     fn look_up(&self, module: usize, name: &str, as_folder: bool, imports_max: usize) -> Option<Target> {
         let imports_max = imports_max.checked_sub(1)?;
         let Module { names, children, .. } = &self.modules[module];
@@ -158,7 +159,8 @@ impl<'s> Graph<'s> {
         })
     }
 
-    /// The path of an import begins with the name of another crate if it has the import's own name: `use url::Url; use httpdate;`.
+    /// The path of an import begins with the name of another crate if it has the import's own name:
+    /// `use url::Url; use httpdate;`.
     fn resolve_import(&self, module: usize, name: &str, segments: &[String], imports_max: usize) -> Option<Target> {
         if segments.first().is_some_and(|first| first == name) {
             None

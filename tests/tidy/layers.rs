@@ -1,4 +1,5 @@
-//! Dependencies point one way: between crates, and between the top-level modules of a crate, as `layers.toml` has them.
+//! Dependencies point one way: between crates, and between the top-level modules of a crate, as
+//! `layers.toml` has them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,10 @@
 //! The rules of the house as tests: CONTRIBUTING.md lists them.
 //!
-//! They read the repository's files, compile nothing and measure nothing. Each rule is a function from what it reads to a
-//! list of [`Fault`]s, one test that the repository has none, and tests with an input that breaks the rule. Data that rules
-//! compare with stands in `layers.toml` (which crate and which module may use which other one) and `exceptions.toml` (long
-//! functions and files, with their reasons).
+//! They read the repository's files, compile nothing and measure nothing. Each rule is a function
+//! from what it reads to a list of [`Fault`]s, one test that the repository has none, and tests
+//! with an input that breaks the rule. Data that rules compare with stands in `layers.toml` (which
+//! crate and which module may use which other one) and `exceptions.toml` (long functions and files,
+//! with their reasons).
 //!
 //! | module | owns |
 //! | --- | --- |

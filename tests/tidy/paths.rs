@@ -9,7 +9,8 @@ use syn::{Attribute, Ident, Item, ItemUse, UseTree, Visibility};
 
 use crate::source::{attributes, for_tests, line};
 
-/// What one module says of names, without its child modules. Code that is compiled for tests alone is left out.
+/// What one module says of names, without its child modules. Code that is compiled for tests alone
+/// is left out.
 #[derive(Default)]
 pub struct Names {
     /// Names of types, functions, constants, traits and macros that it defines.

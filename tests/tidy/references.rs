@@ -1,4 +1,5 @@
-//! What comments, documents and help texts refer to exists: files, headings, entries of `bench/TRIED.md`.
+//! What comments, documents and help texts refer to exists: files, headings, entries of
+//! `bench/TRIED.md`.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -15,7 +16,8 @@ const RECORDS: &str = "bench/results/";
 /// Whether a path exists; it is a parameter so that rules can be tested.
 type Exists<'e> = &'e dyn Fn(&str) -> bool;
 
-/// Paths in a text that begin in the repository's root, or in a crate: `docs/http.md`, `load/src/engine/calls.rs`.
+/// Paths in a text that begin in the repository's root, or in a crate: `docs/http.md`,
+/// `load/src/engine/calls.rs`.
 fn paths(text: &str) -> impl Iterator<Item = String> {
     let words = text.split(|character: char| !(character.is_alphanumeric() || "-_./*:<>{}#".contains(character)));
     words.filter_map(|word| {
@@ -100,7 +102,8 @@ fn anchor(heading: &str) -> String {
         .collect()
 }
 
-/// Each mention of `bench/TRIED.md` names an entry behind a comma, in quotes: bench/TRIED.md, "small chunks".
+/// Each mention of `bench/TRIED.md` names an entry behind a comma, in quotes: bench/TRIED.md,
+/// "small chunks".
 fn check_entries(source: &Source, entries: &BTreeSet<&str>) -> Vec<Fault> {
     let mut faults = Vec::new();
     for comment in &source.comments {

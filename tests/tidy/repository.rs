@@ -60,7 +60,8 @@ impl Repository {
         })
     }
 
-    /// The manifests of all packages, each with its folder: those of the workspace and the two outside of it.
+    /// The manifests of all packages, each with its folder: those of the workspace and the two
+    /// outside of it.
     pub fn packages(&self) -> Vec<Package> {
         let manifests = self.files.iter().filter(|file| file.ends_with("/Cargo.toml"));
         manifests.map(|file| Package::read(file.trim_end_matches("/Cargo.toml"), &self.text(file))).collect()
@@ -93,7 +94,8 @@ impl Package {
             .map_or_else(Vec::new, |table| table.keys().cloned().collect())
     }
 
-    /// Root files of tests, examples and programs that the manifest names, from the repository's root.
+    /// Root files of tests, examples and programs that the manifest names, from the repository's
+    /// root.
     pub fn named_targets(&self) -> Vec<String> {
         let tables = ["bin", "test", "example", "bench"].iter().filter_map(|kind| self.manifest.get(*kind)?.as_array());
         let paths = tables.flatten().filter_map(|target| target.get("path")?.as_str());

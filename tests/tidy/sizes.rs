@@ -13,7 +13,8 @@ const FILE_BYTES_MAX: u64 = 256 * 1024;
 const REPOSITORY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 const REPORTS_MAX: usize = 2;
 
-/// What may be longer, with the line of its entry. The key is the file, and the function's name if it is one.
+/// What may be longer, with the line of its entry. The key is the file, and the function's name if
+/// it is one.
 struct Exceptions {
     functions: BTreeMap<(String, String), usize>,
     files: BTreeMap<String, usize>,
@@ -23,7 +24,8 @@ struct Exceptions {
 }
 
 impl Exceptions {
-    /// Reads tables `[[function]]` with `file` and `name`, `[[file]]` and `[[large]]` with `file`, all of them with a `reason`.
+    /// Reads tables `[[function]]` with `file` and `name`, `[[file]]` and `[[large]]` with `file`,
+    /// all of them with a `reason`.
     fn read(text: &str) -> Self {
         let mut exceptions =
             Self { functions: BTreeMap::new(), files: BTreeMap::new(), large: BTreeMap::new(), faults: Vec::new() };

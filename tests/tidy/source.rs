@@ -1,4 +1,5 @@
-//! Facts of a Rust file that rules ask for. They are plain data, because what a parser returns cannot be shared by threads.
+//! Facts of a Rust file that rules ask for. They are plain data, because what a parser returns
+//! cannot be shared by threads.
 
 use std::ops::RangeInclusive;
 

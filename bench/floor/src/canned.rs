@@ -1,4 +1,5 @@
-//! The bytes that go over the wire, ready before the first of them leaves, and the sockets that they go over.
+//! The bytes that go over the wire, ready before the first of them leaves, and the sockets that
+//! they go over.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
@@ -10,7 +11,8 @@ use rustix::net::{bind, getsockname, listen, socket_with, sockopt};
 
 use crate::plan::Plan;
 
-/// How long the first response may take: a wrong port or a server that does not answer is told, not waited for.
+/// How long the first response may take: a wrong port or a server that does not respond is
+/// reported, not waited for.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Heads longer than this are no head.
@@ -22,13 +24,13 @@ const SEND_BYTES_SURE: u32 = 4096;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// What the client sends, as other load generators do.
+/// The request, as other load generators do.
 pub fn request(plan: &Plan) -> Vec<u8> {
     let connection = if plan.close { "Connection: close\r\n" } else { "" };
     format!("GET {} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n{connection}\r\n", plan.path, plan.port).into_bytes()
 }
 
-/// What the server answers to anything.
+/// The response to any request.
 pub fn response(plan: &Plan) -> Vec<u8> {
     let body = b"the floor\n".iter().cycle().take(plan.bytes as usize);
     head(plan, plan.bytes.into()).into_bytes().iter().chain(body).copied().collect()
@@ -42,10 +44,11 @@ pub fn head(plan: &Plan, body_bytes: u64) -> String {
     )
 }
 
-/// Asks once and counts what comes, so that the run itself need not understand it: all its responses have as many bytes.
+/// Asks once and counts what comes, so that the run itself need not understand it: all its
+/// responses have as many bytes.
 ///
 /// # Errors
-/// There is no server, it does not answer 200, or it does not say how long its answer is.
+/// There is no server, it does not respond with 200, or it does not say how long its response is.
 pub fn response_bytes(plan: &Plan) -> io::Result<usize> {
     let address = plan.address();
     let explain =
@@ -59,19 +62,19 @@ pub fn response_bytes(plan: &Plan) -> io::Result<usize> {
         stream.read_exact(&mut byte).map_err(explain)?;
         head.push(byte[0]);
         if head.len() > HEAD_BYTES_MAX {
-            return Err(io::Error::other(format!("{address} does not answer in HTTP")));
+            return Err(io::Error::other(format!("{address} does not respond in HTTP")));
         }
     }
     let head_bytes = head.len();
     let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
     if head.split_ascii_whitespace().nth(1) != Some("200") {
         let status = head.lines().next().unwrap_or_default();
-        return Err(io::Error::other(format!("{address} answers {} with: {status}", plan.path)));
+        return Err(io::Error::other(format!("{address} responds to {} with: {status}", plan.path)));
     }
     let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
     let body_bytes: usize = length
         .and_then(|length| length.trim().parse().ok())
-        .ok_or_else(|| io::Error::other(format!("{address} does not say how long its answer is")))?;
+        .ok_or_else(|| io::Error::other(format!("{address} does not say how long its response is")))?;
     io::copy(&mut stream.take(body_bytes as u64), &mut io::sink()).map_err(explain)?;
     Ok(head_bytes + body_bytes)
 }
@@ -100,7 +103,8 @@ pub fn listener(plan: &Plan) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     if plan.bytes > SEND_BYTES_SURE {
-        // Inherited by what is accepted: a response goes into an empty socket's buffer whole, so that nobody waits for room.
+        // Inherited by what is accepted: a response goes into an empty socket's buffer whole, so
+        // that nobody waits for room.
         sockopt::set_socket_send_buffer_size(&socket, plan.bytes as usize * 2)?;
     }
     bind(&socket, &address).map_err(|error| io::Error::other(format!("listening on {address}: {error}")))?;

@@ -1,7 +1,9 @@
-//! The floor of epoll: every socket is registered once and edge-triggered, and every operation is tried before it is waited for.
+//! The floor of epoll: every socket is registered once and edge-triggered, and every operation is
+//! tried before it is waited for.
 //!
-//! Level-triggered, a socket would go through the ready list twice per event. On loopback a handshake is over before `connect` returns,
-//! so a connection per request can send at once; the send that comes too early says so and waits for its edge.
+//! Level-triggered, a socket would go through the ready list twice per event. On loopback a
+//! handshake is over before `connect` returns, so a connection per request can send at once; the
+//! send that comes too early says so and waits for its edge.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,7 +21,8 @@ use crate::stop::Stop;
 /// Events taken per wait.
 pub const EVENTS: usize = 512;
 
-/// More than one response, so that a receive that comes up short has emptied the socket and no second one is needed to know.
+/// More than one response, so that a receive that comes up short has emptied the socket and no
+/// second one is needed to know.
 const RECEIVE_BYTES: usize = 256 * 1024;
 
 /// Whose event it is, where it is no connection's.
@@ -56,7 +59,7 @@ struct Connection {
     socket: OwnedFd,
     /// The request waits for the handshake to end.
     unsent: bool,
-    /// Bytes of the response that have not come; none while nothing is asked for.
+    /// Bytes of the response that have not come; none while no request is pending.
     left: usize,
 }
 
@@ -104,7 +107,8 @@ impl Client<'_> {
                 if self.connections[index].unsent {
                     self.ask_when_connected(index)?;
                 } else if self.receive(index, &mut buffer)? && self.started < self.plan.requests_max() {
-                    // The old socket is closed by its replacement, which also takes it out of the epoll set.
+                    // The old socket is closed by its replacement, which also takes it out of the
+                    // epoll set.
                     self.connections[index] = self.connect(index as u64)?;
                 }
             }
@@ -198,14 +202,14 @@ fn wait(epoll: &OwnedFd, events: &mut Vec<Event>) -> io::Result<bool> {
     Ok(events.iter().all(|event| event.data.u64() != STOP))
 }
 
-/// What a server waits on.
-pub struct Ears {
+/// The sockets that a server waits for.
+pub struct ServerSockets {
     pub epoll: OwnedFd,
     pub listener: OwnedFd,
     pub stop: Stop,
 }
 
-impl Ears {
+impl ServerSockets {
     pub fn open(plan: &Plan) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let listener = canned::listener(plan)?;
@@ -221,7 +225,7 @@ impl Ears {
 
 pub fn server(plan: &Plan) -> io::Result<Totals> {
     // Held until the run is over.
-    let Ears { epoll, listener, stop: _stop } = Ears::open(plan)?;
+    let ServerSockets { epoll, listener, stop: _stop } = ServerSockets::open(plan)?;
     let response = canned::response(plan);
     let mut server = Server { plan, epoll, listener, response, sockets: Vec::new(), free: Vec::new(), served: 0 };
     server.serve()
@@ -246,7 +250,7 @@ impl Server<'_> {
             for event in &events {
                 match event.data.u64() {
                     LISTENER => self.accept(&mut buffer)?,
-                    index => self.answer(index as usize, &mut buffer),
+                    index => self.respond(index as usize, &mut buffer),
                 }
             }
             going = self.served < self.plan.requests_max() && wait(&self.epoll, &mut events)?;
@@ -254,7 +258,8 @@ impl Server<'_> {
         start.totals(self.served)
     }
 
-    /// Accepts what is in the backlog. Where a connection carries one request, that is mostly there already.
+    /// Accepts what is in the backlog. Where a connection carries one request, that is mostly there
+    /// already.
     fn accept(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         while self.sockets.len() - self.free.len() < SOCKETS_MAX {
             let socket = match accept_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
@@ -278,7 +283,7 @@ impl Server<'_> {
         Ok(())
     }
 
-    fn answer(&mut self, index: usize, buffer: &mut [u8]) {
+    fn respond(&mut self, index: usize, buffer: &mut [u8]) {
         let Some(socket) = &self.sockets[index] else { return };
         let exchange = exchange(socket, &self.response, buffer, self.plan.close);
         self.served += u64::from(exchange == Exchange::Served);
@@ -296,7 +301,8 @@ enum Exchange {
     Ended,
 }
 
-/// One receive and one send. The response fits into an empty socket's buffer; a client that does not read has itself to blame.
+/// One receive and one send. The response fits into an empty socket's buffer; a client that does
+/// not read has itself to blame.
 fn exchange(socket: &OwnedFd, response: &[u8], buffer: &mut [u8], close: bool) -> Exchange {
     // The end of the stream shares a segment with what is sent before it.
     let more = if close { SendFlags::MORE } else { SendFlags::empty() };

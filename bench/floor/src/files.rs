@@ -1,7 +1,9 @@
-//! The floor of large files, over epoll: a receive, the head with MSG_MORE, and `sendfile` until the kernel has enough.
+//! The floor of large files, over epoll: a receive, the head with MSG_MORE, and `sendfile` until
+//! the kernel has enough.
 //!
-//! Connections take turns with chunks of one size. What a chunk of that size costs, and how much of it is the kernel's, is what this is
-//! here to show; a chunk as large as the file is the loop that sends until the socket is full.
+//! Connections take turns with chunks of one size. What a chunk of that size costs, and how much of
+//! it is the kernel's, is what this is here to show; a chunk as large as the file is the loop that
+//! sends until the socket is full.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,14 +19,14 @@ use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send, so
 
 use crate::account::{Start, Totals};
 use crate::canned;
-use crate::epoll::{EVENTS, Ears, LISTENER, STOP};
+use crate::epoll::{EVENTS, LISTENER, STOP, ServerSockets};
 use crate::plan::Plan;
 
 const REQUEST_BYTES_MAX: usize = 2048;
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 pub fn server(plan: &Plan) -> io::Result<Totals> {
-    let Ears { epoll, listener, stop: _stop } = Ears::open(plan)?;
+    let ServerSockets { epoll, listener, stop: _stop } = ServerSockets::open(plan)?;
     let mut files = Vec::new();
     for path in &plan.file {
         let explain = |error: io::Error| io::Error::new(error.kind(), format!("--file {}: {error}", path.display()));
@@ -33,7 +35,7 @@ pub fn server(plan: &Plan) -> io::Result<Totals> {
         files.push((file, bytes, canned::head(plan, bytes).into_bytes()));
     }
     let (connections, turns) = (Vec::new(), VecDeque::new());
-    Server { plan, epoll, listener, files, connections, turns, asked: 0, served: 0 }.serve()
+    Server { plan, epoll, listener, files, connections, turns, requests: 0, served: 0 }.serve()
 }
 
 struct Server<'a> {
@@ -45,7 +47,7 @@ struct Server<'a> {
     connections: Vec<Option<Connection>>,
     /// Whose next chunk may find room.
     turns: VecDeque<usize>,
-    asked: usize,
+    requests: usize,
     served: u64,
 }
 
@@ -105,14 +107,15 @@ impl Server<'_> {
         }
     }
 
-    /// Takes the next request, if the last one is answered, and has what can go on take its turn.
+    /// Takes the next request, if the response to the last one is complete, and continues the
+    /// response in turn.
     fn on_event(&mut self, index: usize, flags: EventFlags, buffer: &mut [u8]) {
         let Some(connection) = &mut self.connections[index] else { return };
         if flags.contains(EventFlags::IN) && connection.left == 0 {
             match recv(&connection.socket, buffer, RecvFlags::empty()) {
                 Ok((1.., _)) => {
-                    connection.file = self.asked % self.files.len();
-                    self.asked += 1;
+                    connection.file = self.requests % self.files.len();
+                    self.requests += 1;
                     let (_, bytes, head) = &self.files[connection.file];
                     (connection.offset, connection.left) = (0, *bytes);
                     if send(&connection.socket, head, SendFlags::NOSIGNAL | SendFlags::MORE).is_err() {

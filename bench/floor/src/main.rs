@@ -1,8 +1,10 @@
-//! The floor: a canned client and a canned server that make the system calls of an HTTP exchange and do nothing else.
+//! The floor: a canned client and a canned server that make the system calls of an HTTP exchange
+//! and do nothing else.
 //!
-//! What they cost per request is the machine's price, which no load generator and no server gets below; the distance to it is what
-//! a program's own work costs. So nothing is parsed, checked, timed or recorded here: a request is whatever one receive brings, a
-//! response is over when as many bytes have come as the first one had. What a tool needs beyond that is left out on purpose.
+//! What they cost per request is the machine's price, which no load generator and no server gets
+//! below; the distance to it is what a program's own work costs. So nothing is parsed, checked,
+//! timed or recorded here: a request is whatever one receive brings, a response is over when as
+//! many bytes have come as the first one had. What a tool needs beyond that is left out on purpose.
 
 #![deny(unsafe_code)]
 

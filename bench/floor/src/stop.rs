@@ -1,4 +1,5 @@
-//! When a run ends by itself or is told to: descriptors that become readable then, so that no loop looks at a clock.
+//! When a run ends by itself or is told to: descriptors that become readable then, so that no loop
+//! looks at a clock.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,7 +23,7 @@ impl Stop {
         Ok(Self(vec![timer]))
     }
 
-    /// Also when the process is asked to end, so that a server can still say what it has served.
+    /// Also on a signal to end, so that a server can still say what it has served.
     pub fn or_when_asked(mut self) -> io::Result<Self> {
         for signal in [SIGTERM, SIGINT] {
             let (reader, writer) = UnixStream::pair()?;

@@ -1,4 +1,5 @@
-//! The floor of io_uring: one `enter` per wake-up, registered files, multishot operations, no completion that tells nothing new.
+//! The floor of io_uring: one `enter` per wake-up, registered files, multishot operations, no
+//! completion that tells nothing new.
 
 #![allow(unsafe_code)]
 

@@ -1,4 +1,5 @@
 //! A line written as Apache writes it is read back as the same.
+#![forbid(unsafe_code)]
 
 use proptest::prelude::*;
 use thalweg_formats::access_log::{LogLine, LoggedRequest};

@@ -145,8 +145,7 @@ impl File {
     /// Whether the byte at `offset` is in memory, or can be read without waiting for a disk for another reason. Where the file system
     /// cannot tell, and behind the end, the answer is yes. A look at what is not there has the kernel begin to read it.
     ///
-    /// `cachestat` (Linux 6.5) would tell it of many bytes in one call, but counts pages that are still being read, and is refused
-    /// to those who do not own the file.
+    /// Not by `cachestat` (Linux 6.5): see bench/TRIED.md, "Page-cache residency".
     pub fn is_in_memory(&self, offset: u64) -> bool {
         read_without_waiting(&self.fd, &mut [0], offset) != Err(Errno::AGAIN)
     }
@@ -169,9 +168,9 @@ impl File {
         Ok(())
     }
 
-    /// The first of these bytes, into a pipe that is thrown away. Nothing is copied, and the kernel reads as much at once as the pipe
-    /// would hold, into large pages if the file system has them. `fadvise` reads into the smallest ones, which takes twice the CPU
-    /// time when memory is short, and has to be waited for in another way.
+    /// The first of these bytes, into a pipe that is thrown away. Nothing is copied, and the kernel
+    /// reads as much at once as the pipe would hold, into large pages if the file system has them;
+    /// see bench/TRIED.md, "Reading into a pipe".
     fn read_into_pipe(&self, offset: u64, len: u64) -> Result<u64, Errno> {
         let (_drain, pipe) = pipe_with(PipeFlags::CLOEXEC)?;
         // A user has room for some large pipes; beyond that, small ones do.

@@ -1,4 +1,5 @@
-//! Receive buffers that belong to no connection: the kernel takes one when bytes come, and gets it back at once.
+//! Receive buffers that belong to no connection: the kernel takes one when bytes come, and gets it
+//! back at once.
 
 use std::io;
 use std::ptr;
@@ -10,7 +11,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 pub const GROUP: u16 = 0;
 
-/// The one group of buffers of a ring. Its memory lives as long as the process: nothing has to outlive the ring's use of it.
+/// The one group of buffers of a ring. Its memory lives as long as the process: nothing has to
+/// outlive the ring's use of it.
 pub struct Buffers {
     entries: *mut BufRingEntry,
     memory: *mut u8,
@@ -42,8 +44,9 @@ impl Buffers {
     /// Queues a buffer for the kernel, which sees it with the next `publish`.
     pub fn give_back(&mut self, id: u16) {
         let slot = usize::from(self.tail & (self.count - 1));
-        // SAFETY: `slot` is below `count`, so the entry is inside the mapping. The kernel reads no entry at or above the tail it
-        // knows; the setters do not touch the tail, which lies over the first entry's reserved field.
+        // SAFETY: `slot` is below `count`, so the entry is inside the mapping. The kernel reads no
+        // entry at or above the tail it knows; the setters do not touch the tail, which lies over
+        // the first entry's reserved field.
         unsafe {
             let entry = &mut *self.entries.add(slot);
             entry.set_addr(self.memory.add(usize::from(id) * self.buffer_bytes as usize) as u64);
@@ -55,7 +58,8 @@ impl Buffers {
 
     /// Hands over what was given back: one store for a whole batch.
     pub fn publish(&mut self) {
-        // SAFETY: the tail field of io_uring_register_buf_ring(3), two aligned bytes that both sides access atomically.
+        // SAFETY: the tail field of io_uring_register_buf_ring(3), two aligned bytes that both
+        // sides access atomically.
         unsafe { AtomicU16::from_ptr(BufRingEntry::tail(self.entries).cast_mut()) }.store(self.tail, Ordering::Release);
     }
 }

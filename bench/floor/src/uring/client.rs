@@ -40,7 +40,8 @@ fn keep(plan: &Plan) -> io::Result<Totals> {
     let start = Start::now()?;
     let (mut started, mut finished) = (0, 0);
     for slot in 0..u32::from(plan.connections) {
-        // SAFETY: the request outlives the ring's use of it, which ends with this function's completions; a receive points at nothing.
+        // SAFETY: the request outlives the ring's use of it, which ends with this function's
+        // completions; a receive points at nothing.
         unsafe { ring.push(&[receive(slot)])? };
         if started < plan.requests_max() {
             started += 1;
@@ -130,8 +131,9 @@ fn one_request_each(plan: &Plan) -> io::Result<Totals> {
     for slot in 0..u32::from(plan.connections) {
         if started < plan.requests_max() {
             started += 1;
-            // SAFETY: address, request and responses outlive the ring's use of them, which ends with this function's completions,
-            // or with the process right after a run that was stopped.
+            // SAFETY: address, request and responses outlive the ring's use of them, which ends
+            // with this function's completions, or with the process right after a run that was
+            // stopped.
             unsafe { ring.push(&chain(slot))? };
         }
     }
@@ -165,7 +167,8 @@ fn one_request_each(plan: &Plan) -> io::Result<Totals> {
     start.totals(finished)
 }
 
-/// A whole connection: every step is silent and starts when the one before it has succeeded; the last one reports.
+/// A whole connection: every step is silent and starts when the one before it has succeeded; the
+/// last one reports.
 fn chain(slot: u32, address: &libc::sockaddr_in, request: &[u8], response: &mut [u8]) -> [squeue::Entry; 5] {
     let file = Fixed(slot);
     let at = DestinationSlot::try_from_slot_target(slot).expect("slots are few");

@@ -14,7 +14,7 @@ const SUBMISSIONS: u32 = 4096;
 
 const COMPLETIONS: u32 = 16_384;
 
-/// What a completion is of.
+/// The operation that a completion is of.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
@@ -33,12 +33,13 @@ pub fn token(kind: Kind, slot: u32) -> u64 {
     u64::from(kind as u32) << 32 | u64::from(slot)
 }
 
-/// What a completion is of, and of which file.
+/// The operation that a completion is of, and its file.
 pub fn of_token(token: u64) -> (Kind, u32) {
     (KINDS[(token >> 32) as usize], token as u32)
 }
 
-/// Opens a ring that its own thread alone enters and that works inside `enter` alone: nothing is ever signalled or locked.
+/// Opens a ring that its own thread alone enters and that works inside `enter` alone: nothing is
+/// ever signalled or locked.
 pub fn open() -> io::Result<IoUring> {
     let build = |newest: bool| {
         let mut builder = IoUring::builder();
@@ -69,7 +70,8 @@ pub struct Ring<'a> {
 impl<'a> Ring<'a> {
     pub fn new(ring: &'a mut IoUring) -> Self {
         let (mut submitter, submissions, completions) = ring.split();
-        // Saves the look-up of the ring's descriptor on every `enter`. A kernel without it (before 5.18) looks it up.
+        // Saves the look-up of the ring's descriptor on every `enter`. A kernel without it (before
+        // 5.18) looks it up.
         let _ = submitter.register_ring_fd();
         Self { submitter, submissions, completions }
     }

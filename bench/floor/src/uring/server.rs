@@ -30,7 +30,8 @@ pub fn server(plan: &Plan) -> io::Result<Totals> {
     let response = canned::response(plan);
     let mut server = Server { plan, ring, buffers, listener, accepting: false, response, served: 0, asked_nothing: 0 };
     let totals = server.serve();
-    // The ring lets go of the listener some time after the process has ended, and the next server would find its port in use.
+    // The ring lets go of the listener some time after the process has ended, and the next server
+    // would find its port in use.
     shutdown(&server.listener, Shutdown::Both)?;
     // Operations are under way: what they point at is the kernel's until the process ends.
     std::mem::forget(server);
@@ -61,7 +62,7 @@ impl Server<'_> {
                     Kind::Stop => return start.totals(self.served),
                     Kind::Accept => self.on_accept(&entry)?,
                     Kind::Receive => self.on_receive(slot, &entry)?,
-                    // A chain is through. Some had nothing to answer.
+                    // A chain has ended. Some had no request.
                     Kind::Close if entry.result() >= 0 && self.asked_nothing > 0 => self.asked_nothing -= 1,
                     Kind::Close if entry.result() >= 0 => self.served += 1,
                     // The client has gone. What follows in a chain is called off with it.
@@ -80,7 +81,8 @@ impl Server<'_> {
     }
 
     fn push(&mut self, entries: &[squeue::Entry]) -> io::Result<()> {
-        // SAFETY: the entries point at the response at most, which is never changed and, in `server`, never freed.
+        // SAFETY: the entries point at the response at most, which is never changed and, in
+        // `server`, never freed.
         unsafe { self.ring.push(entries) }
     }
 
@@ -99,7 +101,8 @@ impl Server<'_> {
                 self.push(&[receive, send, close(slot)])?;
             }
             Ok(slot) => self.push(&[receive(slot)])?,
-            // No slot is left: the next close makes one. Whatever else it was, the connection has gone.
+            // No slot is left: the next close makes one. Whatever else it was, the connection has
+            // gone.
             Err(_) if entry.result() == -libc::ENFILE => return Ok(()),
             Err(_) => {}
         }
