@@ -1,7 +1,7 @@
 //! The course of a trial over time, in bounded memory whatever the trial's length.
 //!
 //! Each load thread keeps one [`IntervalSeries`] and never shares it; afterwards the series of all threads merge exactly. What
-//! the course means, such as a trend, is decided in [`crate::trial`].
+//! the course means, such as a trend, is decided in `trial`.
 
 use crate::compact::CompactHistogram;
 use crate::histogram::Histogram;

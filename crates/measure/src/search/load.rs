@@ -1,6 +1,6 @@
 //! One load of a search: the trials made at it, and what they say by the rules of RFC 9971 (MLRsearch).
 
-use super::TrialSummary;
+use super::trial::TrialSummary;
 use crate::trial::Verdict;
 use serde::Serialize;
 use std::time::Duration;

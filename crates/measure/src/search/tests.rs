@@ -1,5 +1,6 @@
 //! Searches against simulated targets whose capacity is known.
 
+use super::load::Load;
 use super::*;
 use crate::simulation::Random;
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! Whether requests pile up: a load that a target cannot sustain may still meet every limit in a short trial, but its
 //! requests in flight grow from beginning to end.
 
-use super::TrialFigures;
+use super::figures::TrialFigures;
 use crate::statistics::{mann_kendall_score, theil_sen_slope};
 
 /// With fewer intervals no order of values is rare enough to speak of a trend.

@@ -1,8 +1,11 @@
 //! Verdicts on trials made up for the purpose, and on simulated queues.
 
 use super::*;
+use crate::interval::IntervalSeries;
 use crate::limit::Limit;
+use crate::outcome::{Causes, Counts, Outcome};
 use crate::simulation::Random;
+use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
@@ -27,7 +30,7 @@ fn trial(outcomes: &[(Outcome, u64)]) -> TrialFigures {
     figures.intervals.advance_to(10 * SECOND);
     figures.counts = Counts::of(&figures.outcomes, figures.outcomes.completed());
     let Counts { sent, completed, good, .. } = figures.counts;
-    figures.in_window = InWindow { sent, completed, good, connections: 0 };
+    figures.in_window = WindowCounts { sent, completed, good, connections: 0 };
     figures.lag.record_n(50_000, sent);
     figures
 }
