@@ -6,8 +6,11 @@ use std::time::Duration;
 use thalweg_load::{Extent, LoopPlan, RateText, Sessions, UserPlan};
 
 use crate::exit::Failure;
-use crate::load_options::CONNECTIONS_DEFAULT;
 use crate::options::{HttpVersion, RunOptions};
+
+/// Most connections of an open loop, unless the user says otherwise: enough to keep a server busy at a response time of some
+/// milliseconds, few enough for any listen queue.
+pub const CONNECTIONS_DEFAULT: usize = 256;
 
 /// The rate unless another one, or workers, are asked for: enough to see a server at work, not enough to hurt one.
 const RATE_DEFAULT: &str = "100/s";

@@ -13,10 +13,11 @@ use thalweg_lab::trial::TestBed;
 use thalweg_load::{Extent, LoopPlan, RateProfile};
 use thalweg_measure::Limit;
 
+use crate::arrivals::CONNECTIONS_DEFAULT;
 use crate::arrivals::Shape;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
-use crate::load_options::{self, CONNECTIONS_DEFAULT};
+use crate::load_options;
 use crate::options::FindOptions;
 use crate::output;
 use crate::progress::Line;

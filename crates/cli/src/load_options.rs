@@ -13,18 +13,19 @@ use crate::arrivals::Shape;
 use crate::exit::Failure;
 use crate::options::{ArrivalsOption, CpuList, HttpVersion, LoadOptions};
 use crate::reach::{self, Sources, Threads};
-use crate::requests::Asked;
-
-/// Most connections of an open loop, unless the user says otherwise: enough to keep a server busy at a response time of some
-/// milliseconds, few enough for any listen queue.
-pub const CONNECTIONS_DEFAULT: usize = 256;
+use crate::requests::CheckedRequests;
 
 /// Makes the plan for a load at one level. The requests come with what makes their answers good, where they
 /// do not say themselves.
 ///
 /// # Errors
 /// Something in the options is wrong or cannot be had on this host.
-pub fn plan(options: &LoadOptions, target: &Target, shape: Shape, (requests, check): Asked) -> Result<Plan, Failure> {
+pub fn plan(
+    options: &LoadOptions,
+    target: &Target,
+    shape: Shape,
+    (requests, check): CheckedRequests,
+) -> Result<Plan, Failure> {
     ensure_driver(options.driver.into())?;
     ensure_consistent(options, &shape)?;
     let listed = cpus(options.cores.as_ref(), target)?;

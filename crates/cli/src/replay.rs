@@ -9,11 +9,12 @@ use thalweg_lab::target::Target;
 use thalweg_lab::trial::TestBed;
 use thalweg_load::{CheckTable, Extent, LogSummary, LoopPlan, Recording, ReplayHead};
 
+use crate::arrivals::CONNECTIONS_DEFAULT;
 use crate::arrivals::Shape;
 use crate::exit::{Failure, remark};
 use crate::interrupt::Interrupt;
 use crate::length;
-use crate::load_options::{self, CONNECTIONS_DEFAULT};
+use crate::load_options;
 use crate::log_file;
 use crate::options::{ArrivalsOption, LoadOptions, METHOD_DEFAULT, ReplayOptions};
 use crate::output;

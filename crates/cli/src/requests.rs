@@ -17,13 +17,13 @@ use crate::exit::Failure;
 use crate::options::{HttpVersion, LoadOptions};
 
 /// The requests of a run, and what makes their answers good where they do not say themselves.
-pub type Asked = (RequestList, Check);
+pub type CheckedRequests = (RequestList, Check);
 
 /// The requests of the URL, or of the list.
 ///
 /// # Errors
 /// A file cannot be read, or something that is written there or in the options is wrong.
-pub fn of(options: &LoadOptions, target: &Target) -> Result<Asked, Failure> {
+pub fn of(options: &LoadOptions, target: &Target) -> Result<CheckedRequests, Failure> {
     let (check, mut table) = checks(options, target)?;
     let mut requests =
         PackedRequests::new(&target.authority, version(options), &fields(options, target)?, &body(options)?);
@@ -49,7 +49,11 @@ pub fn of(options: &LoadOptions, target: &Target) -> Result<Asked, Failure> {
 ///
 /// # Errors
 /// As for [`of`].
-pub fn of_sessions(file: &Path, options: &LoadOptions, target: &Target) -> Result<(Sessions, Asked), Failure> {
+pub fn of_sessions(
+    file: &Path,
+    options: &LoadOptions,
+    target: &Target,
+) -> Result<(Sessions, CheckedRequests), Failure> {
     let (check, mut table) = checks(options, target)?;
     let (name, source) = open("session file", file)?;
     let folder = file.parent().unwrap_or(Path::new("."));

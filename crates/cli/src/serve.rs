@@ -6,6 +6,7 @@
 
 mod check;
 mod confinement;
+mod description;
 mod launcher;
 mod signals;
 mod takeover;
@@ -16,15 +17,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 
-use thalweg_serve::{
-    CatalogError, Level, ListenAddr, Listeners, LogTarget, Running, Server, StartError, Totals, loop_count,
-};
+use thalweg_serve::{CatalogError, Level, ListenAddr, Listeners, LogTarget, Server, StartError, loop_count};
 use thalweg_sys::resource_limits::{descriptors, raise_descriptors};
 use thalweg_sys::service_manager::Notification;
-use thalweg_units::display;
 
-pub use self::confinement::SandboxOption;
-use self::confinement::{Confinement, Identity, file_access, socket_file};
+use self::confinement::{Identity, file_access, socket_file};
+use self::description::{announcement, describe, roots};
 use self::launcher::Launcher;
 use self::signals::Signals;
 use self::takeover::Inheritance;
@@ -135,19 +133,6 @@ fn with_given(mut configuration: Configuration, given: &[ListenAddr]) -> Configu
     configuration
 }
 
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-/// The folders that are served, in words.
-fn roots(configuration: &Configuration) -> String {
-    let mut mounts = configuration.server.sites.iter().flat_map(|site| &site.mounts);
-    match (mounts.next(), mounts.count()) {
-        (Some(first), 0) => first.root.display().to_string(),
-        (_, others) => format!("{} folders of {}", others + 1, counted(configuration.server.sites.len(), "site")),
-    }
-}
-
 /// Says what to do about a server that cannot start. What the user named wrongly is a usage error; what the host does not grant
 /// is the host's.
 fn refuse(error: StartError) -> Failure {
@@ -188,26 +173,6 @@ fn say_aside(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn announcement(roots: &str, running: &Running, confinement: &Confinement) -> String {
-    let cpus = counted(running.cpus(), "core");
-    format!("serving {roots} on {cpus} over {}\n{confinement}\n{}", running.driver().name(), places(running))
-}
-
-/// Where the server is to be found, a line each.
-fn places(running: &Running) -> String {
-    let mut text = String::new();
-    for address in running.addresses() {
-        match address {
-            ListenAddr::Tcp(address) => text.push_str(&format!("listening on http://{address}/\n")),
-            ListenAddr::Unix(_) => text.push_str(&format!("listening on {address}\n")),
-        }
-    }
-    if let Some(address) = running.status_address() {
-        text.push_str(&format!("status on http://{address}/\n"));
-    }
-    text
-}
-
 /// The file that names this process, for scripts. It is removed at the end, unless another process has put its own there by then.
 #[derive(Debug)]
 struct PidFile {
@@ -241,18 +206,4 @@ impl Drop for PidFile {
             let _ = fs::remove_file(&self.path);
         }
     }
-}
-
-fn describe(totals: &Totals) -> String {
-    let [good, moved, refused, failed] = totals.responses;
-    format!(
-        "{} requests ({} good, {} redirected or unchanged, {} refused, {} failed), {} sent, {} connections open",
-        display::count(totals.requests),
-        display::count(good),
-        display::count(moved),
-        display::count(refused),
-        display::count(failed),
-        display::bytes(totals.bytes),
-        display::count(totals.open),
-    )
 }

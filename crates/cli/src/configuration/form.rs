@@ -12,9 +12,8 @@ use thalweg_units::{UnitError, display, parse_link_rate, parse_size, parse_time}
 use toml::de::DeValue;
 use toml::{Spanned, Table, Value};
 
-use super::read::Fault;
-use crate::options::{CpuList, parse_cpus, parse_listen};
-use crate::serve::SandboxOption;
+use super::fault::Fault;
+use crate::options::{CpuList, SandboxOption, parse_cpus, parse_listen};
 
 /// How a value is written.
 pub(super) struct Form<T: 'static> {

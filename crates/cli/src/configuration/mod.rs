@@ -4,92 +4,32 @@
 //! check that the manual has them all go by that. What values mean together is checked by the server's crate, which
 //! knows nothing of files; here its findings get their line and column.
 
+mod fault;
 mod form;
 mod keys;
 mod print;
 mod read;
 mod report;
+mod settings;
 
 use std::fs;
 use std::io::{self, Read};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use thalweg_serve::{
-    ConfigFault, Level, ListenAddr, LogTarget, MountConfig, Rule, ServerConfig, Settings, SiteConfig, StatusConfig,
-};
-use thalweg_sys::socket::SocketFile;
+use thalweg_serve::{ConfigFault, Level, LogTarget, MountConfig, Rule, Settings, SiteConfig, StatusConfig};
 
 use crate::exit::Failure;
 use crate::options::{CpuList, ServeOptions};
-use crate::serve::SandboxOption;
 
 pub use print::print;
 use read::Reading;
+pub use settings::{Configuration, UnixSocket};
 
 /// Opens the configuration's file.
 pub type Open<'f> = &'f dyn Fn(&Path) -> io::Result<fs::File>;
 
 /// Larger files are no configuration.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-
-/// How long downloads may go on after the server was told to end.
-pub const DRAIN_DEFAULT: Duration = Duration::from_secs(30);
-
-/// All that `thalweg serve` can be told.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Configuration {
-    /// What the server is told.
-    pub server: ServerConfig,
-    /// The user to become once all is open.
-    pub user: Option<String>,
-    /// How long downloads under way may go on after the server was told to end.
-    pub drain: Duration,
-    /// The same after another process has taken over; `None`: as long as they take.
-    pub upgrade_drain: Option<Duration>,
-    /// Whether the server confines itself.
-    pub sandbox: SandboxOption,
-    /// The file that names the process.
-    pub pid_file: Option<PathBuf>,
-    /// The files of the Unix sockets that the server makes.
-    pub unix_socket: UnixSocket,
-}
-
-/// Whose the files of Unix sockets are, and who may connect to them.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UnixSocket {
-    /// The permission bits.
-    pub mode: u32,
-    /// The owner; `None` is the user who serves.
-    pub user: Option<String>,
-    /// The group; `None` is that of the user who serves.
-    pub group: Option<String>,
-}
-
-impl Default for UnixSocket {
-    fn default() -> Self {
-        Self { mode: SocketFile::default().mode, user: None, group: None }
-    }
-}
-
-impl Default for Configuration {
-    /// Without a site.
-    fn default() -> Self {
-        let listen = [SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)), SocketAddr::from((Ipv6Addr::LOCALHOST, 8080))];
-        let mut server = ServerConfig::new("", listen.map(ListenAddr::Tcp));
-        server.sites.clear();
-        Self {
-            server,
-            user: None,
-            drain: DRAIN_DEFAULT,
-            upgrade_drain: None,
-            sandbox: SandboxOption::Auto,
-            pid_file: None,
-            unix_socket: UnixSocket::default(),
-        }
-    }
-}
 
 impl Configuration {
     /// What file and options come to. Options win. All that can be found wrong without starting is found.
@@ -230,7 +170,7 @@ impl<'o> Loaded<'o> {
         if is_whole {
             let others = configuration.faults().into_iter();
             let others = others.filter(|other| !faults.iter().any(|fault| fault.concerns(&other.at)));
-            let others: Vec<_> = others.map(|fault| read::Fault::new(places.find(&fault.at), fault.what)).collect();
+            let others: Vec<_> = others.map(|fault| fault::Fault::new(places.find(&fault.at), fault.what)).collect();
             faults.extend(others);
         }
         Err(file.refuse(faults))
@@ -248,7 +188,7 @@ impl<'o> Loaded<'o> {
     /// In any case.
     pub fn refuse<T>(&self, faults: Vec<ConfigFault>) -> Result<T, Failure> {
         let Some((file, places)) = &self.written else { return Err(Failure::usage(listed(&faults))) };
-        let faults = faults.into_iter().map(|fault| read::Fault::new(places.find(&fault.at), fault.what));
+        let faults = faults.into_iter().map(|fault| fault::Fault::new(places.find(&fault.at), fault.what));
         Err(file.refuse(faults.collect()))
     }
 }
@@ -282,7 +222,7 @@ impl<'p> ConfigFile<'p> {
         path.parent().unwrap_or(Path::new("/")).to_owned()
     }
 
-    fn refuse(&self, faults: Vec<read::Fault>) -> Failure {
+    fn refuse(&self, faults: Vec<fault::Fault>) -> Failure {
         let path = self.path.to_string_lossy();
         let line = report::report_in_one_line(&path, &self.text, &faults);
         Failure::usage(report::report(&path, &self.text, faults)).in_one_line(line)

@@ -3,9 +3,9 @@
 
 use toml::Value;
 
-use super::Configuration;
 use super::form::Form;
 use super::keys::{self, Keys};
+use super::settings::Configuration;
 
 /// Width of explanations.
 const COLUMNS: usize = 100;

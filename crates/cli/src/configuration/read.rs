@@ -8,40 +8,13 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Configuration;
+use super::fault::Fault;
 use super::form::Form;
 use super::keys::{self, Keys};
+use super::settings::Configuration;
 
 /// Tables within tables, of which a configuration has few.
 const DEPTH_MAX: usize = 16;
-
-/// A mistake and the bytes of the file that it lies in.
-#[derive(PartialEq, Eq, Debug)]
-pub(super) struct Fault {
-    pub(super) span: Range<usize>,
-    pub(super) what: String,
-    /// Which value it is about: the names of its keys with dots between.
-    pub(super) at: String,
-    /// Other mistakes in the same value.
-    pub(super) others: Vec<Fault>,
-}
-
-impl Fault {
-    pub(super) fn new(span: Range<usize>, what: impl Into<String>) -> Self {
-        Self { span, what: what.into(), at: String::new(), others: Vec::new() }
-    }
-
-    /// A mistake in a value.
-    pub(super) fn at(value: &Spanned<DeValue<'_>>, what: impl Into<String>) -> Self {
-        Self::new(value.span(), what)
-    }
-
-    /// Whether a mistake in the value of that name may be a consequence of this one: one is the other, or lies in it.
-    pub(super) fn concerns(&self, at: &str) -> bool {
-        let is_within = |inner: &str, outer: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('.'));
-        self.at == at || is_within(at, &self.at) || is_within(&self.at, at)
-    }
-}
 
 /// The configuration that a file's text describes. Values with mistakes in them are as if they were left out.
 pub(super) struct Reading {

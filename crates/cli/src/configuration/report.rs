@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
-use super::read::Fault;
+use super::fault::Fault;
 
 /// Most mistakes that are shown; more of them have one cause.
 const SHOWN_MAX: usize = 20;

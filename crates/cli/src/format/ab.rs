@@ -5,7 +5,7 @@ use std::fmt::Write;
 use thalweg_lab::document::{Document, Trial};
 use thalweg_measure::{Histogram, LoopKind, Outcome, Summary};
 
-use super::{Address, BYTES_PER_KB, US_PER_MS, measures_target, ratio, sample_stddev, span_s};
+use super::quantities::{Address, BYTES_PER_KB, US_PER_MS, measures_target, ratio, sample_stddev, span_s};
 
 /// The percentages of its last table.
 const PERCENTAGES: [u32; 8] = [50, 66, 75, 80, 90, 95, 98, 99];

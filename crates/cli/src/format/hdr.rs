@@ -9,7 +9,7 @@ use thalweg_lab::document::{Document, Trial};
 use thalweg_measure::Histogram;
 use thalweg_measure::hdr_log::{Entry, write};
 
-use super::{measures_target, span_s};
+use super::quantities::{measures_target, span_s};
 
 const SERVICE_TAG: &str = "service";
 

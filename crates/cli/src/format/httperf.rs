@@ -9,8 +9,8 @@ use thalweg_units::{parse_rate, parse_time};
 
 pub(crate) use errors::Errors;
 
+use super::quantities::{Address, BYTES_PER_KB, US_PER_MS, connections, measures_target, ratio, sample_stddev, span_s};
 use super::samples::Samples;
-use super::{Address, BYTES_PER_KB, US_PER_MS, connections, measures_target, ratio, sample_stddev, span_s};
 
 /// Sizes of its socket buffers, unless told otherwise. They are on its first line always.
 const BUFFERS: (u32, u32) = (4096, 16384);

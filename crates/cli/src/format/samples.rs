@@ -3,7 +3,7 @@
 use thalweg_lab::document::Trial;
 use thalweg_measure::IntervalSummary;
 
-use super::span_s;
+use super::quantities::span_s;
 
 /// httperf's sampling period.
 const PERIOD_S: f64 = 5.0;

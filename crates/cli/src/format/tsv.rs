@@ -8,8 +8,8 @@ use super::httperf::Errors;
 use thalweg_lab::document::{Document, Trial};
 use thalweg_measure::{LoopKind, Summary, Verdict};
 
+use super::quantities::{BYTES_PER_KB, US_PER_MS, connections, ratio, span_s};
 use super::samples::Samples;
-use super::{BYTES_PER_KB, US_PER_MS, connections, ratio, span_s};
 
 /// What autobench says of a trial without a reply: more than all are errors.
 const NO_REPLY_PERCENT: f64 = 101.0;

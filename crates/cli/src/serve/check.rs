@@ -13,12 +13,12 @@ use thalweg_serve::{ConfigFault, ListenAddr};
 use thalweg_sys::process::may_give_files_to;
 use thalweg_sys::{file, socket};
 
-use super::confinement::{Identity, SandboxOption, file_access, socket_file};
-use super::counted;
+use super::confinement::{Identity, file_access, socket_file};
+use super::description::counted;
 use crate::configuration::{Configuration, Loaded};
 use crate::exit::Failure;
 use crate::load_options::ensure_driver;
-use crate::options::ServeOptions;
+use crate::options::{SandboxOption, ServeOptions};
 
 /// systemd names each run of a unit by this. What it has opened for the unit it gives to the server alone, not to who checks.
 const SYSTEMD_RUN: &str = "INVOCATION_ID";

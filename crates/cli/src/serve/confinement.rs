@@ -5,7 +5,6 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use clap::ValueEnum;
 use thalweg_serve::{ListenAddr, LogTarget};
 use thalweg_sys::process::{Account, drop_capabilities, group_named, is_root};
 use thalweg_sys::sandbox::{Enforcement, FileAccess, confine_calls, confine_files};
@@ -13,18 +12,7 @@ use thalweg_sys::socket::SocketFile;
 
 use crate::configuration::{Configuration, UnixSocket};
 use crate::exit::{Failure, remark};
-
-/// Whether the server confines itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
-pub enum SandboxOption {
-    /// As far as the kernel can.
-    #[default]
-    Auto,
-    /// Or not at all: a kernel that cannot is an error.
-    On,
-    /// Not.
-    Off,
-}
+use crate::options::SandboxOption;
 
 /// What was given up, for the start lines.
 #[derive(Debug, Default)]

@@ -11,12 +11,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use thalweg_serve::{Level, LivenessCheck, LogTarget, Running};
 use thalweg_sys::service_manager::{self, Notification};
 
-use super::confinement::SandboxOption;
+use super::description::{describe, places};
 use super::launcher::Launcher;
 use super::signals::Signals;
 use super::takeover::{Predecessor, Progress, Successor};
 use crate::configuration::Configuration;
 use crate::exit::{Failure, remark};
+use crate::options::SandboxOption;
 
 /// How often signals are looked for and the status line is drawn.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -154,7 +155,7 @@ impl Watch<'_> {
 
     fn reload(&mut self) {
         self.notify(&[Notification::Reloading]);
-        let before = super::places(&self.running);
+        let before = places(&self.running);
         self.running.control().reopen_logs();
         let configured = (self.configure)().and_then(|mut configuration| {
             let kept = keep(&self.configuration, &mut configuration);
@@ -165,7 +166,7 @@ impl Watch<'_> {
         match configured {
             Ok((configuration, kept)) => {
                 self.configuration = configuration;
-                let moved = super::places(&self.running);
+                let moved = places(&self.running);
                 if moved != before {
                     self.say(Level::Notice, moved.trim_end());
                 }
@@ -296,7 +297,7 @@ impl StatusLine {
 
     fn draw(&self, running: &Running) {
         if !self.0.is_hidden() {
-            self.0.set_message(super::describe(&running.totals()));
+            self.0.set_message(describe(&running.totals()));
             self.0.tick();
         }
     }
