@@ -24,7 +24,7 @@ use crate::requests;
 /// Runs the command.
 ///
 /// # Errors
-/// There is no result: the log or the options are wrong, or the target or something on this host is not to be had.
+/// There is no result: the log or the options are wrong, or the target or a resource of this host is not available.
 pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     let load = &options.load;
@@ -70,7 +70,7 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     output::give_out(&document, &options.output)
 }
 
-/// Refuses options whose part is the log's.
+/// Refuses options that contradict the log.
 fn ensure_meant(load: &LoadOptions) -> Result<(), Failure> {
     let given = [
         ("--urls", load.urls.is_some()),
@@ -87,7 +87,7 @@ fn ensure_meant(load: &LoadOptions) -> Result<(), Failure> {
     }
 }
 
-/// Reads the log once, so that what is wrong with it is known before anything is sent.
+/// Reads the log once, so that its faults are known before anything is sent.
 fn scan(options: &ReplayOptions, target: &Target, table: Option<CheckTable>) -> Result<Recording, Failure> {
     let name = options.log.display().to_string();
     let fields = requests::fields(&options.load, target)?;
@@ -96,7 +96,7 @@ fn scan(options: &ReplayOptions, target: &Target, table: Option<CheckTable>) -> 
     Recording::scan(&name, open, options.speed, &head, table).map_err(|error| requests::unreadable("log", &name, error))
 }
 
-/// Says on stderr what of the log is not replayed, or not at its time.
+/// Prints on stderr which requests of the log are not replayed, or not at their time.
 fn remark_on(log: &LogSummary) {
     if log.skipped.total() > 0 {
         let reasons = log.skipped.reasons().into_iter().filter(|(count, _)| *count > 0);

@@ -10,7 +10,7 @@ use toml::de::DeValue;
 pub(super) struct Fault {
     pub(super) span: Range<usize>,
     pub(super) what: String,
-    /// Which value it is about: the names of its keys with dots between.
+    /// The value at fault: the names of its keys with dots between.
     pub(super) at: String,
     /// Other mistakes in the same value.
     pub(super) others: Vec<Fault>,

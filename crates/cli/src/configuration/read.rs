@@ -13,7 +13,7 @@ use super::form::Form;
 use super::keys::{self, Keys};
 use super::settings::Configuration;
 
-/// Tables within tables, of which a configuration has few.
+/// Deepest nesting of tables; a configuration has few levels.
 const DEPTH_MAX: usize = 16;
 
 /// The configuration that a file's text describes. Values with mistakes in them are as if they were left out.
@@ -21,7 +21,7 @@ pub(super) struct Reading {
     pub(super) configuration: Configuration,
     pub(super) places: Places,
     pub(super) faults: Vec<Fault>,
-    /// The text is TOML from its beginning to its end, so that nothing of it was passed over.
+    /// The whole text is TOML, so that no part of it was skipped.
     pub(super) is_whole: bool,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn read_all(text: &str, folder: &Path) -> Reading {
     Reading { configuration, places: Places::of(table.get_ref()), faults: all, is_whole: errors.is_empty() }
 }
 
-/// Reads a file's text in which there is to be no mistake.
+/// Reads a file's text; any mistake is an error.
 #[cfg(test)]
 pub(super) fn read(text: &str, folder: &Path) -> Result<(Configuration, Places), Vec<Fault>> {
     let Reading { configuration, places, faults, .. } = read_all(text, folder);
@@ -60,11 +60,11 @@ struct Reader<'t> {
     table: &'t DeTable<'t>,
     /// The names of the tables that it is in, each with a dot behind it.
     prefix: String,
-    /// Where the table is.
+    /// The place of the table.
     at: Range<usize>,
     folder: &'t Path,
     faults: &'t RefCell<Vec<Fault>>,
-    /// The keys that were asked for.
+    /// The keys that the table may have.
     known: Vec<&'static str>,
 }
 
@@ -74,7 +74,7 @@ impl<'t> Reader<'t> {
         self.table.get(name)
     }
 
-    /// Notes a mistake, and those beside it, in the value of this name.
+    /// Records a mistake, and those beside it, in the value of this name.
     fn add(&self, name: &str, mut fault: Fault) {
         let mut faults = self.faults.borrow_mut();
         let others = std::mem::take(&mut fault.others);
@@ -95,10 +95,10 @@ impl<'t> Reader<'t> {
         reader.end();
     }
 
-    /// Finds the keys that nobody has asked for.
+    /// Finds the keys that the table may not have.
     fn end(self) {
         for (name, _) in self.table.iter().filter(|(name, _)| !self.known.contains(&name.get_ref().as_ref())) {
-            // A name in quotes can have anything in it, even what steers a terminal.
+            // A name in quotes can contain any character, even a terminal's control characters.
             let written = name.get_ref().escape_debug().to_string();
             let near = self.known.iter().map(|known| (strsim::damerau_levenshtein(known, &written), known));
             let meant =
@@ -170,7 +170,7 @@ impl Keys for Reader<'_> {
     }
 }
 
-/// Where each value of a file stands.
+/// The place of each value in a file.
 #[derive(Debug)]
 pub(super) struct Places(HashMap<String, Range<usize>>);
 
@@ -181,7 +181,7 @@ impl Places {
         places
     }
 
-    /// The place of a value by its names with dots between. If it was left out, that of what it belongs to.
+    /// The place of a value by its names with dots between; if it was left out, the place of the table that it belongs to.
     pub(super) fn find(&self, at: &str) -> Range<usize> {
         let ends = at.rmatch_indices('.').map(|(end, _)| end);
         let ends = std::iter::once(at.len()).chain(ends);

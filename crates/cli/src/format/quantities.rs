@@ -7,12 +7,12 @@ use url::{Position, Url};
 pub(super) const US_PER_MS: f64 = 1e3;
 pub(super) const BYTES_PER_KB: f64 = 1024.0;
 
-/// Whether a trial says something about the target: a calibration is of the client, a probe is only a hint.
+/// Whether a trial measures the target: a calibration measures the client, and a probe at full speed is only a hint.
 pub(super) fn measures_target(trial: &Trial) -> bool {
     !matches!(trial.phase.as_str(), "calibrate" | "probe")
 }
 
-/// A target as the other tools take it: host, port and path apart.
+/// A target in the other tools' form: host, port and path.
 pub(super) struct Address {
     pub(super) host: String,
     pub(super) port: u16,
@@ -20,7 +20,7 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Of the document's target. A stored document may have anything there; what is no URL is shown as a host.
+    /// The address of the document's target. A stored document may have any text there; one that is no URL is shown as a host.
     pub(super) fn of(document: &Document) -> Self {
         let target = document.plan.target.as_str();
         let url = Url::parse(target).ok();
@@ -43,7 +43,7 @@ pub(super) fn span_s(trial: &Trial) -> f64 {
     trial.span_s.max(trial.seconds)
 }
 
-/// A quotient of which it is said that it is nothing where there is nothing to divide by.
+/// A quotient; zero if the divisor is zero.
 pub(super) fn ratio(dividend: f64, divisor: f64) -> f64 {
     if divisor > 0.0 { dividend / divisor } else { 0.0 }
 }
