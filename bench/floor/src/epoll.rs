@@ -25,7 +25,7 @@ pub const EVENTS: usize = 512;
 /// second one is needed to know.
 const RECEIVE_BYTES: usize = 256 * 1024;
 
-/// Whose event it is, where it is no connection's.
+/// The owner of an event that is no connection's.
 pub const STOP: u64 = u64::MAX;
 pub const LISTENER: u64 = u64::MAX - 1;
 
@@ -202,7 +202,7 @@ fn wait(epoll: &OwnedFd, events: &mut Vec<Event>) -> io::Result<bool> {
     Ok(events.iter().all(|event| event.data.u64() != STOP))
 }
 
-/// The sockets that a server waits for.
+/// The descriptors that a server waits on.
 pub struct ServerSockets {
     pub epoll: OwnedFd,
     pub listener: OwnedFd,

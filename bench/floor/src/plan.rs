@@ -1,4 +1,4 @@
-//! The command line.
+//! The plan that the command line describes.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;

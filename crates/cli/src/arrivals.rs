@@ -1,4 +1,4 @@
-//! From `thalweg run`'s options to when and how often something arrives: the loop, its extent, what an arriving user does.
+//! The arrivals of `thalweg run` as its options describe them: the loop, its extent, and the users.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,43 +6,46 @@ use std::time::Duration;
 use thalweg_load::{Extent, LoopPlan, RateText, Sessions, UserPlan};
 
 use crate::exit::Failure;
-use crate::load_options::CONNECTIONS_DEFAULT;
 use crate::options::{HttpVersion, RunOptions};
 
-/// The rate unless another one, or workers, are asked for: enough to see a server at work, not enough to hurt one.
+/// Default of an open loop's connections: enough to keep a server busy at a response time of some milliseconds, few enough for
+/// any listen queue.
+pub const CONNECTIONS_DEFAULT: usize = 256;
+
+/// Default rate without workers: enough to see a server at work, too little to harm one.
 const RATE_DEFAULT: &str = "100/s";
 
-/// The length unless another one, or a number, is asked for.
+/// Default length of a load without a number of requests.
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
-/// Connections that users may have open at once, unless an option says otherwise. httperf knows no bound but the descriptors.
+/// Default bound on connections that users have open at once. httperf has no bound but the descriptors.
 const VISITS_DEFAULT: usize = 16_384;
 
-/// Requests pipelined by sessions, as httperf does it.
+/// Requests that a session pipelines, as in httperf.
 const SESSION_PIPELINE: u32 = 32;
 
-/// What arrives when.
+/// The shape of a load: arrivals, extent and connections.
 pub struct Shape {
-    /// When.
+    /// The times of arrivals.
     pub arrivals: LoopPlan,
-    /// What, if not single requests.
+    /// The user that an arrival starts, if it is not a single request.
     pub user: Option<UserPlan>,
-    /// How long or how many.
+    /// The length or the number of requests.
     pub extent: Extent,
-    /// Bound on open connections unless the user says otherwise.
+    /// Default bound on open connections.
     pub connections: usize,
     /// Connections opened per second before the start.
     pub opening_rate: Option<f64>,
     /// Connections that are to be open at the end.
     pub hold: Option<usize>,
-    /// Requests under way on a connection unless the user says otherwise.
+    /// Default of requests under way on a connection.
     pub pipeline: u32,
 }
 
-/// Makes sense of the options together. What can be said of those that all commands share is in [`crate::load_options`].
+/// The shape that the options describe together. `load_options` checks those that all commands share.
 ///
 /// # Errors
-/// They contradict one another.
+/// The options contradict one another.
 pub fn shape(options: &RunOptions, sessions: Option<Arc<Sessions>>) -> Result<Shape, Failure> {
     if options.duration.is_some_and(|duration| duration.is_zero()) {
         return Err(Failure::usage("--duration 0s would measure nothing"));
@@ -78,7 +81,7 @@ pub fn shape(options: &RunOptions, sessions: Option<Arc<Sessions>>) -> Result<Sh
     }
 }
 
-/// Connections that are kept open, each with a worker of its own.
+/// A load of connections that are kept open, each with a worker of its own.
 fn held(options: &RunOptions, hold: usize) -> Result<Shape, Failure> {
     let opening_rate = match &options.conn_rate {
         None => None,
@@ -88,7 +91,7 @@ fn held(options: &RunOptions, hold: usize) -> Result<Shape, Failure> {
     };
     let opening = opening_rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(hold as f64 / rate));
     let think = options.think.unwrap_or_default();
-    // Held connections that pause are asked in turn, not all at once.
+    // The workers of held connections that pause begin one after the other, not all at once.
     let stagger = options.stagger.unwrap_or(opening.max(think));
     Ok(Shape {
         arrivals: LoopPlan::Closed { workers: hold, think, stagger },
@@ -102,7 +105,7 @@ fn held(options: &RunOptions, hold: usize) -> Result<Shape, Failure> {
 }
 
 fn users_of_sessions(options: &RunOptions, sessions: Arc<Sessions>) -> Result<Shape, Failure> {
-    // Pipelining came with HTTP/1.1; httperf does not do it before that either.
+    // Pipelining came with HTTP/1.1; httperf does not pipeline HTTP/1.0 either.
     let pipeline = if options.load.http == HttpVersion::Http10 { 1 } else { SESSION_PIPELINE };
     let each = session_connections(options);
     let user = UserPlan::Sessions { sessions, think: options.think.unwrap_or_default(), connections: each };
@@ -147,7 +150,7 @@ fn users(options: &RunOptions, rate: &RateText, user: UserPlan) -> Shape {
     }
 }
 
-/// Single requests on whichever connection is free.
+/// A load of single requests on any free connection.
 fn requests(options: &RunOptions) -> Shape {
     let pipeline = options.load.pipeline.unwrap_or(1) as usize;
     let (arrivals, extent, connections) = match options.workers {
@@ -182,7 +185,7 @@ fn open_loop(options: &RunOptions, rate: &RateText, extent: Extent) -> LoopPlan 
     LoopPlan::Open { rate: Arc::new(rate.over(length)), spacing: options.load.arrivals.into() }
 }
 
-/// Connections for an open loop: enough for a response time of 50 ms.
+/// The connections for an open loop: enough for a response time of 50 ms.
 fn connections_for(rate: f64) -> usize {
     const CONNECTIONS_MIN: usize = 16;
     ((rate * 0.05) as usize).clamp(CONNECTIONS_MIN, CONNECTIONS_DEFAULT)

@@ -22,7 +22,7 @@ use crate::output;
 use crate::progress::Line;
 use crate::text;
 
-/// The tree: as many files of this size as the small-file test of the Afterburner comparison had.
+/// The files that the demo serves, in number and size those of the small-file test of the Afterburner comparison.
 const FILES: usize = 1000;
 const FILE_BYTES: usize = 512;
 
@@ -117,11 +117,11 @@ fn plan(target: &Target, paths: &[String], cpu: usize, options: &DemoOptions) ->
     })
 }
 
-/// The server, as a process of its own, so that its CPU time is its own too. Ends when dropped.
+/// The server in a process of its own, so that its CPU time is counted apart. Dropping it ends the process.
 struct ServerProcess {
     child: Child,
     url: String,
-    /// Kept open: the server's last words must find a reader.
+    /// Kept open, so that the server's last messages have a reader.
     _stdout: BufReader<ChildStdout>,
 }
 
@@ -144,7 +144,7 @@ impl ServerProcess {
             }
             line.clear();
         }
-        // It has said on stderr why.
+        // The server has printed the reason on stderr.
         let _ = child.wait();
         Err(failed("it ended at once".to_owned()))
     }
@@ -152,7 +152,7 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // Either may fail only if the server has ended by itself.
+        // Both calls fail only if the server has ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! How the command ends: the exit codes of the contract, and errors that say what to do next.
+//! The end of a command: the exit codes of the contract, and errors with advice.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -12,9 +12,9 @@ use thalweg_measure::Verdict;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// It worked, and every limit was met.
+    /// The command worked, and every limit was met.
     Met = 0,
-    /// It worked, and a limit was not met.
+    /// The command worked, and a limit was not met.
     NotMet = 1,
     /// Wrong usage, configuration or input file.
     Usage = 2,
@@ -40,7 +40,7 @@ impl From<Verdict> for Exit {
     }
 }
 
-/// An end before there was a result.
+/// A failure before there was a result.
 #[derive(Debug)]
 pub struct Failure {
     exit: Exit,
@@ -50,17 +50,17 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Something that the user wrote is wrong.
+    /// An option, a configuration or an input file is wrong.
     pub fn usage(message: impl fmt::Display) -> Self {
         Self { exit: Exit::Usage, message: message.to_string(), line: None }
     }
 
-    /// The target, or something on this host, is not to be had.
+    /// The target, or a resource of this host, is not available.
     pub fn unreachable(message: impl fmt::Display) -> Self {
         Self { exit: Exit::Unreachable, message: message.to_string(), line: None }
     }
 
-    /// The same failure, which is this where there is one line for it.
+    /// The same failure with this message where only one line fits.
     pub fn in_one_line(self, line: String) -> Self {
         Self { line: Some(line), ..self }
     }
@@ -71,7 +71,7 @@ impl Failure {
         self.line.clone().unwrap_or_else(joined)
     }
 
-    /// Prints the message and gives the exit code.
+    /// Prints the message and returns the exit code.
     #[expect(clippy::print_stderr, reason = "the one place where errors are printed")]
     pub fn report(self) -> ExitCode {
         eprintln!("thalweg: {}", self.message);
@@ -85,7 +85,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Says on stderr what a form of output has no place for.
+/// Prints a remark on stderr that the form of the output has no place for.
 #[expect(clippy::print_stderr, reason = "beside errors, the one thing that is said there")]
 pub fn remark(message: &str) {
     eprintln!("thalweg: {message}");

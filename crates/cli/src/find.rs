@@ -13,25 +13,26 @@ use thalweg_lab::trial::TestBed;
 use thalweg_load::{Extent, LoopPlan, RateProfile};
 use thalweg_measure::Limit;
 
+use crate::arrivals::CONNECTIONS_DEFAULT;
 use crate::arrivals::Shape;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
-use crate::load_options::{self, CONNECTIONS_DEFAULT};
+use crate::load_options;
 use crate::options::FindOptions;
 use crate::output;
 use crate::progress::Line;
 use crate::requests;
 
-/// What passing means unless the user says otherwise: what people do not yet notice as a wait.
+/// Default limit: a response time that people do not yet notice as a wait.
 const LIMIT_DEFAULT: &str = "p99<50ms";
 
-/// The lowest rate that is tried.
+/// The lowest rate of a search.
 const LOWEST_RATE: f64 = 10.0;
 
 /// Runs the command.
 ///
 /// # Errors
-/// There is no result: the options are wrong, or the target or something on this host is not to be had.
+/// There is no result: the options are wrong, or the target or a resource of this host is not available.
 pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     let probe = options.probe.unwrap_or(options.duration / 5);
@@ -80,7 +81,7 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     output::give_out(&result::document(&invocation, &test_bed, &settings.base, measurement), &options.output)
 }
 
-/// The limits that were asked for. Without one on response time a rate could only be limited by errors.
+/// The limits of the options. Without one on the response time only errors could limit a rate.
 fn limits_or_default(asked: &[Limit]) -> Vec<Limit> {
     if asked.is_empty() { vec![LIMIT_DEFAULT.parse().expect("a valid limit")] } else { asked.to_vec() }
 }

@@ -1,4 +1,4 @@
-//! Ctrl-C and TERM: the first asks politely, the second ends the program.
+//! Interruption by Ctrl-C and TERM: the first signal requests an end, the second ends the program.
 
 use std::io;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// Whether the user wants an end.
+/// The user's request to end.
 #[derive(Clone, Debug)]
 pub struct Interrupt {
     wanted: Arc<AtomicBool>,
 }
 
 impl Interrupt {
-    /// Begins to listen for the signals.
+    /// Installs handlers for the signals.
     ///
     /// # Errors
     /// The kernel refuses a handler, which it does for no signal used here.
@@ -21,7 +21,7 @@ impl Interrupt {
         Self::listen_to(&[])
     }
 
-    /// The same, with further signals that mean an end.
+    /// The same with further signals that request an end.
     ///
     /// # Errors
     /// As for [`listen`](Self::listen).
@@ -36,7 +36,7 @@ impl Interrupt {
         Ok(Self { wanted })
     }
 
-    /// Whether there was a signal.
+    /// Whether a signal has come.
     pub fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! How long a load takes by its own numbers, said before it begins where that is longer than somebody would wait for by mistake.
+//! The announcement of a load that will take long by its own numbers, so that nobody starts one by mistake.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use thalweg_load::Plan;
 
 use crate::exit::remark;
 
-/// A load of a day or more is announced. Shorter ones are soon over, or interrupted.
+/// Loads of this length and more are announced. Shorter ones are soon over, or interrupted.
 const ANNOUNCED_FROM: Duration = Duration::from_secs(86_400);
 
-/// Says on stderr how long the load will take and when it will have ended, if that is long.
+/// Prints on stderr how long the load will take and when it will end, if that is long.
 pub fn announce(plan: &Plan) {
     if let Some(text) = announcement(plan.length_min(), jiff::Timestamp::now()) {
         remark(&text);
@@ -39,7 +39,7 @@ mod tests {
         assert_eq!(announcement(day - Duration::from_nanos(1), now), None);
         let said = announcement(day * 10 + day / 2, now).unwrap();
         assert!(said.contains("takes 10.5 days, until 2026-03-12 00:00 UTC;"), "{said}");
-        // No calendar has this day.
+        // The end lies beyond the calendar.
         let said = announcement(Duration::from_nanos(i64::MAX as u64) * 40, now).unwrap();
         assert!(said.contains("takes 4270079.6 days;"), "{said}");
     }

@@ -1,4 +1,4 @@
-//! From options to a checked plan. Everything that can be wrong with them is said here, before a socket opens.
+//! The plan that the load options describe. All of their faults are found here, before a socket opens.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use crate::arrivals::Shape;
 use crate::exit::Failure;
 use crate::options::{ArrivalsOption, CpuList, HttpVersion, LoadOptions};
 use crate::reach::{self, Sources, Threads};
-use crate::requests::Asked;
+use crate::requests::CheckedRequests;
 
-/// Most connections of an open loop, unless the user says otherwise: enough to keep a server busy at a response time of some
-/// milliseconds, few enough for any listen queue.
-pub const CONNECTIONS_DEFAULT: usize = 256;
-
-/// Makes the plan for a load at one level. The requests come with what makes their answers good, where they
-/// do not say themselves.
+/// The plan of a load at one level. `requests` come with the check of responses to requests that have none of their own.
 ///
 /// # Errors
-/// Something in the options is wrong or cannot be had on this host.
-pub fn plan(options: &LoadOptions, target: &Target, shape: Shape, (requests, check): Asked) -> Result<Plan, Failure> {
+/// An option is wrong, or this host cannot provide a resource.
+pub fn plan(
+    options: &LoadOptions,
+    target: &Target,
+    shape: Shape,
+    (requests, check): CheckedRequests,
+) -> Result<Plan, Failure> {
     ensure_driver(options.driver.into())?;
     ensure_consistent(options, &shape)?;
     let listed = cpus(options.cores.as_ref(), target)?;
@@ -63,8 +63,7 @@ pub fn plan(options: &LoadOptions, target: &Target, shape: Shape, (requests, che
     })
 }
 
-/// Sees to it that the options can mean something together, and with what arrives. Commands that make their load in other ways than `run`
-/// are held to the same.
+/// Refuses options that contradict one another or the shape of the load, for all commands that make a load.
 fn ensure_consistent(options: &LoadOptions, shape: &Shape) -> Result<(), Failure> {
     if options.timeout.is_zero() {
         return Err(Failure::usage("--timeout 0s would end every request before it is sent; the shortest is 1us"));
@@ -74,7 +73,7 @@ fn ensure_consistent(options: &LoadOptions, shape: &Shape) -> Result<(), Failure
             "--arrivals poisson is for a rate: with --workers and --hold the answers decide when requests come",
         ));
     }
-    // clap does not see to it where --session rules --urls out.
+    // clap does not refuse this combination if --session excludes --urls.
     if options.pick != Pick::Sequential && options.urls.is_none() {
         return Err(Failure::usage("--pick says in which order the URLs of --urls are taken: give that too"));
     }
@@ -95,7 +94,7 @@ fn ensure_consistent(options: &LoadOptions, shape: &Shape) -> Result<(), Failure
     idle.map_or(Ok(()), |reason| Err(Failure::usage(format!("--pipeline does nothing {reason}"))))
 }
 
-/// The settings that the document discloses, by the names of their options.
+/// The settings in the document, by the names of their options.
 pub fn settings(options: &LoadOptions, target: &Target, plan: &Plan) -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
     let mut set = |name: &str, value: String| settings.insert(name.to_owned(), value);
@@ -145,7 +144,7 @@ pub fn settings(options: &LoadOptions, target: &Target, plan: &Plan) -> BTreeMap
     settings
 }
 
-/// Finds the CPUs to load from. A target on this host needs some for itself.
+/// The CPUs to load from. A target on this host needs some for itself.
 fn cpus(listed: Option<&CpuList>, target: &Target) -> Result<Vec<usize>, Failure> {
     let allowed =
         allowed_cpus().map_err(|error| Failure::unreachable(format!("cannot tell this host's CPUs: {error}")))?;
@@ -161,10 +160,10 @@ fn cpus(listed: Option<&CpuList>, target: &Target) -> Result<Vec<usize>, Failure
     }
 }
 
-/// Finds out whether a ring that was asked for by name can be had.
+/// Checks that the kernel grants a ring that was requested by name.
 ///
 /// # Errors
-/// The kernel refuses it.
+/// The kernel refuses the ring.
 pub fn ensure_driver(driver: DriverChoice) -> Result<(), Failure> {
     let refusal = (driver == DriverChoice::Uring).then(AnyDriver::refusal).flatten();
     refusal.map_or(Ok(()), |error| {

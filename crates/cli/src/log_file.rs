@@ -1,6 +1,5 @@
-//! A log that is read twice: the file, or a copy of what comes from a pipe; unpacked while it is read, if it is packed with gzip or zstd.
-//!
-//! How it is packed is told by its first bytes, not by its name.
+//! A log that can be read twice: a file, or a copy of a pipe's bytes. Logs packed with gzip or zstd are unpacked while they are
+//! read; the first bytes decide, not the name.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek};
@@ -20,13 +19,13 @@ use crate::exit::Failure;
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// How much is read at once.
+/// Bytes of one read.
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// Gives what opens the log, as often as it is wanted; `-` is stdin.
+/// A function that opens the log any number of times; `-` is stdin.
 ///
 /// # Errors
-/// The log cannot be opened, or what comes from a pipe cannot be copied.
+/// The log cannot be opened, or a pipe's bytes cannot be copied.
 pub fn open(log: &Path) -> Result<OpenLog, Failure> {
     let name = log.display();
     let unreadable = |error: io::Error| Failure::usage(format!("cannot read the log {name}: {error}"));
@@ -66,7 +65,7 @@ fn opener(file: File, start: u64) -> OpenLog {
     })
 }
 
-/// A file from a place on, with a position of its own: it may be read more than once at a time.
+/// A file from an offset on, with a position of its own, so that several readers can read it at a time.
 struct Section {
     file: Arc<File>,
     position: Arc<AtomicU64>,
@@ -101,11 +100,11 @@ fn is_skippable(bytes: &[u8]) -> bool {
     matches!(bytes, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
 
-/// Names the format and the place of what is wrong with packed data.
+/// A reader that adds format and offset to errors in packed data.
 struct Packed<R> {
     source: R,
     format: &'static str,
-    /// How far the file was read.
+    /// Bytes read so far.
     position: Arc<AtomicU64>,
 }
 
@@ -124,7 +123,7 @@ impl<R: Read> Read for Packed<R> {
     }
 }
 
-/// The content of zstd frames, one behind the other.
+/// The content of consecutive zstd frames.
 struct Frames<R> {
     source: R,
     decoder: FrameDecoder,
@@ -132,7 +131,7 @@ struct Frames<R> {
 }
 
 impl<R: BufRead> Frames<R> {
-    /// Begins the next frame, or passes one without content by.
+    /// Begins the next frame, or skips one without content.
     fn begin(&mut self) -> io::Result<()> {
         let length = match self.decoder.reset(&mut self.source) {
             Ok(()) => {
@@ -148,7 +147,7 @@ impl<R: BufRead> Frames<R> {
         if skipped < length { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
-    /// Ends the frame, whose content was read.
+    /// Ends a frame whose content was read.
     fn end(&mut self) -> io::Result<()> {
         self.within = false;
         let expected = self.decoder.get_checksum_from_data();
@@ -158,7 +157,7 @@ impl<R: BufRead> Frames<R> {
         Ok(())
     }
 
-    /// The decoder's error, or an end of the file where it should not end.
+    /// The decoder's error, or an unexpected end of the file.
     fn fault(&mut self, error: FrameDecoderError) -> io::Error {
         let at_end = self.source.fill_buf().is_ok_and(<[u8]>::is_empty);
         if at_end { io::ErrorKind::UnexpectedEof.into() } else { io::Error::new(io::ErrorKind::InvalidData, error) }

@@ -11,8 +11,6 @@ use thalweg_serve::{ListenAddr, LogFormat};
 use thalweg_sys::{DriverChoice, UnixAddr};
 use thalweg_units::{parse_link_rate, parse_percent, parse_time};
 
-use crate::serve::SandboxOption;
-
 /// The method of requests that name no other.
 pub const METHOD_DEFAULT: &str = "GET";
 
@@ -425,6 +423,18 @@ impl From<DriverOption> for DriverChoice {
             DriverOption::Epoll => Self::Epoll,
         }
     }
+}
+
+/// Whether the server confines itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum SandboxOption {
+    /// As far as the kernel can.
+    #[default]
+    Auto,
+    /// Or not at all: a kernel that cannot is an error.
+    On,
+    /// Not.
+    Off,
 }
 
 /// Forms of a result.

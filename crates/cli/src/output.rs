@@ -1,4 +1,4 @@
-//! Giving a result out: stdout in the form that was asked for, the report and the histogram log as files.
+//! The output of a result: stdout in the chosen form, the report and the histogram log as files.
 
 use std::fs;
 use std::io::{self, Write};
@@ -16,12 +16,12 @@ use crate::format;
 use crate::options::{Format, OutputOptions};
 use crate::text;
 
-/// The command line as results show it: without the credentials of URLs.
+/// The command line without the credentials of URLs, as results show it.
 pub fn command_line() -> Vec<String> {
     std::env::args().map(|argument| credentials::shown(&argument)).collect()
 }
 
-/// Finds out, before a run, whether the files that it is to leave will have a place.
+/// Checks before a run that its output files can be written.
 ///
 /// # Errors
 /// A folder does not exist or cannot be written to, or a name is that of a folder.
@@ -50,7 +50,7 @@ fn check_path(what: &str, path: &Path) -> Result<(), Failure> {
     if !fs::metadata(folder).is_ok_and(|folder| folder.is_dir()) {
         return Err(refuse(format!("there is no folder {}", folder.display())));
     }
-    // Only a trial tells about permissions and read-only file systems. It leaves nothing behind.
+    // Only an attempt shows permissions and read-only file systems. It leaves nothing behind.
     tempfile::tempfile_in(folder).map(drop).map_err(|error| refuse(error.to_string()))
 }
 
@@ -58,7 +58,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Gives the result out and says how the command ends.
+/// Writes the result and returns the command's exit code.
 ///
 /// # Errors
 /// A file or stdout cannot be written to.
@@ -86,7 +86,7 @@ pub fn give_out(document: &Document, options: &OutputOptions) -> Result<ExitCode
     Ok(Exit::from(document.verdict).into())
 }
 
-/// Says why the exit code is what it is, where the form of the result cannot.
+/// Prints the reason of the exit code, where the form of the result has no place for it.
 fn explain(document: &Document) {
     let verdict = match document.verdict {
         Verdict::Pass => return,
@@ -125,7 +125,7 @@ fn to_json(document: &Document) -> Result<String, Failure> {
     Ok(json)
 }
 
-/// Writes to stdout. A reader that has gone, such as `head`, is no error.
+/// Writes to stdout. A closed pipe, as `head` leaves it, is no error.
 ///
 /// # Errors
 /// stdout cannot be written to, for example because it is a file on a full disk.

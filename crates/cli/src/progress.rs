@@ -1,4 +1,4 @@
-//! The progress line on a terminal. Where stderr is none, nothing is drawn.
+//! The progress line on a terminal. Nothing is drawn if stderr is no terminal.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use thalweg_units::display;
 
 use crate::interrupt::Interrupt;
 
-/// Draws one line that follows the trial under way and, in a search, leaves one line behind for each that has ended.
+/// A line that follows the running trial; in a search each finished trial leaves a line behind.
 #[derive(Debug)]
 pub struct Line {
     bar: ProgressBar,
@@ -25,7 +25,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// A line for a single trial, or for a search whose trials are worth keeping in view.
+    /// A line for a single trial, or for a search that keeps the lines of its trials.
     pub fn new(interrupt: Interrupt, keep_trials: bool, limits: &[Limit]) -> Self {
         let bar = ProgressBar::new_spinner();
         bar.set_style(ProgressStyle::with_template("{spinner} {wide_msg}").expect("a valid template"));
@@ -34,7 +34,7 @@ impl Line {
         Self { bar, interrupt, keep_trials, p99_bound, phase: String::new(), load: String::new(), seconds: 0.0 }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }

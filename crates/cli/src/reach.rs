@@ -1,5 +1,5 @@
-//! What the connections of a run need of this host: descriptors, file tables, threads, local addresses and ports. Found out and, as far
-//! as it can be, arranged before a socket opens; else it is explained what is missing.
+//! The resources of this host that the connections of a run need: descriptors, file tables, threads, local addresses and ports.
+//! They are checked and, where possible, arranged before a socket opens; a failure names the missing resource.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
@@ -15,17 +15,17 @@ const DESCRIPTORS_BESIDE: u64 = 128;
 /// Most load threads, each with a file table of its own.
 const THREADS_MAX: u64 = 1024;
 
-/// Share of an address's ports that is counted on: others use some, and some wait after an end (TIME_WAIT).
+/// Share of an address's ports that a plan counts on: other programs use some, and some wait after an end (TIME_WAIT).
 const PORTS_COUNTED_ON: f64 = 0.9;
 
-/// The share of an address's ports up to which a connect finds one quickly. The kernel looks through the even ones first, all of them,
-/// which costs up to a millisecond for each connection beyond their number.
+/// The share of an address's ports up to which a connect finds a free one quickly. The kernel tries all even ones first, which
+/// costs up to a millisecond for each connection beyond their number.
 const PORTS_QUICKLY_FOUND: f64 = 0.45;
 
 /// The ports that a program may use without being root.
 const UNPRIVILEGED: Option<PortRange> = PortRange::new(1024, u16::MAX);
 
-/// Threads and how they hold descriptors.
+/// The load threads and their file tables.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Threads {
     /// The CPU of each; several may share one.
@@ -34,7 +34,7 @@ pub struct Threads {
     pub own_tables: bool,
 }
 
-/// Where connections come from.
+/// Local addresses and ports of the connections.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     /// Local addresses; none leaves them to the kernel.
@@ -43,10 +43,10 @@ pub struct Sources {
     pub ports: Option<PortRange>,
 }
 
-/// Sees to it that so many connections find descriptors.
+/// Arranges the descriptors for this many connections.
 ///
 /// # Errors
-/// Not even a thread with its own file table for each few of them would do.
+/// Even the most threads with file tables of their own have too few.
 pub fn threads(connections: usize, cpus: &[usize]) -> Result<Threads, Failure> {
     let wanted = connections as u64 + DESCRIPTORS_BESIDE;
     let per_table = raise_descriptors(wanted).unwrap_or(descriptors().soft);
@@ -64,16 +64,16 @@ fn share_out(connections: u64, per_table: u64, cpus: &[usize]) -> Option<Threads
     }
     let room = per_table.checked_sub(DESCRIPTORS_BESIDE).filter(|&room| room > 0)?;
     let tables = connections.div_ceil(room).max(cpus.len() as u64);
-    // As many on each CPU, so that all carry the same.
+    // Each CPU has the same number of threads, so that all carry the same load.
     let threads = tables.div_ceil(cpus.len() as u64) * cpus.len() as u64;
     let cpus = cpus.iter().copied().cycle().take(usize::try_from(threads).ok()?).collect();
     (threads <= THREADS_MAX).then_some(Threads { cpus, own_tables: true })
 }
 
-/// Sees to it that so many connections to the target find addresses and ports to come from.
+/// Arranges local addresses and ports for this many connections to the target.
 ///
 /// # Errors
-/// The addresses that were asked for are of the wrong family or not this host's, or there are too few of them.
+/// The requested addresses are of the wrong family or not this host's, or there are too few of them.
 pub fn sources(connections: usize, target: &Target, asked: Vec<IpAddr>) -> Result<Sources, Failure> {
     let PeerAddr::Tcp(peer) = target.address else { return Ok(Sources::default()) };
     if let Some(source) = asked.iter().find(|source| source.is_ipv4() != peer.is_ipv4()) {
@@ -87,7 +87,7 @@ pub fn sources(connections: usize, target: &Target, asked: Vec<IpAddr>) -> Resul
     spread(connections, peer, usual, asked)
 }
 
-/// Sees to it that an address can be connected from. Otherwise every connection would fail, one after the other.
+/// Checks that an address is one of this host's. Otherwise every connection would fail, one after the other.
 fn ensure_own(source: IpAddr) -> Result<(), Failure> {
     // A datagram socket has the same rules for its address and takes no port from the connections.
     let bound = UdpSocket::bind((source, 0)).map(drop);

@@ -9,11 +9,12 @@ use thalweg_lab::target::Target;
 use thalweg_lab::trial::TestBed;
 use thalweg_load::{CheckTable, Extent, LogSummary, LoopPlan, Recording, ReplayHead};
 
+use crate::arrivals::CONNECTIONS_DEFAULT;
 use crate::arrivals::Shape;
 use crate::exit::{Failure, remark};
 use crate::interrupt::Interrupt;
 use crate::length;
-use crate::load_options::{self, CONNECTIONS_DEFAULT};
+use crate::load_options;
 use crate::log_file;
 use crate::options::{ArrivalsOption, LoadOptions, METHOD_DEFAULT, ReplayOptions};
 use crate::output;
@@ -23,7 +24,7 @@ use crate::requests;
 /// Runs the command.
 ///
 /// # Errors
-/// There is no result: the log or the options are wrong, or the target or something on this host is not to be had.
+/// There is no result: the log or the options are wrong, or the target or a resource of this host is not available.
 pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     let load = &options.load;
@@ -69,7 +70,7 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     output::give_out(&document, &options.output)
 }
 
-/// Refuses options whose part is the log's.
+/// Refuses options that contradict the log.
 fn ensure_meant(load: &LoadOptions) -> Result<(), Failure> {
     let given = [
         ("--urls", load.urls.is_some()),
@@ -86,7 +87,7 @@ fn ensure_meant(load: &LoadOptions) -> Result<(), Failure> {
     }
 }
 
-/// Reads the log once, so that what is wrong with it is known before anything is sent.
+/// Reads the log once, so that its faults are known before anything is sent.
 fn scan(options: &ReplayOptions, target: &Target, table: Option<CheckTable>) -> Result<Recording, Failure> {
     let name = options.log.display().to_string();
     let fields = requests::fields(&options.load, target)?;
@@ -95,7 +96,7 @@ fn scan(options: &ReplayOptions, target: &Target, table: Option<CheckTable>) -> 
     Recording::scan(&name, open, options.speed, &head, table).map_err(|error| requests::unreadable("log", &name, error))
 }
 
-/// Says on stderr what of the log is not replayed, or not at its time.
+/// Prints on stderr which requests of the log are not replayed, or not at their time.
 fn remark_on(log: &LogSummary) {
     if log.skipped.total() > 0 {
         let reasons = log.skipped.reasons().into_iter().filter(|(count, _)| *count > 0);

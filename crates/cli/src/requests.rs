@@ -1,4 +1,4 @@
-//! What is asked for: the one URL, a list of them, or the calls of sessions, made ready, each with what makes its answer good.
+//! The requests of a load: one URL, a list of URLs, or the calls of sessions, each prepared and with the check of its response.
 
 use std::fs::{self, File};
 use std::io::BufReader;
@@ -16,14 +16,14 @@ use url::Url;
 use crate::exit::Failure;
 use crate::options::{HttpVersion, LoadOptions};
 
-/// The requests of a run, and what makes their answers good where they do not say themselves.
-pub type Asked = (RequestList, Check);
+/// The requests of a run, and the check of responses to those that have none of their own.
+pub type CheckedRequests = (RequestList, Check);
 
 /// The requests of the URL, or of the list.
 ///
 /// # Errors
-/// A file cannot be read, or something that is written there or in the options is wrong.
-pub fn of(options: &LoadOptions, target: &Target) -> Result<Asked, Failure> {
+/// A file cannot be read, or a file or an option is wrong.
+pub fn of(options: &LoadOptions, target: &Target) -> Result<CheckedRequests, Failure> {
     let (check, mut table) = checks(options, target)?;
     let mut requests =
         PackedRequests::new(&target.authority, version(options), &fields(options, target)?, &body(options)?);
@@ -45,11 +45,15 @@ pub fn of(options: &LoadOptions, target: &Target) -> Result<Asked, Failure> {
     Ok((requests.finish(table).into(), check))
 }
 
-/// The sessions of a file and their requests. Bodies that stand in files of their own lie relative to it.
+/// The sessions of a file and their requests. Paths of bodies are relative to that file.
 ///
 /// # Errors
 /// As for [`of`].
-pub fn of_sessions(file: &Path, options: &LoadOptions, target: &Target) -> Result<(Sessions, Asked), Failure> {
+pub fn of_sessions(
+    file: &Path,
+    options: &LoadOptions,
+    target: &Target,
+) -> Result<(Sessions, CheckedRequests), Failure> {
     let (check, mut table) = checks(options, target)?;
     let (name, source) = open("session file", file)?;
     let folder = file.parent().unwrap_or(Path::new("."));
@@ -88,7 +92,7 @@ pub fn fields(options: &LoadOptions, target: &Target) -> Result<Vec<(String, Str
     Ok(fields)
 }
 
-/// What `--check` says: for all requests, or for each target.
+/// The check of `--check`: for all requests, or for each target.
 ///
 /// # Errors
 /// As for [`of`].
@@ -103,7 +107,7 @@ pub fn checks(options: &LoadOptions, target: &Target) -> Result<(Check, Option<C
     Ok((Check::default(), Some(table.map_err(|error| unreadable("check file", &name, error))?)))
 }
 
-/// Refuses checks of what is never asked for.
+/// Refuses checks of targets that are never requested.
 fn all_asked(table: Option<&CheckTable>) -> Result<(), Failure> {
     table.map_or(Ok(()), CheckTable::ensure_all_asked).map_err(Failure::usage)
 }
@@ -115,7 +119,7 @@ fn open(what: &str, file: &Path) -> Result<(String, BufReader<File>), Failure> {
     Ok((name, BufReader::new(opened)))
 }
 
-/// What to say of a file that could not be read, or has something wrong in it.
+/// The failure for a file that cannot be read or is wrong.
 pub fn unreadable(what: &str, name: &str, error: ReadError) -> Failure {
     match error {
         ReadError::Input(error) => Failure::usage(error),
@@ -140,7 +144,7 @@ fn read(what: &str, file: &Path) -> Result<(String, Vec<u8>), Failure> {
     Ok((name, text))
 }
 
-/// The version to speak.
+/// The HTTP version of the requests.
 pub fn version(options: &LoadOptions) -> Version {
     match options.http {
         HttpVersion::Http10 => Version::Http10,
@@ -148,7 +152,7 @@ pub fn version(options: &LoadOptions) -> Version {
     }
 }
 
-/// Names the option that a request cannot be made of.
+/// The message for a request that cannot be made, with the option at fault.
 fn explain(error: PackError, options: &LoadOptions, path: &str) -> String {
     let PackError::Request(error) = error else { return error.to_string() };
     let given = match error {

@@ -23,7 +23,7 @@ use crate::requests;
 /// Runs the command.
 ///
 /// # Errors
-/// There is no result: the options are wrong, or the target or something on this host is not to be had.
+/// There is no result: the options are wrong, or the target or a resource of this host is not available.
 pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     let target = Target::resolve(&options.url, options.load.unix_socket.as_ref())?;
@@ -74,7 +74,7 @@ fn settings(
         settings.insert("session".to_owned(), file.display().to_string());
     }
     if let Some(UserPlan::Sessions { sessions, connections, .. }) = &plan.user {
-        // Where no burst is so long that it would take another connection, there is nothing to tell.
+        // The setting matters only if some burst is long enough to take another connection.
         let others = sessions.burst_calls_max().saturating_sub(1);
         if *connections > 1 || others > plan.pipeline as usize {
             settings.insert("session-connections".to_owned(), connections.to_string());

@@ -9,7 +9,7 @@ use thalweg_units::display;
 
 use crate::progress::trial_line;
 
-/// The whole text.
+/// The text of a result.
 pub fn of(document: &Document) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
@@ -65,7 +65,7 @@ fn run(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result
     transfer(out, document, trial)
 }
 
-/// Responses by code. Where all of them were 200, the rows above have said it.
+/// Responses by status code, unless all of them were 200.
 fn status(out: &mut String, trial: &Trial) -> std::fmt::Result {
     let codes: Vec<(u16, u64)> = trial.status_codes.iter().collect();
     if codes.iter().all(|(code, _)| *code == 200) {
@@ -76,7 +76,7 @@ fn status(out: &mut String, trial: &Trial) -> std::fmt::Result {
     writeln!(out, "  status: {}", codes.join(", "))
 }
 
-/// What of the log was replayed, and what not.
+/// The parts of the log that were replayed and left out.
 fn replayed(out: &mut String, log: &LogDocument) -> std::fmt::Result {
     let count = |count: u64, one: &str, many: &str| {
         format!("{} {}", display::count(count), if count == 1 { one } else { many })
@@ -159,7 +159,7 @@ fn connections(out: &mut String, document: &Document, trial: &Trial) -> std::fmt
     if connections.failed > 0 {
         write!(out, ", {} failed", display::count(connections.failed))?;
     }
-    // Only who asked for connections to be held wants to know how many were.
+    // The number of held connections matters only to a load that was to hold some.
     if document.plan.settings.contains_key("hold") {
         let (held, progressing) = (display::count(connections.held), display::count(connections.progressing));
         write!(out, "; {held} held at the end, {progressing} of them making progress")?;
@@ -185,7 +185,7 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
     let limits = document.plan.limits.join(", ");
     let lower_bound_only = if find.is_lower_bound() { ", as a lower bound only" } else { "" };
     writeln!(out, "\n{}{lower_bound_only}", verdict(document.verdict))?;
-    // What the verdict rests on comes first where it is not the bounds, and where the bounds need it to be understood.
+    // The reason of the verdict comes first where it is not the bounds, and where the bounds are not clear without it.
     let first = document.reasons.first().filter(|_| find.overload.is_some() || find.ended.is_none());
     if let Some(reason) = first {
         writeln!(out, "{reason}")?;
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
     use crate::format::fixture;
 
-    /// What the text says behind the table of times.
+    /// The text behind the table of times.
     #[track_caller]
     fn check(trial: Trial, setting: Option<(&str, &str)>, expected: &str) {
         let mut document = fixture::document(vec![trial]);

@@ -3,8 +3,8 @@
 //! A percentile of two distributions cannot be computed from their percentiles, so percentiles are never averaged here:
 //! distributions are merged, and percentiles are taken from the merged one.
 //!
-//! Not owned here: which times are recorded (see [`crate::trial`]) and their course over time (see
-//! [`crate::interval`]).
+//! Not owned here: which times are recorded (see `trial`) and their course over time (see
+//! `interval`).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;

@@ -1,10 +1,9 @@
-//! Limits: what PASS means, as the user writes it (`p99<50ms`, `errors<0.1%`).
+//! Limits, the conditions of PASS as the user writes them: `p99<50ms`, `errors<0.1%`.
 //!
-//! A limit knows how to be read, written and held against the figures of a trial. The conditions that hold without being
-//! asked for are in [`crate::trial`].
+//! The module reads and writes limits. `trial` holds them against the figures of a trial and has the conditions that every trial
+//! has to meet.
 
 use crate::histogram::Histogram;
-use crate::trial::{Reason, TrialFigures};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -34,7 +33,7 @@ pub enum Limit {
         share: f64,
     },
     /// The rate at which each connection receives, in kbit/s: `kbit_per_conn>=320`. Met when every connection of the
-    /// peak conforms (see [`crate::trial::Connections`]), since the mean over connections would hide the starved ones.
+    /// peak conforms (see `Connections` of `trial`), since the mean over connections would hide the starved ones.
     KbitPerConnection {
         /// Whether the bound itself still meets the limit.
         inclusive: bool,
@@ -62,7 +61,7 @@ pub enum LimitError {
     Form {
         /// The text as it was given.
         text: String,
-        /// What is wrong, as a clause.
+        /// The fault, as a clause.
         problem: String,
         /// A text that would have been accepted.
         example: &'static str,
@@ -72,7 +71,7 @@ pub enum LimitError {
     Bound {
         /// The text as it was given.
         text: String,
-        /// What is wrong with the bound.
+        /// The fault in the bound.
         source: UnitError,
     },
 }
@@ -80,36 +79,6 @@ pub enum LimitError {
 impl Limit {
     /// The limit that holds when no other is given on errors: none at all.
     pub const NO_ERRORS: Limit = Limit::Errors { inclusive: true, share: 0.0 };
-
-    /// Holds the limit against a trial. `response_time` is [`TrialFigures::response_time`], which is costly enough to be
-    /// computed once for all limits.
-    ///
-    /// `None` if the limit is met. A response-time limit without any response is not met: nothing shows that it would
-    /// have been.
-    pub fn missed_by(&self, figures: &TrialFigures, response_time: &Histogram) -> Option<Reason> {
-        match *self {
-            Limit::ResponseTime { statistic, inclusive, bound } => {
-                if response_time.is_empty() {
-                    return Some(Reason::NothingMeasured { limit: *self });
-                }
-                let observed = statistic.of(response_time);
-                let bound_ns = bound.as_nanos() as f64;
-                let met = observed < bound_ns || (inclusive && observed == bound_ns);
-                (!met).then_some(Reason::ResponseTime { statistic, observed_ns: observed, bound })
-            }
-            Limit::Errors { inclusive, share } => {
-                let (errors, offered) = (figures.outcomes.errors(), figures.counts.offered);
-                let observed = errors as f64 / offered.max(1) as f64;
-                let met = observed < share || (inclusive && observed == share);
-                (!met).then_some(Reason::Errors { limit: *self, errors, offered })
-            }
-            Limit::KbitPerConnection { .. } => {
-                let (conforming, measured) = (figures.connections.conforming, figures.bits_per_connection.count());
-                let met = measured > 0 && conforming >= measured;
-                (!met).then_some(Reason::Connections { limit: *self, conforming, measured })
-            }
-        }
-    }
 
     /// The bound on a figure of the response times; `None` if the limit is on something else.
     pub fn bound_on(&self, figure: Statistic) -> Option<Duration> {

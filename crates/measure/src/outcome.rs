@@ -1,7 +1,7 @@
 //! How requests end, and the proof that none is lost: every offered request has exactly one [`Outcome`].
 //!
 //! Deciding which outcome a request has is the load engine's part. What the counts mean for a verdict is in
-//! [`crate::trial`].
+//! `trial`.
 
 use schemars::JsonSchema;
 use serde::de::{Error as _, MapAccess, Visitor};
@@ -87,7 +87,7 @@ impl Outcome {
     ///
     /// `not_sent` is no error: nothing was asked of the target, so there is nothing that it did wrong. It is not lost
     /// either, since it stays in *offered*: requests held back by a slow target are missing from the completions, and
-    /// those held back by the client make the trial invalid (see [`crate::trial::verdict()`]).
+    /// those held back by the client make the trial invalid (see `verdict` in `trial`).
     pub fn is_error(self) -> bool {
         !matches!(self, Outcome::Good | Outcome::NotSent)
     }

@@ -1,6 +1,6 @@
-//! The forms of values: what is written in a file, and what it stands for.
+//! The forms of values: how a configuration file writes each type of value.
 //!
-//! A form reads what it writes. Units are those of the options.
+//! A form reads every text that it writes. Units are those of the options.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,12 @@ use thalweg_units::{UnitError, display, parse_link_rate, parse_size, parse_time}
 use toml::de::DeValue;
 use toml::{Spanned, Table, Value};
 
-use super::read::Fault;
-use crate::options::{CpuList, parse_cpus, parse_listen};
-use crate::serve::SandboxOption;
+use super::fault::Fault;
+use crate::options::{CpuList, SandboxOption, parse_cpus, parse_listen};
 
-/// How a value is written.
+/// The written form of a type of value.
 pub(super) struct Form<T: 'static> {
-    /// A value as it may be written.
+    /// An example of a value.
     pub example: &'static str,
     /// Reads a value; paths are relative to the folder.
     pub read: fn(&Spanned<DeValue<'_>>, &Path) -> Result<T, Fault>,
@@ -27,7 +26,7 @@ pub(super) struct Form<T: 'static> {
 }
 
 impl<T> Form<T> {
-    /// The same with an example that suits the key better.
+    /// The same form with another example.
     pub(super) const fn like(&self, example: &'static str) -> Self {
         Self { example, read: self.read, write: self.write }
     }
@@ -107,7 +106,7 @@ pub(super) const MAYBE_TEXT: Form<Option<String>> = Form {
     write: |text| text.as_deref().map(Value::from),
 };
 
-/// The name of a file, where none at all is written as an empty one.
+/// The name of a file; an empty text stands for none.
 pub(super) const FILE_NAME: Form<Option<String>> = Form {
     example: "\"HEADER.html\"",
     read: |value, _| owned(value).map(|name| Some(name).filter(|name| !name.is_empty())),
@@ -155,7 +154,7 @@ pub(super) const LISTEN: Form<Vec<ListenAddr>> = Form {
     write: |addresses| Some(addresses.iter().map(ToString::to_string).collect::<Vec<_>>().into()),
 };
 
-/// CPUs; none is all.
+/// A list of CPUs; an empty one stands for all.
 pub(super) const CORES: Form<Vec<usize>> = Form {
     example: "\"0,2-3\"",
     read: |value, _| match text(value)? {
@@ -291,7 +290,7 @@ impl Named for Level {
 const UNLIMITED: &str = "unlimited";
 const ALL: &str = "all";
 
-/// What a value should have been instead.
+/// The fault for a value of a wrong type.
 fn mismatch(value: &Spanned<DeValue<'_>>, wanted: &str) -> Fault {
     Fault::at(value, format!("{wanted} is wanted here, and this is of type {}", value.get_ref().type_str()))
 }
@@ -336,7 +335,7 @@ fn rate(value: &Spanned<DeValue<'_>>) -> Result<u64, Fault> {
     }
 }
 
-/// A list, or what may stand for a list of one.
+/// A list, or a single value that stands for a list of one.
 fn list<T>(
     value: &Spanned<DeValue<'_>>,
     read: impl Fn(&Spanned<DeValue<'_>>) -> Result<T, Fault>,
@@ -389,7 +388,7 @@ fn path_text(path: &Path) -> Value {
     path.to_string_lossy().as_ref().into()
 }
 
-/// In the largest unit of which it is a whole number.
+/// A number in the largest unit of which it is a multiple.
 fn size_text(bytes: u64) -> String {
     let units =
         [("GiB", 1 << 30), ("GB", 1_000_000_000), ("MiB", 1 << 20), ("MB", 1_000_000), ("KiB", 1 << 10), ("KB", 1000)];
@@ -397,7 +396,7 @@ fn size_text(bytes: u64) -> String {
     unit.map_or_else(|| format!("{bytes}B"), |(unit, factor)| format!("{}{unit}", bytes / factor))
 }
 
-/// In the largest unit in which it has at most three decimals.
+/// A number in the largest unit in which it has at most three decimals.
 fn rate_text(bytes: u64) -> String {
     let bits = u128::from(bytes) * 8;
     let units = [("Gbit", 1_000_000_000), ("Mbit", 1_000_000), ("kbit", 1000)];

@@ -11,7 +11,7 @@ use super::form::{
     MAYBE_LOG, MAYBE_PATH, MAYBE_TEXT, MAYBE_TEXTS, MAYBE_TIME, MODE, PATH, RATE, RATE_MIN, SIZE, TEXT, TEXTS, TIME,
     maybe_name, name,
 };
-use super::{Configuration, UnixSocket};
+use super::settings::{Configuration, UnixSocket};
 
 /// What goes through all keys: to read them, or to print them.
 pub(super) trait Keys {

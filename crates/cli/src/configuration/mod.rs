@@ -1,119 +1,59 @@
-//! The server's configuration as people write it: a TOML file, and what the options change of it.
+//! The server's configuration: a TOML file, and the options that override it.
 //!
-//! Each key stands in one place, [`keys`], with its explanation and its form; reading a file, printing one and the
-//! check that the manual has them all go by that. What values mean together is checked by the server's crate, which
-//! knows nothing of files; here its findings get their line and column.
+//! Each key is declared once, in [`keys`], with its explanation and its form; reading a file, printing one and the check of the
+//! manual use that declaration. The server's crate checks how values go together and knows nothing of files; this module adds line
+//! and column to its findings.
 
+mod fault;
 mod form;
 mod keys;
 mod print;
 mod read;
 mod report;
+mod settings;
 
 use std::fs;
 use std::io::{self, Read};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use thalweg_serve::{
-    ConfigFault, Level, ListenAddr, LogTarget, MountConfig, Rule, ServerConfig, Settings, SiteConfig, StatusConfig,
-};
-use thalweg_sys::socket::SocketFile;
+use thalweg_serve::{ConfigFault, Level, LogTarget, MountConfig, Rule, Settings, SiteConfig, StatusConfig};
 
 use crate::exit::Failure;
 use crate::options::{CpuList, ServeOptions};
-use crate::serve::SandboxOption;
 
 pub use print::print;
 use read::Reading;
+pub use settings::{Configuration, UnixSocket};
 
-/// Opens the configuration's file.
+/// A function that opens the configuration's file.
 pub type Open<'f> = &'f dyn Fn(&Path) -> io::Result<fs::File>;
 
-/// Larger files are no configuration.
+/// Largest configuration file.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// How long downloads may go on after the server was told to end.
-pub const DRAIN_DEFAULT: Duration = Duration::from_secs(30);
-
-/// All that `thalweg serve` can be told.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Configuration {
-    /// What the server is told.
-    pub server: ServerConfig,
-    /// The user to become once all is open.
-    pub user: Option<String>,
-    /// How long downloads under way may go on after the server was told to end.
-    pub drain: Duration,
-    /// The same after another process has taken over; `None`: as long as they take.
-    pub upgrade_drain: Option<Duration>,
-    /// Whether the server confines itself.
-    pub sandbox: SandboxOption,
-    /// The file that names the process.
-    pub pid_file: Option<PathBuf>,
-    /// The files of the Unix sockets that the server makes.
-    pub unix_socket: UnixSocket,
-}
-
-/// Whose the files of Unix sockets are, and who may connect to them.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UnixSocket {
-    /// The permission bits.
-    pub mode: u32,
-    /// The owner; `None` is the user who serves.
-    pub user: Option<String>,
-    /// The group; `None` is that of the user who serves.
-    pub group: Option<String>,
-}
-
-impl Default for UnixSocket {
-    fn default() -> Self {
-        Self { mode: SocketFile::default().mode, user: None, group: None }
-    }
-}
-
-impl Default for Configuration {
-    /// Without a site.
-    fn default() -> Self {
-        let listen = [SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)), SocketAddr::from((Ipv6Addr::LOCALHOST, 8080))];
-        let mut server = ServerConfig::new("", listen.map(ListenAddr::Tcp));
-        server.sites.clear();
-        Self {
-            server,
-            user: None,
-            drain: DRAIN_DEFAULT,
-            upgrade_drain: None,
-            sandbox: SandboxOption::Auto,
-            pid_file: None,
-            unix_socket: UnixSocket::default(),
-        }
-    }
-}
-
 impl Configuration {
-    /// What file and options come to. Options win. All that can be found wrong without starting is found.
+    /// The configuration of file and options; options override the file. All faults that can be found without a start are found.
     ///
     /// # Errors
-    /// The file cannot be read or understood, or what is asked for contradicts itself or is not there.
+    /// The file cannot be read or parsed, or settings contradict one another or name something that is not there.
     pub fn of(options: &ServeOptions) -> Result<Self, Failure> {
         Self::from_opened(options, &|path| fs::File::open(path))
     }
 
-    /// The same, of a file that somebody else opens.
+    /// The same with a file that `open` opens.
     ///
     /// # Errors
     /// As for [`of`](Self::of).
     pub fn from_opened(options: &ServeOptions, open: Open<'_>) -> Result<Self, Failure> {
         let loaded = Loaded::read(options, open)?;
-        // With nothing to serve, it can still be printed what there is to be said.
+        // A configuration without a site can still be printed.
         if options.config.is_some() || !loaded.configuration.server.sites.is_empty() {
             loaded.ensure(loaded.configuration.faults())?;
         }
         Ok(loaded.configuration)
     }
 
-    /// Takes over what the options say, and settles what depends on it.
+    /// Applies the options, and the defaults that depend on them.
     fn obey(&mut self, options: &ServeOptions, is_level_given: bool) -> Result<(), String> {
         if let Some(directory) = &options.directory {
             self.serve_directory(directory)?;
@@ -138,7 +78,7 @@ impl Configuration {
         }
         self.write_down(options);
         if !is_level_given && self.server.log.error != LogTarget::Stderr {
-            // On the standard error one has read that the server has started; a log of its own says all.
+            // Standard error has the start lines already; a log of its own records everything.
             self.server.log.level = Level::Notice;
         }
         if let Some(sandbox) = options.sandbox {
@@ -152,7 +92,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Takes over what the options say of logs and status.
+    /// Applies the options on logs and status.
     fn write_down(&mut self, options: &ServeOptions) {
         let log = &mut self.server.log;
         if let Some(path) = &options.access_log {
@@ -193,7 +133,7 @@ impl Configuration {
         if self.server.listen.is_empty() {
             faults.push(ConfigFault { at: "listen".to_owned(), what: "there is no address to listen on".to_owned() });
         }
-        // A value that contradicts another is not looked for on the host.
+        // A value that contradicts another is not checked against the host.
         let of_host = self.server.check_host().into_iter();
         let of_host: Vec<_> = of_host.filter(|fault| faults.iter().all(|known| known.at != fault.at)).collect();
         faults.extend(of_host);
@@ -201,19 +141,19 @@ impl Configuration {
     }
 }
 
-/// A configuration, and the file that has it, so that what is found wrong with it has a place.
+/// A configuration and its file, so that faults have a place.
 pub struct Loaded<'o> {
-    /// What file and options come to.
+    /// The configuration of file and options.
     pub configuration: Configuration,
     written: Option<(ConfigFile<'o>, read::Places)>,
 }
 
 impl<'o> Loaded<'o> {
-    /// Reads the file, if there is one, and puts the options over it.
+    /// Reads the file, if there is one, and applies the options.
     ///
     /// # Errors
-    /// The file cannot be read or understood, or the options do not fit it. Of a file that has values of a wrong form, it is also said
-    /// what is wrong with the others.
+    /// The file cannot be read or parsed, or the options contradict it. For a file with malformed values the faults of the other
+    /// values are reported as well.
     pub fn read(options: &'o ServeOptions, open: Open<'_>) -> Result<Self, Failure> {
         let Some(path) = &options.config else {
             let mut configuration = Configuration::default();
@@ -230,30 +170,30 @@ impl<'o> Loaded<'o> {
         if is_whole {
             let others = configuration.faults().into_iter();
             let others = others.filter(|other| !faults.iter().any(|fault| fault.concerns(&other.at)));
-            let others: Vec<_> = others.map(|fault| read::Fault::new(places.find(&fault.at), fault.what)).collect();
+            let others: Vec<_> = others.map(|fault| fault::Fault::new(places.find(&fault.at), fault.what)).collect();
             faults.extend(others);
         }
         Err(file.refuse(faults))
     }
 
     /// # Errors
-    /// There is something wrong.
+    /// There is a fault.
     pub fn ensure(&self, faults: Vec<ConfigFault>) -> Result<(), Failure> {
         if faults.is_empty() { Ok(()) } else { self.refuse(faults) }
     }
 
-    /// Says what is wrong, and where.
+    /// The failure that reports these faults with their places.
     ///
     /// # Errors
     /// In any case.
     pub fn refuse<T>(&self, faults: Vec<ConfigFault>) -> Result<T, Failure> {
         let Some((file, places)) = &self.written else { return Err(Failure::usage(listed(&faults))) };
-        let faults = faults.into_iter().map(|fault| read::Fault::new(places.find(&fault.at), fault.what));
+        let faults = faults.into_iter().map(|fault| fault::Fault::new(places.find(&fault.at), fault.what));
         Err(file.refuse(faults.collect()))
     }
 }
 
-/// What is wrong with options alone, a line each.
+/// Faults of the options alone, one line each.
 fn listed(faults: &[ConfigFault]) -> String {
     faults.iter().map(|fault| fault.what.as_str()).collect::<Vec<_>>().join("\n")
 }
@@ -276,13 +216,13 @@ impl<'p> ConfigFile<'p> {
         Ok(Self { path, text })
     }
 
-    /// What paths in the file are relative to.
+    /// The folder to which paths in the file are relative.
     fn folder(&self) -> PathBuf {
         let path = std::path::absolute(self.path).unwrap_or_else(|_| self.path.to_owned());
         path.parent().unwrap_or(Path::new("/")).to_owned()
     }
 
-    fn refuse(&self, faults: Vec<read::Fault>) -> Failure {
+    fn refuse(&self, faults: Vec<fault::Fault>) -> Failure {
         let path = self.path.to_string_lossy();
         let line = report::report_in_one_line(&path, &self.text, &faults);
         Failure::usage(report::report(&path, &self.text, faults)).in_one_line(line)

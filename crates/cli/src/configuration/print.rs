@@ -1,11 +1,11 @@
-//! Printing a configuration as a file that, read again, means the same: every key, what it is for, and its value. Keys
-//! that have no value are there as comments.
+//! Printing a configuration as a file that gives the same configuration when it is read: every key with its explanation and its
+//! value. Keys without a value are printed as comments.
 
 use toml::Value;
 
-use super::Configuration;
 use super::form::Form;
 use super::keys::{self, Keys};
+use super::settings::Configuration;
 
 /// Width of explanations.
 const COLUMNS: usize = 100;
@@ -14,7 +14,7 @@ const COLUMNS: usize = 100;
 pub fn print(configuration: &Configuration) -> String {
     let mut printer = Printer { text: String::new(), path: Vec::new(), is_example: false, explains: true };
     printer.push_prose("The configuration of `thalweg serve`, as it is in effect. Keys behind a bare # are not set.");
-    // The printer reads; that it is given what could be changed is the reader's need.
+    // The printer changes nothing; the interface is mutable for the reader.
     keys::configuration(&mut printer, &mut configuration.clone());
     printer.text
 }
@@ -23,9 +23,9 @@ struct Printer {
     text: String,
     /// The tables that the present one is in.
     path: Vec<&'static str>,
-    /// Nothing of this is set: it shows what could be.
+    /// The present table is not set: it shows the keys that it could have.
     is_example: bool,
-    /// Keys are explained, and shown though they are not set.
+    /// Whether keys are explained, and shown although they are not set.
     explains: bool,
 }
 
@@ -81,7 +81,7 @@ impl Printer {
         self.path.pop();
     }
 
-    /// Does so for what is not set.
+    /// Prints a table that is not set, as comments.
     fn print_example<T>(
         &mut self,
         name: &'static str,
@@ -156,7 +156,7 @@ impl Keys for Printer {
         for value in values {
             self.begin_table(says);
             self.print_table(name, true, value, keys);
-            // Once is enough.
+            // The keys of a repeated table are explained once.
             self.explains = false;
         }
         self.explains = explains;
@@ -178,7 +178,7 @@ mod tests {
     use super::super::read::read;
     use super::*;
 
-    /// Another value than the default for all that has one.
+    /// A configuration in which every value differs from its default.
     fn rich() -> Configuration {
         let mut all = Configuration {
             user: Some("www-data".to_owned()),

@@ -8,47 +8,20 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Configuration;
+use super::fault::Fault;
 use super::form::Form;
 use super::keys::{self, Keys};
+use super::settings::Configuration;
 
-/// Tables within tables, of which a configuration has few.
+/// Deepest nesting of tables; a configuration has few levels.
 const DEPTH_MAX: usize = 16;
-
-/// A mistake and the bytes of the file that it lies in.
-#[derive(PartialEq, Eq, Debug)]
-pub(super) struct Fault {
-    pub(super) span: Range<usize>,
-    pub(super) what: String,
-    /// Which value it is about: the names of its keys with dots between.
-    pub(super) at: String,
-    /// Other mistakes in the same value.
-    pub(super) others: Vec<Fault>,
-}
-
-impl Fault {
-    pub(super) fn new(span: Range<usize>, what: impl Into<String>) -> Self {
-        Self { span, what: what.into(), at: String::new(), others: Vec::new() }
-    }
-
-    /// A mistake in a value.
-    pub(super) fn at(value: &Spanned<DeValue<'_>>, what: impl Into<String>) -> Self {
-        Self::new(value.span(), what)
-    }
-
-    /// Whether a mistake in the value of that name may be a consequence of this one: one is the other, or lies in it.
-    pub(super) fn concerns(&self, at: &str) -> bool {
-        let is_within = |inner: &str, outer: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('.'));
-        self.at == at || is_within(at, &self.at) || is_within(&self.at, at)
-    }
-}
 
 /// The configuration that a file's text describes. Values with mistakes in them are as if they were left out.
 pub(super) struct Reading {
     pub(super) configuration: Configuration,
     pub(super) places: Places,
     pub(super) faults: Vec<Fault>,
-    /// The text is TOML from its beginning to its end, so that nothing of it was passed over.
+    /// The whole text is TOML, so that no part of it was skipped.
     pub(super) is_whole: bool,
 }
 
@@ -76,7 +49,7 @@ pub(super) fn read_all(text: &str, folder: &Path) -> Reading {
     Reading { configuration, places: Places::of(table.get_ref()), faults: all, is_whole: errors.is_empty() }
 }
 
-/// Reads a file's text in which there is to be no mistake.
+/// Reads a file's text; any mistake is an error.
 #[cfg(test)]
 pub(super) fn read(text: &str, folder: &Path) -> Result<(Configuration, Places), Vec<Fault>> {
     let Reading { configuration, places, faults, .. } = read_all(text, folder);
@@ -87,11 +60,11 @@ struct Reader<'t> {
     table: &'t DeTable<'t>,
     /// The names of the tables that it is in, each with a dot behind it.
     prefix: String,
-    /// Where the table is.
+    /// The place of the table.
     at: Range<usize>,
     folder: &'t Path,
     faults: &'t RefCell<Vec<Fault>>,
-    /// The keys that were asked for.
+    /// The keys that the table may have.
     known: Vec<&'static str>,
 }
 
@@ -101,7 +74,7 @@ impl<'t> Reader<'t> {
         self.table.get(name)
     }
 
-    /// Notes a mistake, and those beside it, in the value of this name.
+    /// Records a mistake, and those beside it, in the value of this name.
     fn add(&self, name: &str, mut fault: Fault) {
         let mut faults = self.faults.borrow_mut();
         let others = std::mem::take(&mut fault.others);
@@ -122,10 +95,10 @@ impl<'t> Reader<'t> {
         reader.end();
     }
 
-    /// Finds the keys that nobody has asked for.
+    /// Finds the keys that the table may not have.
     fn end(self) {
         for (name, _) in self.table.iter().filter(|(name, _)| !self.known.contains(&name.get_ref().as_ref())) {
-            // A name in quotes can have anything in it, even what steers a terminal.
+            // A name in quotes can contain any character, even a terminal's control characters.
             let written = name.get_ref().escape_debug().to_string();
             let near = self.known.iter().map(|known| (strsim::damerau_levenshtein(known, &written), known));
             let meant =
@@ -197,7 +170,7 @@ impl Keys for Reader<'_> {
     }
 }
 
-/// Where each value of a file stands.
+/// The place of each value in a file.
 #[derive(Debug)]
 pub(super) struct Places(HashMap<String, Range<usize>>);
 
@@ -208,7 +181,7 @@ impl Places {
         places
     }
 
-    /// The place of a value by its names with dots between. If it was left out, that of what it belongs to.
+    /// The place of a value by its names with dots between; if it was left out, the place of the table that it belongs to.
     pub(super) fn find(&self, at: &str) -> Range<usize> {
         let ends = at.rmatch_indices('.').map(|(end, _)| end);
         let ends = std::iter::once(at.len()).chain(ends);
@@ -254,7 +227,7 @@ mod tests {
 
     use super::*;
 
-    /// What reading a text finds wrong: the words of the file that are marked, and a part of what is said.
+    /// Checks the faults of a text: the marked words of the file, and a part of the message.
     #[track_caller]
     fn check(text: &str, expected: &[(&str, &str)]) {
         let faults = read(text, Path::new("/folder")).err().unwrap_or_default();

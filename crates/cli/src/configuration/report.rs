@@ -1,12 +1,12 @@
-//! How mistakes in a file are shown: each with its line, and a mark beneath what is wrong.
+//! The report of mistakes in a file: each with its line and a mark beneath the fault.
 
 use std::io::IsTerminal;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
-use super::read::Fault;
+use super::fault::Fault;
 
-/// Most mistakes that are shown; more of them have one cause.
+/// Most mistakes that are reported; more of them usually have one cause.
 const SHOWN_MAX: usize = 20;
 
 /// The mistakes of a file, in the order of their lines.
@@ -98,7 +98,7 @@ mod tests {
         }
     }
 
-    /// Whatever becomes of a file, what is wrong with it can be shown.
+    /// The mistakes of any damaged file can be reported.
     #[test]
     fn no_text_breaks_the_reader() {
         for seed in 0..3000_u64 {

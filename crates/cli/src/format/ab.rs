@@ -1,18 +1,18 @@
-//! What ApacheBench 2.3 would have printed below its banner, which is its own.
+//! The output of ApacheBench 2.3 below its banner.
 
 use std::fmt::Write;
 
 use thalweg_lab::document::{Document, Trial};
 use thalweg_measure::{Histogram, LoopKind, Outcome, Summary};
 
-use super::{Address, BYTES_PER_KB, US_PER_MS, measures_target, ratio, sample_stddev, span_s};
+use super::quantities::{Address, BYTES_PER_KB, US_PER_MS, measures_target, ratio, sample_stddev, span_s};
 
 /// The percentages of its last table.
 const PERCENTAGES: [u32; 8] = [50, 66, 75, 80, 90, 95, 98, 99];
 
 const NS_PER_MS: f64 = 1e6;
 
-/// One block as of one run of ab for each trial of the target.
+/// The output of one run of ab for each trial of the target.
 pub fn ab(document: &Document) -> String {
     let mut text = String::new();
     for trial in document.trials.iter().filter(|trial| measures_target(trial)) {
@@ -86,7 +86,7 @@ impl Failed {
         let mut failed = Failed { connect: 0, receive: 0, length: 0, exceptions: 0 };
         for (outcome, count) in trial.outcomes.iter() {
             match outcome {
-                // A status is no failure to ab, and what was not sent was not tried.
+                // ab counts no status as a failure, and requests that were not sent were not tried.
                 Outcome::Good | Outcome::BadStatus | Outcome::NotSent => {}
                 Outcome::Refused
                 | Outcome::Unreachable
@@ -108,7 +108,7 @@ impl Failed {
 
 fn rates(out: &mut String, trial: &Trial) -> std::fmt::Result {
     let (completed, span) = (trial.counts.completed as f64, span_s(trial));
-    // ab divides by what each of its workers did, which says nothing where requests did not wait for each other's answers.
+    // ab divides by the number of its workers, which has no meaning where requests do not wait for each other's responses.
     let per_request = match trial.loop_kind {
         LoopKind::Closed => trial.connections.peak as f64 * span * 1e3 / completed,
         LoopKind::Open => trial.response_time_us.mean / US_PER_MS,
@@ -142,7 +142,7 @@ fn connection_times(out: &mut String, trial: &Trial) -> std::fmt::Result {
     Ok(())
 }
 
-/// Connecting as a part of each request, as ab has it: nothing for those that found a connection open.
+/// The time to connect as a part of each request, as in ab: zero for requests on an open connection.
 fn connect_per_request(trial: &Trial) -> Summary {
     let connected = &trial.connect_us;
     let Ok(mut histogram) = Histogram::from_hdr_base64_us(&connected.hdr) else { return connected.clone() };

@@ -1,4 +1,4 @@
-//! A document made up for the tests of the formats, with figures of which each can be recognised in what is printed.
+//! A document for the tests of the formats, with figures that can be recognised in the output.
 
 use thalweg_lab::document::{
     Bytes, Client, Connections, Document, HostDocument, Kind, PlanDocument, Rates, SCHEMA, Sample, SessionsSummary,
@@ -13,7 +13,7 @@ use thalweg_measure::{
 const US: u64 = 1000;
 const MS: u64 = 1000 * US;
 
-/// Ten seconds of 50 connections per second with four calls each, of which ten came to nothing.
+/// Ten seconds of 50 connections per second with four calls each, ten of which failed.
 pub fn trial() -> Trial {
     let ends = [
         (Outcome::Good, 1980),
@@ -93,7 +93,7 @@ pub fn trial() -> Trial {
     }
 }
 
-/// A trial in which nothing was done.
+/// A trial without requests.
 pub fn nothing() -> Trial {
     let empty = || times(&[]);
     Trial {

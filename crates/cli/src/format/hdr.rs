@@ -1,7 +1,7 @@
 //! A result as a log of histograms, which HdrHistogram's tools draw and merge.
 //!
-//! Response times come interval by interval, service times once for each trial with the tag `service`. What does not measure
-//! the target has its phase for a tag, so that it is not mixed in by tools that read what has none.
+//! Response times come interval by interval, service times once for each trial with the tag `service`. Trials that do not measure
+//! the target have their phase as a tag, since tools read the lines without a tag together.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use thalweg_lab::document::{Document, Trial};
 use thalweg_measure::Histogram;
 use thalweg_measure::hdr_log::{Entry, write};
 
-use super::{measures_target, span_s};
+use super::quantities::{measures_target, span_s};
 
 const SERVICE_TAG: &str = "service";
 
@@ -48,7 +48,7 @@ fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
-/// What the document holds of a distribution; nothing where it holds none.
+/// The document's distribution; empty where it has none.
 fn read(base64: &str) -> Histogram {
     Histogram::from_hdr_base64_us(base64).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What httperf 0.9 would have printed, line for line: scripts such as autobench read it by its words and digits.
+//! The output of httperf 0.9, line for line: scripts such as autobench read it by its words and digits.
 
 mod errors;
 
@@ -9,16 +9,16 @@ use thalweg_units::{parse_rate, parse_time};
 
 pub(crate) use errors::Errors;
 
+use super::quantities::{Address, BYTES_PER_KB, US_PER_MS, connections, measures_target, ratio, sample_stddev, span_s};
 use super::samples::Samples;
-use super::{Address, BYTES_PER_KB, US_PER_MS, connections, measures_target, ratio, sample_stddev, span_s};
 
-/// Sizes of its socket buffers, unless told otherwise. They are on its first line always.
+/// httperf's default sizes of socket buffers, which are on its first line always.
 const BUFFERS: (u32, u32) = (4096, 16384);
 
-/// Connections of a session and calls under way on each, unless it is told otherwise.
+/// httperf's defaults of connections in a session and of calls under way on each.
 const SESSION_DEFAULTS: (&str, &str) = ("4", "32");
 
-/// One block as of one run of httperf for each trial of the target.
+/// The output of one run of httperf for each trial of the target.
 pub fn httperf(document: &Document) -> String {
     let mut text = String::new();
     for trial in document.trials.iter().filter(|trial| measures_target(trial)) {
@@ -40,7 +40,7 @@ fn block(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Resu
     connection_lines(out, trial, span)?;
     request_and_reply_lines(out, trial, span)?;
 
-    // The CPU's time is taken over the measured part alone, so the shares are of that.
+    // The CPU time is of the measured part alone, and so are the shares.
     let (user, system) = (trial.client.cpu_user_s, trial.client.cpu_sys_s);
     let share = |seconds: f64| 100.0 * ratio(seconds, trial.seconds);
     let shares = [share(user), share(system), share(user + system)];
@@ -142,21 +142,21 @@ fn session_lines(out: &mut String, trial: &Trial, sessions: &SessionsSummary, sp
     writeln!(out, "Session failtime [s]: {:.1}", sessions.fail_time_us.mean / 1e6)?;
     write!(out, "Session length histogram:")?;
     if sessions.lengths.is_empty() {
-        // Not one session has ended: none that is known has had no call.
+        // No session has ended.
         write!(out, " 0")?;
     }
     sessions.lengths.iter().try_for_each(|count| write!(out, " {count}"))?;
     writeln!(out)
 }
 
-/// httperf knows sessions only where it was told of some: connections at a rate with a number of calls each are none.
+/// The sessions of a trial in httperf's sense: connections at a rate with a number of calls each are none.
 fn sessions_of<'a>(document: &Document, trial: &'a Trial) -> Option<&'a SessionsSummary> {
     let settings = &document.plan.settings;
     let only_connections = settings.contains_key("conn-rate") && !settings.contains_key("session");
     trial.sessions.as_ref().filter(|_| !only_connections)
 }
 
-/// The command that makes httperf offer the same load, or comes as near as it can; as httperf repeats its own.
+/// The httperf command for the same load, or the nearest one; httperf prints its own command in this place.
 fn command(document: &Document, trial: &Trial) -> String {
     let setting = |name: &str| document.plan.settings.get(name).map(String::as_str);
     let mut words = vec!["httperf".to_owned()];
@@ -174,7 +174,7 @@ fn command(document: &Document, trial: &Trial) -> String {
         let (connections, pipeline) = (setting("session-connections"), setting("pipeline").unwrap_or("1"));
         let connections = connections.filter(|number| *number != SESSION_DEFAULTS.0);
         words.extend(connections.map(|number| format!("--max-connections={number}")));
-        // With HTTP/1.0 it does not pipeline either.
+        // httperf does not pipeline HTTP/1.0.
         if pipeline != SESSION_DEFAULTS.1 && setting("http") != Some("1.0") {
             words.push(format!("--max-piped-calls={pipeline}"));
         }
@@ -208,7 +208,7 @@ fn command(document: &Document, trial: &Trial) -> String {
     words.join(" ")
 }
 
-/// A load as httperf takes one: connections at a rate, with so many calls each.
+/// A load in httperf's terms: connections at a rate, with a number of calls each.
 struct ConnectionLoad {
     /// Connections per second; without it httperf opens one after the other.
     rate: Option<f64>,
@@ -217,7 +217,7 @@ struct ConnectionLoad {
 }
 
 impl ConnectionLoad {
-    /// Where requests were offered at a rate and connections kept, the rate of connections that carries the same requests.
+    /// For requests at a rate on kept connections: the rate of connections that carries the same requests.
     fn of<'a>(trial: &Trial, setting: &dyn Fn(&str) -> Option<&'a str>) -> Self {
         let number = |name: &str| setting(name).and_then(|text| text.parse::<u64>().ok());
         let made = connections(trial);

@@ -3,7 +3,7 @@
 use thalweg_lab::document::Trial;
 use thalweg_measure::IntervalSummary;
 
-use super::span_s;
+use super::quantities::span_s;
 
 /// httperf's sampling period.
 const PERIOD_S: f64 = 5.0;
@@ -11,7 +11,7 @@ const PERIOD_S: f64 = 5.0;
 /// Rates per second over consecutive samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Samples {
-    /// How many whole samples the trial was long enough for.
+    /// Whole samples in the trial.
     pub count: u64,
     pub min: f64,
     pub mean: f64,
@@ -21,9 +21,9 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Samples what `counted` finds in the intervals of a trial. A sample is of so many whole intervals as come nearest to
-    /// five seconds; the intervals of a very long trial are longer than that, and then each is a sample. What is left at the
-    /// end is no sample.
+    /// Samples the count that `counted` reads from each interval of a trial. A sample consists of as many whole intervals as come
+    /// nearest to five seconds; the intervals of a very long trial are longer, and then each is a sample. An incomplete sample at
+    /// the end is dropped.
     pub fn of(trial: &Trial, counted: fn(&IntervalSummary) -> u64) -> Self {
         let width_s = trial.interval_s;
         if width_s <= 0.0 {

@@ -8,10 +8,10 @@ use super::httperf::Errors;
 use thalweg_lab::document::{Document, Trial};
 use thalweg_measure::{LoopKind, Summary, Verdict};
 
+use super::quantities::{BYTES_PER_KB, US_PER_MS, connections, ratio, span_s};
 use super::samples::Samples;
-use super::{BYTES_PER_KB, US_PER_MS, connections, ratio, span_s};
 
-/// What autobench says of a trial without a reply: more than all are errors.
+/// autobench's percentage of errors for a trial without a reply: more than all.
 const NO_REPLY_PERCENT: f64 = 101.0;
 
 /// The table.
@@ -89,7 +89,7 @@ fn row(trial: &Trial) -> Row {
     row
 }
 
-/// autobench's columns under its names, without the host's name behind them.
+/// autobench's columns by its names, without the host's name behind them.
 fn autobench(trial: &Trial) -> Row {
     let span = span_s(trial);
     let one = |number: f64| format!("{number:.1}");
@@ -153,7 +153,7 @@ mod tests {
         text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
     }
 
-    /// Other people's scripts go by the names and the places: both are to stay.
+    /// Names and places of columns are a contract with scripts.
     #[test]
     fn the_columns_are_the_documented_ones() {
         let expected = "dem_req_rate req_rate con_rate min_rep_rate avg_rep_rate max_rep_rate stddev_rep_rate resp_time \

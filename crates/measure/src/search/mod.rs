@@ -9,51 +9,31 @@
 //! Loads need not behave: one may fail below another that passes. Then the higher one is no bound. The lower bound is
 //! the highest load that passed with no failed load at or below it.
 //!
-//! Targets need not stay as they are either: one may collapse under an overload, for a while or for good. `recovery`
+//! Targets need not stay as they are either: one may collapse under an overload, for a while or for good. `suspicion`
 //! treats that case.
 
 mod load;
 mod plan;
 mod recovery;
+mod state;
+mod suspicion;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 pub use load::{JudgedLoad, LoadClass};
 pub use plan::{PlanError, SearchPlan};
 pub use recovery::Collapse;
+pub use state::Search;
+pub use trial::{Phase, PhaseCounts, TrialSummary};
 
 use crate::trial::Verdict;
-use load::{Goal, Load};
-use recovery::{HistoryEntry, Recovery, RecoveryStep};
+use recovery::RecoveryStep;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use state::REACH_MAX;
 use std::time::Duration;
-
-/// The purpose of a trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Phase {
-    /// To get the capacity between two loads.
-    Bracket,
-    /// To bring the two closer.
-    Narrow,
-    /// To judge at the final length.
-    Confirm,
-    /// To see whether the target still carries a load that had passed.
-    Recover,
-}
-
-impl Phase {
-    /// The name as documents have it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Phase::Bracket => "bracket",
-            Phase::Narrow => "narrow",
-            Phase::Confirm => "confirm",
-            Phase::Recover => "recover",
-        }
-    }
-}
+use trial::HistoryEntry;
 
 /// The next step of a search.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,21 +51,6 @@ pub enum Step {
     Pause(Duration),
     /// The search is over.
     Done(SearchResult),
-}
-
-/// The result of a trial, as far as the search needs it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TrialSummary {
-    /// The rate that was asked for, in requests per second.
-    pub rate: f64,
-    /// The measured length.
-    pub duration: Duration,
-    /// The time that it took in all, with warm-up, draining and pauses; at least the duration.
-    pub cost: Duration,
-    /// Its verdict.
-    pub verdict: Verdict,
-    /// Good requests per second.
-    pub goodput: f64,
 }
 
 /// The reason why a search ended.
@@ -109,19 +74,6 @@ pub enum EndReason {
     Interrupted,
     /// The caller has ended the search because something else kept the measuring host from measuring.
     Disturbed,
-}
-
-/// The number of trials of each phase.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct PhaseCounts {
-    /// Trials to bracket.
-    pub bracket: u32,
-    /// Trials to narrow.
-    pub narrow: u32,
-    /// Trials to confirm.
-    pub confirm: u32,
-    /// Probes whether the target has recovered.
-    pub recover: u32,
 }
 
 /// The result of a search.
@@ -156,33 +108,6 @@ pub struct SearchResult {
     pub spent_s: f64,
 }
 
-/// A capacity search in progress.
-#[derive(Debug, Clone)]
-pub struct Search {
-    plan: SearchPlan,
-    goals: Vec<Goal>,
-    /// Index of the goal worked on.
-    goal: usize,
-    /// Every load tried, ascending by rate.
-    loads: Vec<Load>,
-    /// Every valid trial's rate, length and goodput.
-    goodputs: Vec<(f64, Duration, f64)>,
-    /// All trials whose results count, in the order in which they were made, and recovery probes.
-    history: Vec<HistoryEntry>,
-    /// The recovery that is waited for.
-    recovery: Option<Recovery>,
-    /// The collapse with the longest recovery so far.
-    collapse: Option<Collapse>,
-    /// The trial that is being made.
-    pending: Option<(f64, Phase)>,
-    /// The rate of the last trial.
-    last_rate: Option<f64>,
-    /// Ratio of the next step outwards; squared with every step.
-    reach: f64,
-    trials: PhaseCounts,
-    spent: Duration,
-}
-
 /// The loads that matter at one goal.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
@@ -200,31 +125,7 @@ enum Decision {
     GoalReached,
 }
 
-/// Steps outwards at most double the rate, as in the bracketing.
-const REACH_MAX: f64 = 2.0;
-
 impl Search {
-    /// A search that has not begun.
-    pub fn new(plan: SearchPlan) -> Result<Self, PlanError> {
-        plan.check()?;
-        let goals = plan.goals();
-        Ok(Search {
-            plan,
-            goals,
-            goal: 0,
-            loads: Vec::new(),
-            goodputs: Vec::new(),
-            history: Vec::new(),
-            recovery: None,
-            collapse: None,
-            pending: None,
-            last_rate: None,
-            reach: REACH_MAX,
-            trials: PhaseCounts::default(),
-            spent: Duration::ZERO,
-        })
-    }
-
     /// The next step. The same again until the trial that it asks for is recorded.
     pub fn step(&mut self) -> Step {
         if let Some((rate, phase)) = self.pending {
@@ -307,26 +208,7 @@ impl Search {
         }
     }
 
-    /// Enters a trial with its load.
-    fn enter(&mut self, trial: &TrialSummary) {
-        if trial.verdict != Verdict::Invalid {
-            self.goodputs.push((trial.rate, trial.duration, trial.goodput));
-        }
-        let position = self.loads.partition_point(|load| load.rate < trial.rate);
-        if self.loads.get(position).is_none_or(|load| load.rate != trial.rate) {
-            self.loads.insert(position, Load::new(trial.rate, self.plan.invalid_repeats));
-        }
-        self.loads[position].record(trial);
-    }
-
-    /// Works on an earlier goal again, beginning with the load of this rate if it is undecided.
-    fn return_to(&mut self, goal: usize, rate: f64) {
-        self.goal = goal;
-        self.last_rate = Some(rate);
-        self.reach = goal.checked_sub(1).map_or(REACH_MAX, |before| 1.0 / (1.0 - self.goals[before].width));
-    }
-
-    /// What the present goal needs next.
+    /// The next step towards the present goal.
     fn decide(&mut self) -> Decision {
         let bounds = self.bounds(self.goal);
         let top = bounds.top();
@@ -364,7 +246,7 @@ impl Search {
         (undecided && matters).then_some(load.rate)
     }
 
-    /// Where a goal begins: at the bracket of the goal before; the first one at half the hint or at the lowest rate.
+    /// The first rate of a goal: the bracket of the goal before; for the first one half the hint or the lowest rate.
     fn first_rate(&self, previous: Option<Bounds>) -> f64 {
         let known = previous.and_then(|previous| previous.lower.or(previous.top()));
         let half_hint = self.plan.hint.filter(|hint| hint.is_finite()).map(|hint| hint / 2.0);
@@ -492,13 +374,6 @@ impl Bounds {
     /// The load to stay below, whoever it was that could not carry it.
     fn top(&self) -> Option<f64> {
         self.client.or(self.upper)
-    }
-}
-
-impl PhaseCounts {
-    /// All trials.
-    pub fn total(&self) -> u32 {
-        self.bracket + self.narrow + self.confirm + self.recover
     }
 }
 

@@ -1,7 +1,7 @@
 //! The verdict on a trial, exactly by the measuring method: INVALID first, then PASS, else FAIL.
 
 use super::backlog::{self, Backlog};
-use super::{CpuUse, LoopKind, TrialFigures};
+use super::figures::{CpuUse, LoopKind, TrialFigures};
 use crate::histogram::Histogram;
 use crate::limit::{Limit, Statistic, short_percent};
 use crate::outcome::{CountsError, Outcome};
@@ -11,7 +11,7 @@ use std::fmt;
 use std::time::Duration;
 use thalweg_units::display;
 
-/// What a trial showed.
+/// The outcome of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -31,7 +31,7 @@ pub struct Judgement {
     /// Why it is not PASS: every condition that was broken, the client's shortfalls first. Empty for PASS. What the target
     /// did under a load that was not the intended one is no evidence against it, but a reader wants to know of it.
     pub reasons: Vec<Reason>,
-    /// What a reader should know besides; changes no verdict.
+    /// Notes for a reader; they change no verdict.
     pub notes: Vec<Note>,
 }
 
@@ -99,7 +99,7 @@ pub fn verdict(figures: &TrialFigures, limits: &[Limit]) -> Judgement {
         return Judgement { verdict: Verdict::Invalid, reasons, notes };
     }
     reasons.extend(not_held(figures));
-    let missed = effective.iter().filter_map(|limit| limit.missed_by(figures, &response_time));
+    let missed = effective.iter().filter_map(|limit| miss_of(limit, figures, &response_time));
     // A limit that was missed through the client's lag has been told of already.
     let missed: Vec<Reason> = missed.filter(|missed| !reasons.iter().any(|reason| reason.explains(missed))).collect();
     reasons.extend(missed);
@@ -153,10 +153,39 @@ fn client_shortfalls(figures: &TrialFigures, limits: &[Limit]) -> Vec<Reason> {
     reasons
 }
 
+/// Holds a limit against a trial. `response_time` is [`TrialFigures::response_time`], which is costly enough to be computed once
+/// for all limits.
+///
+/// `None` if the limit is met. A response-time limit without any response is not met: nothing shows that it would have been.
+fn miss_of(limit: &Limit, figures: &TrialFigures, response_time: &Histogram) -> Option<Reason> {
+    match *limit {
+        Limit::ResponseTime { statistic, inclusive, bound } => {
+            if response_time.is_empty() {
+                return Some(Reason::NothingMeasured { limit: *limit });
+            }
+            let observed = statistic.of(response_time);
+            let bound_ns = bound.as_nanos() as f64;
+            let met = observed < bound_ns || (inclusive && observed == bound_ns);
+            (!met).then_some(Reason::ResponseTime { statistic, observed_ns: observed, bound })
+        }
+        Limit::Errors { inclusive, share } => {
+            let (errors, offered) = (figures.outcomes.errors(), figures.counts.offered);
+            let observed = errors as f64 / offered.max(1) as f64;
+            let met = observed < share || (inclusive && observed == share);
+            (!met).then_some(Reason::Errors { limit: *limit, errors, offered })
+        }
+        Limit::KbitPerConnection { .. } => {
+            let (conforming, measured) = (figures.connections.conforming, figures.bits_per_connection.count());
+            let met = measured > 0 && conforming >= measured;
+            (!met).then_some(Reason::Connections { limit: *limit, conforming, measured })
+        }
+    }
+}
+
 /// Whether a response-time limit is missed only because of the client's own lateness. A tail that is thinner than a hundredth may consist of
 /// late requests although the p99 lag is small.
 fn missed_through_lag(limit: &Limit, figures: &TrialFigures, response_time: &Histogram) -> Option<Reason> {
-    let Reason::ResponseTime { statistic, observed_ns, bound } = limit.missed_by(figures, response_time)? else {
+    let Reason::ResponseTime { statistic, observed_ns, bound } = miss_of(limit, figures, response_time)? else {
         return None;
     };
     let (lag_ns, bound_ns) = (statistic.of(&figures.lag), bound.as_nanos() as f64);
@@ -253,18 +282,18 @@ pub enum Reason {
     Lag {
         /// 99th percentile of the lag.
         p99_ns: u64,
-        /// What is allowed.
+        /// The allowed lag.
         bound: Duration,
     },
     /// INVALID: a limit was missed, and the client's own lateness is enough to explain it.
     LagInTail {
         /// The figure that the limit is on.
         statistic: Statistic,
-        /// What it was, in nanoseconds, of the response time.
+        /// Its value in the response times, in nanoseconds.
         observed_ns: f64,
-        /// What it was, in nanoseconds, of the lag.
+        /// Its value in the lags, in nanoseconds.
         lag_ns: f64,
-        /// What it may be.
+        /// The limit on it.
         bound: Duration,
     },
     /// INVALID: no file descriptor was left.
@@ -311,9 +340,9 @@ pub enum Reason {
     ResponseTime {
         /// The figure that the limit is on.
         statistic: Statistic,
-        /// What it was, in nanoseconds.
+        /// Its value, in nanoseconds.
         observed_ns: f64,
-        /// What it may be.
+        /// The limit on it.
         bound: Duration,
     },
     /// FAIL: there is no response to hold the limit against.
