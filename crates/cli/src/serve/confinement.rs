@@ -17,12 +17,12 @@ use crate::exit::{Failure, remark};
 /// Whether the server confines itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
 pub enum SandboxOption {
-    /// As far as the kernel can.
+    /// As far as the kernel supports it.
     #[default]
     Auto,
-    /// Or not at all: a kernel that cannot is an error.
+    /// Fail if full sandboxing is unavailable.
     On,
-    /// Not.
+    /// No sandbox.
     Off,
 }
 
