@@ -57,10 +57,12 @@ Exit codes: 0 limits met, 1 limit missed, 2 wrong usage, 3 INVALID (the client f
 pub struct RunOptions {
     /// URL to request, such as http://127.0.0.1:8080/index.html
     pub url: String,
-    /// Open loop: requests per second, regardless of responses; ramps as 1000/s..5000/s, steps as 1000/s:10s,2000/s:10s [default: 100/s]
+    /// Open loop: requests per second, regardless of responses; ramps as 1000/s..5000/s, steps as
+    /// 1000/s:10s,2000/s:10s [default: 100/s]
     #[arg(long, value_name = "RATE", conflicts_with_all = ["workers", "conn_rate"], allow_hyphen_values = true)]
     pub rate: Option<RateText>,
-    /// Open loop as in httperf: new connections (or sessions) per second, each with --calls sequential requests
+    /// Open loop as in httperf: new connections (or sessions) per second, each with --calls
+    /// sequential requests
     #[arg(long, value_name = "RATE", conflicts_with = "workers", allow_hyphen_values = true)]
     pub conn_rate: Option<RateText>,
     /// Total number of connections (with --session: sessions), instead of a duration
@@ -69,19 +71,23 @@ pub struct RunOptions {
     /// Closed loop: number of workers; each sends its next request after its last response
     #[arg(long, value_name = "N", value_parser = positive)]
     pub workers: Option<usize>,
-    /// Number of connections to keep open, opened at --conn-rate; each sends its next request after its last response and --think
+    /// Number of connections to keep open, opened at --conn-rate; each sends its next request after
+    /// its last response and --think
     #[arg(long, value_name = "N", value_parser = positive, conflicts_with_all = ["workers", "rate", "conns", "session", "calls", "connections"])]
     pub hold: Option<usize>,
-    /// Time from a response to the worker's next request; with --session, between bursts without a time of their own
+    /// Time from a response to the worker's next request; with --session, between bursts without a
+    /// time of their own
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub think: Option<Duration>,
-    /// Closed loop: workers start at random times within this time [default: 0s; with --hold, the longer of --think and the time to open all connections]
+    /// Closed loop: workers start at random times within this time [default: 0s; with --hold, the
+    /// longer of --think and the time to open all connections]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub stagger: Option<Duration>,
     /// File of user sessions, in the format of httperf's --wsesslog or in TOML
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "calls", "urls", "method", "body"])]
     pub session: Option<PathBuf>,
-    /// Maximum open connections per session, like httperf's --max-connections: a call opens another one if each has --pipeline calls in flight [default: 1]
+    /// Maximum open connections per session, like httperf's --max-connections: a call opens another
+    /// one if each has --pipeline calls in flight [default: 1]
     #[arg(long, value_name = "N", value_parser = session_connections)]
     pub session_connections: Option<usize>,
     /// Length of the measured part [default: 10s, or the length of the steps of --rate]
@@ -169,7 +175,8 @@ pub struct LoadOptions {
     /// Maximum open connections [default: one per worker; in an open loop one per 20/s, 16 to 256]
     #[arg(long, value_name = "N", value_parser = positive)]
     pub connections: Option<usize>,
-    /// Requests per connection; 1 closes after each [default: as many as the server allows; with --conn-rate 1]
+    /// Requests per connection; 1 closes after each [default: as many as the server allows; with
+    /// --conn-rate 1]
     #[arg(long, value_name = "N", value_parser = positive_calls)]
     pub calls: Option<u32>,
     /// Maximum requests in flight per connection [default: 1; with --session 32, as in httperf]
@@ -202,13 +209,16 @@ pub struct LoadOptions {
     /// Request body: the text itself, or @FILE
     #[arg(long, value_name = "BODY")]
     pub body: Option<String>,
-    /// Conditions for a good response: status=200,length=512,sha256=HEX,header:Name=value; or @FILE with one line per path
+    /// Conditions for a good response: status=200,length=512,sha256=HEX,header:Name=value; or @FILE
+    /// with one line per path
     #[arg(long, value_name = "CHECKS")]
     pub check: Option<String>,
-    /// Maximum read rate per connection, such as 33.6kbit; --timeout then bounds the time without a byte
+    /// Maximum read rate per connection, such as 33.6kbit; --timeout then bounds the time without a
+    /// byte
     #[arg(long, value_name = "BITS", value_parser = parse_link_rate)]
     pub throttle: Option<u64>,
-    /// Simulated round-trip time: delays each response's first byte to at least this after its request
+    /// Simulated round-trip time: delays each response's first byte to at least this after its
+    /// request
     #[arg(long, value_name = "TIME", value_parser = parse_round_trip)]
     pub rtt: Option<Duration>,
     /// Connect through this Unix socket (@NAME for an abstract one)
@@ -217,7 +227,8 @@ pub struct LoadOptions {
     /// Local address or range FIRST-LAST to connect from; repeatable
     #[arg(long, value_name = "ADDRS", value_parser = parse_sources)]
     pub from: Vec<Vec<IpAddr>>,
-    /// CPUs for the load threads, such as 1 or 0,2-3 [default: all, or half of them if the target is on this host]
+    /// CPUs for the load threads, such as 1 or 0,2-3 [default: all, or half of them if the target
+    /// is on this host]
     #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
     pub cores: Option<CpuList>,
     /// Kernel interface
@@ -274,7 +285,8 @@ pub struct ServeOptions {
     /// Print the effective configuration with explanations and exit
     #[arg(long)]
     pub print_config: bool,
-    /// Address to listen on, ADDRESS:PORT or unix:PATH; repeatable [default: port 8080 of 127.0.0.1 and ::1]
+    /// Address to listen on, ADDRESS:PORT or unix:PATH; repeatable [default: port 8080 of 127.0.0.1
+    /// and ::1]
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     pub listen: Vec<ListenAddr>,
     /// CPUs to serve from, one loop on each [default: all]
@@ -456,7 +468,8 @@ fn positive_calls(text: &str) -> Result<u32, String> {
     positive(text)?.try_into().map_err(|_| "at most 4294967295 calls".to_owned())
 }
 
-/// Looking for room on each of a session's connections costs time, so that their number is bounded; browsers have six.
+/// Looking for room on each of a session's connections costs time, so that their number is bounded;
+/// browsers have six.
 const SESSION_CONNECTIONS_MAX: usize = 64;
 
 fn session_connections(text: &str) -> Result<usize, String> {

@@ -181,7 +181,7 @@ impl Server {
                 return Err(error);
             }
         }
-        running.error_log().say(Level::Notice, format_args!("started on {} cores", running.cpus()));
+        running.error_log().say(Level::Notice, format_args!("started on {} loops", running.cpus()));
         Ok(running)
     }
 }

@@ -16,8 +16,8 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 pub(super) fn answer(collector: &Collector, hosts: &KnownHosts, head: &RequestHead<'_>, second: i64) -> Vec<u8> {
     if !hosts.has(head.host()) {
         let why = format!(
-            "The status is not shown under the name {}. Ask for an IP address, for localhost, or for a name that allowed_hosts \
-             of [status] has.\n",
+            "The status page is not available under the name {}. Use an IP address, localhost, or a name in \
+             allowed_hosts of [status].\n",
             head.host().unwrap_or_default()
         );
         return Response { code: 421, content_type: PLAIN, body: format!("{}{why}", title(421)) }
