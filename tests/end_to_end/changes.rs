@@ -223,7 +223,7 @@ fn watching_begins_and_ends_with_a_configuration() {
     let reload = |times| {
         server.process.signal("HUP");
         until("the configuration to be read", PATIENCE, || {
-            (server.process.stderr().matches("was read again").count() == times).then_some(())
+            (server.process.stderr().matches("was reloaded").count() == times).then_some(())
         });
     };
     until_seen(&server, "the first text", ("/top", "", "\r\n\r\nfirst"));

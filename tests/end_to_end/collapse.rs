@@ -100,7 +100,7 @@ fn a_lasting_collapse_is_the_first_thing_that_a_search_says() {
     let find = document::find(&document);
     assert_eq!((ended.code, document["verdict"].as_str()), (Some(1), Some("fail")), "{find:#}");
     let first = document["reasons"][0].as_str().unwrap();
-    assert!(first.contains("the target collapsed") && first.contains("has not recovered"), "{first}");
+    assert!(first.contains("the target collapsed") && first.contains("did not recover"), "{first}");
     assert_eq!(find["evidence"][0].as_str(), Some(first));
     let overload = &find["overload"];
     assert_eq!((&overload["shape"], &overload["recovered"]), (&"collapse".into(), &false.into()), "{find:#}");
@@ -110,7 +110,7 @@ fn a_lasting_collapse_is_the_first_thing_that_a_search_says() {
     assert_eq!((&find["limit"], &find["ended"]), (&"server".into(), &"not_recovered".into()), "{find:#}");
     let page = std::fs::read_to_string(report).unwrap();
     let heading = page.split_once("<h1>").and_then(|(_, rest)| rest.split_once("</h1>")).unwrap().0;
-    assert!(heading.contains("collapsed: it held"), "{heading}");
+    assert!(heading.contains("collapsed: it handled"), "{heading}");
 }
 
 /// A run against a server that is killed in the middle was once INVALID, as if the client had fallen short.

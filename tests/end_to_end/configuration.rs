@@ -118,7 +118,7 @@ fn a_directory_is_the_root_of_the_site_that_has_none() {
     let server = Server::configured(&folder.path("thalweg.toml"), &["--driver", "epoll"]);
     assert_eq!(server.driver, "epoll");
     let ended = folder.run(&[root.to_str().expect("a plain name"), "--check"]);
-    assert!(ended.code == Some(2) && ended.stderr.contains("has its root already"), "{ended:?}");
+    assert!(ended.code == Some(2) && ended.stderr.contains("already has a root"), "{ended:?}");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_check_says_what_it_has_looked_at() {
     let folder = Folder::new(TWO_SITES);
     let ended = folder.run(&["--check"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
-    for part in ["sound", "one.example", "/big/", "127.0.0.1:8080"] {
+    for part in ["valid", "one.example", "/big/", "127.0.0.1:8080"] {
         assert!(ended.stdout.contains(part), "{part}: {ended:?}");
     }
 }
@@ -168,7 +168,7 @@ fn a_check_finds_what_a_start_would_fail_on_and_leaves_nothing() {
     let locked = |text: &str| format!("{who}{text}");
     let mut cases = vec![
         ("user = \"nobody-of-that-name\"\n".to_owned(), vec!["thalweg.toml:1:8", "no such user"]),
-        ("[log]\naccess = \"nowhere/log\"\n".to_owned(), vec!["thalweg.toml:2:10", "there is no folder"]),
+        ("[log]\naccess = \"nowhere/log\"\n".to_owned(), vec!["thalweg.toml:2:10", "does not exist"]),
         (locked("[log]\naccess = \"locked/log\"\n"), vec!["thalweg.toml:3:10", "cannot write", "locked/log"]),
         (locked("[log]\nerror = \"locked/log\"\n"), vec!["thalweg.toml:3:9", "cannot write"]),
         (
@@ -210,7 +210,7 @@ fn a_check_finds_what_a_start_would_fail_on_and_leaves_nothing() {
     fs::create_dir(folder.path("run")).expect("a folder can be made");
     let ended = folder.run(&["--check"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stdout.contains(&format!("{listen}, where somebody listens now")), "{ended:?}");
+    assert!(ended.stdout.contains(&format!("{listen}, which is in use now")), "{ended:?}");
     assert_eq!(fs::read_dir(folder.path("run")).expect("a folder can be read").count(), 0, "it leaves nothing");
 }
 
@@ -258,7 +258,7 @@ fn mistakes_are_shown_with_their_lines() {
     // Several at once.
     check_refused(
         "[[site]]\nroot = \"one\"\n[[site.rule]]\nheaders = { X = \"a\\r\\nSet-Cookie: b\" }\n[[site.rule]]\nfiles = \"[\"\n",
-        &["2 mistakes", "thalweg.toml:4:17", "line end", "thalweg.toml:6:9", "no pattern"],
+        &["2 errors", "thalweg.toml:4:17", "line end", "thalweg.toml:6:9", "not a pattern"],
     );
     check_refused("a = = b", &["thalweg.toml:1:5"]);
     check_refused("", &["no site"]);

@@ -23,6 +23,6 @@ fn the_demo_ends_within_two_minutes_and_leaves_a_report() {
         ended.stdout.lines().find_map(|line| line.strip_prefix("report: ")).expect("it says where the report is");
     let html = fs::read_to_string(path).expect("the report is there");
     assert!(html.starts_with("<!DOCTYPE html>") && html.trim_end().ends_with("</html>"));
-    assert!(ended.stdout.contains("the limit: "), "{ended:?}");
+    assert!(ended.stdout.contains("bottleneck: "), "{ended:?}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing lies beside the report");
 }

@@ -108,7 +108,7 @@ fn survive_upgrades_and_reloads() {
         thread::scope(|scope| {
             let reader = scope.spawn(|| read_all(&mut downloads, &expected, &rest));
             server.signal("HUP");
-            said(&server, "the configuration was read again");
+            said(&server, "the configuration was reloaded");
             let first = Successor::of(&server);
             assert_eq!(body(&address, "/name"), b"first", "{driver}");
             // Once more, while the first process still sends.

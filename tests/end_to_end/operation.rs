@@ -81,10 +81,10 @@ impl Successor {
     pub fn nth(process: &Process, nth: usize) -> Self {
         let said = until("another process to serve", PATIENCE, || {
             let said = process.stderr();
-            (said.matches("another process serves from now on").count() == nth).then_some(said)
+            (said.matches("the upgrade succeeded").count() == nth).then_some(said)
         });
         let number = said.lines().rev().find_map(|line| {
-            line.strip_prefix("thalweg: process ")?.strip_suffix(" is to follow this one")?.parse().ok()
+            line.strip_prefix("thalweg: process ")?.strip_suffix(" is starting to take over")?.parse().ok()
         });
         Self(number.expect("it says which process is to follow"))
     }
@@ -146,13 +146,13 @@ fn a_program_that_does_not_start_leaves_the_server_in_place() {
     // One that ends, one that cannot be started, one that is not there.
     replace("#!/bin/sh\nexit 1\n");
     server.signal("USR2");
-    said(&server, "the upgrade has failed, this server goes on");
+    said(&server, "the upgrade failed, this server continues");
     replace("nothing that runs\n");
     server.signal("USR2");
     said(&server, &format!("cannot start {copy}"));
     fs::remove_file(&copy).unwrap();
     server.signal("USR2");
-    until("the third failure", PATIENCE, || (server.stderr().matches("has failed").count() == 3).then_some(()));
+    until("the third failure", PATIENCE, || (server.stderr().matches("upgrade failed").count() == 3).then_some(()));
     assert_eq!(body(&address, "/name"), b"first");
     // And one that is in order, though it has another inode than the one that runs.
     copy_program(place.path("new"));
@@ -184,7 +184,7 @@ fn hup_takes_up_a_good_configuration_and_refuses_a_bad_one() {
         server.signal("HUP");
         until(outcome, PATIENCE, || {
             let said = server.stderr();
-            let taken = said.matches("was read again").count() + said.matches("is refused").count();
+            let taken = said.matches("was reloaded").count() + said.matches("is rejected").count();
             (taken == times.get() && said.lines().any(|line| line.contains(outcome))).then_some(())
         });
     };
@@ -197,7 +197,7 @@ fn hup_takes_up_a_good_configuration_and_refuses_a_bad_one() {
     reload("ermission denied");
     assert_eq!(body(&address, "/name"), b"first");
     write("root", "driver = \"epoll\"\n[limits]\nrequests_per_connection_max = 1");
-    reload("but for driver");
+    reload("except for driver");
     let mut stream = TcpStream::connect(&address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"GET /name HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
@@ -243,7 +243,7 @@ os.execv(sys.argv[1], sys.argv[1:])";
     assert_eq!(body(&address, "/name"), b"first");
     assert_eq!(server.stdout().matches("listening on").count(), 1, "{}", server.stdout());
     server.signal("HUP");
-    said(&server, "the configuration was read again");
+    said(&server, "the configuration was reloaded");
     assert_eq!(body(&address, "/name"), b"first");
     let successor = Successor::of(&server);
     ended_well(&server.wait(PATIENCE));

@@ -73,7 +73,7 @@ impl Mirror {
 /// Has a server upgraded, and waits until its log has the number of the process that follows.
 fn upgraded(mirror: &Mirror) -> u32 {
     mirror.server.signal("USR2");
-    let line = mirror.wait_for("other.log", "is to follow this one");
+    let line = mirror.wait_for("other.log", "is starting to take over");
     line.split(' ').nth(3).unwrap().parse().unwrap()
 }
 
@@ -92,14 +92,14 @@ fn logs_and_status_change_by_hup() {
     let mirror = Mirror::start(&logs(""));
     assert_eq!(body(&mirror.address, "/name"), b"first");
     let first = logs("access = \"{}log/first.log\"\nformat = \"common\"\n[status]\nlisten = \"127.0.0.1:0\"");
-    mirror.reload(&first, "the configuration was read again");
+    mirror.reload(&first, "the configuration was reloaded");
     let shown = mirror.wait_for("error.log", "status on ");
     let shown = authority(shown.rsplit(' ').next().unwrap());
     assert_eq!(body(&mirror.address, "/name?1"), b"first");
     assert!(mirror.wait_for("first.log", "/name?1").ends_with("\"GET /name?1 HTTP/1.1\" 200 5"));
     assert_eq!(status(&shown)["total"]["requests"], 2);
     let second = first.replace("first.log", "second.log").replace("common", "json").replace("127.0.0.1", "127.0.0.2");
-    mirror.reload(&second, "the configuration was read again");
+    mirror.reload(&second, "the configuration was reloaded");
     let moved = mirror.wait_for("error.log", "http://127.0.0.2:");
     let moved = authority(moved.rsplit(' ').next().unwrap());
     assert_eq!(body(&mirror.address, "/name?2"), b"first");
@@ -108,22 +108,22 @@ fn logs_and_status_change_by_hup() {
     assert!(!mirror.log("first.log").contains("/name?2"));
     assert!(TcpStream::connect(&shown).is_err() && status(&moved)["total"]["requests"] == 3);
     // A configuration with a file that cannot be opened is refused as a whole. `etc` is out of reach behind the sandbox.
-    for (log, part) in [("nowhere/a.log", "there is no folder"), ("etc/a.log", "cannot open the log")] {
+    for (log, part) in [("nowhere/a.log", "does not exist"), ("etc/a.log", "cannot open the log")] {
         let worse = second.replace("log/second.log", log).replace("127.0.0.2:0", "127.0.0.3:0");
         let has_sandbox = mirror.server.stdout().contains("sandbox: files");
         if has_sandbox || !log.starts_with("etc") {
             mirror.reload(&worse, part);
         }
     }
-    assert!(mirror.errors().contains("is refused, the old one holds"), "{}", mirror.errors());
+    assert!(mirror.errors().contains("is rejected, the old one stays in effect"), "{}", mirror.errors());
     assert_eq!(body(&mirror.address, "/name?3"), b"first");
     mirror.wait_for("second.log", "/name?3");
     assert_eq!(status(&moved)["state"], "serving");
     // Settings that a reload cannot change are named, each time.
     let kept = format!("driver = \"epoll\"\nuser = \"nobody-at-all\"\n{}", logs(""));
     for _ in 0..2 {
-        mirror.reload(&kept, "but for driver, left as before: that takes an upgrade");
-        mirror.wait_for("error.log", "but for user, left as before: that takes a restart");
+        mirror.reload(&kept, "except for driver (needs an upgrade");
+        mirror.wait_for("error.log", "except for user (needs a restart");
     }
     assert!(TcpStream::connect(&moved).is_err());
     mirror.stop();
@@ -134,15 +134,15 @@ fn what_becomes_of_the_server_stands_in_the_error_log() {
     let _machine = machine::shared();
     let mirror = Mirror::start("[log]\nerror = \"{}log/error.log\"");
     mirror.wait_for("error.log", "notice: started");
-    mirror.reload("nonsense = 1\n[log]\nerror = \"{}log/error.log\"", "error: the configuration is refused");
+    mirror.reload("nonsense = 1\n[log]\nerror = \"{}log/error.log\"", "error: the new configuration is rejected");
     mirror.wait_for("error.log", "`nonsense`");
     mirror.server.signal("USR2");
-    mirror.wait_for("error.log", "error: the upgrade has failed, this server goes on");
+    mirror.wait_for("error.log", "error: the upgrade failed, this server continues");
     fs::write(&mirror.file, configuration(&mirror.place, "[log]\nerror = \"{}log/other.log\"")).unwrap();
     mirror.server.signal("HUP");
-    mirror.wait_for("other.log", "notice: the configuration was read again");
+    mirror.wait_for("other.log", "notice: the configuration was reloaded");
     let successor = Successor(upgraded(&mirror));
-    mirror.wait_for("other.log", "notice: another process serves from now on");
+    mirror.wait_for("other.log", "notice: the upgrade succeeded");
     assert_eq!(body(&mirror.address, "/name"), b"first");
     ended_well(&mirror.server.wait(PATIENCE));
     successor.end();
@@ -162,7 +162,7 @@ fn somebody_at_a_terminal_reads_it_there_too() {
     crate::process::signal("HUP", number);
     until("it in both places", PATIENCE, || {
         let said = [terminal.stdout(), fs::read_to_string(&errors).unwrap_or_default()];
-        said.iter().all(|said| said.contains("the configuration was read again")).then_some(())
+        said.iter().all(|said| said.contains("the configuration was reloaded")).then_some(())
     });
     crate::process::signal("TERM", number);
     assert_eq!(terminal.wait(PATIENCE).code, Some(0));
@@ -243,7 +243,7 @@ fn messages_are_on_the_standard_error_without_an_error_log() {
     let _machine = machine::shared();
     let mirror = Mirror::start("");
     mirror.server.signal("HUP");
-    said(&mirror.server, "thalweg: the configuration was read again");
+    said(&mirror.server, "thalweg: the configuration was reloaded");
 }
 
 #[test]

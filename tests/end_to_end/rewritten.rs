@@ -215,14 +215,14 @@ fn a_download_that_is_reset_for_a_change_is_counted_told_and_begun_anew() {
         let metrics = ask(status, "/metrics");
         assert!(metrics.contains("\nthalweg_files_changed_while_sent_total 1\n"), "{driver}: {metrics}");
         assert!(ask(status, "/status.json").contains("\"files_changed_while_sent\":1,"), "{driver}");
-        assert!(ask(status, "/").contains("was written to while it was sent"), "{driver}");
+        assert!(ask(status, "/").contains("was modified while it was sent"), "{driver}");
         until("both downloads to stand in the log", PATIENCE, || {
             let lines = fs::read_to_string(&access).ok()?;
             let completes: Vec<bool> = lines.lines().map(|line| line.contains("\"complete\":true")).collect();
             (completes == [false, true]).then_some(())
         });
         let error = fs::read_to_string(&errors).expect("there is an error log");
-        assert_eq!(error.matches("warning: /file was written to while it was sent").count(), 1, "{driver}: {error}");
+        assert_eq!(error.matches("warning: /file was modified while it was sent").count(), 1, "{driver}: {error}");
     }
 }
 

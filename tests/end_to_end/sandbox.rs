@@ -65,7 +65,7 @@ fn a_secret_beside_the_configuration_is_out_of_reach() {
         server.signal("HUP");
         let refused =
             secretive.wait_for(&format!("cannot open the folder {}: Permission denied", secretive.place.path(folder)));
-        assert!(refused.contains("take an upgrade (USR2)") || refused.contains("take an upgrade, USR2"), "{refused}");
+        assert!(refused.contains("need an upgrade (USR2)") || refused.contains("need an upgrade, USR2"), "{refused}");
     }
     assert_eq!(body(&address, "/name"), b"first");
     server.signal("TERM");
@@ -98,9 +98,9 @@ fn a_configuration_that_was_replaced_is_read_by_hup_and_by_the_successor() {
     assert!(refused.contains("No such file") && !refused.contains("sandbox"), "{refused}");
     secretive.replace(&secretive.text("root", "access = \"../log/access.log\"\n"));
     server.signal("USR2");
-    let line = secretive.wait_for("is to follow this one");
+    let line = secretive.wait_for("is starting to take over");
     let successor = Successor(line.split(' ').nth(3).unwrap().parse().unwrap());
-    secretive.wait_for("another process serves from now on");
+    secretive.wait_for("the upgrade succeeded");
     assert_eq!(body(&address, "/other"), b"other");
     ended_well(&server.wait(PATIENCE));
     // The launcher of the successor opens it, too.
@@ -125,5 +125,5 @@ fn a_folder_that_is_missing_is_said_before_the_server_says_that_it_listens() {
     }
     let (server, _) = started(&["serve", &root, "--listen", "127.0.0.1:0"]);
     server.signal("HUP");
-    said(&server, "the configuration was read again");
+    said(&server, "the configuration was reloaded");
 }

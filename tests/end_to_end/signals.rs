@@ -42,7 +42,7 @@ fn usr1_reopens_the_logs_and_reads_no_configuration() {
     wait_for("access.log", "/name?2");
     assert!(!log("access.log.1").contains("/name?2") && !log("access.log").contains("/name?1"));
     until("word of it", PATIENCE, || {
-        (log("error.log") + &log("error.log.1")).contains("notice: the logs were opened again").then_some(())
+        (log("error.log") + &log("error.log.1")).contains("notice: the logs were reopened").then_some(())
     });
     let all = log("error.log") + &log("error.log.1");
     assert!(!all.contains("configuration"), "{all}");
@@ -70,7 +70,7 @@ fn a_signal_without_a_meaning_does_not_kill_the_server() {
         for _ in 0..2 {
             server.signal(signal);
         }
-        said(&server, &format!("the signal {name} means nothing to this server"));
+        said(&server, &format!("the signal {name} has no meaning here"));
     }
     server.signal("PIPE");
     server.signal("ALRM");
@@ -81,7 +81,7 @@ fn a_signal_without_a_meaning_does_not_kill_the_server() {
     held.read_to_end(&mut Vec::new()).unwrap();
     server.signal("QUIT");
     let ended = server.wait(PATIENCE);
-    assert_eq!(ended.stderr.matches("the signal ALRM means nothing").count(), 1, "{}", ended.stderr);
+    assert_eq!(ended.stderr.matches("the signal ALRM has no meaning").count(), 1, "{}", ended.stderr);
     ended_well(&ended);
 }
 
@@ -102,12 +102,12 @@ fn a_second_usr2_is_said_to_be_ignored() {
     fs::set_permissions(place.path("new"), fs::Permissions::from_mode(0o755)).unwrap();
     fs::rename(place.path("new"), &copy).unwrap();
     server.signal("USR2");
-    said(&server, "is to follow this one");
+    said(&server, "is starting to take over");
     server.signal("USR2");
-    said(&server, "USR2 is ignored: an upgrade is under way, process ");
-    assert_eq!(server.stderr().matches("is to follow this one").count(), 1);
+    said(&server, "USR2 is ignored: an upgrade is in progress, process ");
+    assert_eq!(server.stderr().matches("is starting to take over").count(), 1);
     fs::write(go, "").unwrap();
-    said(&server, "the upgrade has failed, this server goes on");
+    said(&server, "the upgrade failed, this server continues");
     assert_eq!(body(&address, "/name"), b"first");
 }
 

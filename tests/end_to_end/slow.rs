@@ -75,7 +75,7 @@ fn the_server_holds_what_a_slow_client_has_not_read() {
             let load = ["--hold", "1", "--throttle", "33.6kbit", "--duration", "3s", "--driver", driver];
             let url = format!("http://127.0.0.1:{port}/");
             let trial = document::trial(&run_thalweg(&[&["run", &url, "--json"], &load[..]].concat()));
-            assert!(trial["reasons"].to_string().contains("still under way"), "{driver}: {}", trial["reasons"]);
+            assert!(trial["reasons"].to_string().contains("still in progress"), "{driver}: {}", trial["reasons"]);
             let sent: f64 =
                 until("the last line", PATIENCE, || holder.stdout().trim_end().rsplit_once("sent ")?.1.parse().ok());
             let read = number(&trial, "/bytes/in");

@@ -83,7 +83,7 @@ fn everybody_may_connect_whatever_the_umask_unless_it_is_said_otherwise() {
         let more = place.path("more");
         fs::write(&config, text(&format!("\"unix:{socket}\", \"unix:{more}\""))).unwrap();
         server.signal("HUP");
-        said(&server, "the configuration was read again");
+        said(&server, "the configuration was reloaded");
         assert_eq!((file_of(&more).0, ask_as(None, &more).as_str()), (mode, "first"), "{keys}: {}", server.stderr());
         let successor = Successor::of(&server);
         ended_well(&server.wait(PATIENCE));
@@ -151,7 +151,7 @@ fn a_socket_belongs_to_the_user_who_serves_and_a_proxy_connects() {
     listening(&mut server, 0);
     write("[unix_socket]\nmode = \"0600\"\n");
     server.signal("HUP");
-    said(&server, "but for unix_socket, left as before: that takes a restart");
+    said(&server, "except for unix_socket (needs a restart");
     assert_eq!(file_of(&socket).0, 0o666);
     server.signal("TERM");
     ended_well(&server.wait(PATIENCE));

@@ -52,23 +52,22 @@ pub fn shape(options: &RunOptions, sessions: Option<Arc<Sessions>>) -> Result<Sh
     }
     let closed = options.workers.is_some() || options.hold.is_some();
     if options.think.is_some() && !closed && sessions.is_none() {
-        return Err(Failure::usage(
-            "--think is for --workers, --hold and --session: an arrival at a rate thinks of nothing",
-        ));
+        return Err(Failure::usage("--think needs --workers, --hold or --session"));
     }
     if options.stagger.is_some() && !closed {
-        return Err(Failure::usage("--stagger is for --workers and --hold: a rate has its own beginning"));
+        return Err(Failure::usage("--stagger needs --workers or --hold"));
     }
     if options.conns.is_some() && options.conn_rate.is_none() && sessions.is_none() {
-        return Err(Failure::usage("--conns says how many connections --conn-rate makes in all: give that too"));
+        return Err(Failure::usage("--conns needs --conn-rate"));
     }
     if options.session_connections.is_some() && sessions.is_none() {
-        return Err(Failure::usage("--session-connections is for --session: nothing else has connections of its own"));
+        return Err(Failure::usage("--session-connections needs --session"));
     }
     let of_users = (options.conn_rate.is_some() && options.hold.is_none()) || sessions.is_some();
     if options.requests.is_some() && of_users {
         return Err(Failure::usage(
-            "--requests counts single requests: how many connections or sessions there are in all is said by --conns",
+            "--requests cannot be used with --conn-rate or --session: use --conns for the number of connections or \
+             sessions",
         ));
     }
     if let Some(hold) = options.hold {
@@ -86,7 +85,7 @@ fn held(options: &RunOptions, hold: usize) -> Result<Shape, Failure> {
     let opening_rate = match &options.conn_rate {
         None => None,
         Some(rate) => Some(rate.over(DURATION_DEFAULT).as_constant().ok_or_else(|| {
-            Failure::usage("--hold opens its connections at one rate: give --conn-rate without ramps and steps")
+            Failure::usage("--hold opens connections at a constant rate: use --conn-rate without ramps and steps")
         })?),
     };
     let opening = opening_rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(hold as f64 / rate));
@@ -121,7 +120,8 @@ fn users_of_sessions(options: &RunOptions, sessions: Arc<Sessions>) -> Result<Sh
             pipeline,
         }),
         (None, None) => Err(Failure::usage(
-            "--session: say how many there are: --conn-rate 5/s begins five a second, --workers 10 plays ten at a time",
+            "--session needs --conn-rate or --workers: --conn-rate 5/s starts five sessions per second, --workers 10 \
+             runs ten at a time",
         )),
     }
 }

@@ -45,7 +45,8 @@ pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
     let (server_cpu, load_cpu) = (cpus[0], *cpus.last().unwrap_or(&cpus[0]));
     let server = ServerProcess::start(tree.path(), server_cpu, options)?;
     output::print(&format!(
-        "serving {FILES} files of {FILE_BYTES} bytes at {} from CPU {server_cpu}, searching its capacity from CPU {load_cpu}\n\n",
+        "serving {FILES} files of {FILE_BYTES} bytes at {} on CPU {server_cpu}, searching for the capacity from CPU \
+         {load_cpu}\n\n",
         server.url
     ))?;
 
@@ -146,7 +147,7 @@ impl ServerProcess {
         }
         // The server has printed the reason on stderr.
         let _ = child.wait();
-        Err(failed("it ended at once".to_owned()))
+        Err(failed("it exited immediately".to_owned()))
     }
 }
 

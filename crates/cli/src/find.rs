@@ -37,7 +37,7 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     let probe = options.probe.unwrap_or(options.duration / 5);
     if probe < Duration::from_millis(100) {
-        return Err(Failure::usage("trials of less than 100ms say nothing; give a longer --duration or --probe"));
+        return Err(Failure::usage("trials shorter than 100ms are too short; use a longer --duration or --probe"));
     }
     let target = Target::resolve(&options.url, options.load.unix_socket.as_ref())?;
     let rate = Arc::new(RateProfile::constant(LOWEST_RATE));

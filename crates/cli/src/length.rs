@@ -23,9 +23,7 @@ fn announcement(length: Duration, now: jiff::Timestamp) -> Option<String> {
     let days = length.as_secs_f64() / 86_400.0;
     let end = jiff::SignedDuration::try_from(length).ok().and_then(|length| now.checked_add(length).ok());
     let until = end.map_or_else(String::new, |end| format!(", until {} UTC", end.strftime("%Y-%m-%d %H:%M")));
-    Some(format!(
-        "by its own numbers this load takes {days:.1} days{until}; Ctrl-C ends it and prints what there is by then"
-    ))
+    Some(format!("this load takes {days:.1} days{until}; Ctrl-C stops it and prints the results so far"))
 }
 
 #[cfg(test)]

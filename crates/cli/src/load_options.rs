@@ -66,32 +66,35 @@ pub fn plan(
 /// Refuses options that contradict one another or the shape of the load, for all commands that make a load.
 fn ensure_consistent(options: &LoadOptions, shape: &Shape) -> Result<(), Failure> {
     if options.timeout.is_zero() {
-        return Err(Failure::usage("--timeout 0s would end every request before it is sent; the shortest is 1us"));
+        return Err(Failure::usage("--timeout 0s would end every request before it is sent; the minimum is 1us"));
     }
     if options.arrivals == ArrivalsOption::Poisson && shape.arrivals.kind() == LoopKind::Closed {
         return Err(Failure::usage(
-            "--arrivals poisson is for a rate: with --workers and --hold the answers decide when requests come",
+            "--arrivals poisson needs a rate: with --workers and --hold the responses determine the times of requests",
         ));
     }
     // clap does not refuse this combination if --session excludes --urls.
     if options.pick != Pick::Sequential && options.urls.is_none() {
-        return Err(Failure::usage("--pick says in which order the URLs of --urls are taken: give that too"));
+        return Err(Failure::usage("--pick needs --urls"));
     }
     let of_sessions = matches!(shape.user, Some(UserPlan::Sessions { .. }));
     let idle = if options.pipeline.is_none_or(|pipeline| pipeline == 1) {
         None
     } else if options.http == HttpVersion::Http10 {
-        Some("with --http 1.0: it came with HTTP/1.1")
+        Some("with --http 1.0, which has no pipelining")
     } else if shape.hold.is_some() {
-        Some("with --hold: each connection asks again when its answer has come")
+        Some("with --hold, because each connection waits for its response before the next request")
     } else if matches!(shape.user, Some(UserPlan::Calls(_))) {
-        Some("with --conn-rate and --calls: each call waits for the answer before it (bursts are for --session)")
+        Some(
+            "with --conn-rate and --calls, because each call waits for the previous response (use --session for \
+            bursts)",
+        )
     } else if options.calls == Some(1) && !of_sessions {
-        Some("with --calls 1: each connection carries one request")
+        Some("with --calls 1, because each connection carries one request")
     } else {
         None
     };
-    idle.map_or(Ok(()), |reason| Err(Failure::usage(format!("--pipeline does nothing {reason}"))))
+    idle.map_or(Ok(()), |reason| Err(Failure::usage(format!("--pipeline has no effect {reason}"))))
 }
 
 /// The settings in the document, by the names of their options.
@@ -133,7 +136,7 @@ pub fn settings(options: &LoadOptions, target: &Target, plan: &Plan) -> BTreeMap
         set("urls", format!("{} ({} URLs)", urls.display(), plan.requests.len()));
     }
     if target.credentials.is_some() {
-        set("credentials", "those of the URL, not shown".to_owned());
+        set("credentials", "from the URL, not shown".to_owned());
     }
     if let Some(check) = &options.check {
         set("check", check.clone());
@@ -147,14 +150,14 @@ pub fn settings(options: &LoadOptions, target: &Target, plan: &Plan) -> BTreeMap
 /// The CPUs to load from. A target on this host needs some for itself.
 fn cpus(listed: Option<&CpuList>, target: &Target) -> Result<Vec<usize>, Failure> {
     let allowed =
-        allowed_cpus().map_err(|error| Failure::unreachable(format!("cannot tell this host's CPUs: {error}")))?;
+        allowed_cpus().map_err(|error| Failure::unreachable(format!("cannot determine this host's CPUs: {error}")))?;
     let Some(CpuList(listed)) = listed else {
         let own = if target.is_local() { allowed.len().div_ceil(2).min(allowed.len()) } else { allowed.len() };
         return Ok(allowed[allowed.len() - own..].to_vec());
     };
     match listed.iter().find(|cpu| !allowed.contains(cpu)) {
         Some(cpu) => {
-            Err(Failure::usage(format!("--cores: there is no CPU {cpu} for this process; it may use {allowed:?}")))
+            Err(Failure::usage(format!("--cores: CPU {cpu} is not available to this process; it may use {allowed:?}")))
         }
         None => Ok(listed.clone()),
     }
@@ -168,8 +171,8 @@ pub fn ensure_driver(driver: DriverChoice) -> Result<(), Failure> {
     let refusal = (driver == DriverChoice::Uring).then(AnyDriver::refusal).flatten();
     refusal.map_or(Ok(()), |error| {
         Err(Failure::unreachable(format!(
-            "--driver uring: this host refuses io_uring ({error}), as container profiles and kernel.io_uring_disabled do; \
-             use --driver epoll, or leave it to --driver auto"
+            "--driver uring: this host does not allow io_uring ({error}), perhaps because of a container profile or \
+             kernel.io_uring_disabled; use --driver epoll or --driver auto"
         )))
     })
 }

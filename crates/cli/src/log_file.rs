@@ -44,16 +44,16 @@ pub fn open(log: &Path) -> Result<OpenLog, Failure> {
     }
     let folder = std::env::temp_dir();
     let mut copy = tempfile::tempfile_in(&folder)
-        .map_err(|error| no_copy(&format!("a file for it cannot be made in {}", folder.display()), &error))?;
+        .map_err(|error| no_copy(&format!("cannot create a temporary file in {}", folder.display()), &error))?;
     io::copy(&mut file, &mut copy)
-        .map_err(|error| no_copy(&format!("copying it to {} has failed", folder.display()), &error))?;
+        .map_err(|error| no_copy(&format!("cannot copy it to {}", folder.display()), &error))?;
     Ok(opener(copy, 0))
 }
 
 fn no_copy(what: &str, error: &io::Error) -> Failure {
     Failure::unreachable(format!(
-        "the log is read twice, so that what comes from a pipe is copied first, and {what}: {error}; \
-         TMPDIR names another folder, and a log in a file needs no copy"
+        "the log is read twice, so input from a pipe is copied first: {what}: {error}; set TMPDIR to another folder, \
+         or use a log in a file, which needs no copy"
     ))
 }
 
@@ -114,9 +114,9 @@ impl<R: Read> Read for Packed<R> {
             let (format, at) = (self.format, self.position.load(Ordering::Relaxed));
             let what = match error.kind() {
                 io::ErrorKind::UnexpectedEof => {
-                    format!("the {format} data end too early, at byte {at}: the file is cut short")
+                    format!("the {format} data end at byte {at}: the file is truncated")
                 }
-                _ => format!("the {format} data are damaged, before byte {at}: {error}"),
+                _ => format!("the {format} data are corrupt before byte {at}: {error}"),
             };
             io::Error::new(error.kind(), what)
         })
@@ -152,7 +152,7 @@ impl<R: BufRead> Frames<R> {
         self.within = false;
         let expected = self.decoder.get_checksum_from_data();
         if expected.is_some() && expected != self.decoder.get_calculated_checksum() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the checksum is another one"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the checksum does not match"));
         }
         Ok(())
     }
@@ -245,14 +245,14 @@ mod tests {
         for (format, packed) in [("gzip", gzip(&long)), ("zstd", zstd(&long))] {
             for length in [5, packed.len() / 2, packed.len() - 1] {
                 let error = read(&packed[..length]).unwrap_err();
-                let expected = format!("the {format} data end too early, at byte {length}: the file is cut short");
+                let expected = format!("the {format} data end at byte {length}: the file is truncated");
                 assert_eq!(error, expected);
             }
             let mut damaged = packed;
             let at = damaged.len() / 2;
             damaged[at..at + 8].fill(0xff);
             let error = read(&damaged).unwrap_err();
-            assert!(error.starts_with(&format!("the {format} data are damaged, before byte ")), "{error}");
+            assert!(error.starts_with(&format!("the {format} data are corrupt before byte ")), "{error}");
             damaged.truncate(at);
             damaged.extend_from_slice(b"plain text");
             assert!(read(&damaged).is_err());

@@ -14,11 +14,11 @@ use thalweg_units::{parse_link_rate, parse_percent, parse_time};
 /// The method of requests that name no other.
 pub const METHOD_DEFAULT: &str = "GET";
 
-/// Finds out how much traffic a web server can take, and serves files as fast as the machine can.
+/// Measures the capacity of web servers, and serves files.
 #[derive(Debug, Parser)]
 #[command(name = "thalweg", version, max_term_width = 100)]
 pub struct Options {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -26,15 +26,15 @@ pub struct Options {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// One trial: offer a load, account for every request.
+    /// Run one trial: offer a load and account for every request.
     Run(RunOptions),
-    /// Search the capacity: the highest rate at which the limits hold, and what stops it there.
+    /// Find the capacity: the highest rate that meets the limits, and the bottleneck.
     Find(FindOptions),
-    /// Ask for what an access log says, at its own times.
+    /// Replay an access log with its own timing.
     Replay(ReplayOptions),
     /// Serve the files of a directory.
     Serve(ServeOptions),
-    /// See all of it at work: serve a small tree here, search its capacity, write the report.
+    /// Serve a small tree on this host, find its capacity, and write a report.
     Demo(DemoOptions),
     /// Print the JSON Schema of the result document.
     Schema,
@@ -51,50 +51,56 @@ Examples:
   thalweg run http://127.0.0.1:8080/ --session shop.log --conn-rate 5/s --conns 100
   thalweg run http://127.0.0.1:8080/big.iso --hold 25000 --conn-rate 2000/s --throttle 33.6kbit --duration 60s
 
-Exit codes: 0 limits met, 1 a limit missed, 2 wrong usage, 3 the client fell short, 4 target or host not usable.")]
+Exit codes: 0 limits met, 1 limit missed, 2 wrong usage, 3 INVALID (the client fell short), 4 target or host unusable.")]
 pub struct RunOptions {
-    /// What to ask for, such as http://127.0.0.1:8080/index.html
+    /// URL to request, such as http://127.0.0.1:8080/index.html
     pub url: String,
-    /// Open loop: requests per second, whatever the answers do; ramps as 1000/s..5000/s, steps as 1000/s:10s,2000/s:10s [default: 100/s]
+    /// Open loop: requests per second, regardless of responses; ramps as 1000/s..5000/s, steps as
+    /// 1000/s:10s,2000/s:10s [default: 100/s]
     #[arg(long, value_name = "RATE", conflicts_with_all = ["workers", "conn_rate"], allow_hyphen_values = true)]
     pub rate: Option<RateText>,
-    /// Open loop as httperf's: new connections (or sessions) per second, each with --calls requests one after the other
+    /// Open loop as in httperf: new connections (or sessions) per second, each with --calls
+    /// sequential requests
     #[arg(long, value_name = "RATE", conflicts_with = "workers", allow_hyphen_values = true)]
     pub conn_rate: Option<RateText>,
-    /// How many connections (or, with --session, sessions) there are in all, instead of a length
+    /// Total number of connections (with --session: sessions), instead of a duration
     #[arg(long, value_name = "N", value_parser = positive_count, conflicts_with_all = ["requests", "duration"])]
     pub conns: Option<u64>,
-    /// Closed loop: as many workers, each asks when its last answer has come
+    /// Closed loop: number of workers; each sends its next request after its last response
     #[arg(long, value_name = "N", value_parser = positive)]
     pub workers: Option<usize>,
-    /// Keep so many connections open at once, opened at --conn-rate; each asks again when its answer has come, or after --think
+    /// Number of connections to keep open, opened at --conn-rate; each sends its next request after
+    /// its last response and --think
     #[arg(long, value_name = "N", value_parser = positive, conflicts_with_all = ["workers", "rate", "conns", "session", "calls", "connections"])]
     pub hold: Option<usize>,
-    /// Time from an answer to the worker's next request; with --session, between bursts that have no time of their own
+    /// Time from a response to the worker's next request; with --session, between bursts without a
+    /// time of their own
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub think: Option<Duration>,
-    /// Closed loop: the workers begin at random times within this [default: 0s; with --hold, --think or the time that opening them takes, whichever is longer]
+    /// Closed loop: workers start at random times within this time [default: 0s; with --hold, the
+    /// longer of --think and the time to open all connections]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub stagger: Option<Duration>,
-    /// What users do, one session each: a file in the format of httperf's --wsesslog, or TOML
+    /// File of user sessions, in the format of httperf's --wsesslog or in TOML
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "calls", "urls", "method", "body"])]
     pub session: Option<PathBuf>,
-    /// Most connections that a session has open at once, as httperf's --max-connections: a call that finds --pipeline others under way on each opens another [default: 1]
+    /// Maximum open connections per session, like httperf's --max-connections: a call opens another
+    /// one if each has --pipeline calls in flight [default: 1]
     #[arg(long, value_name = "N", value_parser = session_connections)]
     pub session_connections: Option<usize>,
-    /// Length of the measured part [default: 10s, or that of the steps of --rate]
+    /// Length of the measured part [default: 10s, or the length of the steps of --rate]
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "requests")]
     pub duration: Option<Duration>,
-    /// Number of requests, instead of a length; with --conn-rate and --session say --conns
+    /// Number of requests, instead of a duration; with --conn-rate and --session use --conns
     #[arg(long, value_name = "N", value_parser = positive_count)]
     pub requests: Option<u64>,
-    /// Load at the same level before the measured part, of which nothing is counted
+    /// Length of the unmeasured warm-up at the same load
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "0s")]
     pub warmup: Duration,
-    /// How to load.
+    /// The load.
     #[command(flatten)]
     pub load: LoadOptions,
-    /// What to give out.
+    /// The output.
     #[command(flatten)]
     pub output: OutputOptions,
 }
@@ -106,29 +112,29 @@ Examples:
   thalweg find http://127.0.0.1:8080/ --limit 'p99<50ms'
   thalweg find http://127.0.0.1:8080/ --limit 'p99<10ms' --limit 'errors<0.1%' --out report.html --json
 
-Without a limit, p99<50ms is searched for. Errors are not allowed unless a limit says how many.")]
+The default limit is p99<50ms. No errors are allowed unless a limit on errors is given.")]
 pub struct FindOptions {
-    /// What to ask for, such as http://127.0.0.1:8080/index.html
+    /// URL to request, such as http://127.0.0.1:8080/index.html
     pub url: String,
-    /// Length of the trials that confirm
+    /// Length of the final, confirming trials
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10s")]
     pub duration: Duration,
     /// Length of the first, short trials [default: a fifth of --duration]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub probe: Option<Duration>,
-    /// How narrow the bracket has to become, relative to the capacity
+    /// Final width of the bracket, relative to the capacity
     #[arg(long, value_name = "SHARE", value_parser = parse_percent, default_value = "2%")]
     pub width: f64,
-    /// Time that the trials may take in all
+    /// Maximum total time of all trials
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10m")]
     pub budget: Duration,
-    /// Time that a target is given to recover which fails after an overload at rates that it had carried
+    /// Time for the target to recover from a collapse, before the search gives up
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "60s")]
     pub recovery: Duration,
-    /// How to load.
+    /// The load.
     #[command(flatten)]
     pub load: LoadOptions,
-    /// What to give out.
+    /// The output.
     #[command(flatten)]
     pub output: OutputOptions,
 }
@@ -141,109 +147,113 @@ Examples:
   thalweg replay access.log.2.gz http://127.0.0.1:8080/ --speed 10
   ssh web1 cat /var/log/nginx/access.log | thalweg replay - http://127.0.0.1:8080/
 
-Common and combined log format are read, and the JSON that thalweg serve writes; plain or packed with gzip or zstd, whatever the
-file is called. Requests of one second are spread over it in their order. GET, HEAD, OPTIONS and DELETE are asked again; how many
-lines are left out is said. A log of any length takes little memory: it is read twice, so that what comes from a pipe is copied to
-a temporary file (in TMPDIR) first.")]
+Formats: common, combined, and the JSON of thalweg serve; plain or compressed with gzip or zstd (detected by content). Requests of
+one second are spread evenly over it, in log order. GET, HEAD, OPTIONS and DELETE are replayed; other lines are skipped and counted.
+Memory use does not depend on the log's length: it is read twice. Input from a pipe is first copied to a temporary file (TMPDIR).")]
 pub struct ReplayOptions {
-    /// The log, which may be packed with gzip or zstd; - for stdin
+    /// Access log, plain or compressed with gzip or zstd; - for stdin
     pub log: PathBuf,
-    /// The server to ask, such as http://127.0.0.1:8080/; what for is in the log
+    /// URL of the server, such as http://127.0.0.1:8080/; paths come from the log
     pub url: String,
-    /// How many times as fast as it was logged
+    /// Speed-up factor: 2 replays twice as fast as logged
     #[arg(long, value_name = "FACTOR", value_parser = parse_speed, default_value = "1", allow_hyphen_values = true)]
     pub speed: f64,
-    /// How to load.
+    /// The load.
     #[command(flatten)]
     pub load: LoadOptions,
-    /// What to give out.
+    /// The output.
     #[command(flatten)]
     pub output: OutputOptions,
 }
 
-/// How to load, for every command that does.
+/// Load options, for every command that loads.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Load")]
 pub struct LoadOptions {
-    /// Most connections open at once [default: one per worker; in an open loop one per 20/s, 16 to 256]
+    /// Maximum open connections [default: one per worker; in an open loop one per 20/s, 16 to 256]
     #[arg(long, value_name = "N", value_parser = positive)]
     pub connections: Option<usize>,
-    /// Requests per connection; 1 closes after each [default: as many as the server allows; with --conn-rate 1]
+    /// Requests per connection; 1 closes after each [default: as many as the server allows; with
+    /// --conn-rate 1]
     #[arg(long, value_name = "N", value_parser = positive_calls)]
     pub calls: Option<u32>,
-    /// Requests under way at once on a connection [default: 1; with --session 32, as httperf]
+    /// Maximum requests in flight per connection [default: 1; with --session 32, as in httperf]
     #[arg(long, value_name = "N", value_parser = positive_calls)]
     pub pipeline: Option<u32>,
-    /// Which idle connection is used next
+    /// Idle connection to use next
     #[arg(long, value_name = "WHICH", default_value = "oldest")]
     pub reuse: ReuseOption,
-    /// How the arrivals of an open loop lie in time
+    /// Distribution of open-loop arrivals in time
     #[arg(long, value_name = "HOW", default_value = "constant")]
     pub arrivals: ArrivalsOption,
-    /// How long a request may take, from the time at which it was due
+    /// Maximum time of a request, from its intended time
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "5s")]
     pub timeout: Duration,
-    /// HTTP version; with 1.0 connections are kept by keep-alive, unless --calls 1 is given
+    /// HTTP version; 1.0 uses keep-alive unless --calls 1 is given
     #[arg(long, value_name = "VERSION", default_value = "1.1")]
     pub http: HttpVersion,
     /// File with one URL or path per line, all on the target's host
     #[arg(long, value_name = "FILE")]
     pub urls: Option<PathBuf>,
-    /// Order in which the URLs are taken: sequential, random, or by rank with zipf or zipf:EXPONENT
+    /// Order of the URLs: sequential, random, or by rank with zipf or zipf:EXPONENT
     #[arg(long, value_name = "HOW", default_value = "sequential", requires = "urls")]
     pub pick: Pick,
-    /// Method
+    /// Request method
     #[arg(long, value_name = "METHOD", default_value = METHOD_DEFAULT)]
     pub method: String,
-    /// Field to send, 'Name: value'; repeatable
+    /// Header field to send, 'Name: value'; repeatable
     #[arg(long = "header", value_name = "FIELD", value_parser = parse_field)]
     pub headers: Vec<(String, String)>,
-    /// Body to send: the text itself, or @FILE
+    /// Request body: the text itself, or @FILE
     #[arg(long, value_name = "BODY")]
     pub body: Option<String>,
-    /// What a good response is: status=200,length=512,sha256=HEX,header:Name=value; @FILE for one line per path
+    /// Conditions for a good response: status=200,length=512,sha256=HEX,header:Name=value; or @FILE
+    /// with one line per path
     #[arg(long, value_name = "CHECKS")]
     pub check: Option<String>,
-    /// Read each connection no faster than this, such as 33.6kbit; --timeout is then the time without a byte
+    /// Maximum read rate per connection, such as 33.6kbit; --timeout then bounds the time without a
+    /// byte
     #[arg(long, value_name = "BITS", value_parser = parse_link_rate)]
     pub throttle: Option<u64>,
-    /// Delay each answer's first byte to at least this after its request, as a path with that round trip would
+    /// Simulated round-trip time: delays each response's first byte to at least this after its
+    /// request
     #[arg(long, value_name = "TIME", value_parser = parse_round_trip)]
     pub rtt: Option<Duration>,
-    /// Reach the server through this Unix socket (@NAME for an abstract one)
+    /// Connect through this Unix socket (@NAME for an abstract one)
     #[arg(long, value_name = "PATH", value_parser = parse_unix, conflicts_with = "from")]
     pub unix_socket: Option<UnixAddr>,
-    /// Local addresses to connect from: one, or first-last; repeatable
+    /// Local address or range FIRST-LAST to connect from; repeatable
     #[arg(long, value_name = "ADDRS", value_parser = parse_sources)]
     pub from: Vec<Vec<IpAddr>>,
-    /// CPUs to load from, such as 1 or 0,2-3 [default: all, or half of them if the target is on this host]
+    /// CPUs for the load threads, such as 1 or 0,2-3 [default: all, or half of them if the target
+    /// is on this host]
     #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
     pub cores: Option<CpuList>,
-    /// How to talk to the kernel
+    /// Kernel interface
     #[arg(long, value_name = "DRIVER", default_value = "auto")]
     pub driver: DriverOption,
-    /// Seed of everything random
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// What passing means, such as 'p99<50ms' or 'errors<0.1%'; repeatable
+    /// Limit that must be met to pass, such as 'p99<50ms' or 'errors<0.1%'; repeatable
     #[arg(long = "limit", value_name = "LIMIT", value_parser = parse_limit)]
     pub limits: Vec<Limit>,
 }
 
-/// What to give out.
+/// Output options.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputOptions {
-    /// Form of the result on stdout
+    /// Format of the result on stdout
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
     /// Short for --format json
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
-    /// Write the report as one HTML file
+    /// Write a report to this HTML file
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Write the response times of each interval as a log for HdrHistogram's tools
+    /// Write the response times of each interval as an HdrHistogram log
     #[arg(long, value_name = "FILE")]
     pub hdr: Option<PathBuf>,
 }
@@ -258,61 +268,62 @@ Examples:
   thalweg serve --print-config /srv/mirror > thalweg.toml
   thalweg serve --config thalweg.toml --check
 
-Signals: TERM and INT let downloads end, then stop; a second one stops at once. HUP reads the configuration again.
-USR2 starts the program anew on the same sockets, and lets this process end with its last download.")]
+Signals: TERM and INT stop the server after the downloads in progress; a second one stops it at once. HUP reloads the
+configuration. USR2 upgrades: a new process takes over the sockets, and this one exits after its last download.")]
 pub struct ServeOptions {
-    /// The directory; with --config that of the sites that have none
+    /// Directory to serve; with --config, for sites without a root
     #[arg(required_unless_present_any = ["config", "print_config"])]
     pub directory: Option<PathBuf>,
-    /// What is served and how, in TOML (docs/configuration.md); options win
+    /// Configuration file in TOML (docs/configuration.md); options override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Look whether a start would succeed - files, user, CPUs, driver, addresses, sandbox - and end; nothing is left behind
+    /// Check whether a start would succeed (files, user, CPUs, driver, addresses, sandbox) and exit
     #[arg(long, conflicts_with = "print_config")]
     pub check: bool,
-    /// Print the configuration that file and options come to, as a file with explanations, and end
+    /// Print the effective configuration with explanations and exit
     #[arg(long)]
     pub print_config: bool,
-    /// Where to listen; repeatable [default: port 8080 of 127.0.0.1 and ::1]
+    /// Address to listen on, ADDRESS:PORT or unix:PATH; repeatable [default: port 8080 of 127.0.0.1
+    /// and ::1]
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     pub listen: Vec<ListenAddr>,
-    /// CPUs to serve from, one loop each [default: all]
+    /// CPUs to serve from, one loop on each [default: all]
     #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
     pub cores: Option<CpuList>,
-    /// Show folders without an index as lists of what is in them (docs/listings.md)
+    /// List the contents of folders without an index file (docs/listings.md)
     #[arg(long)]
     pub listing: bool,
-    /// How to talk to the kernel [default: auto]
+    /// Kernel interface [default: auto]
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<DriverOption>,
-    /// How long downloads under way may go on after TERM or Ctrl-C [default: 30s]
+    /// Time for downloads in progress to finish after TERM or Ctrl-C [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub drain: Option<Duration>,
-    /// Where to write a line for each request: a file, or - for the standard output
+    /// Access log: a file, or - for standard output
     #[arg(long, value_name = "FILE")]
     pub access_log: Option<PathBuf>,
-    /// How those lines look [default: combined]
+    /// Format of the access log [default: combined]
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormatOption>,
-    /// Where to say what has happened: a file [default: the standard error]
+    /// Error log: a file [default: standard error]
     #[arg(long, value_name = "FILE")]
     pub error_log: Option<PathBuf>,
-    /// Show status page, metrics and health check there, to whoever can reach it
+    /// Address of the status page, metrics and health check; not protected by a password
     #[arg(long, value_name = "ADDR")]
     pub status: Option<SocketAddr>,
-    /// Keep the status page's figures of the last days over restarts, in this file
+    /// File that keeps the status page's daily figures across restarts
     #[arg(long, value_name = "FILE", requires = "status")]
     pub status_state: Option<PathBuf>,
-    /// How long they may go on after an upgrade (USR2) [default: as long as they take]
+    /// Time for downloads in progress to finish after an upgrade (USR2) [default: unlimited]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub upgrade_drain: Option<Duration>,
-    /// The user to become when the sockets are open
+    /// User to switch to after opening the sockets
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// Whether to give up the rest of the file system and most system calls [default: auto]
+    /// Restrict file access and system calls to those needed [default: auto]
     #[arg(long, value_name = "WHEN")]
     pub sandbox: Option<SandboxOption>,
-    /// File to write the number of the process to
+    /// File for the process ID
     #[arg(long, value_name = "FILE")]
     pub pid_file: Option<PathBuf>,
 }
@@ -324,10 +335,10 @@ Examples:
   thalweg demo
   thalweg demo --out /tmp/demo.html --driver epoll")]
 pub struct DemoOptions {
-    /// Where to write the report
+    /// Report file to write
     #[arg(long, value_name = "FILE", default_value = "thalweg-demo.html")]
     pub out: PathBuf,
-    /// How to talk to the kernel
+    /// Kernel interface
     #[arg(long, value_name = "DRIVER", default_value = "auto")]
     pub driver: DriverOption,
 }
@@ -341,9 +352,9 @@ pub struct CpuList(pub Vec<usize>);
 pub enum LogFormatOption {
     /// Common Log Format
     Common,
-    /// Common, with referer and user agent behind it
+    /// Common, followed by referer and user agent
     Combined,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
@@ -368,12 +379,12 @@ pub enum HttpVersion {
     Http11,
 }
 
-/// Which idle connection is used next.
+/// The idle connection to use next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReuseOption {
-    /// The one that has been idle for longest
+    /// The connection that has been idle the longest
     Oldest,
-    /// The one that was used last
+    /// The connection that was used last
     Latest,
 }
 
@@ -389,9 +400,9 @@ impl From<ReuseOption> for Reuse {
 /// How arrivals lie in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ArrivalsOption {
-    /// Evenly, at the rate
+    /// Evenly spaced
     Constant,
-    /// Independent of one another, as many users are
+    /// Independent of one another, like requests of many users
     Poisson,
 }
 
@@ -407,9 +418,9 @@ impl From<ArrivalsOption> for Spacing {
 /// Drivers by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DriverOption {
-    /// io_uring if the kernel grants it, else epoll
+    /// io_uring if available, else epoll
     Auto,
-    /// io_uring or an error
+    /// io_uring; fail if unavailable
     Uring,
     /// epoll
     Epoll,
@@ -428,33 +439,33 @@ impl From<DriverOption> for DriverChoice {
 /// Whether the server confines itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
 pub enum SandboxOption {
-    /// As far as the kernel can.
+    /// As far as the kernel supports it.
     #[default]
     Auto,
-    /// Or not at all: a kernel that cannot is an error.
+    /// Fail if full sandboxing is unavailable.
     On,
-    /// Not.
+    /// No sandbox.
     Off,
 }
 
 /// Forms of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Human-readable text
     Text,
     /// One JSON document
     Json,
-    /// A table: column names, and a line per trial
+    /// Table with column names and one line per trial
     Tsv,
-    /// As httperf 0.9 prints its results
+    /// Output of httperf 0.9
     Httperf,
-    /// As ApacheBench 2.3 prints its results
+    /// Output of ApacheBench 2.3
     Ab,
 }
 
 fn positive(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(0) | Err(_) => Err("a whole number from 1 up is wanted".to_owned()),
+        Ok(0) | Err(_) => Err("expected a whole number of at least 1".to_owned()),
         Ok(number) => Ok(number),
     }
 }
@@ -467,7 +478,8 @@ fn positive_calls(text: &str) -> Result<u32, String> {
     positive(text)?.try_into().map_err(|_| "at most 4294967295 calls".to_owned())
 }
 
-/// Looking for room on each of a session's connections costs time, so that their number is bounded; browsers have six.
+/// Looking for room on each of a session's connections costs time, so that their number is bounded;
+/// browsers have six.
 const SESSION_CONNECTIONS_MAX: usize = 64;
 
 fn session_connections(text: &str) -> Result<usize, String> {
@@ -481,7 +493,7 @@ fn session_connections(text: &str) -> Result<usize, String> {
 fn parse_speed(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(speed) if (1e-6..=1e6).contains(&speed) => Ok(speed),
-        _ => Err("a number from 0.000001 to 1000000 is wanted; 2 is twice as fast as it was logged".to_owned()),
+        _ => Err("expected a number from 0.000001 to 1000000; 2 replays twice as fast as logged".to_owned()),
     }
 }
 
@@ -490,10 +502,7 @@ fn parse_round_trip(text: &str) -> Result<Duration, String> {
     const ROUND_TRIP_MAX: Duration = Duration::from_secs(60);
     match parse_time(text).map_err(|error| error.to_string())? {
         time if time <= ROUND_TRIP_MAX => Ok(time),
-        _ => {
-            Err("a path's round trip is at most 60s; for a client that pauses between its requests use --think"
-                .to_owned())
-        }
+        _ => Err("a round-trip time is at most 60s; to pause between requests, use --think".to_owned()),
     }
 }
 
@@ -502,7 +511,7 @@ fn parse_limit(text: &str) -> Result<Limit, String> {
 }
 
 fn parse_field(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once(':').ok_or("write a field as 'Name: value'")?;
+    let (name, value) = text.split_once(':').ok_or("expected 'Name: value'")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
@@ -512,12 +521,12 @@ fn parse_unix(text: &str) -> Result<UnixAddr, String> {
 
 pub(crate) fn parse_listen(text: &str) -> Result<ListenAddr, String> {
     match text.strip_prefix("unix:") {
-        Some("") => Err("name the socket's file, as in unix:/run/thalweg.sock".to_owned()),
+        Some("") => Err("expected the path of the socket, such as unix:/run/thalweg.sock".to_owned()),
         Some(path) => Ok(ListenAddr::Unix(path.into())),
         None => text
             .parse()
             .map(ListenAddr::Tcp)
-            .map_err(|_| "write an address with its port, such as 0.0.0.0:80 or [::]:80, or unix:PATH".to_owned()),
+            .map_err(|_| "expected an address with a port, such as 0.0.0.0:80 or [::]:80, or unix:PATH".to_owned()),
     }
 }
 
@@ -525,7 +534,7 @@ pub(crate) fn parse_listen(text: &str) -> Result<ListenAddr, String> {
 const RANGE_MAX: usize = 65_536;
 
 pub(crate) fn parse_cpus(text: &str) -> Result<CpuList, String> {
-    let wrong = || format!("{text:?} is no list of CPUs; write it like 1 or 0,2-3");
+    let wrong = || format!("{text:?} is not a list of CPUs; expected for example 1 or 0,2-3");
     let mut cpus = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -541,7 +550,7 @@ pub(crate) fn parse_cpus(text: &str) -> Result<CpuList, String> {
 }
 
 fn parse_sources(text: &str) -> Result<Vec<IpAddr>, String> {
-    let wrong = || format!("{text:?} is no address; write it like 127.0.0.2 or 127.0.0.2-127.0.0.9");
+    let wrong = || format!("{text:?} is not an address; expected for example 127.0.0.2 or 127.0.0.2-127.0.0.9");
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?) {
         (IpAddr::V4(first), IpAddr::V4(last)) if first <= last => {

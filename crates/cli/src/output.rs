@@ -42,13 +42,13 @@ fn check_path(what: &str, path: &Path) -> Result<(), Failure> {
     let folder = folder_of(path);
     let refuse = |why: String| Failure::usage(format!("cannot write the {what} {}: {why}", path.display()));
     if path.is_dir() {
-        return Err(refuse("this is a folder; name a file in it".to_owned()));
+        return Err(refuse("this is a folder; use the path of a file".to_owned()));
     }
     if is_stream(path) {
         return Ok(());
     }
     if !fs::metadata(folder).is_ok_and(|folder| folder.is_dir()) {
-        return Err(refuse(format!("there is no folder {}", folder.display())));
+        return Err(refuse(format!("the folder {} does not exist", folder.display())));
     }
     // Only an attempt shows permissions and read-only file systems. It leaves nothing behind.
     tempfile::tempfile_in(folder).map(drop).map_err(|error| refuse(error.to_string()))

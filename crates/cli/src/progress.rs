@@ -52,7 +52,7 @@ impl Watcher for Line {
         let elapsed = elapsed.as_secs_f64();
         let of = if *seconds > 0.0 { format!(" of {seconds:.0}") } else { String::new() };
         self.bar.set_message(format!(
-            "{phase}: {load}, {elapsed:.0}{of} s, {} good, {} errors, {} under way on {} connections",
+            "{phase}: {load}, {elapsed:.0}{of} s, {} good, {} errors, {} in flight on {} connections",
             display::count(seen.good),
             display::count(seen.errors),
             display::count(seen.offered.saturating_sub(seen.good + seen.errors)),
@@ -63,7 +63,8 @@ impl Watcher for Line {
 
     fn on_pause(&mut self, failed_probes: u32, elapsed: Duration, patience: Duration) {
         self.bar.set_message(format!(
-            "recover: the target fails at a rate that it had carried; {failed_probes} recovery probes have failed, waiting, {:.0} of {:.0} s",
+            "recover: the target fails at a rate that it handled before; {failed_probes} recovery probes failed, \
+             waiting {:.0} of {:.0} s",
             elapsed.as_secs_f64(),
             patience.as_secs_f64()
         ));

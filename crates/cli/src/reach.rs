@@ -52,8 +52,9 @@ pub fn threads(connections: usize, cpus: &[usize]) -> Result<Threads, Failure> {
     let per_table = raise_descriptors(wanted).unwrap_or(descriptors().soft);
     share_out(connections as u64, per_table, cpus).ok_or_else(|| {
         Failure::unreachable(format!(
-            "{connections} connections need {wanted} file descriptors, and a file table of this process may hold {per_table}; \
-             ask for fewer (--connections, --hold, --workers), or raise the hard limit (ulimit -Hn, LimitNOFILE= in a systemd unit)"
+            "{connections} connections need {wanted} file descriptors, but a file table of this process holds at \
+             most {per_table}; use fewer connections (--connections, --hold, --workers), or raise the hard limit \
+             (ulimit -Hn, LimitNOFILE= in a systemd unit)"
         ))
     })
 }
@@ -78,7 +79,10 @@ pub fn sources(connections: usize, target: &Target, asked: Vec<IpAddr>) -> Resul
     let PeerAddr::Tcp(peer) = target.address else { return Ok(Sources::default()) };
     if let Some(source) = asked.iter().find(|source| source.is_ipv4() != peer.is_ipv4()) {
         let address = peer.ip();
-        return Err(Failure::usage(format!("--from {source}: the target's address {address} is of the other family")));
+        return Err(Failure::usage(format!(
+            "--from {source}: the target's address {address} is of the other address \
+            family"
+        )));
     }
     for source in &asked {
         ensure_own(*source)?;
@@ -93,8 +97,8 @@ fn ensure_own(source: IpAddr) -> Result<(), Failure> {
     let bound = UdpSocket::bind((source, 0)).map(drop);
     bound.map_err(|error| {
         Failure::unreachable(format!(
-            "--from {source}: this host cannot connect from that address ({error}); give one of its own (ip address shows them), or make \
-             it one (ip address add {source} dev DEVICE)"
+            "--from {source}: this host cannot connect from that address ({error}); use one of its addresses (`ip \
+             address` lists them), or add it (`ip address add {source} dev DEVICE`)"
         ))
     })
 }
@@ -124,8 +128,8 @@ fn spread(connections: usize, peer: SocketAddr, usual_ports: usize, asked: Vec<I
     }
     let wanted = connections.div_ceil(counted_on(all));
     Err(Failure::unreachable(format!(
-        "{connections} connections to {peer} need {wanted} local addresses, since one has at most {all} ports for them; give more with \
-         --from FIRST-LAST (ip address add ADDRESS dev DEVICE makes one)"
+        "{connections} connections to {peer} need {wanted} local addresses, because one address has at most {all} \
+         ports; use --from FIRST-LAST (`ip address add ADDRESS dev DEVICE` adds an address)"
     )))
 }
 

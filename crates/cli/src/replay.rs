@@ -81,9 +81,10 @@ fn ensure_meant(load: &LoadOptions) -> Result<(), Failure> {
     ];
     match given.into_iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
-        Some((option, _)) => {
-            Err(Failure::usage(format!("{option} means nothing to replay: the log says what is asked for, and when")))
-        }
+        Some((option, _)) => Err(Failure::usage(format!(
+            "{option} cannot be used with replay: the log determines the requests and \
+                their times"
+        ))),
     }
 }
 
@@ -101,12 +102,12 @@ fn remark_on(log: &LogSummary) {
     if log.skipped.total() > 0 {
         let reasons = log.skipped.reasons().into_iter().filter(|(count, _)| *count > 0);
         let reasons: Vec<_> = reasons.map(|(count, reason)| format!("{count} {reason}")).collect();
-        remark(&format!("{} of the log's lines are left out: {}", log.skipped.total(), reasons.join(", ")));
+        remark(&format!("{} lines of the log are skipped: {}", log.skipped.total(), reasons.join(", ")));
     }
     if log.displaced > 0 {
         remark(&format!(
-            "{} of the log's requests stand so far behind later ones that they are replayed later than it says; sorted by time it would \
-             be replayed as it says",
+            "{} requests of the log are too far out of order and are replayed later than logged; sort the log by \
+             time to avoid this",
             log.displaced
         ));
     }

@@ -83,7 +83,7 @@ pub fn fields(options: &LoadOptions, target: &Target) -> Result<Vec<(String, Str
     if let Some(credentials) = &target.credentials {
         if fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(AUTHORIZATION)) {
             return Err(Failure::usage(format!(
-                "{}: both the URL and --header Authorization give credentials; leave one of them out",
+                "{}: both the URL and --header Authorization give credentials; remove one of them",
                 target.shown
             )));
         }
@@ -169,9 +169,9 @@ fn explain(error: PackError, options: &LoadOptions, path: &str) -> String {
 
 /// The target that a URL on the target's host stands for.
 fn path_on(text: &str, target: &Target) -> Result<String, String> {
-    let url = Url::parse(text).map_err(|error| format!("{text:?} is neither a path nor a URL ({error})"))?;
+    let url = Url::parse(text).map_err(|error| format!("{text:?} is not a path or a URL ({error})"))?;
     if has_userinfo(&url) {
-        return Err(format!("{} gives credentials of its own; give them with the target's URL", shown(text)));
+        return Err(format!("{} contains credentials; put them into the target's URL", shown(text)));
     }
     let same = url.scheme() == target.url.scheme()
         && url.host() == target.url.host()

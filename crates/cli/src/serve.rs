@@ -66,13 +66,13 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     raise_descriptors(descriptors().hard).map_err(Failure::unreachable)?;
     let identity = Identity::choose(configuration.user.as_deref(), &config.listen)?;
     let loops = loop_count(config).map_err(refuse)?;
-    let unknown = |(key, error)| Failure::usage(format!("cannot make Unix sockets as {key} has it: {error}"));
+    let unknown = |(key, error)| Failure::usage(format!("cannot create Unix sockets as set by {key}: {error}"));
     let socket_file = socket_file(&configuration).map_err(unknown)?;
     let listeners = Listeners::open(&config.listen, socket_file, groups, loops).map_err(refuse)?;
     let mut confinement = identity.assume()?;
     // The user who serves may have fewer rights.
     check::ensure_writable(&configuration)?;
-    let unable = |error| Failure::unreachable(format!("cannot set the process apart that starts successors: {error}"));
+    let unable = |error| Failure::unreachable(format!("cannot start the launcher process: {error}"));
     let launcher = Launcher::start(options.config.as_deref()).map_err(unable)?;
     let configure = || {
         let configuration = Configuration::from_opened(options, &|_| launcher.open_configuration())?;
@@ -104,7 +104,7 @@ fn end(mut watch: Watch<'_>, pid_file: Option<PidFile>) -> Result<ExitCode, Fail
         End::HandedOver => {
             // The successor has written its own number there.
             std::mem::forget(pid_file);
-            watch.say(Level::Notice, "another process serves from now on; this one ends with its last download");
+            watch.say(Level::Notice, "the upgrade succeeded; this process exits after its last download");
             watch.hand_over();
             watch.until_drained();
         }
@@ -114,7 +114,7 @@ fn end(mut watch: Watch<'_>, pid_file: Option<PidFile>) -> Result<ExitCode, Fail
         }
     }
     let ended = watch.running.join();
-    let totals = ended.map_err(|error| Failure::unreachable(format!("the server has failed: {error}")))?;
+    let totals = ended.map_err(|error| Failure::unreachable(format!("the server failed: {error}")))?;
     say(&watch.configuration)(&format!("stopped after {}\n", describe(&totals)))?;
     Ok(Exit::Met.into())
 }
@@ -138,23 +138,26 @@ fn refuse(error: StartError) -> Failure {
     use std::io::ErrorKind;
     match &error {
         StartError::Catalog(CatalogError::Root { .. }) => {
-            Failure::usage(format!("{error}; name a directory that this user may read"))
+            Failure::usage(format!("{error}; use a directory that this user may read"))
         }
         StartError::Listen { address, error: cause } => {
             let advice = match cause.kind() {
-                ErrorKind::AddrInUse => "another program listens there; choose another port with --listen, or stop it",
-                ErrorKind::AddrNotAvailable => "this host does not have that address; see `ip addr`",
+                ErrorKind::AddrInUse => {
+                    "the address is in use by another program; stop it, or choose another port \
+                    with --listen"
+                }
+                ErrorKind::AddrNotAvailable => "this host does not have that address; `ip addr` lists its addresses",
                 ErrorKind::PermissionDenied if matches!(address, ListenAddr::Unix(_)) => {
-                    "name a file in a folder that this user may write to; [unix_socket] says whose it is to be"
+                    "use a folder that this user may write to; [unix_socket] sets the owner"
                 }
                 ErrorKind::PermissionDenied => {
-                    "ports below 1024 need CAP_NET_BIND_SERVICE; choose a higher one with --listen"
+                    "ports below 1024 need CAP_NET_BIND_SERVICE; choose a higher port with --listen"
                 }
                 _ => "choose another address with --listen",
             };
             Failure::unreachable(format!("{error}; {advice}"))
         }
-        StartError::Log { .. } => Failure::usage(format!("{error}; name a file that this user may write")),
+        StartError::Log { .. } => Failure::usage(format!("{error}; use a file that this user may write")),
         StartError::Config(_) | StartError::Catalog(_) => Failure::usage(error),
         StartError::Pin { .. } => Failure::usage(format!("{error}; see --cores")),
         StartError::NoAddress | StartError::Driver(_) | StartError::Loop(_) => Failure::unreachable(error),
@@ -190,7 +193,7 @@ impl PidFile {
             .and_then(|there| fs::rename(&beside, path).map(|()| there));
         let there = written.map_err(|error| {
             Failure::unreachable(format!(
-                "cannot write {}: {error}; name a file in a folder that the server's user may write to",
+                "cannot write {}: {error}; use a folder that the server's user may write to",
                 path.display()
             ))
         })?;

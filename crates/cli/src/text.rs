@@ -86,12 +86,12 @@ fn replayed(out: &mut String, log: &LogDocument) -> std::fmt::Result {
     if skipped.total > 0 {
         let reasons = [
             (skipped.malformed, "with no valid request"),
-            (skipped.method, "with a method whose body is not in the log"),
-            (skipped.target, "with a target that cannot be sent"),
+            (skipped.method, "with a method whose body the log does not contain"),
+            (skipped.target, "with an invalid target"),
         ];
         let reasons = reasons.iter().filter(|(count, _)| *count > 0);
         let reasons: Vec<_> = reasons.map(|(count, reason)| format!("{} {reason}", display::count(*count))).collect();
-        write!(out, "; {} left out: {}", count(skipped.total, "line", "lines"), reasons.join(", "))?;
+        write!(out, "; {} skipped: {}", count(skipped.total, "line", "lines"), reasons.join(", "))?;
     }
     if log.displaced > 0 {
         write!(out, "; {} replayed later than logged", count(log.displaced, "request", "requests"))?;
@@ -155,14 +155,14 @@ fn transfer(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::R
 fn connections(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result {
     let connections = &trial.connections;
     let (opened, peak) = (display::count(connections.opened), display::count(connections.peak));
-    write!(out, "  connections: {opened} opened, {peak} at once at most")?;
+    write!(out, "  connections: {opened} opened, at most {peak} at the same time")?;
     if connections.failed > 0 {
         write!(out, ", {} failed", display::count(connections.failed))?;
     }
     // The number of held connections matters only to a load that was to hold some.
     if document.plan.settings.contains_key("hold") {
         let (held, progressing) = (display::count(connections.held), display::count(connections.progressing));
-        write!(out, "; {held} held at the end, {progressing} of them making progress")?;
+        write!(out, "; {held} open at the end, {progressing} of them with progress")?;
     }
     writeln!(out)?;
     let Some(sessions) = &trial.sessions else { return Ok(()) };
@@ -173,7 +173,7 @@ fn connections(out: &mut String, document: &Document, trial: &Trial) -> std::fmt
     }
     if sessions.lifetime_us.count > 0 {
         let (median, longest) = (us(sessions.lifetime_us.p50), us(sessions.lifetime_us.max));
-        write!(out, "; they took {median} in the median, {longest} at most")?;
+        write!(out, "; length {median} median, {longest} maximum")?;
     }
     writeln!(out)
 }
@@ -191,27 +191,27 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
         writeln!(out, "{reason}")?;
     }
     let (target, shown) = (&document.plan.target, display::rate);
-    let takes = if find.collapsed().is_some() { "took before its collapse" } else { "takes" };
+    let takes = if find.collapsed().is_some() { "handled, before it collapsed," } else { "handles" };
     match (find.lower_bound, find.upper_bound) {
         (Some(lower), Some(upper)) => {
-            writeln!(out, "{target} {takes} {} with {limits}, and not {}", shown(lower), shown(upper))?;
+            writeln!(out, "{target} {takes} {} with {limits}, but not {}", shown(lower), shown(upper))?;
         }
         (Some(lower), None) => {
             let client = find.limit == LimitedBy::Client;
-            let above = if client { "the client can offer no more" } else { "no higher rate was judged" };
+            let above = if client { "the client cannot offer more" } else { "no higher rate was judged" };
             writeln!(out, "{target} {takes} at least {} with {limits}; {above}", shown(lower))?;
         }
         (None, None) if find.ended.is_none() => {}
         (None, None) => writeln!(out, "no rate was judged with {limits}")?,
-        (None, Some(_)) => writeln!(out, "{target} took no rate that was tried with {limits}")?,
+        (None, Some(_)) => writeln!(out, "{target} handled none of the rates tried with {limits}")?,
     }
     let limit = match find.limit {
         LimitedBy::Server => "the server",
-        LimitedBy::Client => "the measuring client",
+        LimitedBy::Client => "the client",
         LimitedBy::Network => "the network",
         LimitedBy::Undetermined => "undetermined",
     };
-    writeln!(out, "the limit: {limit}")?;
+    writeln!(out, "bottleneck: {limit}")?;
     let said = |line: &&String| first != Some(*line);
     for line in find.evidence.iter().chain(&find.notes).filter(said) {
         writeln!(out, "  {line}")?;
@@ -243,12 +243,12 @@ mod tests {
     #[test]
     fn what_was_moved_is_split_up() {
         let received = "received 1.50 MB (1.20 Mbit/s): 1.02 MB content, 476 KB heads, 3.98 KB framing; sent 134 KB\n";
-        let opened = "  connections: 498 opened, 7 at once at most, 3 failed";
+        let opened = "  connections: 498 opened, at most 7 at the same time, 3 failed";
         check(fixture::trial(), None, &format!("{received}{opened}\n{CLIENT}"));
-        let held = format!("{received}{opened}; 5 held at the end, 4 of them making progress\n{CLIENT}");
+        let held = format!("{received}{opened}; 5 open at the end, 4 of them with progress\n{CLIENT}");
         check(fixture::trial(), Some(("hold", "5")), &held);
-        let sessions = "  sessions: 19 completed, 1 failed (1 of their calls not offered); they took 2.00 s in the median, \
-            2.00 s at most";
+        let sessions = "  sessions: 19 completed, 1 failed (1 of their calls not offered); length 2.00 s median, \
+            2.00 s maximum";
         let trial = Trial { sessions: Some(fixture::sessions()), ..fixture::trial() };
         check(trial, None, &format!("{received}{opened}\n{sessions}\n{CLIENT}"));
     }
@@ -258,8 +258,8 @@ mod tests {
         let mut document = fixture::document(vec![fixture::trial()]);
         let skipped = SkippedLines { total: 1203, malformed: 3, method: 1200, target: 0 };
         document.log = Some(LogDocument { requests: 1, skipped, displaced: 2 });
-        let expected = "  log: 1 request; 1,203 lines left out: 3 with no valid request, 1,200 with a method whose body is not in the \
-            log; 2 requests replayed later than logged\n\n  offered";
+        let expected = "  log: 1 request; 1,203 lines skipped: 3 with no valid request, 1,200 with a method whose body the log does not \
+            contain; 2 requests replayed later than logged\n\n  offered";
         assert!(of(&document).contains(expected), "{}", of(&document));
         let nothing = SkippedLines { total: 0, malformed: 0, method: 0, target: 0 };
         document.log = Some(LogDocument { requests: 20, skipped: nothing, displaced: 0 });
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn nothing_is_said_of_what_did_not_happen() {
-        let nothing = "received 0 B (0 bit/s); sent 0 B\n  connections: 0 opened, 0 at once at most\n";
+        let nothing = "received 0 B (0 bit/s); sent 0 B\n  connections: 0 opened, at most 0 at the same time\n";
         let text = of(&fixture::document(vec![fixture::nothing()]));
         assert!(text.contains(nothing), "{text}");
         assert!(!text.contains("response time"), "{text}");

@@ -48,37 +48,40 @@ pub fn name_bottleneck(seen: &Evidence<'_>) -> (LimitedBy, Vec<String>) {
     if let Some(made) = failing {
         let lag = display::time((made.trial.lag_us.p99 * 1e3) as u64);
         evidence.push(format!(
-            "just above the limit the busiest load thread used {} of its CPU and sent with a p99 lag of {lag}",
+            "just above that rate the busiest load thread used {} of its CPU, with a p99 lag of {lag}",
             display::percent(client_busy)
         ));
     }
     if let Some(stolen) = failing.map(|made| made.observation.server.stolen).filter(|stolen| *stolen > STOLEN) {
         let share = display::percent(stolen);
-        evidence.push(format!("meanwhile the hypervisor gave {share} of this host's CPU time to other guests"));
+        evidence.push(format!("the hypervisor gave {share} of this host's CPU time to other guests"));
     }
     match seen.result.ended {
-        EndReason::Disturbed => evidence.push("this host was too busy with other things to tell".to_owned()),
-        EndReason::Interrupted => evidence.push("the search was interrupted before the limit was known".to_owned()),
+        EndReason::Disturbed => {
+            evidence.push("this host was too busy with other programs to find the bottleneck".to_owned())
+        }
+        EndReason::Interrupted => {
+            evidence.push("the search was interrupted before the bottleneck was known".to_owned())
+        }
         _ => {}
     }
     if matches!(seen.result.ended, EndReason::Disturbed | EndReason::Interrupted) {
         return (LimitedBy::Undetermined, evidence);
     }
     if seen.result.collapse.is_some_and(|collapse| collapse.recovery_s.is_none()) {
-        evidence
-            .push("loads that had passed before an overload fail after it, while nothing else has changed".to_owned());
+        evidence.push("rates that passed before an overload fail after it, and nothing else changed".to_owned());
         return (LimitedBy::Server, evidence);
     }
     if seen.result.limited_by_client {
-        evidence.push("trials above it were invalid: the client did not keep up".to_owned());
+        evidence.push("trials at higher rates were invalid: the client did not keep up".to_owned());
         let room = headroom >= HEADROOM;
         if room {
-            evidence.push("the calibration says that it could have, so something disturbed it".to_owned());
+            evidence.push("according to the calibration it could have, so something disturbed it".to_owned());
         }
         return (if room { LimitedBy::Undetermined } else { LimitedBy::Client }, evidence);
     }
     if seen.result.upper_bound.is_none() && seen.result.ended != EndReason::ClientCeiling {
-        evidence.push("the search ended before a rate had failed".to_owned());
+        evidence.push("the search ended before a rate failed".to_owned());
         return (LimitedBy::Undetermined, evidence);
     }
     if seen.result.upper_bound.is_none() {
@@ -88,7 +91,7 @@ pub fn name_bottleneck(seen: &Evidence<'_>) -> (LimitedBy, Vec<String>) {
     let server = failing.map(|made| &made.observation.server);
     let lossy = server.filter(|server| server.retransmitted > LOSSY && !seen.shared_host);
     if let Some(server) = lossy {
-        evidence.push(format!("{} of the segments were sent again", display::percent(server.retransmitted)));
+        evidence.push(format!("{} of the segments were retransmitted", display::percent(server.retransmitted)));
         return (LimitedBy::Network, evidence);
     }
     let bottleneck =
@@ -97,12 +100,12 @@ pub fn name_bottleneck(seen: &Evidence<'_>) -> (LimitedBy, Vec<String>) {
         Some(sentence) => evidence.push(sentence),
         // By elimination: the client sent in time and the path lost nothing, so the time was spent at the server.
         None if bottleneck == LimitedBy::Server => {
-            evidence.push("the client sent in time and had room to spare, which leaves the server".to_owned());
+            evidence.push("the client sent on time and had headroom, which leaves the server".to_owned());
         }
         None => {}
     }
     if bottleneck == LimitedBy::Undetermined {
-        evidence.push(format!("the client had too little room to be ruled out: less than {HEADROOM} times the rate"));
+        evidence.push(format!("the client cannot be ruled out: its headroom was less than {HEADROOM} times the rate"));
     }
     if seen.shared_host {
         evidence.push("client and server shared this host".to_owned());

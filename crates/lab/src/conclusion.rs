@@ -60,7 +60,7 @@ pub(crate) fn conclude(evidence: &Evidence<'_>, trials: Vec<Trial>) -> Conclusio
 pub(crate) fn nothing_good(probe: Trial, ends: &str) -> Conclusion {
     let codes: Vec<String> = probe.status_codes.iter().map(|(code, count)| format!("{count} x {code}")).collect();
     let codes = if codes.is_empty() { String::new() } else { format!(" (status {})", codes.join(", ")) };
-    let reason = format!("the target answers, but not one response of the probe was good: {ends}{codes}");
+    let reason = format!("the target responds, but no response of the first trial was good: {ends}{codes}");
     Conclusion {
         find: Find {
             lower_bound: None,
@@ -71,7 +71,7 @@ pub(crate) fn nothing_good(probe: Trial, ends: &str) -> Conclusion {
             ended: None,
             overload: None,
             limit: LimitedBy::Undetermined,
-            evidence: vec!["no rate was tried, since none could have met the limits".to_owned()],
+            evidence: vec!["no rate was tried, because none could have met the limits".to_owned()],
             client_ceiling: None,
             notes: Vec::new(),
         },
@@ -105,36 +105,42 @@ impl Overload {
     pub fn predicate(&self) -> String {
         let [held, overload, failed] = [self.held_rate, self.overload_rate, self.failed_rate].map(display::rate);
         let times = if self.times > 1 { format!(" {} times", self.times) } else { String::new() };
-        let what =
-            format!("collapsed{times}: it held {held} before the overload at {overload}; after it, not even {failed}");
+        let what = format!(
+            "collapsed{times}: it handled {held} before the overload at {overload}, and then not even \
+                {failed}"
+        );
         match self.recovery_s {
-            Some(seconds) => format!("{what}, and it recovered after {seconds:.0} s"),
-            None => format!("{what}: it has not recovered within {:.0} s", self.waited_s),
+            Some(seconds) => format!("{what}; it recovered after {seconds:.0} s"),
+            None => format!("{what}; it did not recover within {:.0} s", self.waited_s),
         }
     }
 }
 
 fn verdict_of(result: &SearchResult, limit: LimitedBy) -> (Verdict, String) {
     if result.ended == EndReason::Disturbed {
-        return (Verdict::Invalid, "this host was too busy with other things to measure".to_owned());
+        return (Verdict::Invalid, "this host was too busy with other programs to measure".to_owned());
     }
     if result.collapse.is_some_and(|collapse| collapse.recovery_s.is_none()) {
-        return (Verdict::Fail, "the bounds are those from before the collapse".to_owned());
+        return (Verdict::Fail, "the bounds are from before the collapse".to_owned());
     }
     let interrupted = result.ended == EndReason::Interrupted;
     match result.lower_bound.map(display::rate) {
         Some(rate) if interrupted => {
             (Verdict::Pass, format!("{rate} met all limits before the search was interrupted"))
         }
-        Some(rate) if result.ended == EndReason::ClientCeiling => {
-            (Verdict::Pass, format!("{rate} meets all limits; the client can offer no more, so this is a lower bound"))
-        }
+        Some(rate) if result.ended == EndReason::ClientCeiling => (
+            Verdict::Pass,
+            format!(
+                "{rate} meets all limits; this is a lower bound, because the client cannot offer \
+                more"
+            ),
+        ),
         Some(rate) => (Verdict::Pass, format!("{rate} meets all limits")),
         None if limit == LimitedBy::Client => (Verdict::Invalid, "the client fell short at every rate".to_owned()),
         None if interrupted && result.upper_bound.is_none() => {
             (Verdict::Invalid, "the search was interrupted before any rate was judged".to_owned())
         }
-        None if interrupted => (Verdict::Fail, "no rate had met all limits when the search was interrupted".to_owned()),
+        None if interrupted => (Verdict::Fail, "no rate met all limits before the search was interrupted".to_owned()),
         None => (Verdict::Fail, "no rate met all limits".to_owned()),
     }
 }
@@ -143,21 +149,21 @@ fn notes(result: &SearchResult) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |text: &str| notes.push(text.to_owned());
     if result.width.is_some() {
-        note("the bounds are the bracket of one search, no interval over repeated searches");
+        note("the bounds are from one search; repeated searches may give others");
     }
     match result.ended {
         EndReason::WidthReached => {}
-        EndReason::ClientCeiling => note("the client's own ceiling came before the target's limit"),
-        EndReason::LowestRate => note("already the lowest rate misses the limits"),
-        EndReason::BudgetSpent => note("the time budget was spent before the bracket was as narrow as asked"),
-        EndReason::TrialsSpent => note("all allowed trials were made before the bracket was as narrow as asked"),
+        EndReason::ClientCeiling => note("the client reached its ceiling before the target"),
+        EndReason::LowestRate => note("the lowest rate already misses the limits"),
+        EndReason::BudgetSpent => note("the time budget ran out before the bracket was narrow enough"),
+        EndReason::TrialsSpent => note("the maximum number of trials was reached before the bracket was narrow enough"),
         EndReason::NotRecovered => {
-            note("the search ended with the collapse; restart the target before it is searched again")
+            note("the search ended with the collapse; restart the target before the next search")
         }
-        EndReason::Interrupted => note("the search was interrupted; this is what was known by then"),
+        EndReason::Interrupted => note("the search was interrupted; the result is incomplete"),
         EndReason::Disturbed => note(&format!(
-            "the search was given up: {} trials in a row were invalid at a rate that the client reaches with ease, so \
-             something else is using its CPUs: another program, or another guest of the same hypervisor",
+            "the search was stopped: {} trials in a row were invalid at a rate that the client reaches easily, so \
+             something else uses its CPUs (another program, or another guest of the same hypervisor)",
             DISTURBED_MAX + 1
         )),
     }
@@ -168,7 +174,7 @@ fn notes(result: &SearchResult) -> Vec<String> {
 fn contradiction(result: &SearchResult) -> Option<String> {
     let (passed, upper) = (display::rate(result.contradicted?), display::rate(result.upper_bound?));
     Some(format!(
-        "{passed} had passed once, and after higher rates not even {upper} did: either that was luck, or an overload has \
-         changed the target"
+        "{passed} passed once, but after higher rates even {upper} failed: the pass was luck, or an overload changed \
+         the target"
     ))
 }

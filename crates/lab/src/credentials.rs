@@ -13,7 +13,7 @@ pub struct Credentials(String);
 
 /// A user name that Basic authentication cannot carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the user name in the URL has a colon in it, which Basic authentication cannot carry (RFC 7617, 2)")]
+#[error("the user name in the URL contains a colon, which Basic authentication does not allow (RFC 7617, section 2)")]
 pub struct ColonInUserName;
 
 impl Credentials {

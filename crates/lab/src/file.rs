@@ -33,7 +33,13 @@ pub fn is_stream(path: &Path) -> bool {
 /// Creates a file with a new name in the folder of `path`.
 fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     const ATTEMPTS: u32 = 100;
-    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
+    let name = path.file_name().ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the path does not name a \
+        file",
+        )
+    })?;
     for attempt in 0..ATTEMPTS {
         let mut partial_name = std::ffi::OsString::from(".");
         partial_name.push(name);
@@ -45,7 +51,7 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
             Err(error) => return Err(error),
         }
     }
-    Err(io::Error::new(io::ErrorKind::AlreadyExists, "too many unfinished files lie beside the path"))
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "too many unfinished files are beside the path"))
 }
 
 #[cfg(test)]

@@ -62,14 +62,14 @@ pub enum SearchError {
     Plan(#[from] PlanError),
     /// The target gave no response at all.
     #[error(
-        "the target can be connected to, but the probe got not one whole response: {what}; is it the right address?"
+        "the target accepts connections, but the first trial received no complete response: {what}; check the address"
     )]
     NothingGood {
         /// The outcomes of a trial's requests, in words.
         what: String,
     },
     /// The user ended the search before the first trial was over.
-    #[error("interrupted before the first trial had ended")]
+    #[error("interrupted before the end of the first trial")]
     Interrupted,
 }
 
@@ -84,7 +84,7 @@ pub fn find(
 ) -> Result<Conclusion, SearchError> {
     let mut trials = Vec::new();
     let mut hint_trial = test_bed.trial("probe", closed_loop(&settings.base), watcher)?;
-    unjudged(&mut hint_trial.trial, "a hint at full speed");
+    unjudged(&mut hint_trial.trial, "first estimate at full speed");
     let outcomes = &hint_trial.figures.trial.outcomes;
     let good = outcomes.count(Outcome::Good);
     if good == 0 {
@@ -99,7 +99,7 @@ pub fn find(
     }
     let body_bytes = (hint_trial.figures.trial.bytes.body_received / good).min(SINK_BODY_MAX);
     let mut calibration = calibrate(test_bed, settings, body_bytes as usize, watcher)?;
-    unjudged(&mut calibration.trial, "the client's own ceiling against the built-in sink");
+    unjudged(&mut calibration.trial, "the client's ceiling against the built-in sink");
     let hint = hint_trial.figures.trial.rates().good;
     // The client can certainly reach the rate that it has reached against the target.
     let ceiling = calibration.figures.trial.rates().good.max(hint);

@@ -33,7 +33,7 @@ pub struct Target {
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     /// Not a URL.
-    #[error("{text:?} is not a URL ({reason}); write it like http://host:port/path")]
+    #[error("{text:?} is not a URL ({reason}); expected for example http://host:port/path")]
     Malformed {
         /// The text as given.
         text: String,
@@ -41,7 +41,7 @@ pub enum TargetError {
         reason: url::ParseError,
     },
     /// A scheme that is not supported.
-    #[error("{url}: the scheme {scheme:?} is not supported; only http is")]
+    #[error("{url}: the scheme {scheme:?} is not supported; use http")]
     Scheme {
         /// The URL.
         url: Url,
@@ -49,7 +49,7 @@ pub enum TargetError {
         scheme: String,
     },
     /// A URL without a host.
-    #[error("{url} names no host")]
+    #[error("{url} has no host")]
     NoHost {
         /// The URL.
         url: Url,
@@ -63,7 +63,7 @@ pub enum TargetError {
         reason: ColonInUserName,
     },
     /// The name has no address.
-    #[error("cannot find the address of {host:?}: {reason}; check the name, or give the address itself")]
+    #[error("cannot resolve {host:?}: {reason}; check the name, or use an address")]
     Unresolved {
         /// The name.
         host: String,
@@ -71,7 +71,10 @@ pub enum TargetError {
         reason: String,
     },
     /// The address accepts no connection.
-    #[error("cannot connect to {address} ({host}){from}: {source}; is the server running, and is the address right?")]
+    #[error(
+        "cannot connect to {address} ({host}){from}: {source}; check that the server is running and that the \
+        address is right"
+    )]
     Unreachable {
         /// The host as it was given.
         host: String,
@@ -187,9 +190,9 @@ mod tests {
         check("http://127.0.0.1", Ok(("127.0.0.1:80", "127.0.0.1", "/")));
         check("http://127.0.0.1:8080/a%20b?c=d#e", Ok(("127.0.0.1:8080", "127.0.0.1:8080", "/a%20b?c=d")));
         check("http://[::1]:81/", Ok(("[::1]:81", "[::1]:81", "/")));
-        check("127.0.0.1:8080", Err("write it like"));
+        check("127.0.0.1:8080", Err("expected for example"));
         check("https://127.0.0.1/", Err("not supported"));
         check("http://", Err("not a URL"));
-        check("http://name.invalid/", Err("cannot find the address of \"name.invalid\""));
+        check("http://name.invalid/", Err("cannot resolve \"name.invalid\""));
     }
 }

@@ -109,24 +109,22 @@ fn document_of(phase: &str, at_s: f64, run: &RunFigures, judgement: &Judgement) 
     let mut reasons: Vec<String> = judgement.reasons.iter().map(ToString::to_string).collect();
     reasons.extend(judgement.notes.iter().map(ToString::to_string));
     if run.interrupted {
-        reasons.push("the run was interrupted; requests under way then are left out".to_owned());
+        reasons.push("the run was interrupted; requests in flight at that time are not counted".to_owned());
     } else if figures.under_way > 0 {
         let count = display::count(figures.under_way);
-        reasons.push(format!("{count} downloads were still under way at the end; they are in none of the counts"));
+        reasons.push(format!("{count} downloads were still in progress at the end; they are not counted"));
     }
     if run.calls_not_offered > 0 {
         let count = display::count(run.calls_not_offered);
-        reasons.push(format!(
-            "{count} calls were never made, since the connection or session that they belonged to had ended"
-        ));
+        reasons.push(format!("{count} calls were not made, because their connection or session had ended"));
     }
     if figures.causes.unknown > 0 {
         let (count, errno) = (display::count(figures.causes.unknown), figures.causes.unknown_errno.unwrap_or(0));
         let first = io::Error::from_raw_os_error(errno);
-        reasons.push(format!("{count} failures are of no known kind; the first of them: {first}"));
+        reasons.push(format!("{count} failures of an unknown kind; the first one: {first}"));
     }
     if run.unsolicited_bytes > 0 {
-        reasons.push(format!("{} bytes came on connections that had asked for nothing", run.unsolicited_bytes));
+        reasons.push(format!("{} bytes arrived on connections without a request", run.unsolicited_bytes));
     }
     let share = |cpu: &thalweg_measure::trial::CpuUse| cpu.busy_ns as f64 / 1e9 / seconds.max(1e-9);
     let seconds_of = |ns: u64| ns as f64 / 1e9;

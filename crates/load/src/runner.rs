@@ -32,7 +32,7 @@ pub enum LoadError {
         source: io::Error,
     },
     /// The driver has failed during the run.
-    #[error("the event loop on CPU {cpu} has failed: {source}")]
+    #[error("the load thread on CPU {cpu} failed: {source}")]
     Driver {
         /// The CPU of the thread.
         cpu: usize,
@@ -40,10 +40,10 @@ pub enum LoadError {
         source: io::Error,
     },
     /// The log that is replayed could not be read on.
-    #[error("the replay was given up, since its log cannot be read on: {0}")]
+    #[error("the replay was stopped, because the log cannot be read further: {0}")]
     Log(ReadError),
     /// A thread has come upon a defect of its own.
-    #[error("the load thread on CPU {cpu} has panicked; this is a defect of thalweg, please report it")]
+    #[error("the load thread on CPU {cpu} panicked; this is a bug in thalweg, please report it")]
     Panicked {
         /// The CPU of the thread.
         cpu: usize,

@@ -57,7 +57,7 @@ pub enum Statistic {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
     /// The form or the name is wrong.
-    #[error("`{text}` is not a limit: {problem}; write for example {example}")]
+    #[error("`{text}` is not a limit: {problem}; expected for example {example}")]
     Form {
         /// The text as it was given.
         text: String,
@@ -128,7 +128,7 @@ impl Statistic {
         match number.and_then(|number| number.parse::<f64>().ok()) {
             Some(percent) if percent > 0.0 && percent < 100.0 => Ok(Statistic::Percentile(percent)),
             Some(_) => Err(format!("`{name}` is not between p0 and p100 (99.9 % is p99.9)")),
-            None => Err(format!("`{name}` is none of pNN, mean, max, errors, kbit_per_conn")),
+            None => Err(format!("`{name}` is unknown; expected pNN, mean, max, errors or kbit_per_conn")),
         }
     }
 }
@@ -174,29 +174,29 @@ impl FromStr for Limit {
         let within = |source: UnitError| LimitError::Bound { text: text.to_owned(), source };
         if name == "kbit_per_conn" {
             if is_upper {
-                return Err(form("a rate per connection is bounded from below".into(), "kbit_per_conn>=320"));
+                return Err(form("a rate per connection needs a lower bound".into(), "kbit_per_conn>=320"));
             }
             let kbit = bound.trim().parse::<f64>().ok().filter(|kbit| kbit.is_finite() && *kbit > 0.0);
-            let problem = || form(format!("`{bound}` is not a number of kbit/s above zero"), "kbit_per_conn>=320");
+            let problem = || form(format!("`{bound}` is not a positive number of kbit/s"), "kbit_per_conn>=320");
             return Ok(Limit::KbitPerConnection { inclusive, kbit: kbit.ok_or_else(problem)? });
         }
         if name == "errors" {
             if !is_upper {
-                return Err(form("errors are bounded from above".into(), "errors<0.1%"));
+                return Err(form("errors need an upper bound".into(), "errors<0.1%"));
             }
             let share = parse_percent(bound).map_err(within)?;
             if share == 0.0 && !inclusive {
-                return Err(form("fewer than no errors cannot be".into(), "errors<=0%"));
+                return Err(form("errors cannot be less than zero".into(), "errors<=0%"));
             }
             return Ok(Limit::Errors { inclusive, share });
         }
         let statistic = Statistic::parse(&name).map_err(|problem| form(problem, "p99<50ms"))?;
         if !is_upper {
-            return Err(form("response times are bounded from above".into(), "p99<50ms"));
+            return Err(form("response times need an upper bound".into(), "p99<50ms"));
         }
         let bound = parse_time(bound).map_err(within)?;
         if bound.is_zero() {
-            return Err(form("no response takes no time".into(), "p99<50ms"));
+            return Err(form("a response time cannot be zero".into(), "p99<50ms"));
         }
         Ok(Limit::ResponseTime { statistic, inclusive, bound })
     }
@@ -259,16 +259,16 @@ mod tests {
             ("p99<50", "no unit"),
             ("p999<50ms", "p99.9"),
             ("p100<50ms", "between p0 and p100"),
-            ("pinf<50ms", "none of"),
-            ("latency<50ms", "`latency` is none of"),
-            ("p99>50ms", "bounded from above"),
-            ("p99<0ms", "no response takes no time"),
+            ("pinf<50ms", "unknown"),
+            ("latency<50ms", "`latency` is unknown"),
+            ("p99>50ms", "upper bound"),
+            ("p99<0ms", "a response time cannot be zero"),
             ("errors<0%", "errors<=0%"),
-            ("errors>1%", "bounded from above"),
+            ("errors>1%", "upper bound"),
             ("errors<0.1", "no unit"),
-            ("kbit_per_conn<320", "bounded from below"),
+            ("kbit_per_conn<320", "lower bound"),
             ("kbit_per_conn>=fast", "`fast`"),
-            ("kbit_per_conn>=inf", "above zero"),
+            ("kbit_per_conn>=inf", "positive number"),
         ] {
             let message = text.parse::<Limit>().expect_err(text).to_string();
             assert!(message.contains(part), "{text}: {message}");

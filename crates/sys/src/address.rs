@@ -94,8 +94,8 @@ impl UnixAddr {
     pub fn new(text: impl AsRef<OsStr>) -> io::Result<Self> {
         let text = text.as_ref();
         let problem = match text.as_bytes() {
-            [] | b"@" => Some("a Unix socket's address is empty"),
-            bytes if bytes.contains(&0) => Some("a Unix socket's address has a zero byte in it"),
+            [] | b"@" => Some("the address of a Unix socket is empty"),
+            bytes if bytes.contains(&0) => Some("the address of a Unix socket contains a zero byte"),
             _ => None,
         };
         if let Some(problem) = problem {
@@ -103,7 +103,7 @@ impl UnixAddr {
         }
         let addr = Self { text: text.into() };
         addr.encoded().map_err(|_| {
-            io::Error::new(io::ErrorKind::InvalidInput, "a Unix socket's address has more than 107 bytes")
+            io::Error::new(io::ErrorKind::InvalidInput, "the address of a Unix socket has more than 107 bytes")
         })?;
         Ok(addr)
     }

@@ -77,7 +77,7 @@ impl Account {
         check(unsafe { libc::setresuid(self.uid, self.uid, self.uid) })?;
         let stuck = rustix::process::geteuid() != Uid::from_raw(self.uid)
             || rustix::process::getegid() != Gid::from_raw(self.gid);
-        if stuck { Err(io::Error::other("the kernel let go of no privilege")) } else { Ok(()) }
+        if stuck { Err(io::Error::other("the kernel did not drop the privileges")) } else { Ok(()) }
     }
 }
 
@@ -125,7 +125,7 @@ fn groups_of(name: &CStr, gid: libc::gid_t) -> io::Result<Vec<libc::gid_t>> {
         }
         room *= 4;
     }
-    Err(io::Error::other("the user is in more groups than the kernel takes"))
+    Err(io::Error::other("the user is in more groups than the kernel supports"))
 }
 
 /// The number of the group of that name, or of that number.

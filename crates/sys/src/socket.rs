@@ -110,7 +110,7 @@ pub fn probe(addr: SocketAddr) -> io::Result<()> {
 /// `InvalidInput` if it is no listening stream socket of TCP or of a Unix path.
 pub fn listens_at(socket: &impl AsFd) -> io::Result<PeerAddr> {
     let socket = SockRef::from(socket);
-    let no_listener = || io::Error::new(io::ErrorKind::InvalidInput, "this is no listening stream socket");
+    let no_listener = || io::Error::new(io::ErrorKind::InvalidInput, "this is not a listening stream socket");
     if !socket.is_listener()? || socket.r#type()? != Type::STREAM {
         return Err(no_listener());
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// A text that is not the quantity it should be: what was read, what is wrong with it, and one that
 /// works.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a {quantity}: {problem}; write for example {example}")]
+#[error("`{text}` is not a {quantity}: {problem}; expected for example {example}")]
 pub struct UnitError {
     /// The text as it was given.
     pub text: String,
@@ -140,7 +140,7 @@ impl Quantity {
         let (number, unit) = trimmed.split_at(end);
         let parsed = number.parse::<f64>().ok().filter(|number| number.is_finite());
         let Some(number) = parsed else {
-            return Err(self.error(text, "it does not begin with a plain decimal number".into()));
+            return Err(self.error(text, "it does not begin with a decimal number".into()));
         };
         Ok((number, unit.trim_start().to_lowercase()))
     }
@@ -152,7 +152,7 @@ impl Quantity {
         }
         let problem = match unit {
             "" => format!("it has no unit ({known})"),
-            unit => format!("the unit `{unit}` is none of {known}"),
+            unit => format!("the unit `{unit}` is unknown; known units are {known}"),
         };
         Err(self.error(text, problem))
     }
@@ -161,7 +161,7 @@ impl Quantity {
         if value > 0.0 {
             return Ok(());
         }
-        Err(self.error(text, "it must be above zero".into()))
+        Err(self.error(text, "it is not above zero".into()))
     }
 
     /// Takes a whole number out of a product of decimals, forgiving the rounding of binary
@@ -218,7 +218,7 @@ mod tests {
             ("14k", "KiB"),
             ("-1KB", "negative"),
             ("1.5", "whole number of bytes"),
-            ("12XB", "`xb` is none of"),
+            ("12XB", "`xb` is unknown"),
             ("KB", "decimal number"),
             ("1.2.3KB", "decimal number"),
             ("99999999TB", "too large"),
@@ -237,7 +237,7 @@ mod tests {
             ("300bit", 300),
         ];
         check(parse_link_rate, &good);
-        let bad = [("56", "no unit"), ("0kbit", "above zero"), ("33.6KB", "none of"), ("0.5bit", "whole number")];
+        let bad = [("56", "no unit"), ("0kbit", "above zero"), ("33.6KB", "unknown"), ("0.5bit", "whole number")];
         check_refused(parse_link_rate, &bad);
     }
 
@@ -257,7 +257,7 @@ mod tests {
         let bad = [
             ("50", "no unit"),
             ("-2s", "negative"),
-            ("2sec", "`sec` is none of"),
+            ("2sec", "`sec` is unknown"),
             ("0.1ns", "shorter than a nanosecond"),
             ("9999999999h", "too long"),
             ("NaN", "decimal number"),
@@ -283,8 +283,8 @@ mod tests {
             ("-5/s", "negative"),
             ("NaN/s", "decimal number"),
             ("inf/s", "decimal number"),
-            ("5/d", "none of"),
-            ("1e3/s", "none of"),
+            ("5/d", "unknown"),
+            ("1e3/s", "unknown"),
         ];
         check_refused(parse_rate, &bad);
         let too_high = format!("{}/s", "9".repeat(400));

@@ -12,10 +12,10 @@ pub const NGINX: &str = "nginx 1.22.1";
 const INTRODUCTION: &str = "\
 # Conformance
 
-What `thalweg serve` answers to requests as bytes, and where that is written. Each row is a transcript in
+Responses of `thalweg serve` to requests as bytes, with the standard that requires them. Each row is a transcript in
 [`tests/conformance`](../tests/conformance/README.md), which the end-to-end tests play over both drivers, with a client that shares
-no code with the server; this table is written from them. An answer is the status of each response, and whether the connection was kept
-or closed behind it. `same` stands for an answer that is as good by what is written there too. ";
+no code with the server; this table is generated from them. A response is the status of each response, and whether the connection was kept
+or closed after it. `same` means a response that is equally valid. ";
 
 /// Holds the document against the transcripts, or writes it if `THALWEG_WRITE` is set.
 pub fn check(groups: &[Group]) {
@@ -40,13 +40,13 @@ fn document(groups: &[Group]) -> String {
     write_line(
         write,
         &format!(
-            "The same was sent to {NGINX}, set up alike; of {cases} cases it answers {differences} in another way, for the \
-             reasons given.",
+            "The same requests were sent to {NGINX}, configured in the same way; of {cases} cases it answers {differences} differently, for the \
+             given reasons.",
         ),
     );
     for group in groups {
         write_line(write, &format!("\n## {}\n", group.title));
-        write_line(write, "| case | written in | answer | nginx |\n| --- | --- | --- | --- |");
+        write_line(write, "| case | standard | response | nginx |\n| --- | --- | --- | --- |");
         for case in &group.cases {
             let nginx = match &case.nginx {
                 None => "same".to_owned(),

@@ -137,7 +137,7 @@ pub(super) const MAYBE_PATH: Form<Option<PathBuf>> = Form {
 pub(super) const ADDRESS: Form<SocketAddr> = Form {
     example: "\"127.0.0.1:9180\"",
     read: |value, _| {
-        let wrong = |_| Fault::at(value, "write an address with its port, such as \"127.0.0.1:9180\"");
+        let wrong = |_| Fault::at(value, "expected an address with a port, such as \"127.0.0.1:9180\"");
         text(value)?.parse().map_err(wrong)
     },
     write: |address| Some(address.to_string().into()),
@@ -186,7 +186,7 @@ pub(super) const MODE: Form<u32> = Form {
         };
         let is_octal = (3..=4).contains(&digits.len()) && digits.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
         let mode = u32::from_str_radix(digits, 8).ok().filter(|&mode| is_octal && mode <= 0o777);
-        mode.ok_or_else(|| Fault::at(value, "write permissions as chmod has them, in octal digits, such as \"0660\""))
+        mode.ok_or_else(|| Fault::at(value, "expected permissions in octal digits, as for chmod, such as \"0660\""))
     },
     write: |mode| Some(format!("{mode:04o}").into()),
 };
@@ -219,7 +219,7 @@ pub(super) const ERROR_PAGES: Form<Vec<(u16, String)>> = Form {
     read: |value, _| {
         let page = |(status, path): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
             let status: &std::borrow::Cow<'_, str> = status.get_ref();
-            let code = status.parse().map_err(|_| Fault::at(path, format!("{status:?} is no status code")))?;
+            let code = status.parse().map_err(|_| Fault::at(path, format!("{status:?} is not a status code")))?;
             Ok((code, owned(path)?))
         };
         gather(entries(value)?.map(page))
@@ -239,7 +239,7 @@ pub(super) const fn name<T: Named>(example: &'static str) -> Form<T> {
             let known = T::NAMES.iter().find(|(name, _)| *name == written);
             known.map(|&(_, known)| known).ok_or_else(|| {
                 let names: Vec<_> = T::NAMES.iter().map(|(name, _)| format!("{name:?}")).collect();
-                Fault::at(value, format!("{written:?} is none of {}", names.join(", ")))
+                Fault::at(value, format!("{written:?} is unknown; expected {}", names.join(", ")))
             })
         },
         write: |value| T::NAMES.iter().find(|(_, known)| known == value).map(|&(name, _)| name.into()),
@@ -292,7 +292,7 @@ const ALL: &str = "all";
 
 /// The fault for a value of a wrong type.
 fn mismatch(value: &Spanned<DeValue<'_>>, wanted: &str) -> Fault {
-    Fault::at(value, format!("{wanted} is wanted here, and this is of type {}", value.get_ref().type_str()))
+    Fault::at(value, format!("expected {wanted}, but this is of type {}", value.get_ref().type_str()))
 }
 
 fn text<'v>(value: &'v Spanned<DeValue<'_>>) -> Result<&'v str, Fault> {
@@ -309,7 +309,13 @@ fn boolean(value: &Spanned<DeValue<'_>>) -> Result<bool, Fault> {
 
 fn whole(value: &Spanned<DeValue<'_>>) -> Result<u64, Fault> {
     let number = value.get_ref().as_integer().ok_or_else(|| mismatch(value, "a whole number"))?;
-    u64::from_str_radix(number.as_str(), number.radix()).map_err(|_| Fault::at(value, "a number from 0 up is wanted"))
+    u64::from_str_radix(number.as_str(), number.radix()).map_err(|_| {
+        Fault::at(
+            value,
+            "expected a number of at least \
+        0",
+        )
+    })
 }
 
 fn fitting<N: Into<u64>, T: TryFrom<N>>(value: &Spanned<DeValue<'_>>, number: N) -> Result<T, Fault> {
@@ -330,7 +336,7 @@ fn size(value: &Spanned<DeValue<'_>>) -> Result<u64, Fault> {
 
 fn rate(value: &Spanned<DeValue<'_>>) -> Result<u64, Fault> {
     match unit(value, parse_link_rate)? / 8 {
-        0 => Err(Fault::at(value, "that is less than a byte per second")),
+        0 => Err(Fault::at(value, "this is less than one byte per second")),
         bytes => Ok(bytes),
     }
 }

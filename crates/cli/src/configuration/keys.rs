@@ -49,79 +49,76 @@ pub(super) fn configuration<K: Keys>(keys: &mut K, all: &mut Configuration) {
     let server = &mut all.server;
     keys.value(
         "listen",
-        "Where to listen: addresses with their port, or unix:PATH for a Unix socket. 0.0.0.0 and [::] stand for all \
+        "Addresses to listen on, each with a port, or unix:PATH for a Unix socket. 0.0.0.0 and [::] mean all \
          addresses of the host.",
         &LISTEN,
         &mut server.listen,
     );
     keys.value(
         "cores",
-        "The CPUs to serve from, one loop on each, such as \"1\" or \"0,2-3\"; \"all\" are all that this process may use.",
+        "CPUs to serve from, one loop on each, such as \"1\" or \"0,2-3\"; \"all\" means all that this \
+         process may use.",
         &CORES,
         &mut server.cpus,
     );
     keys.value(
         "driver",
-        "How to talk to the kernel: \"uring\", \"epoll\", or \"auto\" for io_uring where it is granted.",
+        "Kernel interface: \"uring\", \"epoll\", or \"auto\" for io_uring if available, else epoll.",
         &name("\"auto\""),
         &mut server.driver,
     );
     keys.value(
         "user",
-        "The user to become once all sockets and roots are open.",
+        "User to switch to after opening all sockets and roots.",
         &MAYBE_TEXT.like("\"www-data\""),
         &mut all.user,
     );
-    keys.value("drain", "How long downloads may go on after the server was told to end.", &TIME, &mut all.drain);
+    keys.value("drain", "Time for downloads in progress to finish when the server stops.", &TIME, &mut all.drain);
     keys.value(
         "upgrade_drain",
-        "The same after an upgrade (USR2); without it, they go on as long as they take.",
+        "Time for downloads in progress to finish after an upgrade (USR2); unlimited if not set.",
         &MAYBE_TIME.like("\"12h\""),
         &mut all.upgrade_drain,
     );
     keys.value(
         "sandbox",
-        "Whether the server gives up the rest of the file system and most system calls: \"auto\" as far as the kernel can, \"on\", \"off\".",
+        "Restricts file access and system calls to those needed: \"auto\" as far as the kernel supports it, \
+         \"on\" to fail if full sandboxing is unavailable, \"off\".",
         &name("\"auto\""),
         &mut all.sandbox,
     );
-    keys.value(
-        "pid_file",
-        "The file to write the number of the process to.",
-        &MAYBE_PATH.like("\"/run/thalweg/pid\""),
-        &mut all.pid_file,
-    );
+    keys.value("pid_file", "File for the process ID.", &MAYBE_PATH.like("\"/run/thalweg/pid\""), &mut all.pid_file);
     keys.value(
         "unknown_host",
-        "What becomes of requests for hosts that no site names: \"first\" for the first site's answer, \"refuse\" for 421.",
+        "Response to requests for a host that no site names: \"first\" serves the first site, \"refuse\" returns 421.",
         &name("\"first\""),
         &mut server.unknown_host,
     );
     keys.table(
         "unix_socket",
-        "The files of the Unix sockets that the server makes. Those of a running server stay as they are until a restart.",
+        "Permissions of the Unix sockets that the server creates. Changes take effect at a restart.",
         &mut all.unix_socket,
         unix_socket,
     );
-    keys.table("limits", "What a client may demand.", &mut server.limits, limits);
+    keys.table("limits", "Limits on connections, requests and slow clients.", &mut server.limits, limits);
     keys.table(
         "bandwidth",
-        "How fast responses leave. All of these hold at once, with those of mounts: the slowest decides.",
+        "Rate limits for responses. All of them apply together with those of mounts; the lowest rate decides.",
         &mut server.bandwidth,
         bandwidth,
     );
-    keys.table("cache", "What each core keeps in memory between requests.", &mut server.cache, cache);
-    keys.table("log", "What is written down.", &mut server.log, log);
+    keys.table("cache", "Memory that each loop uses between requests.", &mut server.cache, cache);
+    keys.table("log", "Access log and error log.", &mut server.log, log);
     keys.optional(
         "status",
-        "Figures for operators: a page, JSON, metrics for Prometheus, a health check. Whoever reaches the address sees them.",
+        "Status page, JSON, Prometheus metrics and a health check for operators. They are not protected by a password.",
         &mut server.status,
         || StatusConfig::new(([127, 0, 0, 1], 9180).into()),
         status,
     );
     keys.tables(
         "site",
-        "A virtual host. The first one answers those who name no host.",
+        "A virtual host. The first one also serves requests without a host.",
         &mut server.sites,
         || SiteConfig { names: Vec::new(), mounts: Vec::new(), rules: Vec::new(), error_pages: Vec::new() },
         site,
@@ -131,126 +128,133 @@ pub(super) fn configuration<K: Keys>(keys: &mut K, all: &mut Configuration) {
 fn unix_socket<K: Keys>(keys: &mut K, socket: &mut UnixSocket) {
     keys.value(
         "mode",
-        "Who may connect, as chmod has it: that takes the right to write. \"0660\" is for the owner and the group.",
+        "File mode as for chmod. A client needs write permission to connect; \"0660\" allows the owner and the group.",
         &MODE,
         &mut socket.mode,
     );
     keys.value(
         "user",
-        "The owner; without it, the user who serves. Only root can give it to another one, at the start.",
+        "Owner; by default the user that the server runs as. Only a server started as root can set another one.",
         &MAYBE_TEXT.like("\"www-data\""),
         &mut socket.user,
     );
     keys.value(
         "group",
-        "The group, such as that of a proxy; without it, that of the user who serves.",
+        "Group, such as that of a proxy; by default the group that the server runs as.",
         &MAYBE_TEXT.like("\"www-data\""),
         &mut socket.group,
     );
 }
 
 fn limits<K: Keys>(keys: &mut K, limits: &mut Limits) {
-    keys.value("head_bytes_max", "Most bytes of a request's head.", &HEAD_SIZE, &mut limits.head_bytes_max);
+    keys.value("head_bytes_max", "Maximum size of a request head.", &HEAD_SIZE, &mut limits.head_bytes_max);
     keys.value(
         "head_time",
-        "How long a head may take, from the connection or its first byte on.",
+        "Maximum time for a request head, from the start of the connection or from its first byte.",
         &TIME,
         &mut limits.head_time,
     );
-    keys.value("idle_time", "How long a connection may wait for its next request.", &TIME, &mut limits.idle_time);
-    keys.value("stall_time", "How long a client may take nothing of a response.", &TIME, &mut limits.stall_time);
+    keys.value(
+        "idle_time",
+        "Maximum time that a connection may be idle between requests.",
+        &TIME,
+        &mut limits.idle_time,
+    );
+    keys.value(
+        "stall_time",
+        "Maximum time without progress while a client receives a response.",
+        &TIME,
+        &mut limits.stall_time,
+    );
     keys.value(
         "send_rate_min",
-        "What a client has to take on average; seven downloads over a 28.8 kbit/s modem take the default each.",
+        "Minimum average rate at which a client must receive a response; with the default, seven downloads \
+         can share a 28.8 kbit/s modem.",
         &RATE_MIN,
         &mut limits.send_rate_min,
     );
     keys.value(
         "linger_time",
-        "How long a client that is still sending may read the last response before the connection is cut.",
+        "Time for a client that is still sending to read the last response before the connection is closed.",
         &TIME,
         &mut limits.linger_time,
     );
     keys.value(
         "connections_max",
-        "Most connections open at once, on all cores together; 0 is as many as the limit of descriptors allows one loop per core.",
+        "Maximum open connections, on all loops together; 0 means as many as the limit on file descriptors \
+         allows one loop per CPU.",
         &COUNT,
         &mut limits.connections_max,
     );
     keys.value(
         "connections_per_client_max",
-        "Most connections of one client, which is an IPv4 address or an IPv6 /64; 0 is without limit.",
+        "Maximum connections of one client (an IPv4 address or an IPv6 /64); 0 means unlimited.",
         &COUNT,
         &mut limits.connections_per_client_max,
     );
     keys.value(
         "requests_per_connection_max",
-        "Most requests on one connection; 0 is without limit.",
+        "Maximum requests on one connection; 0 means unlimited.",
         &COUNT_32,
         &mut limits.requests_per_connection_max,
     );
 }
 
 fn bandwidth<K: Keys>(keys: &mut K, bandwidth: &mut Bandwidth) {
-    keys.value("total", "All connections together; \"unlimited\" is without limit.", &RATE, &mut bandwidth.total);
-    keys.value("per_client", "All connections of one client.", &RATE, &mut bandwidth.per_client);
-    keys.value("per_connection", "One connection.", &RATE, &mut bandwidth.per_connection);
+    keys.value("total", "Rate of all connections together, or \"unlimited\".", &RATE, &mut bandwidth.total);
+    keys.value("per_client", "Rate of all connections of one client.", &RATE, &mut bandwidth.per_client);
+    keys.value("per_connection", "Rate of one connection.", &RATE, &mut bandwidth.per_connection);
 }
 
 fn cache<K: Keys>(keys: &mut K, cache: &mut CacheConfig) {
-    keys.value("entries_max", "Most files known at once.", &COUNT, &mut cache.entries_max);
-    keys.value("small_file_bytes_max", "Files up to this size are kept whole.", &SIZE, &mut cache.small_file_bytes_max);
-    keys.value("bytes_max", "Most bytes of small files and of heads together.", &SIZE, &mut cache.bytes_max);
+    keys.value("entries_max", "Maximum number of cached files.", &COUNT, &mut cache.entries_max);
+    keys.value(
+        "small_file_bytes_max",
+        "Files up to this size are kept in memory.",
+        &SIZE,
+        &mut cache.small_file_bytes_max,
+    );
+    keys.value("bytes_max", "Maximum memory for small files and response heads.", &SIZE, &mut cache.bytes_max);
     keys.value(
         "listing_bytes_max",
-        "Most bytes of listings; the names of one folder may take half of them.",
+        "Maximum memory for listings; one folder may use half of it.",
         &SIZE,
         &mut cache.listing_bytes_max,
     );
-    keys.value("age", "How long a file is taken to be unchanged before it is looked at again.", &TIME, &mut cache.age);
-    keys.value(
-        "watch",
-        "Whether the kernel tells of changes (inotify), so that files are looked at again without waiting for that age.",
-        &BOOL,
-        &mut cache.watch,
-    );
+    keys.value("age", "Time after which a cached file is checked for changes.", &TIME, &mut cache.age);
+    keys.value("watch", "Use inotify to detect changes of files sooner than `age`.", &BOOL, &mut cache.watch);
 }
 
 fn log<K: Keys>(keys: &mut K, log: &mut LogConfig) {
-    keys.value("access", "Where a line for each request goes: a file, or \"stdout\".", &MAYBE_LOG, &mut log.access);
+    keys.value("access", "Access log: a file, or \"stdout\".", &MAYBE_LOG, &mut log.access);
     keys.value(
         "format",
-        "How those lines look: \"common\", \"combined\" or \"json\".",
+        "Format of the access log: \"common\", \"combined\" or \"json\".",
         &name("\"combined\""),
         &mut log.format,
     );
-    keys.value(
-        "error",
-        "Where the server says what its operator should know: a file, or \"stderr\".",
-        &LOG,
-        &mut log.error,
-    );
+    keys.value("error", "Error log: a file, or \"stderr\".", &LOG, &mut log.error);
     keys.value(
         "level",
-        "The least severe of what is said there: \"error\", \"warning\" or \"notice\". If it is not given, it is \"warning\" on the \
-         standard error and \"notice\" elsewhere.",
+        "Lowest severity in the error log: \"error\", \"warning\" or \"notice\". The default is \"warning\" \
+         on standard error and \"notice\" in a file.",
         &name("\"warning\""),
         &mut log.level,
     );
 }
 
 fn status<K: Keys>(keys: &mut K, status: &mut StatusConfig) {
-    keys.required("listen", "Where they are served.", &ADDRESS, &mut status.listen);
+    keys.required("listen", "Address to listen on.", &ADDRESS, &mut status.listen);
     keys.value(
         "allowed_hosts",
-        "The names by which they may be asked for, beside localhost and the name of this host; IP addresses always may. Requests for \
-         other names get 421, so that no web page reads the figures through a browser on this host.",
+        "Host names that requests may use, besides localhost, the name of this host and IP addresses. Other \
+         names get 421, so that no web page can read the figures through a browser on this host.",
         &TEXTS,
         &mut status.allowed_hosts,
     );
     keys.value(
         "state",
-        "The file in which the figures of the last days survive a restart.",
+        "File that keeps the daily figures across restarts.",
         &MAYBE_PATH.like("\"/var/lib/thalweg/state\""),
         &mut status.state,
     );
@@ -259,26 +263,22 @@ fn status<K: Keys>(keys: &mut K, status: &mut StatusConfig) {
 fn site<K: Keys>(keys: &mut K, site: &mut SiteConfig) {
     keys.value(
         "names",
-        "The hosts, without ports; \"*.example.org\" stands for all beneath example.org. Only the first site can do without.",
+        "Host names without ports; \"*.example.org\" matches all names below example.org. Only the first site \
+         may have none.",
         &TEXTS,
         &mut site.names,
     );
     let mut root = None;
-    keys.value(
-        "root",
-        "Short for a mount at \"/\" with the defaults: the folder that is served.",
-        &MAYBE_PATH,
-        &mut root,
-    );
+    keys.value("root", "Folder to serve; short for a mount at \"/\" with default settings.", &MAYBE_PATH, &mut root);
     keys.value(
         "error_pages",
-        "The files, by their paths in the site, that are the body of responses with these status codes.",
+        "Files, as paths of the site, to send as the body of responses with these status codes.",
         &ERROR_PAGES,
         &mut site.error_pages,
     );
     keys.tables(
         "mount",
-        "A folder, and where it is served. The longest path that a request's begins with wins.",
+        "A folder and the path at which it is served. The mount with the longest matching path prefix applies.",
         &mut site.mounts,
         || MountConfig::new("/", PathBuf::new()),
         mount,
@@ -286,8 +286,8 @@ fn site<K: Keys>(keys: &mut K, site: &mut SiteConfig) {
     site.mounts.extend(root.map(|root| MountConfig::new("/", root)));
     keys.tables(
         "rule",
-        "Settings of a folder or of kinds of files. Of rules that say something about the same setting the last one wins; \
-         headers add up unless they have the same name.",
+        "Settings for a folder or for file names. If several rules set the same key, the last one applies; \
+         headers with different names are combined.",
         &mut site.rules,
         Rule::default,
         rule,
@@ -295,85 +295,87 @@ fn site<K: Keys>(keys: &mut K, site: &mut SiteConfig) {
 }
 
 fn mount<K: Keys>(keys: &mut K, mount: &mut MountConfig) {
-    keys.required("path", "Begins and ends with a slash.", &TEXT, &mut mount.path);
-    keys.required("root", "The folder; relative to that of this file.", &PATH, &mut mount.root);
+    keys.required("path", "Path prefix; begins and ends with a slash.", &TEXT, &mut mount.path);
+    keys.required("root", "Folder to serve; relative paths start at the folder of this file.", &PATH, &mut mount.root);
     keys.value(
         "symlinks",
-        "Which symbolic links are followed: none with \"deny\", those that stay beneath the root with \"beneath\", of these \
-         only links whose owner owns what they lead to with \"owner\", which takes more system calls.",
+        "Symbolic links to follow: \"deny\" none; \"beneath\" those that stay beneath the root; \"owner\" of \
+         these, only links whose owner also owns the target (takes more system calls).",
         &name("\"beneath\""),
         &mut mount.symlinks,
     );
     keys.value(
         "dot_files",
-        "Whether names that begin with a dot are served. /.well-known/ is, either way.",
+        "Serve names that begin with a dot. /.well-known/ is always served.",
         &BOOL,
         &mut mount.dot_files,
     );
-    keys.value("bandwidth", "How fast all bodies from here together leave.", &RATE, &mut mount.bytes_per_s_max);
+    keys.value("bandwidth", "Rate of all responses from this mount together.", &RATE, &mut mount.bytes_per_s_max);
 }
 
 fn rule<K: Keys>(keys: &mut K, rule: &mut Rule) {
     keys.value(
         "folder",
-        "The folder, as a path of the site, from which on the rule holds; all if left out.",
+        "Folder, as a path of the site, that the rule applies to, with all folders below it; the whole site \
+         if not set.",
         &MAYBE_TEXT,
         &mut rule.folder,
     );
     keys.value(
         "files",
-        "The names of files for which it holds: *, ?, [a-z], {iso,img}. All, and folders, if left out.",
+        "Pattern of file names that the rule applies to: *, ?, [a-z], {iso,img}; all files and folders if not set.",
         &MAYBE_TEXT.like("\"*.{iso,img}\""),
         &mut rule.files,
     );
     let settings = &mut rule.settings;
-    keys.value("headers", "Fields added to successful responses.", &HEADERS, &mut settings.headers);
+    keys.value("headers", "Header fields to add to successful responses.", &HEADERS, &mut settings.headers);
     keys.value(
         "cache_control",
-        "The Cache-Control field.",
+        "Value of the Cache-Control field.",
         &MAYBE_TEXT.like("\"public, max-age=3600\""),
         &mut settings.cache_control,
     );
     keys.value(
         "content_type",
-        "The media type, instead of the one that the name stands for.",
+        "Media type, instead of the one derived from the file name.",
         &MAYBE_TEXT.like("\"application/octet-stream\""),
         &mut settings.content_type,
     );
     keys.value(
         "index",
-        "Names of files that are sent for a folder, the first that exists; [\"index.html\"] if no rule says so.",
+        "Index files: the first one that exists is sent for a folder; [\"index.html\"] if no rule sets it.",
         &MAYBE_TEXTS,
         &mut settings.index,
     );
     keys.value(
         "listing",
-        "Whether folders without such a file are listed; not so if no rule says so.",
+        "List folders without an index file; false if no rule sets it.",
         &MAYBE_BOOL,
         &mut settings.listing,
     );
     keys.value(
         "precompressed",
-        "Whether a .zst, .br or .gz beside a file is sent to clients that take it; not so if no rule says so.",
+        "Send NAME.zst, NAME.br or NAME.gz instead of NAME to clients that accept it; false if no rule sets it.",
         &MAYBE_BOOL,
         &mut settings.precompressed,
     );
     keys.value(
         "digests",
-        "Whether SHA256SUMS and NAME.sha256 are used to answer Want-Repr-Digest; not so if no rule says so.",
+        "Answer Want-Repr-Digest from checksum files such as SHA256SUMS and NAME.sha256; false if no rule sets it.",
         &MAYBE_BOOL,
         &mut settings.digests,
     );
     keys.value(
         "etag",
-        "What entity tags are made of: \"ctime\", inode, size, modification and change time, so that none outlives its content; or \
-         \"mtime\", size and modification time, which hosts with copies of a tree have in common. \"ctime\" if no rule says so.",
+        "Source of entity tags. \"ctime\": inode, size, modification time and change time, so that a tag \
+         changes whenever the content does. \"mtime\": size and modification time, so that hosts with copies \
+         of a tree have the same tags. \"ctime\" if no rule sets it.",
         &maybe_name("\"mtime\""),
         &mut settings.etag,
     );
     keys.optional(
         "listing_style",
-        "How folders are listed.",
+        "Style of listings.",
         &mut settings.listing_style,
         ListingStyle::default,
         listing_style,
@@ -381,17 +383,17 @@ fn rule<K: Keys>(keys: &mut K, rule: &mut Rule) {
 }
 
 fn listing_style<K: Keys>(keys: &mut K, style: &mut ListingStyle) {
-    keys.value("name_width", "Names longer than this are shortened; 0 is never.", &COUNT, &mut style.name_width);
-    keys.value("hide", "Patterns of names that are not shown.", &TEXTS, &mut style.hide);
     keys.value(
-        "header",
-        "The file in the folder that is shown above the list; \"\" is none.",
-        &FILE_NAME,
-        &mut style.header,
+        "name_width",
+        "Longer names are shortened to this many characters; 0 means never.",
+        &COUNT,
+        &mut style.name_width,
     );
-    keys.value("readme", "The same, beneath the list.", &FILE_NAME, &mut style.readme);
-    keys.value("page_entries", "Entries of one page.", &COUNT, &mut style.page_entries);
-    keys.value("folders_first", "Whether folders come before files.", &BOOL, &mut style.folders_first);
+    keys.value("hide", "Patterns of names to leave out.", &TEXTS, &mut style.hide);
+    keys.value("header", "File in the folder to show above the list; \"\" means none.", &FILE_NAME, &mut style.header);
+    keys.value("readme", "File in the folder to show below the list; \"\" means none.", &FILE_NAME, &mut style.readme);
+    keys.value("page_entries", "Number of entries per page.", &COUNT, &mut style.page_entries);
+    keys.value("folders_first", "Show folders before files.", &BOOL, &mut style.folders_first);
 }
 
 #[cfg(test)]
@@ -497,9 +499,9 @@ mod tests {
             Default::Value(value) => assert!(cell.starts_with(&format!("`{value}`")), "{place}, and is {value}"),
             Default::Needed => assert_eq!(cell, "needed", "{place}"),
             // The key's own text names its value without any rule.
-            Default::None if cell == "`false`" => assert!(says.contains("not so if no rule says so"), "{place}"),
+            Default::None if cell == "`false`" => assert!(says.contains("false if no rule sets it"), "{place}"),
             Default::None if cell.starts_with('`') => {
-                assert!(says.contains(&format!("{} if no rule says so", cell.trim_matches('`'))), "{place}");
+                assert!(says.contains(&format!("{} if no rule sets it", cell.trim_matches('`'))), "{place}");
             }
             Default::None => {}
         }

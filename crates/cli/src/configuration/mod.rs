@@ -121,7 +121,7 @@ impl Configuration {
         }
         let mut rootless = self.server.sites.iter_mut().filter(|site| site.mounts.is_empty()).peekable();
         if rootless.peek().is_none() {
-            return Err(format!("every site has its root already; leave {} out", directory.display()));
+            return Err(format!("every site already has a root; remove {}", directory.display()));
         }
         rootless.for_each(|site| site.mounts.push(MountConfig::new("/", &directory)));
         Ok(())
@@ -131,7 +131,7 @@ impl Configuration {
     pub fn faults(&self) -> Vec<ConfigFault> {
         let mut faults = self.server.check();
         if self.server.listen.is_empty() {
-            faults.push(ConfigFault { at: "listen".to_owned(), what: "there is no address to listen on".to_owned() });
+            faults.push(ConfigFault { at: "listen".to_owned(), what: "no address to listen on".to_owned() });
         }
         // A value that contradicts another is not checked against the host.
         let of_host = self.server.check_host().into_iter();

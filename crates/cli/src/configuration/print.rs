@@ -13,7 +13,7 @@ const COLUMNS: usize = 100;
 /// The file's text.
 pub fn print(configuration: &Configuration) -> String {
     let mut printer = Printer { text: String::new(), path: Vec::new(), is_example: false, explains: true };
-    printer.push_prose("The configuration of `thalweg serve`, as it is in effect. Keys behind a bare # are not set.");
+    printer.push_prose("The effective configuration of `thalweg serve`. Keys after a bare # are not set.");
     // The printer changes nothing; the interface is mutable for the reader.
     keys::configuration(&mut printer, &mut configuration.clone());
     printer.text

@@ -86,7 +86,7 @@ impl<'t> Reader<'t> {
     /// Reads a table that is the value of this name.
     fn read_table<T>(&self, name: &str, found: &'t Spanned<DeValue<'t>>, value: &mut T, keys: fn(&mut Self, &mut T)) {
         let Some(table) = found.get_ref().as_table() else {
-            return self.add(name, Fault::at(found, "a table with keys of its own is wanted here"));
+            return self.add(name, Fault::at(found, "expected a table"));
         };
         let prefix = format!("{}{name}.", self.prefix);
         let (at, folder, faults) = (found.span(), self.folder, self.faults);
@@ -104,8 +104,8 @@ impl<'t> Reader<'t> {
             let meant =
                 near.min().filter(|(distance, known)| *distance <= 1 + known.len() / 4).map(|(_, known)| *known);
             let what = match meant {
-                Some(known) => format!("there is no key `{written}` here; `{known}` is meant, perhaps"),
-                None => format!("there is no key `{written}` here; there are {}", self.known.join(", ")),
+                Some(known) => format!("unknown key `{written}`; did you mean `{known}`?"),
+                None => format!("unknown key `{written}`; known keys are {}", self.known.join(", ")),
             };
             self.add(meant.unwrap_or(&written), Fault::new(name.span(), what));
         }
@@ -124,7 +124,7 @@ impl Keys for Reader<'_> {
 
     fn required<T>(&mut self, name: &'static str, says: &'static str, form: &Form<T>, value: &mut T) {
         if !self.table.contains_key(name) {
-            let what = format!("`{name}` is missing here, as in {name} = {}", form.example);
+            let what = format!("`{name}` is missing; expected for example {name} = {}", form.example);
             self.add(name, Fault::new(self.at.clone(), what));
         }
         self.value(name, says, form, value);
@@ -159,7 +159,7 @@ impl Keys for Reader<'_> {
     ) {
         let Some(found) = self.value_of(name) else { return };
         let Some(tables) = found.get_ref().as_array() else {
-            let what = format!("write it with two pairs of brackets, [[{name}]]: there may be several");
+            let what = format!("use two pairs of brackets, [[{name}]], because there may be several");
             return self.add(name, Fault::at(found, what));
         };
         for (index, found) in tables.iter().enumerate() {
@@ -250,16 +250,16 @@ mod tests {
         check("listen = [\"unix:\"]", &[("\"unix:\"", "socket")]);
         check("[limits]\nhead_bytes_max = \"16K\"", &[("\"16K\"", "1024")]);
         check("[limits]\nhead_bytes_max = \"5GB\"", &[("\"5GB\"", "too large")]);
-        check("[limits]\nconnections_max = -1", &[("-1", "from 0")]);
+        check("[limits]\nconnections_max = -1", &[("-1", "at least 0")]);
         check("[limits]\nconnections_max = 1.5", &[("1.5", "whole number")]);
         check("[bandwidth]\ntotal = \"7bit\"", &[("\"7bit\"", "byte")]);
         check("[bandwidth]\ntotal = \"fast\"", &[("\"fast\"", "link rate")]);
         check("listen = [\"here\", \"127.0.0.1:80\", 7]", &[("\"here\"", "port"), ("7", "text in quotes")]);
         check(
             "[[site]]\nerror_pages = { x = \"/a\", 404 = 1 }",
-            &[("\"/a\"", "no status code"), ("1", "text in quotes")],
+            &[("\"/a\"", "not a status code"), ("1", "text in quotes")],
         );
-        check("[[site]]\nerror_pages = { x = \"/a\" }", &[("\"/a\"", "no status code")]);
+        check("[[site]]\nerror_pages = { x = \"/a\" }", &[("\"/a\"", "not a status code")]);
         check("[[site]]\nerror_pages = \"/a\"", &[("\"/a\"", "table")]);
         check("[[site]]\n[[site.rule]]\nlisting = \"yes\"", &[("\"yes\"", "true or false")]);
         for mode in ["\"rw\"", "\"0888\"", "\"66\"", "\"1777\"", "\"00660\"", "0o1777", "0o7"] {
@@ -280,14 +280,14 @@ mod tests {
 
     #[test]
     fn keys_that_do_not_exist() {
-        check("listne = \"x\"", &[("listne", "`listen` is meant")]);
+        check("listne = \"x\"", &[("listne", "did you mean `listen`")]);
         check("\"\\u001b[2J\" = 1", &[("\"\\u001b[2J\"", "`\\u{1b}[2J`")]);
-        check("[limit]", &[("limit", "`limits` is meant")]);
-        check("[limits]\nheadtime = \"1s\"", &[("headtime", "`head_time` is meant")]);
-        check("[bandwidth]\nzzzzzz = 1", &[("zzzzzz", "there are total, per_client, per_connection")]);
+        check("[limit]", &[("limit", "did you mean `limits`")]);
+        check("[limits]\nheadtime = \"1s\"", &[("headtime", "did you mean `head_time`")]);
+        check("[bandwidth]\nzzzzzz = 1", &[("zzzzzz", "known keys are total, per_client, per_connection")]);
         check(
             "[[site]]\n[[site.mount]]\npath = \"/\"\nrot = \"/\"",
-            &[("[[site.mount]]", "`root` is missing"), ("rot", "`root` is meant")],
+            &[("[[site.mount]]", "`root` is missing"), ("rot", "did you mean `root`")],
         );
     }
 
@@ -299,7 +299,7 @@ mod tests {
             &[("=", "extra `=`"), ("=", "in array"), ("", "unclosed table"), ("1", "text in quotes")],
         );
         check("[limits]\n[limits]", &[("limits", "duplicate")]);
-        check("a = 1\na = 2", &[("a", "duplicate"), ("a", "no key")]);
+        check("a = 1\na = 2", &[("a", "duplicate"), ("a", "unknown key")]);
         // As deep as the parser lets it be.
         let deep = format!("a = {}1{}", "[".repeat(10_000), "]".repeat(10_000));
         assert!(read(&deep, Path::new("/")).is_err());

@@ -15,8 +15,8 @@ pub(super) fn report(path: &str, text: &str, mut faults: Vec<Fault>) -> String {
     let count = faults.len();
     let renderer = if std::io::stderr().is_terminal() { Renderer::styled() } else { Renderer::plain() };
     let mut shown = match count {
-        1 => format!("there is a mistake in {path}"),
-        _ => format!("there are {count} mistakes in {path}"),
+        1 => format!("error in {path}"),
+        _ => format!("{count} errors in {path}"),
     };
     for fault in faults.iter().take(SHOWN_MAX) {
         let snippet = Snippet::source(text).path(path).annotation(AnnotationKind::Primary.span(within(fault, text)));
@@ -67,7 +67,7 @@ mod tests {
     fn each_mistake_is_shown_in_its_line() {
         let shown = report("a.toml", TEXT, read(TEXT, Path::new("/")).unwrap_err());
         for part in [
-            "there are 4 mistakes in a.toml",
+            "4 errors in a.toml",
             " --> a.toml:1:10\n  |\n1 | listen = \"here\"\n  |          ^^^^^^\n",
             " --> a.toml:3:1\n  |\n3 | drian = \"1s\"\n  | ^^^^^\n",
             " --> a.toml:5:13\n",
@@ -81,7 +81,7 @@ mod tests {
     fn more_mistakes_than_can_be_shown_are_counted() {
         let text = (0..51).map(|index| format!("x{index} = 1\n")).collect::<String>();
         let shown = report("a.toml", &text, read(&text, Path::new("/")).unwrap_err());
-        assert!(shown.contains("51 mistakes") && shown.ends_with("and 31 more"), "{shown}");
+        assert!(shown.contains("51 errors") && shown.ends_with("and 31 more"), "{shown}");
         let line = report_in_one_line("a.toml", &text, &read(&text, Path::new("/")).unwrap_err());
         assert!(line.ends_with("; and 31 more") && !line.contains('\n'), "{line}");
     }
@@ -91,8 +91,7 @@ mod tests {
         let line = report_in_one_line("a.toml", TEXT, &read(TEXT, Path::new("/")).unwrap_err());
         let parts: Vec<_> = line.split("; a.toml:").collect();
         assert_eq!(parts.len(), 4, "{line}");
-        for (part, place) in
-            parts.iter().zip(["a.toml:1:10: ", "3:1: there is no key", "5:13: ", "9:1: `root` is missing"])
+        for (part, place) in parts.iter().zip(["a.toml:1:10: ", "3:1: unknown key", "5:13: ", "9:1: `root` is missing"])
         {
             assert!(part.starts_with(place), "{place}: {line}");
         }
@@ -119,7 +118,7 @@ mod tests {
             }
             let text = String::from_utf8_lossy(&bytes).into_owned();
             match read(&text, Path::new("/")) {
-                Err(faults) => assert!(report("a.toml", &text, faults).contains("mistake"), "seed {seed}: {text:?}"),
+                Err(faults) => assert!(report("a.toml", &text, faults).contains("error"), "seed {seed}: {text:?}"),
                 Ok((configuration, places)) => {
                     let faults = configuration.server.check().into_iter();
                     let faults = faults.map(|fault| Fault::new(places.find(&fault.at), fault.what)).collect::<Vec<_>>();

@@ -69,7 +69,7 @@ fn check_addresses(configuration: &Configuration) -> (Vec<String>, Vec<ConfigFau
         look(format!("listen.{index}"), "would listen on", address);
     }
     if let Some(status) = &configuration.server.status {
-        look("status.listen".to_owned(), "would show the status on", &status.listen.into());
+        look("status.listen".to_owned(), "would show the status page on", &status.listen.into());
     }
     (places, faults)
 }
@@ -88,7 +88,7 @@ fn check_socket_files(configuration: &Configuration) -> Option<ConfigFault> {
         return None;
     }
     let at = if may_give_files_to(file.uid, None) { "unix_socket.group" } else { "unix_socket.user" };
-    fault(at, "only root can give a file to another user, or to a group that it is not in".to_owned())
+    fault(at, "only root can set another owner, or a group that the user is not in".to_owned())
 }
 
 /// The present state of an address, or the reason why it is never available.
@@ -103,20 +103,20 @@ fn state_of(address: &ListenAddr) -> Result<&'static str, String> {
             Err(error) => Some((error.kind(), error)),
         },
         ListenAddr::Unix(path) => match file::may_make(path) {
-            Ok(()) if path.exists() => return Ok(", where there is something now"),
+            Ok(()) if path.exists() => return Ok(", where a file exists now"),
             Ok(()) => return Ok(""),
             Err(error) => Some((error.kind(), error)),
         },
     };
     match error {
-        None => Ok(", where somebody listens now"),
+        None => Ok(", which is in use now"),
         Some((ErrorKind::PermissionDenied, _)) if env::var_os(SYSTEMD_RUN).is_some() => Ok(", if systemd opens it"),
         Some((ErrorKind::AddrNotAvailable, error)) => {
-            Err(format!("cannot listen on {address}: {error}; see `ip addr` for those of this host"))
+            Err(format!("cannot listen on {address}: {error}; `ip addr` lists the addresses of this host"))
         }
         Some((ErrorKind::PermissionDenied, error)) => Err(format!(
-            "cannot listen on {address}: {error}; ports below 1024 need CAP_NET_BIND_SERVICE or a socket of systemd's, Unix \
-             sockets a folder that may be written to"
+            "cannot listen on {address}: {error}; ports below 1024 need CAP_NET_BIND_SERVICE or systemd socket \
+             activation, Unix sockets need a writable folder"
         )),
         Some((_, error)) => Err(format!("cannot listen on {address}: {error}")),
     }
@@ -136,10 +136,7 @@ fn unwritable(configuration: &Configuration) -> Vec<ConfigFault> {
     let pid_file = configuration.pid_file.as_deref().and_then(|path| folder_of(path).map(|error| (path, error)));
     let fault = |(path, error): (&Path, std::io::Error)| ConfigFault {
         at: "pid_file".to_owned(),
-        what: format!(
-            "cannot write {}: {error}; name a file in a folder that the server's user may write to",
-            path.display()
-        ),
+        what: format!("cannot write {}: {error}; use a folder that the server's user may write to", path.display()),
     };
     pid_file.map(fault).into_iter().collect()
 }
@@ -147,7 +144,7 @@ fn unwritable(configuration: &Configuration) -> Vec<ConfigFault> {
 /// The summary of the checks.
 fn summary(configuration: &Configuration, places: &[String]) -> String {
     let server = &configuration.server;
-    let mut text = String::from("the configuration is sound\n");
+    let mut text = String::from("the configuration is valid\n");
     for site in &server.sites {
         let names = if site.names.is_empty() { "any host".to_owned() } else { site.names.join(", ") };
         text.push_str(&format!(
@@ -160,7 +157,7 @@ fn summary(configuration: &Configuration, places: &[String]) -> String {
         }
     }
     if let Some(user) = &configuration.user {
-        text.push_str(&format!("would serve as user {user}\n"));
+        text.push_str(&format!("would run as user {user}\n"));
     }
     for place in places {
         text.push_str(&format!("{place}\n"));

@@ -42,8 +42,8 @@ impl Identity {
                 listen.iter().find(|address| is_reached_from_elsewhere(address)).filter(|_| is_root())
             {
                 remark(&format!(
-                    "serving {address} as root: a mistake in the server would be a mistake with all of this host; name a user to become \
-                     after the start, such as --user www-data"
+                    "serving {address} as root: a bug in the server would affect the whole host; set a user to \
+                     switch to after the start, such as --user www-data"
                 ));
             }
             return Ok(Self::Own);
@@ -55,7 +55,7 @@ impl Identity {
         }
         if !is_root() {
             return Err(Failure::usage(format!(
-                "only root can become user {name:?}; start as root, or leave --user out"
+                "only root can switch to user {name:?}; start as root, or remove --user"
             )));
         }
         Ok(Self::Other(account))
@@ -71,7 +71,7 @@ impl Identity {
             Self::Own if is_root() => Ok(()),
             Self::Own => drop_capabilities(),
         };
-        given_up.map_err(|error| Failure::unreachable(format!("cannot give up privileges: {error}")))?;
+        given_up.map_err(|error| Failure::unreachable(format!("cannot drop privileges: {error}")))?;
         let user = match self {
             Self::Other(account) => Some(account.name.clone()),
             Self::Own => is_root().then(|| "root".to_owned()),
@@ -114,9 +114,10 @@ impl Confinement {
         }
         match confine_files(file_access) {
             Ok(enforced @ (Enforcement::Partial | Enforcement::None)) if option == SandboxOption::On => {
-                let how = if enforced == Enforcement::None { "nothing" } else { "not enough" };
+                let how = if enforced == Enforcement::None { "does not support" } else { "does not fully support" };
                 Err(Failure::unreachable(format!(
-                    "--sandbox on: this kernel knows {how} of landlock; Linux 6.12 and newer do, if `lsm=` on the kernel's command line names it"
+                    "--sandbox on: this kernel {how} landlock; Linux 6.12 or newer is needed, with landlock in \
+                     `lsm=` on the kernel's command line"
                 )))
             }
             Ok(enforced) => {
@@ -124,7 +125,7 @@ impl Confinement {
                 Ok(())
             }
             Err(error) => {
-                Err(Failure::unreachable(format!("cannot confine the server to its folders: {error}; see --sandbox")))
+                Err(Failure::unreachable(format!("cannot restrict the server to its folders: {error}; see --sandbox")))
             }
         }
     }
@@ -139,9 +140,7 @@ impl Confinement {
         }
         let confined = confine_calls();
         if let (SandboxOption::On, Err(error)) = (option, &confined) {
-            return Err(Failure::unreachable(format!(
-                "--sandbox on: this kernel does not filter system calls: {error}"
-            )));
+            return Err(Failure::unreachable(format!("--sandbox on: this kernel cannot filter system calls: {error}")));
         }
         self.calls = Some(confined.map_err(|error| error.to_string()));
         Ok(())
@@ -158,13 +157,13 @@ impl fmt::Display for Confinement {
         match self.files {
             None => return f.write_str("off"),
             Some(Enforcement::Full) => f.write_str("files")?,
-            Some(Enforcement::Partial) => f.write_str("files (not all that newer kernels can)")?,
-            Some(Enforcement::None) => f.write_str("no files (this kernel has no landlock)")?,
+            Some(Enforcement::Partial) => f.write_str("files (in part; newer kernels support more)")?,
+            Some(Enforcement::None) => f.write_str("no file restrictions (this kernel has no landlock)")?,
         }
         match &self.calls {
             None => Ok(()),
             Some(Ok(())) => f.write_str(", system calls"),
-            Some(Err(error)) => write!(f, ", no system calls ({error})"),
+            Some(Err(error)) => write!(f, ", no system call filter ({error})"),
         }
     }
 }

@@ -22,7 +22,7 @@ pub fn roots(configuration: &Configuration) -> String {
 
 /// The lines at a server's start.
 pub fn announcement(roots: &str, running: &Running, confinement: &Confinement) -> String {
-    let cpus = counted(running.cpus(), "core");
+    let cpus = counted(running.cpus(), "CPU");
     format!("serving {roots} on {cpus} over {}\n{confinement}\n{}", running.driver().name(), places(running))
 }
 

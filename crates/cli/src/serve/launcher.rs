@@ -78,7 +78,7 @@ impl Launcher {
             Incoming::Message(answer, mut descriptors) => {
                 Ok((String::from_utf8_lossy(&answer).into_owned(), descriptors.pop()))
             }
-            Incoming::Closed | Incoming::Nothing => Err(io::Error::other("the process that starts others has gone")),
+            Incoming::Closed | Incoming::Nothing => Err(io::Error::other("the launcher process has exited")),
         }
     }
 }
@@ -104,7 +104,7 @@ fn wait(server: &Channel, successor: &Successor, configuration: Option<&Path>) -
                 Ok(number) => number.to_string(),
                 Err(error) => format!("cannot start {}: {error}", successor.program.display()),
             },
-            (None, None) => "there is no channel to start a server with".to_owned(),
+            (None, None) => "the channel to the new server is missing".to_owned(),
         };
         let file = opened.and_then(Result::ok);
         let descriptors: Vec<_> = file.iter().map(AsFd::as_fd).collect();
@@ -117,7 +117,7 @@ fn wait(server: &Channel, successor: &Successor, configuration: Option<&Path>) -
 
 /// Opens the configuration. A pipe in its place does not block.
 fn open(configuration: Option<&Path>) -> io::Result<File> {
-    let path = configuration.ok_or_else(|| io::Error::other("there is no configuration"))?;
+    let path = configuration.ok_or_else(|| io::Error::other("the server has no configuration file"))?;
     OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)
 }
 

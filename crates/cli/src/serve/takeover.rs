@@ -72,15 +72,16 @@ impl Inheritance {
         if env::var_os(PREDECESSOR).is_some() {
             return Self::take_over().map_err(|error| {
                 Failure::unreachable(format!(
-                    "cannot take over from the server that gives way: {error}; {PREDECESSOR} is set in the environment, which \
-                     only servers do for their successors"
+                    "cannot take over from the running server: {error}; {PREDECESSOR} is set in the environment, \
+                     which only a server does for its successor"
                 ))
             });
         }
         let wrong = |error| Failure::usage(format!("cannot use the sockets of the service manager: {error}"));
         let mut groups = Vec::new();
         for (socket, name) in service_manager::sockets().map_err(wrong)? {
-            let wrong = |error| Failure::usage(format!("the service manager's socket {name:?} is of no use: {error}"));
+            let wrong =
+                |error| Failure::usage(format!("the service manager's socket {name:?} cannot be used: {error}"));
             groups.push(Group::by_service_manager(socket).map_err(wrong)?);
         }
         Ok(Self { groups, predecessor: None })
@@ -93,10 +94,10 @@ impl Inheritance {
         loop {
             let (message, sockets) = match channel.receive()? {
                 Incoming::Message(message, sockets) => (message, sockets),
-                Incoming::Closed | Incoming::Nothing => return Err(io::Error::other("it has ended")),
+                Incoming::Closed | Incoming::Nothing => return Err(io::Error::other("it has exited")),
             };
             let not_understood =
-                || io::Error::new(io::ErrorKind::InvalidData, "it says what this version does not know");
+                || io::Error::new(io::ErrorKind::InvalidData, "it sent a message that this version does not know");
             let message = str::from_utf8(&message).map_err(|_| not_understood())?;
             match message.splitn(3, ' ').collect::<Vec<_>>()[..] {
                 ["listen", whose @ ("own" | "given"), address] => {
@@ -121,7 +122,8 @@ impl Inheritance {
         match settled {
             Ok(Incoming::Message(word, _)) if word == b"yours" => Ok(Some(Predecessor(channel))),
             _ => Err(Failure::unreachable(
-                "the server that was to give way does not; it was not ready in time or has ended",
+                "the running server did not hand over: this process was not ready in time, or the running server has \
+                 exited",
             )),
         }
     }
@@ -167,12 +169,10 @@ impl Successor {
         match self.channel.try_receive() {
             Ok(Incoming::Message(word, _)) if word == b"ready" => match self.channel.send(b"yours", &[]) {
                 Ok(()) => Progress::Ready,
-                Err(error) => Progress::Failed(format!("it has ended when it was to begin: {error}")),
+                Err(error) => Progress::Failed(format!("it exited during the handover: {error}")),
             },
-            Ok(Incoming::Message(..)) => Progress::Failed("it speaks another language".to_owned()),
-            Ok(Incoming::Closed) => {
-                Progress::Failed("it has ended; what it had to say is on the standard error".to_owned())
-            }
+            Ok(Incoming::Message(..)) => Progress::Failed("it sent an unknown message".to_owned()),
+            Ok(Incoming::Closed) => Progress::Failed("it has exited; its messages are on standard error".to_owned()),
             Ok(Incoming::Nothing) if self.started.elapsed() < READY_TIME => Progress::Starting,
             Ok(Incoming::Nothing) => Progress::Failed(format!("it was not ready within {} s", READY_TIME.as_secs())),
             Err(error) => Progress::Failed(error.to_string()),

@@ -28,7 +28,7 @@ const PERMISSION_DENIED: &str = "(os error 13)";
 const UNREADABLE: &str = "cannot read the configuration";
 
 /// The advice behind a refusal that may be the sandbox's.
-const SANDBOX_ADVICE: &str = " (folders that the sandbox was not made for take an upgrade, USR2)";
+const SANDBOX_ADVICE: &str = " (folders outside the sandbox need an upgrade, USR2)";
 
 /// The reason why the supervision ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,7 +63,7 @@ impl Watch<'_> {
     /// Supervises the server until its end.
     pub fn until_end(&mut self) -> End {
         let line = StatusLine::new();
-        let mut pulse = Watchdog::new();
+        let mut watchdog = Watchdog::new();
         loop {
             if self.signals.wants_end() {
                 return End::Asked;
@@ -82,20 +82,18 @@ impl Watch<'_> {
                 self.upgrade();
             }
             for name in self.signals.meaningless() {
-                let what = format!(
-                    "the signal {name} means nothing to this server; it is ignored, from now on without a word"
-                );
+                let what = format!("the signal {name} has no meaning here and is ignored; further ones are not logged");
                 self.say(Level::Warning, &what);
             }
             match self.successor.as_ref().map(Successor::progress) {
                 Some(Progress::Ready) => return End::HandedOver,
                 Some(Progress::Failed(why)) => {
-                    self.say(Level::Error, &format!("the upgrade has failed, this server goes on: {why}"));
+                    self.say(Level::Error, &format!("the upgrade failed, this server continues: {why}"));
                     self.successor = None;
                 }
                 Some(Progress::Starting) | None => {}
             }
-            if let Err(error) = pulse.beat(&self.running) {
+            if let Err(error) = watchdog.beat(&self.running) {
                 self.report_unreachable_manager(&error);
             }
             line.draw(&self.running);
@@ -120,8 +118,10 @@ impl Watch<'_> {
             self.reopen_logs();
             for (is_wanted, name) in [(self.signals.wants_reload(), "HUP"), (self.signals.wants_upgrade(), "USR2")] {
                 if is_wanted {
-                    let what =
-                        format!("{name} is ignored: another process serves, and this one ends with its last download");
+                    let what = format!(
+                        "{name} is ignored: another process serves, and this one exits after its last \
+                            download"
+                    );
                     self.say(Level::Warning, &what);
                 }
             }
@@ -149,7 +149,7 @@ impl Watch<'_> {
     }
 
     fn report_unreachable_manager(&self, error: &io::Error) {
-        self.say(Level::Warning, &format!("the service manager does not listen: {error}"));
+        self.say(Level::Warning, &format!("cannot notify the service manager: {error}"));
     }
 
     fn reload(&mut self) {
@@ -172,19 +172,24 @@ impl Watch<'_> {
                 for (keys, way) in [(kept.until_upgrade, "an upgrade (USR2)"), (kept.until_restart, "a restart")] {
                     if !keys.is_empty() {
                         let keys = keys.join(", ");
-                        let what =
-                            format!("the new configuration holds, but for {keys}, left as before: that takes {way}");
+                        let what = format!("the new configuration is in effect, except for {keys} (needs {way})");
                         self.say(Level::Warning, &what);
                     }
                 }
-                self.say(Level::Notice, "the configuration was read again");
+                self.say(Level::Notice, "the configuration was reloaded");
             }
             Err(failure) => {
                 let why = failure.line();
                 // The launcher opens the configuration itself outside the sandbox.
                 let is_confined = self.configuration.sandbox != SandboxOption::Off && !why.starts_with(UNREADABLE);
                 let advice = if is_confined && why.contains(PERMISSION_DENIED) { SANDBOX_ADVICE } else { "" };
-                self.say(Level::Error, &format!("the configuration is refused, the old one holds: {why}{advice}"));
+                self.say(
+                    Level::Error,
+                    &format!(
+                        "the new configuration is rejected, the old one stays in effect: \
+                    {why}{advice}"
+                    ),
+                );
             }
         }
         self.notify(&[Notification::Ready]);
@@ -194,7 +199,7 @@ impl Watch<'_> {
     fn reopen_logs(&self) {
         if self.signals.wants_logs_reopened() {
             self.running.control().reopen_logs();
-            self.say(Level::Notice, "the logs were opened again");
+            self.say(Level::Notice, "the logs were reopened");
         }
     }
 
@@ -202,9 +207,7 @@ impl Watch<'_> {
         match &self.successor {
             Some(successor) => {
                 let number = successor.number();
-                let what = format!(
-                    "USR2 is ignored: an upgrade is under way, process {number} has not said yet that it serves"
-                );
+                let what = format!("USR2 is ignored: an upgrade is in progress, process {number} is not ready yet");
                 self.say(Level::Warning, &what);
             }
             None => self.successor = self.start_successor(),
@@ -214,11 +217,11 @@ impl Watch<'_> {
     fn start_successor(&self) -> Option<Successor> {
         match self.running.with_listeners(|listeners| Successor::start(self.launcher, listeners)) {
             Ok(successor) => {
-                self.say(Level::Notice, &format!("process {} is to follow this one", successor.number()));
+                self.say(Level::Notice, &format!("process {} is starting to take over", successor.number()));
                 Some(successor)
             }
             Err(error) => {
-                self.say(Level::Error, &format!("the upgrade has failed, this server goes on: {error}"));
+                self.say(Level::Error, &format!("the upgrade failed, this server continues: {error}"));
                 None
             }
         }
@@ -255,7 +258,7 @@ fn keep(old: &Configuration, new: &mut Configuration) -> UnappliedKeys {
 }
 
 /// The watchdog of the service manager: it is notified only while each loop responds, not only this thread.
-struct Pulse {
+struct Watchdog {
     every: Option<Duration>,
     /// The check that is under way or over, when it began, and whether the service manager has been told.
     check: Option<(Instant, LivenessCheck, bool)>,

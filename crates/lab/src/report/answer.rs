@@ -16,7 +16,7 @@ use crate::document::{Document, Find, Kind, LimitedBy, Trial};
 pub(super) fn sentence(document: &Document) -> String {
     match (document.kind, &document.find) {
         (Kind::Find, Some(find)) => find_sentence(document, find),
-        (Kind::Find, None) => format!("The search of {} ended without an answer.", subject(document)),
+        (Kind::Find, None) => format!("The search on {} ended without a result.", subject(document)),
         (Kind::Run | Kind::Replay, _) => match headline_trial(document) {
             Some(trial) => run_sentence(document, trial),
             None => format!("Nothing was run against {}.", subject(document)),
@@ -59,7 +59,7 @@ fn find_sentence(document: &Document, find: &Find) -> String {
         && !document.reasons.is_empty()
         && find.client_ceiling.is_none()
     {
-        return format!("No rate was tried with {subject}: not one response of the probe was good.");
+        return format!("No rate was tried with {subject}: no response of the first trial was good.");
     }
     if let Some(overload) = find.collapsed() {
         return format!("{subject} {}.", overload.predicate());
@@ -70,40 +70,40 @@ fn find_sentence(document: &Document, find: &Find) -> String {
     };
     let answer = match (find.lower_bound, find.upper_bound) {
         (Some(lower), Some(_)) if client_fell_short => format!(
-            "No capacity can be named for {subject}: the client fell short. The highest rate that passed was {}.",
+            "The capacity of {subject} is unknown: the client fell short. The highest rate that passed was {}.",
             requests(lower)
         ),
         (Some(lower), Some(_)) => {
             let at_least = if find.limit == LimitedBy::Client { "at least " } else { "" };
             let limited_by = limited_by(find.limit);
-            format!("{subject} takes {at_least}{}{with_limits}; {limited_by}.", requests(lower))
+            format!("{subject} handles {at_least}{}{with_limits}; {limited_by}.", requests(lower))
         }
         (Some(lower), None) => {
             let why = match find.limit {
                 _ if find.ended == Some(EndReason::Interrupted) => "the search was interrupted",
-                LimitedBy::Client => "the client could offer no more",
+                LimitedBy::Client => "the client could not offer more",
                 _ => "no higher rate was confirmed to fail",
             };
-            format!("{subject} takes at least {}{with_limits}; {why}.", requests(lower))
+            format!("{subject} handles at least {}{with_limits}; {why}.", requests(lower))
         }
         (None, _) if client_fell_short => {
-            format!("No capacity can be named for {subject}: the client, not the target, fell short.")
+            format!("The capacity of {subject} is unknown: the client, not the target, fell short.")
         }
         (None, Some(upper)) => {
             let missed = if limits.is_empty() { "passed".to_owned() } else { format!("met {limits}") };
-            format!("{subject} {missed} at no rate that was tried, down to {}.", requests(upper))
+            format!("{subject} {missed} at none of the rates tried, down to {}.", requests(upper))
         }
-        (None, None) => format!("No rate was confirmed for {subject}, neither to pass nor to fail."),
+        (None, None) => format!("No rate was confirmed to pass or to fail for {subject}."),
     };
     collapsed + &answer
 }
 
 fn limited_by(limit: LimitedBy) -> &'static str {
     match limit {
-        LimitedBy::Server => "the server was the limit",
-        LimitedBy::Client => "the client was the limit",
-        LimitedBy::Network => "the network was the limit",
-        LimitedBy::Undetermined => "what the limit was, the evidence does not tell",
+        LimitedBy::Server => "the bottleneck is the server",
+        LimitedBy::Client => "the bottleneck is the client",
+        LimitedBy::Network => "the bottleneck is the network",
+        LimitedBy::Undetermined => "the bottleneck is undetermined",
     }
 }
 
@@ -114,7 +114,7 @@ fn run_sentence(document: &Document, trial: &Trial) -> String {
         None => format!("Closed loop for {length}, {} good", words::per_second(trial.rates.good)),
     };
     if document.verdict == Verdict::Invalid {
-        return format!("{load}: the client fell short, so nothing can be said about {}.", subject(document));
+        return format!("{load}: the client fell short, so the trial says nothing about {}.", subject(document));
     }
     if trial.counts.offered == 0 {
         return format!("{load}: no request was due.");

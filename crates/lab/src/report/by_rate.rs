@@ -194,16 +194,16 @@ impl<'a> ByRate<'a> {
         let first =
             match self.levels.iter().take_while(|level| kept_up(level) || !level.is_valid()).filter(kept_up).last() {
                 Some(level) => format!(
-                    "Good responses stay within 1 % of the offered rate up to {}.",
+                    "The rate of good responses is within 1 % of the offered rate up to {}.",
                     words::per_second(level.offered)
                 ),
-                None => "Good responses stay below the offered rate everywhere.".to_owned(),
+                None => "The rate of good responses is below the offered rate in all trials.".to_owned(),
             };
         let Some(top) = self.levels.iter().rev().find(|level| level.is_valid()) else {
-            return "No valid trial offered a rate.".to_owned();
+            return "There is no valid trial at an offered rate.".to_owned();
         };
         format!(
-            "{first} At {}, the highest rate of a valid trial, {} are good and {} are errors.",
+            "{first} At {}, the highest valid rate, {} are good and {} are errors.",
             words::per_second(top.offered),
             words::per_second(top.good_rate()),
             words::per_second(top.error_rate())
@@ -221,7 +221,7 @@ impl<'a> ByRate<'a> {
         told.extend(measured.last());
         told.dedup_by(|a, b| a.0 == b.0);
         let course = match told.is_empty() {
-            true => "No response of a valid trial was measured.".to_owned(),
+            true => "No response was measured in a valid trial.".to_owned(),
             false => format!("p99 is {}.", words::enumerated(&told.into_iter().map(at).collect::<Vec<_>>())),
         };
         match limit {

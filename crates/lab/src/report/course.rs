@@ -30,7 +30,7 @@ pub(super) fn chart(trial: &Trial) -> Option<Chart> {
     let mut traces = rates(&points);
     traces.extend(response);
     let answered = points.iter().any(|point| point.interval.p99_us > 0.0);
-    let response_title = if answered { "response time" } else { "response time: no response came" };
+    let response_title = if answered { "response time" } else { "response time: no response received" };
     let row_titles = ["requests per second", response_title, "requests in flight"];
     let in_flight = |point: &Point| Some(point.interval.in_flight as f64);
     let style = chart::stroke("var(--series)", 1.5, DashType::Solid);
@@ -156,7 +156,7 @@ fn in_words(trial: &Trial, points: &[Point]) -> String {
     let response = if p99.is_empty() { String::new() } else { format!("; p99 {}", range(p99, words::time_us)) };
     let in_flight = points.iter().map(|point| point.interval.in_flight).max().unwrap_or(0);
     format!(
-        "Over {} good responses run {good}, {errors}{response}; at most {} in flight.",
+        "In {}: good responses {good}, {errors}{response}; at most {} in flight.",
         words::seconds(trial.seconds),
         words::counted(in_flight, "request")
     )

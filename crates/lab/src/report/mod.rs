@@ -114,11 +114,11 @@ fn page(document: &Document) -> Markup {
             @if !document.reasons.is_empty() { div.why { (trials::sentences(&document.reasons)) } }
             (sections::facts(document))
             @if !notes.is_empty() { div.notice { (trials::sentences(notes)) } }
-            noscript { p.notice { "The charts need JavaScript. The tables and the data below do without." } }
+            noscript { p.notice { "The charts need JavaScript; the tables and the data below do not." } }
         }
         @if let (Kind::Find, Some(by_rate)) = (document.kind, by_rate::ByRate::of(document)) {
             section {
-                h2 { "What came of each offered rate" }
+                h2 { "Results by offered rate" }
                 (by_rate.throughput().figure())
                 (by_rate.response_time().figure())
             }
@@ -126,7 +126,7 @@ fn page(document: &Document) -> Markup {
         @if let Some(trial) = headline_trial(document) { (trial_in_full(document, trial)) }
         @if let Some(find) = &document.find { (sections::limit(document, find)) }
         section {
-            h2 { "Verdict of each trial" }
+            h2 { "Trials" }
             @if document.trials.is_empty() { p { "No trial was run." } } @else { (trials::table(document)) }
         }
         (sections::machine(&document.host, headline_trial(document)))
@@ -139,7 +139,7 @@ fn trial_in_full(document: &Document, trial: &Trial) -> Markup {
     let title = match (document.kind, trial.phase.as_str(), trial.verdict) {
         (Kind::Run | Kind::Replay, ..) => "The trial",
         (Kind::Find, "confirm", Verdict::Pass) => "The confirming trial",
-        (Kind::Find, ..) => "The trial nearest to an answer",
+        (Kind::Find, ..) => "The most relevant trial",
     };
     markup! {
         section {
@@ -147,7 +147,7 @@ fn trial_in_full(document: &Document, trial: &Trial) -> Markup {
             p { (words::unbroken(&sections::shown_trial(document, trial))) }
             @match course::chart(trial) {
                 Some(chart) => { (chart.figure()) }
-                None => { p { "The course of this trial was not recorded." } }
+                None => { p { "The intervals of this trial were not recorded." } }
             }
             div.pair { @for chart in spread::charts(trial) { (chart.figure()) } }
             (spread::table(trial))

@@ -25,15 +25,15 @@ pub(super) fn facts(document: &Document) -> Markup {
             @if let (None, Some((low, high))) = (interval, bracket) {
                 div { dt { "Bracket of this search" } dd { (words::rate(low)) " to " (words::per_second(high)) } }
             }
-            @if !limits.is_empty() { div { dt { "Asked for" } dd { (limits) } } }
+            @if !limits.is_empty() { div { dt { "Limits" } dd { (limits) } } }
             div { dt { "Target" } dd { (plan.target) @if plan.address != plan.target { " (" (plan.address) ")" } } }
             div { dt { "Load" } dd { (plan.load) } }
-            div { dt { "Began" } dd { time datetime=(document.started) { (words::date(&document.started)) } } }
+            div { dt { "Started" } dd { time datetime=(document.started) { (words::date(&document.started)) } } }
             div { dt { "Measured on" } dd { (document.host.name) } }
         }
         @if document.host.shared_with_target {
-            p.notice { strong { "Client and server shared one host." } " They took processor time from each other, so the "
-                "figures are those of this host with both on it." }
+            p.notice { strong { "Client and server ran on the same host." } " They competed for CPU time, so the "
+                "figures are valid for this host with both on it." }
         }
     }
 }
@@ -41,13 +41,16 @@ pub(super) fn facts(document: &Document) -> Markup {
 /// The bottleneck, and the evidence for it.
 pub(super) fn limit(document: &Document, find: &Find) -> Markup {
     let (title, lead) = match find.limit {
-        LimitedBy::Server => ("Who was the limit: the server", "The target itself stopped the rate from rising."),
-        LimitedBy::Client => (
-            "Who was the limit: the client",
-            "The measuring client came to its own end first; the target may take more.",
+        LimitedBy::Server => ("Bottleneck: the server", "The target itself limited the rate."),
+        LimitedBy::Client => {
+            ("Bottleneck: the client", "The client reached its ceiling first; the target may handle more.")
+        }
+        LimitedBy::Network => (
+            "Bottleneck: the network",
+            "The path between client and target limited the \
+            rate.",
         ),
-        LimitedBy::Network => ("Who was the limit: the network", "The path between client and target was full."),
-        LimitedBy::Undetermined => ("Who was the limit: undetermined", "The evidence does not name one."),
+        LimitedBy::Undetermined => ("Bottleneck: undetermined", "The evidence does not show one."),
     };
     html! {
         section {
@@ -75,7 +78,7 @@ fn headroom(document: &Document, find: &Find) -> Markup {
     ];
     let longest = bars.iter().filter_map(|(_, rate, _)| *rate).fold(ceiling, f64::max);
     html! {
-        h3 { "Room that the client had" }
+        h3 { "Headroom of the client" }
         dl.bars {
             @for (name, rate, class) in bars { @if let Some(rate) = rate {
                 dt { (name) }
@@ -86,8 +89,8 @@ fn headroom(document: &Document, find: &Find) -> Markup {
             } }
         }
         @if let Some(rate) = find.lower_bound.filter(|rate| *rate > 0.0) {
-            p { "The ceiling is " strong { (format!("{:.1} times", ceiling / rate)) } " the highest rate that passed; "
-                (format!("{WANTED} times")) " or more is wanted for the answer to be the target's." }
+            p { "The client's ceiling is " strong { (format!("{:.1} times", ceiling / rate)) } " the highest rate that passed; "
+                (format!("{WANTED} times")) " or more is needed to rule out the client." }
         }
     }
 }
@@ -103,9 +106,10 @@ pub(super) fn both_ends(trial: &Trial) -> Markup {
             div { dt { "Client's CPU time" } dd {
                 (cpu_seconds(client.cpu_user_s)) " user, " (cpu_seconds(client.cpu_sys_s)) " kernel"
             } }
-            div { dt { "Ready but not run" } dd { (cpu_seconds(client.run_queue_wait_s)) } }
+            div { dt { "Waited for a CPU" } dd { (cpu_seconds(client.run_queue_wait_s)) } }
             div { dt { "Connections" } dd {
-                (display::count(trial.connections.opened)) " opened, at most " (display::count(trial.connections.peak)) " at once"
+                (display::count(trial.connections.opened)) " opened, " (display::count(trial.connections.peak)) " at most at the same \
+                    time"
             } }
             div { dt { "Bytes" } dd {
                 (display::bytes(trial.bytes.received)) " in, " (display::bytes(trial.bytes.sent)) " out"
@@ -120,10 +124,10 @@ fn server_facts(server: &ServerObservation) -> Markup {
     html! {
         div { dt { "Server" } dd { (server.process) ", " (format!("{:.2}", server.cpu_cores)) " CPUs" } }
         @if let Some((cpu, busy)) = busiest {
-            div { dt { "Busiest CPU besides the load's" } dd { "CPU " (cpu) ", " (share(*busy)) } }
+            div { dt { "Busiest CPU of the server's side" } dd { "CPU " (cpu) ", " (share(*busy)) } }
         }
         div { dt { "CPU time stolen by the hypervisor" } dd { (display::percent(server.stolen)) } }
-        div { dt { "Segments sent again" } dd { (display::percent(server.retransmitted)) } }
+        div { dt { "Segments retransmitted" } dd { (display::percent(server.retransmitted)) } }
         div { dt { "Listen queue overflows" } dd { (display::count(server.listen_overflows)) } }
     }
 }
@@ -132,17 +136,17 @@ fn server_facts(server: &ServerObservation) -> Markup {
 pub(super) fn machine(host: &HostDocument, shown: Option<&Trial>) -> Markup {
     html! {
         section {
-            h2 { "What the machine was" }
+            h2 { "Machine" }
             dl.facts {
                 div { dt { "Host" } dd { (host.name) } }
                 div { dt { "Kernel" } dd { (host.kernel) ", " (host.machine) } }
                 div { dt { "CPU" } dd { (host.cpu_model) } }
                 div { dt { "CPUs online" } dd { (host.cpus) } }
-                div { dt { "Load ran on CPU" } dd { (cpus(&host.load_cpus)) } }
+                div { dt { "Load threads on CPU" } dd { (cpus(&host.load_cpus)) } }
                 @if let Some(trial) = shown { div { dt { "Driver" } dd { (trial.client.driver) } } }
                 div { dt { "Memory" } dd { (display::bytes(host.memory_bytes)) } }
                 div { dt { "Clock source" } dd { (host.clock_source) } }
-                div { dt { "Descriptors" } dd { (display::count(host.descriptors)) } }
+                div { dt { "File descriptors" } dd { (display::count(host.descriptors)) } }
             }
             @if !host.sysctls.is_empty() { (settings("Kernel settings", &host.sysctls)) }
         }
@@ -153,19 +157,19 @@ pub(super) fn machine(host: &HostDocument, shown: Option<&Trial>) -> Markup {
 pub(super) fn repeat(document: &Document) -> Markup {
     html! {
         section {
-            h2 { "How to repeat it" }
+            h2 { "Repeat the measurement" }
             div.command {
                 pre id="command" tabindex="0" { code { (words::shell_command(&document.plan.command)) } }
             }
             dl.facts {
                 div { dt { "Version" } dd { (document.version) } }
                 div { dt { "Seed" } dd { (document.seed) } }
-                div { dt { "Result" } dd { (document.id) } }
+                div { dt { "Result ID" } dd { (document.id) } }
                 div.wide { dt { "SHA-256 of the plan" } dd { code { (document.plan_sha256) } } }
             }
             @if !document.plan.settings.is_empty() { (settings("All other settings", &document.plan.settings)) }
             p.download hidden { button type="button" id="download" { "Download the result as JSON" } }
-            noscript { p { "The result as JSON is in the source of this page, in the element with the id " code { "result" } "." } }
+            noscript { p { "The result as JSON is in the source of this page, in the element with id " code { "result" } "." } }
             script type="application/json" id="result" { (super::chart::json_for_script(document)) }
         }
     }
@@ -185,29 +189,30 @@ fn settings(title: &str, settings: &BTreeMap<String, String>) -> Markup {
 /// The words of the page. Each is defined as the measuring method has it.
 pub(super) fn glossary() -> Markup {
     const WORDS: [(&str, &str); 15] = [
-        ("offered", "what the schedule asked for, whether or not it could be sent."),
-        ("sent", "requests whose first byte was handed to the kernel."),
-        ("good", "requests answered completely, validly and within the time limit."),
-        ("response time", "last byte of the response less the intended time: the headline figure."),
-        ("service time", "last byte of the response less the time at which the request was sent."),
-        ("intended time", "when the schedule wanted a request to leave."),
-        ("lag", "every wait of the client's own making; a wait for a connection is told apart, as queue."),
+        ("offered", "requests that the schedule called for, sent or not."),
+        ("sent", "requests whose first byte was passed to the kernel."),
+        ("good", "requests with a complete and correct response within the timeout."),
+        ("response time", "last byte of the response minus the intended time: the headline figure."),
+        ("service time", "last byte of the response minus the time at which the request was sent."),
+        ("intended time", "the time at which a request is due according to the schedule."),
+        ("lag", "all delay caused by the client, except the wait for a connection (queue)."),
         (
             "queue",
-            "waiting for a connection that the target keeps busy, where their number is bounded; part of the response time.",
+            "the wait for a free connection while the target keeps all allowed connections busy; part of the \
+             response time.",
         ),
-        ("open loop", "arrivals follow a schedule and do not wait for answers, as with independent users."),
-        ("closed loop", "each worker sends its next request when its last answer has come."),
-        ("p99", "99 % of the requests took at most this long; p50 is the median."),
-        ("in flight", "requests that were offered and have not ended."),
+        ("open loop", "arrivals follow a schedule and do not wait for responses, like independent users."),
+        ("closed loop", "each worker sends its next request after it has received its last response."),
+        ("p99", "99 % of the requests took at most this time; p50 is the median."),
+        ("in flight", "requests that were offered and have not ended yet."),
         ("PASS", "every limit was met, and the good responses kept up with the offered rate."),
         ("FAIL", "the target did not meet a limit or did not keep up."),
-        ("INVALID", "the client did not do its part, so the trial says nothing about the target."),
+        ("INVALID", "the client fell short, so the trial says nothing about the target."),
     ];
     html! {
         section {
             details.glossary {
-                summary { h2 { "Words on this page" } }
+                summary { h2 { "Terms on this page" } }
                 dl { @for (word, meaning) in WORDS { dt { (word) } dd { (meaning) } } }
             }
         }

@@ -58,7 +58,7 @@ fn spectrum(trial: &Trial, spreads: &[Spread]) -> Chart {
         id: "spectrum",
         title: "Percentile spectrum".to_owned(),
         alternative: format!(
-            "Half of the requests took at most {}, 99 % at most {}, 99.9 % at most {}; the slowest took {}.",
+            "50 % of the requests took at most {}, 99 % at most {}, 99.9 % at most {}; the slowest took {}.",
             words::time_us(response.p50),
             words::time_us(response.p99),
             words::time_us(response.p999),
@@ -138,7 +138,7 @@ fn histogram(spreads: &[Spread]) -> Chart {
     let y_axis = chart::linear_axis(0.0, tallest * 108.0).tick_suffix(" %");
     Chart {
         id: "histogram",
-        title: "Share of requests by time".to_owned(),
+        title: "Distribution of times".to_owned(),
         alternative: histogram_in_words(spreads),
         height_px: 360,
         traces,
@@ -185,7 +185,7 @@ fn histogram_in_words(spreads: &[Spread]) -> String {
     let most_common = |spread: &Spread| {
         let bin = bins(&spread.histogram).into_iter().max_by(|a, b| a.share.total_cmp(&b.share))?;
         Some(format!(
-            "{} is most often {} to {} ({} of requests)",
+            "{} is mostly {} to {} ({} of requests)",
             spread.name,
             words::time_us(bin.from_us),
             words::time_us(bin.to_us),
@@ -220,7 +220,7 @@ pub(super) fn table(trial: &Trial) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Times of the trial" {
             table {
-                caption { span { "Times from request to answer, and what they are made of" } }
+                caption { span { "Times of a request and their parts" } }
                 thead { tr {
                     th scope="col" { "time" }
                     @for (name, _) in FIGURES { th.number scope="col" { (name) } }

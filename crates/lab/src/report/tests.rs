@@ -43,49 +43,49 @@ fn searches_are_answered_in_a_sentence() {
     for (document, expected) in [
         (
             sample::search(),
-            "nginx at http://127.0.0.1:8080/ takes 41,237 requests/s with p99 < 50 ms; the server was the limit.",
+            "nginx at http://127.0.0.1:8080/ handles 41,237 requests/s with p99 < 50 ms; the bottleneck is the server.",
         ),
         (
             searched(bounds(lower, upper, Network)),
-            "nginx at http://127.0.0.1:8080/ takes 41,237 requests/s with p99 < 50 ms; the network was the limit.",
+            "nginx at http://127.0.0.1:8080/ handles 41,237 requests/s with p99 < 50 ms; the bottleneck is the network.",
         ),
         (
             searched(bounds(lower, upper, Undetermined)),
-            "nginx at http://127.0.0.1:8080/ takes 41,237 requests/s with p99 < 50 ms; what the limit was, the evidence \
-             does not tell.",
+            "nginx at http://127.0.0.1:8080/ handles 41,237 requests/s with p99 < 50 ms; the bottleneck is \
+             undetermined.",
         ),
         (
             searched(bounds(lower, upper, Client)),
-            "nginx at http://127.0.0.1:8080/ takes at least 41,237 requests/s with p99 < 50 ms; the client was the limit.",
+            "nginx at http://127.0.0.1:8080/ handles at least 41,237 requests/s with p99 < 50 ms; the bottleneck is the client.",
         ),
         (
             searched(bounds(lower, None, Client)),
-            "nginx at http://127.0.0.1:8080/ takes at least 41,237 requests/s with p99 < 50 ms; the client could offer \
-             no more.",
+            "nginx at http://127.0.0.1:8080/ handles at least 41,237 requests/s with p99 < 50 ms; the client could not \
+             offer more.",
         ),
         (
             searched(bounds(lower, None, Undetermined)),
-            "nginx at http://127.0.0.1:8080/ takes at least 41,237 requests/s with p99 < 50 ms; no higher rate was \
+            "nginx at http://127.0.0.1:8080/ handles at least 41,237 requests/s with p99 < 50 ms; no higher rate was \
              confirmed to fail.",
         ),
         (
             searched(bounds(None, Some(10.0), Server)),
-            "nginx at http://127.0.0.1:8080/ met p99 < 50 ms at no rate that was tried, down to 10.0 requests/s.",
+            "nginx at http://127.0.0.1:8080/ met p99 < 50 ms at none of the rates tried, down to 10.0 requests/s.",
         ),
         (
             searched(bounds(None, None, Undetermined)),
-            "No rate was confirmed for nginx at http://127.0.0.1:8080/, neither to pass nor to fail.",
+            "No rate was confirmed to pass or to fail for nginx at http://127.0.0.1:8080/.",
         ),
         (
             searched(|document| {
                 bounds(None, None, Client)(document);
                 document.verdict = Verdict::Invalid;
             }),
-            "No capacity can be named for nginx at http://127.0.0.1:8080/: the client, not the target, fell short.",
+            "The capacity of nginx at http://127.0.0.1:8080/ is unknown: the client, not the target, fell short.",
         ),
         (
             searched(|document| document.verdict = Verdict::Invalid),
-            "No capacity can be named for nginx at http://127.0.0.1:8080/: the client fell short. The highest rate that \
+            "The capacity of nginx at http://127.0.0.1:8080/ is unknown: the client fell short. The highest rate that \
              passed was 41,237 requests/s.",
         ),
         (
@@ -93,18 +93,18 @@ fn searches_are_answered_in_a_sentence() {
                 document.plan.limits.clear();
                 document.trials.iter_mut().for_each(|trial| trial.server = None);
             }),
-            "http://127.0.0.1:8080/ takes 41,237 requests/s; the server was the limit.",
+            "http://127.0.0.1:8080/ handles 41,237 requests/s; the bottleneck is the server.",
         ),
         (
             searched(|document| {
                 bounds(None, upper, Server)(document);
                 document.plan.limits.clear();
             }),
-            "nginx at http://127.0.0.1:8080/ passed at no rate that was tried, down to 42,070 requests/s.",
+            "nginx at http://127.0.0.1:8080/ passed at none of the rates tried, down to 42,070 requests/s.",
         ),
         (
             searched(|document| document.find = None),
-            "The search of nginx at http://127.0.0.1:8080/ ended without an answer.",
+            "The search on nginx at http://127.0.0.1:8080/ ended without a result.",
         ),
     ] {
         assert_eq!(answer::sentence(&document), expected);
@@ -132,15 +132,16 @@ fn a_collapse_is_said_first() {
         bounds(Some(640.0), Some(1280.0), LimitedBy::Server)(document);
         document.find.as_mut().unwrap().overload = Some(overload(None));
     });
-    let what = "nginx at http://127.0.0.1:8080/ collapsed: it held 640/s before the overload at 1,280/s; after it, not even 120/s";
-    assert_eq!(answer::sentence(&collapsed), format!("{what}: it has not recovered within 61 s."));
+    let what = "nginx at http://127.0.0.1:8080/ collapsed: it handled 640/s before the overload at 1,280/s, and then not even 120/s";
+    assert_eq!(answer::sentence(&collapsed), format!("{what}; it did not recover within 61 s."));
     assert_eq!(answer::title(&collapsed), "collapsed – http://127.0.0.1:8080/ – Thalweg");
     let recovered = searched(|document| {
         bounds(Some(700.0), Some(710.0), LimitedBy::Server)(document);
         document.find.as_mut().unwrap().overload = Some(overload(Some(12.0)));
     });
-    let takes = "nginx at http://127.0.0.1:8080/ takes 700 requests/s with p99 < 50 ms; the server was the limit.";
-    assert_eq!(answer::sentence(&recovered), format!("{what}, and it recovered after 12 s. {takes}"));
+    let takes =
+        "nginx at http://127.0.0.1:8080/ handles 700 requests/s with p99 < 50 ms; the bottleneck is the server.";
+    assert_eq!(answer::sentence(&recovered), format!("{what}; it recovered after 12 s. {takes}"));
 }
 
 #[test]
@@ -196,7 +197,7 @@ fn runs_are_answered_in_a_sentence() {
                 document.verdict = Verdict::Invalid;
                 sample::make_invalid(trial);
             }),
-            "5,000/s offered for 10 s: the client fell short, so nothing can be said about nginx at \
+            "5,000/s offered for 10 s: the client fell short, so the trial says nothing about nginx at \
              http://127.0.0.1:8080/.",
         ),
         (

@@ -20,7 +20,7 @@ pub(super) fn table(document: &Document) -> Markup {
         div.scroll.broad tabindex="0" role="region" aria-label="Trials" {
             table.sortable {
                 caption { span {
-                    (words::counted(trials.len() as u64, "trial")) " in the order in which they were run; rates per second"
+                    (words::counted(trials.len() as u64, "trial")) " in the order of execution; rates per second"
                 } }
                 thead { tr {
                     th scope="col" { "phase" }

@@ -35,7 +35,7 @@ pub fn read_list<E: fmt::Display>(
             count += 1;
         }
     }
-    if count == 0 { Err(InputError::new(file, 1, 1, "the file holds no URL").into()) } else { Ok(()) }
+    if count == 0 { Err(InputError::new(file, 1, 1, "the file contains no URL").into()) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -77,19 +77,19 @@ mod tests {
 
     #[test]
     fn what_is_wrong_in_a_list_is_named_with_its_place() {
-        check_refused(b"\n# nothing\n", "l:1:1: the file holds no URL");
+        check_refused(b"\n# nothing\n", "l:1:1: the file contains no URL");
         check_refused(b"/a\n ftp://x/\n", "l:2:2: ftp://x/ is not on the target's host");
         check_refused(
             "/ü\n".as_bytes(),
-            "l:1:2: \"/ü\": this character cannot stand in a URI; write it percent-encoded, such as %20",
+            "l:1:2: \"/ü\": this character is not allowed in a URI; percent-encode it, such as %20",
         );
-        check_refused(b"/a#b\n", "l:1:3: a fragment is never sent to a server; leave it out");
-        check_refused(b"/a\n/\xff\n", "l:2:2: this is no UTF-8 text");
+        check_refused(b"/a#b\n", "l:1:3: a fragment is never sent to a server; remove it");
+        check_refused(b"/a\n/\xff\n", "l:2:2: the text is not valid UTF-8");
         check_refused(b"/a status=200,length=x", &format!("l:1:22: {}", thalweg_units::parse_size("x").unwrap_err()));
-        check_refused(b"/a  /b", "l:1:5: \"/b\": status=, length=, sha256= and header: can be checked");
+        check_refused(b"/a  /b", "l:1:5: \"/b\": expected status=, length=, sha256= or header:");
         check_refused(
             b"/a status=200 \"x\"",
-            "l:1:11: \"200 \\\"x\\\"\" is no status; write it like 200, 2xx or 200|206",
+            "l:1:11: \"200 \\\"x\\\"\" is not a status; expected for example 200, 2xx or 200|206",
         );
     }
 }

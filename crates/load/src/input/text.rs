@@ -79,7 +79,7 @@ impl<'a> Line<'a> {
     /// The line as text, without a carriage return before its end.
     pub(crate) fn text(&self) -> Result<&'a str, InputError> {
         let bytes = self.bytes.strip_suffix(b"\r").unwrap_or(self.bytes);
-        std::str::from_utf8(bytes).map_err(|error| self.error(error.valid_up_to(), "this is no UTF-8 text"))
+        std::str::from_utf8(bytes).map_err(|error| self.error(error.valid_up_to(), "the text is not valid UTF-8"))
     }
 }
 
@@ -113,7 +113,7 @@ impl<'a, R: BufRead> Lines<'a, R> {
 }
 
 fn too_long(line: Line<'_>) -> InputError {
-    line.error(0, format!("the line has more than {LINE_BYTES_MAX} bytes; at most so many are read"))
+    line.error(0, format!("the line has more than {LINE_BYTES_MAX} bytes"))
 }
 
 /// The lines of a text. One that is too long ends them with an error.
@@ -154,10 +154,14 @@ pub(crate) fn excerpt(word: &[u8]) -> String {
 /// about.
 pub(crate) fn target_fault(word: &[u8]) -> Option<(usize, &'static str)> {
     if let Some(at) = word.iter().position(|byte| !byte.is_ascii_graphic()) {
-        return Some((at, "this character cannot stand in a URI; write it percent-encoded, such as %20"));
+        return Some((at, "this character is not allowed in a URI; percent-encode it, such as %20"));
     }
     let has_scheme = word.windows(3).any(|window| window == b"://");
-    if word.starts_with(b"/") || word == b"*" || has_scheme { None } else { Some((0, "a URI begins with a slash")) }
+    if word.starts_with(b"/") || word == b"*" || has_scheme {
+        None
+    } else {
+        Some((0, "a URI has to begin with a slash"))
+    }
 }
 
 /// The column behind a piece of a line: characters, counted by the bytes that begin one, so that it

@@ -35,10 +35,10 @@ pub enum Pick {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PickError {
     /// Another name.
-    #[error("`{0}` is none of sequential, random, zipf and zipf:EXPONENT")]
+    #[error("`{0}` is unknown; expected sequential, random, zipf or zipf:EXPONENT")]
     Name(String),
     /// An exponent that is none.
-    #[error("`{0}` is no exponent from 0 to {EXPONENT_MAX}; write for example zipf:1.0")]
+    #[error("`{0}` is not an exponent from 0 to {EXPONENT_MAX}; expected for example zipf:1.0")]
     Exponent(String),
 }
 

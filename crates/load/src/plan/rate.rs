@@ -182,17 +182,13 @@ impl std::str::FromStr for RateText {
             return Err(RateError("give each step a length, as in 1000/s:10s,2000/s:20s, or none of them".to_owned()));
         }
         if parts.len() > RateProfile::SEGMENTS_MAX {
-            return Err(RateError(format!(
-                "{} steps; at most {} are possible",
-                parts.len(),
-                RateProfile::SEGMENTS_MAX
-            )));
+            return Err(RateError(format!("{} steps; the maximum is {}", parts.len(), RateProfile::SEGMENTS_MAX)));
         }
         if parts.iter().all(|part| part.from == 0.0 && part.to == 0.0)
             || parts.last().is_some_and(|part| part.to == 0.0)
         {
             return Err(RateError(
-                "a load that ends at 0/s never gets its last request out; end it with a rate".to_owned(),
+                "a load that ends at 0/s never sends its last request; end it with a higher rate".to_owned(),
             ));
         }
         Ok(Self { parts })

@@ -88,8 +88,8 @@ impl SkipCounts {
     pub fn reasons(&self) -> [(u64, &'static str); 3] {
         [
             (self.malformed, "malformed requests"),
-            (self.method, "methods whose body is not in the log"),
-            (self.target, "targets that cannot be sent"),
+            (self.method, "methods with a body that is not in the log"),
+            (self.target, "invalid targets"),
         ]
     }
 }
@@ -149,7 +149,7 @@ impl Recording {
             Ok::<_, ReadError>(())
         })?;
         let Some((second, index)) = last else {
-            let mut what = "the log holds no request that can be replayed".to_owned();
+            let mut what = "the log contains no request that can be replayed".to_owned();
             for (count, reason) in skipped.reasons().iter().filter(|(count, _)| *count > 0) {
                 let _ = write!(what, "; {reason}: {count}");
             }
@@ -217,8 +217,7 @@ impl Recording {
         });
         match walked {
             Ok(()) if left > 0 => {
-                let what =
-                    format!("the log has changed while it was replayed: {left} of its requests are not there any more");
+                let what = format!("the log changed during the replay: {left} of its requests are missing now");
                 Err(io::Error::other(what).into())
             }
             Ok(()) | Err(Stop::Enough) => Ok(()),
@@ -302,11 +301,11 @@ fn offset_ns(elapsed_s: i64, index: u64, count: u64, speed: f64) -> u64 {
 fn read_entry(line: Line<'_>) -> Result<LogEntry<'_>, InputError> {
     if json::is_json(line.bytes) {
         return json::parse(line.bytes).map_err(|json::Fault { at, what }| {
-            line.error(at, format!("this is no line of an access log in JSON as thalweg serve writes it: {what}"))
+            line.error(at, format!("not a line of an access log in the JSON format of thalweg serve: {what}"))
         });
     }
     let logged = LogLine::parse(line.bytes).map_err(|fault| {
-        line.error(fault.at, format!("this is no line of an access log in common or combined format: {fault}"))
+        line.error(fault.at, format!("not a line of an access log in common or combined format: {fault}"))
     })?;
     let request = match logged.request {
         LoggedRequest::Line { method, target, .. } => Some((Cow::Borrowed(method), target.decode())),
@@ -445,19 +444,19 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named_with_its_place() {
-        let none = "the log holds no request that can be replayed";
+        let none = "the log contains no request that can be replayed";
         check_refused("\n\n", &format!("log:2:1: {none}"));
         check_refused(
             &log(&[(0, "-"), (0, "-"), (1, "PUT / HTTP/1.1")]),
-            &format!("log:3:1: {none}; malformed requests: 2; methods whose body is not in the log: 1"),
+            &format!("log:3:1: {none}; malformed requests: 2; methods with a body that is not in the log: 1"),
         );
         let text = log(&[(0, "GET /a HTTP/1.1")]) + "\nh ä - [x] \"GET / HTTP/1.1\" 200 1\n";
-        let format = "this is no line of an access log in common or combined format";
+        let format = "not a line of an access log in common or combined format";
         check_refused(&text, &format!("log:3:7: {format}: expected a time such as [10/Oct/2000:13:55:36 -0700]"));
-        let format = "this is no line of an access log in JSON as thalweg serve writes it";
+        let format = "not a line of an access log in the JSON format of thalweg serve";
         check_refused("\n{\"client\":3}\n", &format!("log:2:12: {format}: missing field `time`"));
         let error = scan(vec![b'x'; LINE_BYTES_MAX + 1], 1.0).unwrap_err();
-        assert!(error.to_string().contains("at most"), "{error}");
+        assert!(error.to_string().contains("more than"), "{error}");
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub enum PackError {
     #[error(transparent)]
     Request(#[from] RequestError),
     /// Places are numbers of 32 bits.
-    #[error("the requests take more than 4 GiB in all")]
+    #[error("the requests need more than 4 GiB in total")]
     Full,
 }
 

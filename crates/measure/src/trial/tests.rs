@@ -72,9 +72,9 @@ fn limits_decide_between_pass_and_fail() {
     check(&slow, &["errors<5%"], Verdict::Pass, &[]);
 
     let none = trial(&[(Refused, 10_000)]);
-    let refused = "the target refused the connections for 10,000 of 10,000 requests";
-    let unmeasured = "no response was measured, so p99<50ms is not shown to hold";
-    let incomplete = "completed 0 of 10,000 offered requests, more than 5 % are missing";
+    let refused = "the target refused connections for 10,000 of 10,000 requests";
+    let unmeasured = "no response was measured, so p99<50ms cannot be confirmed";
+    let incomplete = "completed 0 of 10,000 offered requests; more than 5 % are missing";
     let all = "errors 100 % (10,000 of 10,000) miss the limit errors<=5%";
     check(&none, &["p99<50ms", "errors<=5%"], Verdict::Fail, &[refused, unmeasured, all, incomplete]);
 }
@@ -105,7 +105,7 @@ fn connections_that_were_to_be_held_are_open_at_the_end() {
     let slow = "p99 10.0 ms is above the limit of 9 ms";
     check(&figures, &["p99<9ms"], Verdict::Fail, &[reason, slow]);
     figures.connections.lacking = 12;
-    let lacking = "12 connections could not be opened: this host had no descriptor or local port for them";
+    let lacking = "12 connections could not be opened: this host ran out of file descriptors or local ports";
     check(&figures, &[], Verdict::Invalid, &[lacking, reason]);
 }
 
@@ -114,7 +114,7 @@ fn connections_that_were_to_be_held_are_open_at_the_end() {
 fn requests_held_back_by_the_target_fail_but_stay_valid() {
     let mut figures = trial(&[(Outcome::Good, 9700), (Outcome::NotSent, 300)]);
     figures.held_back = 300;
-    let reason = "completed 9,700 of 10,000 offered requests, more than 1 % are missing";
+    let reason = "completed 9,700 of 10,000 offered requests; more than 1 % are missing";
     check(&figures, &[], Verdict::Fail, &[reason]);
     // The same number without the excuse is the client's failure.
     figures.held_back = 0;
@@ -135,10 +135,10 @@ fn the_client_is_judged_first() {
     let missed = &["p99<9ms"][..];
     let late = spoilt(|figures| figures.lag.record_n(MS, 200));
     let slow = "p99 10.0 ms is above the limit of 9 ms";
-    check(&late, missed, Verdict::Invalid, &["the client sent late: p99 lag 1.00 ms is above 900 us", slow]);
+    check(&late, missed, Verdict::Invalid, &["the client sent late: its p99 lag 1.00 ms is above 900 us", slow]);
     check(&late, &["p99<50ms"], Verdict::Pass, &[]);
     let later = spoilt(|figures| figures.lag.record_n(3 * MS, 200));
-    check(&later, &["p99<50ms"], Verdict::Invalid, &["the client sent late: p99 lag 3.00 ms is above 1 ms"]);
+    check(&later, &["p99<50ms"], Verdict::Invalid, &["the client sent late: its p99 lag 3.00 ms is above 1 ms"]);
 
     let on_cpu = |use_: CpuUse| {
         let mut figures = good_trial();
@@ -148,7 +148,7 @@ fn the_client_is_judged_first() {
     for (use_, reason) in [
         (
             CpuUse { run_queue_wait_ns: 600 * MS, ..CpuUse::default() },
-            "the load thread on CPU 3 waited for its processor for 6.00 % of the trial, above 5 %",
+            "the load thread on CPU 3 waited for its CPU for 6.00 % of the trial, above 5 %",
         ),
         (
             CpuUse { throttled_ns: 200 * MS, busy_ns: 10_000 * MS, ..CpuUse::default() },
@@ -167,7 +167,7 @@ fn the_client_is_judged_first() {
     let stopped = on_cpu(CpuUse { cpu: 3, overslept_ns: 600 * MS, ..CpuUse::default() });
     check(&stopped, &[], Verdict::Pass, &[]);
     let closed = TrialFigures { loop_kind: LoopKind::Closed, offered_rate: None, ..stopped };
-    check(&closed, &[], Verdict::Invalid, &["the load thread on CPU 3 stood still for 6.00 % of the trial, above 5 %"]);
+    check(&closed, &[], Verdict::Invalid, &["the load thread on CPU 3 was stalled for 6.00 % of the trial, above 5 %"]);
 
     let exhausted = trial(&[(Outcome::Good, 9998), (Outcome::NoDescriptor, 1), (Outcome::NoAddress, 1)]);
     let errors = "errors 0.0200 % (2 of 10,000) miss the limit errors<=0%";
@@ -175,7 +175,7 @@ fn the_client_is_judged_first() {
         ["file descriptors ran out for 1 requests", "local addresses and ports ran out for 1 requests", errors];
     check(&exhausted, &[], Verdict::Invalid, &reasons);
     let lacking = spoilt(|figures| figures.connections.lacking = 300);
-    let reason = "300 connections could not be opened: this host had no descriptor or local port for them";
+    let reason = "300 connections could not be opened: this host ran out of file descriptors or local ports";
     check(&lacking, &[], Verdict::Invalid, &[reason]);
     check(&empty(LoopKind::Open), &[], Verdict::Invalid, &["no request was offered"]);
     let lost = spoilt(|figures| figures.counts.offered += 1);
@@ -189,10 +189,10 @@ fn an_invalid_trial_keeps_the_other_reasons_beside_it() {
     let mut figures = trial(&[(Outcome::Good, 9000), (Outcome::Reset, 1000)]);
     figures.lag.record_n(3 * MS, 200);
     let reasons = [
-        "the client sent late: p99 lag 3.00 ms is above 900 us",
+        "the client sent late: its p99 lag 3.00 ms is above 900 us",
         "p99 10.0 ms is above the limit of 9 ms",
         "errors 10.0 % (1,000 of 10,000) miss the limit errors<=0%",
-        "completed 9,000 of 10,000 offered requests, more than 1 % are missing",
+        "completed 9,000 of 10,000 offered requests; more than 1 % are missing",
     ];
     check(&figures, &["p99<9ms"], Verdict::Invalid, &reasons);
 }
@@ -203,15 +203,15 @@ fn an_invalid_trial_keeps_the_other_reasons_beside_it() {
 fn a_killed_server_is_a_failure_whatever_that_made_of_the_client() {
     let killed = || trial(&[(Outcome::Good, 5000), (Outcome::Reset, 10), (Outcome::Refused, 4990)]);
     let reasons = [
-        "the target refused the connections for 4,990 of 10,000 requests",
+        "the target refused connections for 4,990 of 10,000 requests",
         "errors 50.0 % (5,000 of 10,000) miss the limit errors<=0%",
     ];
-    let incomplete = "completed 5,000 of 10,000 offered requests, more than 1 % are missing";
+    let incomplete = "completed 5,000 of 10,000 offered requests; more than 1 % are missing";
     let with = |further: &[&'static str]| [&reasons[..], further].concat();
     check(&killed(), &[], Verdict::Fail, &with(&[incomplete]));
     let mut late = killed();
     late.lag.record_n(3 * MS, 200);
-    let lag = "the client sent late: p99 lag 3.00 ms is above 1 ms";
+    let lag = "the client sent late: its p99 lag 3.00 ms is above 1 ms";
     check(&late, &[], Verdict::Fail, &with(&[incomplete, lag]));
     let busy = CpuUse { cpu: 3, busy_ns: 9_900 * MS, ..CpuUse::default() };
     let workers = TrialFigures { loop_kind: LoopKind::Closed, offered_rate: None, cpus: vec![busy], ..killed() };
@@ -265,7 +265,7 @@ fn a_tail_of_late_requests_is_not_the_target_s() {
         figures.lag.record_n(lag_ns, 10);
         figures
     };
-    let reason = "the client was late: max 600 ms misses 100 ms, but max of its own lag is 590 ms";
+    let reason = "the client was late: max 600 ms misses 100 ms, but max of the client's lag is 590 ms";
     check(&with_tail(590 * MS), &["max<100ms"], Verdict::Invalid, &[reason]);
     check(&with_tail(20 * MS), &["max<100ms"], Verdict::Fail, &["max 600 ms is above the limit of 100 ms"]);
     check(&with_tail(9 * MS), &["max<599ms"], Verdict::Fail, &["max 600 ms is above the limit of 599 ms"]);
@@ -278,7 +278,7 @@ fn few_samples_are_labelled_and_change_nothing() {
     let judgement = verdict(&good_trial(), &limits);
     assert_eq!(judgement.verdict, Verdict::Pass);
     let document = serde_json::to_value(&judgement).unwrap();
-    let note = "p99 rests on 10,000 samples, a firm verdict wants 100,000";
+    let note = "p99 from 10,000 samples; 100,000 recommended";
     assert_eq!(document, serde_json::json!({"verdict": "pass", "reasons": [], "notes": [note]}));
 }
 

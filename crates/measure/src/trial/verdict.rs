@@ -438,14 +438,15 @@ impl fmt::Display for Reason {
             }
             Reason::Lag { p99_ns, bound } => {
                 let (lag, bound) = (display::time_against(*p99_ns as f64, *bound), display::exact_time_spaced(*bound));
-                write!(f, "the client sent late: p99 lag {lag} is above {bound}")
+                write!(f, "the client sent late: its p99 lag {lag} is above {bound}")
             }
             Reason::LagInTail { statistic, observed_ns, lag_ns, bound } => {
                 let time = |ns: &f64| display::time(ns.round() as u64);
                 let (observed, lag, bound) = (time(observed_ns), time(lag_ns), display::exact_time_spaced(*bound));
                 write!(
                     f,
-                    "the client was late: {statistic} {observed} misses {bound}, but {statistic} of its own lag is {lag}"
+                    "the client was late: {statistic} {observed} misses {bound}, but {statistic} of the client's lag \
+                     is {lag}"
                 )
             }
             Reason::DescriptorsRanOut { requests } => {
@@ -456,14 +457,18 @@ impl fmt::Display for Reason {
             }
             Reason::ConnectionsLacking { connections } => {
                 let count = display::count(*connections);
-                write!(f, "{count} connections could not be opened: this host had no descriptor or local port for them")
+                write!(
+                    f,
+                    "{count} connections could not be opened: this host ran out of file descriptors or local \
+                    ports"
+                )
             }
             Reason::CpuStarved { cpu, cause, share, bound } => {
                 let (share, bound) = (display::percent_against(*share, *bound), short_percent(*bound));
                 write!(f, "the load thread on CPU {cpu} {cause} for {share} of the trial, above {bound} %")
             }
             Reason::Refused { refused, offered } => {
-                write!(f, "the target refused the connections for {} requests", of(*refused, *offered))
+                write!(f, "the target refused connections for {} requests", of(*refused, *offered))
             }
             Reason::NotHeld { held, wanted } => {
                 write!(f, "only {} connections were open at the end", of(*held, *wanted))
@@ -475,7 +480,7 @@ impl fmt::Display for Reason {
                 write!(f, "{statistic} {observed} is {relation} the limit of {bound}")
             }
             Reason::NothingMeasured { limit } => {
-                write!(f, "no response was measured, so {limit} is not shown to hold")
+                write!(f, "no response was measured, so {limit} cannot be confirmed")
             }
             Reason::Errors { limit, errors, offered } => {
                 let share = *errors as f64 / (*offered).max(1) as f64;
@@ -490,7 +495,7 @@ impl fmt::Display for Reason {
             }
             Reason::Incomplete { completed, offered, allowed } => {
                 let allowed = short_percent(*allowed);
-                write!(f, "completed {} offered requests, more than {allowed} % are missing", of(*completed, *offered))
+                write!(f, "completed {} offered requests; more than {allowed} % are missing", of(*completed, *offered))
             }
             Reason::BacklogGrew { rise, duration } => {
                 let duration = display::time(duration.as_nanos() as u64);
@@ -504,9 +509,9 @@ impl fmt::Display for Starvation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Starvation::Busy => "was busy",
-            Starvation::RunQueue => "waited for its processor",
+            Starvation::RunQueue => "waited for its CPU",
             Starvation::Throttled => "was throttled by its cgroup",
-            Starvation::Overslept => "stood still",
+            Starvation::Overslept => "was stalled",
         })
     }
 }
@@ -516,10 +521,10 @@ impl fmt::Display for Note {
         match self {
             Note::FewSamples { statistic, samples, wanted } => {
                 let (samples, wanted) = (display::count(*samples), display::count(*wanted));
-                write!(f, "{statistic} rests on {samples} samples, a firm verdict wants {wanted}")
+                write!(f, "{statistic} from {samples} samples; {wanted} recommended")
             }
             Note::BacklogUnjudged { intervals } => {
-                write!(f, "{intervals} intervals are too few to see whether requests pile up")
+                write!(f, "{intervals} intervals are too few to detect a growing backlog")
             }
         }
     }

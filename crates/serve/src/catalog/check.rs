@@ -71,7 +71,7 @@ impl ServerConfig {
             }
         }
         if self.sites.is_empty() {
-            faults.add("site", "there is no site; name a root to serve");
+            faults.add("site", "there is no site; set a root to serve");
         }
         if self.sites.len().max(self.sites.iter().map(|site| site.mounts.len()).sum()) > SITES_MAX {
             faults.add("site", format!("more than {SITES_MAX} sites or mounts"));
@@ -89,10 +89,7 @@ impl ServerConfig {
         let mut faults = Faults::default();
         let cpus = affinity::allowed_cpus().unwrap_or_default();
         for cpu in self.cpus.iter().filter(|cpu| !cpus.contains(cpu)) {
-            faults.add(
-                "cores",
-                format!("there is no CPU {cpu} that this process may run on, which `cores` or `--cores` names"),
-            );
+            faults.add("cores", format!("CPU {cpu} of `cores` or `--cores` is not available to this process"));
         }
         for (index, site) in self.sites.iter().enumerate() {
             faults.within(format!("site.{index}"), |faults| check_roots(site, faults));
@@ -137,13 +134,13 @@ fn check_listen(config: &ServerConfig, faults: &mut Faults) {
     for (index, address) in config.listen.iter().enumerate() {
         let is_free = matches!(address, ListenAddr::Tcp(address) if address.port() == 0);
         if !is_free && config.listen[..index].contains(address) {
-            faults.add(format_args!("listen.{index}"), format!("{address} is named twice"));
+            faults.add(format_args!("listen.{index}"), format!("{address} is listed twice"));
         }
         if let (ListenAddr::Tcp(address), Some(status)) = (address, &config.status)
             && *address == status.listen
             && !is_free
         {
-            faults.add("status.listen", format!("{address} is where files are served; choose another port"));
+            faults.add("status.listen", format!("{address} is used to serve files; choose another port"));
         }
     }
 }
@@ -152,7 +149,7 @@ fn check_bounds(config: &ServerConfig, faults: &mut Faults) {
     let (limits, cache) = (&config.limits, &config.cache);
     if !HEAD_BYTES.contains(&limits.head_bytes_max) {
         let (least, most) = (HEAD_BYTES.start(), HEAD_BYTES.end() >> 20);
-        faults.add("limits.head_bytes_max", format!("a head may be of {least} bytes to {most} MiB"));
+        faults.add("limits.head_bytes_max", format!("expected a size from {least} bytes to {most} MiB"));
     }
     let times = [
         ("head_time", limits.head_time),
@@ -161,13 +158,13 @@ fn check_bounds(config: &ServerConfig, faults: &mut Faults) {
         ("linger_time", limits.linger_time),
     ];
     for (name, _) in times.into_iter().filter(|(_, time)| time.is_zero()) {
-        faults.add(format_args!("limits.{name}"), "nobody can do anything in no time");
+        faults.add(format_args!("limits.{name}"), "the time has to be above zero");
     }
     if cache.entries_max == 0 {
-        faults.add("cache.entries_max", "at least one file has to be known at a time");
+        faults.add("cache.entries_max", "at least one file has to be cached");
     }
     if cache.small_file_bytes_max > cache.bytes_max {
-        faults.add("cache.small_file_bytes_max", "more than the whole cache may hold (bytes_max)");
+        faults.add("cache.small_file_bytes_max", "larger than the whole cache (bytes_max)");
     }
 }
 
@@ -176,10 +173,7 @@ fn check_names(sites: &[SiteConfig], faults: &mut Faults) {
     let mut owners = HashMap::new();
     for (index, site) in sites.iter().enumerate() {
         if site.names.is_empty() && index > 0 {
-            faults.add(
-                format_args!("site.{index}.names"),
-                "this site has no names, and only the first one is reached without; give it some",
-            );
+            faults.add(format_args!("site.{index}.names"), "this site has no names; only the first site may have none");
         }
         for (place, name) in site.names.iter().enumerate() {
             let at = format!("site.{index}.names.{place}");
@@ -187,7 +181,7 @@ fn check_names(sites: &[SiteConfig], faults: &mut Faults) {
                 faults.add(at, format!("{name:?} {why}"));
             } else if let Some(owner) = owners.insert(host_key(name), index) {
                 let whose = if owner == index { "this site".to_owned() } else { format!("site {}", owner + 1) };
-                faults.add(at, format!("{name:?} is a name of {whose} already"));
+                faults.add(at, format!("{name:?} is already a name of {whose}"));
             }
         }
     }
@@ -200,14 +194,14 @@ fn check_host_name(name: &str) -> Result<(), &'static str> {
         return if is_address {
             Ok(())
         } else {
-            Err("is no address; write it as in \"[2001:db8::1]\", without a port")
+            Err("is not an address; expected for example \"[2001:db8::1]\", without a port")
         };
     }
     if !name.is_ascii() {
-        return Err("is not ASCII; write the name as DNS has it, which begins with xn--");
+        return Err("is not ASCII; use the form of the name in DNS, which begins with xn--");
     }
     if name.contains(':') {
-        return Err("has a port; a site is reached through any");
+        return Err("has a port; remove it, since a site is served on all ports");
     }
     let host = name.strip_prefix("*.").unwrap_or(name);
     let host = host.strip_suffix('.').unwrap_or(host);
@@ -216,21 +210,22 @@ fn check_host_name(name: &str) -> Result<(), &'static str> {
         !label.is_empty() && label.len() <= 63 && label.bytes().all(is_inner)
     };
     if host.len() > 253 || !host.split('.').all(is_label) {
-        return Err("is no host name; write it as in \"example.org\", or \"*.example.org\" for all beneath it");
+        return Err("is not a host name; expected for example \"example.org\", or \"*.example.org\" for all names \
+            below it");
     }
     Ok(())
 }
 
 fn check_site(site: &SiteConfig, faults: &mut Faults) {
     if site.mounts.is_empty() {
-        faults.add("mount", "this site has no root and no mount; name the folder that it serves");
+        faults.add("mount", "this site has no root and no mount; set the folder to serve");
     }
     for (index, mount) in site.mounts.iter().enumerate() {
         let at = format!("mount.{index}.path");
         if let Err(why) = check_folder_path(&mount.path) {
             faults.add(at, format!("{:?} {why}", mount.path));
         } else if site.mounts[..index].iter().any(|other| other.path == mount.path) {
-            faults.add(at, format!("something is mounted at {:?} already", mount.path));
+            faults.add(at, format!("there is already a mount at {:?}", mount.path));
         }
     }
     for (index, rule) in site.rules.iter().enumerate() {
@@ -249,14 +244,14 @@ fn check_site(site: &SiteConfig, faults: &mut Faults) {
     for (index, (status, path)) in site.error_pages.iter().enumerate() {
         let at = format!("error_pages.{status}");
         if !(400..=599).contains(status) {
-            faults.add(&at, format!("{status} is no error; 400 to 599 are"));
+            faults.add(&at, format!("{status} is not an error status; expected 400 to 599"));
         }
         if site.error_pages[..index].iter().any(|(other, _)| other == status) {
-            faults.add(&at, format!("there are two pages for {status}"));
+            faults.add(&at, format!("there are two error pages for {status}"));
         }
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         if !path.starts_with('/') || path.ends_with('/') || check_folder_path(&format!("{folder}/")).is_err() {
-            faults.add(&at, format!("{path:?} is no path of a file; write it as in \"/errors/404.html\""));
+            faults.add(&at, format!("{path:?} is not a path of a file; expected for example \"/errors/404.html\""));
         }
     }
 }
@@ -264,23 +259,29 @@ fn check_site(site: &SiteConfig, faults: &mut Faults) {
 /// A path of a site to a folder, as canonical names have it.
 fn check_folder_path(path: &str) -> Result<(), &'static str> {
     if !path.starts_with('/') {
-        return Err("does not begin with a slash; it is a path of the site, such as \"/pub/\"");
+        return Err("does not begin with a slash; expected a path of the site, such as \"/pub/\"");
     }
     if !path.ends_with('/') {
         return Err("does not end with a slash, as the path of a folder does");
     }
     let mut names = path[1..].split_terminator('/');
     if names.any(|name| matches!(name, "" | "." | "..") || name.contains('\0')) {
-        return Err("has a part that is empty or \".\" or \"..\"; no request's path has one");
+        return Err("has a part that is empty, \".\" or \"..\"; no path of a request has one");
     }
     Ok(())
 }
 
 fn check_pattern(at: &str, pattern: &str, faults: &mut Faults) {
     match compile_pattern(pattern) {
-        Err(error) => faults.add(at, format!("{pattern:?} is no pattern: {}", error.kind())),
+        Err(error) => faults.add(at, format!("{pattern:?} is not a pattern: {}", error.kind())),
         Ok(_) if pattern.contains('/') => {
-            faults.add(at, format!("{pattern:?} has a slash, and is for names of files; say where with `folder`"));
+            faults.add(
+                at,
+                format!(
+                    "{pattern:?} contains a slash; a pattern matches file names only, use `folder` \
+                for the folder"
+                ),
+            );
         }
         Ok(_) => {}
     }
@@ -290,11 +291,11 @@ fn check_settings(settings: &Settings, faults: &mut Faults) {
     for (name, value) in &settings.headers {
         let at = format!("headers.{name}");
         if !is_token(name) {
-            faults.add(&at, format!("{name:?} is no name of a field"));
+            faults.add(&at, format!("{name:?} is not a field name"));
         } else if OWN_FIELDS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
-            faults.add(&at, format!("{name} is for the server to write"));
+            faults.add(&at, format!("{name} is set by the server itself"));
         } else if let Some(key) = key_for(name) {
-            faults.add(&at, format!("say it with `{key}`"));
+            faults.add(&at, format!("use the key `{key}` instead"));
         }
         if !is_field_value(value) {
             faults.add(&at, "the value has a line end or another control character");
@@ -303,12 +304,16 @@ fn check_settings(settings: &Settings, faults: &mut Faults) {
     if let Some(directives) = &settings.cache_control
         && (directives.is_empty() || !is_field_value(directives))
     {
-        faults.add("cache_control", "this is no value of Cache-Control; write it as in \"public, max-age=3600\"");
+        faults.add(
+            "cache_control",
+            "this is not a value of Cache-Control; expected for example \"public, \
+            max-age=3600\"",
+        );
     }
     if let Some(media_type) = &settings.content_type
         && !is_media_type(media_type)
     {
-        faults.add("content_type", format!("{media_type:?} is no media type; write it as in \"text/plain\""));
+        faults.add("content_type", format!("{media_type:?} is not a media type; expected for example \"text/plain\""));
     }
     for (index, name) in settings.index.iter().flatten().enumerate() {
         check_file_name(&format!("index.{index}"), name, faults);
@@ -360,7 +365,7 @@ fn check_style(style: &ListingStyle, faults: &mut Faults) {
 
 fn check_file_name(at: &str, name: &str, faults: &mut Faults) {
     if matches!(name, "" | "." | "..") || name.contains(['/', '\0']) {
-        faults.add(at, format!("{name:?} is no name of a file in the folder"));
+        faults.add(at, format!("{name:?} is not a name of a file in the folder"));
     }
 }
 
@@ -368,7 +373,7 @@ fn check_roots(site: &SiteConfig, faults: &mut Faults) {
     for (index, MountConfig { root, .. }) in site.mounts.iter().enumerate() {
         if let Err(error) = Root::open(root) {
             let what =
-                format!("cannot open the folder {}: {error}; name a directory that this user may read", root.display());
+                format!("cannot open the folder {}: {error}; use a directory that this user may read", root.display());
             faults.add(format_args!("mount.{index}.root"), what);
         }
     }
@@ -396,12 +401,12 @@ fn check_error_pages(config: &ServerConfig, faults: &mut Faults) {
 fn check_written(at: &str, path: &Path, may: fn(&Path) -> io::Result<()>, faults: &mut Faults) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if path.is_dir() {
-        faults.add(at, format!("{} is a folder; name a file in it", path.display()));
+        faults.add(at, format!("{} is a folder; use the path of a file", path.display()));
     } else if !folder.is_dir() {
-        faults.add(at, format!("there is no folder {}", folder.display()));
+        faults.add(at, format!("the folder {} does not exist", folder.display()));
     } else if let Err(error) = may(path) {
-        let who = "the user who serves has to be allowed to write it";
-        faults.add(at, format!("cannot write {}: {error}; {who}, and its folder", path.display()));
+        let who = "the server's user needs write permission for the file";
+        faults.add(at, format!("cannot write {}: {error}; {who} and its folder", path.display()));
     }
 }
 
@@ -462,8 +467,8 @@ mod tests {
             ("a..b", "host name"),
             ("*", "host name"),
             ("a.*.b", "host name"),
-            ("[::1]:80", "no address"),
-            ("[x]", "no address"),
+            ("[::1]:80", "not an address"),
+            ("[x]", "not an address"),
             (&"a".repeat(64), "host name"),
         ] {
             check_name(name, Some(part));
@@ -498,7 +503,8 @@ mod tests {
             check(change, &[("site.0.mount.1.path", part)]);
         }
         check(|config| config.sites[0].mounts.clear(), &[("site.0.mount", "root")]);
-        for (status, path, part) in [(200, "/a", "no error"), (404, "a", "no path"), (404, "/a/", "no path")] {
+        for (status, path, part) in [(200, "/a", "not an error"), (404, "a", "not a path"), (404, "/a/", "not a path")]
+        {
             let at = format!("site.0.error_pages.{status}");
             let change = |config: &mut ServerConfig| config.sites[0].error_pages = vec![(status, path.to_owned())];
             check(change, &[(&at, part)]);
@@ -517,10 +523,10 @@ mod tests {
             ("X", "a\r\nSet-Cookie: b", Some("line end")),
             ("X", "a\nb", Some("line end")),
             ("X", "a\0", Some("line end")),
-            ("X: y", "a", Some("no name")),
-            ("", "a", Some("no name")),
-            ("content-LENGTH", "1", Some("for the server")),
-            ("Transfer-Encoding", "chunked", Some("for the server")),
+            ("X: y", "a", Some("not a field name")),
+            ("", "a", Some("not a field name")),
+            ("content-LENGTH", "1", Some("by the server")),
+            ("Transfer-Encoding", "chunked", Some("by the server")),
             ("Cache-Control", "no-store", Some("cache_control")),
         ] {
             let at = format!("headers.{name}");
@@ -530,12 +536,12 @@ mod tests {
             [("text/plain", true), ("text/html; charset=utf-8", true), ("text", false), ("a/b\r\n", false)]
         {
             let settings = Settings { content_type: Some(text.to_owned()), ..Settings::default() };
-            check_rule(rule(settings), (!is_sound).then_some(("content_type", "no media type")));
+            check_rule(rule(settings), (!is_sound).then_some(("content_type", "not a media type")));
         }
         let settings = Settings { index: Some(vec!["a.html".to_owned(), "../b".to_owned()]), ..Settings::default() };
-        check_rule(rule(settings), Some(("index.1", "no name of a file")));
+        check_rule(rule(settings), Some(("index.1", "not a name of a file")));
         check_rule(Rule { folder: Some("/a".to_owned()), ..Rule::default() }, Some(("folder", "end")));
-        for (pattern, part) in [("[a", "no pattern"), ("{a", "no pattern"), ("a/*.iso", "slash")] {
+        for (pattern, part) in [("[a", "not a pattern"), ("{a", "not a pattern"), ("a/*.iso", "slash")] {
             check_rule(Rule { files: Some(pattern.to_owned()), ..Rule::default() }, Some(("files", part)));
         }
     }
@@ -543,7 +549,7 @@ mod tests {
     #[test]
     fn bounds_that_nobody_could_live_with() {
         check(|config| config.limits.head_bytes_max = 10, &[("limits.head_bytes_max", "512")]);
-        check(|config| config.limits.idle_time = Duration::ZERO, &[("limits.idle_time", "no time")]);
+        check(|config| config.limits.idle_time = Duration::ZERO, &[("limits.idle_time", "above zero")]);
         check(|config| config.cache.small_file_bytes_max = 1 << 30, &[("cache.small_file_bytes_max", "bytes_max")]);
         check(|config| config.listen.push(config.listen[0].clone()), &[("listen.1", "twice")]);
     }

@@ -103,9 +103,9 @@ fn notice(tally: &Tally, kept: usize) -> Markup {
     html! {
         @if tally.omitted > 0 {
             p.notice role="note" {
-                "This folder holds more than can be listed: only the first " (text::count(kept as u64))
+                "This folder has more entries than can be listed: only the first " (text::count(kept as u64))
                 " entries by name are shown, " (text::count(tally.omitted))
-                " are not. They can be downloaded all the same, by their names."
+                " are not. They can still be downloaded by name."
             }
         }
     }

@@ -438,8 +438,8 @@ impl Service {
             error_log.say_once_a_minute(Level::Warning, "file changed", || {
                 let name = origin.name_of(change).unwrap_or_else(|| format!("the file with inode {}", change.inode));
                 format!(
-                    "{name} was written to while it was sent, and the download was reset; \
-                     write a new file beside it and rename that over it"
+                    "{name} was modified while it was sent, and the download was reset; write a new file and rename \
+                     it over the old one"
                 )
             });
         }

@@ -92,7 +92,7 @@ impl Server {
             let _ = running.join();
             return Err(error);
         }
-        running.error_log().say(Level::Notice, format_args!("started on {} cores", running.cpus()));
+        running.error_log().say(Level::Notice, format_args!("started on {} CPUs", running.cpus()));
         Ok(running)
     }
 }

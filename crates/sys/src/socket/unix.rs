@@ -70,7 +70,7 @@ fn give_away(path: &Path, file: SocketFile) -> io::Result<()> {
     let there = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let stat = fstat(&there)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
-        return Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody has put something else in the socket's place"));
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, "another file has replaced the socket"));
     }
     let uid = file.uid.filter(|&uid| uid != stat.st_uid).map(Uid::from_raw);
     let gid = file.gid.filter(|&gid| gid != stat.st_gid).map(Gid::from_raw);
@@ -81,7 +81,7 @@ fn give_away(path: &Path, file: SocketFile) -> io::Result<()> {
         // The sandbox knows the call no more.
         Errno::PERM | Errno::NOSYS => io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "the socket's file cannot be given to its user and group, which takes root, at the start",
+            "the owner of the socket's file cannot be changed; only a server started as root can do this",
         ),
         errno => errno.into(),
     })

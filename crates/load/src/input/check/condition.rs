@@ -97,14 +97,14 @@ impl Check {
                 }
                 "sha256" => {
                     let (at, value) = conditions.value(start)?;
-                    let what = "a SHA-256 has 64 hexadecimal digits";
+                    let what = "a SHA-256 digest has 64 hexadecimal digits";
                     check.sha256.replace(digest(&value).ok_or_else(|| line.error(at, what))?).is_some()
                 }
                 "header" if fields.len() < FIELDS_MAX => {
                     fields.push(conditions.field()?);
                     false
                 }
-                "header" => return Err(line.error(start, format!("at most {FIELDS_MAX} fields are checked"))),
+                "header" => return Err(line.error(start, format!("at most {FIELDS_MAX} fields can be checked"))),
                 _ => return Err(conditions.unknown(start, name)),
             };
             if set_before {
@@ -176,8 +176,9 @@ impl StatusSet {
         let mut free = ranges.iter_mut();
         for part in text.split('|') {
             let wrong = |what: &str| line.error(at, format!("{} {what}", excerpt(part.as_bytes())));
-            let range = status_range(part).ok_or_else(|| wrong("is no status; write it like 200, 2xx or 200|206"))?;
-            *free.next().ok_or_else(|| wrong("is one too many; at most 8 statuses are told apart"))? = range;
+            let range =
+                status_range(part).ok_or_else(|| wrong("is not a status; expected for example 200, 2xx or 200|206"))?;
+            *free.next().ok_or_else(|| wrong("is too many; at most 8 statuses are allowed"))? = range;
             at += part.len() + 1;
         }
         Ok(Self { ranges })
@@ -249,7 +250,7 @@ impl<'a> Conditions<'a> {
     /// Takes `=` and the value behind it; gives where that stands.
     fn value(&mut self, start: usize) -> Result<(usize, String), InputError> {
         if !self.rest().starts_with('=') {
-            return Err(self.line.error(start, "write it like status=200,length=512,sha256=HEX"));
+            return Err(self.line.error(start, "expected for example status=200,length=512,sha256=HEX"));
         }
         self.at += 1;
         self.word()
@@ -284,7 +285,7 @@ impl<'a> Conditions<'a> {
     fn field(&mut self) -> Result<FieldCheck, InputError> {
         let start = self.at;
         if !self.rest().starts_with(':') {
-            return Err(self.line.error(start, "write it like header:Content-Type=text/html"));
+            return Err(self.line.error(start, "expected for example header:Content-Type=text/html"));
         }
         self.at += 1;
         let name = self.rest().split(['=', '~', ',']).next().unwrap_or_default();
@@ -293,7 +294,7 @@ impl<'a> Conditions<'a> {
         let name = name.trim_end();
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|".contains(&byte);
         if name.is_empty() || !name.bytes().all(is_token) {
-            return Err(self.line.error(name_at, format!("{} is no field name", excerpt(name.as_bytes()))));
+            return Err(self.line.error(name_at, format!("{} is not a field name", excerpt(name.as_bytes()))));
         }
         let operator = self.rest().chars().next();
         let value = match operator {
@@ -303,7 +304,7 @@ impl<'a> Conditions<'a> {
                 if operator == Some('=') {
                     FieldValue::Is(value.into())
                 } else if value.is_empty() {
-                    return Err(self.line.error(at, "there is nothing to look for behind the ~"));
+                    return Err(self.line.error(at, "there is no text after the ~"));
                 } else {
                     FieldValue::Contains(value.into())
                 }
@@ -321,12 +322,12 @@ impl<'a> Conditions<'a> {
                 self.at += 1;
                 Ok(true)
             }
-            Some(_) => Err(self.line.error(self.at, "a comma belongs between two conditions")),
+            Some(_) => Err(self.line.error(self.at, "separate conditions by commas")),
         }
     }
 
     fn unknown(&self, at: usize, name: &str) -> InputError {
-        let known = "status=, length=, sha256= and header: can be checked";
+        let known = "expected status=, length=, sha256= or header:";
         match name {
             "" => self.line.error(at, format!("a condition is missing; {known}")),
             _ => self.line.error(at, format!("{}: {known}", excerpt(name.as_bytes()))),
@@ -378,26 +379,26 @@ mod tests {
     fn what_is_no_check_is_refused_with_its_place() {
         check_refused("", 1, "condition is missing");
         check_refused("status=200,", 12, "condition is missing");
-        check_refused("status", 1, "write it like");
-        check_refused("ü=1", 1, "can be checked");
-        check_refused("status=20", 8, "is no status");
-        check_refused("status=2x", 8, "is no status");
-        check_refused("status=200|x", 12, "is no status");
-        check_refused("status=0xx", 8, "is no status");
-        check_refused("status=1|2", 8, "is no status");
+        check_refused("status", 1, "expected for example");
+        check_refused("ü=1", 1, "expected status=");
+        check_refused("status=20", 8, "is not a status");
+        check_refused("status=2x", 8, "is not a status");
+        check_refused("status=200|x", 12, "is not a status");
+        check_refused("status=0xx", 8, "is not a status");
+        check_refused("status=1|2", 8, "is not a status");
         check_refused("status=200|201|202|203|204|205|206|207|208", 40, "at most 8");
         check_refused("status=200,status=404", 12, "twice");
         check_refused("length=-1", 8, "negative");
         check_refused("sha256=12", 8, "64 hexadecimal");
         check_refused(&format!("sha256={}", "ü".repeat(32)), 8, "64 hexadecimal");
-        check_refused("status=200,md5=1", 12, "can be checked");
-        check_refused("header=x", 7, "write it like");
-        check_refused("header:", 8, "no field name");
-        check_refused("header:ü=1", 8, "no field name");
+        check_refused("status=200,md5=1", 12, "expected status=");
+        check_refused("header=x", 7, "expected for example");
+        check_refused("header:", 8, "not a field name");
+        check_refused("header:ü=1", 8, "not a field name");
         check_refused("header:A=\"x", 10, "not closed");
         check_refused("header:A=\"x\\", 10, "not closed");
-        check_refused("header:Ä", 8, "no field name");
-        check_refused("header:A~", 10, "nothing to look for");
+        check_refused("header:Ä", 8, "not a field name");
+        check_refused("header:A~", 10, "no text after");
         check_refused("header:A=\"ü\" x", 14, "comma");
         check_refused(&vec!["header:A"; 33].join(","), 32 * 9 + 1, "at most 32");
     }

@@ -37,7 +37,7 @@ pub(crate) fn entry<E: fmt::Display>(
         return Ok(None);
     }
     if let Some(fragment) = word.find('#') {
-        return Err(line.error(at + fragment, "a fragment is never sent to a server; leave it out"));
+        return Err(line.error(at + fragment, "a fragment is never sent to a server; remove it"));
     }
     let target = if word.starts_with('/') {
         word.to_owned()

@@ -53,11 +53,11 @@ impl CheckTable {
             let Some(entry) = entry(line, &mut target_of)? else { continue };
             let shown = || excerpt(entry.target.as_bytes());
             let Some(check) = &entry.check else {
-                let what = format!("{} has no conditions behind it, such as status=200", shown());
+                let what = format!("{} has no conditions; expected for example status=200", shown());
                 return Err(entry.error(file, what).into());
             };
             if table.places.len() == ENTRIES_MAX || table.bytes.len() > u32::MAX as usize / 2 {
-                return Err(entry.error(file, "the file has more checks than are kept").into());
+                return Err(entry.error(file, "the file has too many checks").into());
             }
             let place = table.bytes.len() as u32;
             table.bytes.push(0);
@@ -66,13 +66,11 @@ impl CheckTable {
             push_text(&mut table.bytes, entry.target.as_bytes());
             push_check(&mut table.bytes, check);
             if let Some(first) = table.insert(place, entry.target.as_bytes()) {
-                return Err(entry
-                    .error(file, format!("{} has its conditions in line {first} already", shown()))
-                    .into());
+                return Err(entry.error(file, format!("{} already has conditions in line {first}", shown())).into());
             }
         }
         if table.places.is_empty() {
-            return Err(InputError::new(file, 1, 1, "the file holds no check").into());
+            return Err(InputError::new(file, 1, 1, "the file contains no checks").into());
         }
         Ok(table)
     }
@@ -109,7 +107,7 @@ impl CheckTable {
             let place = self.bytes.len() - rest.len();
             let (record, behind) = record(&self.bytes, place as u32);
             if self.bytes[place] == 0 {
-                let what = format!("the run never asks for {}", excerpt(record.target));
+                let what = format!("the run never requests {}", excerpt(record.target));
                 return Err(InputError::new(&self.file, record.line, record.column, what));
             }
             rest = behind;
@@ -173,9 +171,9 @@ mod tests {
     #[test]
     fn check_files() {
         check_file("# x\n/a length=1\nhttp://host/b status=404\n", Ok(&[("/a", "length=1"), ("/b", "status=404")]));
-        check_file("", Err("c:1:1: the file holds no check"));
-        check_file("/a\n", Err("c:1:1: \"/a\" has no conditions behind it, such as status=200"));
-        check_file("/a length=1\n /b length=1\n", Err("c:2:2: the run never asks for \"/b\""));
-        check_file("/a length=1\n\n/a length=2\n", Err("c:3:1: \"/a\" has its conditions in line 1 already"));
+        check_file("", Err("c:1:1: the file contains no checks"));
+        check_file("/a\n", Err("c:1:1: \"/a\" has no conditions; expected for example status=200"));
+        check_file("/a length=1\n /b length=1\n", Err("c:2:2: the run never requests \"/b\""));
+        check_file("/a length=1\n\n/a length=2\n", Err("c:3:1: \"/a\" already has conditions in line 1"));
     }
 }

@@ -30,7 +30,7 @@ pub fn read_sessions<'a>(
 ) -> Result<SessionFile<'a>, InputError> {
     let sessions = if is_toml(file) { tables::read(file, text, read_body)? } else { wsesslog::read(file, text)? };
     if sessions.is_empty() {
-        return Err(InputError::new(file, 1, 1, "the file holds no session"));
+        return Err(InputError::new(file, 1, 1, "the file contains no session"));
     }
     Ok(SessionFile { file, sessions })
 }
@@ -124,7 +124,7 @@ pub fn load_sessions<E: fmt::Display>(
     }
     let Loader { sessions, .. } = loader;
     if sessions.is_empty() {
-        return Err(InputError::new(file, 1, 1, "the file holds no session").into());
+        return Err(InputError::new(file, 1, 1, "the file contains no session").into());
     }
     Ok(sessions)
 }
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_file_without_sessions_is_refused_in_either_format() {
         for (file, text) in [("s", ""), ("s", "\n \n# nothing\n"), ("s.toml", ""), ("s.TOML", "session = []\n")] {
-            let expected = format!("{file}:1:1: the file holds no session");
+            let expected = format!("{file}:1:1: the file contains no session");
             assert_eq!(read_sessions(file, text.as_bytes(), no_body).unwrap_err().to_string(), expected);
             assert_eq!(load(file, text).unwrap_err().to_string(), expected);
         }

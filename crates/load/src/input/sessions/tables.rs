@@ -77,13 +77,19 @@ pub(super) fn read_parts<'a>(
         let (given, sessions) = read_part(file, first.0, 0, None, &mut read_body)?;
         think = given;
         if !sessions.is_empty() {
-            return Err(InputError::new(file, 1, 1, "there are sessions in another form"));
+            return Err(InputError::new(file, 1, 1, "expected sessions as [[session]] tables"));
         }
     }
     for (part, before) in (!is_head).then_some(first).into_iter().chain(parts) {
         let (given, sessions) = read_part(file, part, before, think, &mut read_body)?;
         if given != think {
-            return Err(InputError::new(file, before + 1, 1, "a think time for all sessions stands before them"));
+            return Err(InputError::new(
+                file,
+                before + 1,
+                1,
+                "the think time for all sessions has to come before the \
+                first session",
+            ));
         }
         sessions.into_iter().try_for_each(&mut on_session)?;
     }
@@ -194,7 +200,7 @@ fn read_part<'a>(
     read_body: impl FnMut(&Path) -> Result<Vec<u8>, String>,
 ) -> Result<(Option<Duration>, Vec<SessionText<'a>>), InputError> {
     let wrong = |offset: usize, what: &str| InputError::at_offset(file, text, offset, what);
-    let utf8 = std::str::from_utf8(text).map_err(|error| wrong(error.valid_up_to(), "this is no UTF-8 text"))?;
+    let utf8 = std::str::from_utf8(text).map_err(|error| wrong(error.valid_up_to(), "the text is not valid UTF-8"))?;
     let table: FileTable = toml::from_str(utf8).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
         wrong(offset, &one_line(error.message()))
@@ -223,7 +229,7 @@ impl<'a, F: FnMut(&Path) -> Result<Vec<u8>, String>> Reader<'a, F> {
         let at = table.span();
         let bursts = table.into_inner().burst;
         if bursts.is_empty() {
-            return Err(self.error(&at, "the session has no burst; give it a [[session.burst]] with calls"));
+            return Err(self.error(&at, "the session has no burst; add a [[session.burst]] with calls"));
         }
         let bursts = bursts.into_iter().map(|burst| self.burst(burst, think)).collect::<Result<_, _>>()?;
         Ok(SessionText { bursts })
@@ -280,7 +286,7 @@ impl<'a, F: FnMut(&Path) -> Result<Vec<u8>, String>> Reader<'a, F> {
             return Ok(body.map_or_else(Vec::new, |body| body.into_inner().into_bytes()));
         };
         if body.is_some() {
-            return Err(self.error(&file.span(), "a call has either body or body_file"));
+            return Err(self.error(&file.span(), "a call cannot have both body and body_file"));
         }
         // Absolute paths stay what they are.
         let path: PathBuf = Path::new(self.file).parent().unwrap_or(Path::new("")).join(file.get_ref());
@@ -443,7 +449,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named_with_its_place() {
-        check_refused("[[session]]\n", "1:1: the session has no burst; give it a [[session.burst]] with calls");
+        check_refused("[[session]]\n", "1:1: the session has no burst; add a [[session.burst]] with calls");
         check_refused("[[session]]\n[[session.burst]]\ncalls = []\n", "3:9: the burst has no calls");
         check_refused("[[session]]\n[[session.burst]]\n", "2:1: missing field `calls`");
         check_refused("[[sesion]]\n", "1:3: unknown field `sesion`, expected `think` or `session`");
@@ -451,10 +457,10 @@ mod tests {
         check_refused("think = \"2\"\n", &format!("1:9: {}", parse_time("2").unwrap_err()));
         check_refused("think = \"9000h\"\n", &format!("1:9: {}", parse_time("9000h").unwrap_err()));
         check_refused("# ä\nthink = \"ü\" x\n", "2:13: unexpected key or value, expected newline, `#`");
-        check_call_refused("\"a\"", "3:10: \"a\": a URI begins with a slash");
+        check_call_refused("\"a\"", "3:10: \"a\": a URI has to begin with a slash");
         check_call_refused(
             "{ uri = \"/a b\" }",
-            "3:18: \"/a b\": this character cannot stand in a URI; write it percent-encoded, such as %20",
+            "3:18: \"/a b\": this character is not allowed in a URI; percent-encode it, such as %20",
         );
         check_call_refused(
             "{ uri = \"/\", metod = \"GET\" }",
@@ -463,7 +469,7 @@ mod tests {
         check_call_refused("{ method = \"GET\" }", "3:10: missing field `uri`");
         check_call_refused(
             "{ uri = \"/\", body = \"\", body_file = \"x\" }",
-            "3:46: a call has either body or body_file",
+            "3:46: a call cannot have both body and body_file",
         );
         check_call_refused("{ uri = \"/\", body_file = \"x\" }", "3:35: cannot read dir/x: no such file");
         check_call_refused(
@@ -475,6 +481,6 @@ mod tests {
             "3:39: invalid type: integer `1`, expected a string",
         );
         let error = read("s.toml", b"# \xff\n", bodies).unwrap_err();
-        assert_eq!(error.to_string(), "s.toml:1:3: this is no UTF-8 text");
+        assert_eq!(error.to_string(), "s.toml:1:3: the text is not valid UTF-8");
     }
 }

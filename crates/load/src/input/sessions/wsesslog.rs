@@ -97,7 +97,7 @@ fn burst(first: CallText<'_>) -> BurstText<'_> {
 
 fn call<'a>(line: Line<'a>, at: usize, target: &'a [u8]) -> Result<CallText<'a>, InputError> {
     if target.starts_with(b"#") {
-        return Err(line.error(at, "a comment begins in the first column; httperf would ask for this as a URI"));
+        return Err(line.error(at, "a comment has to begin in the first column; httperf would request this as a URI"));
     }
     if let Some((fault, what)) = target_fault(target) {
         return Err(line.error(at + fault, format!("{}: {what}", excerpt(target))));
@@ -134,9 +134,15 @@ fn read_settings<'a>(
                 words.at = value_at;
                 call.body = Cow::Owned(words.contents(lines)?);
             }
-            (b"contents", None) => return Err(line.error(at, "contents= has no value; write contents=\"\" for none")),
+            (b"contents", None) => {
+                return Err(line.error(
+                    at,
+                    "contents= has no value; use contents=\"\" for an empty \
+                body",
+                ));
+            }
             _ => {
-                let what = "is none of method=, think= and contents=, and a line has one URI";
+                let what = "is unknown; expected method=, think= or contents= after the URI";
                 return Err(line.error(at, format!("{} {what}", excerpt(word))));
             }
         }
@@ -149,7 +155,14 @@ fn method(line: Line<'_>, at: usize, value: &[u8]) -> Result<Cow<'static, str>, 
         Some(method) => Ok(Cow::Borrowed(method)),
         None => {
             let known = METHODS.join(", ");
-            Err(line.error(at, format!("httperf knows no method {}, only {known}; TOML takes any", excerpt(value))))
+            Err(line.error(
+                at,
+                format!(
+                    "httperf does not know the method {}, only {known}; a TOML session file \
+                accepts any method",
+                    excerpt(value)
+                ),
+            ))
         }
     }
 }
@@ -158,7 +171,7 @@ fn think(line: Line<'_>, at: usize, value: &[u8]) -> Result<Duration, InputError
     let seconds = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
     let think = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     think.filter(|&think| think <= THINK_MAX).ok_or_else(|| {
-        line.error(at, format!("{} is no think time; write seconds without a unit, such as 2.5", excerpt(value)))
+        line.error(at, format!("{} is not a think time; expected seconds without a unit, such as 2.5", excerpt(value)))
     })
 }
 
@@ -200,7 +213,7 @@ impl<'a> Words<'a> {
             match (byte, quote) {
                 (b'\\', _) => match self.line.bytes.get(self.at) {
                     None => {
-                        let end = self.line.error(self.at - 1, "the file ends behind this backslash");
+                        let end = self.line.error(self.at - 1, "the file ends after this backslash");
                         self.line = lines.next().ok_or(end)??;
                         self.at = 0;
                         contents.push(b'\n');
@@ -226,14 +239,14 @@ impl<'a> Words<'a> {
             None => Ok(contents),
             Some((_, line, at)) => Err(line.error(
                 at,
-                "this quote is not closed; a backslash at the end of a line has contents go on in the next",
+                "this quote is not closed; to continue contents on the next line, end the line with a backslash",
             )),
         }
     }
 
     /// To httperf a line ends at a NUL.
     fn refuse_nul(&self, byte: u8) -> Result<(), InputError> {
-        if byte == 0 { Err(self.line.error(self.at, "there is a NUL in this text")) } else { Ok(()) }
+        if byte == 0 { Err(self.line.error(self.at, "this text contains a NUL byte")) } else { Ok(()) }
     }
 }
 
@@ -319,37 +332,37 @@ mod tests {
     fn what_httperf_refuses_is_refused_with_its_place() {
         check(
             "/a\n/ä foo=1\n",
-            "s:2:2: \"/ä\": this character cannot stand in a URI; write it percent-encoded, such as %20",
+            "s:2:2: \"/ä\": this character is not allowed in a URI; percent-encode it, such as %20",
         );
-        let unknown = "is none of method=, think= and contents=, and a line has one URI";
+        let unknown = "is unknown; expected method=, think= or contents= after the URI";
         check("/a\n /b  foo=1\n", &format!("s:2:6: \"foo=1\" {unknown}"));
         check("/a /b\n", &format!("s:1:4: \"/b\" {unknown}"));
         check("/a \\\n/b\n", &format!("s:1:4: \"\\\\\" {unknown}"));
         check("/a think=\n", &format!("s:1:4: \"think=\" {unknown}"));
-        check("/a contents=\n", "s:1:4: contents= has no value; write contents=\"\" for none");
-        let think = "is no think time; write seconds without a unit, such as 2.5";
+        check("/a contents=\n", "s:1:4: contents= has no value; use contents=\"\" for an empty body");
+        let think = "is not a think time; expected seconds without a unit, such as 2.5";
         check("/a think=x\n", &format!("s:1:10: \"x\" {think}"));
-        let known = "only DELETE, GET, HEAD, OPTIONS, POST, PUT, PROPFIND, REPORT, TRACE; TOML takes any";
-        check("/a method=get", &format!("s:1:11: httperf knows no method \"get\", {known}"));
-        check("/a contents=x\\", "s:1:14: the file ends behind this backslash");
+        let known = "only DELETE, GET, HEAD, OPTIONS, POST, PUT, PROPFIND, REPORT, TRACE; a TOML session file accepts any method";
+        check("/a method=get", &format!("s:1:11: httperf does not know the method \"get\", {known}"));
+        check("/a contents=x\\", "s:1:14: the file ends after this backslash");
         check("/a contents='ü' b\n", &format!("s:1:17: \"b\" {unknown}"));
     }
 
     #[test]
     fn what_cannot_have_been_meant_is_refused() {
-        check("/a think=5m\n", "s:1:10: \"5m\" is no think time; write seconds without a unit, such as 2.5");
+        check("/a think=5m\n", "s:1:10: \"5m\" is not a think time; expected seconds without a unit, such as 2.5");
         for wrong in ["-1", "inf", "nan", "1e7", "1e99", "0x1p3"] {
             assert!(read("s", format!("/a think={wrong}\n").as_bytes()).is_err(), "{wrong}");
         }
         assert!(read("s", b"/a method=GETX\n").is_err());
         check(
             "/a contents=\"ab\n/b\n",
-            "s:1:13: this quote is not closed; a backslash at the end of a line has contents go on in the next",
+            "s:1:13: this quote is not closed; to continue contents on the next line, end the line with a backslash",
         );
-        check("/a\n  #x\n", "s:2:3: a comment begins in the first column; httperf would ask for this as a URI");
-        check("foo\n", "s:1:1: \"foo\": a URI begins with a slash");
-        check("/a\0b\n", "s:1:3: there is a NUL in this text");
-        check("/a contents=\"\\\0\"\n", "s:1:15: there is a NUL in this text");
+        check("/a\n  #x\n", "s:2:3: a comment has to begin in the first column; httperf would request this as a URI");
+        check("foo\n", "s:1:1: \"foo\": a URI has to begin with a slash");
+        check("/a\0b\n", "s:1:3: this text contains a NUL byte");
+        check("/a contents=\"\\\0\"\n", "s:1:15: this text contains a NUL byte");
     }
 
     #[test]

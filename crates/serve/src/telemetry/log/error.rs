@@ -59,7 +59,7 @@ impl ErrorLog {
         drop(topics);
         match suppressed {
             0 => self.say(level, text()),
-            _ => self.say(level, format_args!("{} ({suppressed} more like this since the last time)", text())),
+            _ => self.say(level, format_args!("{} ({suppressed} more since the last message)", text())),
         }
     }
 }

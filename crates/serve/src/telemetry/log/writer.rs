@@ -113,8 +113,8 @@ impl Writer {
             let dropped = page.dropped_before;
             self.error_log.say_once_a_minute(Level::Warning, "log queue", || {
                 format!(
-                    "{dropped} requests are missing in access log and statistics: the log thread fell behind; see whether \
-                     its disk stalls"
+                    "{dropped} requests are missing in the access log and the statistics: the log thread fell \
+                     behind; check whether its disk stalls"
                 )
             });
         }
@@ -159,8 +159,8 @@ impl Writer {
         match written {
             Err(Lost { error, .. }) => self.error_log.say_once_a_minute(Level::Error, "access log", || {
                 format!(
-                    "cannot write the access log {name}: {error}; {} lines are lost so far, service goes on; make room, or \
-                     mend the folder, and it goes on by itself",
+                    "cannot write the access log {name}: {error}; {} lines lost so far; serving continues, and \
+                     logging resumes when the file can be written again",
                     self.losing
                 )
             }),
@@ -168,7 +168,7 @@ impl Writer {
                 let losing = std::mem::take(&mut self.losing);
                 self.error_log.say(
                     Level::Warning,
-                    format_args!("the access log {name} is written again; {losing} lines are missing in it"),
+                    format_args!("the access log {name} can be written again; {losing} lines are missing"),
                 );
             }
             Ok(()) => {}
@@ -192,7 +192,7 @@ impl Writer {
     }
 
     fn reopen(&mut self) {
-        let advice = "the old one is written to as before; see that its folder exists and is writable";
+        let advice = "the old file stays in use; check that its folder exists and is writable";
         let logs =
             [(self.access.as_mut(), "access", &self.access_name), (Some(&mut self.errors), "error", &self.errors_name)];
         for (sink, which, name) in logs {

@@ -70,7 +70,7 @@ impl Collector {
         let history = history.unwrap_or_else(|error| {
             // What cannot be read is not overwritten: somebody may want it.
             let path = state.take().unwrap_or_default();
-            let advice = "the days begin anew and are not kept; mend or remove the file and start again";
+            let advice = "daily figures start at zero and are not saved; repair or remove the file and restart";
             error_log.say(Level::Error, format_args!("cannot read the state {}: {error}; {advice}", path.display()));
             DailyHistory::default()
         });
@@ -128,7 +128,7 @@ impl Collector {
         let unique = self.registry.with_statistics(|statistics| statistics.unique.clone());
         if let Err(error) = self.history.save(path, &named(&mounts, unique.iter())) {
             self.error_log.say_once_a_minute(Level::Error, "state", || {
-                format!("cannot save the state {}: {error}; see that its folder exists and has room", path.display())
+                format!("cannot save the state {}: {error}; check that its folder exists and has space", path.display())
             });
         }
     }

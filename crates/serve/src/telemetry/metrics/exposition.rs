@@ -107,18 +107,23 @@ impl Collector for Figures {
         family.encode_info(&build)?;
         out.gauge("uptime", "Time since the start", Some(Unit::Seconds), status.uptime_s as u64)?;
         let draining = u64::from(status.state == State::Draining);
-        out.gauge("draining", "1 while no more connections are accepted", None, draining)?;
+        out.gauge("draining", "1 while no new connections are accepted", None, draining)?;
         out.gauge("connections_open", "Connections open now", None, status.now.connections)?;
         out.counter("connections", "Connections accepted", None, status.total.connections)?;
         let turned_away = status.total.turned_away;
-        out.counter("connections_turned_away", "Connections that found no room", None, turned_away)?;
-        out.counter("connections_shed", "Idle connections closed to make room", None, status.total.shed)?;
+        out.counter(
+            "connections_turned_away",
+            "Connections refused because no connection slot was free",
+            None,
+            turned_away,
+        )?;
+        out.counter("connections_shed", "Idle connections closed to free a connection slot", None, status.total.shed)?;
         let help = "Responses that were reset because their file changed while it was sent";
         out.counter("files_changed_while_sent", help, None, status.total.files_changed_while_sent)?;
         let responses = &status.total.responses;
         out.counters(
             "responses",
-            "Final responses by class of status",
+            "Final responses by status class",
             None,
             [
                 ([("class", "2xx")], responses.ok),
@@ -130,18 +135,18 @@ impl Collector for Figures {
         let log = &status.log;
         out.counters(
             "access_log_lines",
-            "Lines of the access log: written, or lost because the file did not take them",
+            "Lines of the access log: written, or lost because the file could not be written",
             None,
             [([("outcome", "written")], log.lines_written), ([("outcome", "lost")], log.lines_lost)],
         )?;
-        let help = "Requests missing in access log and statistics because the log thread fell behind";
+        let help = "Requests missing in the access log and the statistics because the log thread fell behind";
         out.counter("log_records_dropped", help, None, log.records_dropped)?;
         let watch = &status.watch;
-        out.gauge("watched_folders", "Folders that the kernel watches for changes now", None, watch.folders)?;
-        out.counter("watch_events", "Changes of folders that the kernel has told of", None, watch.events)?;
-        let help = "How often the kernel had no room for changes, and every file was looked at again";
+        out.gauge("watched_folders", "Folders that are watched for changes now", None, watch.folders)?;
+        out.counter("watch_events", "Changes of folders reported by the kernel", None, watch.events)?;
+        let help = "Overflows of the kernel's event queue, after which every file is checked again";
         out.counter("watch_overflows", help, None, watch.overflows)?;
-        out.counter("watch_refusals", "How often the kernel would not watch a folder", None, watch.refused)?;
+        out.counter("watch_refusals", "Folders that the kernel refused to watch", None, watch.refused)?;
         self.encode_loops(out)?;
         self.encode_mounts(out)
     }
@@ -153,15 +158,15 @@ impl Figures {
         let of = |value: fn(&super::document::LoopStatus) -> u64| {
             names.iter().zip(&self.0.loops).map(move |(name, one)| ([("core", name.as_str())], value(one)))
         };
-        out.counters("core_requests", "Requests by core", None, of(|one| one.requests))?;
-        out.counters("core_sent", "Bytes of responses by core", Some(Unit::Bytes), of(|one| one.bytes))?;
-        out.gauges("core_connections_open", "Connections open now by core", None, of(|one| one.connections))?;
-        let help = "Look-ups for which a file was opened, or looked at again because of its age or of a change";
+        out.counters("core_requests", "Requests by loop", None, of(|one| one.requests))?;
+        out.counters("core_sent", "Bytes of responses by loop", Some(Unit::Bytes), of(|one| one.bytes))?;
+        out.gauges("core_connections_open", "Connections open now by loop", None, of(|one| one.connections))?;
+        let help = "Look-ups that opened a file, or checked it again because of its age or a change";
         out.counters("cache_misses", help, None, of(|one| one.cache_misses))?;
-        out.gauges("cache_entries", "Files known by core", None, of(|one| one.cache_entries))?;
+        out.gauges("cache_entries", "Cached files by loop", None, of(|one| one.cache_entries))?;
         out.gauges(
             "cache_size",
-            "Heads and small files in memory by core",
+            "Bytes of heads and small files in memory by loop",
             Some(Unit::Bytes),
             of(|one| one.cache_bytes),
         )
@@ -174,8 +179,8 @@ impl Figures {
         out.counters("requests", "Requests by mount", None, of(|mount| mount.requests))?;
         out.counters("sent", "Bytes of responses by mount", Some(Unit::Bytes), of(|mount| mount.bytes))?;
         out.counters("downloads", "Complete downloads by mount", None, of(|mount| mount.downloads))?;
-        out.gauges("downloads_under_way", "Downloads under way now by mount", None, of(|mount| mount.downloads_now))?;
-        let help = "Different files downloaded today (UTC) by mount, within 2 %";
+        out.gauges("downloads_under_way", "Downloads in progress by mount", None, of(|mount| mount.downloads_now))?;
+        let help = "Distinct files downloaded today (UTC) by mount, within 2 %";
         out.gauges("unique_files_today", help, None, of(|mount| mount.today.unique_files))
     }
 }

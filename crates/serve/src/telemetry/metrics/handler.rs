@@ -25,8 +25,8 @@ impl Handler for StatusHandler {
     fn respond(&mut self, request: &RequestHead<'_>) -> Response {
         if !self.hosts.has(request.host()) {
             let reason = format!(
-                "The status is not shown under the name {}. Ask for an IP address, for localhost, or for a name that \
-                 allowed_hosts of [status] has.\n",
+                "The status page is not available under the name {}. Use an IP address, localhost, or a name in \
+                 allowed_hosts of [status].\n",
                 request.host().unwrap_or_default()
             );
             return response(421, PLAIN, format!("{}{reason}", title(421)));

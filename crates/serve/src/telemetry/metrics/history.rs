@@ -1,6 +1,6 @@
 //! Figures of the last days, per mount, and the file in which they survive a restart.
 //!
-//! DailyHistory are of UTC. The figures are the growth of counters that only grow, looked at once a second, so the day that a byte
+//! Days are in UTC. The figures are the growth of counters that only grow, looked at once a second, so the day that a byte
 //! is booked on is right within a second.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -150,7 +150,7 @@ impl DailyHistory {
         io::Read::read_to_end(&mut io::Read::take(file, FILE_BYTES_MAX + 1), &mut text)?;
         let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
         if text.len() as u64 > FILE_BYTES_MAX {
-            return Err(wrong("the file is larger than any that this server writes"));
+            return Err(wrong("the file is too large to be a state file"));
         }
         let kept: StoredHistory = serde_json::from_slice(&text)?;
         if kept.schema != SCHEMA {

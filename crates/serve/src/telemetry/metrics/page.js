@@ -12,7 +12,7 @@ async function refresh() {
       document.body.classList.remove("stale");
     }
   } catch {
-    document.title = "no answer · Thalweg status";
+    document.title = "no response · Thalweg status";
     document.body.classList.add("stale");
   }
   setTimeout(refresh, PAUSE_MS);

@@ -66,7 +66,7 @@ fn content(status: &Status) -> Markup {
         (loops(status))
         (trouble(status))
         footer {
-            "DailyHistory are of UTC. The same figures: " a href="/status.json" { "JSON" } ", " a href="/metrics" { "metrics for Prometheus" }
+            "Days are in UTC. The same figures: " a href="/status.json" { "JSON" } ", " a href="/metrics" { "metrics for Prometheus" }
             ", " a href="/healthz" { "health" } "."
         }
     }
@@ -84,10 +84,10 @@ fn tiles(status: &Status) -> Markup {
     let now = &status.now;
     markup! {
         dl.tiles {
-            (tile("Downloads under way", &count(now.downloads), &format!("connections open: {}", count(now.connections))))
+            (tile("Downloads in progress", &count(now.downloads), &format!("connections open: {}", count(now.connections))))
             (tile("Sent per second", &bytes(now.bytes_per_s as u64), &bits(now.bytes_per_s)))
             (tile("Requests per second", &decimal(now.requests_per_s), &format!("{} since the start", count(status.total.requests))))
-            (tile("Downloads today", &count(today.downloads), &format!("{} different files", count(today.unique_files))))
+            (tile("Downloads today", &count(today.downloads), &format!("{} distinct files", count(today.unique_files))))
             (tile("Sent today", &bytes(today.bytes), &format!("{} since the start", bytes(status.total.bytes))))
         }
     }
@@ -128,7 +128,7 @@ fn mounts(mounts: &[Mount]) -> Markup {
             h2 { "By mount" }
             div.scroll { table {
                 thead { tr {
-                    th { "Mount" } th.n { "Now" } th.n { "Downloads today" } th.n { "Files today" } th.n { "Sent today" } th.n { "Sent in all" }
+                    th { "Mount" } th.n { "Now" } th.n { "Downloads today" } th.n { "Files today" } th.n { "Sent today" } th.n { "Sent in total" }
                 } }
                 tbody { @for mount in mounts { tr {
                     th scope="row" { (mount.mount) }
@@ -170,8 +170,8 @@ fn days(days: &[DayFigures]) -> Markup {
 fn top_files(files: &[TopFile]) -> Markup {
     markup! {
         section {
-            h2 { "Wanted most today" }
-            @if files.is_empty() { p.none { "No file was downloaded yet." } } @else {
+            h2 { "Most downloaded today" }
+            @if files.is_empty() { p.none { "No downloads yet." } } @else {
                 div.scroll { table {
                     thead { tr { th { "File" } th.n { "Downloads" } th.n { "Sent" } } }
                     tbody { @for file in files { tr {
@@ -188,10 +188,10 @@ fn top_files(files: &[TopFile]) -> Markup {
 fn loops(status: &Status) -> Markup {
     markup! {
         section {
-            h2 { "By core" }
+            h2 { "By loop" }
             div.scroll { table {
                 thead { tr {
-                    th { "Core" } th.n { "Connections" } th.n { "Requests" } th.n { "Sent" } th.n { "Files known" } th.n { "In memory" } th.n { "Opened" }
+                    th { "Loop" } th.n { "Connections" } th.n { "Requests" } th.n { "Sent" } th.n { "Cached files" } th.n { "In memory" } th.n { "Cache misses" }
                 } }
                 tbody { @for one in &status.loops { tr {
                     th scope="row" { (one.loop_index) }
@@ -212,22 +212,22 @@ fn trouble(status: &Status) -> Markup {
     let log = &status.log;
     let responses = &status.total.responses;
     let troubles = [
-        (log.lines_lost, "lines of the access log were lost, because the file did not take them"),
+        (log.lines_lost, "lines of the access log were lost, because the file could not be written"),
         (
             log.records_dropped,
             "requests are missing in the access log and in these statistics, because the log thread fell behind",
         ),
-        (status.total.turned_away, "connections were turned away, because there was no room for them"),
+        (status.total.turned_away, "connections were refused, because no connection slot was free"),
         (
             status.total.files_changed_while_sent,
-            "responses were reset, because their file was written to while it was sent: replace files by a rename",
+            "responses were reset, because their file was modified while it was sent: replace files by a rename",
         ),
-        (responses.failed, "responses were 5xx: this server failed, or was short of something"),
+        (responses.failed, "responses were 5xx: the server failed or ran out of a resource"),
     ];
     markup! {
         @if troubles.iter().any(|(number, _)| *number > 0) {
             section.trouble {
-                h2 { "To look into" }
+                h2 { "Warnings" }
                 ul { @for (number, what) in troubles.iter().filter(|(number, _)| *number > 0) {
                     li { strong { (count(*number)) } " " (what) "." }
                 } }
@@ -338,6 +338,6 @@ mod tests {
         let page = html(&status);
         assert!(page.contains("/&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;&amp;amp;"), "{page}");
         assert_eq!(page.matches("<script").count(), 1);
-        assert!(page.contains("To look into") && page.contains("<strong>3</strong> lines"), "{page}");
+        assert!(page.contains("Warnings") && page.contains("<strong>3</strong> lines"), "{page}");
     }
 }

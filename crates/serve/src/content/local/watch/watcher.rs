@@ -240,10 +240,10 @@ fn report_of(error: &io::Error) -> String {
     let advice = match Errno::from_io_error(error) {
         Some(Errno::NOSPC) => "raise fs.inotify.max_user_watches",
         Some(Errno::MFILE) => "raise fs.inotify.max_user_instances or LimitNOFILE=",
-        Some(Errno::NOENT) => "see that /proc is mounted",
-        _ => "see that the kernel allows inotify",
+        Some(Errno::NOENT) => "check that /proc is mounted",
+        _ => "check that the kernel supports inotify",
     };
-    format!("cannot watch folders for changes: {error}; changes are seen when cache.age has passed; {advice}")
+    format!("cannot watch folders for changes: {error}; changes are detected after cache.age; {advice}")
 }
 
 impl Subscription {
