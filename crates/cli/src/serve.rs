@@ -1,8 +1,8 @@
 //! `thalweg serve`: the download server in the foreground.
 //!
-//! The order of the start matters. Sockets are opened while the process may still do that; then it becomes the user that it serves as;
-//! then, as long as it has one thread, the launcher is set apart and the file system is taken away; then the loops start; and when
-//! all is open that is ever opened, most system calls go.
+//! The order of the start matters. The process opens its sockets while it still has the rights for them; it becomes the user that
+//! it serves as; while it has one thread, it starts the launcher and confines its files; it starts the loops; and when everything
+//! is open, it gives up most system calls.
 
 mod check;
 mod confinement;
@@ -36,7 +36,7 @@ use crate::output::print;
 /// Runs the command until a signal ends it.
 ///
 /// # Errors
-/// The folder or an address cannot be had, or the server has failed.
+/// The folder or an address is not available, or the server has failed.
 pub fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
     if options.print_config {
         print(&configuration::print(&Configuration::of(options)?))?;
@@ -51,7 +51,7 @@ pub fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
 
 /// Serves until the end.
 fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
-    // From here on, no signal that has a meaning later ends the process.
+    // From here on, a signal that the server handles later does not end the process.
     let signals = Signals::listen().map_err(Failure::unreachable)?;
     let mut inheritance = Inheritance::take()?;
     let groups = std::mem::take(&mut inheritance.groups);
@@ -60,9 +60,9 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     let configuration = Configuration::of(options).map(|configuration| with_given(configuration, &given))?;
     let config = &configuration.server;
     ensure_driver(config.driver)?;
-    // Before there is a socket's file that would be left behind.
+    // This check comes before a socket's file is made, which a failure would leave behind.
     check::ensure_writable(&configuration)?;
-    // As many connections as the kernel lets us have; the server itself stops accepting before they run out.
+    // The most descriptors that the kernel grants; the server itself stops accepting before they run out.
     raise_descriptors(descriptors().hard).map_err(Failure::unreachable)?;
     let identity = Identity::choose(configuration.user.as_deref(), &config.listen)?;
     let loops = loop_count(config).map_err(refuse)?;
@@ -98,11 +98,11 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     end(watch, pid_file)
 }
 
-/// Watches the server to its end, which is one of two.
+/// Watches the server until it is told to stop or has passed its sockets to a successor.
 fn end(mut watch: Watch<'_>, pid_file: Option<PidFile>) -> Result<ExitCode, Failure> {
     match watch.until_end() {
         End::HandedOver => {
-            // The other process has written its own number there.
+            // The successor has written its own number there.
             std::mem::forget(pid_file);
             watch.say(Level::Notice, "another process serves from now on; this one ends with its last download");
             watch.hand_over();
@@ -119,7 +119,7 @@ fn end(mut watch: Watch<'_>, pid_file: Option<PidFile>) -> Result<ExitCode, Fail
     Ok(Exit::Met.into())
 }
 
-/// The addresses that a service manager listens on already count as configured, and nothing else does if nobody has chosen an address.
+/// Adds the addresses that a service manager listens on; they replace the default addresses.
 fn with_given(mut configuration: Configuration, given: &[ListenAddr]) -> Configuration {
     let listen = &mut configuration.server.listen;
     if !given.is_empty() && *listen == Configuration::default().server.listen {
@@ -133,8 +133,7 @@ fn with_given(mut configuration: Configuration, given: &[ListenAddr]) -> Configu
     configuration
 }
 
-/// Says what to do about a server that cannot start. What the user named wrongly is a usage error; what the host does not grant
-/// is the host's.
+/// The failure of a server that cannot start, with advice. A wrong setting is a usage error; a refusal by the host is not.
 fn refuse(error: StartError) -> Failure {
     use std::io::ErrorKind;
     match &error {
@@ -162,18 +161,18 @@ fn refuse(error: StartError) -> Failure {
     }
 }
 
-/// How to say what is no error.
+/// The function that prints messages that are no errors.
 fn say(configuration: &Configuration) -> fn(&str) -> Result<(), Failure> {
-    if configuration.server.log.access == Some(LogTarget::Stdout) { say_aside } else { print }
+    if configuration.server.log.access == Some(LogTarget::Stdout) { print_on_stderr } else { print }
 }
 
-/// Says something on the standard error, because the access log has the standard output.
-fn say_aside(text: &str) -> Result<(), Failure> {
+/// Prints on standard error, because the access log has the standard output.
+fn print_on_stderr(text: &str) -> Result<(), Failure> {
     text.lines().for_each(remark);
     Ok(())
 }
 
-/// The file that names this process, for scripts. It is removed at the end, unless another process has put its own there by then.
+/// The file with this process's number, for scripts. It is removed at the end, unless another process has replaced it by then.
 #[derive(Debug)]
 struct PidFile {
     path: PathBuf,
@@ -202,7 +201,7 @@ impl PidFile {
 impl Drop for PidFile {
     fn drop(&mut self) {
         if fs::symlink_metadata(&self.path).is_ok_and(|there| (there.dev(), there.ino()) == self.identity) {
-            // A number that is left behind names no process, which scripts have to expect anyhow.
+            // A file that is left behind names no process, which scripts have to expect anyhow.
             let _ = fs::remove_file(&self.path);
         }
     }

@@ -1,7 +1,7 @@
-//! `thalweg serve --check`: what a start with this configuration, by this user, would fail on.
+//! `thalweg serve --check`: the faults on which a start with this configuration, by this user, would fail.
 //!
-//! The process that checks does what a start does and leaves no trace: it becomes the user, looks at files and folders as that one, and
-//! confines itself if it has to. What it does not do is listen, write, and start threads.
+//! The check does what a start does and leaves no trace: it becomes the user, checks files and folders as that user, and confines
+//! itself if the configuration requires it. It does not listen, write, or start threads.
 
 use std::env;
 use std::fs::File;
@@ -20,20 +20,20 @@ use crate::exit::Failure;
 use crate::load_options::ensure_driver;
 use crate::options::{SandboxOption, ServeOptions};
 
-/// systemd names each run of a unit by this. What it has opened for the unit it gives to the server alone, not to who checks.
+/// The variable by which systemd names each run of a unit. It passes the unit's sockets to the server alone, not to a check.
 const SYSTEMD_RUN: &str = "INVOCATION_ID";
 
-/// Looks at all of it. In words, what there is.
+/// Makes all checks and returns a summary.
 ///
 /// # Errors
-/// Something is wrong, with its place in the file.
+/// The faults with their places in the file.
 pub fn check(options: &ServeOptions) -> Result<String, Failure> {
     let loaded = Loaded::read(options, &|path| File::open(path))?;
     let configuration = &loaded.configuration;
     let fault = |at: &str, failure: Failure| ConfigFault { at: at.to_owned(), what: failure.to_string() };
-    // Ports are opened before the user changes, files after that.
-    let (places, mut faults) = look_at_addresses(configuration);
-    faults.extend(look_at_socket_files(configuration));
+    // A start opens ports before it changes the user, and files after that.
+    let (places, mut faults) = check_addresses(configuration);
+    faults.extend(check_socket_files(configuration));
     let identity = Identity::choose(configuration.user.as_deref(), &configuration.server.listen);
     let confinement = match identity {
         Ok(identity) => Some(identity.assume()?),
@@ -57,8 +57,8 @@ pub fn check(options: &ServeOptions) -> Result<String, Failure> {
     Ok(summary(configuration, &places))
 }
 
-/// What each address would be, in words, and those that cannot be had.
-fn look_at_addresses(configuration: &Configuration) -> (Vec<String>, Vec<ConfigFault>) {
+/// A description of each address, and the addresses that are not available.
+fn check_addresses(configuration: &Configuration) -> (Vec<String>, Vec<ConfigFault>) {
     let mut places = Vec::new();
     let mut faults = Vec::new();
     let mut look = |at: String, what: &str, address: &ListenAddr| match state_of(address) {
@@ -74,12 +74,12 @@ fn look_at_addresses(configuration: &Configuration) -> (Vec<String>, Vec<ConfigF
     (places, faults)
 }
 
-/// Whether the files of Unix sockets can be given to whom they are to belong.
-fn look_at_socket_files(configuration: &Configuration) -> Option<ConfigFault> {
+/// Checks that the files of Unix sockets can be given to their configured owners.
+fn check_socket_files(configuration: &Configuration) -> Option<ConfigFault> {
     let fault = |at: &str, what: String| Some(ConfigFault { at: at.to_owned(), what });
     let file = match socket_file(configuration) {
         Ok(file) => file,
-        // The user who serves is looked at by themselves.
+        // The serving user is checked apart.
         Err(("user", _)) => return None,
         Err((at, error)) => return fault(at, error.to_string()),
     };
@@ -91,12 +91,12 @@ fn look_at_socket_files(configuration: &Configuration) -> Option<ConfigFault> {
     fault(at, "only root can give a file to another user, or to a group that it is not in".to_owned())
 }
 
-/// How an address is at this time, or why it cannot be had at any.
+/// The present state of an address, or the reason why it is never available.
 fn state_of(address: &ListenAddr) -> Result<&'static str, String> {
     let error = match address {
         ListenAddr::Tcp(address) => match socket::probe(*address) {
             Ok(()) => return Ok(""),
-            // The port may be free in another moment, but for an address that this host does not have.
+            // A port may be free at another time, unless the host does not have the address.
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
                 socket::probe(SocketAddr::new(address.ip(), 0)).err().map(|error| (error.kind(), error))
             }
@@ -122,15 +122,15 @@ fn state_of(address: &ListenAddr) -> Result<&'static str, String> {
     }
 }
 
-/// Says which file this user could not write.
+/// Checks that this user can write all files.
 ///
 /// # Errors
-/// There is one.
+/// The first file that cannot be written.
 pub fn ensure_writable(configuration: &Configuration) -> Result<(), Failure> {
     unwritable(configuration).into_iter().next().map_or(Ok(()), |fault| Err(Failure::usage(fault.what)))
 }
 
-/// The files that this user could not write. Logs and state are among the server's own findings.
+/// The files that this user cannot write. The server's own checks cover logs and state.
 fn unwritable(configuration: &Configuration) -> Vec<ConfigFault> {
     let folder_of = |path: &Path| file::may_make(path).err();
     let pid_file = configuration.pid_file.as_deref().and_then(|path| folder_of(path).map(|error| (path, error)));
@@ -144,7 +144,7 @@ fn unwritable(configuration: &Configuration) -> Vec<ConfigFault> {
     pid_file.map(fault).into_iter().collect()
 }
 
-/// What was checked.
+/// The summary of the checks.
 fn summary(configuration: &Configuration, places: &[String]) -> String {
     let server = &configuration.server;
     let mut text = String::from("the configuration is sound\n");

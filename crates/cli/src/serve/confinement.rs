@@ -1,5 +1,5 @@
-//! What a server gives up before it talks to strangers: the superuser's account, capabilities, most of the file system, and most
-//! system calls.
+//! The rights that a server gives up before it serves clients: the superuser's account, capabilities, most of the file system, and
+//! most system calls.
 
 use std::fmt;
 use std::io;
@@ -14,7 +14,7 @@ use crate::configuration::{Configuration, UnixSocket};
 use crate::exit::{Failure, remark};
 use crate::options::SandboxOption;
 
-/// What was given up, for the start lines.
+/// The state of the confinement, for the start lines.
 #[derive(Debug, Default)]
 pub struct Confinement {
     user: Option<String>,
@@ -22,17 +22,17 @@ pub struct Confinement {
     calls: Option<Result<(), String>>,
 }
 
-/// As whom to serve.
+/// The user to serve as.
 #[derive(Debug)]
 pub enum Identity {
-    /// Another user than the one who started the process.
+    /// Another user than that of the process.
     Other(Account),
-    /// The one who started it.
+    /// The user of the process.
     Own,
 }
 
 impl Identity {
-    /// Checks the wish against what is possible, and warns of serving the network as the superuser without having been told to.
+    /// The identity that the configuration names. Serving the network as the superuser is warned of, unless it is configured.
     ///
     /// # Errors
     /// The user does not exist or cannot be assumed.
@@ -61,7 +61,7 @@ impl Identity {
         Ok(Self::Other(account))
     }
 
-    /// Becomes that user, with no capabilities left. To be called before there are threads.
+    /// Changes to that user and drops all capabilities. To be called before there are threads.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -80,16 +80,16 @@ impl Identity {
     }
 }
 
-/// How the files of Unix sockets are to be made: what the configuration leaves out is that of the user who serves.
+/// Owner, group and permissions of the files of Unix sockets; the defaults are those of the serving user.
 ///
 /// # Errors
-/// There is no such user or group; the key, and why.
+/// There is no such user or group; the error comes with its key.
 pub fn socket_file(configuration: &Configuration) -> Result<SocketFile, (&'static str, io::Error)> {
     let UnixSocket { mode, user, group } = &configuration.unix_socket;
     let account = |name: &Option<String>, key| {
         name.as_deref().map(|name| Account::named(name).map_err(|error| (key, error))).transpose()
     };
-    // Whether that user exists is looked at before; a process that is that user already need not ask.
+    // The user was checked before; a process that has this identity already needs no lookup.
     let server = account(&configuration.user, "user")?.filter(|_| is_root());
     let user = account(user, "unix_socket.user")?.or_else(|| server.clone()).map(|account| account.uid());
     let group = group.as_deref().map(group_named).transpose().map_err(|error| ("unix_socket.group", error))?;
@@ -107,7 +107,7 @@ impl Confinement {
     /// Restricts this process to `file_access`. To be called before there are threads, which inherit the restriction.
     ///
     /// # Errors
-    /// The kernel cannot, and it has to.
+    /// The kernel cannot enforce it, and the option requires it.
     pub fn confine_files(&mut self, option: SandboxOption, file_access: &FileAccess) -> Result<(), Failure> {
         if option == SandboxOption::Off {
             return Ok(());
@@ -129,10 +129,10 @@ impl Confinement {
         }
     }
 
-    /// Leaves all threads of this process the system calls of a server that has started.
+    /// Restricts all threads of this process to the system calls of a server that has started.
     ///
     /// # Errors
-    /// The kernel cannot, and it has to.
+    /// The kernel cannot enforce it, and the option requires it.
     pub fn confine_calls(&mut self, option: SandboxOption) -> Result<(), Failure> {
         if option == SandboxOption::Off {
             return Ok(());
@@ -148,7 +148,7 @@ impl Confinement {
     }
 }
 
-/// One line.
+/// Displays as one line.
 impl fmt::Display for Confinement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(user) = &self.user {

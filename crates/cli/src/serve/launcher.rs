@@ -1,10 +1,10 @@
-//! A process beside the server that starts the one which follows, and opens the configuration when it is read again.
+//! A process beside the server that starts the server's successor, and opens the configuration for a reload.
 //!
-//! The server gives up the right to start programs, for its own and for all that it starts, so that nobody who breaks into it can. So a
-//! copy of it, made before that and with nothing open, waits for the two things that it can be asked for. It starts the same program
-//! with the same arguments; and it opens the one file that these name as the configuration, whichever stands there by then. The sandbox could
-//! not allow that: it allows a file, which an editor replaces, or its whole folder, in which others keep secrets. What is asked for has no
-//! say in either. The launcher ends with the server.
+//! The server gives up the right to start programs, so that an attacker who breaks into it cannot. A copy of the process, made
+//! before that and with nothing open, serves two requests. It starts the same program with the same arguments; and it opens the one
+//! file that these name as the configuration, whichever file has that name by then. The sandbox cannot allow the latter: it allows
+//! a file, which an editor replaces, or its whole folder, which may hold secrets. A request has no influence on program, arguments
+//! or path. The launcher ends with the server.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -19,28 +19,28 @@ use std::{env, process};
 use thalweg_sys::handover::{Channel, Incoming};
 use thalweg_sys::process::{O_NONBLOCK, stand_apart};
 
-/// Tells a server that the process of this number gives way to it, and that its standard input is the channel to that.
+/// The variable that tells a successor its predecessor's process number; its standard input is then the channel to it.
 pub const PREDECESSOR: &str = "THALWEG_PREDECESSOR";
 
-/// What a service manager says to one process is not for the next.
+/// Variables of the service manager, which are meant for one process and not for its successor.
 const FOR_ONE_PROCESS: [&str; 4] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"];
 
-/// What the launcher can be asked for.
+/// The requests to the launcher.
 const START: &[u8] = b"start";
 const OPEN: &[u8] = b"open";
 
-/// Stands before the number of an error.
+/// The prefix of a response with an error number.
 const ERROR: &str = "error ";
 
-/// The way to the launcher.
+/// The channel to the launcher.
 #[derive(Debug)]
 pub struct Launcher(Channel);
 
 impl Launcher {
-    /// Starts it, to open this file if it is asked to. To be called before there are threads.
+    /// Starts the launcher, which can open this file. To be called before there are threads.
     ///
     /// # Errors
-    /// The host has no room for another process.
+    /// The host cannot start another process.
     pub fn start(configuration: Option<&Path>) -> io::Result<Self> {
         let (ours, theirs) = Channel::pair()?;
         let program = program_path()?;
@@ -51,7 +51,7 @@ impl Launcher {
         Ok(Self(ours))
     }
 
-    /// Has the program started, with this end of a channel. The number of its process.
+    /// Starts the program with this end of a channel; returns its process number.
     ///
     /// # Errors
     /// The program cannot be started, or the launcher has gone.
@@ -61,10 +61,10 @@ impl Launcher {
         answer.parse().map_err(|_| io::Error::other(answer))
     }
 
-    /// Has the configuration's file opened, as it stands there now.
+    /// Opens the present file of the configuration.
     ///
     /// # Errors
-    /// It cannot be opened, or the launcher has gone.
+    /// The file cannot be opened, or the launcher has gone.
     pub fn open_configuration(&self) -> io::Result<File> {
         self.0.send(OPEN, &[])?;
         let (answer, descriptor) = self.answer()?;
@@ -83,14 +83,14 @@ impl Launcher {
     }
 }
 
-/// How the server that follows is started.
+/// The command that starts the successor.
 struct Successor {
     program: PathBuf,
     arguments: Vec<OsString>,
     predecessor: String,
 }
 
-/// The launcher's life.
+/// The launcher's loop over requests.
 fn wait(server: &Channel, successor: &Successor, configuration: Option<&Path>) -> i32 {
     while let Ok(Incoming::Message(wish, mut descriptors)) = server.receive() {
         let opened = if wish == OPEN { Some(open(configuration)) } else { None };
@@ -115,7 +115,7 @@ fn wait(server: &Channel, successor: &Successor, configuration: Option<&Path>) -
     0
 }
 
-/// Opens the configuration. A pipe in its place is not waited for.
+/// Opens the configuration. A pipe in its place does not block.
 fn open(configuration: Option<&Path>) -> io::Result<File> {
     let path = configuration.ok_or_else(|| io::Error::other("there is no configuration"))?;
     OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)
@@ -130,14 +130,13 @@ impl Successor {
         }
         let mut child = command.spawn()?;
         let number = child.id();
-        // A child that fails is buried; one that does not outlives this process and becomes another's.
+        // A child that fails is reaped; another one outlives this process.
         thread::spawn(move || child.wait());
         Ok(number)
     }
 }
 
-/// The program as the user named it, so that what stands there by then is started: a new version, perhaps behind a link that leads
-/// elsewhere.
+/// The program's path as the user named it, so that a new version there is started, perhaps behind a changed link.
 fn program_path() -> io::Result<PathBuf> {
     let here = env::current_dir()?;
     let named = env::args_os().next().map(PathBuf::from).unwrap_or_default();
@@ -146,6 +145,6 @@ fn program_path() -> io::Result<PathBuf> {
     }
     let path = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&path).map(|folder| here.join(folder).join(&named)).find(|path| path.is_file());
-    // A name that is nowhere to be found was not what started this process.
+    // A name that is found nowhere did not start this process.
     found.filter(|_| !named.as_os_str().is_empty()).map_or_else(env::current_exe, Ok)
 }

@@ -1,7 +1,7 @@
-//! What an operator can ask a running server for by a signal.
+//! The signals by which an operator controls a running server.
 //!
-//! A signal that means nothing here does not end the server, which is what the kernel does with most of them by default: it
-//! is noted, so that it can be said. Faults of the program itself (SEGV, BUS, ILL, FPE, ABRT, TRAP, SYS) still end it.
+//! A signal without a meaning does not end the server, as most do by the kernel's default: it is recorded, so that it can be
+//! reported. Faults of the program itself (SEGV, BUS, ILL, FPE, ABRT, TRAP, SYS) still end it.
 
 use std::io;
 use std::sync::Arc;
@@ -25,26 +25,26 @@ const MEANINGLESS: [(i32, &str); 8] = [
     (SIGXFSZ, "XFSZ"),
 ];
 
-/// The signals of a server. Each is folded with its like until somebody looks.
+/// The signals of a server. Several signals of one kind count as one until they are read.
 #[derive(Debug)]
 pub struct Signals {
     end: Interrupt,
     reload: Arc<AtomicBool>,
     reopen: Arc<AtomicBool>,
     upgrade: Arc<AtomicBool>,
-    meaningless: Vec<Meaningless>,
+    meaningless: Vec<IgnoredSignal>,
 }
 
-/// A signal that is ignored.
+/// A signal without a meaning.
 #[derive(Debug)]
-struct Meaningless {
+struct IgnoredSignal {
     name: String,
     raised: Arc<AtomicBool>,
     told: AtomicBool,
 }
 
 impl Signals {
-    /// Begins to listen for them.
+    /// Installs handlers for them.
     ///
     /// # Errors
     /// The kernel refuses a handler, which it does for no signal used here.
@@ -58,7 +58,7 @@ impl Signals {
         let named = MEANINGLESS.iter().map(|&(signal, name)| (signal, name.to_owned()));
         let named = named.chain(real_time.map(|signal| (signal, format!("RTMIN+{}", signal - first))));
         let ignore =
-            |(signal, name)| flag(signal).map(|raised| Meaningless { name, raised, told: AtomicBool::new(false) });
+            |(signal, name)| flag(signal).map(|raised| IgnoredSignal { name, raised, told: AtomicBool::new(false) });
         Ok(Self {
             end: Interrupt::listen_to(&[SIGQUIT])?,
             reload: flag(SIGHUP)?,
@@ -68,30 +68,31 @@ impl Signals {
         })
     }
 
-    /// Whether an end is wanted: TERM, INT or QUIT. A second one of these ends the process at once.
+    /// Whether an end is requested: TERM, INT or QUIT. A second one of these ends the process at once.
     pub fn wants_end(&self) -> bool {
         self.end.is_wanted()
     }
 
-    /// Whether the configuration is to be read again: HUP since the last look.
+    /// Whether the configuration is to be read again: HUP since the last call.
     pub fn wants_reload(&self) -> bool {
         self.reload.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether the files of the logs are to be opened again: USR1 since the last look.
+    /// Whether the files of the logs are to be opened again: USR1 since the last call.
     pub fn wants_logs_reopened(&self) -> bool {
         self.reopen.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether a new process is to follow: USR2 since the last look.
+    /// Whether a new process is to follow: USR2 since the last call.
     pub fn wants_upgrade(&self) -> bool {
         self.upgrade.swap(false, Ordering::Relaxed)
     }
 
-    /// The names of signals without a meaning that have come, each only the first time.
+    /// The names of signals without a meaning that have come, each once.
     pub fn meaningless(&self) -> impl Iterator<Item = &str> {
-        let is_new =
-            |signal: &&Meaningless| signal.raised.load(Ordering::Relaxed) && !signal.told.swap(true, Ordering::Relaxed);
+        let is_new = |signal: &&IgnoredSignal| {
+            signal.raised.load(Ordering::Relaxed) && !signal.told.swap(true, Ordering::Relaxed)
+        };
         self.meaningless.iter().filter(is_new).map(|signal| signal.name.as_str())
     }
 }

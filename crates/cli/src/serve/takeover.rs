@@ -1,4 +1,4 @@
-//! One server gives way to the next: what the two tell each other, and in which order.
+//! The takeover of one server by its successor: the messages between them and their order.
 //!
 //! ```text
 //! predecessor                             successor
@@ -10,9 +10,9 @@
 //!   (end)                             ->               it has stopped
 //! ```
 //!
-//! Whoever finds the channel closed before the last word goes back to how it was: the predecessor serves on, the successor ends. Both
-//! accept for a moment, from the same queues, so that no connection is lost in between. When the predecessor has stopped, the successor looks
-//! at the queues once more: the kernel may have told the predecessor of a connection that it then did not take.
+//! If the channel is closed before the last message, the takeover fails: the predecessor serves on, and the successor ends. Both
+//! accept for a moment, from the same queues, so that no connection is lost in between. When the predecessor has stopped, the
+//! successor checks the queues once more: the kernel may have woken the predecessor for a connection that it did not accept.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -28,19 +28,19 @@ use super::launcher::{Launcher, PREDECESSOR};
 use crate::exit::Failure;
 use crate::options::parse_listen;
 
-/// How long a successor may take until it is ready. It reads the configuration and opens folders.
+/// The time in which a successor has to be ready. It reads the configuration and opens folders.
 const READY_TIME: Duration = Duration::from_secs(60);
 
-/// What a process finds when it starts.
+/// The sockets and the predecessor that a process is started with.
 #[derive(Debug, Default)]
 pub struct Inheritance {
     /// Sockets that listen already.
     pub groups: Vec<Group>,
-    /// Who gives way.
+    /// The predecessor, if there is one.
     predecessor: Option<Channel>,
 }
 
-/// A predecessor that has given way.
+/// A predecessor that has passed its sockets on.
 #[derive(Debug)]
 pub struct Predecessor(Channel);
 
@@ -52,22 +52,22 @@ pub struct Successor {
     started: Instant,
 }
 
-/// How far a successor is.
+/// The progress of a successor.
 #[derive(Debug)]
 pub enum Progress {
-    /// It serves from now on.
+    /// The successor serves from now on.
     Ready,
-    /// It will not.
+    /// The successor has failed, for this reason.
     Failed(String),
-    /// It starts.
+    /// The successor is starting.
     Starting,
 }
 
 impl Inheritance {
-    /// Takes what a predecessor or a service manager has for this process, if there is one.
+    /// Receives the sockets of a predecessor or a service manager, if there is one.
     ///
     /// # Errors
-    /// What they give makes no sense.
+    /// The message is malformed.
     pub fn take() -> Result<Self, Failure> {
         if env::var_os(PREDECESSOR).is_some() {
             return Self::take_over().map_err(|error| {
@@ -110,10 +110,11 @@ impl Inheritance {
         }
     }
 
-    /// Tells the predecessor, if there is one, that this process serves, and waits for its word. It then stops, some time later.
+    /// Reports to the predecessor, if there is one, that this process serves, and waits for its confirmation. The predecessor
+    /// stops some time later.
     ///
     /// # Errors
-    /// It has given up waiting, and serves on.
+    /// The predecessor has given up waiting, and serves on.
     pub fn settle(self) -> Result<Option<Predecessor>, Failure> {
         let Some(channel) = self.predecessor else { return Ok(None) };
         let settled = channel.send(b"ready", &[]).and_then(|()| channel.receive());
@@ -127,18 +128,18 @@ impl Inheritance {
 }
 
 impl Predecessor {
-    /// Whether it has stopped accepting.
+    /// Whether the predecessor has stopped accepting.
     pub fn has_stopped(&self) -> bool {
-        // It says no more; whatever comes is the end.
+        // It sends no further message; only the end can come.
         !matches!(self.0.try_receive(), Ok(Incoming::Nothing))
     }
 }
 
 impl Successor {
-    /// Starts one, and gives it duplicates of the sockets.
+    /// Starts a successor and sends it duplicates of the sockets.
     ///
     /// # Errors
-    /// It cannot be started, or has ended at once.
+    /// The successor cannot be started, or has ended at once.
     pub fn start(launcher: &Launcher, listeners: &Listeners) -> io::Result<Self> {
         let (channel, theirs) = Channel::pair()?;
         let number = launcher.launch(&theirs)?;
@@ -156,13 +157,13 @@ impl Successor {
         Ok(Self { channel, number, started: Instant::now() })
     }
 
-    /// The number of its process.
+    /// Its process number.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Looks how far it is. Not to be called again after the last word.
-    pub fn look(&self) -> Progress {
+    /// The present progress. Not to be called again after the last message.
+    pub fn progress(&self) -> Progress {
         match self.channel.try_receive() {
             Ok(Incoming::Message(word, _)) if word == b"ready" => match self.channel.send(b"yours", &[]) {
                 Ok(()) => Progress::Ready,

@@ -1,5 +1,4 @@
-//! The life of a server between its start and its end: signals are followed, the service manager hears what it wants to, and who
-//! sits at a terminal sees figures.
+//! The supervision of a running server: signals, notifications of the service manager, and a status line on a terminal.
 
 use std::io::{self, IsTerminal};
 use std::mem;
@@ -19,22 +18,22 @@ use crate::configuration::Configuration;
 use crate::exit::{Failure, remark};
 use crate::options::SandboxOption;
 
-/// How often signals are looked for and the status line is drawn.
-const GLANCE: Duration = Duration::from_millis(100);
+/// The interval at which signals are handled and the status line is drawn.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How the standard library writes EACCES, which is what the sandbox answers with.
+/// The standard library's text of EACCES, the sandbox's error.
 const PERMISSION_DENIED: &str = "(os error 13)";
 
-/// How the refusal of a file that cannot be read begins.
+/// The beginning of the message about a file that cannot be read.
 const UNREADABLE: &str = "cannot read the configuration";
 
-/// Stands behind a refusal that may be the sandbox's.
+/// The advice behind a refusal that may be the sandbox's.
 const SANDBOX_ADVICE: &str = " (folders that the sandbox was not made for take an upgrade, USR2)";
 
-/// Why watching has ended.
+/// The reason why the supervision ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// Somebody wants the server to stop.
+    /// The operator or the service manager stops the server.
     Asked,
     /// Another process serves from now on.
     HandedOver,
@@ -42,29 +41,29 @@ pub enum End {
     Failed,
 }
 
-/// A running server and all that it is watched for.
+/// A running server under supervision.
 pub struct Watch<'w> {
     /// The server.
     pub running: Running,
-    /// What operators ask for.
+    /// The operator's signals.
     pub signals: &'w Signals,
-    /// What starts successors.
+    /// The process that starts successors.
     pub launcher: &'w Launcher,
     /// Reads the configuration again.
     pub configure: &'w dyn Fn() -> Result<Configuration, Failure>,
-    /// Who gives way to this process, until it has.
+    /// The predecessor, until it has stopped accepting.
     pub predecessor: Option<Predecessor>,
-    /// Who follows this process.
+    /// The successor, while it starts.
     pub successor: Option<Successor>,
-    /// What the server runs by.
+    /// The configuration of the running server.
     pub configuration: Configuration,
 }
 
 impl Watch<'_> {
-    /// Until the end.
+    /// Supervises the server until its end.
     pub fn until_end(&mut self) -> End {
         let line = StatusLine::new();
-        let mut pulse = Pulse::new();
+        let mut pulse = Watchdog::new();
         loop {
             if self.signals.wants_end() {
                 return End::Asked;
@@ -88,7 +87,7 @@ impl Watch<'_> {
                 );
                 self.say(Level::Warning, &what);
             }
-            match self.successor.as_ref().map(Successor::look) {
+            match self.successor.as_ref().map(Successor::progress) {
                 Some(Progress::Ready) => return End::HandedOver,
                 Some(Progress::Failed(why)) => {
                     self.say(Level::Error, &format!("the upgrade has failed, this server goes on: {why}"));
@@ -100,17 +99,17 @@ impl Watch<'_> {
                 self.report_unreachable_manager(&error);
             }
             line.draw(&self.running);
-            thread::sleep(GLANCE);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Leaves everything to the successor, which is told when that is done.
+    /// Stops accepting in favour of the successor, which is notified when that is done.
     pub fn hand_over(&mut self) {
         self.running.hand_over(self.configuration.upgrade_drain);
         self.successor = None;
     }
 
-    /// After a successor has taken over: until all responses have ended, or somebody does not want to wait for that.
+    /// Waits after a takeover until all responses have ended, or a signal ends the wait.
     pub fn until_drained(&self) {
         let mut is_hurried = false;
         while !self.running.is_over() {
@@ -126,15 +125,15 @@ impl Watch<'_> {
                     self.say(Level::Warning, &what);
                 }
             }
-            thread::sleep(GLANCE);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Says what has become of the server: in the error log, and on the standard error if there is none or somebody sits there.
+    /// Reports an event: in the error log, and on standard error if there is no such log or standard error is a terminal.
     pub fn say(&self, level: Level, text: &str) {
         let is_logged = self.configuration.server.log.error != LogTarget::Stderr;
         if is_logged {
-            // What is said of a file has lines of it, and an entry of the log is one.
+            // A message about a file has several lines, and an entry of the log has one.
             text.lines().for_each(|line| self.running.error_log().say(level, line));
         }
         if !is_logged || io::stderr().is_terminal() {
@@ -160,7 +159,7 @@ impl Watch<'_> {
         let configured = (self.configure)().and_then(|mut configuration| {
             let kept = keep(&self.configuration, &mut configuration);
             let server = Arc::new(configuration.server.clone());
-            // Nobody can be told to give other options now.
+            // The advice to give other options makes no sense for a running server.
             self.running.configure(&server).map_err(Failure::unreachable).map(|()| (configuration, kept))
         });
         match configured {
@@ -182,7 +181,7 @@ impl Watch<'_> {
             }
             Err(failure) => {
                 let why = failure.line();
-                // The configuration itself is opened from outside of the sandbox.
+                // The launcher opens the configuration itself outside the sandbox.
                 let is_confined = self.configuration.sandbox != SandboxOption::Off && !why.starts_with(UNREADABLE);
                 let advice = if is_confined && why.contains(PERMISSION_DENIED) { SANDBOX_ADVICE } else { "" };
                 self.say(Level::Error, &format!("the configuration is refused, the old one holds: {why}{advice}"));
@@ -191,7 +190,7 @@ impl Watch<'_> {
         self.notify(&[Notification::Ready]);
     }
 
-    /// Opens the files of the logs anew if that is asked for, and changes nothing else.
+    /// Reopens the files of the logs if that is requested, and changes nothing else.
     fn reopen_logs(&self) {
         if self.signals.wants_logs_reopened() {
             self.running.control().reopen_logs();
@@ -228,21 +227,21 @@ impl Watch<'_> {
 
 /// The keys of a new configuration that a running server leaves as they were at its start.
 #[derive(Default)]
-struct Kept {
+struct UnappliedKeys {
     until_upgrade: Vec<&'static str>,
-    /// A successor starts with the rights of this process, which has given up what these take.
+    /// Keys that a successor cannot apply either: it starts with the rights of this process, which has given up those needed.
     until_restart: Vec<&'static str>,
 }
 
-/// Puts back what stays as it was.
-fn keep(old: &Configuration, new: &mut Configuration) -> Kept {
+/// Restores the values that a running server cannot change.
+fn keep(old: &Configuration, new: &mut Configuration) -> UnappliedKeys {
     fn put_back<T: PartialEq + Clone>(name: &'static str, old: &T, new: &mut T, kept: &mut Vec<&'static str>) {
         if old != new {
             new.clone_from(old);
             kept.push(name);
         }
     }
-    let mut kept = Kept::default();
+    let mut kept = UnappliedKeys::default();
     let (server, new_server, names) = (&old.server, &mut new.server, &mut kept.until_upgrade);
     put_back("cores", &server.cpus, &mut new_server.cpus, names);
     put_back("driver", &server.driver, &mut new_server.driver, names);
@@ -255,16 +254,16 @@ fn keep(old: &Configuration, new: &mut Configuration) -> Kept {
     kept
 }
 
-/// The watchdog's feeder: a service manager is told of a sign of life once every loop goes round, not only this thread.
-struct Pulse {
+/// The watchdog of the service manager: it is notified only while each loop responds, not only this thread.
+struct Watchdog {
     every: Option<Duration>,
     /// The check that is under way or over, when it began, and whether the service manager has been told.
     check: Option<(Instant, LivenessCheck, bool)>,
 }
 
-impl Pulse {
+impl Watchdog {
     fn new() -> Self {
-        // Twice as often as is wanted, so that one late answer is not the last.
+        // Twice as often as required, so that one late response does no harm.
         Self { every: service_manager::watchdog().map(|interval| interval / 2), check: None }
     }
 
@@ -285,7 +284,7 @@ impl Pulse {
     }
 }
 
-/// Figures for who sits at a terminal.
+/// The status line on a terminal.
 struct StatusLine(ProgressBar);
 
 impl StatusLine {
