@@ -8,13 +8,13 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::document::{self, number, outcome};
+use crate::machine;
 use crate::process::{DRIVERS, ensure, in_time, run_thalweg};
-use crate::recorder::{Answer, Heard, Recorder};
-use crate::turn;
+use crate::recorder::{RecordedRequest, Recorder, Response};
 
 /// A run of which each request is good; the trial, and what the server has heard.
-fn recorded(options: &[&str]) -> (Value, Vec<Heard>) {
-    let recorder = Recorder::start(|_| Answer::good("ok"));
+fn recorded(options: &[&str]) -> (Value, Vec<RecordedRequest>) {
+    let recorder = Recorder::start(|_| Response::good("ok"));
     let ended = run_thalweg(&[&["run", &recorder.url("/"), "--json"], options].concat());
     let trial = document::trial(&ended);
     assert_eq!(number(&trial, "/counts/offered"), outcome(&trial, "good") as f64, "{options:?}: {trial:#}");
@@ -24,7 +24,7 @@ fn recorded(options: &[&str]) -> (Value, Vec<Heard>) {
 }
 
 /// When requests came, in seconds after the first.
-fn times(heard: &[Heard]) -> Vec<f64> {
+fn times(heard: &[RecordedRequest]) -> Vec<f64> {
     heard.iter().map(|one| (one.at - heard[0].at).as_secs_f64()).collect()
 }
 
@@ -40,7 +40,7 @@ fn distance(some: &[f64], others: &[f64]) -> f64 {
 }
 
 /// Requests by their connection, in its order.
-fn by_connection(heard: &[Heard]) -> BTreeMap<usize, Vec<&Heard>> {
+fn by_connection(heard: &[RecordedRequest]) -> BTreeMap<usize, Vec<&RecordedRequest>> {
     let mut connections = BTreeMap::<_, Vec<_>>::new();
     heard.iter().for_each(|one| connections.entry(one.connection).or_default().push(one));
     connections
@@ -48,7 +48,7 @@ fn by_connection(heard: &[Heard]) -> BTreeMap<usize, Vec<&Heard>> {
 
 #[test]
 fn a_constant_rate_is_even() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     for driver in DRIVERS {
         in_time(|| {
             let (_, heard) = recorded(&["--rate", "200/s", "--duration", "1s", "--driver", driver]);
@@ -62,7 +62,7 @@ fn a_constant_rate_is_even() {
 
 #[test]
 fn poisson_arrivals_vary_and_repeat_with_their_seed() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let with_seed =
         |seed| times(&recorded(&["--rate", "400/s", "--arrivals", "poisson", "--duration", "1s", "--seed", seed]).1);
     in_time(|| poisson(with_seed("7"), with_seed("7"), with_seed("8")));
@@ -88,7 +88,7 @@ fn poisson(first: Vec<f64>, again: Vec<f64>, other: Vec<f64>) -> Result<(), Stri
 
 #[test]
 fn steps_and_ramps_change_the_rate_when_they_say() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     for (load, total, first_half) in [
         (&["--rate", "100/s:500ms,500/s:500ms"][..], 300, 50),
         (&["--rate", "0/s..400/s", "--duration", "1s"], 200, 50),
@@ -109,7 +109,7 @@ fn steps_and_ramps_change_the_rate_when_they_say() {
 
 #[test]
 fn connections_come_at_a_rate_with_so_many_calls_each() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     for driver in DRIVERS {
         in_time(|| {
             let load = ["--conn-rate", "100/s", "--calls", "4", "--conns", "60", "--driver", driver];
@@ -124,7 +124,7 @@ fn connections_come_at_a_rate_with_so_many_calls_each() {
                     "{driver}: a call waits for the one before: {calls:?}"
                 );
             }
-            let mut begun: Vec<Heard> = connections.values().map(|calls| calls[0].clone()).collect();
+            let mut begun: Vec<RecordedRequest> = connections.values().map(|calls| calls[0].clone()).collect();
             begun.sort_unstable_by_key(|first| first.at);
             let even: Vec<f64> = (0..60).map(|number| f64::from(number) / 100.0).collect();
             let off = distance(&times(&begun), &even);
@@ -135,7 +135,7 @@ fn connections_come_at_a_rate_with_so_many_calls_each() {
 
 #[test]
 fn workers_think_and_do_not_begin_at_once() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     for driver in DRIVERS {
         in_time(|| {
             let load =
@@ -163,7 +163,7 @@ fn workers_think_and_do_not_begin_at_once() {
 
 #[test]
 fn a_number_of_requests_is_kept_by_each_loop() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for load in [
         &["--rate", "1000/s", "--requests", "123"][..],
         &["--rate", "1000/s", "--arrivals", "poisson", "--requests", "123"],

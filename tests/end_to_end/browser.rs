@@ -5,14 +5,14 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::find::Found;
+use crate::find::SearchRun;
+use crate::machine;
 use crate::process::{PATIENCE, Process, program};
-use crate::turn;
 
 #[test]
 fn a_report_is_drawn_without_a_network_and_without_an_error() {
-    let found = Found::once();
-    let _turn = turn::beside_others();
+    let found = SearchRun::once();
+    let _machine = machine::shared();
     let profile = TempDir::new().unwrap();
     let report = profile.path().join("report.html");
     fs::write(&report, &found.report).unwrap();

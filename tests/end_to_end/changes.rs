@@ -9,9 +9,9 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
+use crate::machine;
 use crate::process::{DRIVERS, PATIENCE, run_thalweg, until};
 use crate::server::Server;
-use crate::turn;
 
 /// How many connections are enough to come by all cores, most likely.
 const ALL_CORES: usize = 20;
@@ -176,7 +176,7 @@ fn check_changes(server: &Server, place: &Place) {
 
 #[test]
 fn each_change_is_seen_though_nothing_ages() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for driver in DRIVERS {
         let place = Place::new("[cache]\nage = \"1h\"");
         let server = Server::configured(&place.config(), &["--driver", driver]);
@@ -188,7 +188,7 @@ fn each_change_is_seen_though_nothing_ages() {
 
 #[test]
 fn loops_with_tables_of_their_own_see_changes_too() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for driver in DRIVERS {
         let place = Place::new("[cache]\nage = \"1h\"\n[limits]\nconnections_max = 1000");
         let server = Server::configured_for(&place.config(), |command| {
@@ -215,7 +215,7 @@ fn status_of(server: &Server) -> String {
 
 #[test]
 fn watching_begins_and_ends_with_a_configuration() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let status = "[status]\nlisten = \"127.0.0.1:0\"";
     let place = Place::new(&format!("[cache]\nage = \"1h\"\nwatch = false\n{status}"));
     let server = Server::configured(&place.config(), &[]);
@@ -242,7 +242,7 @@ fn watching_begins_and_ends_with_a_configuration() {
 
 #[test]
 fn a_host_that_watches_nothing_leaves_age_and_is_told_of() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for (setting, advice) in [
         ("echo 0 > /proc/sys/user/max_inotify_watches", "raise fs.inotify.max_user_watches"),
         ("echo 0 > /proc/sys/user/max_inotify_instances", "raise fs.inotify.max_user_instances"),

@@ -7,10 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::document::{self, number, outcome};
+use crate::machine;
 use crate::process::{DRIVERS, PATIENCE, Process, thalweg, valid};
 use crate::scripted::GOOD;
 use crate::server::{Server, Tree};
-use crate::turn;
 
 /// How long a response takes, and how long each takes of a server that has collapsed, one after the other.
 const SERVICE: Duration = Duration::from_millis(10);
@@ -20,7 +20,7 @@ const RATE_MAX: f64 = 1000.0;
 const ENDURES: Duration = Duration::from_millis(1600);
 
 /// A server that an overload damages for good.
-struct Fragile {
+struct FragileServer {
     address: SocketAddr,
 }
 
@@ -31,7 +31,7 @@ struct State {
     collapsed: bool,
 }
 
-impl Fragile {
+impl FragileServer {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("the kernel has a port");
         let address = listener.local_addr().expect("a listener has an address");
@@ -86,13 +86,13 @@ impl State {
 /// Such a search once ended with PASS and what was left of the server as its capacity.
 #[test]
 fn a_lasting_collapse_is_the_first_thing_that_a_search_says() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let folder = tempfile::TempDir::new().expect("a temporary folder can be made");
     let report = folder.path().join("report.html");
     let options = ["--connections", "16", "--duration", "4s", "--probe", "2s", "--recovery", "6s", "--json"];
     let out = ["--out", report.to_str().expect("temporary folders have plain names")];
     let ended = valid(|| {
-        let server = Fragile::start();
+        let server = FragileServer::start();
         let url = format!("http://{}/", server.address);
         Process::start(&mut thalweg(&[&["find", &url], &options[..], &out].concat())).wait(Duration::from_secs(240))
     });
@@ -116,7 +116,7 @@ fn a_lasting_collapse_is_the_first_thing_that_a_search_says() {
 /// A run against a server that is killed in the middle was once INVALID, as if the client had fallen short.
 #[test]
 fn a_server_that_is_killed_in_mid_run_is_a_failure() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let tree = Tree::new();
     for load in [
         &["--rate", "300/s"][..],
@@ -146,7 +146,7 @@ fn a_server_that_is_killed_in_mid_run_is_a_failure() {
 
 #[test]
 fn a_server_that_is_killed_in_a_search_is_a_failure_too() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let tree = Tree::new();
     let server = Server::of(&tree, &[]);
     let url = format!("{}/text.txt", server.url);

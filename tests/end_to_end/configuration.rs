@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 use crate::curl::fetch;
-use crate::process::{Ended, run_thalweg};
+use crate::machine;
+use crate::process::{ExitedProcess, run_thalweg};
 use crate::server::Server;
-use crate::turn;
 
 /// A folder with a configuration and two trees.
 struct Folder(TempDir);
@@ -39,7 +39,7 @@ impl Folder {
     }
 
     /// Runs `thalweg serve` with the file and these options to its end.
-    fn run(&self, options: &[&str]) -> Ended {
+    fn run(&self, options: &[&str]) -> ExitedProcess {
         let file = self.path("thalweg.toml");
         run_thalweg(&[&["serve", "--config", file.to_str().expect("a plain name")], options].concat())
     }
@@ -78,7 +78,7 @@ dot_files = true
 
 #[test]
 fn sites_are_served_as_the_file_has_it() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = Folder::new(TWO_SITES);
     let server = Server::configured(&folder.path("thalweg.toml"), &[]);
     assert_eq!(server.driver, "epoll");
@@ -106,7 +106,7 @@ fn sites_are_served_as_the_file_has_it() {
 
 #[test]
 fn a_directory_is_the_root_of_the_site_that_has_none() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = Folder::new("[[site]]\n[[site.rule]]\nheaders = { X-A = \"1\" }\n");
     let root = folder.path("two");
     let server = Server::configured(&folder.path("thalweg.toml"), &[root.to_str().expect("a plain name")]);
@@ -123,7 +123,7 @@ fn a_directory_is_the_root_of_the_site_that_has_none() {
 
 #[test]
 fn what_the_user_may_not_read_is_forbidden() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = Folder::new("[[site]]\nroot = \"one\"\nerror_pages = { 403 = \"/404.html\" }\n");
     let set_mode = |name: &str, mode| {
         fs::set_permissions(folder.path(name), fs::Permissions::from_mode(mode)).expect("a mode can be set");
@@ -149,7 +149,7 @@ fn what_the_user_may_not_read_is_forbidden() {
 
 #[test]
 fn a_check_says_what_it_has_looked_at() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = Folder::new(TWO_SITES);
     let ended = folder.run(&["--check"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
@@ -160,7 +160,7 @@ fn a_check_says_what_it_has_looked_at() {
 
 #[test]
 fn a_check_finds_what_a_start_would_fail_on_and_leaves_nothing() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     let site = "[[site]]\nroot = \"one\"\n";
     // What nobody may write is easier had for another user than the superuser.
@@ -216,7 +216,7 @@ fn a_check_finds_what_a_start_would_fail_on_and_leaves_nothing() {
 
 #[test]
 fn what_is_mounted_in_a_folder_is_listed_there() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let rule = "[[site]]\nroot = \"one\"\n[[site.rule]]\nlisting = true\n";
     let mounts = "[[site.mount]]\npath = \"/big/iso/\"\nroot = \"big\"\n[[site.mount]]\npath = \"/big/shadowed/\"\nroot = \"two\"\n";
     let folder = Folder::new(&format!("{rule}{mounts}"));
@@ -235,7 +235,7 @@ fn what_is_mounted_in_a_folder_is_listed_there() {
 /// What is said of a file: the exit code is 2, and each part is there.
 #[track_caller]
 fn check_refused(text: &str, parts: &[&str]) {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = Folder::new(text);
     for options in [&["--check"][..], &["--print-config"], &[]] {
         let ended = folder.run(options);
@@ -266,7 +266,7 @@ fn mistakes_are_shown_with_their_lines() {
 
 #[test]
 fn what_is_printed_is_a_file_that_means_the_same() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = Folder::new(TWO_SITES);
     let printed = folder.run(&["--print-config", "--drain", "1m"]);
     assert_eq!((printed.code, printed.stderr.as_str()), (Some(0), ""), "{printed:?}");

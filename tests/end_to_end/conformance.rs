@@ -12,9 +12,9 @@ use case::{After, Body, Case, Expected, Group, Step};
 use peer::{Nginx, Peer, Tree};
 use talk::{Conversation, Response};
 
+use crate::machine;
 use crate::process::thalweg;
 use crate::server::{SECRET, Server};
-use crate::turn;
 
 /// What a server has made of a case.
 struct Outcome {
@@ -134,7 +134,7 @@ fn is_date(text: &str) -> bool {
 
 /// All cases against a server of ours; twice, the second time from its cache.
 fn holds(driver: &str) {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let tree = Tree::new();
     let configuration = peer::configure(tree.folder.path());
     let configuration = configuration.to_str().expect("temporary folders have plain names");
@@ -172,7 +172,7 @@ fn transcripts_hold_over_epoll() {
 /// taken from; another one may have learnt something.
 #[test]
 fn nginx_answers_as_put_down() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let (tree, mut wrong) = (Tree::new(), Vec::new());
     let nginx = Nginx::start(tree.folder.path());
     let groups = case::groups();

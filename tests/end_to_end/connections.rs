@@ -12,31 +12,31 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::document::{self, number, outcome};
+use crate::machine;
 use crate::process::{DRIVERS, ensure, in_time, run_thalweg};
-use crate::recorder::{Answer, Heard, Recorder};
-use crate::turn;
+use crate::recorder::{RecordedRequest, Recorder, Response};
 
 /// A run of which each request is good.
-fn all_good(recorder: &Recorder, options: &[&str]) -> (Value, Vec<Heard>) {
+fn all_good(recorder: &Recorder, options: &[&str]) -> (Value, Vec<RecordedRequest>) {
     let trial = document::trial(&run_thalweg(&[&["run", &recorder.url("/"), "--json"], options].concat()));
     assert_eq!(number(&trial, "/counts/offered"), outcome(&trial, "good") as f64, "{options:?}: {trial:#}");
     (trial, recorder.heard())
 }
 
 /// How many requests each connection has carried.
-fn calls(heard: &[Heard]) -> Vec<usize> {
+fn calls(heard: &[RecordedRequest]) -> Vec<usize> {
     let mut connections = BTreeMap::new();
     heard.iter().for_each(|one| *connections.entry(one.connection).or_insert(0) += 1);
     connections.into_values().collect()
 }
 
 fn quick() -> Recorder {
-    Recorder::start(|_| Answer::good("ok"))
+    Recorder::start(|_| Response::good("ok"))
 }
 
 #[test]
 fn the_last_call_of_a_connection_says_so() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for driver in DRIVERS {
         let recorder = quick();
         let load = ["--workers", "2", "--calls", "3", "--requests", "60", "--driver", driver];
@@ -52,13 +52,13 @@ fn the_last_call_of_a_connection_says_so() {
 
 #[test]
 fn pipelined_requests_are_under_way_at_once_and_get_their_own_answers() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let list = folder.path().join("urls");
     std::fs::write(&list, "/1 length=1\n/22 length=2\n/333 length=3\n").unwrap();
     for driver in DRIVERS {
         // As long as the path, so that an answer tells whose it is.
-        let answer = |heard: &Heard| Answer::good(&heard.target[1..]).after(Duration::from_millis(2));
+        let answer = |heard: &RecordedRequest| Response::good(&heard.target[1..]).after(Duration::from_millis(2));
         let recorder = Recorder::start(answer);
         let load = ["--workers", "8", "--pipeline", "4", "--requests", "160", "--driver", driver];
         let (_, heard) = all_good(&recorder, &[&load[..], &["--urls", list.to_str().unwrap()]].concat());
@@ -69,14 +69,14 @@ fn pipelined_requests_are_under_way_at_once_and_get_their_own_answers() {
 
 #[test]
 fn answers_lost_behind_a_close_are_not_credited() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for driver in DRIVERS {
         let answered = Arc::new(AtomicUsize::new(0));
         let counted = answered.clone();
         // Every seventh answer is a connection's last, whatever was asked behind it.
         let recorder = Recorder::start(move |_| {
             let number = counted.fetch_add(1, Ordering::SeqCst);
-            Answer { closes: number % 7 == 6, ..Answer::good("ok") }.after(Duration::from_millis(1))
+            Response { closes: number % 7 == 6, ..Response::good("ok") }.after(Duration::from_millis(1))
         });
         let load = ["--workers", "8", "--pipeline", "4", "--requests", "200", "--driver", driver];
         let trial = document::trial(&run_thalweg(&[&["run", &recorder.url("/"), "--json"], &load[..]].concat()));
@@ -87,14 +87,14 @@ fn answers_lost_behind_a_close_are_not_credited() {
 }
 
 /// An answer in HTTP/1.0.
-fn old(fields: &str, closes: bool) -> Answer {
+fn old(fields: &str, closes: bool) -> Response {
     let text = format!("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n{fields}\r\nok");
-    Answer { text, closes, after: Duration::ZERO }
+    Response { text, closes, after: Duration::ZERO }
 }
 
 #[test]
 fn http_1_0_with_a_call_per_connection_does_not_ask_for_more() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     // A server that closes as it should, and one that leaves it to us.
     for closes in [true, false] {
         for driver in DRIVERS {
@@ -102,7 +102,7 @@ fn http_1_0_with_a_call_per_connection_does_not_ask_for_more() {
             let load = ["--workers", "3", "--requests", "60", "--http", "1.0", "--calls", "1", "--driver", driver];
             let (_, heard) = all_good(&recorder, &load);
             assert_eq!(calls(&heard), [1; 60], "{driver}");
-            let plain = |one: &Heard| one.version == "HTTP/1.0" && one.field("connection").is_none();
+            let plain = |one: &RecordedRequest| one.version == "HTTP/1.0" && one.field("connection").is_none();
             assert!(heard.iter().all(plain), "{driver}: {:?}", heard[0]);
         }
     }
@@ -110,7 +110,7 @@ fn http_1_0_with_a_call_per_connection_does_not_ask_for_more() {
 
 #[test]
 fn http_1_0_keeps_a_connection_only_where_the_server_agrees() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for driver in DRIVERS {
         let load = ["--workers", "3", "--requests", "60", "--http", "1.0", "--driver", driver];
         let (_, heard) = all_good(&Recorder::start(|_| old("", true)), &load);
@@ -123,7 +123,7 @@ fn http_1_0_keeps_a_connection_only_where_the_server_agrees() {
 
 #[test]
 fn the_order_of_reuse_is_as_asked_for() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     for driver in DRIVERS {
         in_time(|| {
             let load = ["--rate", "100/s", "--requests", "80", "--connections", "8", "--driver", driver];
@@ -140,10 +140,10 @@ fn the_order_of_reuse_is_as_asked_for() {
 
 #[test]
 fn the_bound_on_connections_holds() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for driver in DRIVERS {
         // 150 a second is all that three connections can carry.
-        let recorder = Recorder::start(|_| Answer::good("ok").after(Duration::from_millis(20)));
+        let recorder = Recorder::start(|_| Response::good("ok").after(Duration::from_millis(20)));
         let load = ["--rate", "300/s", "--requests", "150", "--connections", "3", "--driver", driver];
         let (trial, heard) = all_good(&recorder, &load);
         assert_eq!((calls(&heard).len(), number(&trial, "/connections/peak")), (3, 3.0), "{driver}");
@@ -153,9 +153,9 @@ fn the_bound_on_connections_holds() {
 
 #[test]
 fn ipv6() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for driver in DRIVERS {
-        let recorder = Recorder::on("[::1]:0", |_| Answer::good("ok"));
+        let recorder = Recorder::on("[::1]:0", |_| Response::good("ok"));
         let (_, heard) = all_good(&recorder, &["--workers", "2", "--requests", "40", "--driver", driver]);
         let host = format!("[::1]:{}", recorder.port());
         assert!(heard.len() == 40 && heard.iter().all(|one| one.field("host") == Some(&host)), "{driver}: {heard:?}");
@@ -164,7 +164,7 @@ fn ipv6() {
 
 #[test]
 fn unix_sockets() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     for driver in DRIVERS {
         let path = folder.path().join(format!("{driver}.sock"));
@@ -172,7 +172,7 @@ fn unix_sockets() {
         let name = format!("thalweg-test-{}-{driver}", std::process::id());
         let of_name = UnixListener::bind_addr(&UnixAddress::from_abstract_name(&name).unwrap()).unwrap();
         for (listener, socket) in [(of_path, path.to_str().unwrap()), (of_name, &*format!("@{name}"))] {
-            let recorder = Recorder::on_unix(listener, |_| Answer::good("ok"));
+            let recorder = Recorder::on_unix(listener, |_| Response::good("ok"));
             let load = ["--workers", "2", "--requests", "40", "--unix-socket", socket, "--driver", driver];
             let (_, heard) = all_good(&recorder, &load);
             assert_eq!((heard.len(), heard[0].field("host")), (40, Some("localhost")), "{socket}");
@@ -182,7 +182,7 @@ fn unix_sockets() {
 
 #[test]
 fn a_unix_socket_that_is_not_there_is_said_with_its_name() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for socket in ["/nonexistent/socket", "@thalweg-nobody-listens-here"] {
         let ended = run_thalweg(&["run", "http://localhost/", "--unix-socket", socket]);
         assert_eq!((ended.code, &*ended.stdout), (Some(4), ""), "{ended:?}");
@@ -192,7 +192,7 @@ fn a_unix_socket_that_is_not_there_is_said_with_its_name() {
 
 #[test]
 fn connections_come_from_all_addresses_that_were_named() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for driver in DRIVERS {
         let recorder = quick();
         let load = ["--workers", "12", "--calls", "1", "--requests", "60", "--driver", driver];
@@ -207,7 +207,7 @@ fn connections_come_from_all_addresses_that_were_named() {
 
 #[test]
 fn a_name_that_is_two_addresses_is_reached_at_the_one_that_listens() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let recorder = quick();
     let addresses: Vec<SocketAddr> =
         std::net::ToSocketAddrs::to_socket_addrs(&("localhost", recorder.port())).unwrap().collect();

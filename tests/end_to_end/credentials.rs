@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::machine;
 use crate::process::{PATIENCE, Process, run_thalweg, thalweg, until};
-use crate::recorder::{Answer, Recorder};
-use crate::turn;
+use crate::recorder::{Recorder, Response};
 
 const SECRET: &str = "open-sesame";
 /// `Aladdin:open-sesame`.
@@ -26,14 +26,14 @@ fn keeps_the_secret(text: &str) {
 
 #[test]
 fn credentials_of_the_url_are_sent_and_not_shown() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let [report, log, hdr, sessions] =
         ["report.html", "access.log", "hdr", "sessions"].map(|name| folder.path().join(name));
     let [report, log, hdr, sessions] = [&report, &log, &hdr, &sessions].map(|path| path.to_str().unwrap());
     fs::write(log, "h - - [14/Mar/2026:15:09:26 +0000] \"GET /a HTTP/1.1\" 200 1\n".repeat(5)).unwrap();
     fs::write(sessions, "/a\n  /b\n").unwrap();
-    let server = Recorder::start(|_| Answer::good("ok"));
+    let server = Recorder::start(|_| Response::good("ok"));
     let url = with_credentials(&server);
     let files = ["--out", report, "--hdr", hdr];
     for command in [
@@ -78,7 +78,7 @@ fn credentials_of_the_url_are_sent_and_not_shown() {
 
 #[test]
 fn errors_do_not_show_credentials() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for url in [
         format!("https://Aladdin:{SECRET}@127.0.0.1/"),
         format!("http://Aladdin:{SECRET}@127.0.0.1:99999/"),
@@ -95,8 +95,8 @@ fn errors_do_not_show_credentials() {
 
 #[test]
 fn credentials_that_are_given_twice_are_an_error() {
-    let _turn = turn::beside_others();
-    let server = Recorder::start(|_| Answer::good("ok"));
+    let _machine = machine::shared();
+    let server = Recorder::start(|_| Response::good("ok"));
     let url = with_credentials(&server);
     let ended = run_thalweg(&["run", &url, "--requests", "1", "--header", "authorization: Bearer x"]);
     assert_eq!((ended.code, server.connections()), (Some(2), 0), "{ended:?}");
@@ -106,8 +106,8 @@ fn credentials_that_are_given_twice_are_an_error() {
 
 #[test]
 fn an_interrupted_run_does_not_show_credentials_either() {
-    let _turn = turn::beside_others();
-    let server = Recorder::start(|_| Answer::good("ok"));
+    let _machine = machine::shared();
+    let server = Recorder::start(|_| Response::good("ok"));
     let run =
         Process::start(&mut thalweg(&["run", &with_credentials(&server), "--rate", "100/s", "--duration", "60s"]));
     until("the run to be under way", PATIENCE, || (server.heard().len() > 20).then_some(()));

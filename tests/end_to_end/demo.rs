@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::machine;
 use crate::process::{Process, thalweg, valid};
-use crate::turn;
 
 #[test]
 fn the_demo_ends_within_two_minutes_and_leaves_a_report() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let folder = TempDir::new().unwrap();
     let ended = valid(|| {
         let begun = Instant::now();

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::process::Ended;
+use crate::process::ExitedProcess;
 
 /// Type of a field.
 #[derive(Clone, Copy)]
@@ -118,7 +118,7 @@ const FIND: [(&str, Is); 5] = [
 ];
 
 /// The document that a program has printed, which must be all that it printed. Its counts add up.
-pub fn of(ended: &Ended) -> Value {
+pub fn of(ended: &ExitedProcess) -> Value {
     let document: Value = serde_json::from_str(&ended.stdout)
         .unwrap_or_else(|error| panic!("stdout is not one JSON document: {error}\n{ended:?}"));
     for trial in document["trials"].as_array().expect("trials are a list") {
@@ -140,7 +140,7 @@ pub fn keeps_the_contract(document: &Value) {
 }
 
 /// The only trial of a run.
-pub fn trial(ended: &Ended) -> Value {
+pub fn trial(ended: &ExitedProcess) -> Value {
     let document = of(ended);
     assert_eq!(document["kind"], "run");
     let trials = document["trials"].as_array().expect("trials are a list");

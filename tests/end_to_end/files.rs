@@ -4,13 +4,13 @@ use std::fs;
 
 use tempfile::TempDir;
 
+use crate::machine;
 use crate::process::run_thalweg;
-use crate::recorder::{Answer, Recorder};
-use crate::turn;
+use crate::recorder::{Recorder, Response};
 
 /// A server that must not be bothered.
 fn idle() -> Recorder {
-    Recorder::start(|_| Answer::good("ok"))
+    Recorder::start(|_| Response::good("ok"))
 }
 
 /// One message of one line with all of `parts`, and no result.
@@ -45,7 +45,7 @@ fn each(option: &str, name: &str, prefix: &str, further: &[&str], cases: &[Case]
 
 #[test]
 fn session_files() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let cases: [Case; 9] = [
         ("/a\n/b methud=GET\n", "2:4", "methud"),
         ("/a method=FETCH\n", "1:11", "FETCH"),
@@ -68,7 +68,7 @@ fn session_files() {
 
 #[test]
 fn session_files_in_toml() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     each(
         "--session",
         "sessions.toml",
@@ -91,7 +91,7 @@ fn session_files_in_toml() {
 
 #[test]
 fn url_lists() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     each(
         "--urls",
         "urls",
@@ -110,7 +110,7 @@ fn url_lists() {
 
 #[test]
 fn check_files() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     each(
         "--check",
         "checks",
@@ -129,7 +129,7 @@ fn check_files() {
 
 #[test]
 fn rates_and_sizes() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let server = idle();
     for (options, parts) in [
         (&["--rate", "100/s:1s,500/s"][..], &["--rate"][..]),
@@ -161,7 +161,7 @@ fn rates_and_sizes() {
 
 #[test]
 fn options_that_contradict_one_another() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let (server, folder) = (idle(), TempDir::new().unwrap());
     let session = folder.path().join("session");
     fs::write(&session, "/a\n").unwrap();
@@ -199,7 +199,7 @@ fn options_that_contradict_one_another() {
 /// `find` once took what `run` refused.
 #[test]
 fn what_contradicts_itself_is_refused_by_every_command() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let (server, folder) = (idle(), TempDir::new().unwrap());
     let log = folder.path().join("access.log");
     fs::write(&log, "10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET /a HTTP/1.0\" 200 2326\n").unwrap();

@@ -8,13 +8,13 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::document::{self, number};
+use crate::machine;
 use crate::nginx::Nginx;
 use crate::process::{Process, thalweg, valid};
-use crate::turn;
 
 /// A search that was made once, for all tests that look at it. What it has written is kept here: a folder that lasts as long as the program
 /// is never removed.
-pub struct Found {
+pub struct SearchRun {
     pub document: Value,
     /// The report's HTML.
     pub report: String,
@@ -22,12 +22,12 @@ pub struct Found {
     files: usize,
 }
 
-impl Found {
+impl SearchRun {
     /// The search, made on the first call. The caller must not have taken its turn yet.
     pub fn once() -> &'static Self {
-        static FOUND: OnceLock<Found> = OnceLock::new();
+        static FOUND: OnceLock<SearchRun> = OnceLock::new();
         FOUND.get_or_init(|| {
-            let _turn = turn::alone();
+            let _machine = machine::exclusive();
             Self::search()
         })
     }
@@ -48,7 +48,7 @@ impl Found {
 
 #[test]
 fn a_search_names_a_capacity_and_its_limit() {
-    let document = &Found::once().document;
+    let document = &SearchRun::once().document;
     let find = document::find(document);
     let lower = number(find, "/lower_bound");
     assert!(lower > 0.0, "{find:#}");
@@ -69,12 +69,12 @@ fn a_search_names_a_capacity_and_its_limit() {
 
 #[test]
 fn the_document_keeps_the_contract() {
-    document::keeps_the_contract(&Found::once().document);
+    document::keeps_the_contract(&SearchRun::once().document);
 }
 
 #[test]
 fn the_rate_that_was_found_was_confirmed_by_trials() {
-    let document = &Found::once().document;
+    let document = &SearchRun::once().document;
     let lower = number(document::find(document), "/lower_bound");
     let trials = document["trials"].as_array().unwrap();
     let passed = |trial: &&Value| trial["verdict"] == "pass" && trial["offered_rate"].as_f64() == Some(lower);
@@ -90,7 +90,7 @@ fn the_rate_that_was_found_was_confirmed_by_trials() {
 
 #[test]
 fn the_report_says_the_answer_and_needs_nothing_else() {
-    let found = Found::once();
+    let found = SearchRun::once();
     let html = &found.report;
     let heading =
         html.split_once("<h1>").and_then(|(_, rest)| rest.split_once("</h1>")).expect("the page has a heading").0;

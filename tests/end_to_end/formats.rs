@@ -7,9 +7,9 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::document;
+use crate::machine;
 use crate::nginx::Nginx;
 use crate::process::{Process, ensure, in_time, program, run_thalweg};
-use crate::turn;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -66,7 +66,7 @@ fn figure(text: &str, line: &str, behind: &str) -> f64 {
 
 #[test]
 fn httperf_has_the_same_lines() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let nginx = Nginx::start();
     let url = nginx.url("/000.txt");
     let port = url.rsplit(':').next().and_then(|rest| rest.split('/').next()).unwrap();
@@ -97,7 +97,7 @@ fn httperf_has_the_same_lines() {
 
 #[test]
 fn httperf_has_the_same_lines_of_sessions() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let (nginx, folder) = (Nginx::start(), TempDir::new().unwrap());
     let file = folder.path().join("sessions");
     fs::write(&file, "/000.txt\n  /001.txt\n  /002.txt\n/003.txt\n").unwrap();
@@ -119,7 +119,7 @@ fn httperf_has_the_same_lines_of_sessions() {
 
 #[test]
 fn ab_has_the_same_lines() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let nginx = Nginx::start();
     for (path, keep_alive) in [("/000.txt", true), ("/000.txt", false), ("/missing", true)] {
         let url = nginx.url(path);
@@ -148,7 +148,7 @@ fn results_of_ab(text: &str) -> String {
 
 #[test]
 fn a_table_has_a_line_per_trial() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let nginx = Nginx::start();
     let text = ours("tsv", &nginx.url("/000.txt"), &["--rate", "200/s", "--requests", "50"]);
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();
@@ -159,7 +159,7 @@ fn a_table_has_a_line_per_trial() {
 
 #[test]
 fn a_log_of_histograms_is_written_beside_the_result() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let nginx = Nginx::start();
     let folder = TempDir::new().unwrap();
     let log = folder.path().join("run.hdr");
@@ -182,7 +182,7 @@ fn a_log_of_histograms_is_written_beside_the_result() {
 /// A form that has no place for the verdict must not hide it.
 #[test]
 fn a_missed_limit_is_said_beside_the_form() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let nginx = Nginx::start();
     let load = ["--rate", "200/s", "--requests", "20", "--limit", "p99<1us", "--format", "httperf"];
     let ended = run_thalweg(&[&["run", &nginx.url("/000.txt")], &load[..]].concat());

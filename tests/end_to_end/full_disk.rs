@@ -6,9 +6,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::machine;
 use crate::operation::{Place, body, ended_well, listening};
 use crate::process::{PATIENCE, Process, until};
-use crate::turn;
 
 /// Pages of the disk, of 4 KiB each.
 const DISK_PAGES: usize = 16;
@@ -41,7 +41,7 @@ fn start(place: &Place, config: &str) -> Option<(Process, String)> {
 
 #[test]
 fn a_full_disk_leaves_no_half_line_and_each_lost_one_is_counted() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let place = Place::new();
     fs::create_dir(place.path("disk")).unwrap();
     let config = place.path("thalweg.toml");

@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::process::{Ended, PATIENCE, Process, copy_program, run_thalweg, thalweg};
-use crate::scripted::{Act, GOOD, Scripted};
-use crate::turn;
+use crate::machine;
+use crate::process::{ExitedProcess, PATIENCE, Process, copy_program, run_thalweg, thalweg};
+use crate::scripted::{Act, GOOD, ScriptedServer};
 
 /// One message that names all of `parts`.
-fn check(ended: &Ended, code: i32, parts: &[&str]) {
+fn check(ended: &ExitedProcess, code: i32, parts: &[&str]) {
     assert_eq!(ended.code, Some(code), "{ended:?}");
     let message = |line: &&str| line.starts_with("thalweg: ") || line.starts_with("error: ");
     assert_eq!(ended.stderr.lines().filter(message).count(), 1, "{ended:?}");
@@ -37,7 +37,7 @@ fn closed_port() -> String {
 
 #[test]
 fn targets_that_are_not_there() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let closed = closed_port();
     for command in ["run", "find"] {
         refused(&[command, "http://name.invalid/"], 4, &["name.invalid"]);
@@ -47,7 +47,7 @@ fn targets_that_are_not_there() {
 
 #[test]
 fn targets_that_are_none() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for command in ["run", "find"] {
         refused(&[command, "127.0.0.1:80"], 2, &["127.0.0.1:80", "http://host"]);
         refused(&[command, "http://"], 2, &["http://"]);
@@ -59,8 +59,8 @@ fn targets_that_are_none() {
 
 #[test]
 fn options_that_make_no_sense() {
-    let _turn = turn::beside_others();
-    let server = Scripted::start(|_| Act::Answer(GOOD));
+    let _machine = machine::shared();
+    let server = ScriptedServer::start(|_| Act::Answer(GOOD));
     let url = server.url();
     let run = |options: &[&str], parts: &[&str]| refused(&[&["run", &url], options].concat(), 2, parts);
     run(&["--rate", "fast"], &["--rate", "fast"]);
@@ -91,8 +91,8 @@ fn options_that_make_no_sense() {
 
 #[test]
 fn requests_that_cannot_be_written() {
-    let _turn = turn::beside_others();
-    let server = Scripted::start(|_| Act::Answer(GOOD));
+    let _machine = machine::shared();
+    let server = ScriptedServer::start(|_| Act::Answer(GOOD));
     for (option, value) in [("--header", "Name: b\r\nC: d"), ("--header", "No Token: b"), ("--method", "GET /x")] {
         let named = value.split(':').next().unwrap_or(value);
         refused(&["run", &server.url(), option, value], 2, &[option, named]);
@@ -102,8 +102,8 @@ fn requests_that_cannot_be_written() {
 
 #[test]
 fn url_lists_that_cannot_be_used() {
-    let _turn = turn::beside_others();
-    let (server, folder) = (Scripted::start(|_| Act::Answer(GOOD)), TempDir::new().unwrap());
+    let _machine = machine::shared();
+    let (server, folder) = (ScriptedServer::start(|_| Act::Answer(GOOD)), TempDir::new().unwrap());
     let list = folder.path().join("list");
     let path = list.to_str().unwrap();
     let arguments = ["run", &server.url(), "--urls", path];
@@ -123,8 +123,8 @@ fn url_lists_that_cannot_be_used() {
 
 #[test]
 fn reports_that_have_no_place() {
-    let _turn = turn::beside_others();
-    let (server, folder) = (Scripted::start(|_| Act::Answer(GOOD)), TempDir::new().unwrap());
+    let _machine = machine::shared();
+    let (server, folder) = (ScriptedServer::start(|_| Act::Answer(GOOD)), TempDir::new().unwrap());
     let missing = folder.path().join("missing/report.html");
     let missing = missing.to_str().unwrap();
     refused(&["run", &server.url(), "--out", missing], 2, &[missing]);
@@ -139,8 +139,8 @@ fn reports_that_have_no_place() {
 /// A limit on the size of files fails a write in its middle as a full disk does, and needs neither one nor privileges.
 #[test]
 fn a_report_that_cannot_be_finished_leaves_the_old_one_alone() {
-    let _turn = turn::beside_others();
-    let (server, folder) = (Scripted::start(|_| Act::Answer(GOOD)), TempDir::new().unwrap());
+    let _machine = machine::shared();
+    let (server, folder) = (ScriptedServer::start(|_| Act::Answer(GOOD)), TempDir::new().unwrap());
     let report = folder.path().join("report.html");
     fs::write(&report, "the old one").unwrap();
     // Standard output is a file too, and has to take the result: a few ten KB, while a report has megabytes.
@@ -166,8 +166,8 @@ fn a_report_that_cannot_be_finished_leaves_the_old_one_alone() {
 
 #[test]
 fn a_result_that_cannot_be_printed_is_said() {
-    let _turn = turn::beside_others();
-    let server = Scripted::start(|_| Act::Answer(GOOD));
+    let _machine = machine::shared();
+    let server = ScriptedServer::start(|_| Act::Answer(GOOD));
     for format in ["text", "json", "tsv", "httperf", "ab"] {
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$@\" > /dev/full", "sh", env!("CARGO_BIN_EXE_thalweg"), "run", &server.url()]);
@@ -178,8 +178,8 @@ fn a_result_that_cannot_be_printed_is_said() {
 
 #[test]
 fn files_on_a_full_disk_are_said_and_devices_stay_what_they_are() {
-    let _turn = turn::beside_others();
-    let (server, folder) = (Scripted::start(|_| Act::Answer(GOOD)), TempDir::new().unwrap());
+    let _machine = machine::shared();
+    let (server, folder) = (ScriptedServer::start(|_| Act::Answer(GOOD)), TempDir::new().unwrap());
     // Through a link, so that the device itself is out of reach.
     let full = folder.path().join("full");
     std::os::unix::fs::symlink("/dev/full", &full).unwrap();
@@ -194,8 +194,8 @@ fn files_on_a_full_disk_are_said_and_devices_stay_what_they_are() {
 
 #[test]
 fn more_connections_than_descriptors() {
-    let _turn = turn::beside_others();
-    let server = Scripted::start(|_| Act::Answer(GOOD));
+    let _machine = machine::shared();
+    let server = ScriptedServer::start(|_| Act::Answer(GOOD));
     let script = "ulimit -n 100; exec \"$@\"";
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_thalweg"), "run", &server.url(), "--connections", "200"]);
@@ -204,7 +204,7 @@ fn more_connections_than_descriptors() {
 
 #[test]
 fn folders_that_cannot_be_served() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
@@ -221,7 +221,7 @@ fn folders_that_cannot_be_served() {
 
 #[test]
 fn a_folder_that_may_not_be_read() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let closed = folder.path().join("closed");
@@ -248,7 +248,7 @@ fn as_somebody(folder: &Path, arguments: &[&str]) -> Command {
 
 #[test]
 fn help_has_an_example_for_each_command() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for command in ["run", "find", "replay", "serve", "demo"] {
         let ended = run_thalweg(&[command, "--help"]);
         assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{command}");
@@ -258,7 +258,7 @@ fn help_has_an_example_for_each_command() {
 
 #[test]
 fn the_schema_is_json() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let ended = run_thalweg(&["schema"]);
     let schema: serde_json::Value = serde_json::from_str(&ended.stdout).expect("the schema is JSON");
     assert!(schema["properties"]["trials"].is_object(), "{schema:#}");

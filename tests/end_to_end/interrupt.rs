@@ -7,15 +7,15 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::document::{self, number, outcome};
+use crate::machine;
 use crate::nginx::Nginx;
 use crate::process::{PATIENCE, Process, thalweg, until};
-use crate::recorder::{Answer, Recorder};
-use crate::scripted::{Act, Scripted};
-use crate::turn;
+use crate::recorder::{Recorder, Response};
+use crate::scripted::{Act, ScriptedServer};
 
 #[test]
 fn an_interrupted_run_gives_the_result_so_far() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let nginx = Nginx::start();
     let url = nginx.url("/000.txt");
     let run = Process::start(&mut thalweg(&["run", &url, "--rate", "500/s", "--duration", "60s", "--json"]));
@@ -36,8 +36,8 @@ fn an_interrupted_run_gives_the_result_so_far() {
 
 #[test]
 fn requests_that_waited_for_a_connection_when_a_run_was_interrupted_were_not_sent() {
-    let _turn = turn::beside_others();
-    let server = Scripted::start(|_| Act::KeepSilent);
+    let _machine = machine::shared();
+    let server = ScriptedServer::start(|_| Act::KeepSilent);
     let load = ["--rate", "500/s", "--duration", "60s", "--connections", "4", "--timeout", "30s"];
     let run = Process::start(&mut thalweg(&[&["run", &server.url(), "--json"], &load[..]].concat()));
     until("all connections to be busy", PATIENCE, || (server.requests() >= 4).then_some(()));
@@ -50,7 +50,7 @@ fn requests_that_waited_for_a_connection_when_a_run_was_interrupted_were_not_sen
 
 #[test]
 fn an_interrupted_search_gives_what_it_found_so_far() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let nginx = Nginx::start();
     let url = nginx.url("/000.txt");
     let load = ["--connections", "4", "--duration", "5s", "--json"];
@@ -73,8 +73,8 @@ fn an_interrupted_search_gives_what_it_found_so_far() {
 
 #[test]
 fn a_search_that_is_interrupted_at_once_has_nothing_to_say_but_that() {
-    let _turn = turn::beside_others();
-    let server = Scripted::start(|_| Act::KeepSilent);
+    let _machine = machine::shared();
+    let server = ScriptedServer::start(|_| Act::KeepSilent);
     let search = Process::start(&mut thalweg(&["find", &server.url(), "--connections", "4", "--json"]));
     until("the probe to be under way", PATIENCE, || (server.requests() >= 4).then_some(()));
     search.signal("INT");
@@ -103,7 +103,7 @@ fn interrupted(server: &Recorder, heard: usize, load: &[&str]) -> Value {
 
 #[test]
 fn every_kind_of_load_can_be_interrupted() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let sessions = folder.path().join("sessions");
     fs::write(&sessions, "/a think=0.02\n/b\n  /c\n/d think=60\n/e\n").unwrap();
@@ -121,7 +121,7 @@ fn every_kind_of_load_can_be_interrupted() {
             &["--session", sessions, "--workers", "40"],
             &["--rate", "300/s", "--duration", "60s", "--rtt", "5ms"],
         ] {
-            let server = Recorder::start(|_| Answer::good("ok"));
+            let server = Recorder::start(|_| Response::good("ok"));
             interrupted(&server, 100, &[load, &["--driver", driver]].concat());
         }
     }
@@ -129,9 +129,9 @@ fn every_kind_of_load_can_be_interrupted() {
 
 #[test]
 fn a_run_that_is_interrupted_while_it_opens_its_connections_ends_at_once() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for driver in ["auto", "epoll"] {
-        let server = Recorder::start(|_| Answer::good("ok"));
+        let server = Recorder::start(|_| Response::good("ok"));
         let load = ["--hold", "1000", "--conn-rate", "20/s", "--duration", "60s", "--driver", driver];
         let run = Process::start(&mut thalweg(&[&["run", &server.url("/"), "--json"], &load[..]].concat()));
         until("some connections", PATIENCE, || (server.connections() > 5).then_some(()));
@@ -145,8 +145,8 @@ fn a_run_that_is_interrupted_while_it_opens_its_connections_ends_at_once() {
 
 #[test]
 fn a_second_interrupt_ends_a_run_whatever_it_does() {
-    let _turn = turn::beside_others();
-    let server = Scripted::start(|_| Act::KeepSilent);
+    let _machine = machine::shared();
+    let server = ScriptedServer::start(|_| Act::KeepSilent);
     let run = Process::start(&mut thalweg(&["run", &server.url(), "--workers", "2", "--duration", "60s"]));
     until("the run to be under way", PATIENCE, || (server.requests() >= 2).then_some(()));
     run.signal("INT");
@@ -158,8 +158,8 @@ fn a_second_interrupt_ends_a_run_whatever_it_does() {
 /// Such a run once waited without a word.
 #[test]
 fn a_run_of_many_days_says_so_before_it_begins() {
-    let _turn = turn::beside_others();
-    let recorder = Recorder::start(|_| Answer::good("ok"));
+    let _machine = machine::shared();
+    let recorder = Recorder::start(|_| Response::good("ok"));
     let run = ["run", &recorder.url("/"), "--rate", "0.0000001/s", "--requests", "1", "--json"];
     let run = Process::start(&mut thalweg(&run));
     until("the request", PATIENCE, || (!recorder.heard().is_empty()).then_some(()));

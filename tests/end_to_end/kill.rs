@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
+use crate::machine;
 use crate::process::{DRIVERS, PATIENCE, Process, thalweg, until};
-use crate::turn;
 
 /// Files by their length in words of eight bytes: in memory whole, sent at once, sent in many parts. The largest is more than kernels keep for a
 /// connection: what they have of a killed server they still deliver, so that nothing smaller is sure to break off.
@@ -24,7 +24,7 @@ const CLIENTS: u64 = 4;
 
 /// What the clients have done.
 #[derive(Default)]
-struct Done {
+struct DownloadCounts {
     whole: AtomicU32,
     /// Answers that went on where another had broken off.
     resumed: AtomicU32,
@@ -43,9 +43,9 @@ impl Random {
 }
 
 /// Says that it is over, however that came: threads that went on would hold the end up.
-struct WhenLeft<'b>(&'b AtomicBool);
+struct StopOnDrop<'b>(&'b AtomicBool);
 
-impl Drop for WhenLeft<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -53,7 +53,7 @@ impl Drop for WhenLeft<'_> {
 
 #[test]
 fn killed_at_any_moment_it_never_sends_a_wrong_byte() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let kills = number("THALWEG_KILLS").unwrap_or(20);
     let seed = number("THALWEG_SEED")
@@ -66,10 +66,10 @@ fn killed_at_any_moment_it_never_sends_a_wrong_byte() {
     for (name, words) in FILES {
         replace(folder.path(), name, words, 0);
     }
-    let (address, done, is_over) = (free_address(), Done::default(), AtomicBool::new(false));
+    let (address, done, is_over) = (free_address(), DownloadCounts::default(), AtomicBool::new(false));
     let mut random = Random(seed);
     thread::scope(|scope| {
-        let _over = WhenLeft(&is_over);
+        let _over = StopOnDrop(&is_over);
         scope.spawn(|| {
             for version in 1.. {
                 for (name, words) in FILES {
@@ -144,7 +144,7 @@ fn replace(root: &Path, name: &str, words: u32, version: u32) {
 }
 
 /// Downloads a file as a client does that does not give up: after a loss it asks for the rest, unless the file has changed.
-fn download(address: SocketAddr, (name, words): (&str, u32), done: &Done, is_over: &AtomicBool) {
+fn download(address: SocketAddr, (name, words): (&str, u32), done: &DownloadCounts, is_over: &AtomicBool) {
     let bytes = words as usize * 8;
     let (mut has, mut etag) = (Vec::new(), String::new());
     while has.len() < bytes {
@@ -168,7 +168,13 @@ fn download(address: SocketAddr, (name, words): (&str, u32), done: &Done, is_ove
 }
 
 /// Asks once for what is missing, and adds what comes. An answer that is not sound is [`InvalidData`](std::io::ErrorKind).
-fn fetch(address: SocketAddr, name: &str, has: &mut Vec<u8>, etag: &mut String, done: &Done) -> std::io::Result<()> {
+fn fetch(
+    address: SocketAddr,
+    name: &str,
+    has: &mut Vec<u8>,
+    etag: &mut String,
+    done: &DownloadCounts,
+) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let from = has.len();

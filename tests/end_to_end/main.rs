@@ -14,18 +14,19 @@
 //! | [`operation`], [`reload`] | tests of a server's life: signals, upgrades, users, the sandbox; what it takes up while it serves |
 //! | [`signals`], [`sandbox`], [`unix_sockets`], [`full_disk`] | more of that: each signal, what stays within reach, whose sockets are, logs without room |
 //! | [`rewritten`] | files that are written to, or replaced, while they are downloaded |
-//! | [`siege`], [`pipelines`] | attackers with more connections than there are places, and long pipelines; what others notice of them |
+//! | [`attackers`], [`pipelines`] | attackers with more connections than there are places, and long pipelines; what others notice of them |
 //! | [`conformance`] | transcripts of HTTP, held against our server and against nginx |
 //! | [`collapse`] | targets that break down while they are measured |
 //! | [`credentials`] | what a URL says of who asks: sent, and shown nowhere |
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and the downloads of the world's clients |
-//! | [`process`], [`turn`], [`namespace`] | child processes; which tests may run side by side; networks of a test's own |
+//! | [`process`], [`machine`], [`namespace`] | child processes; which tests may run side by side; networks of a test's own |
 //! | [`curl`], [`nginx`], [`server`] | a client, a server of the world's, and Thalweg's |
 //! | [`scripted`], [`recorder`] | servers that misbehave as told, and that write down what they hear |
 //! | [`document`] | the result document as a script reads it |
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod attackers;
 mod browser;
 mod changes;
 mod clients;
@@ -47,6 +48,7 @@ mod input;
 mod interrupt;
 mod kill;
 mod listings;
+mod machine;
 mod memory;
 mod namespace;
 mod networks;
@@ -66,11 +68,9 @@ mod scripted;
 mod serve;
 mod server;
 mod sessions;
-mod siege;
 mod signals;
 mod slow;
 mod stall;
 mod standstill;
-mod turn;
 mod unix_sockets;
 mod workloads;

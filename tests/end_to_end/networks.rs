@@ -5,13 +5,13 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::document::{self, number, outcome};
+use crate::machine;
 use crate::namespace::Namespace;
 use crate::nginx::Nginx;
 use crate::process::{DRIVERS, PATIENCE, Process, run_thalweg, thalweg, until};
-use crate::recorder::{Answer, Recorder};
-use crate::scripted::{Act, Scripted};
+use crate::recorder::{Recorder, Response};
+use crate::scripted::{Act, ScriptedServer};
 use crate::server::{Server, Tree};
-use crate::turn;
 
 /// Serves a tree within a network.
 fn serve(network: &Namespace, tree: &Tree, options: &[&str]) -> Server {
@@ -42,7 +42,7 @@ fn lose_address(network: &Namespace, tree: &Tree, driver: &str, afterwards: &str
 
 #[test]
 fn unreachable_once_there_is_no_way() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let tree = Tree::new();
     for (driver, way) in
         [("auto", "unreachable"), ("epoll", "unreachable"), ("auto", "prohibit"), ("epoll", "blackhole")]
@@ -68,7 +68,7 @@ time.sleep(600)
 
 #[test]
 fn a_timeout_where_nobody_answers_at_all() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for driver in DRIVERS {
         let deaf = Process::start(Command::new("python3").args(["-c", DEAF]));
         let port = until("the port", PATIENCE, || Some(deaf.stdout().split_once(" is the port")?.0.to_owned()));
@@ -85,7 +85,7 @@ fn a_timeout_where_nobody_answers_at_all() {
 
 #[test]
 fn a_target_that_there_is_no_way_to_is_said_before_the_run() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let Some(network) = Namespace::new("a_target_that_there_is_no_way_to_is_said_before_the_run") else { return };
     // Kept for documentation (RFC 5737).
     let ended = Process::start(&mut network.thalweg(&["run", "http://192.0.2.1/"])).wait(PATIENCE);
@@ -95,7 +95,7 @@ fn a_target_that_there_is_no_way_to_is_said_before_the_run() {
 
 #[test]
 fn no_address_once_all_ports_are_in_use() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for driver in DRIVERS {
         // One for each, since used ports rest for a minute.
         let Some(network) = Namespace::new("no_address_once_all_ports_are_in_use") else { return };
@@ -121,7 +121,7 @@ fn no_address_once_all_ports_are_in_use() {
 /// Two connections carried all of it with a pass, once.
 #[test]
 fn connections_that_find_no_port_before_the_start_are_not_passed_over() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let tree = Tree::new();
     for driver in DRIVERS {
         let Some(network) = Namespace::new("connections_that_find_no_port_before_the_start") else { return };
@@ -143,10 +143,10 @@ fn connections_that_find_no_port_before_the_start_are_not_passed_over() {
 
 #[test]
 fn held_connections_that_the_server_gives_up_are_missed() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for driver in DRIVERS {
         // Each connection is closed behind its first answer, and nobody is in a hurry to ask again.
-        let recorder = Recorder::start(|_| Answer { closes: true, ..Answer::good("ok") });
+        let recorder = Recorder::start(|_| Response { closes: true, ..Response::good("ok") });
         let load = ["--hold", "20", "--think", "10s", "--stagger", "0s", "--duration", "500ms", "--driver", driver];
         let ended = run_thalweg(&[&["run", &recorder.url("/"), "--json"], &load[..]].concat());
         let trial = document::trial(&ended);
@@ -167,7 +167,7 @@ time.sleep(600)
 
 #[test]
 fn no_descriptor_once_somebody_takes_them_away() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let nginx = Nginx::start();
     for driver in DRIVERS {
         let before = nginx.log().len();
@@ -195,7 +195,7 @@ fn thalweg_with_descriptors(limit: u32, arguments: &[&str]) -> Command {
 
 #[test]
 fn more_connections_than_a_file_table_holds_have_several() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for driver in DRIVERS {
         let nginx = Nginx::start();
         let url = nginx.url("/000.txt");
@@ -214,8 +214,8 @@ fn more_connections_than_a_file_table_holds_have_several() {
 
 #[test]
 fn a_limit_that_nothing_can_be_done_about_is_explained_and_nothing_is_sent() {
-    let _turn = turn::beside_others();
-    let server = Scripted::start(|_| Act::KeepSilent);
+    let _machine = machine::shared();
+    let server = ScriptedServer::start(|_| Act::KeepSilent);
     for limit in [40, 100] {
         let arguments = ["run", &server.url(), "--hold", "1000"];
         let ended = Process::start(&mut thalweg_with_descriptors(limit, &arguments)).wait(PATIENCE);
@@ -229,7 +229,7 @@ fn a_limit_that_nothing_can_be_done_about_is_explained_and_nothing_is_sent() {
 
 #[test]
 fn more_connections_than_ports_come_from_several_addresses() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let tree = Tree::new();
     for (driver, v6) in [("auto", false), ("epoll", false), ("auto", true), ("epoll", true)] {
         // One for each, since used ports rest for a minute.

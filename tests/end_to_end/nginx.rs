@@ -103,9 +103,9 @@ impl Drop for Nginx {
 }
 
 /// Stops a process for as long as it lives.
-pub struct Stopped(u32);
+pub struct PausedProcess(u32);
 
-impl Stopped {
+impl PausedProcess {
     pub fn now(pid: u32) -> Self {
         signal("STOP", pid);
         Self(pid)

@@ -12,8 +12,10 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::process::{DRIVERS, Ended, PATIENCE, Process, copy_program, program, run_thalweg, signal, thalweg, until};
-use crate::turn;
+use crate::machine;
+use crate::process::{
+    DRIVERS, ExitedProcess, PATIENCE, Process, copy_program, program, run_thalweg, signal, thalweg, until,
+};
 
 /// More than the buffers between a server and a client that does not read hold, so that a download is under way until it is read.
 const LARGE_BYTES: usize = 12_000_000;
@@ -122,13 +124,13 @@ pub fn body(address: &str, path: &str) -> Vec<u8> {
     ask(&mut stream, path)
 }
 
-pub fn ended_well(ended: &Ended) {
+pub fn ended_well(ended: &ExitedProcess) {
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
 #[test]
 fn a_program_that_does_not_start_leaves_the_server_in_place() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let place = Place::new();
     let copy = place.path("thalweg");
     copy_program(&copy);
@@ -163,7 +165,7 @@ fn a_program_that_does_not_start_leaves_the_server_in_place() {
 
 #[test]
 fn hup_takes_up_a_good_configuration_and_refuses_a_bad_one() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let place = Place::new();
     fs::create_dir(place.path("other")).unwrap();
     fs::write(place.path("other/name"), "second").unwrap();
@@ -211,7 +213,7 @@ fn hup_takes_up_a_good_configuration_and_refuses_a_bad_one() {
 
 #[test]
 fn a_second_term_does_not_wait() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let place = Place::new();
     let (server, address) = started(&["serve", &place.path("root"), "--listen", "127.0.0.1:0", "--drain", "1h"]);
     let mut stuck = TcpStream::connect(&address).unwrap();
@@ -225,7 +227,7 @@ fn a_second_term_does_not_wait() {
 
 #[test]
 fn sockets_of_a_service_manager_are_used() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let place = Place::new();
     // What systemd does with a socket unit.
     let script = "import os, socket, sys
@@ -251,7 +253,7 @@ os.execv(sys.argv[1], sys.argv[1:])";
 
 #[test]
 fn a_service_manager_hears_what_happens() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let place = Place::new();
     let manager = UnixDatagram::bind(place.path("notify")).unwrap();
     manager.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -285,7 +287,7 @@ fn a_service_manager_hears_what_happens() {
 
 #[test]
 fn a_killed_server_leaves_nothing_that_hinders_the_next() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let place = Place::new();
     let (socket, pid_file) = (place.path("socket"), place.path("pid"));
     let listen = format!("unix:{socket}");
@@ -313,7 +315,7 @@ fn a_killed_server_leaves_nothing_that_hinders_the_next() {
 
 #[test]
 fn the_superuser_is_warned_of_serving_the_network_and_becomes_another_user() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     let place = Place::new();
     let root = place.path("root");
@@ -349,7 +351,7 @@ fn the_superuser_is_warned_of_serving_the_network_and_becomes_another_user() {
 
 #[test]
 fn the_sandbox_can_be_had_or_left() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let place = Place::new();
     for (option, expected) in [("off", "sandbox: off"), ("auto", "sandbox: ")] {
         for driver in DRIVERS {

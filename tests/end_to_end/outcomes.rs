@@ -11,13 +11,13 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::document::{self, number, outcome};
-use crate::process::{DRIVERS, Ended, run_thalweg};
-use crate::scripted::{Act, GOOD, Scripted};
-use crate::turn;
+use crate::machine;
+use crate::process::{DRIVERS, ExitedProcess, run_thalweg};
+use crate::scripted::{Act, GOOD, ScriptedServer};
 
 const REQUESTS: u64 = 30;
 
-fn run(server: &Scripted, options: &[&str]) -> Ended {
+fn run(server: &ScriptedServer, options: &[&str]) -> ExitedProcess {
     let load = ["--rate", "200/s", "--requests", "30", "--connections", "4"];
     run_thalweg(&[&["run", &server.url(), "--json"], &load[..], options].concat())
 }
@@ -25,7 +25,7 @@ fn run(server: &Scripted, options: &[&str]) -> Ended {
 /// Every request ends like this.
 fn all_end_as(name: &str, script: fn(usize) -> Act) -> Value {
     let trials = DRIVERS.map(|driver| {
-        let server = Scripted::start(script);
+        let server = ScriptedServer::start(script);
         let ended = run(&server, &["--driver", driver]);
         let trial = document::trial(&ended);
         assert_eq!(outcome(&trial, name), REQUESTS, "{name} over {driver}: {trial:#}");
@@ -38,8 +38,8 @@ fn all_end_as(name: &str, script: fn(usize) -> Act) -> Value {
 
 #[test]
 fn good() {
-    let _turn = turn::beside_others();
-    let server = Scripted::start(|_| Act::Answer(GOOD));
+    let _machine = machine::shared();
+    let server = ScriptedServer::start(|_| Act::Answer(GOOD));
     let trial = document::trial(&run(&server, &[]));
     assert_eq!(outcome(&trial, "good"), REQUESTS, "{trial:#}");
     assert_eq!(server.requests() as u64, REQUESTS);
@@ -47,8 +47,8 @@ fn good() {
 
 #[test]
 fn good_after_an_interim_response() {
-    let _turn = turn::beside_others();
-    let server = Scripted::start(|_| {
+    let _machine = machine::shared();
+    let server = ScriptedServer::start(|_| {
         Act::Answer("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
     });
     let trial = document::trial(&run(&server, &[]));
@@ -58,16 +58,16 @@ fn good_after_an_interim_response() {
 
 #[test]
 fn good_to_the_end_of_the_connection() {
-    let _turn = turn::beside_others();
-    let server = Scripted::start(|_| Act::AnswerAndClose("HTTP/1.1 200 OK\r\n\r\nno length"));
+    let _machine = machine::shared();
+    let server = ScriptedServer::start(|_| Act::AnswerAndClose("HTTP/1.1 200 OK\r\n\r\nno length"));
     let trial = document::trial(&run(&server, &["--check", "length=9"]));
     assert_eq!(outcome(&trial, "good"), REQUESTS, "{trial:#}");
 }
 
 #[test]
 fn good_in_chunks() {
-    let _turn = turn::beside_others();
-    let server = Scripted::start(|_| {
+    let _machine = machine::shared();
+    let server = ScriptedServer::start(|_| {
         Act::Answer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nfour\r\n0\r\nTrailer: here\r\n\r\n")
     });
     let trial = document::trial(&run(&server, &["--check", "length=4"]));
@@ -76,16 +76,16 @@ fn good_in_chunks() {
 
 #[test]
 fn bad_status() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let trial = all_end_as("bad_status", |_| Act::Answer("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"));
     assert_eq!(trial["status"]["5xx"], REQUESTS);
 }
 
 #[test]
 fn failed_check() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     // Every other response is a byte too long.
-    let server = Scripted::start(|number| match number % 2 {
+    let server = ScriptedServer::start(|number| match number % 2 {
         0 => Act::Answer(GOOD),
         _ => Act::Answer("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok!"),
     });
@@ -95,9 +95,9 @@ fn failed_check() {
 
 #[test]
 fn failed_check_of_a_field_or_a_digest() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     // The last of each three has another type, the second another content of the same length.
-    let server = Scripted::start(|number| {
+    let server = ScriptedServer::start(|number| {
         Act::Answer(match number % 3 {
             0 => "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok",
             1 => "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nno",
@@ -116,10 +116,10 @@ fn failed_check_of_a_field_or_a_digest() {
 
 #[test]
 fn bytes_that_nobody_asked_for_are_found() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for driver in DRIVERS {
         // A second answer comes when the first has long been taken.
-        let server = Scripted::start(|_| Act::AnswerTwice(GOOD, Duration::from_millis(30)));
+        let server = ScriptedServer::start(|_| Act::AnswerTwice(GOOD, Duration::from_millis(30)));
         let load = ["--workers", "1", "--think", "100ms", "--requests", "5", "--driver", driver, "--json"];
         let trial = document::trial(&run_thalweg(&[&["run", &server.url()], &load[..]].concat()));
         assert_eq!(outcome(&trial, "good"), 5, "{driver}: {trial:#}");
@@ -132,7 +132,7 @@ fn bytes_that_nobody_asked_for_are_found() {
 
 #[test]
 fn truncated() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     all_end_as("truncated", |_| Act::AnswerAndClose("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort"));
     all_end_as("truncated", |_| {
         Act::AnswerAndClose("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nfour\r\n")
@@ -141,8 +141,8 @@ fn truncated() {
 
 #[test]
 fn timeout_counts_as_at_least_its_value() {
-    let _turn = turn::beside_others();
-    let server = Scripted::start(|_| Act::KeepSilent);
+    let _machine = machine::shared();
+    let server = ScriptedServer::start(|_| Act::KeepSilent);
     let trial = document::trial(&run(&server, &["--timeout", "300ms"]));
     assert_eq!(outcome(&trial, "timeout"), REQUESTS, "{trial:#}");
     assert_eq!(trial["response_time_us"]["count"], REQUESTS);
@@ -151,7 +151,7 @@ fn timeout_counts_as_at_least_its_value() {
 
 #[test]
 fn reset() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     all_end_as("reset", |_| Act::Reset);
     // A connection that is closed before the response has begun.
     all_end_as("reset", |_| Act::AnswerAndClose(""));
@@ -159,8 +159,8 @@ fn reset() {
 
 #[test]
 fn refused_once_the_port_is_closed() {
-    let _turn = turn::beside_others();
-    let server = Scripted::start_for(10, |_| {
+    let _machine = machine::shared();
+    let server = ScriptedServer::start_for(10, |_| {
         Act::AnswerAndClose("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
     });
     let trial = document::trial(&run(&server, &[]));
@@ -173,7 +173,7 @@ fn refused_once_the_port_is_closed() {
 /// Such a request was once said to have been reset by the server, although there had been no connection.
 #[test]
 fn a_connect_that_fails_for_no_known_reason_is_unreachable_and_named() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for driver in DRIVERS {
         let folder = TempDir::new().unwrap();
         let [path, other] = ["socket", "other"].map(|name| folder.path().join(name));
@@ -196,7 +196,7 @@ fn a_connect_that_fails_for_no_known_reason_is_unreachable_and_named() {
 
 #[test]
 fn protocol_error() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     all_end_as("protocol_error", |_| Act::Answer("SSH-2.0-OpenSSH_9.2\r\n\r\n"));
     all_end_as("protocol_error", |_| {
         Act::Answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok!")
@@ -208,8 +208,8 @@ fn protocol_error() {
 /// Such a run once reached the target from another address, and then each of its connections failed.
 #[test]
 fn a_local_address_that_this_host_lacks_is_said_before_a_socket_opens() {
-    let _turn = turn::beside_others();
-    let server = Scripted::start(|_| Act::Answer(GOOD));
+    let _machine = machine::shared();
+    let server = ScriptedServer::start(|_| Act::Answer(GOOD));
     // Kept for documentation (RFC 5737), so that no host has it.
     for sources in ["192.0.2.1", "127.0.0.1-127.0.0.3,192.0.2.1"] {
         let from: Vec<&str> = sources.split(',').flat_map(|source| ["--from", source]).collect();
@@ -224,7 +224,7 @@ fn a_local_address_that_this_host_lacks_is_said_before_a_socket_opens() {
 
 #[test]
 fn a_target_is_looked_for_from_the_addresses_that_were_asked_for() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let ended = run_thalweg(&["run", "http://127.0.0.1:1/", "--requests", "5", "--from", "127.0.0.7-127.0.0.8"]);
     assert_eq!(ended.code, Some(4), "{ended:?}");
     assert!(ended.stderr.contains("from 127.0.0.7"), "{ended:?}");
@@ -232,8 +232,8 @@ fn a_target_is_looked_for_from_the_addresses_that_were_asked_for() {
 
 #[test]
 fn statuses_are_counted_by_code() {
-    let _turn = turn::beside_others();
-    let server = Scripted::start(|number| {
+    let _machine = machine::shared();
+    let server = ScriptedServer::start(|number| {
         Act::Answer(match number % 3 {
             0 => "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
             1 => "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
@@ -250,8 +250,8 @@ fn statuses_are_counted_by_code() {
 /// It was once said that such a target could not be reached.
 #[test]
 fn a_target_that_always_answers_403_was_reached() {
-    let _turn = turn::beside_others();
-    let server = Scripted::start(|_| Act::Answer("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"));
+    let _machine = machine::shared();
+    let server = ScriptedServer::start(|_| Act::Answer("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"));
     let search = |format| run_thalweg(&["find", &server.url(), "--connections", "2", "--format", format]);
     let ended = search("json");
     let document = document::of(&ended);
@@ -264,8 +264,8 @@ fn a_target_that_always_answers_403_was_reached() {
 
 #[test]
 fn a_field_that_is_folded_is_read_as_one_line() {
-    let _turn = turn::beside_others();
-    let server = Scripted::start(|_| {
+    let _machine = machine::shared();
+    let server = ScriptedServer::start(|_| {
         Act::Answer(
             "HTTP/1.1 200 OK\r\nContent-Type: text/plain;\r\n\tcharset=utf-8\r\nContent-Length:\r\n 2\r\n\r\nok",
         )

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::machine;
 use crate::process::{DRIVERS, PATIENCE, ensure, in_time};
 use crate::server::{Server, Tree};
-use crate::turn;
 
 /// Sends a pipeline again and again, and reads what comes of it.
 fn pipeline(authority: &str, request: &str, count: usize, is_over: &AtomicBool) {
@@ -61,7 +61,7 @@ fn median_beside(server: &Server, request: &str, count: usize) -> Duration {
 /// hundreds beside pipelined HEADs.
 #[test]
 fn a_small_request_does_not_wait_for_the_pipelines_of_others() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let tree = Tree::new();
     let ranges: Vec<String> = (0..64).map(|number| format!("{}-{0}", 2 * number)).collect();
     let of_ranges = format!("GET /large.bin HTTP/1.1\r\nHost: h\r\nRange: bytes={}\r\n\r\n", ranges.join(","));

@@ -23,7 +23,7 @@ pub struct Process {
 
 /// What a program has left behind.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ExitedProcess {
     /// The exit code; `None` if a signal has killed it.
     pub code: Option<i32>,
     pub stdout: String,
@@ -38,13 +38,13 @@ pub fn thalweg(arguments: &[&str]) -> Command {
 }
 
 /// Runs the program under test to its end.
-pub fn run_thalweg(arguments: &[&str]) -> Ended {
+pub fn run_thalweg(arguments: &[&str]) -> ExitedProcess {
     Process::start(&mut thalweg(arguments)).wait(PATIENCE)
 }
 
 /// Measures until there is a verdict on the target. *Invalid* says that this machine had no time for us, and nothing else, so what
 /// was measured then is measured again, for some minutes if need be: a virtual machine may be robbed of its CPUs for that long.
-pub fn valid(mut measure: impl FnMut() -> Ended) -> Ended {
+pub fn valid(mut measure: impl FnMut() -> ExitedProcess) -> ExitedProcess {
     const INVALID: Option<i32> = Some(3);
     const PATIENCE: Duration = Duration::from_secs(300);
     let begun = Instant::now();
@@ -145,10 +145,10 @@ impl Process {
     }
 
     /// Waits for its end.
-    pub fn wait(mut self, patience: Duration) -> Ended {
+    pub fn wait(mut self, patience: Duration) -> ExitedProcess {
         let begun = Instant::now();
         let status = until(&format!("the end of {}", self.name), patience, || self.ended());
-        let ended = Ended { code: status.code(), stdout: self.stdout(), stderr: self.stderr() };
+        let ended = ExitedProcess { code: status.code(), stdout: self.stdout(), stderr: self.stderr() };
         assert!(!ended.stderr.contains("panicked"), "{} panicked after {:?}: {ended:?}", self.name, begun.elapsed());
         ended
     }

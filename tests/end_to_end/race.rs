@@ -14,9 +14,9 @@ use tempfile::TempDir;
 
 use crate::conformance::case::find;
 use crate::conformance::talk::Conversation;
+use crate::machine;
 use crate::process::thalweg;
 use crate::server::{SECRET, Server};
-use crate::turn;
 
 /// What is in the files of the tree.
 const INSIDE: &str = "inside";
@@ -32,7 +32,7 @@ const CLIENTS: usize = 3;
 
 /// What the clients have seen.
 #[derive(Default)]
-struct Seen {
+struct ResponseCounts {
     found: usize,
     missing: usize,
 }
@@ -48,7 +48,7 @@ fn no_race_with_links_leads_out_of_the_tree_over_epoll() {
 }
 
 fn race(driver: &str) {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let duration = std::env::var("THALWEG_RACE_S").map_or(1, |text| text.parse().expect("THALWEG_RACE_S is a number"));
     let folder = TempDir::new().expect("a temporary folder can be made");
     let root = fill(folder.path());
@@ -120,9 +120,9 @@ fn swap(folder: &Path) {
 }
 
 /// Asks for files until the end.
-fn ask(server: &Server, client: usize, end: Instant) -> Seen {
+fn ask(server: &Server, client: usize, end: Instant) -> ResponseCounts {
     let address = server.authority().parse().expect("an address");
-    let (mut seen, mut number) = (Seen::default(), client * FILES / CLIENTS);
+    let (mut seen, mut number) = (ResponseCounts::default(), client * FILES / CLIENTS);
     while Instant::now() < end {
         let mut conversation = Conversation::begin(address);
         let mut requests = String::new();

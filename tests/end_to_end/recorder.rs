@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// A request as it came.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct RecordedRequest {
     /// Since the server has begun to listen.
     pub at: Duration,
     /// The number of its connection, from 0.
@@ -33,7 +33,7 @@ pub struct Heard {
 
 /// What it is told.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct Response {
     /// The whole response.
     pub text: String,
     /// Time before it is sent, from the one before, or from the request if that came later.
@@ -52,11 +52,11 @@ struct Shared {
     begun: Instant,
     stopped: AtomicBool,
     accepted: AtomicUsize,
-    heard: Mutex<Vec<Heard>>,
-    answer: Box<dyn Fn(&Heard) -> Answer + Send + Sync>,
+    heard: Mutex<Vec<RecordedRequest>>,
+    answer: Box<dyn Fn(&RecordedRequest) -> Response + Send + Sync>,
 }
 
-impl Answer {
+impl Response {
     /// A good one, at once.
     pub fn good(content: &str) -> Self {
         let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{content}", content.len());
@@ -68,7 +68,7 @@ impl Answer {
     }
 }
 
-impl Heard {
+impl RecordedRequest {
     /// The value of a field.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(candidate, _)| candidate == name).map(|(_, value)| value.as_str())
@@ -77,12 +77,12 @@ impl Heard {
 
 impl Recorder {
     /// Listens on a port of 127.0.0.1.
-    pub fn start(answer: impl Fn(&Heard) -> Answer + Send + Sync + 'static) -> Self {
+    pub fn start(answer: impl Fn(&RecordedRequest) -> Response + Send + Sync + 'static) -> Self {
         Self::on("127.0.0.1:0", answer)
     }
 
     /// Listens on an address.
-    pub fn on(address: &str, answer: impl Fn(&Heard) -> Answer + Send + Sync + 'static) -> Self {
+    pub fn on(address: &str, answer: impl Fn(&RecordedRequest) -> Response + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(address).unwrap_or_else(|error| panic!("cannot listen on {address}: {error}"));
         let address = listener.local_addr().expect("a listener has an address");
         let shared = Arc::new(Shared::new(answer));
@@ -97,7 +97,10 @@ impl Recorder {
     }
 
     /// Listens on a Unix socket.
-    pub fn on_unix(listener: UnixListener, answer: impl Fn(&Heard) -> Answer + Send + Sync + 'static) -> Self {
+    pub fn on_unix(
+        listener: UnixListener,
+        answer: impl Fn(&RecordedRequest) -> Response + Send + Sync + 'static,
+    ) -> Self {
         let shared = Arc::new(Shared::new(answer));
         listen(shared.clone(), move || Ok((listener.accept()?.0, None)));
         Self { address: None, shared }
@@ -112,7 +115,7 @@ impl Recorder {
     }
 
     /// All requests so far, in the order in which they came.
-    pub fn heard(&self) -> Vec<Heard> {
+    pub fn heard(&self) -> Vec<RecordedRequest> {
         self.shared.heard.lock().expect("no thread panics with it").clone()
     }
 
@@ -133,7 +136,7 @@ impl Drop for Recorder {
 }
 
 impl Shared {
-    fn new(answer: impl Fn(&Heard) -> Answer + Send + Sync + 'static) -> Self {
+    fn new(answer: impl Fn(&RecordedRequest) -> Response + Send + Sync + 'static) -> Self {
         Self {
             begun: Instant::now(),
             stopped: AtomicBool::new(false),
@@ -206,7 +209,12 @@ fn converse<L: Line>(line: &L, shared: &Arc<Shared>, connection: usize, from: Op
     Ok(())
 }
 
-fn reply(mut line: impl Line, shared: &Shared, asked: &Receiver<Heard>, waiting: &AtomicUsize) -> io::Result<()> {
+fn reply(
+    mut line: impl Line,
+    shared: &Shared,
+    asked: &Receiver<RecordedRequest>,
+    waiting: &AtomicUsize,
+) -> io::Result<()> {
     while let Ok(heard) = asked.recv() {
         let answer = (shared.answer)(&heard);
         thread::sleep(answer.after);
@@ -221,14 +229,14 @@ fn reply(mut line: impl Line, shared: &Shared, asked: &Receiver<Heard>, waiting:
 }
 
 /// The next request; `None` at the end of the connection.
-fn read(reader: &mut impl BufRead) -> io::Result<Option<Heard>> {
+fn read(reader: &mut impl BufRead) -> io::Result<Option<RecordedRequest>> {
     let mut line = String::new();
     if reader.read_line(&mut line)? == 0 {
         return Ok(None);
     }
     let mut words = line.trim_end().splitn(3, ' ').map(str::to_owned);
     let mut word = || words.next().unwrap_or_default();
-    let mut heard = Heard {
+    let mut heard = RecordedRequest {
         at: Duration::ZERO,
         connection: 0,
         from: None,

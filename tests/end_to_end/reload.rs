@@ -8,9 +8,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::machine;
 use crate::operation::{Place, Successor, body, ended_well, said, started};
 use crate::process::{PATIENCE, Process, program, run_thalweg, until};
-use crate::turn;
 
 /// A server with a configuration that can be changed.
 struct Mirror {
@@ -87,7 +87,7 @@ fn status(address: &str) -> Value {
 
 #[test]
 fn logs_and_status_change_by_hup() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let logs = |rest: &str| format!("[log]\nerror = \"{{}}log/error.log\"\n{rest}");
     let mirror = Mirror::start(&logs(""));
     assert_eq!(body(&mirror.address, "/name"), b"first");
@@ -131,7 +131,7 @@ fn logs_and_status_change_by_hup() {
 
 #[test]
 fn what_becomes_of_the_server_stands_in_the_error_log() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let mirror = Mirror::start("[log]\nerror = \"{}log/error.log\"");
     mirror.wait_for("error.log", "notice: started");
     mirror.reload("nonsense = 1\n[log]\nerror = \"{}log/error.log\"", "error: the configuration is refused");
@@ -150,7 +150,7 @@ fn what_becomes_of_the_server_stands_in_the_error_log() {
 
 #[test]
 fn somebody_at_a_terminal_reads_it_there_too() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let place = Place::new();
     let (errors, pid_file) = (place.path("error.log"), place.path("pid"));
     let mut command = Command::new(program(&["python3"], "python3"));
@@ -170,7 +170,7 @@ fn somebody_at_a_terminal_reads_it_there_too() {
 
 #[test]
 fn the_status_page_goes_over_to_the_process_that_follows() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let mirror = Mirror::start("[status]\nlisten = \"127.0.0.1:0\"\nstate = \"{}log/state\"");
     let shown = mirror.status.clone().expect("it says where the status is");
     for _ in 0..3 {
@@ -212,7 +212,7 @@ fn the_status_page_goes_over_to_the_process_that_follows() {
 
 #[test]
 fn who_finds_no_room_stands_in_the_log() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let limits = "cores = \"0\"\n[limits]\nconnections_max = 1\n[log]\nerror = \"{}log/error.log\"\naccess = \"{}log/access.log\"";
     let cores = RefCell::new(limits.to_owned());
     if run_thalweg(&["serve", "/", "--cores", "0", "--check"]).code != Some(0) {
@@ -240,7 +240,7 @@ fn who_finds_no_room_stands_in_the_log() {
 
 #[test]
 fn messages_are_on_the_standard_error_without_an_error_log() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let mirror = Mirror::start("");
     mirror.server.signal("HUP");
     said(&mirror.server, "thalweg: the configuration was read again");
@@ -248,7 +248,7 @@ fn messages_are_on_the_standard_error_without_an_error_log() {
 
 #[test]
 fn what_is_no_file_is_booked_on_its_mount_and_is_no_download() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let place = Place::new();
     fs::create_dir(place.path("other")).unwrap();
     let file = place.path("thalweg.toml");

@@ -12,10 +12,10 @@ use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use tempfile::TempDir;
 
 use crate::document::{self, number, outcome};
+use crate::machine;
 use crate::process::{PATIENCE, Process, ensure, in_time, run_thalweg, thalweg, until};
-use crate::recorder::{Answer, Recorder};
+use crate::recorder::{Recorder, Response};
 use crate::server::{Server, Tree};
-use crate::turn;
 
 /// Three seconds: four requests, two, four; one line is out of order, and two cannot be replayed.
 const LOG: &str = "\
@@ -48,12 +48,12 @@ const DUE: [(f64, &str); 10] = [
 ];
 
 fn recorder() -> Recorder {
-    Recorder::start(|heard| Answer::good(if heard.method == "HEAD" { "" } else { "ok" }))
+    Recorder::start(|heard| Response::good(if heard.method == "HEAD" { "" } else { "ok" }))
 }
 
 #[test]
 fn a_log_is_replayed_at_its_own_times_and_at_twice_the_speed() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let folder = TempDir::new().unwrap();
     let log = folder.path().join("access.log");
     fs::write(&log, LOG).unwrap();
@@ -83,7 +83,7 @@ fn a_log_is_replayed_at_its_own_times_and_at_twice_the_speed() {
 
 #[test]
 fn a_log_is_read_from_stdin() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let log = folder.path().join("access.log");
     fs::write(&log, LOG).unwrap();
@@ -95,7 +95,7 @@ fn a_log_is_read_from_stdin() {
 
 #[test]
 fn packed_logs_are_replayed_whatever_they_are_called_and_from_pipes_too() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
     gzip.write_all(LOG.as_bytes()).unwrap();
@@ -129,7 +129,7 @@ fn packed_logs_are_replayed_whatever_they_are_called_and_from_pipes_too() {
 /// What was left out once stood on stderr alone.
 #[test]
 fn lines_that_are_left_out_are_counted_in_the_result() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let log = folder.path().join("access.log");
     fs::write(&log, LOG).unwrap();
@@ -147,7 +147,7 @@ fn lines_that_are_left_out_are_counted_in_the_result() {
 /// Such a log once had a rate of 1,000,000,000/s, and 256 connections.
 #[test]
 fn a_log_of_one_request_has_its_second_and_one_connection() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let log = folder.path().join("access.log");
     fs::write(&log, LOG.lines().next().unwrap()).unwrap();
@@ -165,7 +165,7 @@ fn a_log_of_one_request_has_its_second_and_one_connection() {
 
 #[test]
 fn a_log_that_cannot_be_read_is_said_with_its_place_and_nothing_is_sent() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let (recorder, folder) = (recorder(), TempDir::new().unwrap());
     let log = folder.path().join("access.log");
     let path = log.to_str().unwrap();
@@ -206,7 +206,7 @@ fn a_log_that_cannot_be_read_is_said_with_its_place_and_nothing_is_sent() {
 
 #[test]
 fn a_replay_can_be_interrupted() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let (recorder, folder) = (recorder(), TempDir::new().unwrap());
     let log = folder.path().join("access.log");
     fs::write(&log, LOG).unwrap();
@@ -244,7 +244,7 @@ fn logged(format: &str, paths: &[&str]) -> String {
 
 #[test]
 fn logs_of_our_own_server_are_replayed_in_every_format() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let paths = ["/text.txt", "/with%20space.txt", "/missing?a=b&c=\"d\\e\"", "/", "/text.txt"];
     let folder = TempDir::new().unwrap();
     for format in ["common", "combined", "json"] {

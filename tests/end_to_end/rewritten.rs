@@ -9,9 +9,9 @@ use std::path::Path;
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
+use crate::machine;
 use crate::process::{DRIVERS, PATIENCE, until};
 use crate::server::Server;
-use crate::turn;
 
 const FILE_BYTES: usize = 40_000_000;
 
@@ -26,12 +26,12 @@ const SEVERAL: &str = "Range: bytes=0-9999999,10000001-39999999\r\n";
 type Case = (&'static str, &'static str, fn(&Path));
 
 /// What arrived, the head included, and whether the end was a reset.
-struct Received {
+struct Download {
     bytes: Vec<u8>,
     is_reset: bool,
 }
 
-impl Received {
+impl Download {
     /// Reads to the end, or for so many bytes.
     fn read(&mut self, stream: &mut TcpStream, bytes_max: usize) {
         let mut buffer = vec![0; 64 << 10];
@@ -68,7 +68,7 @@ impl Received {
 }
 
 /// Downloads a file; `change` happens when a part of it was read.
-fn download(server: &Server, fields: &str, change: impl FnOnce()) -> Received {
+fn download(server: &Server, fields: &str, change: impl FnOnce()) -> Download {
     let address: SocketAddr = server.authority().parse().expect("an address");
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     // Ethernet's segments and a small window, as of a client behind a network like most.
@@ -78,7 +78,7 @@ fn download(server: &Server, fields: &str, change: impl FnOnce()) -> Received {
     let mut stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(PATIENCE)).expect("a time can be set");
     write!(stream, "GET /file HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n").expect("it reads");
-    let mut received = Received { bytes: Vec::with_capacity(FILE_BYTES + 1000), is_reset: false };
+    let mut received = Download { bytes: Vec::with_capacity(FILE_BYTES + 1000), is_reset: false };
     received.read(&mut stream, READ_BYTES);
     change();
     received.read(&mut stream, usize::MAX);
@@ -138,7 +138,7 @@ fn chmod(path: &Path) {
 fn leave_alone(_: &Path) {}
 
 /// Downloads a file of A's, to which something happens meanwhile.
-fn download_while(driver: &str, fields: &str, change: fn(&Path)) -> Received {
+fn download_while(driver: &str, fields: &str, change: fn(&Path)) -> Download {
     let folder = TempDir::new().expect("a temporary folder can be made");
     let path = folder.path().join("file");
     fs::write(&path, vec![b'A'; FILE_BYTES]).expect("a file can be written");
@@ -148,7 +148,7 @@ fn download_while(driver: &str, fields: &str, change: fn(&Path)) -> Received {
 
 #[test]
 fn a_file_rewritten_in_place_never_leaves_whole() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let cases: [Case; 8] = [
         ("200, rewritten", WHOLE, rewrite),
         ("206, rewritten", RANGE, rewrite),
@@ -169,7 +169,7 @@ fn a_file_rewritten_in_place_never_leaves_whole() {
 
 #[test]
 fn a_file_whose_content_stays_is_never_reset() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let cases: [Case; 6] = [
         ("left alone", SEVERAL, leave_alone),
         ("replaced by a rename", WHOLE, replace),
@@ -189,7 +189,7 @@ fn a_file_whose_content_stays_is_never_reset() {
 
 #[test]
 fn a_download_that_is_reset_for_a_change_is_counted_told_and_begun_anew() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for driver in DRIVERS {
         let folder = TempDir::new().expect("a temporary folder can be made");
         let root = folder.path().join("root");

@@ -7,12 +7,12 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::document::{self, number, outcome};
+use crate::machine;
 use crate::nginx::{Entry, FILE_BYTES, FILE_SHA256, Nginx};
-use crate::process::{Ended, run_thalweg, valid};
-use crate::scripted::{Act, GOOD, Scripted};
-use crate::turn;
+use crate::process::{ExitedProcess, run_thalweg, valid};
+use crate::scripted::{Act, GOOD, ScriptedServer};
 
-fn run(url: &str, options: &[&str]) -> Ended {
+fn run(url: &str, options: &[&str]) -> ExitedProcess {
     run_thalweg(&[&["run", url, "--json"], options].concat())
 }
 
@@ -37,7 +37,7 @@ fn all_good(options: &[&str], path: &str, expected: u64) -> Vec<Entry> {
 
 #[test]
 fn an_open_loop_sends_what_it_says_when_it_says() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let nginx = Nginx::start();
     let ended = run(&nginx.url("/000.txt"), &["--rate", "500/s", "--duration", "2s"]);
     assert_eq!(ended.stderr, "", "no progress is drawn where there is no terminal");
@@ -60,7 +60,7 @@ fn an_open_loop_sends_what_it_says_when_it_says() {
 
 #[test]
 fn the_document_keeps_the_contract() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let nginx = Nginx::start();
     for load in [["--rate", "200/s"], ["--workers", "2"]] {
         let ended = run(&nginx.url("/000.txt"), &[&load[..], &["--requests", "50"]].concat());
@@ -70,8 +70,8 @@ fn the_document_keeps_the_contract() {
 
 #[test]
 fn limits_that_hold_are_exit_code_0_and_a_missed_one_is_1() {
-    let _turn = turn::alone();
-    let server = Scripted::start(|_| Act::AnswerAfter(Duration::from_millis(100), GOOD));
+    let _machine = machine::exclusive();
+    let server = ScriptedServer::start(|_| Act::AnswerAfter(Duration::from_millis(100), GOOD));
     for (limits, verdict, code) in [
         (&["--limit", "p50<5s"][..], "pass", 0),
         (&["--limit", "p50<5s", "--limit", "p90<50ms"], "fail", 1),
@@ -88,7 +88,7 @@ fn limits_that_hold_are_exit_code_0_and_a_missed_one_is_1() {
 
 #[test]
 fn a_closed_loop_keeps_its_workers_busy() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let nginx = Nginx::start();
     let ended = run(&nginx.url("/000.txt"), &["--workers", "4", "--duration", "1s"]);
     let trial = document::trial(&ended);
@@ -102,14 +102,14 @@ fn a_closed_loop_keeps_its_workers_busy() {
 
 #[test]
 fn a_number_of_requests_is_kept_exactly() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     all_good(&["--requests", "777", "--workers", "5"], "/000.txt", 777);
     all_good(&["--requests", "123", "--rate", "400/s"], "/000.txt", 123);
 }
 
 #[test]
 fn a_warm_up_is_sent_and_not_counted() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let nginx = Nginx::start();
     let load = ["--rate", "200/s", "--requests", "100", "--warmup", "500ms"];
     let trial = document::trial(&run(&nginx.url("/000.txt"), &load));
@@ -119,7 +119,7 @@ fn a_warm_up_is_sent_and_not_counted() {
 
 #[test]
 fn calls_bound_the_requests_of_a_connection() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let log = all_good(&["--requests", "100", "--rate", "400/s", "--calls", "1"], "/000.txt", 100);
     assert_eq!(connections(&log), 100);
     let log = all_good(&["--requests", "100", "--workers", "1", "--calls", "10"], "/000.txt", 100);
@@ -128,7 +128,7 @@ fn calls_bound_the_requests_of_a_connection() {
 
 #[test]
 fn head_responses_have_no_content() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let log = all_good(&["--requests", "50", "--workers", "2", "--method", "HEAD"], "/000.txt", 50);
     assert!(log.iter().all(|entry| entry.method == "HEAD"));
     assert_eq!(connections(&log), 2, "the connections go on");
@@ -136,7 +136,7 @@ fn head_responses_have_no_content() {
 
 #[test]
 fn responses_without_a_length_are_complete_in_chunks_and_to_the_end_of_a_connection() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let check = format!("length={FILE_BYTES}");
     let load = ["--requests", "50", "--workers", "2", "--check", &check];
     let log = all_good(&load, "/included.html", 50);
@@ -147,7 +147,7 @@ fn responses_without_a_length_are_complete_in_chunks_and_to_the_end_of_a_connect
 
 #[test]
 fn checks_tell_good_responses_from_others() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let right = format!("status=200,length={FILE_BYTES},sha256={FILE_SHA256}");
     all_good(&["--requests", "50", "--workers", "2", "--check", &right], "/000.txt", 50);
     let other = FILE_SHA256.replace('6', "7");
@@ -166,7 +166,7 @@ fn checks_tell_good_responses_from_others() {
 
 #[test]
 fn a_status_that_was_not_asked_for_is_no_good_response() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let nginx = Nginx::start();
     let ended = valid(|| run(&nginx.url("/missing"), &["--rate", "100/s", "--duration", "1s"]));
     let trial = document::trial(&ended);
@@ -176,7 +176,7 @@ fn a_status_that_was_not_asked_for_is_no_good_response() {
 
 #[test]
 fn a_list_of_urls_is_gone_through() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let list = folder.path().join("urls");
     fs::write(&list, "# two paths\n/001.txt\n\n/002.txt\n").unwrap();
@@ -192,7 +192,7 @@ fn a_list_of_urls_is_gone_through() {
 
 #[test]
 fn both_drivers_carry_a_run() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let nginx = Nginx::start();
     let drivers = ["auto", "epoll"].map(|driver| {
         let ended = run(&nginx.url("/000.txt"), &["--requests", "50", "--workers", "2", "--driver", driver]);
@@ -206,7 +206,7 @@ fn both_drivers_carry_a_run() {
 
 #[test]
 fn text_says_what_json_says() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let nginx = Nginx::start();
     let ended = run_thalweg(&["run", &nginx.url("/000.txt"), "--requests", "50", "--rate", "200/s"]);
     for word in ["offered", "sent", "good", "response time", "p99", "50", "open loop"] {

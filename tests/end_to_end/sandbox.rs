@@ -3,17 +3,17 @@
 use std::fs;
 use std::path::Path;
 
+use crate::machine;
 use crate::operation::{Place, Successor, body, ended_well, said, started};
 use crate::process::{PATIENCE, Process, until};
-use crate::turn;
 
 /// A configuration in a folder with a secret, which serves `root`.
-struct Secretive {
+struct FolderWithSecret {
     place: Place,
     file: String,
 }
 
-impl Secretive {
+impl FolderWithSecret {
     fn new() -> Self {
         let place = Place::new();
         for folder in ["etc", "log", "run"] {
@@ -52,8 +52,8 @@ fn is_confined(server: &Process) -> bool {
 
 #[test]
 fn a_secret_beside_the_configuration_is_out_of_reach() {
-    let _turn = turn::beside_others();
-    let secretive = Secretive::new();
+    let _machine = machine::shared();
+    let secretive = FolderWithSecret::new();
     secretive.replace(&secretive.text("root", ""));
     let (server, address) = secretive.start();
     // The server is had to try: what it could read it would serve.
@@ -75,8 +75,8 @@ fn a_secret_beside_the_configuration_is_out_of_reach() {
 
 #[test]
 fn a_configuration_that_was_replaced_is_read_by_hup_and_by_the_successor() {
-    let _turn = turn::beside_others();
-    let secretive = Secretive::new();
+    let _machine = machine::shared();
+    let secretive = FolderWithSecret::new();
     fs::write(secretive.place.path("root/other"), "other").unwrap();
     secretive.replace(&secretive.text("root", ""));
     let (server, address) = secretive.start();
@@ -112,7 +112,7 @@ fn a_configuration_that_was_replaced_is_read_by_hup_and_by_the_successor() {
 
 #[test]
 fn a_folder_that_is_missing_is_said_before_the_server_says_that_it_listens() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let place = Place::new();
     let root = place.path("root");
     let missing = place.path("missing/file");

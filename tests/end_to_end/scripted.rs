@@ -28,7 +28,7 @@ pub enum Act {
 pub const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// A listening server. It stops to listen when dropped; its connections end with their clients.
-pub struct Scripted {
+pub struct ScriptedServer {
     address: SocketAddr,
     shared: Arc<Shared>,
 }
@@ -41,7 +41,7 @@ struct Shared {
     script: fn(usize) -> Act,
 }
 
-impl Scripted {
+impl ScriptedServer {
     /// Starts a server; `script` says what to do about the request with this number, from 0.
     pub fn start(script: fn(usize) -> Act) -> Self {
         Self::start_for(usize::MAX, script)
@@ -68,7 +68,7 @@ impl Scripted {
     }
 }
 
-impl Drop for Scripted {
+impl Drop for ScriptedServer {
     fn drop(&mut self) {
         self.shared.stop(self.address);
     }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::curl::{self, Reply};
+use crate::machine;
 use crate::process::{PATIENCE, Process, run_thalweg, thalweg, until};
 use crate::server::{SECRET, SPARSE_BYTES, SPARSE_END, Server, TEXT, Tree, large};
-use crate::turn;
 
 /// What one request has to bring.
 struct Case {
@@ -201,7 +201,7 @@ fn ring_may_be_forbidden() -> bool {
 
 #[test]
 fn the_table_holds_over_uring() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let tree = Tree::new();
     if let Some(server) = over_uring(&tree) {
         assert_eq!(server.driver, "uring");
@@ -211,7 +211,7 @@ fn the_table_holds_over_uring() {
 
 #[test]
 fn the_table_holds_over_epoll() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let tree = Tree::new();
     let server = Server::of(&tree, &["--driver", "epoll"]);
     assert_eq!(server.driver, "epoll");
@@ -220,7 +220,7 @@ fn the_table_holds_over_epoll() {
 
 #[test]
 fn files_beyond_4_gb_are_served_over_uring() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let tree = Tree::new();
     if let Some(server) = over_uring(&tree) {
         serves_beyond_4_gb(&server);
@@ -229,7 +229,7 @@ fn files_beyond_4_gb_are_served_over_uring() {
 
 #[test]
 fn files_beyond_4_gb_are_served_over_epoll() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let tree = Tree::new();
     serves_beyond_4_gb(&Server::of(&tree, &["--driver", "epoll"]));
 }
@@ -251,7 +251,7 @@ fn serves_beyond_4_gb(server: &Server) {
 
 #[test]
 fn half_a_download_is_resumed() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
     let server = Server::of(&tree, &[]);
     let (part, expected) = (folder.path().join("part"), large());
@@ -265,7 +265,7 @@ fn half_a_download_is_resumed() {
 
 #[test]
 fn two_requests_share_a_connection_unless_the_client_speaks_http_1_0() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let tree = Tree::new();
     let server = Server::of(&tree, &[]);
     for (version, expected) in [("--http1.1", "1 0 "), ("--http1.0", "1 1 ")] {
@@ -280,7 +280,7 @@ fn two_requests_share_a_connection_unless_the_client_speaks_http_1_0() {
 
 #[test]
 fn term_lets_a_download_end_and_accepts_no_more() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
     // Much more than the buffers of both sides hold, so that it is still under way when the signal comes.
     const BYTES: u64 = 60_000_000;
@@ -304,7 +304,7 @@ fn term_lets_a_download_end_and_accepts_no_more() {
 
 #[test]
 fn a_client_that_takes_nothing_holds_the_end_up_no_longer_than_the_drain() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let tree = Tree::new();
     let server = Server::of(&tree, &["--drain", "200ms"]);
     let mut client = TcpStream::connect(server.authority()).unwrap();
@@ -316,7 +316,7 @@ fn a_client_that_takes_nothing_holds_the_end_up_no_longer_than_the_drain() {
 
 #[test]
 fn a_port_in_use_is_said_in_one_line() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let tree = Tree::new();
     let server = Server::of(&tree, &[]);
     let root = tree.root();

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
-use crate::process::{Ended, PATIENCE, Process, thalweg, until};
+use crate::process::{ExitedProcess, PATIENCE, Process, thalweg, until};
 
 /// What `text.txt` holds.
 pub const TEXT: &[u8] = b"0123456789";
@@ -50,7 +50,11 @@ pub struct Server {
 
 impl Server {
     /// Starts to serve `root` and waits until it listens; what it has left behind if it has ended instead.
-    pub fn start(root: &Path, options: &[&str], launch: impl FnOnce(&[&str]) -> Command) -> Result<Self, Ended> {
+    pub fn start(
+        root: &Path,
+        options: &[&str],
+        launch: impl FnOnce(&[&str]) -> Command,
+    ) -> Result<Self, ExitedProcess> {
         let root = root.to_str().expect("temporary folders have plain names");
         Self::listening(launch(&[&["serve", root], LISTEN, options].concat()))
     }
@@ -71,7 +75,7 @@ impl Server {
     }
 
     /// Waits until both addresses are listened on.
-    fn listening(mut command: Command) -> Result<Self, Ended> {
+    fn listening(mut command: Command) -> Result<Self, ExitedProcess> {
         let mut process = Process::start(&mut command);
         let said = until("the server to listen or to end", PATIENCE, || {
             let said = process.stdout();

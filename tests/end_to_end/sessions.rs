@@ -11,9 +11,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::document::{self, number, outcome};
+use crate::machine;
 use crate::process::{DRIVERS, PATIENCE, Process, ensure, in_time, program, run_thalweg};
-use crate::recorder::{Answer, Heard, Recorder};
-use crate::turn;
+use crate::recorder::{RecordedRequest, Recorder, Response};
 
 /// The requests of the example in httperf's manual page.
 const MANUAL: &str = "\
@@ -48,7 +48,7 @@ line two' think=0
 
 /// A request as it was played.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Played {
+struct PlayedRequest {
     method: String,
     target: String,
     body: Vec<u8>,
@@ -57,15 +57,15 @@ struct Played {
 }
 
 /// What each connection has carried, in the order of their first requests.
-fn played(heard: &[Heard]) -> Vec<Vec<Played>> {
+fn played(heard: &[RecordedRequest]) -> Vec<Vec<PlayedRequest>> {
     let mut names = BTreeMap::new();
-    let mut connections: Vec<Vec<Played>> = Vec::new();
+    let mut connections: Vec<Vec<PlayedRequest>> = Vec::new();
     for one in heard {
         let name = *names.entry(one.connection).or_insert(connections.len());
         if name == connections.len() {
             connections.push(Vec::new());
         }
-        connections[name].push(Played {
+        connections[name].push(PlayedRequest {
             method: one.method.clone(),
             target: one.target.clone(),
             body: one.body.clone(),
@@ -79,7 +79,7 @@ fn played(heard: &[Heard]) -> Vec<Vec<Played>> {
 fn thoughtful() -> Recorder {
     Recorder::start(|heard| {
         let content = if heard.method == "HEAD" { "" } else { "ok" };
-        Answer::good(content).after(Duration::from_millis(30))
+        Response::good(content).after(Duration::from_millis(30))
     })
 }
 
@@ -90,11 +90,11 @@ fn file(folder: &TempDir, name: &str, text: &str) -> PathBuf {
 }
 
 /// What the server hears of httperf when it plays a file.
-fn heard_of_httperf(file: &Path, sessions: u32, options: &[&str]) -> Vec<Heard> {
+fn heard_of_httperf(file: &Path, sessions: u32, options: &[&str]) -> Vec<RecordedRequest> {
     heard_of_httperf_by(thoughtful(), file, sessions, options)
 }
 
-fn heard_of_httperf_by(recorder: Recorder, file: &Path, sessions: u32, options: &[&str]) -> Vec<Heard> {
+fn heard_of_httperf_by(recorder: Recorder, file: &Path, sessions: u32, options: &[&str]) -> Vec<RecordedRequest> {
     let mut httperf = Command::new(program(&["httperf"], "httperf"));
     httperf.args(["--server", "127.0.0.1", "--port", &recorder.port().to_string()]);
     httperf.arg(format!("--wsesslog={sessions},0.01,{}", file.display())).args(options);
@@ -105,11 +105,11 @@ fn heard_of_httperf_by(recorder: Recorder, file: &Path, sessions: u32, options: 
 }
 
 /// What it hears of us.
-fn heard_of_us(file: &Path, sessions: u32, options: &[&str]) -> (Vec<Heard>, Value) {
+fn heard_of_us(file: &Path, sessions: u32, options: &[&str]) -> (Vec<RecordedRequest>, Value) {
     heard_of_us_by(thoughtful(), file, sessions, options)
 }
 
-fn heard_of_us_by(recorder: Recorder, file: &Path, sessions: u32, options: &[&str]) -> (Vec<Heard>, Value) {
+fn heard_of_us_by(recorder: Recorder, file: &Path, sessions: u32, options: &[&str]) -> (Vec<RecordedRequest>, Value) {
     let (url, file) = (recorder.url("/"), file.to_str().expect("temporary folders have plain names"));
     let load = ["run", &url, "--json", "--session", file, "--think", "10ms"];
     let trial = document::trial(&run_thalweg(&[&load[..], options].concat()));
@@ -121,7 +121,7 @@ fn heard_of_us_by(recorder: Recorder, file: &Path, sessions: u32, options: &[&st
 
 #[test]
 fn httperf_and_we_play_a_session_file_alike() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let folder = TempDir::new().unwrap();
     for (name, text, sessions) in [("manual", MANUAL, 2), ("odd", ODD, 5)] {
         let file = file(&folder, name, text);
@@ -146,7 +146,7 @@ fn httperf_and_we_play_a_session_file_alike() {
 
 #[test]
 fn sessions_at_a_rate_overlap_as_httperf_s_do() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let folder = TempDir::new().unwrap();
     let file = file(&folder, "odd", ODD);
     let theirs = heard_of_httperf(&file, 6, &["--rate", "10"]);
@@ -180,12 +180,12 @@ fn in_order(under_way: usize) -> Recorder {
                 "{number} waits for {awaited} to be asked"
             );
         }
-        Answer::good("ok")
+        Response::good("ok")
     })
 }
 
 /// The targets that each connection has carried, in order; connections by their first one.
-fn targets(heard: &[Heard]) -> Vec<Vec<String>> {
+fn targets(heard: &[RecordedRequest]) -> Vec<Vec<String>> {
     let mut connections: Vec<Vec<String>> =
         played(heard).into_iter().map(|connection| connection.into_iter().map(|one| one.target).collect()).collect();
     connections.sort();
@@ -194,7 +194,7 @@ fn targets(heard: &[Heard]) -> Vec<Vec<String>> {
 
 #[test]
 fn a_long_burst_is_spread_over_connections_as_httperf_spreads_it() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let folder = TempDir::new().unwrap();
     let file = file(&folder, "long", &long_burst());
     for (theirs, ours, connections) in [
@@ -215,7 +215,7 @@ fn a_long_burst_is_spread_over_connections_as_httperf_spreads_it() {
 
 #[test]
 fn a_burst_that_one_connection_cannot_carry_goes_on_over_a_second_one() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let folder = TempDir::new().unwrap();
     let file = file(&folder, "long", &long_burst());
     // 32 calls under way, and the rest at once on the next connection.
@@ -232,7 +232,7 @@ fn a_burst_that_one_connection_cannot_carry_goes_on_over_a_second_one() {
 
 #[test]
 fn the_same_in_toml_is_played_the_same() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("data"), "Multiline\ndata").unwrap();
     let toml = r#"
@@ -262,15 +262,15 @@ fn the_same_in_toml_is_played_the_same() {
 
 #[test]
 fn a_session_goes_on_over_a_connection_that_the_server_closes() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let file = file(&folder, "short", "/a\n  /b\n  /c\n/d\n");
     for driver in DRIVERS {
         // Each connection's first answer is its last, and says so.
-        let recorder = Recorder::start(|_| Answer {
+        let recorder = Recorder::start(|_| Response {
             text: "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok".to_owned(),
             closes: true,
-            ..Answer::good("")
+            ..Response::good("")
         });
         let load = ["--session", file.to_str().unwrap(), "--workers", "1", "--conns", "3", "--pipeline", "1"];
         let ended = run_thalweg(&[&["run", &recorder.url("/"), "--json", "--driver", driver], &load[..]].concat());
@@ -283,14 +283,16 @@ fn a_session_goes_on_over_a_connection_that_the_server_closes() {
 
 #[test]
 fn a_session_that_fails_ends_there_and_is_counted() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let file = file(&folder, "short", "/a\n/b\n/c\n");
     for driver in DRIVERS {
         // Every other session gets no whole answer to its second call.
         let recorder = Recorder::start(|heard| match (&*heard.target, heard.connection % 2) {
-            ("/b", 0) => Answer { text: "HTTP/1.1 200 OK\r\nContent-Le".to_owned(), closes: true, ..Answer::good("") },
-            _ => Answer::good("ok"),
+            ("/b", 0) => {
+                Response { text: "HTTP/1.1 200 OK\r\nContent-Le".to_owned(), closes: true, ..Response::good("") }
+            }
+            _ => Response::good("ok"),
         });
         let load = ["--session", file.to_str().unwrap(), "--conn-rate", "50/s", "--conns", "10"];
         let ended = run_thalweg(&[&["run", &recorder.url("/"), "--json", "--driver", driver], &load[..]].concat());

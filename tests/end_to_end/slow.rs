@@ -4,17 +4,17 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::document::{self, number, outcome};
+use crate::machine;
 use crate::nginx::Nginx;
 use crate::process::{DRIVERS, PATIENCE, Process, ensure, in_time, run_thalweg, thalweg, until};
-use crate::recorder::{Answer, Recorder};
-use crate::turn;
+use crate::recorder::{Recorder, Response};
 
 /// As 33.6 kbit/s are 4200 bytes a second, so many are eight seconds' worth.
 const MODEM_BYTES: usize = 8 * 4200;
 
 #[test]
 fn each_of_two_hundred_downloads_keeps_a_modem_s_pace() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let nginx = Nginx::start();
     let content = "m".repeat(MODEM_BYTES);
     nginx.add_file("modem.bin", content.as_bytes());
@@ -67,7 +67,7 @@ while True:
 
 #[test]
 fn the_server_holds_what_a_slow_client_has_not_read() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for driver in DRIVERS {
         in_time(|| {
             let holder = Process::start(Command::new("python3").args(["-c", HOLDER]));
@@ -88,9 +88,9 @@ fn the_server_holds_what_a_slow_client_has_not_read() {
 
 #[test]
 fn a_long_path_delays_each_answer_the_first_one_too() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for driver in DRIVERS {
-        let recorder = Recorder::start(|_| Answer::good("ok"));
+        let recorder = Recorder::start(|_| Response::good("ok"));
         let once = ["run", &recorder.url("/"), "--json", "--requests", "1", "--rtt", "300ms", "--driver", driver];
         let trial = document::trial(&run_thalweg(&once));
         assert_eq!(outcome(&trial, "good"), 1, "{driver}");
@@ -104,7 +104,7 @@ fn a_long_path_delays_each_answer_the_first_one_too() {
 
 #[test]
 fn held_connections_that_pause_are_each_asked_and_answered() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     for driver in DRIVERS {
         let nginx = Nginx::start();
         let load = ["--hold", "300", "--think", "400ms", "--duration", "1s", "--driver", driver];
@@ -122,10 +122,10 @@ fn held_connections_that_pause_are_each_asked_and_answered() {
 
 #[test]
 fn a_slow_server_is_not_taken_for_a_slow_client() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     // At a pace the time-out is the time without a byte.
     for (timeout, expected) in [("1s", "good"), ("200ms", "timeout")] {
-        let recorder = Recorder::start(|_| Answer::good("ok").after(Duration::from_millis(400)));
+        let recorder = Recorder::start(|_| Response::good("ok").after(Duration::from_millis(400)));
         let load = ["--workers", "3", "--requests", "3", "--throttle", "1Mbit", "--timeout", timeout];
         let trial = document::trial(&run_thalweg(&[&["run", &recorder.url("/"), "--json"], &load[..]].concat()));
         assert_eq!(outcome(&trial, expected), 3, "{timeout}: {}", trial["outcomes"]);

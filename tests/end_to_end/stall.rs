@@ -4,23 +4,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::document::{self, number, outcome};
-use crate::nginx::{Nginx, Stopped};
+use crate::machine;
+use crate::nginx::{Nginx, PausedProcess};
 use crate::process::{PATIENCE, Process, ensure, in_time, thalweg, until};
-use crate::turn;
 
 const RATE: f64 = 1000.0;
 const REQUESTS: f64 = 10_000.0;
 
 #[test]
 fn a_stall_of_a_second_delays_a_tenth_of_ten_seconds_and_loses_nothing() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     in_time(|| {
         let nginx = Nginx::start();
         let url = nginx.url("/000.txt");
         let run = Process::start(&mut thalweg(&["run", &url, "--rate", "1000/s", "--duration", "10s", "--json"]));
         until("the run to be half way", PATIENCE, || (nginx.log().len() >= 4000).then_some(()));
         let stalled = Instant::now();
-        let stopped = Stopped::now(nginx.worker());
+        let stopped = PausedProcess::now(nginx.worker());
         // Not to wait for something: this is the stall.
         thread::sleep(Duration::from_secs(1));
         stopped.resume();

@@ -4,16 +4,16 @@ use std::thread;
 use std::time::Duration;
 
 use crate::document::{self, number};
-use crate::nginx::{Nginx, Stopped};
+use crate::machine;
+use crate::nginx::{Nginx, PausedProcess};
 use crate::process::{DRIVERS, PATIENCE, Process, ensure, in_time, thalweg, until};
-use crate::turn;
 
 /// Lags below this are no standstill of 600 ms.
 const LATE_US: f64 = 500_000.0;
 
 #[test]
 fn a_client_that_was_stopped_does_not_blame_the_server() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let session = tempfile::NamedTempFile::new().expect("a temporary file can be made");
     std::fs::write(session.path(), "/000.txt think=0.05\n /001.txt\n/002.txt\n").expect("it can be written");
     let session = session.path().to_str().expect("a path of letters");
@@ -39,7 +39,7 @@ fn stop_in_the_middle(load: &[&str]) -> Result<(), String> {
     let url = nginx.url("/000.txt");
     let run = Process::start(&mut thalweg(&[&["run", &url, "--json"], load].concat()));
     until("the run to be under way", PATIENCE, || (nginx.log().len() >= 100).then_some(()));
-    let stopped = Stopped::now(run.id());
+    let stopped = PausedProcess::now(run.id());
     // Not to wait for something: this is the standstill.
     thread::sleep(Duration::from_millis(600));
     stopped.resume();
@@ -52,7 +52,7 @@ fn stop_in_the_middle(load: &[&str]) -> Result<(), String> {
 
 #[test]
 fn connections_made_before_the_start_are_timed_one_by_one() {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let nginx = Nginx::start();
     let url = nginx.url("/000.txt");
     for driver in DRIVERS {

@@ -8,9 +8,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::document::{self, number, outcome};
-use crate::process::{DRIVERS, Ended, run_thalweg};
-use crate::recorder::{Answer, Heard, Recorder};
-use crate::turn;
+use crate::machine;
+use crate::process::{DRIVERS, ExitedProcess, run_thalweg};
+use crate::recorder::{RecordedRequest, Recorder, Response};
 
 /// A file in a folder.
 fn file(folder: &TempDir, name: &str, text: &str) -> PathBuf {
@@ -23,7 +23,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("temporary folders have plain names")
 }
 
-fn run(recorder: &Recorder, options: &[&str]) -> Ended {
+fn run(recorder: &Recorder, options: &[&str]) -> ExitedProcess {
     run_thalweg(&[&["run", &recorder.url("/"), "--json"], options].concat())
 }
 
@@ -34,7 +34,7 @@ fn all_good(recorder: &Recorder, options: &[&str]) -> Value {
 }
 
 /// How often each target was asked for.
-fn frequencies(heard: &[Heard]) -> BTreeMap<&str, u32> {
+fn frequencies(heard: &[RecordedRequest]) -> BTreeMap<&str, u32> {
     let mut frequencies = BTreeMap::new();
     heard.iter().for_each(|one| *frequencies.entry(one.target.as_str()).or_insert(0) += 1);
     frequencies
@@ -42,13 +42,13 @@ fn frequencies(heard: &[Heard]) -> BTreeMap<&str, u32> {
 
 #[test]
 fn choices_have_their_frequencies_and_repeat_with_their_seed() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let list = file(&folder, "urls", "/a\n/b\n/c\n/d\n");
     let weights = |exponent: f64| [1.0, 2.0, 3.0, 4.0].map(|rank: f64| rank.powf(-exponent));
     for (pick, weights) in [("random", weights(0.0)), ("zipf", weights(1.0)), ("zipf:2", weights(2.0))] {
         let asked = |seed: &str| {
-            let recorder = Recorder::start(|_| Answer::good("ok"));
+            let recorder = Recorder::start(|_| Response::good("ok"));
             let load = ["--workers", "1", "--requests", "2000", "--urls", text(&list), "--pick", pick, "--seed", seed];
             all_good(&recorder, &load);
             recorder.heard()
@@ -63,7 +63,7 @@ fn choices_have_their_frequencies_and_repeat_with_their_seed() {
         }
         // Chi square with three degrees of freedom: more than this once in a thousand seeds.
         assert!(distance < 16.27, "{pick}: {frequencies:?}");
-        let order = |heard: &[Heard]| heard.iter().map(|one| one.target.clone()).collect::<Vec<_>>();
+        let order = |heard: &[RecordedRequest]| heard.iter().map(|one| one.target.clone()).collect::<Vec<_>>();
         assert_eq!(order(&heard), order(&asked("3")), "{pick}: the same seed");
         assert_ne!(order(&heard), order(&asked("4")), "{pick}: another seed");
     }
@@ -71,7 +71,7 @@ fn choices_have_their_frequencies_and_repeat_with_their_seed() {
 
 #[test]
 fn checks_of_a_file_are_each_for_its_path() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let list = file(&folder, "urls", "/a\n/bb\n/ccc\n/dddd status=404\n");
     let checks = file(&folder, "checks", "# by length\n/a length=1\n/bb length=2,header:x-path=/bb\n/ccc length=4\n");
@@ -79,7 +79,7 @@ fn checks_of_a_file_are_each_for_its_path() {
         let recorder = Recorder::start(|heard| {
             let (path, length) = (&heard.target, heard.target.len() - 1);
             let text = format!("HTTP/1.1 200 OK\r\nX-Path: {path}\r\nContent-Length: {length}\r\n\r\n{}", &path[1..]);
-            Answer { text, ..Answer::good("") }
+            Response { text, ..Response::good("") }
         });
         let checks = format!("@{}", text(&checks));
         let load =
@@ -92,7 +92,7 @@ fn checks_of_a_file_are_each_for_its_path() {
 
 #[test]
 fn a_response_for_the_wrong_request_is_found() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     // SHA-256 of "one" and "two".
     let list = file(
@@ -105,7 +105,7 @@ fn a_response_for_the_wrong_request_is_found() {
         // Every tenth connection's answers are swapped: each is whole and good but for another request.
         let recorder = Recorder::start(|heard| {
             let swapped = heard.connection % 10 == 0;
-            Answer::good(if (heard.target == "/one") != swapped { "one" } else { "two" })
+            Response::good(if (heard.target == "/one") != swapped { "one" } else { "two" })
         });
         let load = ["--workers", "1", "--calls", "2", "--requests", "200", "--urls", text(&list), "--driver", driver];
         let trial = document::trial(&run(&recorder, &load));
@@ -117,11 +117,11 @@ fn a_response_for_the_wrong_request_is_found() {
 
 #[test]
 fn methods_fields_and_bodies_go_out_as_written() {
-    let _turn = turn::beside_others();
+    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let body = file(&folder, "body", "line one\nline two\n");
     for driver in DRIVERS {
-        let recorder = Recorder::start(|_| Answer::good("ok"));
+        let recorder = Recorder::start(|_| Response::good("ok"));
         let body = format!("@{}", text(&body));
         let load = ["--workers", "1", "--requests", "3", "--method", "PUT", "--body", &body, "--driver", driver];
         all_good(&recorder, &[&load[..], &["--header", "X-Id: 7", "--header", "Host: other.example"]].concat());

@@ -1,7 +1,7 @@
 """Clients that attack a server, and others that count how they fare beside them. Written for Python 3 without further packages.
 
-    siege.py attack PORT SECONDS ROLE=COUNT ...    roles: deaf, silent, halting, idle
-    siege.py ask PORT SECONDS GRACE_SECONDS        prints a line of JSON
+    attackers.py attack PORT SECONDS ROLE=COUNT ...    roles: deaf, silent, halting, idle
+    attackers.py ask PORT SECONDS GRACE_SECONDS        prints a line of JSON
 
 An attacker that the server closes comes again at once. `deaf` asks for a large file and does not read; `silent` sends nothing; `halting` sends the
 head of a request byte by byte; `idle` asks for one small file and stays. Who asks does so for small files, on a new connection each time or on one
@@ -29,7 +29,7 @@ class Client:
         self.role, self.stream, self.received, self.asked = role, None, b"", None
 
 
-class Siege:
+class Clients:
     def __init__(self, port, seconds, roles, grace_s=0):
         self.port, self.began = port, time.monotonic()
         self.until, self.counts_from = self.began + seconds, self.began + grace_s
@@ -147,11 +147,11 @@ class Siege:
 def main():
     what, port, seconds, *more = sys.argv[1:]
     if what == "attack":
-        siege = Siege(int(port), float(seconds), [(role, int(count)) for role, _, count in (word.partition("=") for word in more)])
+        clients = Clients(int(port), float(seconds), [(role, int(count)) for role, _, count in (word.partition("=") for word in more)])
     else:
-        siege = Siege(int(port), float(seconds), ASKERS.items(), float(more[0]))
+        clients = Clients(int(port), float(seconds), ASKERS.items(), float(more[0]))
     print("begun", flush=True)
-    print(json.dumps(siege.run()), flush=True)
+    print(json.dumps(clients.run()), flush=True)
 
 
 main()

@@ -1,6 +1,6 @@
 //! Attackers with three times as many connections as there are places, and what others notice of them.
 //!
-//! Attackers and others are processes of `siege.py`. What counts is how many requests were answered, not how fast: the machine may be
+//! Attackers and others are processes of `attackers.py`. What counts is how many requests were answered, not how fast: the machine may be
 //! busy, with the attackers above all.
 
 use std::fs;
@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::machine;
 use crate::process::{DRIVERS, PATIENCE, Process, program, until};
 use crate::server::{Server, Tree};
-use crate::turn;
 
 const PLACES: usize = 200;
 
@@ -22,8 +22,8 @@ const ASKING_S: &str = "8";
 const ATTACK_AFTER: Duration = Duration::from_secs(1);
 const COUNTS_FROM_S: &str = "3";
 
-fn siege(arguments: &[&str]) -> Command {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/end_to_end/siege.py");
+fn client_script(arguments: &[&str]) -> Command {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/end_to_end/attackers.py");
     let mut command = Command::new(program(&["python3"], "python3"));
     command.arg(script).args(arguments);
     command
@@ -41,19 +41,20 @@ fn server(tree: &Tree, driver: &str) -> Server {
 /// Attacks a server over each driver, and looks how others fare.
 #[track_caller]
 fn check(roles: &[&str]) {
-    let _turn = turn::alone();
+    let _machine = machine::exclusive();
     let tree = Tree::new();
     // Side by side: two processes more.
     let runs = DRIVERS.map(|driver| {
         let server = server(&tree, driver);
         let port = server.authority().rsplit_once(':').unwrap().1.to_owned();
-        let asking = Process::start(&mut siege(&["ask", &port, ASKING_S, COUNTS_FROM_S]));
+        let asking = Process::start(&mut client_script(&["ask", &port, ASKING_S, COUNTS_FROM_S]));
         until("clients that ask", PATIENCE, || asking.stdout().contains("begun").then_some(()));
         (server, port, asking)
     });
     thread::sleep(ATTACK_AFTER);
-    let attackers =
-        runs.each_ref().map(|(_, port, _)| Process::start(&mut siege(&[&["attack", port, ASKING_S], roles].concat())));
+    let attackers = runs
+        .each_ref()
+        .map(|(_, port, _)| Process::start(&mut client_script(&[&["attack", port, ASKING_S], roles].concat())));
     for ((server, _, asking), attackers) in runs.into_iter().zip(attackers) {
         let ended = asking.wait(PATIENCE);
         let said = ended.stdout.lines().last().unwrap_or_default();
