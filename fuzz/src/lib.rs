@@ -1,4 +1,4 @@
-//! What must hold for any bytes, one function per fuzz target; a violation is a panic.
+//! Properties that must hold for any bytes, one function per fuzz target; a violation is a panic.
 //!
 //! The functions know nothing of the fuzzer, so the corpus is replayed through them on stable Rust (`tests/replay.rs`).
 //! Inputs are text where the format allows: their first line says how to cut the rest, so that a corpus file can be

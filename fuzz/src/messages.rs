@@ -54,7 +54,7 @@ pub fn response_reader(data: &[u8]) {
     check_cuts(input, [read(&[]), read(&[1]), read(&lengths)], bounds, Folds::Read);
 }
 
-/// What becomes of obsolete line folding (RFC 9112, 5.2): user agents read it, servers refuse it.
+/// The treatment of obsolete line folding (RFC 9112, 5.2): user agents read it, servers refuse it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Folds {
     Refused,

@@ -35,7 +35,7 @@ fn check_path(path: &[u8]) {
     for name in out.split(|&byte| byte == b'/') {
         assert!(!matches!(name, b"" | b"." | b".."), "a name that is none, or leads elsewhere");
     }
-    // What came out, encoded again, means the same: nothing is decoded twice.
+    // The result, encoded again, means the same: nothing is decoded twice.
     let mut encoded: Vec<u8> = Vec::new();
     for name in out.split(|&byte| byte == b'/') {
         encoded.push(b'/');

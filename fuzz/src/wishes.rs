@@ -1,4 +1,4 @@
-//! What a client wants beyond the bytes, codings and digests, and the files that digests are found in.
+//! A client's preferences of codings and digests, and checksum files.
 
 use thalweg_formats::checksums::{Scope, find};
 use thalweg_wire::coding::{AcceptEncoding, Coding};

@@ -20,7 +20,7 @@ fn a_report_is_drawn_without_a_network_and_without_an_error() {
     let mut command = Command::new(chromium);
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
     command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
-    // Whatever the page might ask for has no address.
+    // Any request of the page would find no address.
     command.args(["--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr", "--virtual-time-budget=10000"]);
     command.arg(format!("--user-data-dir={}", profile.path().display()));
     // It leaves a folder for temporary files behind.

@@ -163,7 +163,7 @@ fn a_check_finds_what_a_start_would_fail_on_and_leaves_nothing() {
     let _machine = machine::shared();
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     let site = "[[site]]\nroot = \"one\"\n";
-    // What nobody may write is easier had for another user than the superuser.
+    // A file that nobody may write is easier to make for another user than the superuser.
     let who = if is_root { "user = \"nobody\"\n" } else { "drain = \"1s\"\n" };
     let locked = |text: &str| format!("{who}{text}");
     let mut cases = vec![
@@ -232,7 +232,7 @@ fn what_is_mounted_in_a_folder_is_listed_there() {
     assert_eq!(fetch(&[], &format!("{}/big/iso/a.iso", server.url)).body, b"iso");
 }
 
-/// What is said of a file: the exit code is 2, and each part is there.
+/// Checks the messages about a file: the exit code is 2, and each part is there.
 #[track_caller]
 fn check_refused(text: &str, parts: &[&str]) {
     let _machine = machine::shared();
@@ -273,7 +273,7 @@ fn what_is_printed_is_a_file_that_means_the_same() {
     assert!(printed.stdout.contains("max-age=86400") && printed.stdout.contains("drain = \"60s\""), "{printed:?}");
     fs::write(folder.path("thalweg.toml"), &printed.stdout).expect("a file can be written");
     assert_eq!(folder.run(&["--print-config"]).stdout, printed.stdout);
-    // Where there is nothing to serve yet, it is a file to begin with.
+    // Without a folder to serve, the command prints a file to begin with.
     let printed = run_thalweg(&["serve", "--print-config"]);
     assert!(printed.code == Some(0) && printed.stdout.contains("#[[site]]"), "{printed:?}");
 }

@@ -16,15 +16,15 @@ use crate::machine;
 use crate::process::thalweg;
 use crate::server::{SECRET, Server};
 
-/// What a server has made of a case.
+/// The result of a case.
 struct Outcome {
     /// Status codes, and what became of the connection.
     answer: String,
-    /// What is not as it has to be.
+    /// The differences from the expectation.
     faults: Vec<String>,
 }
 
-/// What a server is held to where there is a choice.
+/// The expectation for cases that allow a choice.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Choice {
     /// Ours: what we have chosen.

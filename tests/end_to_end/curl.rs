@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::process::{PATIENCE, Process, program};
 
-/// What curl has received.
+/// A response that curl has received.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,

@@ -148,7 +148,7 @@ pub fn trial(ended: &ExitedProcess) -> Value {
     trials[0].clone()
 }
 
-/// What a search found.
+/// The result of a search.
 pub fn find(document: &Value) -> &Value {
     assert_eq!(document["kind"], "find");
     &document["find"]

@@ -1,4 +1,4 @@
-//! Where the ring is forbidden, epoll does all of it, and the result says so.
+//! Without a ring the program uses epoll, and the result says so.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -13,7 +13,7 @@ use crate::process::{Process, ensure, in_time, program, run_thalweg};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a tool prints of its own.
+/// A tool's own output.
 fn printed(tool: &str, package: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(program(&[tool], package));
     let ended = Process::start(command.args(arguments)).wait(PATIENCE);
@@ -21,7 +21,7 @@ fn printed(tool: &str, package: &str, arguments: &[&str]) -> String {
     ended.stdout
 }
 
-/// What we print in a form. Its exit code is the verdict, which depends on how busy this machine is.
+/// Thalweg's output in a form. Its exit code is the verdict, which depends on how busy this machine is.
 fn ours(form: &str, url: &str, load: &[&str]) -> String {
     let ended = run_thalweg(&[&["run", url, "--format", form], load].concat());
     assert!(matches!(ended.code, Some(0 | 1 | 3)), "{ended:?}");
@@ -126,7 +126,7 @@ fn ab_has_the_same_lines() {
         let keep = if keep_alive { &["-k"][..] } else { &[] };
         let theirs = printed("ab", "apache2-utils", &[keep, &["-q", "-n", "200", "-c", "4", &url]].concat());
         let calls = if keep_alive { &[][..] } else { &["--calls", "1"] };
-        // What is good is for ab to say.
+        // ab has its own definition of a good response.
         let status = if path == "/missing" { &["--check", "status=404"][..] } else { &[] };
         let ours = ours("ab", &url, &[&["--workers", "4", "--requests", "200"], calls, status].concat());
         same_structure(&results_of_ab(&theirs), &results_of_ab(&ours));

@@ -1,4 +1,4 @@
-//! What input files cost in memory: as much as is resident when the first request comes, beside a run with next to no input.
+//! The memory of input files: resident memory at the first request, compared with a run with next to no input.
 
 use std::fs;
 use std::io::Write as _;

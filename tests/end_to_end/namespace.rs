@@ -62,7 +62,7 @@ impl Namespace {
     }
 }
 
-/// Where programs are, those that are meant for administrators included.
+/// The search path of programs, those for administrators included.
 fn path() -> String {
     std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin"
 }

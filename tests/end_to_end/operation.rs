@@ -203,7 +203,7 @@ fn hup_takes_up_a_good_configuration_and_refuses_a_bad_one() {
     stream.write_all(b"GET /name HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).expect("one request is all that a connection gets now");
-    // What a reload cannot do, an upgrade does.
+    // An upgrade applies the settings that a reload cannot.
     write("other", "");
     let successor = Successor::of(&server);
     assert_eq!(body(&address, "/name"), b"second");
@@ -229,7 +229,7 @@ fn a_second_term_does_not_wait() {
 fn sockets_of_a_service_manager_are_used() {
     let _machine = machine::shared();
     let place = Place::new();
-    // What systemd does with a socket unit.
+    // The test does as systemd with a socket unit.
     let script = "import os, socket, sys
 listener = socket.create_server(('127.0.0.1', 0))
 os.dup2(listener.fileno(), 3)

@@ -21,7 +21,7 @@ pub struct Process {
     stderr: File,
 }
 
-/// What a program has left behind.
+/// The output and the exit code of a program.
 #[derive(Debug)]
 pub struct ExitedProcess {
     /// The exit code; `None` if a signal has killed it.
@@ -127,7 +127,7 @@ impl Process {
         self.child.id()
     }
 
-    /// What it has printed so far.
+    /// The output so far.
     pub fn stdout(&self) -> String {
         contents(&self.stdout)
     }

@@ -19,7 +19,7 @@ pub struct RecordedRequest {
     pub at: Duration,
     /// The number of its connection, from 0.
     pub connection: usize,
-    /// Where it came from, if that has an address.
+    /// The address of the client, if it has one.
     pub from: Option<IpAddr>,
     /// Requests that had come on its connection before and were not answered yet.
     pub ahead: usize,
@@ -31,7 +31,7 @@ pub struct RecordedRequest {
     pub body: Vec<u8>,
 }
 
-/// What it is told.
+/// The response to a request.
 #[derive(Clone, Debug)]
 pub struct Response {
     /// The whole response.

@@ -1,4 +1,4 @@
-//! What `thalweg serve` takes up while it serves, what it says of it, and where.
+//! Reloads of `thalweg serve`: the settings that it applies while it serves, and its messages about them.
 
 use std::cell::RefCell;
 use std::fs;
@@ -21,7 +21,7 @@ struct Mirror {
     status: Option<String>,
 }
 
-/// What stands in the file: a site, its address, and `more` before it. `{}` is the folder of all.
+/// The content of the file: a site, its address, and `more` before it. `{}` is the folder of all.
 fn configuration(place: &Place, more: &str) -> String {
     let more = more.replace("{}", &place.path(""));
     format!("listen = [\"127.0.0.1:0\"]\n{more}\n[[site]]\nroot = \"{}\"\n", place.path("root"))
@@ -107,7 +107,7 @@ fn logs_and_status_change_by_hup() {
     assert_eq!((line["client"].as_str(), line["status"].as_u64()), (Some("127.0.0.1"), Some(200)));
     assert!(!mirror.log("first.log").contains("/name?2"));
     assert!(TcpStream::connect(&shown).is_err() && status(&moved)["total"]["requests"] == 3);
-    // What cannot be opened is refused as a whole, and what was before goes on. `etc` is out of reach behind the sandbox.
+    // A configuration with a file that cannot be opened is refused as a whole. `etc` is out of reach behind the sandbox.
     for (log, part) in [("nowhere/a.log", "there is no folder"), ("etc/a.log", "cannot open the log")] {
         let worse = second.replace("log/second.log", log).replace("127.0.0.2:0", "127.0.0.3:0");
         let has_sandbox = mirror.server.stdout().contains("sandbox: files");
@@ -119,7 +119,7 @@ fn logs_and_status_change_by_hup() {
     assert_eq!(body(&mirror.address, "/name?3"), b"first");
     mirror.wait_for("second.log", "/name?3");
     assert_eq!(status(&moved)["state"], "serving");
-    // What a reload cannot do is named, each time.
+    // Settings that a reload cannot change are named, each time.
     let kept = format!("driver = \"epoll\"\nuser = \"nobody-at-all\"\n{}", logs(""));
     for _ in 0..2 {
         mirror.reload(&kept, "but for driver, left as before: that takes an upgrade");

@@ -126,7 +126,7 @@ fn packed_logs_are_replayed_whatever_they_are_called_and_from_pipes_too() {
     }
 }
 
-/// What was left out once stood on stderr alone.
+/// Lines that were left out were once reported on stderr alone.
 #[test]
 fn lines_that_are_left_out_are_counted_in_the_result() {
     let _machine = machine::shared();

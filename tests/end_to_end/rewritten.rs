@@ -22,10 +22,10 @@ const WHOLE: &str = "";
 const RANGE: &str = "Range: bytes=1000-39999998\r\n";
 const SEVERAL: &str = "Range: bytes=0-9999999,10000001-39999999\r\n";
 
-/// What a case is called, the fields of its request, and what happens to the file.
+/// The name of a case, the fields of its request, and the change of the file.
 type Case = (&'static str, &'static str, fn(&Path));
 
-/// What arrived, the head included, and whether the end was a reset.
+/// The received bytes, the head included, and whether the end was a reset.
 struct Download {
     bytes: Vec<u8>,
     is_reset: bool,

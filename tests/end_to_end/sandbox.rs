@@ -1,4 +1,4 @@
-//! What the sandbox of `thalweg serve` leaves: the folders that are served, and of others no more than what is needed there.
+//! The effect of the sandbox: the server reaches the folders that it serves, and of others no more than it needs.
 
 use std::fs;
 use std::path::Path;

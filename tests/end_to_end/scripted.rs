@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// What a connection does when a request has come.
+/// The action of a connection upon a request.
 #[derive(Clone, Copy)]
 pub enum Act {
     /// Sends this, and waits for the next request.

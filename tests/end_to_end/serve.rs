@@ -13,7 +13,7 @@ use crate::machine;
 use crate::process::{PATIENCE, Process, run_thalweg, thalweg, until};
 use crate::server::{SECRET, SPARSE_BYTES, SPARSE_END, Server, TEXT, Tree, large};
 
-/// What one request has to bring.
+/// The required response to one request.
 struct Case {
     /// Options for curl.
     asked: &'static [&'static str],

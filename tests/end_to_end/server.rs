@@ -10,13 +10,13 @@ use tempfile::TempDir;
 
 use crate::process::{ExitedProcess, PATIENCE, Process, thalweg, until};
 
-/// What `text.txt` holds.
+/// The content of `text.txt`.
 pub const TEXT: &[u8] = b"0123456789";
-/// What no request may ever bring.
+/// A text that no response may contain.
 pub const SECRET: &str = "not for the world";
 /// Length of the sparse file, beyond what 32 bits count.
 pub const SPARSE_BYTES: u64 = 5_000_000_000;
-/// What stands at its end.
+/// The bytes at its end.
 pub const SPARSE_END: &[u8] = b"the end";
 
 /// Ports are the kernel's choice.

@@ -30,7 +30,7 @@ const MANUAL: &str = "\
 /foo4.html method=HEAD
 ";
 
-/// What the manual does not show: several blank lines, quotes, continuation lines, think times within a burst and of nothing.
+/// Syntax that the manual does not show: several blank lines, quotes, continuation lines, think times within a burst and of nothing.
 const ODD: &str = "
   /indented-first
 /a think=0.1
@@ -56,7 +56,7 @@ struct PlayedRequest {
     ahead: usize,
 }
 
-/// What each connection has carried, in the order of their first requests.
+/// The requests of each connection, in the order of their first requests.
 fn played(heard: &[RecordedRequest]) -> Vec<Vec<PlayedRequest>> {
     let mut names = BTreeMap::new();
     let mut connections: Vec<Vec<PlayedRequest>> = Vec::new();
@@ -89,7 +89,7 @@ fn file(folder: &TempDir, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// What the server hears of httperf when it plays a file.
+/// The requests of httperf when it plays a file.
 fn heard_of_httperf(file: &Path, sessions: u32, options: &[&str]) -> Vec<RecordedRequest> {
     heard_of_httperf_by(thoughtful(), file, sessions, options)
 }
@@ -104,7 +104,7 @@ fn heard_of_httperf_by(recorder: Recorder, file: &Path, sessions: u32, options: 
     recorder.heard()
 }
 
-/// What it hears of us.
+/// The requests of Thalweg for the same file.
 fn heard_of_us(file: &Path, sessions: u32, options: &[&str]) -> (Vec<RecordedRequest>, Value) {
     heard_of_us_by(thoughtful(), file, sessions, options)
 }

@@ -29,7 +29,7 @@ fn usr1_reopens_the_logs_and_reads_no_configuration() {
     for name in ["access.log", "error.log"] {
         fs::rename(place.path(&format!("log/{name}")), place.path(&format!("log/{name}.1"))).unwrap();
     }
-    // What a HUP would refuse.
+    // A configuration that a HUP would refuse.
     fs::write(&config, "nonsense").unwrap();
     server.signal("USR1");
     until("new logs", PATIENCE, || {

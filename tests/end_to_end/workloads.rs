@@ -1,4 +1,4 @@
-//! What is asked for, as the server hears it: lists, choices, checks, bodies.
+//! Workloads as the server sees them: lists, choices, checks, bodies.
 
 use std::collections::BTreeMap;
 use std::fs;

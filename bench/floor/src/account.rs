@@ -1,4 +1,4 @@
-//! What a run has cost, as the kernel accounts it to the process.
+//! The cost of a run, as the kernel accounts it to the process.
 
 use std::io;
 use std::mem::MaybeUninit;

@@ -22,13 +22,13 @@ const SEND_BYTES_SURE: u32 = 4096;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// What the client sends, as other load generators do.
+/// The client's request, like those of other load generators.
 pub fn request(plan: &Plan) -> Vec<u8> {
     let connection = if plan.close { "Connection: close\r\n" } else { "" };
     format!("GET {} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n{connection}\r\n", plan.path, plan.port).into_bytes()
 }
 
-/// What the server answers to anything.
+/// The server's response to anything.
 pub fn response(plan: &Plan) -> Vec<u8> {
     let body = b"the floor\n".iter().cycle().take(plan.bytes as usize);
     head(plan, plan.bytes.into()).into_bytes().iter().chain(body).copied().collect()

@@ -22,7 +22,7 @@ pub const EVENTS: usize = 512;
 /// More than one response, so that a receive that comes up short has emptied the socket and no second one is needed to know.
 const RECEIVE_BYTES: usize = 256 * 1024;
 
-/// Whose event it is, where it is no connection's.
+/// The owner of an event that is no connection's.
 pub const STOP: u64 = u64::MAX;
 pub const LISTENER: u64 = u64::MAX - 1;
 
@@ -198,7 +198,7 @@ fn wait(epoll: &OwnedFd, events: &mut Vec<Event>) -> io::Result<bool> {
     Ok(events.iter().all(|event| event.data.u64() != STOP))
 }
 
-/// What a server waits on.
+/// The descriptors that a server waits on.
 pub struct Ears {
     pub epoll: OwnedFd,
     pub listener: OwnedFd,

@@ -1,4 +1,4 @@
-//! What the command line asks for.
+//! The plan that the command line describes.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;

@@ -30,7 +30,7 @@ impl Server {
         Self { child, port }
     }
 
-    /// What it says at its end.
+    /// The output at its end.
     fn totals(&mut self) -> String {
         let mut output = String::new();
         self.child.stdout.take().expect("it is piped").read_to_string(&mut output).expect("it is text");

@@ -24,13 +24,13 @@ pub const SCHEMA: &str = "thalweg.result/1";
 pub struct Document {
     /// Always [`SCHEMA`].
     pub schema: String,
-    /// What was done.
+    /// The command.
     pub kind: Kind,
     /// Names this result among all others.
     pub id: String,
     /// When it began, RFC 3339, UTC.
     pub started: String,
-    /// What was asked for, with every default filled in.
+    /// The plan, with every default filled in.
     pub plan: PlanDocument,
     /// SHA-256 of the plan's canonical JSON, so that two results can be told to answer the same question.
     pub plan_sha256: String,
@@ -46,7 +46,7 @@ pub struct Document {
     pub reasons: Vec<String>,
     /// Every trial in the order in which it was run, invalid ones too.
     pub trials: Vec<Trial>,
-    /// What a search found.
+    /// The bounds that a search found.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub find: Option<Find>,
     /// The log that was replayed.
@@ -98,7 +98,7 @@ pub enum Kind {
     Replay,
 }
 
-/// What was asked for.
+/// The plan of a command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanDocument {
     /// The command line.
@@ -160,7 +160,7 @@ impl Trial {
 /// One load at one level for one length.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
-    /// What it was for: `run`, `calibrate`, `probe`, `bracket`, `narrow`, `confirm` or `recover`.
+    /// Its purpose: `run`, `calibrate`, `probe`, `bracket`, `narrow`, `confirm` or `recover`.
     pub phase: String,
     /// Seconds from the start of the document to the start of the trial.
     pub at_s: f64,
@@ -234,7 +234,7 @@ pub struct Trial {
     pub interval_s: f64,
     /// The course of the trial.
     pub intervals: Vec<IntervalSummary>,
-    /// What was seen of the target while it ran, where it runs on this host.
+    /// The target's processes during the trial, where they run on this host.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server: Option<ServerObservation>,
 }
@@ -261,7 +261,7 @@ pub struct Client {
     pub run_queue_wait_s: f64,
 }
 
-/// What was seen of a target on this host.
+/// The observation of a target on this host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerObservation {
     /// Name of the processes that listen on the target's port.
@@ -279,7 +279,7 @@ pub struct ServerObservation {
     pub listen_overflows: u64,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Find {
     /// Highest rate that passed, in requests per second; `null` if none did. Of a target that has collapsed and not recovered it
@@ -299,16 +299,16 @@ pub struct Find {
     /// Why the search ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ended: Option<EndReason>,
-    /// What an overload did to the target, if it was seen to change it.
+    /// The effect of an overload on the target, if it was seen to change it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub overload: Option<Overload>,
-    /// What stopped the rate from rising.
+    /// The bottleneck: the cause that kept the rate from rising.
     pub limit: LimitedBy,
-    /// What speaks for that.
+    /// The evidence for it.
     pub evidence: Vec<String>,
     /// The client's own ceiling against the built-in sink, requests per second.
     pub client_ceiling: Option<f64>,
-    /// What to know about the answer: a label such as a bracket wider than asked for.
+    /// Notes on the result: a label such as a bracket wider than asked for.
     pub notes: Vec<String>,
 }
 
@@ -327,7 +327,7 @@ impl Find {
 /// An overload that has changed the target: it failed afterwards at rates that it had carried before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Overload {
-    /// What became of the target.
+    /// The kind of change.
     pub shape: OverloadShape,
     /// Whether it has recovered.
     pub recovered: bool,
@@ -347,7 +347,7 @@ pub struct Overload {
     pub times: u32,
 }
 
-/// What becomes of a target under an overload.
+/// The change of a target under an overload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OverloadShape {
@@ -355,7 +355,7 @@ pub enum OverloadShape {
     Collapse,
 }
 
-/// What stopped the rate from rising.
+/// The cause that keeps the rate from rising.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LimitedBy {

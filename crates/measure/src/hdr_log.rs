@@ -1,6 +1,6 @@
 //! Logs of histograms in the format of HdrHistogram's own tools (version 1.3, V2 histograms, deflated).
 //!
-//! What goes into a log, and under which tags, is for the caller to say.
+//! The caller decides which distributions go into a log, and under which tags.
 
 use crate::histogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
@@ -19,7 +19,7 @@ pub struct Entry<'a> {
     /// Tells series apart; readers that do not ask for a tag see those without one. Neither empty nor with a comma, a space or
     /// a line break, else it is left out.
     pub tag: Option<&'a str>,
-    /// Where the interval begins, from the start of the log.
+    /// The beginning of the interval, from the start of the log.
     pub start: Duration,
     /// Its length.
     pub length: Duration,

@@ -34,13 +34,13 @@ pub struct IntervalSeries {
     settled: usize,
     open: Tally,
     open_response_time: Histogram,
-    /// What the open interval holds beside those: an interval that was closed before the width doubled.
+    /// The content of the open interval beside those: an interval that was closed before the width doubled.
     reopened: Option<CompactHistogram>,
     /// The response times of all intervals but those in `open_response_time`.
     closed_response_time: Histogram,
 }
 
-/// What is counted per interval.
+/// The counts of one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Tally {
     offered: u64,
@@ -64,7 +64,7 @@ struct Closed {
 /// One interval as a reader sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Interval {
-    /// Where it begins, in nanoseconds from the start of the trial.
+    /// Its beginning, in nanoseconds from the start of the trial.
     pub start_ns: u64,
     /// Its width in nanoseconds; the last interval of a series may be filled in part.
     pub width_ns: u64,
@@ -91,7 +91,7 @@ pub struct Interval {
 /// One interval as it stands in the result document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IntervalSummary {
-    /// Where it begins, in seconds from the start of the trial.
+    /// Its beginning, in seconds from the start of the trial.
     pub t: f64,
     /// Requests whose intended time lies in it.
     pub offered: u64,

@@ -61,7 +61,7 @@ pub enum LimitError {
     Form {
         /// The text as it was given.
         text: String,
-        /// What is wrong, as a clause.
+        /// The fault, as a clause.
         problem: String,
         /// A text that would have been accepted.
         example: &'static str,
@@ -71,7 +71,7 @@ pub enum LimitError {
     Bound {
         /// The text as it was given.
         text: String,
-        /// What is wrong with the bound.
+        /// The fault in the bound.
         source: UnitError,
     },
 }

@@ -1,4 +1,4 @@
-//! What the simulated targets of tests are made of.
+//! The random numbers of simulated targets.
 
 /// A small seeded generator (SplitMix64): simulations must repeat exactly.
 pub(crate) struct Random(pub(crate) u64);

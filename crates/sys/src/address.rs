@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// Where a peer is.
+/// The address of a peer.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum PeerAddr {
     /// An IP address and a TCP port.

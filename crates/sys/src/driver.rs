@@ -189,12 +189,12 @@ pub(crate) fn overslept_ns(until: Option<Instant>, entry: Instant, last_wake: In
     if worked_ns > STANDSTILL_NS { worked_ns.max(late_ns) } else { late_ns }
 }
 
-/// What has happened.
+/// An event that a driver reports.
 #[derive(Debug)]
 pub enum Completion {
     /// A connection has come in and is receiving already.
     Accepted {
-        /// Where it was accepted.
+        /// The listener that has accepted it.
         listener: SocketId,
         /// The new connection.
         socket: SocketId,

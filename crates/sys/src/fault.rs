@@ -1,4 +1,4 @@
-//! What a failed socket call means, as kinds that an outcome can be made of.
+//! The meaning of a failed socket call, as kinds that an outcome can be made of.
 
 use std::io;
 
@@ -50,7 +50,7 @@ const KINDS: [(Errno, Fault); 28] = [
     // A local firewall's refusal; a route that prohibits, a foreign firewall over IPv6, or a Unix socket's permissions.
     (Errno::PERM, Fault::Unreachable),
     (Errno::ACCESS, Fault::Unreachable),
-    // What a blackhole route answers.
+    // A blackhole route answers with this.
     (Errno::INVAL, Fault::Unreachable),
     // The device went away.
     (Errno::NODEV, Fault::Unreachable),

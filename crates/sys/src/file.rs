@@ -52,13 +52,13 @@ pub struct File {
     wait: Wait,
     /// It was found to have other content than when it was opened.
     changed: Cell<bool>,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Its identity and state at the time it was opened.
     pub stamp: Stamp,
 }
 
-/// What a path names.
+/// The kind of file that a path names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileKind {
     /// A regular file.

@@ -11,7 +11,7 @@ use rustix::fs::{Access, AtFlags, FileType, RawDir, StatxFlags, accessat, statx}
 
 use crate::file::File;
 
-/// What a name in a folder stands for.
+/// The kind of an entry of a folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EntryKind {
     /// A regular file.
@@ -26,10 +26,10 @@ pub enum EntryKind {
     Unknown,
 }
 
-/// What a closer look at an entry has shown.
+/// The state of an entry, as `statx` reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryState {
-    /// What it is; never unknown.
+    /// Its kind; never unknown.
     pub kind: EntryKind,
     /// Bytes.
     pub size: u64,

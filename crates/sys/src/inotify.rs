@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::file::File;
 use crate::wake::Waker;
 
-/// Where the kernel tells of changes. A clone is the same place.
+/// An inotify instance, through which the kernel reports changes. A clone is the same instance.
 ///
 /// Like a [`Waker`], one that was made before a thread took [a table of its own](crate::resource_limits::own_table_with) works in both.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct Inotify {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WatchId(i32);
 
-/// What the kernel tells.
+/// A report of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// Something in this folder has changed, or the folder itself has.

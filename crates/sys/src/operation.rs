@@ -7,7 +7,7 @@ use std::rc::Rc;
 use crate::address::{PeerAddr, PortRange, UnixAddr};
 use crate::file::File;
 
-/// Where to listen.
+/// The place at which to listen.
 #[derive(Debug)]
 pub enum Listen {
     /// A TCP address. The listener shares it with the listeners of other drivers (SO_REUSEPORT); the kernel spreads
@@ -19,7 +19,7 @@ pub enum Listen {
     Socket(OwnedFd),
 }
 
-/// Where and how to connect.
+/// The peer to connect to, and how.
 #[derive(Clone, Debug)]
 pub struct Connect {
     /// The address of the peer.
@@ -146,13 +146,13 @@ impl SendBuf {
 pub struct FileSpan {
     /// The file. It is not closed before the send has ended.
     pub file: Rc<File>,
-    /// Where the part begins, in bytes.
+    /// The beginning of the part, in bytes.
     pub offset: u64,
     /// How long it is, in bytes.
     pub len: u64,
 }
 
-/// What follows a part of a file.
+/// The position of a part of a file in its response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpanEnd {
     /// More of the file, in the same response.

@@ -1,4 +1,4 @@
-//! What the kernel tells about this host, its processes and its threads.
+//! The kernel's figures about this host, its processes and its threads.
 //!
 //! Everything here is read on request and off the hot path. Files of `/proc` that are missing or in an unknown form give
 //! `None`: an observation that could not be made is no reason to end a measurement.
@@ -24,7 +24,7 @@ impl CpuTime {
         self.user_ns + self.system_ns
     }
 
-    /// What was used since `earlier`.
+    /// The time used since `earlier`.
     pub const fn since(self, earlier: Self) -> Self {
         Self {
             user_ns: self.user_ns.saturating_sub(earlier.user_ns),
@@ -66,7 +66,7 @@ pub fn process_name(pid: u32) -> Option<String> {
     fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim_end().to_owned())
 }
 
-/// What one CPU has done since boot, in nanoseconds.
+/// The use of one CPU since boot, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CpuBusy {
     /// Which CPU.
@@ -79,7 +79,7 @@ pub struct CpuBusy {
     pub stolen_ns: u64,
 }
 
-/// What each CPU has done since boot.
+/// The use of each CPU since boot.
 pub fn cpus_busy() -> Vec<CpuBusy> {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     text.lines().filter_map(cpu_busy).collect()
@@ -189,7 +189,7 @@ fn holds_any(pid: u32, sockets: &HashSet<String>) -> bool {
         .any(|target| target.to_str().is_some_and(|target| sockets.contains(target)))
 }
 
-/// What this host is, as far as a reader of a result wants to know.
+/// The description of this host for the readers of a result.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
     /// Name of the host.

@@ -12,9 +12,9 @@ use crate::proc::sysctl;
 /// A limit as the kernel keeps it: what holds now, and how far this process may raise it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DescriptorLimit {
-    /// What holds now.
+    /// The present limit.
     pub soft: u64,
-    /// What it can be raised to without privileges.
+    /// The highest limit that this process may set without privileges.
     pub hard: u64,
 }
 

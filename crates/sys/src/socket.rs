@@ -104,7 +104,7 @@ pub fn probe(addr: SocketAddr) -> io::Result<()> {
     bound(addr, false).map(drop)
 }
 
-/// Where a socket that was given to this process listens.
+/// The address at which a socket that was passed to this process listens.
 ///
 /// # Errors
 /// `InvalidInput` if it is no listening stream socket of TCP or of a Unix path.
@@ -190,7 +190,7 @@ fn bind_within(socket: &Socket, source: IpAddr, ports: PortRange, last_port: &mu
 
 /// Bounds what the kernels of both sides take ahead of the owner; see the module's documentation.
 fn bound_receive_buffer(socket: &Socket, peer: &SocketAddr, window_bytes: u32) -> io::Result<()> {
-    // What is left of Ethernet's 1500 bytes behind the headers of IP and TCP.
+    // Ethernet's 1500 bytes less the headers of IP and TCP.
     socket.set_tcp_mss(if peer.is_ipv4() { 1460 } else { 1440 })?;
     socket.set_recv_buffer_size(window_bytes as usize / 2)
 }
@@ -311,7 +311,7 @@ pub(crate) fn whole_segments(fd: &OwnedFd, head_bytes: u64, bytes: u64) -> u64 {
     fill(segment_bytes(fd).into(), head_bytes, bytes)
 }
 
-/// What a segment carries; 1 if the socket has none.
+/// The bytes of a segment; 1 if the socket has none.
 fn segment_bytes(fd: &OwnedFd) -> u16 {
     SockRef::from(fd).tcp_mss().map_or(1, |bytes| bytes.clamp(1, u16::MAX.into()) as u16)
 }
@@ -332,11 +332,11 @@ pub(crate) struct Sending {
     head: SendBuf,
     span: Option<FileSpan>,
     head_sent: u32,
-    /// What a segment carries; 0 while that was not asked.
+    /// The bytes of a segment; 0 as long as the kernel was not asked.
     segment_bytes: u16,
     /// The end of the stream follows at once.
     is_last: bool,
-    /// What follows the span.
+    /// The position of the span in its response.
     span_end: SpanEnd,
 }
 
@@ -460,7 +460,7 @@ mod tests {
         check(1000, 0, 3000, 3000);
         check(1000, 300, 3500, 2700);
         check(1000, 800, 3500, 3200);
-        // What fills no segment goes as it is.
+        // A rest that fills no segment is sent as it is.
         check(1000, 0, 999, 999);
         check(1000, 1500, 400, 400);
         check(1, 300, 3500, 3500);

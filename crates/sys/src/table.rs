@@ -45,7 +45,7 @@ pub struct Table<T> {
 }
 
 impl<T> Table<T> {
-    /// What an entry takes in memory.
+    /// Memory of one entry, in bytes.
     #[cfg(test)]
     pub(crate) const SLOT_BYTES: usize = size_of::<Slot<T>>();
 

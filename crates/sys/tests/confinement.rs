@@ -105,7 +105,7 @@ fn what_was_given_up_is_gone_and_the_rest_goes_on() {
     let refused = Command::new("true").status().unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(38), "as if the kernel could not: {refused}");
     assert!(thalweg_sys::process::stand_apart(listener.try_clone().unwrap().into(), |_| 0).is_err());
-    // What a server does, goes on: threads, memory, connections, files.
+    // A server's own operations go on: threads, memory, connections, files.
     thread::spawn(|| vec![1u8; 10 << 20].len()).join().unwrap();
     let (mut accepted, _) = listener.accept().unwrap();
     accepted.write_all(b"answer").unwrap();

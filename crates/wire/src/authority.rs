@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 use crate::fields::is_token_byte;
 
-/// What is wrong with the Host of a request.
+/// A fault in the Host of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostFault {
     /// An HTTP/1.1 request without Host (RFC 9112, 3.2: must be answered 400).

@@ -9,7 +9,7 @@ use crate::fields::is_text_byte;
 use crate::scan::{HeadFault, Scanned, Scanner, Section};
 use crate::{Bounds, Progress};
 
-/// What is wrong with a body in the chunked coding.
+/// A fault in a body in the chunked coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkFault {
     /// The size is empty or has a byte that is no hexadecimal digit: a sign, `0x`, whitespace. RFC 9112, 7.1.1 would
@@ -42,7 +42,7 @@ pub enum ChunkFault {
     Trailers(HeadFault),
 }
 
-/// What the decoder found.
+/// An event of the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkEvent<'a> {
     /// Body bytes; one chunk may come in several pieces.
@@ -183,7 +183,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// What follows a chunk line: data, or after the last chunk the trailer section.
+    /// The state behind a chunk line: data, or after the last chunk the trailer section.
     const fn end_line(&mut self) -> At {
         self.line_bytes = 0;
         if self.chunk_bytes == 0 { At::Trailers(Scanner::new(Section::Trailers)) } else { At::Data }

@@ -40,7 +40,7 @@ impl Coding {
 /// How much something is wanted, from 0 (not at all) to 1000.
 pub type Quality = u16;
 
-/// What the Accept-Encoding fields of a request say.
+/// The Accept-Encoding fields of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AcceptEncoding {
     /// At the index of [`Coding::ALL`].

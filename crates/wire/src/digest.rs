@@ -84,7 +84,7 @@ impl WantReprDigest {
     }
 }
 
-/// What is left to read of a dictionary.
+/// The rest of a dictionary that is being read.
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {

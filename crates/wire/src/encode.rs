@@ -8,7 +8,7 @@ use crate::fields::{is_text_byte, is_token_byte};
 use crate::framing::Version;
 use crate::status;
 
-/// What cannot be written.
+/// The reasons why a head cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     /// The method is no token.

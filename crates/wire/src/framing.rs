@@ -66,7 +66,7 @@ pub enum FramingFault {
     UnsupportedCoding,
 }
 
-/// What the field lines say about length, persistence and expectation.
+/// The field lines on length, persistence and expectation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Survey<'a> {
     pub(crate) content_length: Option<u64>,

@@ -26,7 +26,7 @@ enum Stage {
     Failed(RequestError),
 }
 
-/// What comes out of a [`RequestReader`]: for each request one `Head`, any number of `Body`, one `End`.
+/// An event of a [`RequestReader`]: for each request one `Head`, any number of `Body`, one `End`.
 #[derive(Debug)]
 pub enum RequestEvent<'a> {
     /// The head of a request.

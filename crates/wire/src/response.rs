@@ -14,7 +14,7 @@ use crate::partial::{PartialHead, is_strict};
 use crate::scan::{HeadFault, Section};
 use crate::{Bounds, Progress};
 
-/// What was asked, as far as the length of the reply depends on it.
+/// The kind of a request, as far as the length of the reply depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
     /// A HEAD request: no body, whatever the fields say.
@@ -133,7 +133,7 @@ pub struct ResponseReader {
     bounds: Bounds,
     partial: PartialHead,
     stage: Stage,
-    /// What the current reply answers. Apart from the queue, so that a connection without pipelining needs no memory.
+    /// The kind of request that the current reply answers. Apart from the queue, so that a connection without pipelining needs no memory.
     expected: Option<RequestKind>,
     expected_later: VecDeque<RequestKind>,
     informational: u32,

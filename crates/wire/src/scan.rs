@@ -8,7 +8,7 @@
 use crate::Bounds;
 use crate::fields::{FIELDS_MAX, is_text_byte, is_token_byte};
 
-/// What is wrong with the form of a head or of a trailer section.
+/// A fault in the form of a head or of a trailer section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadFault {
     /// The method is empty or has a byte that is no token byte.
@@ -61,7 +61,7 @@ pub enum HeadFault {
     Ambiguous,
 }
 
-/// Where a scan of some bytes ended.
+/// The end of a scan of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scanned {
     /// All bytes belong to the section and it goes on.
@@ -70,7 +70,7 @@ pub(crate) enum Scanned {
     Complete(usize),
 }
 
-/// What kind of section is scanned.
+/// The kind of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Section {
     Request,
@@ -265,7 +265,7 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// What follows when only the end of the start line may come.
+/// The state when only the end of the start line may come.
 fn line_end(byte: u8, otherwise: HeadFault) -> Result<At, HeadFault> {
     match byte {
         b'\r' => Ok(At::StartLf),

@@ -13,7 +13,7 @@ pub enum Target<'a> {
     Origin {
         /// From the first slash on, still percent-encoded.
         path: &'a [u8],
-        /// What is behind the question mark, if there is one.
+        /// The query behind the question mark, if there is one.
         query: Option<&'a [u8]>,
     },
     /// `scheme://authority/path?query`: the form for proxies, which every server must accept (RFC 9112, 3.2.2).
@@ -24,7 +24,7 @@ pub enum Target<'a> {
         authority: &'a str,
         /// From the first slash on, still percent-encoded; `/` when the target has none.
         path: &'a [u8],
-        /// What is behind the question mark, if there is one.
+        /// The query behind the question mark, if there is one.
         query: Option<&'a [u8]>,
     },
     /// `host:port`: what CONNECT wants a tunnel to.
@@ -116,7 +116,7 @@ fn has_host_and_port(authority: &str) -> bool {
     })
 }
 
-/// What a path says beside the names in it.
+/// The properties of a path beside its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathShape {
     /// Whether it ends in a slash or a dot segment, and so means a directory.

@@ -12,7 +12,7 @@ use crate::method::Method;
 pub struct EntityTag<'a> {
     /// Whether it is weak: equal tags then mean equivalent, not identical bytes.
     pub weak: bool,
-    /// What is between the quotes.
+    /// The text between the quotes.
     pub opaque: &'a [u8],
 }
 
@@ -63,7 +63,7 @@ impl<'a> EntityTag<'a> {
     }
 }
 
-/// What identifies the current version of a representation.
+/// The validators of the current version of a representation.
 #[derive(Clone, Copy, Debug)]
 pub struct Validators<'a> {
     /// Its entity tag, if it has one.
@@ -72,7 +72,7 @@ pub struct Validators<'a> {
     pub last_modified: Option<i64>,
 }
 
-/// What the conditions of a request demand.
+/// The response that the conditions of a request demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Answer as if there were no conditions.
@@ -86,7 +86,7 @@ pub enum Verdict {
 /// The outcome of all conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision<'a> {
-    /// What to answer.
+    /// The kind of response.
     pub verdict: Verdict,
     /// The value of Range if it applies; without one the whole representation is meant.
     pub range: Option<&'a [u8]>,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Cases that belong together: a file.
 pub struct Group {
-    /// What the file says of itself in its first line.
+    /// The title in the file's first line.
     pub title: String,
     pub cases: Vec<Case>,
 }
@@ -15,7 +15,7 @@ pub struct Group {
 /// One conversation on a connection of its own.
 pub struct Case {
     pub title: String,
-    /// Where it is written that this has to be so.
+    /// The source of the requirement.
     pub section: String,
     /// File and line.
     pub place: String,
@@ -24,11 +24,11 @@ pub struct Case {
     pub afters: Vec<After>,
     /// Why what the section asks for is not done, where it is not.
     pub note: Option<String>,
-    /// What nginx does instead, where it does something else.
+    /// nginx's behaviour, where it differs.
     pub nginx: Option<Difference>,
 }
 
-/// What happens next.
+/// A step of a case.
 pub enum Step {
     /// These bytes are sent, when [`Template::expand`] has made bytes of them.
     Send(Template),
@@ -38,7 +38,7 @@ pub enum Step {
     Receive(Expected),
 }
 
-/// What has to become of the connection.
+/// The required state of the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum After {
     /// It answers another request.
@@ -56,7 +56,7 @@ impl After {
     }
 }
 
-/// What a response has to be like.
+/// The required response.
 pub struct Expected {
     /// One of these; the first is ours.
     pub statuses: Vec<u16>,
@@ -65,7 +65,7 @@ pub struct Expected {
     pub body: Body,
 }
 
-/// What a body has to be like.
+/// The required body.
 pub enum Body {
     /// Not looked at.
     Any,
@@ -87,7 +87,7 @@ pub struct Difference {
 #[derive(Clone, Default)]
 pub struct Template(String);
 
-/// What only the server knows.
+/// Values that only the server knows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Known {
     /// A file's entity tag.
@@ -153,7 +153,7 @@ impl Template {
     }
 }
 
-/// What stands behind a backslash. What is left of the text.
+/// The character behind a backslash, and the rest of the text.
 fn push_escape<'t>(text: &'t str, symbols: &mut Vec<Symbol>) -> &'t str {
     let (letter, rest) = text.split_at(1);
     let byte = match letter {

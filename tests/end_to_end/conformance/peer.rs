@@ -37,7 +37,7 @@ impl Peer {
         Self { address, known: RefCell::default() }
     }
 
-    /// What only the server knows of a file.
+    /// Values of a file that only the server knows.
     pub fn known(&self, what: Known, path: &str) -> String {
         let key = (what, path.to_owned());
         if let Some(value) = self.known.borrow().get(&key) {
@@ -107,7 +107,7 @@ pub fn fill(folder: &Path) -> PathBuf {
     for (name, bytes) in files {
         put(&root.join(name), bytes, CHANGED_S);
     }
-    // What is younger than the file that describes it has changed since.
+    // A file that is younger than its description has changed since.
     put(&root.join("sums/stale.txt"), b"stale", CHANGED_S + 1000);
     put(&root.join("packed/stale.html"), b"plain", CHANGED_S + 1000);
     put(&root.join("packed/stale.html.gz"), b"old", CHANGED_S);

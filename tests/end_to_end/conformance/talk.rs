@@ -12,9 +12,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long we wait for the end of a connection before we ask whether it is still open.
 const GLANCE: Duration = Duration::from_millis(200);
 
-/// What tells whether a connection is kept.
+/// The request that shows whether a connection is kept.
 pub const PROBE: &str = "GET /probe.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
-/// What is in that file.
+/// The content of that file.
 pub const PROBE_BODY: &[u8] = b"probe";
 
 /// A response.
@@ -184,7 +184,7 @@ pub fn parts(response: &Response) -> Result<Vec<(String, Vec<u8>)>, String> {
         return Err(format!("a boundary that is none: {boundary:?}"));
     }
     let mut parts = Vec::new();
-    // What is before the first delimiter is to be ignored; some begin with a line end.
+    // Bytes before the first delimiter are to be ignored; some servers begin with a line end.
     let first = format!("--{boundary}\r\n");
     let begin = find(&response.body, first.as_bytes()).ok_or("no first delimiter")?;
     let mut rest = &response.body[begin + first.len()..];

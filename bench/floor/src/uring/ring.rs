@@ -14,7 +14,7 @@ const SUBMISSIONS: u32 = 4096;
 
 const COMPLETIONS: u32 = 16_384;
 
-/// What a completion is of.
+/// The operation of a completion.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
@@ -33,7 +33,7 @@ pub fn token(kind: Kind, slot: u32) -> u64 {
     u64::from(kind as u32) << 32 | u64::from(slot)
 }
 
-/// What a completion is of, and of which file.
+/// The operation and the file of a completion.
 pub fn of_token(token: u64) -> (Kind, u32) {
     (KINDS[(token >> 32) as usize], token as u32)
 }

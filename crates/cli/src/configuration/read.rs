@@ -227,7 +227,7 @@ mod tests {
 
     use super::*;
 
-    /// What reading a text finds wrong: the words of the file that are marked, and a part of what is said.
+    /// Checks the faults of a text: the marked words of the file, and a part of the message.
     #[track_caller]
     fn check(text: &str, expected: &[(&str, &str)]) {
         let faults = read(text, Path::new("/folder")).err().unwrap_or_default();

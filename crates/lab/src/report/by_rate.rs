@@ -38,7 +38,7 @@ const PERCENTILES: [(&str, f64, &str, f64, DashType); 4] = [
 const MARKED: usize = 2;
 
 impl<'a> ByRate<'a> {
-    /// What there is to draw; `None` if nothing was offered at a rate.
+    /// The trials to draw; `None` if nothing was offered at a rate.
     pub(super) fn of(document: &'a Document) -> Option<Self> {
         let offered = |trial: &&Trial| trial.phase != "calibrate" && trial.loop_kind == LoopKind::Open;
         let mut trials: Vec<(f64, &Trial)> = document

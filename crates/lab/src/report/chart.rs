@@ -1,4 +1,4 @@
-//! What all charts of the page share: how one is embedded, its axes, and how text gets into it.
+//! The parts that all charts of the page share: embedding, axes, and text.
 //!
 //! A chart carries its structure only. Colours are names of the page's style sheet, written as in CSS (`var(--pass)`);
 //! the page's script fills them in, so that a chart follows the reader's theme and print without a second palette.
@@ -16,9 +16,9 @@ use super::words;
 pub(super) struct Chart {
     /// Unique on the page.
     pub(super) id: &'static str,
-    /// What is drawn, with the unit of the vertical axis, which has no other title.
+    /// The subject, with the unit of the vertical axis, which has no other title.
     pub(super) title: String,
-    /// What the chart shows, in sentences for those who do not see it and those in a hurry.
+    /// The content of the chart in sentences, for readers who do not see it and those in a hurry.
     pub(super) alternative: String,
     pub(super) height_px: u32,
     pub(super) traces: Vec<Box<dyn Trace>>,

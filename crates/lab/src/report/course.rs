@@ -10,7 +10,7 @@ use super::chart::{self, Chart};
 use super::words;
 use crate::document::Trial;
 
-/// Where the rows lie, from top to bottom, as shares of the height. The gaps hold their titles.
+/// The places of the rows, from top to bottom, as shares of the height. The gaps hold their titles.
 const ROWS: [[f64; 2]; 3] = [[0.70, 0.97], [0.35, 0.62], [0.0, 0.27]];
 
 /// One interval with events as rates, at its middle.

@@ -17,7 +17,7 @@ use crate::document::{
 
 /// Requests per second at which the pictured server is busy all the time.
 const CAPACITY: f64 = 43_000.0;
-/// What the pictured client can do.
+/// The capacity of the pictured client.
 const CEILING: f64 = 96_400.0;
 
 /// A search that found its answer, with trials of every phase and verdict.

@@ -38,7 +38,7 @@ pub(super) fn facts(document: &Document) -> Markup {
     }
 }
 
-/// What stopped the rate from rising, and what speaks for it.
+/// The bottleneck, and the evidence for it.
 pub(super) fn limit(document: &Document, find: &Find) -> Markup {
     let (title, lead) = match find.limit {
         LimitedBy::Server => ("Who was the limit: the server", "The target itself stopped the rate from rising."),
@@ -92,7 +92,7 @@ fn headroom(document: &Document, find: &Find) -> Markup {
     }
 }
 
-/// What client and server did with their processors in the trial that the page shows in full.
+/// The CPU use of client and server in the trial that the page shows in full.
 pub(super) fn both_ends(trial: &Trial) -> Markup {
     let client = &trial.client;
     html! {
@@ -128,7 +128,7 @@ fn server_facts(server: &ServerObservation) -> Markup {
     }
 }
 
-/// What the machine was.
+/// The machine that measured.
 pub(super) fn machine(host: &HostDocument, shown: Option<&Trial>) -> Markup {
     html! {
         section {

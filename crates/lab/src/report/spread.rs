@@ -70,7 +70,7 @@ fn spectrum(trial: &Trial, spreads: &[Spread]) -> Chart {
     }
 }
 
-/// Where a quantile stands on the axis: 0.9 at 1, 0.99 at 2, 0.999 at 3.
+/// The place of a quantile on the axis: 0.9 at 1, 0.99 at 2, 0.999 at 3.
 fn nines(quantile: f64) -> f64 {
     -(1.0 - quantile).log10()
 }

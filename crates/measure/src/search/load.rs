@@ -5,7 +5,7 @@ use crate::trial::Verdict;
 use serde::Serialize;
 use std::time::Duration;
 
-/// What a load has to show to be judged, a *search goal* in the words of RFC 9971.
+/// The conditions for judging a load, a *search goal* in the words of RFC 9971.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Goal {
     /// A trial of at least this length is full.
@@ -21,7 +21,7 @@ pub(super) struct Goal {
 /// Sums of seconds that should be equal differ by rounding, and a tie is not an excess.
 const ROUNDING: f64 = 1.0 + 1e-9;
 
-/// What is known about a load.
+/// The state of knowledge about a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadClass {

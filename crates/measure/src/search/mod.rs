@@ -208,7 +208,7 @@ impl Search {
         }
     }
 
-    /// What the present goal needs next.
+    /// The next step towards the present goal.
     fn decide(&mut self) -> Decision {
         let bounds = self.bounds(self.goal);
         let top = bounds.top();
@@ -246,7 +246,7 @@ impl Search {
         (undecided && matters).then_some(load.rate)
     }
 
-    /// Where a goal begins: at the bracket of the goal before; the first one at half the hint or at the lowest rate.
+    /// The first rate of a goal: the bracket of the goal before; for the first one half the hint or the lowest rate.
     fn first_rate(&self, previous: Option<Bounds>) -> f64 {
         let known = previous.and_then(|previous| previous.lower.or(previous.top()));
         let half_hint = self.plan.hint.filter(|hint| hint.is_finite()).map(|hint| hint / 2.0);

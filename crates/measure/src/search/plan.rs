@@ -3,7 +3,7 @@
 use super::load::Goal;
 use std::time::Duration;
 
-/// What to search, checked by [`super::Search::new`].
+/// The plan of a search, checked by [`super::Search::new`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchPlan {
     /// The rate to begin at, and the lowest that is tried, in requests per second.

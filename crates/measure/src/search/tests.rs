@@ -348,7 +348,7 @@ fn a_lasting_collapse_is_not_taken_for_the_capacity() {
     }
 }
 
-/// What a single short trial says is not enough to tell such a collapse from luck, but the contradiction is said.
+/// A single short trial is not enough to tell such a collapse from luck, but the contradiction is reported.
 #[test]
 fn a_collapse_to_a_good_half_is_a_contradiction_at_least() {
     let plan = SearchPlan { hint: Some(1280.0), ..SearchPlan::new(10.0, 1e6) };

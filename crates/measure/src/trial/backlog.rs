@@ -10,7 +10,7 @@ const INTERVALS_MIN: usize = 8;
 const SCORE_MIN: f64 = 2.326;
 /// A rise within this share of the offered requests is within the tolerance that completions have.
 const RISE_OF_OFFERED: f64 = 0.01;
-/// What requests in flight did over the trial.
+/// The course of requests in flight over the trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Backlog {
     /// No upward trend.

@@ -1,4 +1,4 @@
-//! What became of a trial's connections.
+//! The connections of a trial by how they ended.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -38,7 +38,7 @@ pub struct TrialFigures {
     pub outcomes: Outcomes,
     /// Failures told apart more finely than by their outcome.
     pub causes: Causes,
-    /// What happened before the schedule ended, which is what rates are made of.
+    /// The events before the schedule ended, from which rates are made.
     pub in_window: WindowCounts,
     /// Of the requests that were not sent, those for which every allowed connection was busy until the end. The target
     /// held them back, not the client; see [`verdict()`](super::verdict()).

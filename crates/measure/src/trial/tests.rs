@@ -183,7 +183,7 @@ fn the_client_is_judged_first() {
     check(&lost, &[], Verdict::Invalid, &[reason]);
 }
 
-/// What the target did besides was once left out, so that a late client seemed to be all there was.
+/// The target's failures were once left out, so that a late client seemed to be the only fault.
 #[test]
 fn an_invalid_trial_keeps_the_other_reasons_beside_it() {
     let mut figures = trial(&[(Outcome::Good, 9000), (Outcome::Reset, 1000)]);
@@ -235,7 +235,7 @@ fn refusals_do_not_excuse_a_late_client_as_long_as_they_are_few_or_allowed() {
     assert_eq!(late(&refused(300), "errors<5%"), Verdict::Invalid, "allowed");
     assert_eq!(late(&refused(0), "errors<=0%"), Verdict::Invalid, "none");
     assert_eq!(late(&refused(600), "errors<5%"), Verdict::Fail);
-    // What this host lacks is another matter: then the load was not the intended one at all.
+    // A lack of resources on this host is another matter: then the load was not the intended one at all.
     let lacking = [(Outcome::Good, 5000), (Outcome::Refused, 4999), (Outcome::NoAddress, 1)];
     assert_eq!(late(&lacking, "errors<=0%"), Verdict::Invalid);
 }
@@ -412,7 +412,7 @@ fn threads_merge_into_one_trial() {
     assert_eq!((merged.connections.closed, merged.connections.failed), (2, 1));
     assert_eq!((merged.span(), merged.causes.file_table_full), (Duration::from_secs(11), 2));
     assert_eq!((merged.causes.unknown, merged.causes.unknown_errno), (3, Some(5)));
-    // What only one thread has is kept, whichever it is.
+    // A value that only one thread has is kept, whichever thread it is.
     assert_eq!(merged.sessions.as_ref(), Some(&sessions));
     other.merge(&good_trial());
     assert_eq!((other.sample.as_ref(), other.sessions), (merged.sample.as_ref(), merged.sessions));

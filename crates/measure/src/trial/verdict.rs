@@ -11,7 +11,7 @@ use std::fmt;
 use std::time::Duration;
 use thalweg_units::display;
 
-/// What a trial showed.
+/// The outcome of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -31,7 +31,7 @@ pub struct Judgement {
     /// Why it is not PASS: every condition that was broken, the client's shortfalls first. Empty for PASS. What the target
     /// did under a load that was not the intended one is no evidence against it, but a reader wants to know of it.
     pub reasons: Vec<Reason>,
-    /// What a reader should know besides; changes no verdict.
+    /// Notes for a reader; they change no verdict.
     pub notes: Vec<Note>,
 }
 
@@ -282,18 +282,18 @@ pub enum Reason {
     Lag {
         /// 99th percentile of the lag.
         p99_ns: u64,
-        /// What is allowed.
+        /// The allowed lag.
         bound: Duration,
     },
     /// INVALID: a limit was missed, and the client's own lateness is enough to explain it.
     LagInTail {
         /// The figure that the limit is on.
         statistic: Statistic,
-        /// What it was, in nanoseconds, of the response time.
+        /// Its value in the response times, in nanoseconds.
         observed_ns: f64,
-        /// What it was, in nanoseconds, of the lag.
+        /// Its value in the lags, in nanoseconds.
         lag_ns: f64,
-        /// What it may be.
+        /// The limit on it.
         bound: Duration,
     },
     /// INVALID: no file descriptor was left.
@@ -340,9 +340,9 @@ pub enum Reason {
     ResponseTime {
         /// The figure that the limit is on.
         statistic: Statistic,
-        /// What it was, in nanoseconds.
+        /// Its value, in nanoseconds.
         observed_ns: f64,
-        /// What it may be.
+        /// The limit on it.
         bound: Duration,
     },
     /// FAIL: there is no response to hold the limit against.

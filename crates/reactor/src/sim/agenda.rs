@@ -1,4 +1,4 @@
-//! What will happen, in the order of virtual time.
+//! The agenda of the simulation: future events in the order of virtual time.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -28,7 +28,7 @@ pub(super) enum Event {
     ArriveEnd { to: EndId },
     /// A reset arrives.
     ArriveReset { to: EndId },
-    /// What has arrived is handed to the owner of this end, in whole or in part.
+    /// Arrived bytes are delivered to the owner of this end, in whole or in part.
     Deliver { to: EndId },
     /// A completion that was held back while its owner was stalled.
     Complete { completion: Completion },

@@ -1,6 +1,6 @@
 //! How the simulated network behaves.
 
-/// What a simulation does to its connections. Probabilities are between 0 and 1; times are virtual.
+/// The behaviour of simulated connections. Probabilities are between 0 and 1; times are virtual.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
     /// Decides all that is random: the same seed and the same calls give the same completions.

@@ -103,7 +103,7 @@ pub(super) enum EndState {
     Closed,
 }
 
-/// What the owner of an end wants to be given of what has arrived.
+/// The owner's readiness to receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Intake {
     /// All of it.
@@ -171,13 +171,13 @@ impl End {
 /// Bytes from one end to the other: on the way, then arrived, then delivered.
 #[derive(Default)]
 pub(super) struct Flow {
-    /// What is not delivered yet.
+    /// Bytes that are not delivered yet.
     pub(super) held: VecDeque<u8>,
     /// How many of them, from the front, have arrived.
     pub(super) arrived: usize,
     /// The sender's orderly end has arrived.
     pub(super) end_arrived: bool,
-    /// What has not arrived is lost.
+    /// Bytes that have not arrived are lost.
     pub(super) cut: bool,
     /// When the link has put the last byte on its way.
     pub(super) link_free_at: Instant,

@@ -38,7 +38,7 @@ const START: Instant = Instant::from_ns(1_000_000_000);
 /// Most completions of one wake-up.
 const COMPLETIONS_PER_WAIT: usize = 512;
 
-/// What a segment carries, over Ethernet with time stamps.
+/// Bytes of a segment, over Ethernet with time stamps.
 const SEGMENT_BYTES: u64 = 1448;
 
 /// A simulated network with all its sockets. See the [module's documentation](self).

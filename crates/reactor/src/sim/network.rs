@@ -1,4 +1,4 @@
-//! What happens on the network and in the kernels at its ends: the events of the simulation.
+//! The events on the network and in the kernels at its ends.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! What goes wrong is told, once, and leaves the driver usable.
+//! Faults are reported once and leave the driver usable.
 
 use std::io;
 use std::rc::Rc;
@@ -73,7 +73,7 @@ pub fn a_file_that_is_too_short_fails_the_send<D: Driver>(open: Open<'_, D>) {
         let error = stage.socket(server).failed.as_ref().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}");
         stage.close(server);
-        // What there was arrives; the owner's close is what tells the peer that it is not all.
+        // The existing bytes arrive; only the owner's close tells the peer that they are not all.
         stage.until("the end", |stage| stage.socket(client).ended);
         let seen = stage.take_received(client);
         assert_same(&seen[..4], b"head");

@@ -55,7 +55,7 @@ pub fn a_second_send_panics<D: Driver>(open: Open<'_, D>) {
 pub fn a_paused_receiver_holds_the_sender_back<D: Driver>(open: Open<'_, D>) {
     // More than loopback's largest buffers of both sides together.
     const BYTES: usize = 48_000_000;
-    // What was on its way when the pause came: buffers of the driver, at most.
+    // Bytes that were on their way when the pause came: buffers of the driver, at most.
     const ON_ITS_WAY: usize = 8_000_000;
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);

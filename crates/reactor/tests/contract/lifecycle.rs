@@ -132,7 +132,7 @@ pub fn ends_after_the_send_under_way<D: Driver>(open: Open<'_, D>) {
 pub fn last_bytes_arrive_with_the_end<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
-    // What fits into the socket's buffer, and what has to wait for room.
+    // One part fits into the socket's buffer, and another has to wait for room.
     for (seed, len) in [(4, 100), (5, 70_000), (6, 3_000_000)] {
         for finishes in [true, false] {
             let (client, server) = stage.pair(listener, addr);

@@ -1,4 +1,4 @@
-//! Where connections go to and come from: Unix sockets and local ports. Only over the kernel.
+//! Peer addresses: Unix sockets and local ports, only over the kernel.
 
 use std::net::{IpAddr, TcpListener};
 use std::os::unix::net::UnixListener;

@@ -19,10 +19,10 @@ const FILE_BYTES: usize = 300_000;
 /// How a connection introduces itself: its number.
 const GREETING_BYTES: usize = 8;
 
-/// What flows from one side of one connection to the other: the greeting (of a client), then pieces of patterns.
+/// The bytes from one side of one connection to the other: the greeting (of a client), then pieces of patterns.
 #[derive(Default)]
 struct Stream {
-    /// What was given to the driver and not yet seen at the other end.
+    /// Bytes that were given to the driver and not yet seen at the other end.
     unseen: Vec<u8>,
     /// Its sender has ended it.
     complete: bool,

@@ -26,7 +26,7 @@ pub struct Stage<D> {
     last_now: Instant,
 }
 
-/// What was seen of a connection.
+/// The events seen on a connection.
 #[derive(Default, Debug)]
 pub struct Socket {
     pub connected: bool,

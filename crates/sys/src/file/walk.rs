@@ -37,7 +37,7 @@ struct Walk<'r> {
     root: &'r OwnedFd,
     /// The folders between the root and where the walk is.
     folders: Vec<(OwnedFd, Stat)>,
-    /// What the last name was, if that is no folder: a way that goes on from there leads nowhere.
+    /// The last name's file, if that is no folder: a path that goes on from there leads nowhere.
     found: Option<(CString, Stat)>,
     steps: VecDeque<Step>,
     links: usize,
@@ -47,7 +47,7 @@ struct Walk<'r> {
 enum Step {
     /// Goes on to what has this name.
     Name(Vec<u8>),
-    /// What a link has led to must be this user's.
+    /// The target of a link must belong to this user.
     OwnedBy(u32),
 }
 
@@ -125,7 +125,7 @@ impl<'r> Walk<'r> {
         self.folders.last().map_or(self.root, |(fd, _)| fd)
     }
 
-    /// What the walk has come to.
+    /// The result of the walk.
     fn here(&self) -> io::Result<Stat> {
         match (&self.found, self.folders.last()) {
             (Some((_, stat)), _) | (None, Some((_, stat))) => Ok(*stat),
@@ -152,7 +152,7 @@ mod tests {
     use super::super::{Links, Root};
     use super::*;
 
-    /// What opening a path beneath a root brings: the file's bytes, `folder`, or the error.
+    /// The result of opening a path beneath a root: the file's bytes, `folder`, or the error.
     #[track_caller]
     fn check(root: &Path, cases: &[(&str, Result<&str, Errno>)]) {
         let root = Root::open(root).unwrap().following(Links::OfOwner);

@@ -119,7 +119,7 @@ const FREE: &[libc::c_long] = &[
     libc::SYS_sched_setaffinity,
     libc::SYS_sched_yield,
     libc::SYS_getcpu,
-    // Who sends a signal to whom is landlock's to decide; `abort` needs this one.
+    // Landlock restricts signals to other processes; `abort` needs this one.
     libc::SYS_tgkill,
     // Time.
     libc::SYS_clock_getres,
@@ -148,7 +148,7 @@ const FREE: &[libc::c_long] = &[
 /// cachestat(2) of Linux 6.5. All architectures have given it the same number.
 const CACHESTAT: libc::c_long = 451;
 
-/// What only the older tables of system calls have.
+/// System calls that only the older architectures have.
 #[cfg(target_arch = "x86_64")]
 const FREE_OF_OLD: &[libc::c_long] = &[
     libc::SYS_epoll_wait,

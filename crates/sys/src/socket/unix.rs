@@ -15,7 +15,7 @@ use super::backlog::BACKLOG;
 use crate::address::{PeerAddr, UnixAddr};
 use crate::process::is_single_threaded;
 
-/// Whose the file of a Unix socket is, and who may connect to it.
+/// Owner, group and permissions of the file of a Unix socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SocketFile {
     /// The permission bits, whatever the process's umask. To connect takes the right to write.

@@ -62,7 +62,7 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// Where a completion with a buffer has put its bytes.
+    /// The place of the bytes of a completion with a buffer.
     pub(super) fn filled(&mut self, entry: &cqueue::Entry) -> Option<Filled> {
         let id = cqueue::buffer_select(entry.flags())?;
         let len = u32::try_from(entry.result()).unwrap_or(0);

@@ -4,7 +4,7 @@
 //! a cache line that is shared with nobody, but for each send. One that names a place in this table does not. Being put in
 //! costs a system call and being taken out a submission, so only sockets that send more than once are.
 //!
-//! What stands in this table is open until it is taken out: closing the descriptor is not enough.
+//! An entry of this table keeps its socket open: closing the descriptor is not enough.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! What the ring's driver keeps of a socket, and how it names the operations on it.
+//! The state of a socket of the ring's driver, and the names of the operations on it.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
@@ -42,21 +42,21 @@ pub(super) struct Socket {
     pub(super) sent_at: Instant,
 }
 
-/// Who has made a connection; the maker speaks first.
+/// The side that has made a connection; it sends first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Maker {
     Us,
     Peer,
 }
 
-/// What the kernel is doing for a socket beside receiving, with what it reads meanwhile.
+/// The kernel's work for a socket beside receiving, with the memory that it reads meanwhile.
 pub(super) enum Outgoing {
     Nothing,
     Connect(Rc<SockAddr>),
     Send(Sending),
 }
 
-/// Where a socket is in its life.
+/// The state of a socket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Listening,
@@ -66,7 +66,7 @@ pub(super) enum State {
     Closing,
 }
 
-/// What a completion is of; the top byte of its token.
+/// The operation of a completion; the top byte of its token.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(super) enum Operation {

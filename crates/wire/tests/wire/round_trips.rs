@@ -1,4 +1,4 @@
-//! What this crate writes, it reads back as the same.
+//! Heads and fields that this crate writes are read back as the same.
 
 use proptest::prelude::*;
 use thalweg_wire::chunked::{ChunkEvent, Decoder, LAST_CHUNK, push_chunk};
@@ -112,7 +112,7 @@ proptest! {
         }
     }
 
-    /// Whatever ranges a client names, what is sent are the bytes that a plain look at each of them finds, each once.
+    /// For any ranges of a client, the sent bytes are those that a plain evaluation of each range finds, each once.
     #[test]
     fn ranges_without_overlaps(size in 0u64..40, ends in prop::collection::vec((0u64..60, 0u64..60, 0..3), 1..8)) {
         let mut wanted = vec![false; size as usize];
@@ -153,7 +153,7 @@ proptest! {
         prop_assert_eq!(String::from_utf8_lossy(&out), names.join("/"));
     }
 
-    /// Whatever a path is, what comes out cannot lead out of the root.
+    /// No path leads out of the root after resolution.
     #[test]
     fn no_path_leads_out(path in "/([./a]|%2e|%2E|%2f|%00|%61){0,30}") {
         let mut out = Vec::new();

@@ -5,7 +5,7 @@
 
 use thalweg_wire::{Bounds, FieldSlots, RequestEvent, RequestKind, RequestReader, ResponseEvent, ResponseReader};
 
-/// What a reader said about some bytes and the end of the connection behind them.
+/// The events of a reader over some bytes and the end of the connection behind them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transcript {
     /// One line for each event; the pieces of a body are joined.
