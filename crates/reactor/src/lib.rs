@@ -4,8 +4,8 @@
 //! runs over io_uring, epoll and the simulation. [`Wheel`] keeps the deadlines of connections, [`BufferPool`] the buffers
 //! in which heads are built. [`sim::Sim`] is a network in memory with a virtual clock and seeded faults.
 //!
-//! What is deliberately not here: protocols and policies. The loop does not know what a request is, and it decides
-//! neither when a deadline is nor what happens when it has passed.
+//! Deliberately not here: protocols and policies. The loop knows no requests, sets no deadlines, and does nothing by
+//! itself when one has passed.
 
 #![forbid(unsafe_code)]
 

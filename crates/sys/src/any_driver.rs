@@ -7,7 +7,7 @@ use crate::epoll::Epoll;
 use crate::uring::Uring;
 use crate::wake::Waker;
 
-/// Which driver is wanted.
+/// The choice of a driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum DriverChoice {
     /// io_uring if the kernel grants it, else epoll.
@@ -29,11 +29,11 @@ pub enum AnyDriver {
 }
 
 impl AnyDriver {
-    /// Opens the driver that is wanted. [`DriverChoice::Auto`] falls back to epoll when the ring is refused, as containers'
-    /// seccomp profiles and `kernel.io_uring_disabled` do; [`refusal`](AnyDriver::refusal) tells why.
+    /// Opens the chosen driver. [`DriverChoice::Auto`] falls back to epoll when the ring is refused, as containers'
+    /// seccomp profiles and `kernel.io_uring_disabled` do; [`refusal`](AnyDriver::refusal) has the reason.
     ///
     /// # Errors
-    /// The ring was asked for by name and refused, or no descriptor is left.
+    /// The ring was chosen by name and refused, or no descriptor is left.
     pub fn open(choice: DriverChoice, config: &DriverConfig) -> io::Result<Self> {
         match choice {
             DriverChoice::Uring => Uring::open(config).map(Self::Uring),
@@ -53,7 +53,7 @@ impl AnyDriver {
         }
     }
 
-    /// Why this host has no usable ring; `None` if it has one.
+    /// The reason why this host has no usable ring; `None` if it has one.
     pub fn refusal() -> Option<io::Error> {
         const SOCKETS_MAX: usize = 1;
         Waker::new().and_then(|waker| Uring::open(&DriverConfig::new(SOCKETS_MAX, waker))).err()

@@ -19,7 +19,7 @@
 //! # The contract
 //!
 //! * Every socket belongs to the driver, from `connect` or acceptance to `close`. After `close` no completion names it again.
-//! * Sockets receive from the moment they are connected, without being asked. [`Driver::pause`] stops that: the kernel's buffer
+//! * Sockets receive from the moment they are connected. [`Driver::pause`] stops that: the kernel's buffer
 //!   then fills and the peer is held back. What was already on its way may still be delivered after a pause.
 //! * A socket that receives on demand ([`ReceiveMode::OnDemand`]) is the exception: it delivers one receive per call of
 //!   [`Driver::receive`] and nothing otherwise. An end or a reset is reported by the next call, or when a send fails; a reset
@@ -30,8 +30,8 @@
 //!   [`Completion::Failed`].
 //! * [`Completion::Ended`] says that the peer will send no more; the socket can still send. [`Completion::Failed`] says that the
 //!   socket is of no more use. Each comes at most once, after all bytes that the peer sent before, and neither closes the socket.
-//! * A paused socket may hear of a reset only when it is resumed or sends.
-//! * A close reaches the kernel within the next waits: an owner that closes and never waits again leaves the peer hanging.
+//! * A reset may be reported to a paused socket only when it is resumed or sends.
+//! * A close reaches the kernel within the next waits: an owner that closes and never waits again leaves the connection open.
 //! * An id that was closed must not be used again; the drivers panic on it, since it is a bug of the owner.
 
 use std::io;
@@ -42,8 +42,8 @@ pub use crate::operation::{Connect, FileSpan, Listen, ReceiveMode, SendBuf, Span
 use crate::table::SocketId;
 use crate::wake::Waker;
 
-/// A loop that took longer than this from one wake-up to the next without having slept was kept from its work. A wake-up's work takes some tens of
-/// milliseconds at most, with a ring full of completions.
+/// A loop that took longer than this from one wake-up to the next without having slept was stopped. The work of a wake-up takes
+/// some tens of milliseconds at most, with a ring full of completions.
 pub const STANDSTILL_NS: u64 = 100_000_000;
 
 /// See the [module's documentation](self) for the contract.
@@ -51,8 +51,7 @@ pub trait Driver {
     /// Which driver this is.
     fn kind(&self) -> DriverKind;
 
-    /// The time, as of the last completion or wake-up: refreshed often enough to stamp completions with, cheap enough
-    /// to be asked for each of them.
+    /// The time as of the last completion or wake-up: refreshed often enough to stamp completions with, and cheap to read.
     fn now(&self) -> Instant;
 
     /// Opens a listener and starts to accept; connections come as [`Completion::Accepted`].
@@ -61,13 +60,13 @@ pub trait Driver {
     /// The address is in use, not of this host, or not permitted; no descriptor is left.
     fn listen(&mut self, at: Listen) -> io::Result<SocketId>;
 
-    /// Goes on accepting after [`Completion::AcceptFailed`] or a [`Driver::pause`] of the listener.
+    /// Resumes accepting after [`Completion::AcceptFailed`] or a [`Driver::pause`] of the listener.
     fn resume_accept(&mut self, listener: SocketId);
 
     /// Starts to connect; the outcome comes as [`Completion::Connected`] or [`Completion::Failed`].
     ///
     /// # Errors
-    /// Only what prevents the attempt: no descriptor, no room in the socket table, no local address.
+    /// The attempt is impossible: no descriptor, no free slot in the socket table, no local address.
     fn connect(&mut self, to: &Connect) -> io::Result<SocketId>;
 
     /// Sends all of `bytes`.
@@ -92,15 +91,15 @@ pub trait Driver {
     /// A send is under way on this socket already.
     fn send_file(&mut self, socket: SocketId, head: SendBuf, span: FileSpan, end: SpanEnd);
 
-    /// How many of `bytes` of a file, which are to follow `head_bytes` and have more behind them, fill whole segments together with
-    /// them; all of them if that is not known. A send that ends elsewhere takes a segment more.
+    /// The number of bytes of a file that fill whole segments behind `head_bytes`, out of `bytes` with more behind them; all of
+    /// them if the segment size is not known. A send that ends elsewhere takes a segment more.
     fn whole_segments(&self, socket: SocketId, head_bytes: u64, bytes: u64) -> u64;
 
-    /// When the kernel was given the first byte of the socket's latest send. Until that has been handed over, which is at the
+    /// The time at which the kernel got the first byte of the socket's latest send. Until the send is submitted, which is at the
     /// next [`Driver::wait`] at the latest, it is the time of the send before, or the clock's start.
     fn sent_at(&self, socket: SocketId) -> Instant;
 
-    /// Bounds what the kernel takes of a send before it can put it on the wire, to [`socket::UNSENT_BYTES_MAX`](crate::socket::UNSENT_BYTES_MAX) or to
+    /// Bounds the bytes that the kernel takes of a send before it can put them on the wire, to [`socket::UNSENT_BYTES_MAX`](crate::socket::UNSENT_BYTES_MAX) or to
     /// nothing but the socket's buffer. Connections that were accepted begin with the bound; see [`socket`](crate::socket) for
     /// what it is worth. Unix sockets have none.
     fn bound_unsent(&mut self, socket: SocketId, bounded: bool);
@@ -125,18 +124,18 @@ pub trait Driver {
     /// The socket receives on demand.
     fn resume(&mut self, socket: SocketId);
 
-    /// Tells the peer that no more will be sent, once a send under way is through. The other direction stays open.
+    /// Ends the outgoing stream once a send under way is complete. The other direction stays open.
     fn finish(&mut self, socket: SocketId);
 
-    /// Closes the socket. What the kernel was not yet given is dropped.
+    /// Closes the socket. Bytes that the kernel does not have yet are dropped.
     fn close(&mut self, socket: SocketId);
 
-    /// Closes the socket and drops what the peer has not taken yet, with the memory that it occupies; the peer sees a reset. For
-    /// peers who mean to take nothing: behind a plain [`close`](Driver::close) the kernel goes on offering for minutes.
+    /// Resets the connection: drops the bytes that the peer has not received, with the memory that they occupy. It is for peers
+    /// that never read: after a plain [`close`](Driver::close) the kernel goes on offering for minutes.
     fn reset(&mut self, socket: SocketId);
 
-    /// How many of the bytes that were to be sent so far the peer has not acknowledged; on a Unix socket, not read. A send whose
-    /// bytes the kernel works on by itself counts whole until it has ended.
+    /// Sent bytes that the peer has not acknowledged; on a Unix socket, not read. A send that the kernel carries out by itself
+    /// counts as a whole until it has ended.
     fn unacknowledged(&self, socket: SocketId) -> u64;
 
     /// The peer's address.
@@ -151,11 +150,11 @@ pub trait Driver {
     /// Only for a socket without one, as Unix ones are.
     fn local_addr(&self, socket: SocketId) -> io::Result<SocketAddr>;
 
-    /// Hands over what was submitted, and sleeps until there is a completion, the waker is used, or `until` has come. `None`
-    /// waits without end; a time that has passed does not sleep.
+    /// Submits the operations and sleeps until there is a completion, the waker is used, or `until` has come. `None` waits without
+    /// end; with a time that has passed there is no sleep.
     ///
     /// # Errors
-    /// Only what makes the driver itself unusable.
+    /// The driver itself has become unusable.
     fn wait(&mut self, until: Option<Instant>) -> io::Result<()>;
 
     /// The time that [`Driver::wait`] has spent polling for completions instead of sleeping, in nanoseconds, because it woke
@@ -164,14 +163,14 @@ pub trait Driver {
         0
     }
 
-    /// By how much the latest [`Driver::wait`] returned later than its owner could expect, in nanoseconds: past its deadline if it slept,
-    /// and otherwise the whole of a standstill that is too long to be work ([`STANDSTILL_NS`]). A thread that was stopped, or did not get its CPU, learns
-    /// of what has happened by that much too late.
+    /// The delay of the latest [`Driver::wait`], in nanoseconds: past its deadline if it slept, and otherwise the whole of a
+    /// standstill that is too long to be work ([`STANDSTILL_NS`]). A thread that was stopped, or did not get its CPU, sees events
+    /// that much too late.
     fn overslept_ns(&self) -> u64;
 
-    /// How long the kernel took to establish a connection of ours, in nanoseconds: from SYN to SYN-ACK, as TCP_INFO has it. To be asked for when the
-    /// connection is established, before anything is sent. `None` where the kernel does not say: on a Unix socket, and where a
-    /// SYN had to be sent again.
+    /// The time in which the kernel established an outgoing connection, in nanoseconds: from SYN to SYN-ACK, by TCP_INFO. It is to
+    /// be read when the connection is established, before anything is sent. `None` on a Unix socket, and where a SYN had to be sent
+    /// again.
     fn handshake_ns(&self, socket: SocketId) -> Option<u64>;
 
     /// The next completion of this wake-up.
@@ -181,7 +180,7 @@ pub trait Driver {
     fn received(&self) -> &[u8];
 }
 
-/// What [`Driver::overslept_ns`] says of a wait: entered at `entry` after work since `last_wake`, over at `now`. `until` is the deadline of one
+/// The value of [`Driver::overslept_ns`] for a wait: entered at `entry` after work since `last_wake`, over at `now`. `until` is the deadline of one
 /// that slept.
 pub(crate) fn overslept_ns(until: Option<Instant>, entry: Instant, last_wake: Instant, now: Instant) -> u64 {
     let worked_ns = if until.is_some() { entry } else { now }.ns_since(last_wake);
@@ -203,7 +202,7 @@ pub enum Completion {
     AcceptFailed {
         /// The listener that has stopped.
         listener: SocketId,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
     /// A connection is established.
@@ -230,7 +229,7 @@ pub enum Completion {
     Failed {
         /// The connection.
         socket: SocketId,
-        /// Why; [`crate::Fault::of`] sorts it.
+        /// The reason; [`crate::Fault::of`] classifies it.
         error: io::Error,
     },
     /// The waker was used.
@@ -253,7 +252,7 @@ impl Completion {
     }
 }
 
-/// How much a driver sets aside.
+/// The resources of a driver.
 #[derive(Clone, Debug)]
 pub struct DriverConfig {
     /// Most sockets open at once, listeners included.
@@ -264,9 +263,9 @@ pub struct DriverConfig {
     pub receive_buffers: u16,
     /// Wakes this driver from other threads.
     pub waker: Waker,
-    /// How long before a deadline a sleep ends; the rest is spent looking for completions without sleeping. A kernel needs tens of
-    /// microseconds to wake a thread from a timer, and this takes them out of what happens at the deadline, for some CPU time. 0 sleeps all
-    /// the way.
+    /// The time before a deadline at which a sleep ends; the driver polls for completions during the rest. A kernel needs tens of
+    /// microseconds to wake a thread from a timer, and polling avoids that delay at the cost of some CPU time. 0 sleeps until the
+    /// deadline.
     pub wake_early_ns: u64,
 }
 

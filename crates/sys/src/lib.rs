@@ -2,11 +2,11 @@
 //!
 //! The centre is [`Driver`]: sockets and files behind one interface that is shaped by completions. Two drivers
 //! live here, [`Uring`] and [`Epoll`]; a third, simulated one is in `reactor`. Around it stand small wrappers
-//! for what a load generator and a file server ask of Linux: the clock, CPU affinity, resource limits, path resolution
-//! beneath a root, changes of folders, and what `/proc` tells of a process.
+//! for the other services of Linux that a load generator and a file server use: the clock, CPU affinity, resource limits, path resolution
+//! beneath a root, changes of folders, and figures of `/proc`.
 //!
-//! What is deliberately not here: protocols, policies, retries. A call does what its name says, once, and
-//! reports the kernel's answer.
+//! Deliberately not here: protocols, policies, retries. A call does what its name says, once, and reports the
+//! kernel's result.
 
 pub mod address;
 pub mod affinity;
