@@ -207,3 +207,51 @@ impl Call {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(request: u32) -> Call {
+        Call {
+            previous: None,
+            next: None,
+            intended: Instant::default(),
+            ready: Instant::default(),
+            late_ns: 0,
+            queue_ns: 0,
+            deadline: Instant::default(),
+            sent: Stamp::default(),
+            first_byte: Stamp::default(),
+            request,
+            last: false,
+            measured: true,
+            submitted: false,
+            keep_alive: false,
+            fields_differ: false,
+            status: 0,
+            bytes: 0,
+            body_bytes: 0,
+            digest: None,
+        }
+    }
+
+    #[test]
+    fn calls_of_two_connections_end_in_any_order() {
+        let (mut calls, mut first, mut second) = (Calls::default(), CallList::default(), CallList::default());
+        let streams = [0, 1, 2, 3].map(|request| calls.push(&mut first, call(request)));
+        let other = calls.push(&mut second, call(9));
+        let requests = |calls: &Calls, list: &CallList| calls.of(list).map(|call| call.request).collect::<Vec<_>>();
+        assert_eq!(calls.remove(&mut first, streams[1]).request, 1);
+        assert_eq!(calls.remove(&mut first, streams[3]).request, 3);
+        assert_eq!((requests(&calls, &first), requests(&calls, &second)), (vec![0, 2], vec![9]));
+        let reused = calls.push(&mut second, call(10));
+        assert!(reused == streams[3] && second.first() == Some(other));
+        calls.remove(&mut first, streams[0]);
+        calls.push(&mut first, call(4));
+        assert_eq!((requests(&calls, &first), requests(&calls, &second)), (vec![2, 4], vec![9, 10]));
+        calls.remove(&mut second, other);
+        calls.remove(&mut second, reused);
+        assert!(second.is_empty() && second.first().is_none() && calls.places() == 5);
+    }
+}

@@ -1,5 +1,5 @@
-//! The load engine: offers requests to a server on a schedule and accounts for what became of each
-//! of them.
+//! The load engine: it offers requests to a server on a schedule and accounts for the outcome of
+//! each of them.
 //!
 //! [`Plan`] says what to offer; [`start`] runs it on one thread per CPU and gives [`RunFigures`].
 //! Each thread runs an [`Engine`], an event loop's application that is generic over the driver, so

@@ -25,7 +25,7 @@ pub(crate) struct Users {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct UserId(NonZero<u32>);
 
-/// A user under way. It knows which connections are its own, and nothing of what happens on them.
+/// A user under way. It has the ids of its connections, and nothing of their state.
 pub(crate) struct User {
     /// When it arrived.
     pub(crate) began: Instant,
@@ -82,7 +82,7 @@ pub(crate) enum Next {
 }
 
 impl Users {
-    /// UserPlan number `number` of the run, which arrived at `began`; its first call is due at
+    /// Begins user number `number` of the run, which arrived at `began`; its first call is due at
     /// once.
     pub(crate) fn begin(&mut self, user: &Arc<UserPlan>, number: u64, began: Instant) -> UserId {
         let Some(id) = self.free.pop() else {
@@ -97,7 +97,7 @@ impl Users {
         id
     }
 
-    /// It is over. Nothing names it any more.
+    /// Ends a user. Its id is not used any more.
     pub(crate) fn end(&mut self, id: UserId) {
         self.free.push(id);
     }

@@ -12,7 +12,7 @@ use crate::protocol::{Protocol, StreamId};
 use crate::schedule::TakenArrival;
 use crate::user::Ending;
 
-/// Less than this is what a wake-up takes. It is no lateness of what came meanwhile.
+/// A wake-up takes less than this; completions that came meanwhile are not late.
 const OVERSLEPT_NS_MIN: u64 = 1_000_000;
 
 impl<P: Protocol> Engine<P> {
@@ -32,8 +32,8 @@ impl<P: Protocol> Engine<P> {
         self.figures
     }
 
-    /// By how much too late the thread may have learnt of the completions of this wake-up: it has
-    /// overslept, and they do not say when they came.
+    /// The delay with which the thread may have noticed the completions of this wake-up: it has
+    /// overslept, and they carry no times.
     pub(super) fn notice_delay_ns(&self) -> u64 {
         if self.overslept_ns > OVERSLEPT_NS_MIN { self.overslept_ns } else { 0 }
     }
@@ -82,8 +82,8 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Has `end` end what a fault ends. If that is a measured request, the fault is counted where
-    /// its causes are distinguished.
+    /// Ends a call by `end` with the outcome of a fault. If the call is measured, the fault is
+    /// counted by its cause.
     pub(super) fn end_for(&mut self, fault: Fault, connecting: bool, end: impl FnOnce(&mut Self, Outcome)) {
         let outcome = outcome_of_fault(fault, connecting);
         let before = self.figures.trial.outcomes.count(outcome);

@@ -1,5 +1,5 @@
-//! The requests of one load thread: encoded before the run where they are few, else when they are
-//! sent, into memory that is used again.
+//! The requests of one load thread. A few are encoded before the run; many are encoded when they
+//! are sent, into memory that is used again.
 
 use std::collections::HashMap;
 use std::rc::Rc;

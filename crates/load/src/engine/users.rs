@@ -150,8 +150,7 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Has a user pause. The first of its connections, which has nothing to do either, keeps the
-    /// time.
+    /// Begins a user's pause. The first of its connections, which is idle then, keeps its time.
     fn pause(&mut self, user: UserId, until: Instant) {
         match self.users[user].connections.first() {
             Some(&id) => {
@@ -182,7 +181,7 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Has those users go on whose pause is over and that have no connection.
+    /// Resumes the users without a connection whose pause is over.
     pub(super) fn resume_paused<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         while let Some(user) = self.paused.pop_due(now) {
             self.users[user].notice(now);

@@ -1,9 +1,9 @@
-//! URL lists and check files: a target a line, with what its response must be.
+//! URL lists: a target a line, with the conditions on its response.
 //!
 //! Check files are kept by [`CheckTable`](crate::CheckTable). Both have the same lines: a target,
-//! then conditions as [`Check::parse`] reads them, separated by blanks. In a list the conditions
-//! may be missing. Empty lines, and lines whose first word begins with `#`, are passed over. Which
-//! host a URL may be on is the caller's to say.
+//! then conditions as [`Check::parse`](crate::Check::parse) reads them, separated by blanks. In a
+//! list the conditions may be missing. Empty lines, and lines whose first word begins with `#`, are
+//! passed over. The caller decides on which hosts a URL may be.
 
 use std::fmt;
 use std::io::BufRead;

@@ -1,7 +1,7 @@
 //! The choice of the next request from a list.
 //!
-//! A thread chooses by itself: in sequence it has every `threads`-th of the list's turns, at random
-//! it has a stream of its own.
+//! A thread chooses by itself: in sequence it takes every `threads`-th place of the list, at random
+//! it draws from a stream of its own.
 
 use std::str::FromStr;
 

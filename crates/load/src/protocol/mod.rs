@@ -3,7 +3,7 @@
 //! The engine is generic over a [`Protocol`], which has a value per connection. A call under way is
 //! a *stream* to it, named by a [`StreamId`]. HTTP/1 ends streams in the order of their requests
 //! and writes no name; a multiplexed protocol names them on the wire and ends them in any order.
-//! Sockets lie below ([`crate::transport`]); outcomes, deadlines and figures are the engine's.
+//! Transports and sockets lie below; outcomes, deadlines and figures are the engine's.
 
 mod http1;
 mod interface;

@@ -122,7 +122,8 @@ impl Feeder {
             let is_full = batch.entries.len() == BATCH_ENTRIES || batch.targets.len() >= BATCH_BYTES;
             let goes_on = !is_full || self.send(thread, now());
             primed += usize::from(is_full);
-            // The threads take turns, so that their first batches are full at about the same time.
+            // The threads get requests in rotation, so that their first batches are full at about
+            // the same time.
             if primed >= threads {
                 on_primed.take().into_iter().for_each(|on_primed| on_primed());
             }
@@ -139,7 +140,7 @@ impl Feeder {
     }
 
     /// Puts a thread's batch, which was read by `now`, into its queue as soon as there is room.
-    /// Whether the thread is still there.
+    /// Returns whether the thread still runs.
     fn send(&mut self, thread: usize, now: Instant) -> bool {
         let next = self.returned.try_recv().unwrap_or_default();
         let batch = Batch { read_at: now, ..std::mem::replace(&mut self.filling[thread], next) };
@@ -191,7 +192,7 @@ impl Feed {
         RecordedRequest { template: usize::from(entry.method), target, check: entry.check }
     }
 
-    /// Passes by the requests that are due until `now`; how many there were.
+    /// Passes by the requests that are due until `now`; returns how many there were.
     pub(crate) fn advance_to(&mut self, start: Instant, now: Instant) -> u64 {
         let mut due = std::mem::take(&mut self.passed);
         loop {
@@ -217,7 +218,7 @@ impl Feed {
         self.left
     }
 
-    /// Gives up all that have not been taken; how many there were.
+    /// Gives up all that have not been taken; returns how many there were.
     pub(crate) fn give_up(&mut self) -> u64 {
         self.batches.clear();
         (self.taken_here, self.coming) = (0, (0, 0));

@@ -106,7 +106,7 @@ impl Window {
             let method = take_bytes(&mut rest, 1)[0];
             give(OrderedRequest { second, index, count, method, target: take_text(&mut rest) })?;
         }
-        // As many lie ready as there are seconds at once; one that was large is let go.
+        // As many lie ready as there are seconds at once; a large one is freed.
         if waiting.records.capacity() <= WINDOW_BYTES / 256 && self.spare.len() < 256 {
             waiting.records.clear();
             waiting.count = 0;

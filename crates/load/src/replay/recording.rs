@@ -2,8 +2,8 @@
 //!
 //! A log is read twice, each time line by line with bounded memory. First as a whole
 //! ([`Recording::scan`]), which finds its errors, the number of its requests and their length in
-//! time; then while they are sent ([`Feeder`]). Opening and unpacking the file is the caller's; the
-//! formats are `wire`'s and `json`'s.
+//! time; then while they are sent ([`Feeder`](super::Feeder)). Opening and unpacking the file is
+//! the caller's; the formats are read by `thalweg_formats` and `json`.
 
 use std::borrow::Cow;
 use std::fmt;

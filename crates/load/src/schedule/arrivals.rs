@@ -314,7 +314,7 @@ impl Arrivals {
     }
 
     /// Gives up the arrivals that have not been taken, of which it may not be known when they are
-    /// due. How many there were.
+    /// due. Returns how many there were.
     pub(crate) fn give_up_unread(&mut self) -> u64 {
         let Self::Recorded(recorded) = self else { return 0 };
         let left = recorded.feed.give_up();

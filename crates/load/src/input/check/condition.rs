@@ -1,7 +1,7 @@
 //! A check: conditions on a response, read from text, by which responses are judged without
 //! allocating.
 //!
-//! Deciding when a response is whole, and computing its digest, is the engine's part.
+//! The engine decides when a response is whole, and computes its digest.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Session files: what users do, as sequences of bursts with think times between them.
+//! Sessions: bursts of calls with think times between them, read from a file.
 //!
 //! Two formats give the same [`SessionFile`]: httperf's `--wsesslog` and TOML. [`load_sessions`]
 //! reads either session by session and keeps numbers of requests only, so that a file of any length

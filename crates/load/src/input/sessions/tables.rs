@@ -1,5 +1,5 @@
-//! Session files in TOML: tables as in the format, checked while they are read, with the place of
-//! what is wrong.
+//! Session files in TOML: tables as in the format, checked while they are read, with the places of
+//! errors.
 
 use std::borrow::Cow;
 use std::fmt;
