@@ -109,6 +109,16 @@ impl Namespace for Sites {
         self.sites[site].place(name)
     }
 
+    fn has_mounts_beneath(&self, site: usize, folder: &[u8]) -> bool {
+        let folder = folder.strip_suffix(b"/").unwrap_or(folder);
+        let is_beneath = |prefix: &[u8]| match prefix.strip_prefix(folder) {
+            Some(rest) if folder.is_empty() => !rest.is_empty(),
+            Some(rest) => rest.len() > 1 && rest.starts_with(b"/"),
+            None => false,
+        };
+        self.sites[site].mounts.iter().any(|mount| is_beneath(&mount.prefix))
+    }
+
     fn policy(&self, site: usize, folder: &[u8], file: &[u8]) -> Arc<ResponsePolicy> {
         self.sites[site].rules.effective(folder, Some(file)).policy
     }
@@ -161,11 +171,12 @@ impl Site {
         self.mounts.iter().find(leads)
     }
 
-    /// The mounts that lie directly beneath a folder, by their names in it. The folder ends with a slash, or is empty for the topmost.
-    pub(crate) fn mounts_in<'s>(&'s self, folder: &'s [u8]) -> impl Iterator<Item = (&'s [u8], &'s Mount)> {
+    /// The mounts beneath a folder, by their paths in it, without the slash at the end. The folder ends with a slash, or is empty for
+    /// the topmost.
+    pub(crate) fn mounts_beneath<'s>(&'s self, folder: &'s [u8]) -> impl Iterator<Item = (&'s [u8], &'s Mount)> {
         self.mounts.iter().filter_map(move |mount| {
-            let name = mount.prefix.strip_prefix(folder)?.strip_suffix(b"/")?;
-            (!name.is_empty() && !name.contains(&b'/')).then_some((name, mount))
+            let path = mount.prefix.strip_prefix(folder)?.strip_suffix(b"/")?;
+            (!path.is_empty()).then_some((path, mount))
         })
     }
 

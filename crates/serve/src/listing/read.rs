@@ -3,6 +3,7 @@
 //! A [`Task`] owns what it needs and can be done on any thread. Nothing is listed that would not be served: hidden names,
 //! devices, files that this process may not read, and links that lead out are left out here.
 
+use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::ControlFlow;
@@ -22,7 +23,7 @@ use super::view::{Format, View};
 use crate::catalog::site::Sites;
 use crate::config::Settings;
 use crate::content::local::namespace::{Namespace, Place};
-use crate::content::local::tree::Tree;
+use crate::content::local::tree::{Tree, has_hidden_part};
 use crate::content::policy::ResponsePolicy;
 use crate::content::refusal::Refusal;
 
@@ -113,10 +114,22 @@ pub(super) struct Page {
     pub(super) last_modified: Option<i64>,
 }
 
-/// A folder where it lies: its tree, and its name there, which is empty or ends with a slash.
+/// A folder that is a mount, or the parent of mounts.
+#[derive(Clone, Copy)]
+struct MountedFolder {
+    modified_s: i64,
+    changed_s: i64,
+    is_mount: bool,
+    /// The tree has an entry of this name, which is listed instead of a parent.
+    is_in_tree: bool,
+}
+
+type Mounted<'n> = BTreeMap<&'n [u8], MountedFolder>;
+
+/// The location of a folder: its tree, if it is in one, and its name there, which is empty or ends with a slash.
 #[derive(Clone, Copy)]
 struct Location<'t> {
-    tree: &'t Tree,
+    tree: Option<&'t Tree>,
     within: &'t [u8],
 }
 
@@ -134,30 +147,36 @@ impl Task {
         if let Some((known, Trust::Blind)) = &self.known {
             return Ok(Arc::clone(known));
         }
-        let Place::Within { tree, name: within, .. } = self.sites.place(self.site, &self.name) else {
-            return Err(Refusal::NotFound);
+        let location = match self.sites.place(self.site, &self.name) {
+            Place::Within { tree, name, .. } => Location { tree: Some(tree), within: name },
+            Place::MountPoint | Place::Outside => Location { tree: None, within: self.path() },
         };
-        let opened = tree.open_folder(within, Wait::Allowed, &mut Vec::new())?;
-        if opened.kind != FileKind::Directory {
-            return Err(Refusal::NotFound);
-        }
+        let Some(opened) = location.open_folder()? else {
+            return self.folder_of_mounts(location).map(Arc::new);
+        };
         match &self.known {
             Some((known, Trust::Checked)) if !known.unsettled && known.stamp == opened.stamp => Ok(Arc::clone(known)),
-            _ => Ok(Arc::new(self.read(&opened, Location { tree, within })?)),
+            _ => Ok(Arc::new(self.read(&opened, location)?)),
         }
+    }
+
+    /// The name as the names of its entries begin.
+    fn path(&self) -> &[u8] {
+        if *self.name == *b"/" { b"" } else { &self.name }
     }
 
     fn read(&self, folder: &File, location: Location<'_>) -> Result<Folder, Refusal> {
         let mut builder = Builder::new(self.style.folders_first, self.index_bytes_max);
-        let mounted = self.mounted(location);
-        for (name, stamp) in &mounted {
-            let item = Item { name, kind: Kind::Folder, size: 0, modified_s: stamp.modified_s };
-            builder.push(item, seconds(stamp));
-        }
-        // What lies in the folder where a tree is mounted is out of reach.
-        let is_covered = |name: &CStr| mounted.binary_search_by_key(&name.to_bytes(), |&(of, _)| of).is_ok();
+        let mut mounted = self.mounted(location);
         let read = folder.visit_entries(|name, kind| {
-            let seen = if is_covered(name) { None } else { self.examine(folder, location, name, kind) };
+            let seen = match mounted.get_mut(name.to_bytes()) {
+                // The entry in the tree is out of reach.
+                Some(mounted) if mounted.is_mount => None,
+                covered => {
+                    covered.into_iter().for_each(|parent| parent.is_in_tree = true);
+                    self.examine(folder, location, name, kind)
+                }
+            };
             if let Some((kind, state)) = seen {
                 let size = if kind == Kind::File { state.size } else { 0 };
                 let item = Item { name: name.to_bytes(), kind, size, modified_s: state.modified_s };
@@ -166,6 +185,7 @@ impl Task {
             ControlFlow::Continue(())
         });
         read.map_err(|error| Refusal::of(&error))?;
+        push_mounted(&mut builder, &mounted);
         let (header, header_changed) = location.fragment(self.style.header.as_deref()).unzip();
         let (readme, readme_changed) = location.fragment(self.style.readme.as_deref()).unzip();
         let index = builder.finish();
@@ -184,17 +204,40 @@ impl Task {
         })
     }
 
-    /// The trees that are mounted in the folder and are to be listed, by their names in it: there are as many as the configuration has.
-    fn mounted(&self, location: Location<'_>) -> Vec<(&[u8], Stamp)> {
-        let folder = if *self.name == *b"/" { b"" } else { &*self.name };
-        let site = self.sites.site(self.site);
-        let shown = site.mounts_in(folder).filter(|(name, _)| !self.style.hides(name) && !location.hides(name));
-        let mut mounted: Vec<_> = shown
-            .filter_map(|(name, mount)| {
-                Some((name, mount.tree.open_folder(b"", Wait::Allowed, &mut Vec::new()).ok()?.stamp))
-            })
-            .collect();
-        mounted.sort_unstable_by_key(|&(name, _)| name);
+    /// A folder that no tree has, and that exists only as the parent of mounts.
+    fn folder_of_mounts(&self, location: Location<'_>) -> Result<Folder, Refusal> {
+        let mut mounts = self.sites.site(self.site).mounts_beneath(self.path());
+        if location.is_hidden(location.within) || mounts.all(|(path, _)| location.hides(path)) {
+            return Err(Refusal::NotFound);
+        }
+        let mut builder = Builder::new(self.style.folders_first, self.index_bytes_max);
+        push_mounted(&mut builder, &self.mounted(location));
+        // There is nothing to compare it with later: it is read anew.
+        let (stamp, unsettled) = (Stamp::default(), true);
+        Ok(Folder { stamp, unsettled, index: builder.finish(), header: None, readme: None, last_modified: None })
+    }
+
+    /// The mounts that are to be listed in the folder, and the parents of mounts that no tree has, by their names in it: there are no more
+    /// than mounts in the configuration.
+    fn mounted(&self, location: Location<'_>) -> Mounted<'_> {
+        let mut mounted = Mounted::default();
+        for (path, mount) in self.sites.site(self.site).mounts_beneath(self.path()) {
+            let name = path.split(|&byte| byte == b'/').next().unwrap_or(path);
+            if self.style.hides(name) || location.hides(path) {
+                continue;
+            }
+            let Ok(root) = mount.tree.open_folder(b"", Wait::Allowed, &mut Vec::new()) else { continue };
+            let new = MountedFolder {
+                modified_s: root.stamp.modified_s,
+                changed_s: seconds(&root.stamp),
+                is_mount: name == path,
+                is_in_tree: false,
+            };
+            let folder = mounted.entry(name).or_insert(new);
+            if new.is_mount || !folder.is_mount && folder.modified_s < new.modified_s {
+                *folder = new;
+            }
+        }
         mounted
     }
 
@@ -221,7 +264,7 @@ impl Task {
     }
 
     fn render(&self, folder: &Folder) -> Option<Page> {
-        let path = if *self.name == *b"/" { self.name.to_vec() } else { [b"/", &*self.name].concat() };
+        let path = [b"/", self.path()].concat();
         let body = match self.view.format {
             Format::Html => page::html(folder, &path, &self.style, self.view)?,
             Format::Json => json::json(folder, &path, &self.style, self.view)?,
@@ -245,9 +288,31 @@ impl Task {
     }
 }
 
+/// Adds the folders that no tree has an entry for.
+fn push_mounted(builder: &mut Builder, mounted: &Mounted<'_>) {
+    for (name, folder) in mounted.iter().filter(|(_, folder)| !folder.is_in_tree) {
+        builder.push(Item { name, kind: Kind::Folder, size: 0, modified_s: folder.modified_s }, folder.changed_s);
+    }
+}
+
 impl Location<'_> {
-    fn hides(self, name: &[u8]) -> bool {
-        name.starts_with(b".") && self.tree.hides(&self.path(name))
+    /// Opens the folder; `None` if no tree has it.
+    fn open_folder(self) -> Result<Option<File>, Refusal> {
+        let Some(tree) = self.tree else { return Ok(None) };
+        match tree.open_folder(self.within, Wait::Allowed, &mut Vec::new()) {
+            Ok(folder) => Ok(Some(folder).filter(|folder| folder.kind == FileKind::Directory)),
+            Err(Refusal::NotFound) => Ok(None),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Whether an entry of the folder, or something deeper in it, is not served.
+    fn hides(self, path: &[u8]) -> bool {
+        (path.starts_with(b".") || path.contains(&b'/')) && self.is_hidden(&self.path(path))
+    }
+
+    fn is_hidden(self, name: &[u8]) -> bool {
+        self.tree.map_or_else(|| has_hidden_part(name, true), |tree| tree.hides(name))
     }
 
     /// What a link leads to, if that would be served.
@@ -265,7 +330,7 @@ impl Location<'_> {
 
     /// Opens what has this name in the folder as a request for it would.
     fn open(self, name: &[u8]) -> Option<File> {
-        self.tree.open_file(&self.path(name), Wait::Allowed, &mut Vec::new()).ok()
+        self.tree?.open_file(&self.path(name), Wait::Allowed, &mut Vec::new()).ok()
     }
 
     fn path(self, name: &[u8]) -> Vec<u8> {

@@ -10,6 +10,9 @@ pub(crate) trait Namespace: Send + Sync + 'static {
     /// The place that a name of a site leads to.
     fn place<'s, 'n>(&'s self, site: usize, name: &'n [u8]) -> Place<'s, 'n>;
 
+    /// Whether mounts lie beneath a folder, whose name may lack the slash at its end.
+    fn has_mounts_beneath(&self, site: usize, folder: &[u8]) -> bool;
+
     /// The response policy of a file in a folder. The folder's name ends with a slash, or is empty for the topmost.
     fn policy(&self, site: usize, folder: &[u8], file: &[u8]) -> Arc<ResponsePolicy>;
 
@@ -30,6 +33,6 @@ pub(crate) enum Place<'s, 'n> {
     Within { tree: &'s Tree, mount: u16, name: &'n [u8] },
     /// The path of a mount, without the slash at its end.
     MountPoint,
-    /// None.
+    /// No tree. It may still be a folder that exists only as the parent of mounts.
     Outside,
 }

@@ -6,7 +6,7 @@ use thalweg_sys::file::FileKind;
 use thalweg_sys::{File, Wait};
 
 use crate::content::local::namespace::{Namespace, Place};
-use crate::content::local::tree::Tree;
+use crate::content::local::tree::{Tree, has_hidden_part};
 use crate::content::name::split;
 use crate::content::policy::ResponsePolicy;
 use crate::content::refusal::Refusal;
@@ -36,11 +36,38 @@ pub(crate) fn open<'s>(
     wait: Wait,
     room: &mut Vec<u8>,
 ) -> Result<Resolution<'s>, Refusal> {
-    let (tree, mount, within) = match namespace.place(site, name) {
-        Place::Within { tree, mount, name } => (tree, mount, name),
-        Place::MountPoint => return Ok(Resolution::Folder),
-        Place::Outside => return Err(Refusal::NotFound),
+    let place = namespace.place(site, name);
+    let is_hidden = match place {
+        Place::Within { tree, name, .. } => tree.hides(name),
+        Place::MountPoint => false,
+        Place::Outside => has_hidden_part(name, true),
     };
+    let opened = match place {
+        Place::Within { tree, mount, name: within } => {
+            open_in(namespace, site, (tree, mount), within, name, wait, room)
+        }
+        Place::MountPoint => Ok(Resolution::Folder),
+        Place::Outside => Err(Refusal::NotFound),
+    };
+    match opened {
+        // A folder that no tree has, and that has mounts in it, is a folder without an index.
+        Err(Refusal::NotFound) if !name.ends_with(b"/") && !is_hidden && namespace.has_mounts_beneath(site, name) => {
+            Ok(Resolution::Folder)
+        }
+        opened => opened,
+    }
+}
+
+/// Opens the file that a name means in the tree that it leads to.
+fn open_in<'s>(
+    namespace: &impl Namespace,
+    site: usize,
+    (tree, mount): (&'s Tree, u16),
+    within: &[u8],
+    name: &[u8],
+    wait: Wait,
+    room: &mut Vec<u8>,
+) -> Result<Resolution<'s>, Refusal> {
     if within.is_empty() || within.ends_with(b"/") {
         let folder = name.strip_prefix(b"/").unwrap_or(name);
         let indices = namespace.index_names(site, folder);
