@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
+use super::folder::Folder;
 use super::index::{Item, Kind};
-use super::read::Folder;
+
 use super::style::Style;
 use super::text;
 use super::view::View;

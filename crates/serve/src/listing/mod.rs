@@ -5,6 +5,7 @@
 //!
 //! Lacking on purpose: scripts, thumbnails, search, and a tree that is walked.
 
+mod folder;
 mod index;
 mod json;
 mod natural;
@@ -21,7 +22,8 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 use thalweg_sys::{Instant, Wait};
 
-use self::read::{Folder, Rendering, Task, Trust};
+use self::folder::Folder;
+use self::read::{Rendering, Task, Trust};
 use self::style::{Style, Styles};
 use self::view::View;
 use crate::catalog::site::Sites;

@@ -5,8 +5,9 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::folder::{Folder, Fragment};
 use super::index::{Item, Kind, Tally};
-use super::read::{Folder, Fragment};
+
 use super::style::Style;
 use super::text;
 use super::view::{Format, Sort, View};

@@ -15,7 +15,8 @@ use thalweg_sys::folder::{EntryKind, EntryState};
 use thalweg_sys::{File, Wait};
 use thalweg_wire::encode::push_hex;
 
-use super::index::{Builder, Index, Item, Kind};
+use super::folder::{Folder, Fragment};
+use super::index::{Builder, Item, Kind};
 use super::json;
 use super::page;
 use super::style::Style;
@@ -83,26 +84,6 @@ pub(super) struct Rendering {
     pub(super) folder: Arc<Folder>,
     /// `None` if the folder has no such page, or if it is the one that was made before.
     pub(super) page: Option<Page>,
-}
-
-/// What was read of a folder.
-pub(super) struct Folder {
-    stamp: Stamp,
-    /// An equal stamp later does not prove that nothing has changed.
-    unsettled: bool,
-    pub(super) index: Index,
-    pub(super) header: Option<Fragment>,
-    pub(super) readme: Option<Fragment>,
-    last_modified: Option<i64>,
-}
-
-/// A part of a page that the operator has written.
-#[derive(PartialEq, Eq, Debug)]
-pub(super) enum Fragment {
-    /// Put in as it is.
-    Html(String),
-    /// Put in as text.
-    Text(String),
 }
 
 /// A page as it is sent.
@@ -349,34 +330,6 @@ impl Location<'_> {
         let text = String::from_utf8_lossy(&bytes[..read]).into_owned();
         let is_html = [".html", ".htm"].iter().any(|end| name.to_ascii_lowercase().ends_with(end));
         Some((if is_html { Fragment::Html(text) } else { Fragment::Text(text) }, seconds(&file.stamp)))
-    }
-}
-
-impl Folder {
-    /// How many pages it has.
-    pub(super) fn pages(&self, style: &Style) -> u64 {
-        self.index.pages(style.page_entries)
-    }
-
-    /// How many entries it was read from.
-    pub(super) fn entries(&self) -> u64 {
-        self.index.tally.folders + self.index.tally.files
-    }
-
-    /// A folder with these entries and nothing else to it.
-    #[cfg(test)]
-    pub(super) fn of_index(index: Index) -> Self {
-        let stamp = Stamp::default();
-        Self { stamp, unsettled: false, index, header: None, readme: None, last_modified: None }
-    }
-
-    /// Bytes of memory held.
-    pub(super) fn bytes(&self) -> usize {
-        let fragment = |fragment: &Option<Fragment>| match fragment {
-            Some(Fragment::Html(text) | Fragment::Text(text)) => text.len(),
-            None => 0,
-        };
-        self.index.bytes() + fragment(&self.header) + fragment(&self.readme)
     }
 }
 
