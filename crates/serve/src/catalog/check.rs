@@ -15,6 +15,7 @@ use thalweg_wire::encode::FieldBlock;
 use crate::catalog::rules::compile_pattern;
 use crate::catalog::site::{Sites, host_key};
 use crate::config::{ListenAddr, ListingStyle, LogTarget, MountConfig, ServerConfig, Settings, SiteConfig};
+use crate::content::local::miss::Miss;
 use crate::content::local::resolve::{self, Resolution};
 use crate::content::refusal::Refusal;
 
@@ -389,7 +390,7 @@ fn check_error_pages(config: &ServerConfig, faults: &mut Faults) {
             let what = match resolve::open(&sites, index, name, Wait::Allowed, &mut room) {
                 Ok(Resolution::File(_)) => continue,
                 Ok(Resolution::Folder) => format!("{path} is a folder"),
-                Err(Refusal::Forbidden) => format!("{path} cannot be read by this user"),
+                Err(Miss::Refused(Refusal::Forbidden)) => format!("{path} cannot be read by this user"),
                 Err(_) => format!("{path} is not served by this site, so it cannot be an error page"),
             };
             faults.add(format_args!("site.{index}.error_pages.{status}"), what);

@@ -23,6 +23,7 @@ use super::style::Style;
 use super::view::{Format, View};
 use crate::catalog::site::Sites;
 use crate::config::Settings;
+use crate::content::local::miss::Miss;
 use crate::content::local::namespace::{Namespace, Place};
 use crate::content::local::tree::{Tree, has_hidden_part};
 use crate::content::policy::ResponsePolicy;
@@ -165,7 +166,7 @@ impl Task {
             }
             ControlFlow::Continue(())
         });
-        read.map_err(|error| Refusal::of(&error))?;
+        read.map_err(|error| Miss::of(&error))?;
         push_mounted(&mut builder, &mounted);
         let (header, header_changed) = location.fragment(self.style.header.as_deref()).unzip();
         let (readme, readme_changed) = location.fragment(self.style.readme.as_deref()).unzip();
@@ -282,8 +283,8 @@ impl Location<'_> {
         let Some(tree) = self.tree else { return Ok(None) };
         match tree.open_folder(self.within, Wait::Allowed, &mut Vec::new()) {
             Ok(folder) => Ok(Some(folder).filter(|folder| folder.kind == FileKind::Directory)),
-            Err(Refusal::NotFound) => Ok(None),
-            Err(refusal) => Err(refusal),
+            Err(Miss::NOT_FOUND) => Ok(None),
+            Err(miss) => Err(miss.into()),
         }
     }
 

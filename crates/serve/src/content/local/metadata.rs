@@ -11,10 +11,10 @@ use thalweg_wire::encode::push_hex;
 
 use crate::config::EtagSource;
 use crate::content::local::loaded_file::{Companion, LoadedFile, OpenCompanion};
+use crate::content::local::miss::Miss;
 use crate::content::media_type;
 use crate::content::object::{Metadata, Object};
 use crate::content::policy::ResponsePolicy;
-use crate::content::refusal::Refusal;
 
 /// A change that is younger than this when a file is read may be followed by another one with the same time stamps, whose
 /// granularity is a clock tick of the kernel (1 to 10 ms), or a second or two on some file systems.
@@ -36,7 +36,7 @@ impl FileState {
     }
 
     /// Whether a file that was opened just now under the same name has this state, and its companions have.
-    pub(super) fn is_of(&self, file: &File, open: &mut OpenCompanion<'_>) -> Result<bool, Refusal> {
+    pub(super) fn is_of(&self, file: &File, open: &mut OpenCompanion<'_>) -> Result<bool, Miss> {
         if self.is_unsettled || self.stamp != file.stamp {
             return Ok(false);
         }

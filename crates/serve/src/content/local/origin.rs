@@ -14,6 +14,7 @@ use crate::content::blocking_pool::{Job, JobKind};
 use crate::content::local::file_cache::{Entry, FileCache};
 use crate::content::local::loaded_file::LoadedFile;
 use crate::content::local::metadata::{FileState, object_of};
+use crate::content::local::miss::Miss;
 use crate::content::local::namespace::Namespace;
 use crate::content::local::resolve::{self, OpenFile, Resolution};
 use crate::content::local::watch::{Folders, Subscription};
@@ -109,7 +110,7 @@ impl<N: Namespace> Origin for LocalOrigin<N> {
             Some(slot) if self.is_fresh(slot, now) => Ok(Some(slot)),
             found => self.open_stale(site, name, found, is_waited_for, date_cache, now),
         };
-        let job = if slot == Err(Refusal::NotYet) { Some(self.job(site, name, now)) } else { None };
+        let job = if slot == Err(Miss::WouldBlock) { Some(self.job(site, name, now)) } else { None };
         name.truncate(name_bytes);
         match (slot, job) {
             (Ok(Some(slot)), _) => {
@@ -118,7 +119,7 @@ impl<N: Namespace> Origin for LocalOrigin<N> {
             }
             (Ok(None), _) => Opening::Folder,
             (Err(_), Some(job)) => Opening::Pending(Box::new(job)),
-            (Err(refusal), None) => Opening::Refused(refusal),
+            (Err(miss), None) => Opening::Refused(miss.into()),
         }
     }
 
@@ -251,7 +252,7 @@ impl<N: Namespace> LocalOrigin<N> {
         is_waited_for: bool,
         date_cache: &DateCache,
         now: Instant,
-    ) -> Result<Option<usize>, Refusal> {
+    ) -> Result<Option<usize>, Miss> {
         let wait = if is_waited_for { Wait::Allowed } else { Wait::Never };
         let present = Present { second: date_cache.second(), now, wait };
         match found {
@@ -263,7 +264,7 @@ impl<N: Namespace> LocalOrigin<N> {
     }
 
     /// Compares an entry with the file that has its name now, and loads that if it is another one or has changed.
-    fn check(&mut self, slot: usize, present: Present) -> Result<Option<usize>, Refusal> {
+    fn check(&mut self, slot: usize, present: Present) -> Result<Option<usize>, Miss> {
         self.misses += 1;
         let Present { now, wait, .. } = present;
         let entry = self.cache.entry_mut(slot);
@@ -275,7 +276,7 @@ impl<N: Namespace> LocalOrigin<N> {
                 entry.state.is_of(&file, &mut |name| tree.open_companion(name, wait))
             }
             Ok(Resolution::Folder) => Ok(false),
-            Err(refusal) => Err(refusal),
+            Err(miss) => Err(miss),
         };
         match is_current {
             Ok(true) => {
@@ -283,8 +284,8 @@ impl<N: Namespace> LocalOrigin<N> {
                 Ok(Some(slot))
             }
             // Better a file that was right a moment ago than none.
-            Err(Refusal::Exhausted) => Ok(Some(slot)),
-            Err(Refusal::NotYet) => Err(Refusal::NotYet),
+            Err(Miss::EXHAUSTED) => Ok(Some(slot)),
+            Err(Miss::WouldBlock) => Err(Miss::WouldBlock),
             _ => {
                 let key = Rc::clone(&entry.key);
                 self.load(site, &key, present)
@@ -293,11 +294,11 @@ impl<N: Namespace> LocalOrigin<N> {
     }
 
     /// Loads the file that a marked name leads to; `None` for a folder.
-    fn load(&mut self, site: usize, key: &[u8], present: Present) -> Result<Option<usize>, Refusal> {
+    fn load(&mut self, site: usize, key: &[u8], present: Present) -> Result<Option<usize>, Miss> {
         self.misses += 1;
         let freshness = Freshness { checked: present.now, epoch: self.folders.changes() };
         let mut content = self.read(site, key, present.wait);
-        if let Err(Refusal::Exhausted) = content {
+        if let Err(Miss::EXHAUSTED) = content {
             self.release_descriptors();
             content = self.read(site, key, present.wait);
         }
@@ -310,7 +311,7 @@ impl<N: Namespace> LocalOrigin<N> {
         }
     }
 
-    fn read(&mut self, site: usize, key: &[u8], wait: Wait) -> Result<Option<LoadedContent>, Refusal> {
+    fn read(&mut self, site: usize, key: &[u8], wait: Wait) -> Result<Option<LoadedContent>, Miss> {
         let name = self.namespace.unmarked(key);
         LoadedContent::read(&*self.namespace, site, name, wait, &mut self.path, self.small_file_bytes_max)
     }
@@ -327,7 +328,8 @@ impl<N: Namespace> LocalOrigin<N> {
         let work = result.clone();
         let work = move || {
             let mut path = Vec::new();
-            work(LoadedContent::read(&*namespace, site, &name, Wait::Allowed, &mut path, small_bytes_max))
+            let content = LoadedContent::read(&*namespace, site, &name, Wait::Allowed, &mut path, small_bytes_max);
+            work(content.map_err(Refusal::from))
         };
         Job::new(JobKind::Open, key.to_vec(), result(Err(Refusal::Failed)), work)
     }
@@ -398,11 +400,11 @@ impl LoadedContent {
         wait: Wait,
         path: &mut Vec<u8>,
         small_bytes_max: usize,
-    ) -> Result<Option<Self>, Refusal> {
+    ) -> Result<Option<Self>, Miss> {
         let mut attempts = 1;
         loop {
             match Self::read_once(namespace, site, name, wait, path, small_bytes_max) {
-                Err(Refusal::Failed) if attempts < LOAD_ATTEMPTS => attempts += 1,
+                Err(Miss::FAILED) if attempts < LOAD_ATTEMPTS => attempts += 1,
                 content => return content,
             }
         }
@@ -415,7 +417,7 @@ impl LoadedContent {
         wait: Wait,
         path: &mut Vec<u8>,
         small_bytes_max: usize,
-    ) -> Result<Option<Self>, Refusal> {
+    ) -> Result<Option<Self>, Miss> {
         let OpenFile { file, policy, tree, mount } = match resolve::open(namespace, site, name, wait, path)? {
             Resolution::File(file) => file,
             Resolution::Folder => return Ok(None),

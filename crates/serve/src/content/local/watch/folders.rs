@@ -13,8 +13,8 @@ use thalweg_sys::inotify::WatchId;
 use thalweg_sys::{Instant, Wait};
 
 use super::watcher::{Notice, Subscription, Unwatched};
+use crate::content::local::miss::Miss;
 use crate::content::local::namespace::{Namespace, Place};
-use crate::content::refusal::Refusal;
 
 /// How long watching rests after the kernel has refused it.
 const RETRY_NS: u64 = 10_000_000_000;
@@ -141,12 +141,12 @@ impl<N: Namespace> Folders<N> {
         let (site, name) = (folder.site, Rc::clone(&folder.name));
         let opened = match self.namespace.place(site, self.namespace.unmarked(&name)) {
             Place::Within { tree, name, .. } => tree.open_folder(name, wait, &mut Vec::new()),
-            Place::MountPoint | Place::Outside => Err(Refusal::NotFound),
+            Place::MountPoint | Place::Outside => Err(Miss::NOT_FOUND),
         };
         let begun = match (opened, &self.subscription) {
             (Ok(opened), Some(subscription)) => subscription.begin(&opened),
             // It is tried again with whatever is looked at next.
-            (Err(Refusal::NotYet), _) => return,
+            (Err(Miss::WouldBlock), _) => return,
             _ => Err(Unwatched::Folder),
         };
         let is_new = self.set_watch(id, begun.ok());
