@@ -1,6 +1,6 @@
-//! What a server is told before it starts: plain values, checked as far as they can be when it does.
+//! The configuration of a server: plain values.
 //!
-//! There is no file format here and no reading of arguments; that is the command's.
+//! The catalog checks them. There is no file format here and no reading of arguments; that is the command's.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -14,25 +14,25 @@ use thalweg_sys::DriverChoice;
 /// A server's configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServerConfig {
-    /// Where to listen, at least one address.
+    /// The addresses to listen on, at least one.
     pub listen: Vec<ListenAddr>,
     /// The CPUs to run on, one loop pinned to each. Empty: all that this process may use.
     pub cpus: Vec<usize>,
     /// Which driver the loops use.
     pub driver: DriverChoice,
-    /// What is served, at least one.
+    /// The sites, at least one.
     pub sites: Vec<SiteConfig>,
-    /// What becomes of requests for hosts that no site names.
+    /// The treatment of requests for hosts that no site names.
     pub unknown_host: UnknownHost,
-    /// What a client may demand.
+    /// The limits of what a client may demand.
     pub limits: Limits,
-    /// How fast bodies leave.
+    /// The rates at which responses leave.
     pub bandwidth: Bandwidth,
-    /// What is kept in memory between requests.
+    /// The caches that are kept between requests.
     pub cache: CacheConfig,
-    /// What is written down.
+    /// The logs.
     pub log: LogConfig,
-    /// Who may see how the server does; `None`: nobody.
+    /// The status listener; `None`: there is none.
     pub status: Option<StatusConfig>,
 }
 
@@ -54,10 +54,10 @@ impl ServerConfig {
     }
 }
 
-/// Where to listen.
+/// An address to listen on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ListenAddr {
-    /// A TCP address. Port 0 lets the kernel choose; all cores then share its choice.
+    /// A TCP address. Port 0 lets the kernel choose; all loops then share its choice.
     Tcp(SocketAddr),
     /// The path of a Unix stream socket.
     Unix(PathBuf),
@@ -79,7 +79,7 @@ impl fmt::Display for ListenAddr {
     }
 }
 
-/// What becomes of a request for a host that no site names. Requests that name no host are for the first site.
+/// The treatment of a request for a host that no site names. Requests that name no host are for the first site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum UnknownHost {
     /// The first site answers it.
@@ -156,7 +156,7 @@ pub struct Rule {
     pub folder: Option<String>,
     /// The names of files for which they hold, such as `*.iso`; `None` is for all, folders too.
     pub files: Option<String>,
-    /// What holds there.
+    /// The settings that hold there.
     pub settings: Settings,
 }
 
@@ -179,11 +179,11 @@ pub struct Settings {
     pub precompressed: Option<bool>,
     /// Whether checksum files (`SHA256SUMS`, `NAME.sha256`) are used to answer Want-Repr-Digest [default: no].
     pub digests: Option<bool>,
-    /// What entity tags are made of [default: the change time too].
+    /// The source of entity tags [default: the change time too].
     pub etag: Option<EtagSource>,
 }
 
-/// What the entity tag of a file is made of.
+/// The source of the entity tag of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum EtagSource {
     /// Inode, size, modification time and change time: a program that puts the modification time back cannot keep the tag.
@@ -195,7 +195,7 @@ pub enum EtagSource {
     ModificationTime,
 }
 
-/// How folders are listed.
+/// The style of listings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListingStyle {
     /// Names longer than this many characters are shortened; 0 is never.
@@ -225,7 +225,7 @@ impl Default for ListingStyle {
     }
 }
 
-/// What a client may demand. Bytes and counts are inclusive; 0 is without limit where that is said.
+/// The limits of what a client may demand. Bytes and counts are inclusive; 0 is without limit where that is said.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Most bytes of a request head.
@@ -242,11 +242,11 @@ pub struct Limits {
     /// How long a connection is drained after its last response, so that a client which is still sending gets to read
     /// the response instead of a reset.
     pub linger_time: Duration,
-    /// Most connections open at once, on all cores together; 0 is as many as one table of descriptors holds, and more than that are
+    /// Most connections open at once, on all loops together; 0 is as many as one table of descriptors holds, and more than that are
     /// spread over several loops on each CPU, with a table each. When all places are taken, the connection that has been idle
     /// longest is closed for a new one.
     pub connections_max: usize,
-    /// Most connections of one client, which is an IPv4 address or an IPv6 /64, on all cores together; 0 is without limit.
+    /// Most connections of one client, which is an IPv4 address or an IPv6 /64, on all loops together; 0 is without limit.
     pub connections_per_client_max: usize,
     /// Most requests on one connection; 0 is without limit.
     pub requests_per_connection_max: u32,
@@ -281,7 +281,7 @@ pub struct Bandwidth {
     pub per_connection: u64,
 }
 
-/// What each core keeps in memory between requests.
+/// The caches of each loop.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CacheConfig {
     /// Most files known at once.
@@ -294,8 +294,8 @@ pub struct CacheConfig {
     pub listing_bytes_max: usize,
     /// How long a file is taken to be unchanged before it is looked at again.
     pub age: Duration,
-    /// Whether the folders of what is known are watched for changes, so that a file is looked at again as soon as one of its
-    /// folder's has changed. What the kernel does not tell of, age does.
+    /// Whether the folders of cached files are watched for changes, so that a file is looked at again as soon as one of its
+    /// folder's has changed. Age finds the changes that the kernel does not report.
     pub watch: bool,
 }
 
@@ -313,16 +313,16 @@ impl Default for CacheConfig {
     }
 }
 
-/// What is written down, and where.
+/// The logs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogConfig {
-    /// Where a line for each request goes; `None`: nowhere.
+    /// The target of a line for each request; `None`: there is no such log.
     pub access: Option<LogTarget>,
-    /// How those lines look.
+    /// The format of those lines.
     pub format: LogFormat,
-    /// Where the server says what its operator should know.
+    /// The target of messages to the operator.
     pub error: LogTarget,
-    /// The least severe of what is said there.
+    /// The least severe level of those messages.
     pub level: Level,
 }
 
@@ -332,7 +332,7 @@ impl Default for LogConfig {
     }
 }
 
-/// Where a log goes.
+/// The target of a log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LogTarget {
     /// To the end of a file, which is made if it does not exist.
@@ -401,7 +401,7 @@ impl Level {
 /// Figures for operators: a page, JSON, metrics for Prometheus, and a health check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StatusConfig {
-    /// Where they are served, apart from what the server serves. There is no protection but the address.
+    /// The address of the status listener, apart from those of the sites. There is no protection but the address.
     pub listen: SocketAddr,
     /// Host names beside `localhost` and this host's own by which they may be asked for; `*.example.org` stands for all names beneath
     /// `example.org`. IP addresses always may.

@@ -1,4 +1,4 @@
-//! What can be found wrong with a configuration before a server starts.
+//! Faults of a configuration that are found before a server starts.
 //!
 //! [`ServerConfig::check`] looks at the values alone; [`ServerConfig::check_host`] also looks whether this host has what
 //! they name. Both find all that is wrong, not only the first of it, and say where. That an address is free to listen on
@@ -43,13 +43,13 @@ const OWN_FIELDS: &[&str] = &[
     "Upgrade",
 ];
 
-/// Something wrong with a configuration.
+/// A fault of a configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigFault {
-    /// Which value: the names of its fields with dots between, and numbers from 0 for those of a list, as
+    /// The value: the names of its fields with dots between, and numbers from 0 for those of a list, as
     /// `site.0.mount.1.path`. If it was left out, this is where it should be.
     pub at: String,
-    /// What is wrong with it, and what would be right.
+    /// The fault, and the remedy.
     pub what: String,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for ConfigFault {
 }
 
 impl ServerConfig {
-    /// All that is wrong with the values.
+    /// All faults of the values.
     #[must_use]
     pub fn check(&self) -> Vec<ConfigFault> {
         let mut faults = Faults::default();
@@ -84,7 +84,7 @@ impl ServerConfig {
         faults.found
     }
 
-    /// What this host lacks that the configuration names: folders, error pages, CPUs.
+    /// All folders, error pages and CPUs that the configuration names and this host lacks.
     #[must_use]
     pub fn check_host(&self) -> Vec<ConfigFault> {
         let mut faults = Faults::default();
@@ -111,7 +111,7 @@ impl ServerConfig {
     }
 }
 
-/// What was found so far, and where the search is.
+/// The faults that were found so far, and the path of the value that is being checked.
 #[derive(Default)]
 struct Faults {
     prefix: String,
@@ -324,7 +324,7 @@ fn check_settings(settings: &Settings, faults: &mut Faults) {
     }
 }
 
-/// What says a field that has a key of its own.
+/// The key of a field that is set by one of its own.
 fn key_for(name: &str) -> Option<&'static str> {
     match () {
         () if name.eq_ignore_ascii_case("cache-control") => Some("cache_control"),
@@ -339,7 +339,7 @@ fn is_media_type(text: &str) -> bool {
     is_pair && is_field_value(text)
 }
 
-/// RFC 9110, 5.6.2, as whoever writes fields has it.
+/// RFC 9110, 5.6.2, as the encoder of fields has it.
 fn is_token(text: &str) -> bool {
     FieldBlock::new().field(text, b"").is_ok()
 }
@@ -380,7 +380,7 @@ fn check_roots(site: &SiteConfig, faults: &mut Faults) {
     }
 }
 
-/// Looks whether the error pages can be opened, through the same door as requests will.
+/// Checks that the error pages can be opened as requests will open them.
 fn check_error_pages(config: &ServerConfig, faults: &mut Faults) {
     let Ok(sites) = Sites::open(config) else { return };
     let mut room = Vec::new();
@@ -398,7 +398,7 @@ fn check_error_pages(config: &ServerConfig, faults: &mut Faults) {
     }
 }
 
-/// A file that is written, in the way of which `may` says whether it is possible.
+/// Checks a file that is written, in the way that `may` finds possible or not.
 fn check_written(at: &str, path: &Path, may: fn(&Path) -> io::Result<()>, faults: &mut Faults) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if path.is_dir() {
@@ -425,7 +425,7 @@ mod tests {
         config
     }
 
-    /// What a change to a sound configuration brings: where a fault is, and a part of what is said.
+    /// Checks the faults that a change to a sound configuration brings, by their paths and parts of their texts.
     #[track_caller]
     fn check(change: impl FnOnce(&mut ServerConfig), expected: &[(&str, &str)]) {
         let mut config = sound();

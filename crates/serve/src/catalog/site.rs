@@ -17,16 +17,16 @@ use crate::content::local::namespace::{Namespace, Place};
 use crate::content::local::tree::Tree;
 use crate::content::policy::ResponsePolicy;
 
-/// Longest name of a host (RFC 1035, 2.3.4). A longer one is nobody's.
+/// Longest name of a host (RFC 1035, 2.3.4). A longer one is no site's.
 const HOST_BYTES_MAX: usize = 253;
 
-/// All sites of a server, as one core has them open.
+/// All sites of a server, as one loop has them open.
 pub(crate) struct Sites {
     sites: Vec<Site>,
     /// In lower case; what stands for all names beneath one begins with a dot.
     hosts: HashMap<Box<[u8]>, usize, RandomState>,
     unknown_host: UnknownHost,
-    /// Hosts make a difference.
+    /// The site depends on the host.
     by_host: bool,
     /// The number of the first site's mount with the shortest path, on which is booked what leads to no other.
     pub(crate) topmost: u16,
@@ -68,13 +68,13 @@ impl Sites {
         Ok(Self { sites, hosts, unknown_host: config.unknown_host, by_host, topmost })
     }
 
-    /// The site that a request is for. `None` if it is for a host that nobody here answers for.
+    /// The site that a request is for. `None` if its host is none of a site, and is refused.
     #[inline]
     pub(crate) fn of_request(&self, request: &RequestHead<'_>) -> Option<usize> {
         if self.by_host { self.of_host(request.host().unwrap_or_default()) } else { Some(0) }
     }
 
-    /// The site for a host, which may have its port behind it. Those who name none get the first (RFC 9112, 3.3).
+    /// The site for a host, which may have its port behind it. A request that names none is for the first (RFC 9112, 3.3).
     fn of_host(&self, host: &str) -> Option<usize> {
         let name = without_port(host.as_bytes());
         let name = name.strip_suffix(b".").unwrap_or(name);

@@ -1,4 +1,4 @@
-//! Objects: metadata, validators, and where the bytes of a body come from.
+//! Objects: metadata, validators, and the source of a body's bytes.
 //!
 //! An object is ready to be served: all that a response says of it was found out when its origin opened it. How a response says
 //! that is not known here; only the place where a session keeps what it has rendered of it is.
@@ -65,7 +65,7 @@ impl Rendering {
     }
 }
 
-/// Where the bytes of a body come from.
+/// The source of a body's bytes.
 pub(crate) enum Source {
     /// From memory: they are in the [rendering](Rendering), behind its head.
     Memory,
@@ -128,7 +128,7 @@ impl Object {
         self.length
     }
 
-    /// What conditional requests compare with.
+    /// The validators, which conditional requests compare with.
     pub(crate) fn validators(&self) -> Validators<'_> {
         Validators {
             etag: Some(EntityTag { weak: false, opaque: &self.metadata.tag }).filter(|tag| !tag.opaque.is_empty()),
@@ -184,13 +184,13 @@ impl Object {
         &mut self.variants[index]
     }
 
-    /// What a session keeps of its response with the whole.
+    /// The place for a session's rendered response with the whole.
     #[inline]
     pub(crate) fn rendering(&mut self) -> &mut Rendering {
         &mut self.rendering
     }
 
-    /// Where its bytes come from.
+    /// The source of its bytes.
     #[inline]
     pub(crate) fn source(&self) -> &Source {
         &self.source

@@ -115,7 +115,7 @@ fn notice(tally: &Tally, kept: usize) -> Markup {
 /// The head of a column, which sorts by it; by what it sorts already, the other way round.
 fn column(view: View, sort: Sort) -> Markup {
     let is_sorted = view.sort == sort;
-    // Who asks for sizes or dates wants to see the largest or latest.
+    // A client that wants sizes or dates wants to see the largest or latest.
     let descending = if is_sorted { !view.descending } else { sort != Sort::Name };
     let link = View { sort, descending, page: 0, ..view }.link();
     let state = is_sorted.then_some(if view.descending { "descending" } else { "ascending" });

@@ -1,4 +1,4 @@
-//! Reading a folder and making a page of it: all of a listing that waits for the file system or takes long.
+//! Reading a folder and rendering a page of it: the part of a listing that waits for the file system or takes long.
 //!
 //! A [`Task`] owns what it needs and can be done on any thread. Nothing is listed that would not be served: hidden names,
 //! devices, files that this process may not read, and links that lead out are left out here.
@@ -55,7 +55,7 @@ pub(super) struct Task {
     pub(super) settings: Arc<Settings>,
     pub(super) style: Arc<Style>,
     pub(super) view: View,
-    /// What was read before, and how far that is to be relied on.
+    /// The folder as it was read before, and how far that is to be relied on.
     pub(super) known: Option<(Arc<Folder>, Trust)>,
     /// The page was made already of what was read before.
     pub(super) is_made: bool,
@@ -64,7 +64,7 @@ pub(super) struct Task {
     pub(super) now_s: i64,
 }
 
-/// How far what is known of a folder is relied on.
+/// The trust in a folder that was read before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Trust {
     /// Without a look.
@@ -80,7 +80,7 @@ pub(super) struct Rendering {
     pub(super) view: View,
     /// The folder was looked at.
     pub(super) was_checked: bool,
-    /// What holds for the page.
+    /// The policy of the page.
     pub(super) policy: Arc<ResponsePolicy>,
     pub(super) folder: Arc<Folder>,
     /// `None` if the folder has no such page, or if it is the one that was made before.
@@ -116,7 +116,7 @@ struct Location<'t> {
 }
 
 impl Task {
-    /// Reads the folder, unless what is known of it is still right, and makes the page. May take seconds.
+    /// Reads the folder, unless it is as it was read before, and makes the page. May take seconds.
     pub(super) fn run(&self) -> Result<Rendering, Refusal> {
         let folder = self.folder()?;
         let is_made = self.is_made && self.known.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, &folder));
@@ -223,7 +223,7 @@ impl Task {
         mounted
     }
 
-    /// What an entry is and its state, if it is to be listed.
+    /// The kind and state of an entry, if it is to be listed.
     fn examine(
         &self,
         folder: &File,
@@ -258,7 +258,7 @@ impl Task {
         Some(Page { body: body.into_bytes(), tag, last_modified: folder.last_modified })
     }
 
-    /// What the settings of the folder come to, with what all listings have.
+    /// The policy of the folder's settings, with the fields that all listings have.
     fn policy(&self) -> Result<Arc<ResponsePolicy>, Refusal> {
         let mut settings = Settings::clone(&self.settings);
         for (name, value) in FIELDS {
@@ -297,7 +297,7 @@ impl Location<'_> {
         self.tree.map_or_else(|| has_hidden_part(name, true), |tree| tree.hides(name))
     }
 
-    /// What a link leads to, if that would be served.
+    /// The target of a link, if that would be served.
     fn follow(self, name: &[u8], link: EntryState) -> Option<(Kind, EntryState)> {
         let target = self.open(name)?;
         let kind = match target.kind {
@@ -310,7 +310,7 @@ impl Location<'_> {
         Some((kind, EntryState { size, modified_s, changed_s, ..link }))
     }
 
-    /// Opens what has this name in the folder as a request for it would.
+    /// Opens an entry of the folder as a request for it would.
     fn open(self, name: &[u8]) -> Option<File> {
         self.tree?.open_file(&self.path(name), Wait::Allowed, &mut Vec::new()).ok()
     }

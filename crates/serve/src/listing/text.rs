@@ -1,6 +1,6 @@
 //! Names, sizes, dates and addresses as a listing shows them.
 //!
-//! A name is bytes that somebody else has chosen. In an address each of them is exact; to the eye it is text in which nothing
+//! A name is bytes that others have chosen. In an address each of them is exact; to the eye it is text in which nothing
 //! acts: no control character, no mark that turns the direction of writing around.
 
 use std::borrow::Cow;
@@ -67,7 +67,7 @@ pub(super) fn size(bytes: u64) -> String {
     let mut value = bytes as f64 / 1000.0;
     let mut units = ["KB", "MB", "GB", "TB", "PB", "EB"].into_iter();
     let mut unit = units.next().unwrap_or_default();
-    // What would be rounded to 1000 belongs to the next unit.
+    // A value that would be rounded to 1000 belongs to the next unit.
     while value >= 999.5 {
         let Some(larger) = units.next() else { break };
         value /= 1000.0;
