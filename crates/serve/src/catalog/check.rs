@@ -1,8 +1,9 @@
 //! Faults of a configuration that are found before a server starts.
 //!
-//! [`ServerConfig::check`] looks at the values alone; [`ServerConfig::check_host`] also looks whether this host has what
-//! they name. Both find all that is wrong, not only the first of it, and say where. That an address is free to listen on
-//! is not looked at: it may be taken by the very server that is to be replaced.
+//! [`ServerConfig::check`] looks at the values alone; [`ServerConfig::check_host`] also looks
+//! whether this host has what they name. Both find all that is wrong, not only the first of it, and
+//! say where. That an address is free to listen on is not looked at: it may be taken by the very
+//! server that is to be replaced.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -46,8 +47,8 @@ const OWN_FIELDS: &[&str] = &[
 /// A fault of a configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigFault {
-    /// The value: the names of its fields with dots between, and numbers from 0 for those of a list, as
-    /// `site.0.mount.1.path`. If it was left out, this is where it should be.
+    /// The value: the names of its fields with dots between, and numbers from 0 for those of a
+    /// list, as `site.0.mount.1.path`. If it was left out, this is where it should be.
     pub at: String,
     /// The fault, and the remedy.
     pub what: String,
@@ -344,7 +345,8 @@ fn is_token(text: &str) -> bool {
     FieldBlock::new().field(text, b"").is_ok()
 }
 
-/// Whether this cannot be taken for more than a value: a line end would begin another field, or another response.
+/// Whether this cannot be taken for more than a value: a line end would begin another field, or
+/// another response.
 fn is_field_value(text: &str) -> bool {
     FieldBlock::new().field("x", text.as_bytes()).is_ok()
 }
@@ -425,7 +427,8 @@ mod tests {
         config
     }
 
-    /// Checks the faults that a change to a sound configuration brings, by their paths and parts of their texts.
+    /// Checks the faults that a change to a sound configuration brings, by their paths and parts of
+    /// their texts.
     #[track_caller]
     fn check(change: impl FnOnce(&mut ServerConfig), expected: &[(&str, &str)]) {
         let mut config = sound();

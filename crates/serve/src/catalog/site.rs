@@ -1,8 +1,10 @@
-//! Sites: from a request's host and path to the mount that it leads to and the settings that hold there.
+//! Sites: from a request's host and path to the mount that it leads to and the settings that hold
+//! there.
 //!
-//! All of it is compiled once from the configuration. With one site, a request costs nothing here: hosts are only looked
-//! up where there is a choice, and mounts and rules only when a file is loaded into the cache, whose entry keeps what
-//! they came to. No file beneath a root is ever read for settings, which is what makes `.htaccess` slow.
+//! All of it is compiled once from the configuration. With one site, a request costs nothing here:
+//! hosts are only looked up where there is a choice, and mounts and rules only when a file is
+//! loaded into the cache, whose entry keeps what they came to. No file beneath a root is ever read
+//! for settings, which is what makes `.htaccess` slow.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,7 +30,8 @@ pub(crate) struct Sites {
     unknown_host: UnknownHost,
     /// The site depends on the host.
     by_host: bool,
-    /// The number of the first site's mount with the shortest path, on which is booked what leads to no other.
+    /// The number of the first site's mount with the shortest path, on which is booked what leads
+    /// to no other.
     pub(crate) topmost: u16,
 }
 
@@ -74,7 +77,8 @@ impl Sites {
         if self.by_host { self.of_host(request.host().unwrap_or_default()) } else { Some(0) }
     }
 
-    /// The site for a host, which may have its port behind it. A request that names none is for the first (RFC 9112, 3.3).
+    /// The site for a host, which may have its port behind it. A request that names none is for the
+    /// first (RFC 9112, 3.3).
     fn of_host(&self, host: &str) -> Option<usize> {
         let name = without_port(host.as_bytes());
         let name = name.strip_suffix(b".").unwrap_or(name);
@@ -97,7 +101,8 @@ impl Sites {
         &self.sites[number]
     }
 
-    /// The number of the mount that a canonical name of a site leads to, or of the site's topmost one if it leads to none.
+    /// The number of the mount that a canonical name of a site leads to, or of the site's topmost
+    /// one if it leads to none.
     pub(crate) fn mount_number(&self, site: usize, name: &[u8]) -> u16 {
         let site = &self.sites[site];
         site.mount_of(name).or(site.mounts.last()).map_or(0, |mount| mount.number)
@@ -171,8 +176,8 @@ impl Site {
         self.mounts.iter().find(leads)
     }
 
-    /// The mounts beneath a folder, by their paths in it, without the slash at the end. The folder ends with a slash, or is empty for
-    /// the topmost.
+    /// The mounts beneath a folder, by their paths in it, without the slash at the end. The folder
+    /// ends with a slash, or is empty for the topmost.
     pub(crate) fn mounts_beneath<'s>(&'s self, folder: &'s [u8]) -> impl Iterator<Item = (&'s [u8], &'s Mount)> {
         self.mounts.iter().filter_map(move |mount| {
             let path = mount.prefix.strip_prefix(folder)?.strip_suffix(b"/")?;
@@ -180,8 +185,8 @@ impl Site {
         })
     }
 
-    /// The settings of a file in a folder, or of the folder itself. The folder is a canonical name, which ends with a
-    /// slash, or is empty for the topmost.
+    /// The settings of a file in a folder, or of the folder itself. The folder is a canonical name,
+    /// which ends with a slash, or is empty for the topmost.
     pub(crate) fn settings(&self, folder: &[u8], file: Option<&[u8]>) -> Arc<Settings> {
         self.rules.effective(folder, file).settings
     }
@@ -202,7 +207,8 @@ impl Mount {
     }
 }
 
-/// The key in the table of hosts: without a dot at the end, in lower case, and without the asterisk in front.
+/// The key in the table of hosts: without a dot at the end, in lower case, and without the asterisk
+/// in front.
 pub(crate) fn host_key(name: &str) -> Box<[u8]> {
     let name = name.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(name);
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase().into_bytes().into()

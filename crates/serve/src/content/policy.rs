@@ -1,7 +1,8 @@
-//! Response policies: the settings of files in the form that responses need, made once for all files that share them.
+//! Response policies: the settings of files in the form that responses need, made once for all
+//! files that share them.
 //!
-//! A policy has field lines ready to be copied into heads. The catalog decides which settings hold for which file, and which fields a
-//! configuration may set.
+//! A policy has field lines ready to be copied into heads. The catalog decides which settings hold
+//! for which file, and which fields a configuration may set.
 
 use thalweg_wire::encode::{EncodeError, FieldBlock};
 
@@ -55,7 +56,8 @@ impl ResponsePolicy {
     }
 }
 
-/// Whether a field is about the bytes that a 304 does not have (RFC 9110, 15.4.5). A policy is about how they are used.
+/// Whether a field is about the bytes that a 304 does not have (RFC 9110, 15.4.5). A policy is
+/// about how they are used.
 fn describes_content(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.starts_with("content-") && name != "content-location" && !name.starts_with("content-security-policy")

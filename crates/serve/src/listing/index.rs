@@ -1,7 +1,9 @@
-//! The sorted entries of a folder in little memory: all names in one block, and a few bytes beside each.
+//! The sorted entries of a folder in little memory: all names in one block, and a few bytes beside
+//! each.
 //!
-//! An index is bounded in bytes, not in entries. Of a folder that does not fit, exactly those entries are kept that come first by
-//! name, and the others are counted: a page says so, and shows a beginning instead of a sample.
+//! An index is bounded in bytes, not in entries. Of a folder that does not fit, exactly those
+//! entries are kept that come first by name, and the others are counted: a page says so, and shows
+//! a beginning instead of a sample.
 
 use std::cmp::{Ordering, Reverse};
 use std::ops::Range;
@@ -17,7 +19,8 @@ pub(crate) struct Index {
     entries: Vec<Entry>,
     /// So many folders stand apart in front of the files, in every order.
     folders_apart: usize,
-    /// The other orders, made when a request needs them: by date and by size, ascending and descending.
+    /// The other orders, made when a request needs them: by date and by size, ascending and
+    /// descending.
     orders: [OnceLock<Box<[u32]>>; 4],
     /// Counts all entries, with those that were not kept.
     pub(crate) tally: Tally,
@@ -95,7 +98,8 @@ impl Builder {
         }
     }
 
-    /// Takes in an entry and the second in which it was changed last. Names of more than 255 bytes do not exist.
+    /// Takes in an entry and the second in which it was changed last. Names of more than 255 bytes
+    /// do not exist.
     pub(crate) fn push(&mut self, item: Item<'_>, changed_s: i64) {
         let Ok(name_bytes) = u8::try_from(item.name.len()) else { return };
         match item.kind {
@@ -222,7 +226,8 @@ impl Index {
         }
     }
 
-    /// The places in an order other than by name. Entries that are equal in it are ordered by name, in both directions.
+    /// The places in an order other than by name. Entries that are equal in it are ordered by name,
+    /// in both directions.
     fn order(&self, view: View) -> Option<&[u32]> {
         let (slot, key): (usize, fn(&Entry) -> i128) = match view.sort {
             Sort::Name => return None,

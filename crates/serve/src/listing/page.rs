@@ -1,7 +1,9 @@
-//! A listing as HTML: one page that needs nothing else, no script, no font, no image from elsewhere.
+//! A listing as HTML: one page that needs nothing else, no script, no font, no image from
+//! elsewhere.
 //!
-//! Names come from whoever put the files there, so nothing of them is markup: `maud` escapes text and attributes, addresses
-//! are percent-encoded before. The header and the readme are the operator's own and are taken as they are if they are HTML.
+//! Names come from those who put the files there, so nothing of them is markup: `maud` escapes text
+//! and attributes, addresses are percent-encoded before. The header and the readme are the
+//! operator's own and are taken as they are if they are HTML.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -66,7 +68,8 @@ pub(super) fn html(folder: &Folder, path: &[u8], style: &Style, view: View) -> O
     Some(markup.into_string())
 }
 
-/// The way from the top to here. Its links are relative, so that they hold behind a proxy which has put something in front.
+/// The way from the top to here. Its links are relative, so that they hold behind a proxy which has
+/// put something in front.
 fn breadcrumb(path: &[u8]) -> Markup {
     let names: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
     let up = |steps: usize| if steps == 0 { "./".to_owned() } else { "../".repeat(steps) };

@@ -1,7 +1,9 @@
-//! Reading a folder and rendering a page of it: the part of a listing that waits for the file system or takes long.
+//! Reading a folder and rendering a page of it: the part of a listing that waits for the file
+//! system or takes long.
 //!
-//! A [`Task`] owns what it needs and can be done on any thread. Nothing is listed that would not be served: hidden names,
-//! devices, files that this process may not read, and links that lead out are left out here.
+//! A [`Task`] owns what it needs and can be done on any thread. Nothing is listed that would not be
+//! served: hidden names, devices, files that this process may not read, and links that lead out are
+//! left out here.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -32,11 +34,13 @@ use crate::content::refusal::Refusal;
 /// Headers and readmes that are larger than this are not shown.
 const FRAGMENT_BYTES_MAX: u64 = 64 << 10;
 
-/// A folder that changed less than this before it was read may have changed after, within one tick of the file system's clock.
+/// A folder that changed less than this before it was read may have changed after, within one tick
+/// of the file system's clock.
 const SETTLED_AFTER_S: i64 = 2;
 
-/// Fields of all listings, unless the settings have others of these names. The page needs nothing from elsewhere; what a header or
-/// readme brings along may be styled and have pictures from this site, but cannot run.
+/// Fields of all listings, unless the settings have others of these names. The page needs nothing
+/// from elsewhere; what a header or readme brings along may be styled and have pictures from this
+/// site, but cannot run.
 const FIELDS: [(&str, &str); 2] = [
     (
         "Content-Security-Policy",
@@ -90,7 +94,8 @@ pub(super) struct Rendering {
 /// A page as it is sent.
 pub(super) struct Page {
     pub(super) body: Vec<u8>,
-    /// The opaque part of its entity tag: depends on the content alone, so that all cores and servers agree.
+    /// The opaque part of its entity tag: depends on the content alone, so that all loops and
+    /// servers agree.
     pub(super) tag: Vec<u8>,
     /// When anything in the folder changed last, to the second.
     pub(super) last_modified: Option<i64>,
@@ -108,7 +113,8 @@ struct MountedFolder {
 
 type Mounted<'n> = BTreeMap<&'n [u8], MountedFolder>;
 
-/// The location of a folder: its tree, if it is in one, and its name there, which is empty or ends with a slash.
+/// The location of a folder: its tree, if it is in one, and its name there, which is empty or ends
+/// with a slash.
 #[derive(Clone, Copy)]
 struct Location<'t> {
     tree: Option<&'t Tree>,
@@ -199,8 +205,8 @@ impl Task {
         Ok(Folder { stamp, unsettled, index: builder.finish(), header: None, readme: None, last_modified: None })
     }
 
-    /// The mounts that are to be listed in the folder, and the parents of mounts that no tree has, by their names in it: there are no more
-    /// than mounts in the configuration.
+    /// The mounts that are to be listed in the folder, and the parents of mounts that no tree has,
+    /// by their names in it: there are no more than mounts in the configuration.
     fn mounted(&self, location: Location<'_>) -> Mounted<'_> {
         let mut mounted = Mounted::default();
         for (path, mount) in self.sites.site(self.site).mounts_beneath(self.path()) {

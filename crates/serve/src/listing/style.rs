@@ -23,13 +23,14 @@ pub(super) struct Style {
     pub(super) folders_first: bool,
 }
 
-/// The styles that were needed so far, with the settings that they were compiled from. There are no more than combinations of
-/// rules.
+/// The styles that were needed so far, with the settings that they were compiled from. There are no
+/// more than combinations of rules.
 #[derive(Default)]
 pub(super) struct Styles(Vec<(Arc<Settings>, Arc<Style>)>);
 
 impl Styles {
-    /// The style that settings have; `None` if a pattern in them is none, which was looked for at start.
+    /// The style that settings have; `None` if a pattern in them is none, which was looked for at
+    /// start.
     pub(super) fn of(&mut self, settings: &Arc<Settings>) -> Option<Arc<Style>> {
         if let Some((_, style)) = self.0.iter().find(|(known, _)| Arc::ptr_eq(known, settings)) {
             return Some(Arc::clone(style));

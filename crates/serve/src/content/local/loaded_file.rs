@@ -1,11 +1,13 @@
-//! Loaded files: what is read from the file system before a file can be served, which is the file, its compressed companions and
-//! its digests.
+//! Loaded files: what is read from the file system before a file can be served, which is the file,
+//! its compressed companions and its digests.
 //!
-//! Everything here may block, and nothing here knows of heads: a pool thread loads files for the loop that serves them.
+//! Everything here may block, and nothing here knows of heads: a pool thread loads files for the
+//! loop that serves them.
 //!
-//! Companions and checksum files are found by their names, under the same rules as any file that a client requests, and count only
-//! if they are not older than the file: an old one is of what the file was before. Whole seconds are compared, since many programs
-//! carry no finer times over from the file to its companion.
+//! Companions and checksum files are found by their names, under the same rules as any file that a
+//! client requests, and count only if they are not older than the file: an old one is of what the
+//! file was before. Whole seconds are compared, since many programs carry no finer times over from
+//! the file to its companion.
 
 use thalweg_formats::checksums::{self, Scope};
 use thalweg_sys::File;
@@ -20,8 +22,8 @@ use crate::content::policy::ResponsePolicy;
 /// Larger checksum files are not read: a folder has hardly more than 30,000 files worth it.
 const CHECKSUM_FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// Opens a regular file by its name beneath the root; `None` if it is not there, or not to be served. It fails only where it
-/// could not find out.
+/// Opens a regular file by its name beneath the root; `None` if it is not there, or not to be
+/// served. It fails only where it could not find out.
 pub(crate) type OpenCompanion<'o> = dyn FnMut(&[u8]) -> Result<Option<File>, Miss> + 'o;
 
 /// A file and all that belongs to it.
@@ -48,7 +50,8 @@ pub(crate) struct Companion {
 }
 
 impl LoadedFile {
-    /// Reads what there is of an open file. `name` is its path beneath the root; files of up to `small_bytes_max` are read whole.
+    /// Reads what there is of an open file. `name` is its path beneath the root; files of up to
+    /// `small_bytes_max` are read whole.
     pub(crate) fn read(
         file: File,
         name: &[u8],
@@ -137,8 +140,8 @@ fn suffix(coding: Coding) -> &'static [u8] {
     }
 }
 
-/// Reads as much as the file had when it was opened. It fails if the file has changed by the end, since what was read may then be of
-/// two versions.
+/// Reads as much as the file had when it was opened. It fails if the file has changed by the end,
+/// since what was read may then be of two versions.
 fn read_whole(file: &File) -> Result<Vec<u8>, Miss> {
     let mut bytes = vec![0; file.stamp.size as usize];
     let read = file.read_at(&mut bytes, 0).map_err(|error| Miss::of(&error))?;

@@ -1,4 +1,5 @@
-//! The seam between the local origin and its catalog: where in which tree a name leads, and what holds there.
+//! The seam between the local origin and its catalog: where in which tree a name leads, and what
+//! holds there.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ pub(crate) trait Namespace: Send + Sync + 'static {
     /// Whether mounts lie beneath a folder, whose name may lack the slash at its end.
     fn has_mounts_beneath(&self, site: usize, folder: &[u8]) -> bool;
 
-    /// The response policy of a file in a folder. The folder's name ends with a slash, or is empty for the topmost.
+    /// The response policy of a file in a folder. The folder's name ends with a slash, or is empty
+    /// for the topmost.
     fn policy(&self, site: usize, folder: &[u8], file: &[u8]) -> Arc<ResponsePolicy>;
 
     /// The names of files that are sent for a folder, the first that exists.
@@ -28,8 +30,8 @@ pub(crate) trait Namespace: Send + Sync + 'static {
 
 /// The place that a name leads to.
 pub(crate) enum Place<'s, 'n> {
-    /// A file or folder of a tree: the tree, the number of its mount, and the name beneath the tree's root, which is empty for the
-    /// root itself.
+    /// A file or folder of a tree: the tree, the number of its mount, and the name beneath the
+    /// tree's root, which is empty for the root itself.
     Within { tree: &'s Tree, mount: u16, name: &'n [u8] },
     /// The path of a mount, without the slash at its end.
     MountPoint,

@@ -1,8 +1,9 @@
 //! The local origin: objects of the files in trees.
 //!
-//! A file that was loaded is kept open in a cache and is taken to be unchanged for a while: until it has aged, or a change of its folder
-//! is reported. Then its state is compared with that of the file which has the name now. The loop does all this as long as nothing
-//! has to wait for a disk; else a job does it.
+//! A file that was loaded is kept open in a cache and is taken to be unchanged for a while: until
+//! it has aged, or a change of its folder is reported. Then its state is compared with that of the
+//! file which has the name now. The loop does all this as long as nothing has to wait for a disk;
+//! else a job does it.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -49,7 +50,7 @@ pub(crate) struct Loaded<N> {
     site: usize,
     /// The canonical name, marked with the site.
     key: Box<[u8]>,
-    /// The loop asked for it then, and knew so many changes of folders.
+    /// The job was submitted then, after so many changes of folders.
     submitted: Instant,
     epoch: u64,
     /// `None` for a folder.
@@ -141,7 +142,8 @@ impl<N: Namespace> Origin for LocalOrigin<N> {
                 Outcome::Folder
             }
             Err(Refusal::Exhausted) => {
-                // Better a file that was right a moment ago than none; without one, the loop tries once more with what this releases.
+                // Better a file that was right a moment ago than none; without one, the loop tries
+                // once more with what this releases.
                 if self.cache.find(&key).is_none() {
                     self.release_descriptors();
                 }
@@ -263,7 +265,8 @@ impl<N: Namespace> LocalOrigin<N> {
         }
     }
 
-    /// Compares an entry with the file that has its name now, and loads that if it is another one or has changed.
+    /// Compares an entry with the file that has its name now, and loads that if it is another one
+    /// or has changed.
     fn check(&mut self, slot: usize, present: Present) -> Result<Option<usize>, Miss> {
         self.misses += 1;
         let Present { now, wait, .. } = present;
@@ -376,7 +379,8 @@ impl<N: Namespace> LocalOrigin<N> {
         }
     }
 
-    /// Removes an entry whose file has changed. If no change of its folder was reported, another folder may be watched in its place.
+    /// Removes an entry whose file has changed. If no change of its folder was reported, another
+    /// folder may be watched in its place.
     fn remove_outdated(&mut self, slot: usize) {
         let Some(entry) = self.cache.remove(slot) else { return };
         if !self.folders.has_changed(entry.folder, entry.epoch) && !entry.state.is_unsettled() {
@@ -392,7 +396,8 @@ fn is_same(entry: &Entry, state: &FileState) -> bool {
 }
 
 impl LoadedContent {
-    /// Opens and reads the file that a name leads to; `None` for a folder. `path` is room to write in.
+    /// Opens and reads the file that a name leads to; `None` for a folder. `path` is room to write
+    /// in.
     fn read(
         namespace: &impl Namespace,
         site: usize,

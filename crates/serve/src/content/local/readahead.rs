@@ -1,9 +1,11 @@
 //! Readahead: the units in which a file that is not all in memory is read for a download.
 //!
-//! Many clients that stream different files from one disk make it seek from one to the other, and what a seek takes is the
-//! same for a page as for a megabyte. So a fast client's file is read in large units, that double as long as the client
-//! takes them quickly. A slow client's units stay small: they stay in memory until they are taken, or are evicted before and have to be
-//! read once more. The threads of the [blocking pool](crate::content::blocking_pool) bound how many are read at once.
+//! Many clients that stream different files from one disk make it seek from one to the other, and
+//! what a seek takes is the same for a page as for a megabyte. So a fast client's file is read in
+//! large units, that double as long as the client takes them quickly. A slow client's units stay
+//! small: they stay in memory until they are taken, or are evicted before and have to be read once
+//! more. The threads of the [blocking pool](crate::content::blocking_pool) bound how many are read
+//! at once.
 
 use std::ops::Range;
 
@@ -20,7 +22,8 @@ const UNIT_BYTES_MIN: u64 = 128 << 10;
 /// The unit of fast clients: several seeks' worth.
 const UNIT_BYTES_MAX: u64 = 4 << 20;
 
-/// A client that takes a unit in less is given larger ones, one that takes four times as long smaller ones.
+/// A client that takes a unit in less is given larger ones, one that takes four times as long
+/// smaller ones.
 const UNIT_TIME_NS: u64 = 500_000_000;
 
 /// A download whose file is not all in memory.

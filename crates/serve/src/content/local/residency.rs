@@ -1,10 +1,11 @@
 //! Page-cache residency: the parts of files that were in the kernel's memory a moment ago.
 //!
-//! Before a part of a file is sent, the loop looks whether the kernel has it in memory, since a send that has to wait for a disk
-//! keeps all connections waiting. The look is a sample: the kernel reads, and throws out, runs of pages, and a look that is
-//! wrong costs a wait, not an error. It takes a system call for each byte that is looked at, a tenth of what it costs to send
-//! a large file that is in memory. Such files are sent to several clients at once, or again soon; so a part that was found in memory
-//! is taken to be there for a moment longer.
+//! Before a part of a file is sent, the loop looks whether the kernel has it in memory, since a
+//! send that has to wait for a disk keeps all connections waiting. The look is a sample: the kernel
+//! reads, and throws out, runs of pages, and a look that is wrong costs a wait, not an error. It
+//! takes a system call for each byte that is looked at, a tenth of what it costs to send a large
+//! file that is in memory. Such files are sent to several clients at once, or again soon; so a part
+//! that was found in memory is taken to be there for a moment longer.
 
 use std::ops::Range;
 
@@ -71,7 +72,8 @@ impl Residency {
 
 /// The slot of a grain. Those of one file follow one another.
 fn slot(device: u64, inode: u64, number: u64) -> usize {
-    // 2^64 divided by the golden ratio spreads neighbouring inodes (Knuth, The Art of Computer Programming 3, 6.4).
+    // 2^64 divided by the golden ratio spreads neighbouring inodes (Knuth, The Art of Computer
+    // Programming 3, 6.4).
     let spread = (inode ^ device.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     (spread.wrapping_add(number) % GRAINS as u64) as usize
 }

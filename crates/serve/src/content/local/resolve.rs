@@ -28,7 +28,8 @@ pub(crate) struct OpenFile<'s> {
     pub(crate) mount: u16,
 }
 
-/// Opens the file that a name of a site means. Afterwards `room` has the file's name beneath the root of its tree.
+/// Opens the file that a name of a site means. Afterwards `room` has the file's name beneath the
+/// root of its tree.
 pub(crate) fn open<'s>(
     namespace: &'s impl Namespace,
     site: usize,

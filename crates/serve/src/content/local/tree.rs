@@ -1,7 +1,8 @@
-//! A tree: a folder of the host that is served, opened, with the rules by which names in it are opened.
+//! A tree: a folder of the host that is served, opened, with the rules by which names in it are
+//! opened.
 //!
-//! A path cannot lead out of a tree for two reasons: canonical names have no dot segments, and the kernel resolves them
-//! beneath the root, symbolic links included.
+//! A path cannot lead out of a tree for two reasons: canonical names have no dot segments, and the
+//! kernel resolves them beneath the root, symbolic links included.
 
 use std::ffi::CStr;
 use std::io;
@@ -53,7 +54,8 @@ impl Tree {
         if name.is_empty() { self.open_beneath(b".", wait, room) } else { self.open_file(name, wait, room) }
     }
 
-    /// Opens a companion of a file, under the rules for all files of the tree; `None` if there is none that would be served.
+    /// Opens a companion of a file, under the rules for all files of the tree; `None` if there is
+    /// none that would be served.
     pub(crate) fn open_companion(&self, name: &[u8], wait: Wait) -> Result<Option<File>, Miss> {
         match self.open_file(name, wait, &mut Vec::new()) {
             Ok(file) => Ok(Some(file).filter(|file| file.kind == FileKind::Regular)),
@@ -82,8 +84,8 @@ impl Tree {
     }
 }
 
-/// Whether one of the parts of a name begins with a dot. `.well-known` in the topmost folder of a site does not count (RFC 8615):
-/// its contents are meant for the world.
+/// Whether one of the parts of a name begins with a dot. `.well-known` in the topmost folder of a
+/// site does not count (RFC 8615): its contents are meant for the world.
 pub(crate) fn has_hidden_part(name: &[u8], is_topmost: bool) -> bool {
     let at_top = is_topmost.then(|| name.strip_prefix(b".well-known")).flatten();
     let parts = at_top.filter(|rest| matches!(rest, [] | [b'/', ..])).unwrap_or(name);

@@ -33,7 +33,8 @@ fn date_cache() -> DateCache {
     DateCache::new(|_| 10_000_000_000, Instant::default())
 }
 
-/// Opens a name as a request does, with the job that it may take, and looks at the object; `None` for a folder.
+/// Opens a name as a request does, with the job that it may take, and looks at the object; `None`
+/// for a folder.
 fn open<T>(
     origin: &mut LocalOrigin<Sites>,
     name: &str,

@@ -1,8 +1,9 @@
 //! The folders of the files and listings that a loop has cached.
 //!
-//! A cached file or listing has an epoch: the count of changes when it was looked at. A notice raises the count, and the folder
-//! remembers it: applying a notice costs the same for a folder of one cached file as for one of a million, and a request for a
-//! file compares two numbers. Only if they differ, the folder's own is compared.
+//! A cached file or listing has an epoch: the count of changes when it was looked at. A notice
+//! raises the count, and the folder remembers it: applying a notice costs the same for a folder of
+//! one cached file as for one of a million, and a request for a file compares two numbers. Only if
+//! they differ, the folder's own is compared.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -83,13 +84,15 @@ impl<N: Namespace> Folders<N> {
         self.changes
     }
 
-    /// Whether a change of a folder was reported since an epoch, so that its files have to be looked at again.
+    /// Whether a change of a folder was reported since an epoch, so that its files have to be
+    /// looked at again.
     pub(crate) fn has_changed(&self, id: FolderId, since: u64) -> bool {
         self.folder(id).is_some_and(|folder| folder.changed.max(self.lost) > since)
     }
 
-    /// Adds an entry of the folder with this canonical name, which is empty or ends with a slash. If the folder was not watched until now
-    /// it counts as changed: the entry was looked at before.
+    /// Adds an entry of the folder with this canonical name, which is empty or ends with a slash.
+    /// If the folder was not watched until now it counts as changed: the entry was looked at
+    /// before.
     pub(crate) fn join(&mut self, site: usize, name: &[u8], wait: Wait, now: Instant) -> FolderId {
         if self.subscription.is_none() {
             return FolderId::NONE;
@@ -109,7 +112,8 @@ impl<N: Namespace> Folders<N> {
         }
     }
 
-    /// The opposite of [`join`](Self::join) and [`hold`](Self::hold). With the last, the watch ends.
+    /// The opposite of [`join`](Self::join) and [`hold`](Self::hold). With the last, the watch
+    /// ends.
     pub(crate) fn leave(&mut self, id: FolderId) {
         let Some(folder) = self.folder_mut(id) else { return };
         folder.users -= 1;
@@ -122,15 +126,16 @@ impl<N: Namespace> Folders<N> {
         }
     }
 
-    /// Doubts that the right folder is watched: a change was not reported, so that an ancestor may have been renamed.
+    /// Doubts that the right folder is watched: a change was not reported, so that an ancestor may
+    /// have been renamed.
     pub(crate) fn doubt(&mut self, id: FolderId) {
         if let Some(folder) = self.folder_mut(id) {
             folder.is_doubtful = true;
         }
     }
 
-    /// Watches the folder that has the name now, if that is not known to be so already. To be called before something of it
-    /// is looked at again.
+    /// Watches the folder that has the name now, if that is not known to be so already. To be
+    /// called before something of it is looked at again.
     pub(crate) fn ensure_watched(&mut self, id: FolderId, wait: Wait, now: Instant) {
         let (lost, rest_ends) = (self.lost, self.rest_ends);
         let Some(folder) = self.folder_mut(id) else { return };
@@ -342,7 +347,8 @@ mod tests {
         assert_eq!(fixture.reported(ids), [true, false]);
         fixture.write("a/file");
         assert_eq!(fixture.reported(ids), [false; 2]);
-        // Age has shown that the deeper one is another, and the other is looked at since its change was reported.
+        // Age has shown that the deeper one is another, and the other is looked at since its change
+        // was reported.
         fixture.folders.doubt(ids[1]);
         for id in ids {
             fixture.folders.ensure_watched(id, Wait::Allowed, Instant::default());
