@@ -1,6 +1,7 @@
-//! What a server is told before it starts: plain values, checked as far as they can be when it does.
+//! The configuration of a server: plain values.
 //!
-//! There is no file format here and no reading of arguments; that is the command's.
+//! The catalog checks them. There is no file format here and no reading of arguments; that is the
+//! command's.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -14,25 +15,25 @@ use thalweg_sys::DriverChoice;
 /// A server's configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServerConfig {
-    /// Where to listen, at least one address.
+    /// The addresses to listen on, at least one.
     pub listen: Vec<ListenAddr>,
     /// The CPUs to run on, one loop pinned to each. Empty: all that this process may use.
     pub cpus: Vec<usize>,
     /// Which driver the loops use.
     pub driver: DriverChoice,
-    /// What is served, at least one.
+    /// The sites, at least one.
     pub sites: Vec<SiteConfig>,
-    /// What becomes of requests for hosts that no site names.
+    /// The treatment of requests for hosts that no site names.
     pub unknown_host: UnknownHost,
-    /// What a client may demand.
+    /// The limits of what a client may demand.
     pub limits: Limits,
-    /// How fast bodies leave.
+    /// The rates at which responses leave.
     pub bandwidth: Bandwidth,
-    /// What is kept in memory between requests.
+    /// The caches that are kept between requests.
     pub cache: CacheConfig,
-    /// What is written down.
+    /// The logs.
     pub log: LogConfig,
-    /// Who may see how the server does; `None`: nobody.
+    /// The status listener; `None`: there is none.
     pub status: Option<StatusConfig>,
 }
 
@@ -54,10 +55,10 @@ impl ServerConfig {
     }
 }
 
-/// Where to listen.
+/// An address to listen on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ListenAddr {
-    /// A TCP address. Port 0 lets the kernel choose; all cores then share its choice.
+    /// A TCP address. Port 0 lets the kernel choose; all loops then share its choice.
     Tcp(SocketAddr),
     /// The path of a Unix stream socket.
     Unix(PathBuf),
@@ -79,7 +80,8 @@ impl fmt::Display for ListenAddr {
     }
 }
 
-/// What becomes of a request for a host that no site names. Requests that name no host are for the first site.
+/// The treatment of a request for a host that no site names. Requests that name no host are for the
+/// first site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum UnknownHost {
     /// The first site answers it.
@@ -92,14 +94,16 @@ pub enum UnknownHost {
 /// A virtual host: the trees that are served under its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SiteConfig {
-    /// Host names without port, in any case; `*.example.org` stands for all names beneath `example.org`.
+    /// Host names without port, in any case; `*.example.org` stands for all names beneath
+    /// `example.org`.
     pub names: Vec<String>,
     /// Which tree is served beneath which path. The longest prefix wins.
     pub mounts: Vec<MountConfig>,
-    /// Settings of folders and kinds of files. Of rules that say something about the same setting the last one wins, but for
-    /// headers, which add up unless they have the same name.
+    /// Settings of folders and kinds of files. Of rules that say something about the same setting
+    /// the last one wins, but for headers, which add up unless they have the same name.
     pub rules: Vec<Rule>,
-    /// The files, beneath the mount at `/`, whose content is the body of responses with these status codes.
+    /// The files, beneath the mount at `/`, whose content is the body of responses with these
+    /// status codes.
     pub error_pages: Vec<(u16, String)>,
 }
 
@@ -124,7 +128,8 @@ pub struct MountConfig {
     pub root: PathBuf,
     /// Which symbolic links are followed.
     pub symlinks: Symlinks,
-    /// Whether names that begin with a dot are served and listed. `.well-known` at the root of a site (RFC 8615) is, either way.
+    /// Whether names that begin with a dot are served and listed. `.well-known` at the root of a
+    /// site (RFC 8615) is, either way.
     pub dot_files: bool,
     /// Bytes per second of all bodies from this mount together; 0 is without limit.
     pub bytes_per_s_max: u64,
@@ -152,15 +157,17 @@ pub enum Symlinks {
 /// Settings for a part of a site.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rule {
-    /// The folder from which on they hold, as a path of the site that begins and ends with a slash; `None` is `/`.
+    /// The folder from which on they hold, as a path of the site that begins and ends with a slash;
+    /// `None` is `/`.
     pub folder: Option<String>,
     /// The names of files for which they hold, such as `*.iso`; `None` is for all, folders too.
     pub files: Option<String>,
-    /// What holds there.
+    /// The settings that hold there.
     pub settings: Settings,
 }
 
-/// Settings that can differ from folder to folder. `None` leaves a setting as an earlier rule, or the default, has it.
+/// Settings that can differ from folder to folder. `None` leaves a setting as an earlier rule, or
+/// the default, has it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Settings {
     /// Fields added to successful responses.
@@ -177,25 +184,27 @@ pub struct Settings {
     pub listing_style: Option<ListingStyle>,
     /// Whether `.zst`, `.br` and `.gz` neighbours are sent to clients that take them [default: no].
     pub precompressed: Option<bool>,
-    /// Whether checksum files (`SHA256SUMS`, `NAME.sha256`) are used to answer Want-Repr-Digest [default: no].
+    /// Whether checksum files (`SHA256SUMS`, `NAME.sha256`) are used to answer Want-Repr-Digest
+    /// [default: no].
     pub digests: Option<bool>,
-    /// What entity tags are made of [default: the change time too].
+    /// The source of entity tags [default: the change time too].
     pub etag: Option<EtagSource>,
 }
 
-/// What the entity tag of a file is made of.
+/// The source of the entity tag of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum EtagSource {
-    /// Inode, size, modification time and change time: a program that puts the modification time back cannot keep the tag.
-    /// Hosts that serve copies of a tree have different tags, and so has a file after `chmod`, a hard link or a rename.
+    /// Inode, size, modification time and change time: a program that puts the modification time
+    /// back cannot keep the tag. Hosts that serve copies of a tree have different tags, and so has
+    /// a file after `chmod`, a hard link or a rename.
     #[default]
     ChangeTime,
-    /// Size and modification time alone: hosts whose copies have the same times have the same tags. Two versions of one length
-    /// and modification time have the same tag.
+    /// Size and modification time alone: hosts whose copies have the same times have the same tags.
+    /// Two versions of one length and modification time have the same tag.
     ModificationTime,
 }
 
-/// How folders are listed.
+/// The style of listings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListingStyle {
     /// Names longer than this many characters are shortened; 0 is never.
@@ -225,28 +234,32 @@ impl Default for ListingStyle {
     }
 }
 
-/// What a client may demand. Bytes and counts are inclusive; 0 is without limit where that is said.
+/// The limits of what a client may demand. Bytes and counts are inclusive; 0 is without limit where
+/// that is said.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Most bytes of a request head.
     pub head_bytes_max: u32,
-    /// How long a head may take from its first byte, or from the acceptance of the connection, to its end.
+    /// How long a head may take from its first byte, or from the acceptance of the connection, to
+    /// its end.
     pub head_time: Duration,
     /// How long a connection may stay open between two requests.
     pub idle_time: Duration,
     /// How long a client may take none of a response before it is given up.
     pub stall_time: Duration,
-    /// Bytes per second of a response that a client has to take on average; by how much it falls behind counts as time in
-    /// which it takes nothing.
+    /// Bytes per second of a response that a client has to take on average; by how much it falls
+    /// behind counts as time in which it takes nothing.
     pub send_rate_min: u32,
-    /// How long a connection is drained after its last response, so that a client which is still sending gets to read
-    /// the response instead of a reset.
+    /// How long a connection is drained after its last response, so that a client which is still
+    /// sending gets to read the response instead of a reset.
     pub linger_time: Duration,
-    /// Most connections open at once, on all cores together; 0 is as many as one table of descriptors holds, and more than that are
-    /// spread over several loops on each CPU, with a table each. When all places are taken, the connection that has been idle
-    /// longest is closed for a new one.
+    /// Most connections open at once, on all loops together; 0 is as many as one table of
+    /// descriptors holds, and more than that are spread over several loops on each CPU, with a
+    /// table each. When all places are taken, the connection that has been idle longest is closed
+    /// for a new one.
     pub connections_max: usize,
-    /// Most connections of one client, which is an IPv4 address or an IPv6 /64, on all cores together; 0 is without limit.
+    /// Most connections of one client, which is an IPv4 address or an IPv6 /64, on all loops
+    /// together; 0 is without limit.
     pub connections_per_client_max: usize,
     /// Most requests on one connection; 0 is without limit.
     pub requests_per_connection_max: u32,
@@ -269,8 +282,8 @@ impl Default for Limits {
     }
 }
 
-/// How fast responses leave, in bytes per second, heads included; 0 is without limit. All of them hold at once, with a mount's
-/// ([`MountConfig::bytes_per_s_max`]): the slowest decides.
+/// How fast responses leave, in bytes per second, heads included; 0 is without limit. All of them
+/// hold at once, with a mount's ([`MountConfig::bytes_per_s_max`]): the slowest decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bandwidth {
     /// All connections together.
@@ -281,7 +294,7 @@ pub struct Bandwidth {
     pub per_connection: u64,
 }
 
-/// What each core keeps in memory between requests.
+/// The caches of each loop.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CacheConfig {
     /// Most files known at once.
@@ -294,8 +307,9 @@ pub struct CacheConfig {
     pub listing_bytes_max: usize,
     /// How long a file is taken to be unchanged before it is looked at again.
     pub age: Duration,
-    /// Whether the folders of what is known are watched for changes, so that a file is looked at again as soon as one of its
-    /// folder's has changed. What the kernel does not tell of, age does.
+    /// Whether the folders of cached files are watched for changes, so that a file is looked at
+    /// again as soon as one of its folder's has changed. Age finds the changes that the kernel does
+    /// not report.
     pub watch: bool,
 }
 
@@ -313,16 +327,16 @@ impl Default for CacheConfig {
     }
 }
 
-/// What is written down, and where.
+/// The logs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogConfig {
-    /// Where a line for each request goes; `None`: nowhere.
+    /// The target of a line for each request; `None`: there is no such log.
     pub access: Option<LogTarget>,
-    /// How those lines look.
+    /// The format of those lines.
     pub format: LogFormat,
-    /// Where the server says what its operator should know.
+    /// The target of messages to the operator.
     pub error: LogTarget,
-    /// The least severe of what is said there.
+    /// The least severe level of those messages.
     pub level: Level,
 }
 
@@ -332,7 +346,7 @@ impl Default for LogConfig {
     }
 }
 
-/// Where a log goes.
+/// The target of a log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LogTarget {
     /// To the end of a file, which is made if it does not exist.
@@ -344,7 +358,8 @@ pub enum LogTarget {
 }
 
 impl LogTarget {
-    /// `-` and `stdout` are the standard output, `stderr` is the standard error, all else is a path.
+    /// `-` and `stdout` are the standard output, `stderr` is the standard error, all else is a
+    /// path.
     pub fn parse(text: impl AsRef<OsStr>) -> Self {
         match text.as_ref().as_bytes() {
             b"-" | b"stdout" => Self::Stdout,
@@ -379,7 +394,7 @@ pub enum LogFormat {
 /// How much something matters to an operator. The order is that of severity, the most severe first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
-    /// Something does not work, and will not until somebody mends it.
+    /// Something does not work, and will not until it is mended.
     Error,
     /// Something was lost or refused, and service goes on.
     Warning,
@@ -401,10 +416,11 @@ impl Level {
 /// Figures for operators: a page, JSON, metrics for Prometheus, and a health check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StatusConfig {
-    /// Where they are served, apart from what the server serves. There is no protection but the address.
+    /// The address of the status listener, apart from those of the sites. There is no protection
+    /// but the address.
     pub listen: SocketAddr,
-    /// Host names beside `localhost` and this host's own by which they may be asked for; `*.example.org` stands for all names beneath
-    /// `example.org`. IP addresses always may.
+    /// Host names beside `localhost` and this host's own by which they may be asked for;
+    /// `*.example.org` stands for all names beneath `example.org`. IP addresses always may.
     pub allowed_hosts: Vec<String>,
     /// The file in which the figures of the last days survive a restart; `None`: they do not.
     pub state: Option<PathBuf>,

@@ -1,8 +1,9 @@
-//! What can be found wrong with a configuration before a server starts.
+//! Faults of a configuration that are found before a server starts.
 //!
-//! [`ServerConfig::check`] looks at the values alone; [`ServerConfig::check_host`] also looks whether this host has what
-//! they name. Both find all that is wrong, not only the first of it, and say where. That an address is free to listen on
-//! is not looked at: it may be taken by the very server that is to be replaced.
+//! [`ServerConfig::check`] looks at the values alone; [`ServerConfig::check_host`] also looks
+//! whether this host has what they name. Both find all that is wrong, not only the first of it, and
+//! say where. That an address is free to listen on is not looked at: it may be taken by the very
+//! server that is to be replaced.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,6 +16,7 @@ use thalweg_wire::encode::FieldBlock;
 use crate::catalog::rules::compile_pattern;
 use crate::catalog::site::{Sites, host_key};
 use crate::config::{ListenAddr, ListingStyle, LogTarget, MountConfig, ServerConfig, Settings, SiteConfig};
+use crate::content::local::miss::Miss;
 use crate::content::local::resolve::{self, Resolution};
 use crate::content::refusal::Refusal;
 
@@ -42,13 +44,13 @@ const OWN_FIELDS: &[&str] = &[
     "Upgrade",
 ];
 
-/// Something wrong with a configuration.
+/// A fault of a configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigFault {
-    /// Which value: the names of its fields with dots between, and numbers from 0 for those of a list, as
-    /// `site.0.mount.1.path`. If it was left out, this is where it should be.
+    /// The value: the names of its fields with dots between, and numbers from 0 for those of a
+    /// list, as `site.0.mount.1.path`. If it was left out, this is where it should be.
     pub at: String,
-    /// What is wrong with it, and what would be right.
+    /// The fault, and the remedy.
     pub what: String,
 }
 
@@ -59,7 +61,7 @@ impl fmt::Display for ConfigFault {
 }
 
 impl ServerConfig {
-    /// All that is wrong with the values.
+    /// All faults of the values.
     #[must_use]
     pub fn check(&self) -> Vec<ConfigFault> {
         let mut faults = Faults::default();
@@ -83,7 +85,7 @@ impl ServerConfig {
         faults.found
     }
 
-    /// What this host lacks that the configuration names: folders, error pages, CPUs.
+    /// All folders, error pages and CPUs that the configuration names and this host lacks.
     #[must_use]
     pub fn check_host(&self) -> Vec<ConfigFault> {
         let mut faults = Faults::default();
@@ -110,7 +112,7 @@ impl ServerConfig {
     }
 }
 
-/// What was found so far, and where the search is.
+/// The faults that were found so far, and the path of the value that is being checked.
 #[derive(Default)]
 struct Faults {
     prefix: String,
@@ -323,7 +325,7 @@ fn check_settings(settings: &Settings, faults: &mut Faults) {
     }
 }
 
-/// What says a field that has a key of its own.
+/// The key of a field that is set by one of its own.
 fn key_for(name: &str) -> Option<&'static str> {
     match () {
         () if name.eq_ignore_ascii_case("cache-control") => Some("cache_control"),
@@ -338,12 +340,13 @@ fn is_media_type(text: &str) -> bool {
     is_pair && is_field_value(text)
 }
 
-/// RFC 9110, 5.6.2, as whoever writes fields has it.
+/// RFC 9110, 5.6.2, as the encoder of fields has it.
 fn is_token(text: &str) -> bool {
     FieldBlock::new().field(text, b"").is_ok()
 }
 
-/// Whether this cannot be taken for more than a value: a line end would begin another field, or another response.
+/// Whether this cannot be taken for more than a value: a line end would begin another field, or
+/// another response.
 fn is_field_value(text: &str) -> bool {
     FieldBlock::new().field("x", text.as_bytes()).is_ok()
 }
@@ -379,7 +382,7 @@ fn check_roots(site: &SiteConfig, faults: &mut Faults) {
     }
 }
 
-/// Looks whether the error pages can be opened, through the same door as requests will.
+/// Checks that the error pages can be opened as requests will open them.
 fn check_error_pages(config: &ServerConfig, faults: &mut Faults) {
     let Ok(sites) = Sites::open(config) else { return };
     let mut room = Vec::new();
@@ -389,7 +392,7 @@ fn check_error_pages(config: &ServerConfig, faults: &mut Faults) {
             let what = match resolve::open(&sites, index, name, Wait::Allowed, &mut room) {
                 Ok(Resolution::File(_)) => continue,
                 Ok(Resolution::Folder) => format!("{path} is a folder"),
-                Err(Refusal::Forbidden) => format!("{path} cannot be read by this user"),
+                Err(Miss::Refused(Refusal::Forbidden)) => format!("{path} cannot be read by this user"),
                 Err(_) => format!("{path} is not served by this site, so it cannot be an error page"),
             };
             faults.add(format_args!("site.{index}.error_pages.{status}"), what);
@@ -397,7 +400,7 @@ fn check_error_pages(config: &ServerConfig, faults: &mut Faults) {
     }
 }
 
-/// A file that is written, in the way of which `may` says whether it is possible.
+/// Checks a file that is written, in the way that `may` finds possible or not.
 fn check_written(at: &str, path: &Path, may: fn(&Path) -> io::Result<()>, faults: &mut Faults) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if path.is_dir() {
@@ -424,7 +427,8 @@ mod tests {
         config
     }
 
-    /// What a change to a sound configuration brings: where a fault is, and a part of what is said.
+    /// Checks the faults that a change to a sound configuration brings, by their paths and parts of
+    /// their texts.
     #[track_caller]
     fn check(change: impl FnOnce(&mut ServerConfig), expected: &[(&str, &str)]) {
         let mut config = sound();

@@ -1,7 +1,8 @@
 //! The rules of a site: from a folder and a file's name to the settings that hold for it.
 //!
-//! Rules are compiled once from the configuration and matched only when a file is loaded. The settings that a combination of rules
-//! comes to are made once and shared by all files for which just these rules hold.
+//! Rules are compiled once from the configuration and matched only when a file is loaded. The
+//! settings that a combination of rules comes to are made once and shared by all files for which
+//! just these rules hold.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -22,8 +23,8 @@ const INDEX: &str = "index.html";
 /// The rules of a site.
 pub(super) struct Rules {
     rules: Vec<CompiledRule>,
-    /// One entry for each combination of rules that was met. There are no more than files of the site can be told apart by, which
-    /// its operator has written down, not its clients.
+    /// One entry for each combination of rules that was met. There are no more than files of the
+    /// site can be told apart by, which its operator has written down, not its clients.
     effective: Mutex<HashMap<Box<[bool]>, EffectiveSettings, RandomState>>,
 }
 
@@ -49,8 +50,8 @@ impl Rules {
         Ok(Self { rules, effective: Mutex::default() })
     }
 
-    /// The settings of a file in a folder, or of the folder itself. The folder's name ends with a slash, or is empty for the
-    /// topmost.
+    /// The settings of a file in a folder, or of the folder itself. The folder's name ends with a
+    /// slash, or is empty for the topmost.
     pub(super) fn effective(&self, folder: &[u8], file: Option<&[u8]>) -> EffectiveSettings {
         let holds: Box<[bool]> = self.rules.iter().map(|rule| rule.holds(folder, file)).collect();
         let mut known = self.effective.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,10 @@
-//! Sites: from a request's host and path to the mount that it leads to and the settings that hold there.
+//! Sites: from a request's host and path to the mount that it leads to and the settings that hold
+//! there.
 //!
-//! All of it is compiled once from the configuration. With one site, a request costs nothing here: hosts are only looked
-//! up where there is a choice, and mounts and rules only when a file is loaded into the cache, whose entry keeps what
-//! they came to. No file beneath a root is ever read for settings, which is what makes `.htaccess` slow.
+//! All of it is compiled once from the configuration. With one site, a request costs nothing here:
+//! hosts are only looked up where there is a choice, and mounts and rules only when a file is
+//! loaded into the cache, whose entry keeps what they came to. No file beneath a root is ever read
+//! for settings, which is what makes `.htaccess` slow.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,18 +19,19 @@ use crate::content::local::namespace::{Namespace, Place};
 use crate::content::local::tree::Tree;
 use crate::content::policy::ResponsePolicy;
 
-/// Longest name of a host (RFC 1035, 2.3.4). A longer one is nobody's.
+/// Longest name of a host (RFC 1035, 2.3.4). A longer one is no site's.
 const HOST_BYTES_MAX: usize = 253;
 
-/// All sites of a server, as one core has them open.
+/// All sites of a server, as one loop has them open.
 pub(crate) struct Sites {
     sites: Vec<Site>,
     /// In lower case; what stands for all names beneath one begins with a dot.
     hosts: HashMap<Box<[u8]>, usize, RandomState>,
     unknown_host: UnknownHost,
-    /// Hosts make a difference.
+    /// The site depends on the host.
     by_host: bool,
-    /// The number of the first site's mount with the shortest path, on which is booked what leads to no other.
+    /// The number of the first site's mount with the shortest path, on which is booked what leads
+    /// to no other.
     pub(crate) topmost: u16,
 }
 
@@ -68,13 +71,14 @@ impl Sites {
         Ok(Self { sites, hosts, unknown_host: config.unknown_host, by_host, topmost })
     }
 
-    /// The site that a request is for. `None` if it is for a host that nobody here answers for.
+    /// The site that a request is for. `None` if its host is none of a site, and is refused.
     #[inline]
     pub(crate) fn of_request(&self, request: &RequestHead<'_>) -> Option<usize> {
         if self.by_host { self.of_host(request.host().unwrap_or_default()) } else { Some(0) }
     }
 
-    /// The site for a host, which may have its port behind it. Those who name none get the first (RFC 9112, 3.3).
+    /// The site for a host, which may have its port behind it. A request that names none is for the
+    /// first (RFC 9112, 3.3).
     fn of_host(&self, host: &str) -> Option<usize> {
         let name = without_port(host.as_bytes());
         let name = name.strip_suffix(b".").unwrap_or(name);
@@ -97,7 +101,8 @@ impl Sites {
         &self.sites[number]
     }
 
-    /// The number of the mount that a canonical name of a site leads to, or of the site's topmost one if it leads to none.
+    /// The number of the mount that a canonical name of a site leads to, or of the site's topmost
+    /// one if it leads to none.
     pub(crate) fn mount_number(&self, site: usize, name: &[u8]) -> u16 {
         let site = &self.sites[site];
         site.mount_of(name).or(site.mounts.last()).map_or(0, |mount| mount.number)
@@ -107,6 +112,16 @@ impl Sites {
 impl Namespace for Sites {
     fn place<'s, 'n>(&'s self, site: usize, name: &'n [u8]) -> Place<'s, 'n> {
         self.sites[site].place(name)
+    }
+
+    fn has_mounts_beneath(&self, site: usize, folder: &[u8]) -> bool {
+        let folder = folder.strip_suffix(b"/").unwrap_or(folder);
+        let is_beneath = |prefix: &[u8]| match prefix.strip_prefix(folder) {
+            Some(rest) if folder.is_empty() => !rest.is_empty(),
+            Some(rest) => rest.len() > 1 && rest.starts_with(b"/"),
+            None => false,
+        };
+        self.sites[site].mounts.iter().any(|mount| is_beneath(&mount.prefix))
     }
 
     fn policy(&self, site: usize, folder: &[u8], file: &[u8]) -> Arc<ResponsePolicy> {
@@ -161,16 +176,17 @@ impl Site {
         self.mounts.iter().find(leads)
     }
 
-    /// The mounts that lie directly beneath a folder, by their names in it. The folder ends with a slash, or is empty for the topmost.
-    pub(crate) fn mounts_in<'s>(&'s self, folder: &'s [u8]) -> impl Iterator<Item = (&'s [u8], &'s Mount)> {
+    /// The mounts beneath a folder, by their paths in it, without the slash at the end. The folder
+    /// ends with a slash, or is empty for the topmost.
+    pub(crate) fn mounts_beneath<'s>(&'s self, folder: &'s [u8]) -> impl Iterator<Item = (&'s [u8], &'s Mount)> {
         self.mounts.iter().filter_map(move |mount| {
-            let name = mount.prefix.strip_prefix(folder)?.strip_suffix(b"/")?;
-            (!name.is_empty() && !name.contains(&b'/')).then_some((name, mount))
+            let path = mount.prefix.strip_prefix(folder)?.strip_suffix(b"/")?;
+            (!path.is_empty()).then_some((path, mount))
         })
     }
 
-    /// The settings of a file in a folder, or of the folder itself. The folder is a canonical name, which ends with a
-    /// slash, or is empty for the topmost.
+    /// The settings of a file in a folder, or of the folder itself. The folder is a canonical name,
+    /// which ends with a slash, or is empty for the topmost.
     pub(crate) fn settings(&self, folder: &[u8], file: Option<&[u8]>) -> Arc<Settings> {
         self.rules.effective(folder, file).settings
     }
@@ -191,7 +207,8 @@ impl Mount {
     }
 }
 
-/// The key in the table of hosts: without a dot at the end, in lower case, and without the asterisk in front.
+/// The key in the table of hosts: without a dot at the end, in lower case, and without the asterisk
+/// in front.
 pub(crate) fn host_key(name: &str) -> Box<[u8]> {
     let name = name.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(name);
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase().into_bytes().into()

@@ -1,13 +1,17 @@
-//! The blocking pool: threads that do what may wait for a disk or take long, so that a loop need not.
+//! The blocking pool: threads that do what may wait for a disk or take long, so that a loop need
+//! not.
 //!
-//! A loop submits a [`Job`] on behalf of a connection and goes on. When the job is done, the loop is woken and takes its result, with
-//! the sockets of all connections that wait for it: those that submit a job with the same key meanwhile wait for the same job.
-//! What a result is, and what becomes of it, is the business of those who make jobs.
+//! A loop submits a [`Job`] on behalf of a connection and goes on. When the job is done, the loop
+//! is woken and takes its result, with the sockets of all connections that wait for it: those that
+//! submit a job with the same key meanwhile wait for the same job. The pool does not look at
+//! results: they are the business of those who make jobs.
 //!
-//! The queue needs no bound of its own: a connection waits for one job at a time, and connections are bounded. Jobs that are
-//! short go before those that fetch more of a large file or read a whole folder, which also never get the last thread.
+//! The queue needs no bound of its own: a connection waits for one job at a time, and connections
+//! are bounded. Jobs that are short go before those that fetch more of a large file or read a whole
+//! folder, which also never get the last thread.
 //!
-//! Each loop has threads of its own, started when there is work for them, because they share its table of descriptors.
+//! Each loop has threads of its own, started when there is work for them, because they share its
+//! table of descriptors.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -201,7 +205,8 @@ impl<R: Send + 'static> BlockingPool<R> {
     fn start_thread(&self) -> std::io::Result<()> {
         let (workers, cpus) = (Arc::clone(&self.workers), self.cpus.clone());
         let work = move || {
-            // Where that is forbidden, the threads stay on the loop's CPU, which is slower and not wrong.
+            // If that is forbidden, the threads stay on the loop's CPU, which is slower and not
+            // wrong.
             let _ = affinity::pin_to(&cpus);
             // A loop that shares the CPU does not wait for them; where that is forbidden, it does.
             let _ = affinity::lower_priority();
@@ -212,7 +217,7 @@ impl<R: Send + 'static> BlockingPool<R> {
 
     /// Whether jobs wait for so long that a new one had better not be begun.
     pub(crate) fn is_overloaded(&self) -> bool {
-        /// What a few threads get through in some seconds, of a disk that turns.
+        /// A few threads do so many jobs in some seconds on a disk that turns.
         const WAITING_MAX: usize = 1000;
         self.waiting.len() > WAITING_MAX
     }

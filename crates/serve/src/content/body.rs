@@ -1,13 +1,16 @@
-//! Bodies on their way to a client: a payload is bytes in memory, then a span of a file, then further parts.
+//! Bodies on their way to a client: a payload is bytes in memory, then a span of a file, then
+//! further parts.
 //!
-//! A session makes payloads of its responses; the connection sends them in this order, as its client, its rates and the disk allow.
+//! A session makes payloads of its responses; the connection sends them in this order, as its
+//! client, its rates and the disk allow.
 
 use std::rc::Rc;
 use std::vec;
 
 use thalweg_sys::FileSpan;
 
-/// Bytes in memory that are more than this take a kernel more than one turn to send, even to a client that reads.
+/// Bytes in memory that are more than this take a kernel more than one turn to send, even to a
+/// client that reads.
 const LONG_BYTES: usize = 128 << 10;
 
 /// Everything that is sent before the session is asked for more.
@@ -42,7 +45,8 @@ impl Payload {
     }
 }
 
-/// The rest of a body of several parts: each time a text and, but for the last, a span of the file behind it.
+/// The rest of a body of several parts: each time a text and, but for the last, a span of the file
+/// behind it.
 pub(crate) struct Parts(vec::IntoIter<(Vec<u8>, Option<FileSpan>)>);
 
 impl Parts {

@@ -1,14 +1,14 @@
 //! The media types of files, by their names.
 //!
-//! The table is `mime_guess`'s. What stands here is what a mirror has and that table lacks or, against what such files are today,
-//! has wrong. Content is never looked at.
+//! The table is `mime_guess`'s. The entries here are of files that a mirror has, and that the table
+//! lacks or has wrong, against what such files are today. Content is never looked at.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What nothing is known of: browsers save it.
+/// The type of a file of which nothing is known: browsers save it.
 const UNKNOWN: &str = "application/octet-stream";
 
 /// By extension, in lower case. Checked before the table.
@@ -67,8 +67,9 @@ const TEXTS: &[&str] = &[
     "TODO",
 ];
 
-/// The media type that a file's name stands for. Text is taken to be UTF-8: without a charset, browsers guess one of the last
-/// century's. But for XML, which says by itself what it is written in, and would be overruled (RFC 7303, 3).
+/// The media type that a file's name stands for. Text is taken to be UTF-8: without a charset,
+/// browsers guess one of the last century's. But for XML, which says by itself what it is written
+/// in, and would be overruled (RFC 7303, 3).
 pub(crate) fn type_of(name: &[u8]) -> Cow<'static, str> {
     let path = Path::new(OsStr::from_bytes(name));
     let media_type = match path.extension() {

@@ -1,7 +1,8 @@
-//! Content: objects, where they come from, and what their bodies are.
+//! Content: objects, and the origins that they come from.
 //!
-//! An [`Object`](object::Object) has metadata and a body. `local` is the origin that reads them from trees of files; the blocking pool does for it
-//! what may wait for a disk. Lacking on purpose: requests, responses and connections.
+//! An [`Object`](object::Object) has metadata and a body. An [`Origin`](origin::Origin) opens
+//! objects by name; `local` is the one that reads trees of files. The blocking pool does for
+//! origins what may wait for a disk. Lacking on purpose: requests, responses and connections.
 
 pub(crate) mod blocking_pool;
 pub(crate) mod body;

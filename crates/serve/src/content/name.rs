@@ -1,6 +1,8 @@
-//! Canonical names: the one form that all spellings of a path share, which is what objects are looked up by.
+//! Canonical names: the one form that all spellings of a path share, which is what objects are
+//! looked up by.
 //!
-//! A name is relative and decoded, has no dot segments, and ends with a slash if a folder is meant. The topmost folder is `/`.
+//! A name is relative and decoded, has no dot segments, and ends with a slash if a folder is meant.
+//! The topmost folder is `/`.
 
 use thalweg_wire::target::{PathFault, relative_path};
 

@@ -1,7 +1,8 @@
-//! Objects: metadata, validators, and where the bytes of a body come from.
+//! Objects: metadata, validators, and the source of a body's bytes.
 //!
-//! An object is ready to be served: all that a response says of it was found out when its origin opened it. How a response says
-//! that is not known here; only the place where a session keeps what it has rendered of it is.
+//! An object is ready to be served: all that a response says of it was found out when its origin
+//! opened it. How a response says that is not known here; only the place where a session keeps what
+//! it has rendered of it is.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,7 +17,8 @@ use thalweg_wire::validator::{EntityTag, Validators};
 use crate::content::policy::ResponsePolicy;
 use crate::content::stream::Stream;
 
-/// An origin's object under a name. The parts that the most common request needs lie together, apart from the metadata.
+/// An origin's object under a name. The parts that the most common request needs lie together,
+/// apart from the metadata.
 pub(crate) struct Object {
     rendering: Rendering,
     /// `None` if that is known only when a stream has ended.
@@ -44,9 +46,9 @@ pub(crate) struct Metadata {
 /// Digests of an object, at the index of [`Algorithm::ALL`].
 pub(crate) type Digests = [Option<Box<[u8]>>; Algorithm::ALL.len()];
 
-/// The bytes of a body in memory, and in front of them the head that a session has rendered for the most common request: the whole
-/// object on a connection that stays open. So a session has a cache of rendered heads whose key is the object, and head and
-/// body leave in one send.
+/// The bytes of a body in memory, and in front of them the head that a session has rendered for the
+/// most common request: the whole object on a connection that stays open. So a session has a cache
+/// of rendered heads whose key is the object, and head and body leave in one send.
 pub(crate) struct Rendering {
     pub(crate) bytes: Rc<Vec<u8>>,
     /// 0 until a head is rendered.
@@ -65,7 +67,7 @@ impl Rendering {
     }
 }
 
-/// Where the bytes of a body come from.
+/// The source of a body's bytes.
 pub(crate) enum Source {
     /// From memory: they are in the [rendering](Rendering), behind its head.
     Memory,
@@ -128,7 +130,7 @@ impl Object {
         self.length
     }
 
-    /// What conditional requests compare with.
+    /// The validators, which conditional requests compare with.
     pub(crate) fn validators(&self) -> Validators<'_> {
         Validators {
             etag: Some(EntityTag { weak: false, opaque: &self.metadata.tag }).filter(|tag| !tag.opaque.is_empty()),
@@ -184,13 +186,13 @@ impl Object {
         &mut self.variants[index]
     }
 
-    /// What a session keeps of its response with the whole.
+    /// The place for a session's rendered response with the whole.
     #[inline]
     pub(crate) fn rendering(&mut self) -> &mut Rendering {
         &mut self.rendering
     }
 
-    /// Where its bytes come from.
+    /// The source of its bytes.
     #[inline]
     pub(crate) fn source(&self) -> &Source {
         &self.source

@@ -1,13 +1,14 @@
-//! How files are presented: what [`Settings`] come to, made once for all the files that share them.
+//! Response policies: the settings of files in the form that responses need, made once for all
+//! files that share them.
 //!
-//! It has the field lines ready to be copied into heads. Which settings hold for which file, and which fields are for a
-//! configuration to set, is not decided here.
+//! A policy has field lines ready to be copied into heads. The catalog decides which settings hold
+//! for which file, and which fields a configuration may set.
 
 use thalweg_wire::encode::{EncodeError, FieldBlock};
 
 use crate::config::{EtagSource, Settings};
 
-/// What settings say about the responses with a file, as a head needs it.
+/// The settings that hold for the responses with a file.
 #[derive(Debug, Default)]
 pub(crate) struct ResponsePolicy {
     /// The field lines of a 200 and a 206.
@@ -20,12 +21,12 @@ pub(crate) struct ResponsePolicy {
     pub(crate) precompressed: bool,
     /// Whether checksum files are looked for.
     pub(crate) digests: bool,
-    /// What entity tags are made of.
+    /// The parts of entity tags.
     pub(crate) etag: EtagSource,
 }
 
 impl ResponsePolicy {
-    /// What these settings come to. Headers follow in their order; Cache-Control comes first.
+    /// The policy of settings. Headers follow in their order; Cache-Control comes first.
     pub(crate) fn of(settings: &Settings) -> Result<Self, EncodeError> {
         let mut policy = Self {
             precompressed: settings.precompressed.unwrap_or(false),
@@ -55,7 +56,8 @@ impl ResponsePolicy {
     }
 }
 
-/// Whether a field is about the bytes that a 304 does not have (RFC 9110, 15.4.5). A policy is about how they are used.
+/// Whether a field is about the bytes that a 304 does not have (RFC 9110, 15.4.5). A policy is
+/// about how they are used.
 fn describes_content(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.starts_with("content-") && name != "content-location" && !name.starts_with("content-security-policy")

@@ -1,7 +1,8 @@
 //! Remote origins: origins that the loop reaches over connections of its own.
 //!
-//! A remote origin is a state machine without I/O, as a session is. The loop gives it events of its connections and carries out its
-//! actions; sessions open objects and are woken when these are ready. HTTP and S3 origins will be such.
+//! A remote origin is a state machine without I/O, as a session is. The loop gives it events of its
+//! connections and carries out its actions; sessions open objects and are woken when these are
+//! ready. HTTP and S3 origins will be such.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,7 +16,8 @@ use crate::content::stream::Wakes;
 
 /// An origin behind connections.
 pub(crate) trait RemoteOrigin {
-    /// Opens the object of a canonical name for the session of a connection, which is woken if it has to wait.
+    /// Opens the object of a canonical name for the session of a connection, which is woken if it
+    /// has to wait.
     fn open(&mut self, name: &[u8], waiter: SocketId, now: Instant) -> RemoteOpening<'_>;
 
     /// Takes an event of one of its connections.
@@ -110,7 +112,8 @@ impl Fetches {
         Self { by_name: HashMap::default(), wakes }
     }
 
-    /// Joins the fetch of a name. An object whose stream has passed its beginning serves its readers, and nobody new.
+    /// Joins the fetch of a name. An object whose stream has passed its beginning serves its
+    /// readers, and nobody new.
     pub(crate) fn join(&mut self, name: &[u8], waiter: SocketId, now: Instant) -> Joined<'_> {
         let is_over = match self.by_name.get(name) {
             None => true,

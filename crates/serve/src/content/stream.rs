@@ -1,9 +1,11 @@
-//! Streams: bodies whose bytes come in later, in pieces, and whose length may be unknown until the end.
+//! Streams: bodies whose bytes come in later, in pieces, and whose length may be unknown until the
+//! end.
 //!
-//! An origin writes a stream while sessions read it, all on one loop. Several readers may share a stream as long as its beginning is
-//! kept; each has a position of its own. A stream keeps a window of bytes: an origin that finds it full waits until the slowest reader
-//! has taken some, so that a client that reads slowly holds its origin back and nothing piles up here. (A reader that makes no
-//! progress loses its connection, which sets the others free.)
+//! An origin writes a stream while sessions read it, all on one loop. Several readers may share a
+//! stream as long as its beginning is kept; each has a position of its own. A stream keeps a window
+//! of bytes: an origin that finds it full waits until the slowest reader has taken some, so that a
+//! client that reads slowly holds its origin back and nothing piles up here. (A reader that makes
+//! no progress loses its connection, which sets the others free.)
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -63,7 +65,8 @@ struct Position {
     waiter: Option<SocketId>,
 }
 
-/// The end of a stream that its origin writes to. A writer that is dropped before the end fails the stream.
+/// The end of a stream that its origin writes to. A writer that is dropped before the end fails the
+/// stream.
 pub(crate) struct StreamWriter(Rc<RefCell<Window>>);
 
 /// A stream, as an object has it.
@@ -90,7 +93,8 @@ pub(crate) enum Piece {
 }
 
 impl Stream {
-    /// A stream of so many bytes, if that is known, which keeps at most about `window_bytes_max` of them.
+    /// A stream of so many bytes, if that is known, which keeps at most about `window_bytes_max` of
+    /// them.
     pub(crate) fn new(length: Option<u64>, window_bytes_max: usize, wakes: Wakes) -> (StreamWriter, Self) {
         let window = Rc::new(RefCell::new(Window {
             bytes_max: window_bytes_max.max(1),
@@ -147,7 +151,8 @@ impl StreamWriter {
         Rc::strong_count(&self.0) > 1
     }
 
-    /// Writes bytes behind those before, and wakes the readers. A stream takes no more than its length.
+    /// Writes bytes behind those before, and wakes the readers. A stream takes no more than its
+    /// length.
     pub(crate) fn write(&mut self, bytes: Vec<u8>) {
         let mut window = self.0.borrow_mut();
         if bytes.is_empty() || window.end.is_some() {

@@ -317,7 +317,7 @@ fn status_of(refusal: Refusal) -> u16 {
         Refusal::Malformed => 400,
         Refusal::NotFound => 404,
         Refusal::Forbidden => 403,
-        Refusal::Exhausted | Refusal::NotYet => 503,
+        Refusal::Exhausted => 503,
         Refusal::Failed => 500,
     }
 }

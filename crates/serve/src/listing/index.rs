@@ -1,7 +1,9 @@
-//! What a folder holds, sorted, in little memory: all names in one block, and a few bytes beside each.
+//! The sorted entries of a folder in little memory: all names in one block, and a few bytes beside
+//! each.
 //!
-//! An index is bounded in bytes, not in entries. Of a folder that does not fit, exactly those entries are kept that come first by
-//! name, and the others are counted: whoever looks at it is told, and sees a beginning instead of a sample.
+//! An index is bounded in bytes, not in entries. Of a folder that does not fit, exactly those
+//! entries are kept that come first by name, and the others are counted: a page says so, and shows
+//! a beginning instead of a sample.
 
 use std::cmp::{Ordering, Reverse};
 use std::ops::Range;
@@ -17,13 +19,14 @@ pub(crate) struct Index {
     entries: Vec<Entry>,
     /// So many folders stand apart in front of the files, in every order.
     folders_apart: usize,
-    /// The other orders, made when somebody asks for them: by date and by size, ascending and descending.
-    commands: [OnceLock<Box<[u32]>>; 4],
-    /// What the folder holds, with what was not kept.
+    /// The other orders, made when a request needs them: by date and by size, ascending and
+    /// descending.
+    orders: [OnceLock<Box<[u32]>>; 4],
+    /// Counts all entries, with those that were not kept.
     pub(crate) tally: Tally,
 }
 
-/// How much there is.
+/// The size of a folder's content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) folders: u64,
@@ -47,7 +50,7 @@ pub(crate) struct Item<'i> {
     pub(crate) modified_s: i64,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Kind {
     Folder,
@@ -64,7 +67,7 @@ struct Entry {
     kind: Kind,
 }
 
-/// What an entry takes beside its name: itself, and its place in each of the orders.
+/// The bytes of an entry beside its name: itself, and its place in each of the orders.
 const ENTRY_BYTES: usize = size_of::<Entry>() + 4 * size_of::<u32>();
 
 /// Less makes no sense.
@@ -95,7 +98,8 @@ impl Builder {
         }
     }
 
-    /// Takes in an entry and the second in which it was changed last. Names of more than 255 bytes do not exist.
+    /// Takes in an entry and the second in which it was changed last. Names of more than 255 bytes
+    /// do not exist.
     pub(crate) fn push(&mut self, item: Item<'_>, changed_s: i64) {
         let Ok(name_bytes) = u8::try_from(item.name.len()) else { return };
         match item.kind {
@@ -169,8 +173,8 @@ impl Builder {
             true => self.entries.partition_point(|entry| entry.kind == Kind::Folder),
             false => 0,
         };
-        let commands = Default::default();
-        Index { names: self.names, entries: self.entries, folders_apart, commands, tally: self.tally }
+        let orders = Default::default();
+        Index { names: self.names, entries: self.entries, folders_apart, orders, tally: self.tally }
     }
 }
 
@@ -180,7 +184,7 @@ impl Index {
         self.entries.len()
     }
 
-    /// Bytes of memory held, with the orders that were not asked for yet.
+    /// Bytes of memory held, with the orders that were not made yet.
     pub(crate) fn bytes(&self) -> usize {
         self.names.len() + self.entries.len() * ENTRY_BYTES
     }
@@ -222,14 +226,15 @@ impl Index {
         }
     }
 
-    /// The places in an order other than by name. Entries that are equal in it are ordered by name, in both directions.
+    /// The places in an order other than by name. Entries that are equal in it are ordered by name,
+    /// in both directions.
     fn order(&self, view: View) -> Option<&[u32]> {
         let (slot, key): (usize, fn(&Entry) -> i128) = match view.sort {
             Sort::Name => return None,
             Sort::Date => (0, |entry| i128::from(entry.modified_s)),
             Sort::Size => (2, |entry| i128::from(entry.size)),
         };
-        let order = self.commands[slot + usize::from(view.descending)].get_or_init(|| {
+        let order = self.orders[slot + usize::from(view.descending)].get_or_init(|| {
             // There are fewer than 2^32 entries: their names' places would not fit otherwise.
             let mut order: Box<[u32]> = (0..self.entries.len() as u32).collect();
             let (folders, files) = order.split_at_mut(self.folders_apart);
@@ -292,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn commands() {
+    fn entries_are_in_the_order_of_the_view() {
         for (sort, descending, apart, mixed) in [
             (Sort::Name, false, "C zoo a B2 b10 empty", "a B2 b10 C empty zoo"),
             (Sort::Name, true, "zoo C empty b10 B2 a", "zoo empty C b10 B2 a"),

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
+use super::folder::Folder;
 use super::index::{Item, Kind};
-use super::read::Folder;
+
 use super::style::Style;
 use super::text;
 use super::view::View;
@@ -41,7 +42,8 @@ struct Entry<'d> {
     href: String,
 }
 
-/// The JSON of a view, with a line feed behind it; `None` if it has no such page. `path` is the folder's on the site.
+/// The JSON of a view, with a line feed behind it; `None` if it has no such page. `path` is the
+/// folder's on the site.
 pub(super) fn json(folder: &Folder, path: &[u8], style: &Style, view: View) -> Option<String> {
     let index = &folder.index;
     let entries = index.page(view, style.page_entries)?.map(entry).collect();

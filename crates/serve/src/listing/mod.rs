@@ -1,10 +1,12 @@
 //! Listings: pages of folders that have no index.
 //!
-//! [`Listings`] keeps, per loop and bounded in bytes, the folders that were read and the pages that were made of them; a page is an
-//! [`Object`] like any file, so that conditions, HEAD and ranges mean the same. A job reads and renders, because that may take long.
+//! [`Listings`] keeps, per loop and bounded in bytes, the folders that were read and the pages that
+//! were made of them; a page is an [`Object`] like any file, so that conditions, HEAD and ranges
+//! mean the same. A job reads and renders, because that may take long.
 //!
 //! Lacking on purpose: scripts, thumbnails, search, and a tree that is walked.
 
+mod folder;
 mod index;
 mod json;
 mod natural;
@@ -21,7 +23,8 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 use thalweg_sys::{Instant, Wait};
 
-use self::read::{Folder, Rendering, Task, Trust};
+use self::folder::Folder;
+use self::read::{Rendering, Task, Trust};
 use self::style::{Style, Styles};
 use self::view::View;
 use crate::catalog::site::Sites;
@@ -34,11 +37,13 @@ use crate::content::origin::{Opening, Outcome};
 use crate::content::refusal::Refusal;
 use crate::date_cache::DateCache;
 
-/// A file that grows in place leaves no trace in its folder: without one, a folder is read again after this long.
+/// A file that grows in place leaves no trace in its folder: without one, a folder is read again
+/// after this long.
 const READ_AGAIN_NS: u64 = 10_000_000_000;
 
-/// Nor is a folder looked at more often than this times its number of entries, about twenty times what reading takes:
-/// however often it changes, and whoever requests it, reading it cannot become the server's main work.
+/// Nor is a folder looked at more often than this times its number of entries, about twenty times
+/// what reading takes: however often it changes, and whoever requests it, reading it cannot become
+/// the server's main work.
 const REST_NS_PER_ENTRY: u64 = 50_000;
 
 /// Most pages of a folder, and most folders, that are kept.
@@ -76,7 +81,8 @@ pub(crate) struct LoadedListing {
     rendering: Result<Rendering, Refusal>,
 }
 
-/// The changes of a folder that are taken into account. It holds the folder, so that its changes are reported.
+/// The changes of a folder that are taken into account. It holds the folder, so that its changes
+/// are reported.
 #[derive(Clone, Copy)]
 struct FolderEpoch {
     folder: FolderId,
@@ -121,7 +127,8 @@ impl Listings {
         }
     }
 
-    /// Opens the page that a request names, which has waited for a job with this outcome, or for none.
+    /// Opens the page that a request names, which has waited for a job with this outcome, or for
+    /// none.
     #[cold]
     pub(crate) fn open(
         &mut self,
@@ -143,7 +150,8 @@ impl Listings {
                 let mount = self.sites.mount_number(request.site, request.name);
                 Opening::Object(&mut folder.pages[at].object, mount)
             }
-            // A page that has gone already leaves too little memory for all that is requested at once.
+            // A page that has gone already leaves too little memory for all that is requested at
+            // once.
             Ok(None) if is_waited_for => Opening::Refused(Refusal::Exhausted),
             Ok(None) => Opening::Pending(Box::new(self.job(request, page, folders, date_cache, now))),
             Err(refusal) => Opening::Refused(refusal),
@@ -233,7 +241,8 @@ impl Listings {
         Some(PageKey { key: key.into(), settings, style, view: View::parse(request.query) })
     }
 
-    /// Takes the result of a job: keeps the page that was made. The outcome is for all requests that wait for the job.
+    /// Takes the result of a job: keeps the page that was made. The outcome is for all requests
+    /// that wait for the job.
     #[cold]
     pub(crate) fn complete(&mut self, loaded: LoadedListing, folders: &mut Folders<Sites>, now: Instant) -> Outcome {
         let LoadedListing { sites, key, epoch, rendering } = loaded;

@@ -2,8 +2,9 @@
 
 use std::cmp::Ordering;
 
-/// Compares two names: `a2` comes before `a10`, and `b` between `A` and `C`. Names that differ in nothing else are ordered by
-/// their bytes, so that only equal names are equal. Nothing depends on a locale: all hosts agree.
+/// Compares two names: `a2` comes before `a10`, and `b` between `A` and `C`. Names that differ in
+/// nothing else are ordered by their bytes, so that only equal names are equal. Nothing depends on
+/// a locale: all hosts agree.
 pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
     compare_folded(a, b).then_with(|| a.cmp(b))
 }
@@ -11,7 +12,8 @@ pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
 fn compare_folded(mut a: &[u8], mut b: &[u8]) -> Ordering {
     while let (Some(first_a), Some(first_b)) = (a.first(), b.first()) {
         let ordering = if first_a.is_ascii_digit() && first_b.is_ascii_digit() {
-            // By value, without a limit: of two numbers without leading zeros the longer one is the larger.
+            // By value, without a limit: of two numbers without leading zeros the longer one is the
+            // larger.
             let (number_a, number_b) = (take_number(&mut a), take_number(&mut b));
             number_a.len().cmp(&number_b.len()).then_with(|| number_a.cmp(number_b))
         } else {
@@ -33,7 +35,8 @@ fn take_number<'n>(bytes: &mut &'n [u8]) -> &'n [u8] {
     &number[zeros..]
 }
 
-/// The character that the bytes begin with, in lower case. Bytes that are no character come behind all that are.
+/// The character that the bytes begin with, in lower case. Bytes that are no character come behind
+/// all that are.
 fn take_folded(bytes: &mut &[u8]) -> u32 {
     let (folded, len) = match bytes[0] {
         ascii @ 0..0x80 => (u32::from(ascii.to_ascii_lowercase()), 1),

@@ -1,12 +1,15 @@
-//! A listing as HTML: one page that needs nothing else, no script, no font, no image from elsewhere.
+//! A listing as HTML: one page that needs nothing else, no script, no font, no image from
+//! elsewhere.
 //!
-//! Names come from whoever put the files there, so nothing of them is markup: `maud` escapes text and attributes, addresses
-//! are percent-encoded before. The header and the readme are the operator's own and are taken as they are if they are HTML.
+//! Names come from those who put the files there, so nothing of them is markup: `maud` escapes text
+//! and attributes, addresses are percent-encoded before. The header and the readme are the
+//! operator's own and are taken as they are if they are HTML.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::folder::{Folder, Fragment};
 use super::index::{Item, Kind, Tally};
-use super::read::{Folder, Fragment};
+
 use super::style::Style;
 use super::text;
 use super::view::{Format, Sort, View};
@@ -65,7 +68,8 @@ pub(super) fn html(folder: &Folder, path: &[u8], style: &Style, view: View) -> O
     Some(markup.into_string())
 }
 
-/// The way from the top to here. Its links are relative, so that they hold behind a proxy which has put something in front.
+/// The way from the top to here. Its links are relative, so that they hold behind a proxy which has
+/// put something in front.
 fn breadcrumb(path: &[u8]) -> Markup {
     let names: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
     let up = |steps: usize| if steps == 0 { "./".to_owned() } else { "../".repeat(steps) };
@@ -114,7 +118,7 @@ fn notice(tally: &Tally, kept: usize) -> Markup {
 /// The head of a column, which sorts by it; by what it sorts already, the other way round.
 fn column(view: View, sort: Sort) -> Markup {
     let is_sorted = view.sort == sort;
-    // Who asks for sizes or dates wants to see the largest or latest.
+    // A client that wants sizes or dates wants to see the largest or latest.
     let descending = if is_sorted { !view.descending } else { sort != Sort::Name };
     let link = View { sort, descending, page: 0, ..view }.link();
     let state = is_sorted.then_some(if view.descending { "descending" } else { "ascending" });

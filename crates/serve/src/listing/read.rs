@@ -1,8 +1,11 @@
-//! Reading a folder and making a page of it: all of a listing that waits for the file system or takes long.
+//! Reading a folder and rendering a page of it: the part of a listing that waits for the file
+//! system or takes long.
 //!
-//! A [`Task`] owns what it needs and can be done on any thread. Nothing is listed that would not be served: hidden names,
-//! devices, files that this process may not read, and links that lead out are left out here.
+//! A [`Task`] owns what it needs and can be done on any thread. Nothing is listed that would not be
+//! served: hidden names, devices, files that this process may not read, and links that lead out are
+//! left out here.
 
+use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::ControlFlow;
@@ -14,26 +17,30 @@ use thalweg_sys::folder::{EntryKind, EntryState};
 use thalweg_sys::{File, Wait};
 use thalweg_wire::encode::push_hex;
 
-use super::index::{Builder, Index, Item, Kind};
+use super::folder::{Folder, Fragment};
+use super::index::{Builder, Item, Kind};
 use super::json;
 use super::page;
 use super::style::Style;
 use super::view::{Format, View};
 use crate::catalog::site::Sites;
 use crate::config::Settings;
+use crate::content::local::miss::Miss;
 use crate::content::local::namespace::{Namespace, Place};
-use crate::content::local::tree::Tree;
+use crate::content::local::tree::{Tree, has_hidden_part};
 use crate::content::policy::ResponsePolicy;
 use crate::content::refusal::Refusal;
 
 /// Headers and readmes that are larger than this are not shown.
 const FRAGMENT_BYTES_MAX: u64 = 64 << 10;
 
-/// A folder that changed less than this before it was read may have changed after, within one tick of the file system's clock.
+/// A folder that changed less than this before it was read may have changed after, within one tick
+/// of the file system's clock.
 const SETTLED_AFTER_S: i64 = 2;
 
-/// Fields of all listings, unless the settings have others of these names. The page needs nothing from elsewhere; what a header or
-/// readme brings along may be styled and have pictures from this site, but cannot run.
+/// Fields of all listings, unless the settings have others of these names. The page needs nothing
+/// from elsewhere; what a header or readme brings along may be styled and have pictures from this
+/// site, but cannot run.
 const FIELDS: [(&str, &str); 2] = [
     (
         "Content-Security-Policy",
@@ -52,7 +59,7 @@ pub(super) struct Task {
     pub(super) settings: Arc<Settings>,
     pub(super) style: Arc<Style>,
     pub(super) view: View,
-    /// What was read before, and how far that is to be relied on.
+    /// The folder as it was read before, and how far that is to be relied on.
     pub(super) known: Option<(Arc<Folder>, Trust)>,
     /// The page was made already of what was read before.
     pub(super) is_made: bool,
@@ -61,7 +68,7 @@ pub(super) struct Task {
     pub(super) now_s: i64,
 }
 
-/// How far what is known of a folder is relied on.
+/// The trust in a folder that was read before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Trust {
     /// Without a look.
@@ -77,51 +84,45 @@ pub(super) struct Rendering {
     pub(super) view: View,
     /// The folder was looked at.
     pub(super) was_checked: bool,
-    /// What holds for the page.
+    /// The policy of the page.
     pub(super) policy: Arc<ResponsePolicy>,
     pub(super) folder: Arc<Folder>,
     /// `None` if the folder has no such page, or if it is the one that was made before.
     pub(super) page: Option<Page>,
 }
 
-/// What was read of a folder.
-pub(super) struct Folder {
-    stamp: Stamp,
-    /// An equal stamp later does not prove that nothing has changed.
-    unsettled: bool,
-    pub(super) index: Index,
-    pub(super) header: Option<Fragment>,
-    pub(super) readme: Option<Fragment>,
-    last_modified: Option<i64>,
-}
-
-/// A part of a page that the operator has written.
-#[derive(PartialEq, Eq, Debug)]
-pub(super) enum Fragment {
-    /// Put in as it is.
-    Html(String),
-    /// Put in as text.
-    Text(String),
-}
-
 /// A page as it is sent.
 pub(super) struct Page {
     pub(super) body: Vec<u8>,
-    /// The opaque part of its entity tag: depends on the content alone, so that all cores and servers agree.
+    /// The opaque part of its entity tag: depends on the content alone, so that all loops and
+    /// servers agree.
     pub(super) tag: Vec<u8>,
     /// When anything in the folder changed last, to the second.
     pub(super) last_modified: Option<i64>,
 }
 
-/// A folder where it lies: its tree, and its name there, which is empty or ends with a slash.
+/// A folder that is a mount, or the parent of mounts.
+#[derive(Clone, Copy)]
+struct MountedFolder {
+    modified_s: i64,
+    changed_s: i64,
+    is_mount: bool,
+    /// The tree has an entry of this name, which is listed instead of a parent.
+    is_in_tree: bool,
+}
+
+type Mounted<'n> = BTreeMap<&'n [u8], MountedFolder>;
+
+/// The location of a folder: its tree, if it is in one, and its name there, which is empty or ends
+/// with a slash.
 #[derive(Clone, Copy)]
 struct Location<'t> {
-    tree: &'t Tree,
+    tree: Option<&'t Tree>,
     within: &'t [u8],
 }
 
 impl Task {
-    /// Reads the folder, unless what is known of it is still right, and makes the page. May take seconds.
+    /// Reads the folder, unless it is as it was read before, and makes the page. May take seconds.
     pub(super) fn run(&self) -> Result<Rendering, Refusal> {
         let folder = self.folder()?;
         let is_made = self.is_made && self.known.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, &folder));
@@ -134,30 +135,36 @@ impl Task {
         if let Some((known, Trust::Blind)) = &self.known {
             return Ok(Arc::clone(known));
         }
-        let Place::Within { tree, name: within, .. } = self.sites.place(self.site, &self.name) else {
-            return Err(Refusal::NotFound);
+        let location = match self.sites.place(self.site, &self.name) {
+            Place::Within { tree, name, .. } => Location { tree: Some(tree), within: name },
+            Place::MountPoint | Place::Outside => Location { tree: None, within: self.path() },
         };
-        let opened = tree.open_folder(within, Wait::Allowed, &mut Vec::new())?;
-        if opened.kind != FileKind::Directory {
-            return Err(Refusal::NotFound);
-        }
+        let Some(opened) = location.open_folder()? else {
+            return self.folder_of_mounts(location).map(Arc::new);
+        };
         match &self.known {
             Some((known, Trust::Checked)) if !known.unsettled && known.stamp == opened.stamp => Ok(Arc::clone(known)),
-            _ => Ok(Arc::new(self.read(&opened, Location { tree, within })?)),
+            _ => Ok(Arc::new(self.read(&opened, location)?)),
         }
+    }
+
+    /// The name as the names of its entries begin.
+    fn path(&self) -> &[u8] {
+        if *self.name == *b"/" { b"" } else { &self.name }
     }
 
     fn read(&self, folder: &File, location: Location<'_>) -> Result<Folder, Refusal> {
         let mut builder = Builder::new(self.style.folders_first, self.index_bytes_max);
-        let mounted = self.mounted(location);
-        for (name, stamp) in &mounted {
-            let item = Item { name, kind: Kind::Folder, size: 0, modified_s: stamp.modified_s };
-            builder.push(item, seconds(stamp));
-        }
-        // What lies in the folder where a tree is mounted is out of reach.
-        let is_covered = |name: &CStr| mounted.binary_search_by_key(&name.to_bytes(), |&(of, _)| of).is_ok();
+        let mut mounted = self.mounted(location);
         let read = folder.visit_entries(|name, kind| {
-            let seen = if is_covered(name) { None } else { self.examine(folder, location, name, kind) };
+            let seen = match mounted.get_mut(name.to_bytes()) {
+                // The entry in the tree is out of reach.
+                Some(mounted) if mounted.is_mount => None,
+                covered => {
+                    covered.into_iter().for_each(|parent| parent.is_in_tree = true);
+                    self.examine(folder, location, name, kind)
+                }
+            };
             if let Some((kind, state)) = seen {
                 let size = if kind == Kind::File { state.size } else { 0 };
                 let item = Item { name: name.to_bytes(), kind, size, modified_s: state.modified_s };
@@ -165,7 +172,8 @@ impl Task {
             }
             ControlFlow::Continue(())
         });
-        read.map_err(|error| Refusal::of(&error))?;
+        read.map_err(|error| Miss::of(&error))?;
+        push_mounted(&mut builder, &mounted);
         let (header, header_changed) = location.fragment(self.style.header.as_deref()).unzip();
         let (readme, readme_changed) = location.fragment(self.style.readme.as_deref()).unzip();
         let index = builder.finish();
@@ -184,21 +192,44 @@ impl Task {
         })
     }
 
-    /// The trees that are mounted in the folder and are to be listed, by their names in it: there are as many as the configuration has.
-    fn mounted(&self, location: Location<'_>) -> Vec<(&[u8], Stamp)> {
-        let folder = if *self.name == *b"/" { b"" } else { &*self.name };
-        let site = self.sites.site(self.site);
-        let shown = site.mounts_in(folder).filter(|(name, _)| !self.style.hides(name) && !location.hides(name));
-        let mut mounted: Vec<_> = shown
-            .filter_map(|(name, mount)| {
-                Some((name, mount.tree.open_folder(b"", Wait::Allowed, &mut Vec::new()).ok()?.stamp))
-            })
-            .collect();
-        mounted.sort_unstable_by_key(|&(name, _)| name);
+    /// A folder that no tree has, and that exists only as the parent of mounts.
+    fn folder_of_mounts(&self, location: Location<'_>) -> Result<Folder, Refusal> {
+        let mut mounts = self.sites.site(self.site).mounts_beneath(self.path());
+        if location.is_hidden(location.within) || mounts.all(|(path, _)| location.hides(path)) {
+            return Err(Refusal::NotFound);
+        }
+        let mut builder = Builder::new(self.style.folders_first, self.index_bytes_max);
+        push_mounted(&mut builder, &self.mounted(location));
+        // There is nothing to compare it with later: it is read anew.
+        let (stamp, unsettled) = (Stamp::default(), true);
+        Ok(Folder { stamp, unsettled, index: builder.finish(), header: None, readme: None, last_modified: None })
+    }
+
+    /// The mounts that are to be listed in the folder, and the parents of mounts that no tree has,
+    /// by their names in it: there are no more than mounts in the configuration.
+    fn mounted(&self, location: Location<'_>) -> Mounted<'_> {
+        let mut mounted = Mounted::default();
+        for (path, mount) in self.sites.site(self.site).mounts_beneath(self.path()) {
+            let name = path.split(|&byte| byte == b'/').next().unwrap_or(path);
+            if self.style.hides(name) || location.hides(path) {
+                continue;
+            }
+            let Ok(root) = mount.tree.open_folder(b"", Wait::Allowed, &mut Vec::new()) else { continue };
+            let new = MountedFolder {
+                modified_s: root.stamp.modified_s,
+                changed_s: seconds(&root.stamp),
+                is_mount: name == path,
+                is_in_tree: false,
+            };
+            let folder = mounted.entry(name).or_insert(new);
+            if new.is_mount || !folder.is_mount && folder.modified_s < new.modified_s {
+                *folder = new;
+            }
+        }
         mounted
     }
 
-    /// What an entry is and its state, if it is to be listed.
+    /// The kind and state of an entry, if it is to be listed.
     fn examine(
         &self,
         folder: &File,
@@ -221,7 +252,7 @@ impl Task {
     }
 
     fn render(&self, folder: &Folder) -> Option<Page> {
-        let path = if *self.name == *b"/" { self.name.to_vec() } else { [b"/", &*self.name].concat() };
+        let path = [b"/", self.path()].concat();
         let body = match self.view.format {
             Format::Html => page::html(folder, &path, &self.style, self.view)?,
             Format::Json => json::json(folder, &path, &self.style, self.view)?,
@@ -233,7 +264,7 @@ impl Task {
         Some(Page { body: body.into_bytes(), tag, last_modified: folder.last_modified })
     }
 
-    /// What the settings of the folder come to, with what all listings have.
+    /// The policy of the folder's settings, with the fields that all listings have.
     fn policy(&self) -> Result<Arc<ResponsePolicy>, Refusal> {
         let mut settings = Settings::clone(&self.settings);
         for (name, value) in FIELDS {
@@ -245,12 +276,34 @@ impl Task {
     }
 }
 
+/// Adds the folders that no tree has an entry for.
+fn push_mounted(builder: &mut Builder, mounted: &Mounted<'_>) {
+    for (name, folder) in mounted.iter().filter(|(_, folder)| !folder.is_in_tree) {
+        builder.push(Item { name, kind: Kind::Folder, size: 0, modified_s: folder.modified_s }, folder.changed_s);
+    }
+}
+
 impl Location<'_> {
-    fn hides(self, name: &[u8]) -> bool {
-        name.starts_with(b".") && self.tree.hides(&self.path(name))
+    /// Opens the folder; `None` if no tree has it.
+    fn open_folder(self) -> Result<Option<File>, Refusal> {
+        let Some(tree) = self.tree else { return Ok(None) };
+        match tree.open_folder(self.within, Wait::Allowed, &mut Vec::new()) {
+            Ok(folder) => Ok(Some(folder).filter(|folder| folder.kind == FileKind::Directory)),
+            Err(Miss::NOT_FOUND) => Ok(None),
+            Err(miss) => Err(miss.into()),
+        }
     }
 
-    /// What a link leads to, if that would be served.
+    /// Whether an entry of the folder, or something deeper in it, is not served.
+    fn hides(self, path: &[u8]) -> bool {
+        (path.starts_with(b".") || path.contains(&b'/')) && self.is_hidden(&self.path(path))
+    }
+
+    fn is_hidden(self, name: &[u8]) -> bool {
+        self.tree.map_or_else(|| has_hidden_part(name, true), |tree| tree.hides(name))
+    }
+
+    /// The target of a link, if that would be served.
     fn follow(self, name: &[u8], link: EntryState) -> Option<(Kind, EntryState)> {
         let target = self.open(name)?;
         let kind = match target.kind {
@@ -263,9 +316,9 @@ impl Location<'_> {
         Some((kind, EntryState { size, modified_s, changed_s, ..link }))
     }
 
-    /// Opens what has this name in the folder as a request for it would.
+    /// Opens an entry of the folder as a request for it would.
     fn open(self, name: &[u8]) -> Option<File> {
-        self.tree.open_file(&self.path(name), Wait::Allowed, &mut Vec::new()).ok()
+        self.tree?.open_file(&self.path(name), Wait::Allowed, &mut Vec::new()).ok()
     }
 
     fn path(self, name: &[u8]) -> Vec<u8> {
@@ -284,34 +337,6 @@ impl Location<'_> {
         let text = String::from_utf8_lossy(&bytes[..read]).into_owned();
         let is_html = [".html", ".htm"].iter().any(|end| name.to_ascii_lowercase().ends_with(end));
         Some((if is_html { Fragment::Html(text) } else { Fragment::Text(text) }, seconds(&file.stamp)))
-    }
-}
-
-impl Folder {
-    /// How many pages it has.
-    pub(super) fn pages(&self, style: &Style) -> u64 {
-        self.index.pages(style.page_entries)
-    }
-
-    /// How many entries it was read from.
-    pub(super) fn entries(&self) -> u64 {
-        self.index.tally.folders + self.index.tally.files
-    }
-
-    /// A folder with these entries and nothing else to it.
-    #[cfg(test)]
-    pub(super) fn of_index(index: Index) -> Self {
-        let stamp = Stamp::default();
-        Self { stamp, unsettled: false, index, header: None, readme: None, last_modified: None }
-    }
-
-    /// Bytes of memory held.
-    pub(super) fn bytes(&self) -> usize {
-        let fragment = |fragment: &Option<Fragment>| match fragment {
-            Some(Fragment::Html(text) | Fragment::Text(text)) => text.len(),
-            None => 0,
-        };
-        self.index.bytes() + fragment(&self.header) + fragment(&self.readme)
     }
 }
 

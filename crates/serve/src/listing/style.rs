@@ -1,4 +1,4 @@
-//! How folders are listed, compiled from their settings.
+//! Styles of listings, compiled from the settings of folders.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use crate::config::{ListingStyle, Settings};
 /// More entries on a page would make browsers slow.
 const PAGE_ENTRIES_MAX: usize = 10_000;
 
-/// How a folder is listed.
+/// The style in which a folder is listed.
 #[derive(Debug)]
 pub(super) struct Style {
     pub(super) name_width: usize,
@@ -23,13 +23,14 @@ pub(super) struct Style {
     pub(super) folders_first: bool,
 }
 
-/// The styles that were asked for, with the settings that they were compiled from. There are no more than combinations of
-/// rules.
+/// The styles that were needed so far, with the settings that they were compiled from. There are no
+/// more than combinations of rules.
 #[derive(Default)]
 pub(super) struct Styles(Vec<(Arc<Settings>, Arc<Style>)>);
 
 impl Styles {
-    /// The style that settings have; `None` if a pattern in them is none, which was looked for at start.
+    /// The style that settings have; `None` if a pattern in them is none, which was looked for at
+    /// start.
     pub(super) fn of(&mut self, settings: &Arc<Settings>) -> Option<Arc<Style>> {
         if let Some((_, style)) = self.0.iter().find(|(known, _)| Arc::ptr_eq(known, settings)) {
             return Some(Arc::clone(style));

@@ -28,7 +28,7 @@ fn request<'a>(name: &'a str, query: &'a str) -> ListingRequest<'a> {
     ListingRequest { site: 0, name: name.as_bytes(), query: Some(query.as_bytes()) }
 }
 
-/// For listings of which nothing is told.
+/// Folders of which no change is reported.
 fn unwatched(listings: &Listings) -> Folders<Sites> {
     Folders::new(Arc::clone(&listings.sites), None)
 }
@@ -101,7 +101,7 @@ fn a_folder_is_looked_at_again_when_it_has_aged() {
 }
 
 #[test]
-fn what_is_told_of_a_folder_is_seen_at_once() {
+fn a_reported_change_of_a_folder_is_seen_at_once() {
     let root = TempDir::new().unwrap();
     for folder in ["a", "b"] {
         fs::create_dir(root.path().join(folder)).unwrap();

@@ -1,7 +1,8 @@
 //! Names, sizes, dates and addresses as a listing shows them.
 //!
-//! A name is bytes that somebody else has chosen. In an address each of them is exact; to the eye it is text in which nothing
-//! acts: no control character, no mark that turns the direction of writing around.
+//! A name is bytes that others have chosen. In an address each of them is exact; to the eye it is
+//! text in which nothing acts: no control character, no mark that turns the direction of writing
+//! around.
 
 use std::borrow::Cow;
 
@@ -10,7 +11,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use super::index::{Item, Kind};
 
-/// All but what RFC 3986, 2.3 calls unreserved: whatever reads the address, nothing in it means anything.
+/// All but what RFC 3986, 2.3 calls unreserved: whatever reads the address, nothing in it means
+/// anything.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A character that stands for what cannot be shown.
@@ -18,7 +20,8 @@ const UNSHOWABLE: char = char::REPLACEMENT_CHARACTER;
 
 /// The address of an entry, relative to its folder.
 pub(super) fn address(item: Item<'_>) -> String {
-    // A dash in front would be an option to programs that are handed the address; a colon could be taken for a scheme's end.
+    // A dash in front would be an option to programs that are handed the address; a colon could be
+    // taken for a scheme's end.
     let prefix = if item.name.starts_with(b"-") || item.name.contains(&b':') { "./" } else { "" };
     let slash = if item.kind == Kind::Folder { "/" } else { "" };
     format!("{prefix}{}{slash}", percent_encode(item.name, ESCAPED))
@@ -36,7 +39,8 @@ fn visible(char: char) -> char {
         '\0'..='\x1f' => char::from_u32(0x2400 + u32::from(char)).unwrap_or(UNSHOWABLE),
         '\x7f' => '\u{2421}',
         '\u{80}'..='\u{9f}' => UNSHOWABLE,
-        // Marks, embeddings, overrides and isolates of direction: `exe.fdp` must not look like `pdf.exe`.
+        // Marks, embeddings, overrides and isolates of direction: `exe.fdp` must not look like
+        // `pdf.exe`.
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => UNSHOWABLE,
         // Ends of lines and paragraphs, and what has no width at all.
         '\u{2028}' | '\u{2029}' | '\u{200b}' | '\u{2060}' | '\u{feff}' => UNSHOWABLE,
@@ -44,8 +48,8 @@ fn visible(char: char) -> char {
     }
 }
 
-/// The text in at most `width` characters; `None` if it has no more than that. What is left out is left out between the
-/// beginning and the end: the ends of names tell versions and kinds apart.
+/// The text in at most `width` characters; `None` if it has no more than that. What is left out is
+/// left out between the beginning and the end: the ends of names tell versions and kinds apart.
 pub(super) fn shortened(text: &str, width: usize) -> Option<String> {
     // Room for a beginning, the ellipsis and an end.
     let width = if width == 0 { usize::MAX } else { width.max(5) };
@@ -67,7 +71,7 @@ pub(super) fn size(bytes: u64) -> String {
     let mut value = bytes as f64 / 1000.0;
     let mut units = ["KB", "MB", "GB", "TB", "PB", "EB"].into_iter();
     let mut unit = units.next().unwrap_or_default();
-    // What would be rounded to 1000 belongs to the next unit.
+    // A value that would be rounded to 1000 belongs to the next unit.
     while value >= 999.5 {
         let Some(larger) = units.next() else { break };
         value /= 1000.0;

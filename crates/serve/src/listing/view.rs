@@ -1,9 +1,11 @@
-//! Which part of a folder is asked for, in which order and form: the query of a listing's address.
+//! Views: the part of a folder that a request names, its order and its form, by the query of a
+//! listing's address.
 //!
-//! What a query says that means nothing here is passed over, as any other page would do: a listing has to be there for links
-//! that somebody has decorated. The one thing that can fail is a page that does not exist, which is found out later.
+//! A parameter that means nothing here is passed over, as any other page would do: a listing has to
+//! be there for links that carry more. The one thing that can fail is a page that does not exist,
+//! which is found out later.
 
-/// Which page of a folder is to be shown, and how.
+/// A page of a folder, its order and its form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct View {
     pub(crate) sort: Sort,
@@ -13,7 +15,7 @@ pub(crate) struct View {
     pub(crate) format: Format,
 }
 
-/// What entries are ordered by.
+/// The property that entries are ordered by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Sort {
     #[default]
@@ -41,8 +43,9 @@ impl Format {
 }
 
 impl View {
-    /// Reads a query: ours (`sort=size&order=desc&page=2&format=json`) or that of Apache's listings (`C=S;O=D`), which
-    /// scripts and bookmarks know. Of what is said twice the last counts.
+    /// Reads a query: ours (`sort=size&order=desc&page=2&format=json`) or that of Apache's listings
+    /// (`C=S;O=D`), which scripts and bookmarks know. Of a parameter that comes twice the last
+    /// counts.
     pub(crate) fn parse(query: Option<&[u8]>) -> Self {
         let mut view = Self::default();
         for part in query.unwrap_or_default().split(|byte| matches!(byte, b'&' | b';')) {
@@ -62,8 +65,8 @@ impl View {
         view
     }
 
-    /// The query that asks for this view, with its question mark; what goes without saying is left out, and a query that
-    /// says nothing is the folder itself.
+    /// The query that asks for this view, with its question mark; what goes without saying is left
+    /// out, and a query that says nothing is the folder itself.
     pub(crate) fn link(self) -> String {
         let mut parts = Vec::new();
         if self.format == Format::Json {

@@ -244,8 +244,8 @@ fn each_site_and_mount_has_listings_of_its_own() {
         let page = String::from_utf8(get(&served, "/deep/down/").body).unwrap();
         assert!(page.contains("<title>Index of /deep/down/</title>"), "{page}");
         assert_eq!(get(&served, "/deep/down").status, 301);
-        // No tree has a folder of this name.
-        assert_eq!(get(&served, "/deep/").status, 404);
+        // No tree has a folder of this name: it is there for its mount.
+        assert_eq!(hrefs(&served, "/deep/?format=json"), ["down/"]);
         let other = served.exchange(b"GET /sub/ HTTP/1.1\r\nHost: other\r\n\r\n");
         assert!(other.starts_with(b"HTTP/1.1 404 "), "{driver:?}: {}", other.escape_ascii());
         served.stop();
@@ -274,14 +274,56 @@ fn trees_that_are_mounted_in_a_folder_are_listed_there_once() {
         fs::write(served.path().join("own/b/covered"), "").unwrap();
         fs::write(served.path().join("own/file"), "covered").unwrap();
         fs::write(served.path().join("own/last"), "").unwrap();
-        assert_eq!(hrefs(&served, "/own/?format=json"), ["a/", "b/", "c/", "file/", "last"]);
-        assert_eq!(hrefs(&served, "/own/?format=json&order=desc"), ["file/", "c/", "b/", "a/", "last"]);
+        assert_eq!(hrefs(&served, "/own/?format=json"), ["a/", "b/", "c/", "deep/", "file/", "last"]);
+        assert_eq!(hrefs(&served, "/own/?format=json&order=desc"), ["file/", "deep/", "c/", "b/", "a/", "last"]);
         let page = String::from_utf8(get(&served, "/own/").body).unwrap();
         assert_eq!((page.matches("href=\"b/\"").count(), page.matches("href=\"file/\"").count()), (1, 1), "{page}");
-        assert!(page.contains("4 folders · 1 file"), "{page}");
+        assert!(page.contains("5 folders · 1 file"), "{page}");
         assert_eq!(hrefs(&served, "/own/b/?format=json"), ["file"]);
         assert!(hrefs(&served, "/?format=json").contains(&"top/".to_owned()));
-        // What is mounted in a folder that does not exist is found by its name alone.
-        assert_eq!((get(&served, "/other/").status, get(&served, "/other/c/file").body), (404, b"12345".to_vec()));
+        // A folder that exists only as the parent of mounts is a folder like any other.
+        assert!(hrefs(&served, "/?format=json").contains(&"other/".to_owned()));
+        assert_eq!(hrefs(&served, "/other/?format=json"), ["c/"]);
+        assert_eq!(get(&served, "/other/c/file").body, b"12345");
+    });
+}
+
+#[test]
+fn a_folder_that_is_only_the_parent_of_mounts_is_listed_where_that_is_wanted() {
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, |config| {
+            let root = config.sites[0].mounts[0].root.clone();
+            let paths = ["/pub/a/b/", "/pub/a/c/", "/pub/d/", "/off/a/", "/.dot/a/", "/only/.dot/"];
+            config.sites[0].mounts = paths.map(|path| MountConfig::new(path, root.join("sub"))).to_vec();
+            everywhere(config);
+            list(config, "/off/", false, None);
+        }) else {
+            return;
+        };
+        assert_eq!(hrefs(&served, "/?format=json"), ["off/", "pub/"]);
+        assert_eq!(hrefs(&served, "/pub/?format=json"), ["a/", "d/"]);
+        assert_eq!(hrefs(&served, "/pub/a/?format=json"), ["b/", "c/"]);
+        assert_eq!(hrefs(&served, "/pub/a/b/?format=json"), ["with%20index/", "inside", "page.html"]);
+        for (path, status) in [
+            ("/pub/a", 301),
+            ("/pub/a/", 200),
+            ("/off", 301),
+            ("/off/", 404),
+            ("/off/a/page.html", 200),
+            ("/missing", 404),
+            ("/missing/", 404),
+            ("/pub/a/e", 404),
+            ("/pub/a/e/", 404),
+            // Hidden, as elsewhere.
+            ("/.dot", 404),
+            ("/.dot/", 404),
+            ("/only/", 404),
+        ] {
+            for round in ["first", "again"] {
+                assert_eq!(get(&served, path).status, status, "{driver:?} {round} {path}");
+            }
+        }
+        assert_eq!(get(&served, "/pub/a").field("Location"), Some("/pub/a/"));
+        served.stop();
     });
 }

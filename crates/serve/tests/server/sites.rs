@@ -283,3 +283,23 @@ fn error_pages_keep_the_status() {
         },
     );
 }
+
+#[test]
+fn a_folder_that_is_only_the_parent_of_mounts_is_a_folder() {
+    with_sites(
+        |config| {
+            let root = config.sites[0].mounts[1].root.clone();
+            config.sites[0].mounts.extend(["/a/b/", "/a/c/"].map(|path| MountConfig::new(path, root.clone())));
+        },
+        |served| {
+            for path in ["/a", "/a/b"] {
+                let redirect = check(served, &get("one.example", path), 301, "");
+                assert_eq!(redirect.field("Location"), Some(&*format!("{path}/")));
+            }
+            // It has no index, and is not listed.
+            check(served, &get("one.example", "/a/"), 404, "one/404.html");
+            check(served, &get("one.example", "/a/c/"), 200, "big/index.html");
+            check(served, &get("two.example", "/a"), 404, "");
+        },
+    );
+}

@@ -1,7 +1,8 @@
 //! The cache of open files: entries by key, bounded in number and memory.
 //!
-//! Keys are chosen by clients, hence a seeded hash. Entries are evicted by the clock algorithm (second chance): an entry that was used
-//! since the clock hand passed it is spared once. Loading, freshness and watching are the [origin](super::origin)'s.
+//! Keys are chosen by clients, hence a seeded hash. Entries are evicted by the clock algorithm
+//! (second chance): an entry that was used since the clock hand passed it is spared once. Loading,
+//! freshness and watching are the [origin](super::origin)'s.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -85,8 +86,8 @@ impl FileCache {
         (self.index.len(), self.bytes)
     }
 
-    /// Removes an entry for which there is no room beside a new one; `None` if there is room, or nothing to remove. An entry
-    /// larger than the whole cache is kept alone.
+    /// Removes an entry for which there is no room beside a new one; `None` if there is room, or
+    /// nothing to remove. An entry larger than the whole cache is kept alone.
     pub(super) fn evict_for(&mut self, entry: &Entry) -> Option<Entry> {
         let is_full = self.index.len() >= self.entries_max || self.bytes + entry.bytes() > self.bytes_max;
         if self.index.is_empty() || !is_full {

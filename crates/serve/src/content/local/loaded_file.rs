@@ -1,11 +1,13 @@
-//! Loaded files: what is read from the file system before a file can be served, which is the file, its compressed companions and
-//! its digests.
+//! Loaded files: what is read from the file system before a file can be served, which is the file,
+//! its compressed companions and its digests.
 //!
-//! Everything here may block, and nothing here knows of heads: a pool thread loads files for the loop that serves them.
+//! Everything here may block, and nothing here knows of heads: a pool thread loads files for the
+//! loop that serves them.
 //!
-//! Companions and checksum files are found by their names, under the same rules as any file that a client requests, and count only
-//! if they are not older than the file: an old one is of what the file was before. Whole seconds are compared, since many programs
-//! carry no finer times over from the file to its companion.
+//! Companions and checksum files are found by their names, under the same rules as any file that a
+//! client requests, and count only if they are not older than the file: an old one is of what the
+//! file was before. Whole seconds are compared, since many programs carry no finer times over from
+//! the file to its companion.
 
 use thalweg_formats::checksums::{self, Scope};
 use thalweg_sys::File;
@@ -13,16 +15,16 @@ use thalweg_sys::file::Stamp;
 use thalweg_wire::coding::Coding;
 use thalweg_wire::digest::Algorithm;
 
+use crate::content::local::miss::Miss;
 use crate::content::object::Digests;
 use crate::content::policy::ResponsePolicy;
-use crate::content::refusal::Refusal;
 
 /// Larger checksum files are not read: a folder has hardly more than 30,000 files worth it.
 const CHECKSUM_FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// Opens a regular file by its name beneath the root; `None` if it is not there, or not to be served. It fails only where it
-/// could not find out.
-pub(crate) type OpenCompanion<'o> = dyn FnMut(&[u8]) -> Result<Option<File>, Refusal> + 'o;
+/// Opens a regular file by its name beneath the root; `None` if it is not there, or not to be
+/// served. It fails only where it could not find out.
+pub(crate) type OpenCompanion<'o> = dyn FnMut(&[u8]) -> Result<Option<File>, Miss> + 'o;
 
 /// A file and all that belongs to it.
 pub(crate) struct LoadedFile {
@@ -48,14 +50,15 @@ pub(crate) struct Companion {
 }
 
 impl LoadedFile {
-    /// Reads what there is of an open file. `name` is its path beneath the root; files of up to `small_bytes_max` are read whole.
+    /// Reads what there is of an open file. `name` is its path beneath the root; files of up to
+    /// `small_bytes_max` are read whole.
     pub(crate) fn read(
         file: File,
         name: &[u8],
         policy: &ResponsePolicy,
         small_bytes_max: usize,
         open: &mut OpenCompanion<'_>,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, Miss> {
         let mut surroundings = Surroundings { seen: Vec::new(), open };
         let mut loaded = Self::of(file, None, small_bytes_max)?;
         if policy.precompressed {
@@ -76,7 +79,7 @@ impl LoadedFile {
         Ok(loaded)
     }
 
-    fn of(file: File, coding: Option<Coding>, small_bytes_max: usize) -> Result<Self, Refusal> {
+    fn of(file: File, coding: Option<Coding>, small_bytes_max: usize) -> Result<Self, Miss> {
         let is_small = file.stamp.size <= small_bytes_max as u64;
         let bytes = is_small.then(|| read_whole(&file)).transpose()?;
         Ok(Self { file, bytes, coding, digests: Digests::default(), variants: Vec::new(), companions: Vec::new() })
@@ -91,7 +94,7 @@ struct Surroundings<'o, 'f> {
 
 impl Surroundings<'_, '_> {
     /// Opens a companion that is not older than the file with this stamp.
-    fn open(&mut self, name: &[u8], of: &Stamp) -> Result<Option<File>, Refusal> {
+    fn open(&mut self, name: &[u8], of: &Stamp) -> Result<Option<File>, Miss> {
         let file = (self.open)(name)?;
         if self.seen.iter().all(|seen| *seen.name != *name) {
             self.seen.push(Companion { name: name.into(), stamp: file.as_ref().map(|file| file.stamp) });
@@ -100,7 +103,7 @@ impl Surroundings<'_, '_> {
     }
 
     /// The digests of a file: from a list of its own, else from that of its folder.
-    fn digests(&mut self, name: &[u8], of: &Stamp) -> Result<Digests, Refusal> {
+    fn digests(&mut self, name: &[u8], of: &Stamp) -> Result<Digests, Miss> {
         let file_name_at = name.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
         let (folder, file_name) = name.split_at(file_name_at);
         let mut digests = Digests::default();
@@ -121,7 +124,7 @@ impl Surroundings<'_, '_> {
     }
 }
 
-fn checksum(list: &File, name: &[u8], algorithm: Algorithm, scope: Scope) -> Result<Option<Box<[u8]>>, Refusal> {
+fn checksum(list: &File, name: &[u8], algorithm: Algorithm, scope: Scope) -> Result<Option<Box<[u8]>>, Miss> {
     if list.stamp.size > CHECKSUM_FILE_BYTES_MAX {
         return Ok(None);
     }
@@ -137,15 +140,15 @@ fn suffix(coding: Coding) -> &'static [u8] {
     }
 }
 
-/// Reads as much as the file had when it was opened. It fails if the file has changed by the end, since what was read may then be of
-/// two versions.
-fn read_whole(file: &File) -> Result<Vec<u8>, Refusal> {
+/// Reads as much as the file had when it was opened. It fails if the file has changed by the end,
+/// since what was read may then be of two versions.
+fn read_whole(file: &File) -> Result<Vec<u8>, Miss> {
     let mut bytes = vec![0; file.stamp.size as usize];
-    let read = file.read_at(&mut bytes, 0).map_err(|error| Refusal::of(&error))?;
+    let read = file.read_at(&mut bytes, 0).map_err(|error| Miss::of(&error))?;
     if read < bytes.len() {
-        return Err(Refusal::Failed);
+        return Err(Miss::FAILED);
     }
-    file.ensure_unchanged().map_err(|error| Refusal::of(&error))?;
+    file.ensure_unchanged().map_err(|error| Miss::of(&error))?;
     Ok(bytes)
 }
 
@@ -175,9 +178,9 @@ mod tests {
             // Another time even where the clock's ticks are long.
             fs::File::options().write(true).open(&path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
         };
-        assert_eq!(read(&rewrite), Err(Refusal::Failed));
-        assert_eq!(read(&|| fs::write(&path, "longer than before").unwrap()), Err(Refusal::Failed));
-        assert_eq!(read(&|| fs::write(&path, "short").unwrap()), Err(Refusal::Failed));
+        assert_eq!(read(&rewrite), Err(Miss::FAILED));
+        assert_eq!(read(&|| fs::write(&path, "longer than before").unwrap()), Err(Miss::FAILED));
+        assert_eq!(read(&|| fs::write(&path, "short").unwrap()), Err(Miss::FAILED));
         assert_eq!(read(&|| fs::remove_file(&path).unwrap()), Ok(Some(b"old text".to_vec())));
     }
 }

@@ -1,4 +1,5 @@
-//! Objects of loaded files: their entity tags, dates and media types, and the state by which a change of the file is recognised.
+//! Objects of loaded files: their entity tags, dates and media types, and the state by which a
+//! change of the file is recognised.
 
 use std::borrow::Cow;
 use std::mem;
@@ -11,13 +12,14 @@ use thalweg_wire::encode::push_hex;
 
 use crate::config::EtagSource;
 use crate::content::local::loaded_file::{Companion, LoadedFile, OpenCompanion};
+use crate::content::local::miss::Miss;
 use crate::content::media_type;
 use crate::content::object::{Metadata, Object};
 use crate::content::policy::ResponsePolicy;
-use crate::content::refusal::Refusal;
 
-/// A change that is younger than this when a file is read may be followed by another one with the same time stamps, whose
-/// granularity is a clock tick of the kernel (1 to 10 ms), or a second or two on some file systems.
+/// A change that is younger than this when a file is read may be followed by another one with the
+/// same time stamps, whose granularity is a clock tick of the kernel (1 to 10 ms), or a second or
+/// two on some file systems.
 const SETTLED_AFTER_S: i64 = 2;
 
 /// The state of a file and its companions when they were read.
@@ -25,7 +27,8 @@ const SETTLED_AFTER_S: i64 = 2;
 pub(super) struct FileState {
     stamp: Stamp,
     companions: Vec<Companion>,
-    /// The file, or a companion, had changed so shortly before it was read that an equal stamp later does not prove it unchanged.
+    /// The file, or a companion, had changed so shortly before it was read that an equal stamp
+    /// later does not prove it unchanged.
     is_unsettled: bool,
 }
 
@@ -35,8 +38,9 @@ impl FileState {
         self.is_unsettled
     }
 
-    /// Whether a file that was opened just now under the same name has this state, and its companions have.
-    pub(super) fn is_of(&self, file: &File, open: &mut OpenCompanion<'_>) -> Result<bool, Refusal> {
+    /// Whether a file that was opened just now under the same name has this state, and its
+    /// companions have.
+    pub(super) fn is_of(&self, file: &File, open: &mut OpenCompanion<'_>) -> Result<bool, Miss> {
         if self.is_unsettled || self.stamp != file.stamp {
             return Ok(false);
         }
@@ -49,7 +53,8 @@ impl FileState {
     }
 }
 
-/// Makes an object of a file, whose path beneath the root of its tree gives the media type. `now_s` is the present second.
+/// Makes an object of a file, whose path beneath the root of its tree gives the media type. `now_s`
+/// is the present second.
 pub(super) fn object_of(
     mut loaded: LoadedFile,
     path: &[u8],
@@ -103,10 +108,11 @@ fn is_unsettled(stamp: &Stamp, now_s: i64) -> bool {
     now_s.saturating_sub(changed_s.max(stamp.modified_s)) < SETTLED_AFTER_S
 }
 
-/// `inode-mtime-size-ctime` in hexadecimal digits, or `mtime-size`. With the change time, which no program can set, it changes
-/// whenever the content does, but for a second write of the same length to the same file within one tick of the file system's
-/// clock. That of a coding has its name behind it: two representations must not share one (RFC 9110, 8.8.3), not even where one
-/// inode has both names.
+/// `inode-mtime-size-ctime` in hexadecimal digits, or `mtime-size`. With the change time, which no
+/// program can set, it changes whenever the content does, but for a second write of the same length
+/// to the same file within one tick of the file system's clock. That of a coding has its name
+/// behind it: two representations must not share one (RFC 9110, 8.8.3), not even where one inode
+/// has both names.
 fn tag_of(stamp: &Stamp, coding: Option<Coding>, source: EtagSource) -> Vec<u8> {
     let modified_ns = i128::from(stamp.modified_s) * 1_000_000_000 + i128::from(stamp.modified_ns);
     let mut tag = Vec::with_capacity(64);

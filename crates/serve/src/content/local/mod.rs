@@ -3,6 +3,7 @@
 mod file_cache;
 pub(crate) mod loaded_file;
 mod metadata;
+pub(crate) mod miss;
 pub(crate) mod namespace;
 pub(crate) mod origin;
 pub(crate) mod readahead;

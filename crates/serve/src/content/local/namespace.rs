@@ -1,4 +1,5 @@
-//! The seam between the local origin and its catalog: where in which tree a name leads, and what holds there.
+//! The seam between the local origin and its catalog: where in which tree a name leads, and what
+//! holds there.
 
 use std::sync::Arc;
 
@@ -10,7 +11,11 @@ pub(crate) trait Namespace: Send + Sync + 'static {
     /// The place that a name of a site leads to.
     fn place<'s, 'n>(&'s self, site: usize, name: &'n [u8]) -> Place<'s, 'n>;
 
-    /// The response policy of a file in a folder. The folder's name ends with a slash, or is empty for the topmost.
+    /// Whether mounts lie beneath a folder, whose name may lack the slash at its end.
+    fn has_mounts_beneath(&self, site: usize, folder: &[u8]) -> bool;
+
+    /// The response policy of a file in a folder. The folder's name ends with a slash, or is empty
+    /// for the topmost.
     fn policy(&self, site: usize, folder: &[u8], file: &[u8]) -> Arc<ResponsePolicy>;
 
     /// The names of files that are sent for a folder, the first that exists.
@@ -25,11 +30,11 @@ pub(crate) trait Namespace: Send + Sync + 'static {
 
 /// The place that a name leads to.
 pub(crate) enum Place<'s, 'n> {
-    /// A file or folder of a tree: the tree, the number of its mount, and the name beneath the tree's root, which is empty for the
-    /// root itself.
+    /// A file or folder of a tree: the tree, the number of its mount, and the name beneath the
+    /// tree's root, which is empty for the root itself.
     Within { tree: &'s Tree, mount: u16, name: &'n [u8] },
     /// The path of a mount, without the slash at its end.
     MountPoint,
-    /// None.
+    /// No tree. It may still be a folder that exists only as the parent of mounts.
     Outside,
 }

@@ -1,8 +1,9 @@
 //! The local origin: objects of the files in trees.
 //!
-//! A file that was loaded is kept open in a cache and is taken to be unchanged for a while: until it has aged, or a change of its folder
-//! is reported. Then its state is compared with that of the file which has the name now. The loop does all this as long as nothing
-//! has to wait for a disk; else a job does it.
+//! A file that was loaded is kept open in a cache and is taken to be unchanged for a while: until
+//! it has aged, or a change of its folder is reported. Then its state is compared with that of the
+//! file which has the name now. The loop does all this as long as nothing has to wait for a disk;
+//! else a job does it.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::content::blocking_pool::{Job, JobKind};
 use crate::content::local::file_cache::{Entry, FileCache};
 use crate::content::local::loaded_file::LoadedFile;
 use crate::content::local::metadata::{FileState, object_of};
+use crate::content::local::miss::Miss;
 use crate::content::local::namespace::Namespace;
 use crate::content::local::resolve::{self, OpenFile, Resolution};
 use crate::content::local::watch::{Folders, Subscription};
@@ -48,7 +50,7 @@ pub(crate) struct Loaded<N> {
     site: usize,
     /// The canonical name, marked with the site.
     key: Box<[u8]>,
-    /// The loop asked for it then, and knew so many changes of folders.
+    /// The job was submitted then, after so many changes of folders.
     submitted: Instant,
     epoch: u64,
     /// `None` for a folder.
@@ -109,7 +111,7 @@ impl<N: Namespace> Origin for LocalOrigin<N> {
             Some(slot) if self.is_fresh(slot, now) => Ok(Some(slot)),
             found => self.open_stale(site, name, found, is_waited_for, date_cache, now),
         };
-        let job = if slot == Err(Refusal::NotYet) { Some(self.job(site, name, now)) } else { None };
+        let job = if slot == Err(Miss::WouldBlock) { Some(self.job(site, name, now)) } else { None };
         name.truncate(name_bytes);
         match (slot, job) {
             (Ok(Some(slot)), _) => {
@@ -118,7 +120,7 @@ impl<N: Namespace> Origin for LocalOrigin<N> {
             }
             (Ok(None), _) => Opening::Folder,
             (Err(_), Some(job)) => Opening::Pending(Box::new(job)),
-            (Err(refusal), None) => Opening::Refused(refusal),
+            (Err(miss), None) => Opening::Refused(miss.into()),
         }
     }
 
@@ -140,7 +142,8 @@ impl<N: Namespace> Origin for LocalOrigin<N> {
                 Outcome::Folder
             }
             Err(Refusal::Exhausted) => {
-                // Better a file that was right a moment ago than none; without one, the loop tries once more with what this releases.
+                // Better a file that was right a moment ago than none; without one, the loop tries
+                // once more with what this releases.
                 if self.cache.find(&key).is_none() {
                     self.release_descriptors();
                 }
@@ -251,7 +254,7 @@ impl<N: Namespace> LocalOrigin<N> {
         is_waited_for: bool,
         date_cache: &DateCache,
         now: Instant,
-    ) -> Result<Option<usize>, Refusal> {
+    ) -> Result<Option<usize>, Miss> {
         let wait = if is_waited_for { Wait::Allowed } else { Wait::Never };
         let present = Present { second: date_cache.second(), now, wait };
         match found {
@@ -262,8 +265,9 @@ impl<N: Namespace> LocalOrigin<N> {
         }
     }
 
-    /// Compares an entry with the file that has its name now, and loads that if it is another one or has changed.
-    fn check(&mut self, slot: usize, present: Present) -> Result<Option<usize>, Refusal> {
+    /// Compares an entry with the file that has its name now, and loads that if it is another one
+    /// or has changed.
+    fn check(&mut self, slot: usize, present: Present) -> Result<Option<usize>, Miss> {
         self.misses += 1;
         let Present { now, wait, .. } = present;
         let entry = self.cache.entry_mut(slot);
@@ -275,7 +279,7 @@ impl<N: Namespace> LocalOrigin<N> {
                 entry.state.is_of(&file, &mut |name| tree.open_companion(name, wait))
             }
             Ok(Resolution::Folder) => Ok(false),
-            Err(refusal) => Err(refusal),
+            Err(miss) => Err(miss),
         };
         match is_current {
             Ok(true) => {
@@ -283,8 +287,8 @@ impl<N: Namespace> LocalOrigin<N> {
                 Ok(Some(slot))
             }
             // Better a file that was right a moment ago than none.
-            Err(Refusal::Exhausted) => Ok(Some(slot)),
-            Err(Refusal::NotYet) => Err(Refusal::NotYet),
+            Err(Miss::EXHAUSTED) => Ok(Some(slot)),
+            Err(Miss::WouldBlock) => Err(Miss::WouldBlock),
             _ => {
                 let key = Rc::clone(&entry.key);
                 self.load(site, &key, present)
@@ -293,11 +297,11 @@ impl<N: Namespace> LocalOrigin<N> {
     }
 
     /// Loads the file that a marked name leads to; `None` for a folder.
-    fn load(&mut self, site: usize, key: &[u8], present: Present) -> Result<Option<usize>, Refusal> {
+    fn load(&mut self, site: usize, key: &[u8], present: Present) -> Result<Option<usize>, Miss> {
         self.misses += 1;
         let freshness = Freshness { checked: present.now, epoch: self.folders.changes() };
         let mut content = self.read(site, key, present.wait);
-        if let Err(Refusal::Exhausted) = content {
+        if let Err(Miss::EXHAUSTED) = content {
             self.release_descriptors();
             content = self.read(site, key, present.wait);
         }
@@ -310,7 +314,7 @@ impl<N: Namespace> LocalOrigin<N> {
         }
     }
 
-    fn read(&mut self, site: usize, key: &[u8], wait: Wait) -> Result<Option<LoadedContent>, Refusal> {
+    fn read(&mut self, site: usize, key: &[u8], wait: Wait) -> Result<Option<LoadedContent>, Miss> {
         let name = self.namespace.unmarked(key);
         LoadedContent::read(&*self.namespace, site, name, wait, &mut self.path, self.small_file_bytes_max)
     }
@@ -327,7 +331,8 @@ impl<N: Namespace> LocalOrigin<N> {
         let work = result.clone();
         let work = move || {
             let mut path = Vec::new();
-            work(LoadedContent::read(&*namespace, site, &name, Wait::Allowed, &mut path, small_bytes_max))
+            let content = LoadedContent::read(&*namespace, site, &name, Wait::Allowed, &mut path, small_bytes_max);
+            work(content.map_err(Refusal::from))
         };
         Job::new(JobKind::Open, key.to_vec(), result(Err(Refusal::Failed)), work)
     }
@@ -374,7 +379,8 @@ impl<N: Namespace> LocalOrigin<N> {
         }
     }
 
-    /// Removes an entry whose file has changed. If no change of its folder was reported, another folder may be watched in its place.
+    /// Removes an entry whose file has changed. If no change of its folder was reported, another
+    /// folder may be watched in its place.
     fn remove_outdated(&mut self, slot: usize) {
         let Some(entry) = self.cache.remove(slot) else { return };
         if !self.folders.has_changed(entry.folder, entry.epoch) && !entry.state.is_unsettled() {
@@ -390,7 +396,8 @@ fn is_same(entry: &Entry, state: &FileState) -> bool {
 }
 
 impl LoadedContent {
-    /// Opens and reads the file that a name leads to; `None` for a folder. `path` is room to write in.
+    /// Opens and reads the file that a name leads to; `None` for a folder. `path` is room to write
+    /// in.
     fn read(
         namespace: &impl Namespace,
         site: usize,
@@ -398,11 +405,11 @@ impl LoadedContent {
         wait: Wait,
         path: &mut Vec<u8>,
         small_bytes_max: usize,
-    ) -> Result<Option<Self>, Refusal> {
+    ) -> Result<Option<Self>, Miss> {
         let mut attempts = 1;
         loop {
             match Self::read_once(namespace, site, name, wait, path, small_bytes_max) {
-                Err(Refusal::Failed) if attempts < LOAD_ATTEMPTS => attempts += 1,
+                Err(Miss::FAILED) if attempts < LOAD_ATTEMPTS => attempts += 1,
                 content => return content,
             }
         }
@@ -415,7 +422,7 @@ impl LoadedContent {
         wait: Wait,
         path: &mut Vec<u8>,
         small_bytes_max: usize,
-    ) -> Result<Option<Self>, Refusal> {
+    ) -> Result<Option<Self>, Miss> {
         let OpenFile { file, policy, tree, mount } = match resolve::open(namespace, site, name, wait, path)? {
             Resolution::File(file) => file,
             Resolution::Folder => return Ok(None),

@@ -1,25 +1,26 @@
-//! What of files was found in memory a moment ago.
+//! Page-cache residency: the parts of files that were in the kernel's memory a moment ago.
 //!
-//! Before a part of a file is sent, it is looked up whether the kernel has it in memory, since a send that has to wait for a disk
-//! keeps all connections waiting. The look is a sample: the kernel reads, and throws out, runs of pages, and a look that is
-//! wrong costs a wait, not an error. It takes a system call for each byte that is looked at, a tenth of what it costs to send
-//! a large file that is in memory. Such files are sent to several clients at once, or again soon; so what was found in memory
-//! is taken to be there for a moment longer.
+//! Before a part of a file is sent, the loop looks whether the kernel has it in memory, since a
+//! send that has to wait for a disk keeps all connections waiting. The look is a sample: the kernel
+//! reads, and throws out, runs of pages, and a look that is wrong costs a wait, not an error. It
+//! takes a system call for each byte that is looked at, a tenth of what it costs to send a large
+//! file that is in memory. Such files are sent to several clients at once, or again soon; so a part
+//! that was found in memory is taken to be there for a moment longer.
 
 use std::ops::Range;
 
 use thalweg_sys::{File, Instant};
 
-/// What is looked at as a whole, by its first and its last byte.
+/// A grain is looked at as a whole, by its first and its last byte.
 const GRAIN_BYTES: u64 = 128 << 10;
 
-/// How many grains are remembered: those of 256 MB.
+/// So many grains are remembered: those of 256 MB.
 const GRAINS: usize = 2048;
 
-/// For how long a grain counts as in memory.
+/// A grain counts as in memory for so long after it was found there.
 const TRUSTED_NS: u64 = 1_000_000_000;
 
-/// Grains of files that were found in memory. Each has one place, which another may take.
+/// Grains of files that were found in memory. Each has one slot, which another may take.
 #[derive(Default)]
 pub(crate) struct Residency {
     /// Empty until something is found.
@@ -52,8 +53,8 @@ impl Residency {
     }
 
     fn has_grain(&mut self, (device, inode): (u64, u64), number: u64, now: Instant, look: impl Fn() -> bool) -> bool {
-        let place = place(device, inode, number);
-        let seen = self.grains.get(place).copied().flatten();
+        let slot = slot(device, inode, number);
+        let seen = self.grains.get(slot).copied().flatten();
         let is_known = seen.is_some_and(|seen| {
             (seen.device, seen.inode, seen.number) == (device, inode, number) && now.ns_since(seen.seen) < TRUSTED_NS
         });
@@ -63,15 +64,16 @@ impl Residency {
         let is_there = look();
         if is_there {
             self.grains.resize(GRAINS, None);
-            self.grains[place] = Some(Grain { device, inode, number, seen: now });
+            self.grains[slot] = Some(Grain { device, inode, number, seen: now });
         }
         is_there
     }
 }
 
-/// Where a grain stands. Those of one file follow one another.
-fn place(device: u64, inode: u64, number: u64) -> usize {
-    // 2^64 divided by the golden ratio spreads neighbouring inodes (Knuth, The Art of Computer Programming 3, 6.4).
+/// The slot of a grain. Those of one file follow one another.
+fn slot(device: u64, inode: u64, number: u64) -> usize {
+    // 2^64 divided by the golden ratio spreads neighbouring inodes (Knuth, The Art of Computer
+    // Programming 3, 6.4).
     let spread = (inode ^ device.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     (spread.wrapping_add(number) % GRAINS as u64) as usize
 }
@@ -83,13 +85,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_within_the_table_and_apart() {
-        let places: Vec<usize> = (0..100).map(|number| place(7, u64::MAX, number)).collect();
-        assert!(places.iter().all(|&place| place < GRAINS));
-        assert!(places.windows(2).all(|pair| pair[0] != pair[1]));
+    fn slots_are_within_the_table_and_apart() {
+        let slots: Vec<usize> = (0..100).map(|number| slot(7, u64::MAX, number)).collect();
+        assert!(slots.iter().all(|&slot| slot < GRAINS));
+        assert!(slots.windows(2).all(|pair| pair[0] != pair[1]));
     }
 
-    /// The answer, and which bytes were looked at for it.
+    /// The result, and the bytes that were looked at for it.
     fn has(
         residency: &mut Residency,
         bytes: Range<u64>,

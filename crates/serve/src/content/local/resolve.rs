@@ -5,11 +5,11 @@ use std::sync::Arc;
 use thalweg_sys::file::FileKind;
 use thalweg_sys::{File, Wait};
 
+use crate::content::local::miss::Miss;
 use crate::content::local::namespace::{Namespace, Place};
-use crate::content::local::tree::Tree;
+use crate::content::local::tree::{Tree, has_hidden_part};
 use crate::content::name::split;
 use crate::content::policy::ResponsePolicy;
-use crate::content::refusal::Refusal;
 
 /// The file or folder that a name leads to.
 pub(crate) enum Resolution<'s> {
@@ -28,19 +28,47 @@ pub(crate) struct OpenFile<'s> {
     pub(crate) mount: u16,
 }
 
-/// Opens the file that a name of a site means. Afterwards `room` has the file's name beneath the root of its tree.
+/// Opens the file that a name of a site means. Afterwards `room` has the file's name beneath the
+/// root of its tree.
 pub(crate) fn open<'s>(
     namespace: &'s impl Namespace,
     site: usize,
     name: &[u8],
     wait: Wait,
     room: &mut Vec<u8>,
-) -> Result<Resolution<'s>, Refusal> {
-    let (tree, mount, within) = match namespace.place(site, name) {
-        Place::Within { tree, mount, name } => (tree, mount, name),
-        Place::MountPoint => return Ok(Resolution::Folder),
-        Place::Outside => return Err(Refusal::NotFound),
+) -> Result<Resolution<'s>, Miss> {
+    let place = namespace.place(site, name);
+    let is_hidden = match place {
+        Place::Within { tree, name, .. } => tree.hides(name),
+        Place::MountPoint => false,
+        Place::Outside => has_hidden_part(name, true),
     };
+    let opened = match place {
+        Place::Within { tree, mount, name: within } => {
+            open_in(namespace, site, (tree, mount), within, name, wait, room)
+        }
+        Place::MountPoint => Ok(Resolution::Folder),
+        Place::Outside => Err(Miss::NOT_FOUND),
+    };
+    match opened {
+        // A folder that no tree has, and that has mounts in it, is a folder without an index.
+        Err(Miss::NOT_FOUND) if !name.ends_with(b"/") && !is_hidden && namespace.has_mounts_beneath(site, name) => {
+            Ok(Resolution::Folder)
+        }
+        opened => opened,
+    }
+}
+
+/// Opens the file that a name means in the tree that it leads to.
+fn open_in<'s>(
+    namespace: &impl Namespace,
+    site: usize,
+    (tree, mount): (&'s Tree, u16),
+    within: &[u8],
+    name: &[u8],
+    wait: Wait,
+    room: &mut Vec<u8>,
+) -> Result<Resolution<'s>, Miss> {
     if within.is_empty() || within.ends_with(b"/") {
         let folder = name.strip_prefix(b"/").unwrap_or(name);
         let indices = namespace.index_names(site, folder);
@@ -56,7 +84,7 @@ pub(crate) fn open<'s>(
             Ok(Resolution::File(OpenFile { file, policy, tree, mount }))
         }
         FileKind::Directory => Ok(Resolution::Folder),
-        FileKind::Special => Err(Refusal::NotFound),
+        FileKind::Special => Err(Miss::NOT_FOUND),
     }
 }
 
@@ -67,13 +95,13 @@ fn open_index<'i>(
     indices: &'i [String],
     wait: Wait,
     room: &mut Vec<u8>,
-) -> Result<(File, &'i str), Refusal> {
+) -> Result<(File, &'i str), Miss> {
     for index in indices {
         match tree.open_file(&[folder, index.as_bytes()].concat(), wait, room) {
             Ok(file) if file.kind == FileKind::Regular => return Ok((file, index)),
-            Ok(_) | Err(Refusal::NotFound) => {}
-            Err(refusal) => return Err(refusal),
+            Ok(_) | Err(Miss::NOT_FOUND) => {}
+            Err(miss) => return Err(miss),
         }
     }
-    Err(Refusal::NotFound)
+    Err(Miss::NOT_FOUND)
 }

@@ -33,7 +33,8 @@ fn date_cache() -> DateCache {
     DateCache::new(|_| 10_000_000_000, Instant::default())
 }
 
-/// Opens a name as a request does, with the job that it may take, and looks at the object; `None` for a folder.
+/// Opens a name as a request does, with the job that it may take, and looks at the object; `None`
+/// for a folder.
 fn open<T>(
     origin: &mut LocalOrigin<Sites>,
     name: &str,
@@ -108,11 +109,11 @@ fn a_change_whose_modification_time_was_put_back_is_seen_and_has_another_tag() {
     assert_ne!(tag_and_body(Instant::from_ns(2 * AGE_NS)).0, second.0);
 }
 
-/// What happens to files, and what is there afterwards.
+/// A change of files, and the files that are there afterwards.
 type Step = (fn(&Path), &'static [(&'static str, Result<&'static str, Refusal>)]);
 
 #[test]
-fn what_is_told_is_seen_long_before_the_entry_has_aged() {
+fn a_reported_change_is_seen_long_before_the_entry_has_aged() {
     let write = |path: &Path, text: &str| fs::write(path, text).unwrap();
     let dir = TempDir::new().unwrap();
     fs::create_dir(dir.path().join("sub")).unwrap();
@@ -165,7 +166,7 @@ fn a_companion_that_comes_and_goes_is_seen_at_once() {
 }
 
 #[test]
-fn nothing_is_looked_at_while_nothing_is_told_of_its_folder() {
+fn no_file_is_looked_at_while_no_change_of_its_folder_is_reported() {
     let dir = TempDir::new().unwrap();
     for folder in ["a", "b"] {
         fs::create_dir(dir.path().join(folder)).unwrap();
@@ -211,7 +212,7 @@ fn there_are_no_more_watches_than_files_known() {
 }
 
 #[test]
-fn age_finds_what_is_not_told_and_has_the_right_folder_watched() {
+fn age_finds_changes_that_are_not_reported_and_has_the_right_folder_watched() {
     let dir = TempDir::new().unwrap();
     fs::create_dir_all(dir.path().join("above/sub")).unwrap();
     fs::write(dir.path().join("above/sub/a"), "old").unwrap();

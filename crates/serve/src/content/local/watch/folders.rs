@@ -1,8 +1,9 @@
-//! The folders of what a core knows.
+//! The folders of the files and listings that a loop has cached.
 //!
-//! What is known of a file or of a list of names remembers at which count of changes it was looked at. A notice raises the count, and
-//! the folder remembers it: telling costs the same for a folder of one known file as for one of a million, and a request for a
-//! file compares two numbers. Only if they differ, the folder is asked.
+//! A cached file or listing has an epoch: the count of changes when it was looked at. A notice
+//! raises the count, and the folder remembers it: applying a notice costs the same for a folder of
+//! one cached file as for one of a million, and a request for a file compares two numbers. Only if
+//! they differ, the folder's own is compared.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -13,37 +14,37 @@ use thalweg_sys::inotify::WatchId;
 use thalweg_sys::{Instant, Wait};
 
 use super::watcher::{Notice, Subscription, Unwatched};
+use crate::content::local::miss::Miss;
 use crate::content::local::namespace::{Namespace, Place};
-use crate::content::refusal::Refusal;
 
-/// How long watching rests after the kernel has refused it.
+/// No folder is watched anew for so long after the kernel has refused one.
 const RETRY_NS: u64 = 10_000_000_000;
 
-/// The folders that something is known of. There are no more of them than that: each belongs to an entry of a cache.
+/// The folders of cached entries. There are no more of them than entries.
 pub(crate) struct Folders<N: Namespace> {
     namespace: Arc<N>,
     /// `None`: nothing is watched.
     subscription: Option<Subscription>,
     /// By canonical names with the slash at their end, marked with the site.
-    places: HashMap<Rc<[u8]>, FolderId, RandomState>,
+    index: HashMap<Rc<[u8]>, FolderId, RandomState>,
     /// Several names may lead to one folder.
     watched: HashMap<WatchId, Vec<FolderId>, RandomState>,
     folders: Vec<Option<Folder>>,
     free: Vec<FolderId>,
-    /// Counts what was told.
+    /// Counts the notices that were applied.
     changes: u64,
-    /// The count at which notices were lost.
+    /// The count when notices were lost.
     lost: u64,
     /// Until then nothing more is watched.
     rest_ends: Instant,
 }
 
-/// A folder that something is known of.
+/// A folder of cached entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FolderId(u32);
 
 impl FolderId {
-    /// Where nothing is watched.
+    /// The folder of everything if nothing is watched.
     const NONE: Self = Self(u32::MAX);
 }
 
@@ -67,7 +68,7 @@ impl<N: Namespace> Folders<N> {
         Self {
             namespace,
             subscription,
-            places: HashMap::default(),
+            index: HashMap::default(),
             watched: HashMap::default(),
             folders: Vec::new(),
             free: Vec::new(),
@@ -77,60 +78,64 @@ impl<N: Namespace> Folders<N> {
         }
     }
 
-    /// How much was told so far. What is looked at from now on is right until something is told of its folder.
+    /// The count of changes so far, which is the epoch of a file that is looked at now.
     #[inline]
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Whether something was told of a folder since that count, so that what is known of it has to be looked at.
+    /// Whether a change of a folder was reported since an epoch, so that its files have to be
+    /// looked at again.
     pub(crate) fn has_changed(&self, id: FolderId, since: u64) -> bool {
         self.folder(id).is_some_and(|folder| folder.changed.max(self.lost) > since)
     }
 
-    /// Something is known of the folder with this canonical name, which is empty or ends with a slash. If it was not watched until now
-    /// it counts as changed: what is known was looked at before.
+    /// Adds an entry of the folder with this canonical name, which is empty or ends with a slash.
+    /// If the folder was not watched until now it counts as changed: the entry was looked at
+    /// before.
     pub(crate) fn join(&mut self, site: usize, name: &[u8], wait: Wait, now: Instant) -> FolderId {
         if self.subscription.is_none() {
             return FolderId::NONE;
         }
         let mut key = if name.is_empty() { b"/".to_vec() } else { name.to_vec() };
         self.namespace.mark(&mut key, site);
-        let id = self.places.get(key.as_slice()).copied().unwrap_or_else(|| self.add(key.into(), site));
+        let id = self.index.get(key.as_slice()).copied().unwrap_or_else(|| self.add(key.into(), site));
         self.hold(id);
         self.ensure_watched(id, wait, now);
         id
     }
 
-    /// Something more is known of it.
+    /// Adds one more entry of a folder.
     pub(crate) fn hold(&mut self, id: FolderId) {
         if let Some(folder) = self.folder_mut(id) {
             folder.users += 1;
         }
     }
 
-    /// The opposite of [`join`](Self::join) and [`hold`](Self::hold). With the last, the watch ends.
+    /// The opposite of [`join`](Self::join) and [`hold`](Self::hold). With the last, the watch
+    /// ends.
     pub(crate) fn leave(&mut self, id: FolderId) {
         let Some(folder) = self.folder_mut(id) else { return };
         folder.users -= 1;
         if folder.users == 0 {
             self.set_watch(id, None);
             if let Some(folder) = self.folders[id.0 as usize].take() {
-                self.places.remove(&folder.name);
+                self.index.remove(&folder.name);
                 self.free.push(id);
             }
         }
     }
 
-    /// Something has changed of which nothing was told: an ancestor may have been renamed, and another folder be watched.
+    /// Doubts that the right folder is watched: a change was not reported, so that an ancestor may
+    /// have been renamed.
     pub(crate) fn doubt(&mut self, id: FolderId) {
         if let Some(folder) = self.folder_mut(id) {
             folder.is_doubtful = true;
         }
     }
 
-    /// Watches the folder that has the name now, if that is not known to be so already. To be called before something of it
-    /// is looked at again.
+    /// Watches the folder that has the name now, if that is not known to be so already. To be
+    /// called before something of it is looked at again.
     pub(crate) fn ensure_watched(&mut self, id: FolderId, wait: Wait, now: Instant) {
         let (lost, rest_ends) = (self.lost, self.rest_ends);
         let Some(folder) = self.folder_mut(id) else { return };
@@ -141,12 +146,12 @@ impl<N: Namespace> Folders<N> {
         let (site, name) = (folder.site, Rc::clone(&folder.name));
         let opened = match self.namespace.place(site, self.namespace.unmarked(&name)) {
             Place::Within { tree, name, .. } => tree.open_folder(name, wait, &mut Vec::new()),
-            Place::MountPoint | Place::Outside => Err(Refusal::NotFound),
+            Place::MountPoint | Place::Outside => Err(Miss::NOT_FOUND),
         };
         let begun = match (opened, &self.subscription) {
             (Ok(opened), Some(subscription)) => subscription.begin(&opened),
             // It is tried again with whatever is looked at next.
-            (Err(Refusal::NotYet), _) => return,
+            (Err(Miss::WouldBlock), _) => return,
             _ => Err(Unwatched::Folder),
         };
         let is_new = self.set_watch(id, begun.ok());
@@ -165,7 +170,7 @@ impl<N: Namespace> Folders<N> {
         }
     }
 
-    /// Takes in what was told.
+    /// Applies notices.
     pub(crate) fn apply(&mut self, notices: &[Notice]) {
         self.changes += 1;
         for notice in notices {
@@ -201,7 +206,7 @@ impl<N: Namespace> Folders<N> {
             FolderId(u32::try_from(self.folders.len() - 1).expect("files are fewer than that"))
         });
         self.folders[id.0 as usize] = Some(folder);
-        self.places.insert(name, id);
+        self.index.insert(name, id);
         id
     }
 
@@ -239,7 +244,7 @@ impl<N: Namespace> Folders<N> {
 }
 
 impl<N: Namespace> Drop for Folders<N> {
-    /// Another configuration watches anew what it knows.
+    /// The next configuration watches its own folders.
     fn drop(&mut self) {
         if let Some(subscription) = &self.subscription {
             self.watched.keys().for_each(|&id| subscription.end(id));
@@ -288,8 +293,8 @@ mod tests {
             fs::write(self.root.path().join(name), "text").unwrap();
         }
 
-        /// Whether something was told of each folder since it was asked last.
-        fn told<const N: usize>(&mut self, of: [FolderId; N]) -> [bool; N] {
+        /// Whether a change of each folder was reported since the last call.
+        fn reported<const N: usize>(&mut self, of: [FolderId; N]) -> [bool; N] {
             let before = self.folders.changes();
             self.watcher.apply_to(&mut self.folders);
             of.map(|id| self.folders.has_changed(id, before))
@@ -297,23 +302,23 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_of_its_folder_by_all_names() {
+    fn a_change_is_reported_of_its_folder_by_all_names() {
         let mut fixture = Fixture::new();
         let ids = [(0, "a/"), (0, "again/a/"), (1, "a/"), (0, "b/"), (0, ""), (0, "a/deep/")];
         let ids = ids.map(|(site, name)| fixture.join(site, name));
         assert_eq!(fixture.watcher.watched(), 4);
-        assert_eq!(fixture.told(ids), [false; 6]);
+        assert_eq!(fixture.reported(ids), [false; 6]);
         fixture.write("a/file");
-        assert_eq!(fixture.told(ids), [true, true, true, false, false, false]);
+        assert_eq!(fixture.reported(ids), [true, true, true, false, false, false]);
         fixture.write("file");
-        assert_eq!(fixture.told(ids), [false, false, false, false, true, false]);
+        assert_eq!(fixture.reported(ids), [false, false, false, false, true, false]);
         fixture.write("a/deep/file");
-        assert_eq!(fixture.told(ids), [false, false, false, false, false, true]);
+        assert_eq!(fixture.reported(ids), [false, false, false, false, false, true]);
         for id in ids {
             fixture.folders.leave(id);
         }
         assert_eq!(fixture.watcher.watched(), 0);
-        assert!(fixture.folders.places.is_empty() && fixture.folders.watched.is_empty());
+        assert!(fixture.folders.index.is_empty() && fixture.folders.watched.is_empty());
         fixture.write("a/other");
         assert!(!fixture.watcher.apply_to(&mut fixture.folders));
     }
@@ -329,7 +334,7 @@ mod tests {
         assert!(second == first && !fixture.folders.has_changed(first, before));
         fixture.folders.leave(first);
         fixture.write("a/file");
-        assert_eq!(fixture.told([first]), [true], "somebody still knows something");
+        assert_eq!(fixture.reported([first]), [true], "an entry is left");
     }
 
     #[test]
@@ -338,11 +343,12 @@ mod tests {
         let ids = [fixture.join(0, "a/"), fixture.join(0, "a/deep/")];
         fs::rename(fixture.root.path().join("a"), fixture.root.path().join("c")).unwrap();
         fs::create_dir_all(fixture.root.path().join("a/deep")).unwrap();
-        // Of the deeper one nothing is told.
-        assert_eq!(fixture.told(ids), [true, false]);
+        // No change of the deeper one is reported.
+        assert_eq!(fixture.reported(ids), [true, false]);
         fixture.write("a/file");
-        assert_eq!(fixture.told(ids), [false; 2]);
-        // Age has shown that the deeper one is another, and the other is looked at since it was told of.
+        assert_eq!(fixture.reported(ids), [false; 2]);
+        // Age has shown that the deeper one is another, and the other is looked at since its change
+        // was reported.
         fixture.folders.doubt(ids[1]);
         for id in ids {
             fixture.folders.ensure_watched(id, Wait::Allowed, Instant::default());
@@ -350,9 +356,9 @@ mod tests {
         assert_eq!(fixture.watcher.watched(), 2);
         fixture.write("a/deep/file");
         fixture.write("c/file");
-        assert_eq!(fixture.told(ids), [false, true]);
+        assert_eq!(fixture.reported(ids), [false, true]);
         fixture.write("a/file");
-        assert_eq!(fixture.told(ids), [true, false]);
+        assert_eq!(fixture.reported(ids), [true, false]);
     }
 
     #[test]
@@ -360,7 +366,7 @@ mod tests {
         let mut fixture = Fixture::new();
         let id = fixture.join(0, "b/");
         fs::remove_dir(fixture.root.path().join("b")).unwrap();
-        assert_eq!(fixture.told([id]), [true]);
+        assert_eq!(fixture.reported([id]), [true]);
         assert_eq!(fixture.watcher.watched(), 0);
         let before = fixture.folders.changes() - 1;
         fixture.folders.ensure_watched(id, Wait::Allowed, Instant::default());
@@ -368,9 +374,9 @@ mod tests {
         fs::create_dir(fixture.root.path().join("b")).unwrap();
         let later = Instant::default().plus_ns(RETRY_NS);
         fixture.folders.ensure_watched(id, Wait::Allowed, later);
-        fixture.told([id]);
+        fixture.reported([id]);
         fixture.write("b/file");
-        assert_eq!(fixture.told([id]), [true]);
+        assert_eq!(fixture.reported([id]), [true]);
     }
 
     #[test]
@@ -384,9 +390,9 @@ mod tests {
             fixture.folders.ensure_watched(id, Wait::Allowed, Instant::default());
         }
         assert_eq!((fixture.watcher.watched(), fixture.folders.watched.len()), (2, 2));
-        assert_eq!(fixture.told(ids), [false; 2]);
+        assert_eq!(fixture.reported(ids), [false; 2]);
         fixture.write("b/file");
-        assert_eq!(fixture.told(ids), [false, true]);
+        assert_eq!(fixture.reported(ids), [false, true]);
     }
 
     #[test]
@@ -400,14 +406,14 @@ mod tests {
         for number in 0..=most {
             files[number % 2].write_all_at(b"text", 0).unwrap();
         }
-        assert_eq!(fixture.told(ids), [true; 2]);
+        assert_eq!(fixture.reported(ids), [true; 2]);
         assert_eq!(fixture.watcher.overflows(), 1);
         for id in ids {
             fixture.folders.ensure_watched(id, Wait::Allowed, Instant::default());
         }
         while fixture.watcher.apply_to(&mut fixture.folders) {}
         fixture.write("b/file");
-        assert_eq!(fixture.told(ids), [false, true]);
+        assert_eq!(fixture.reported(ids), [false, true]);
     }
 
     #[test]
@@ -419,7 +425,7 @@ mod tests {
         }
         fixture.watcher.poll();
         let before = fixture.folders.changes();
-        assert_eq!(fixture.told([id]), [true]);
+        assert_eq!(fixture.reported([id]), [true]);
         assert_eq!(fixture.folders.changes(), before + 1);
     }
 

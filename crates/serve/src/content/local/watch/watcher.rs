@@ -13,8 +13,9 @@ use rustix::io::Errno;
 use thalweg_sys::inotify::{Event, Inotify, WatchId};
 use thalweg_sys::{File, Waker};
 
-/// The thread rests for this long after it has delivered notices. However fast a folder changes, its files are looked at no more
-/// often than this allows; the kernel's queue of 16,384 events runs over at 300,000 a second.
+/// The thread rests for this long after it has delivered notices. However fast a folder changes,
+/// its files are looked at no more often than this allows; the kernel's queue of 16,384 events runs
+/// over at 300,000 a second.
 const REST: Duration = Duration::from_millis(50);
 
 /// The thread fetches events so often at most before it delivers the notices that they come to.
@@ -39,7 +40,7 @@ pub(crate) struct Outlets {
     pub(crate) deliver: Box<dyn Fn(usize, Vec<Notice>) + Send + Sync>,
     /// Reports to the operator why folders are not watched, and the remedy.
     pub(crate) report: Box<dyn Fn(&str) + Send + Sync>,
-    /// The watcher's counters, for whoever reads them.
+    /// The watcher's counters, which telemetry reads.
     pub(crate) counts: Arc<WatchCounts>,
 }
 
@@ -62,8 +63,8 @@ pub(crate) struct Watcher {
     ending: Arc<Ending>,
 }
 
-/// The means to end the thread. Not for loops: a loop with a table of descriptors of its own does not have this one there, and must
-/// not be the last to release it.
+/// The means to end the thread. Not for loops: a loop with a table of descriptors of its own does
+/// not have this one there, and must not be the last to release it.
 struct Ending {
     waker: Waker,
     is_over: AtomicBool,
@@ -98,8 +99,9 @@ struct Shared {
 }
 
 impl Watcher {
-    /// Starts the thread, which belongs into the process's own table of descriptors. If the kernel has no queue or thread for it there is
-    /// none, which is reported if changes are to be watched now; the next configuration may want it, too.
+    /// Starts the thread, which belongs into the process's own table of descriptors. If the kernel
+    /// has no queue or thread for it there is none, which is reported if changes are to be watched
+    /// now; the next configuration may want it, too.
     pub(crate) fn start(is_wanted: bool, outlets: Outlets) -> Option<Self> {
         let shared = match Inotify::open() {
             Ok(inotify) => Shared::new(inotify, outlets),
