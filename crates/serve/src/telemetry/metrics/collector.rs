@@ -156,8 +156,8 @@ impl Collector {
             now: Now { downloads: today, connections: totals.open, requests_per_s, bytes_per_s },
             total: Total {
                 connections: totals.accepted,
-                turned_away: totals.turned_away,
-                shed: totals.shed,
+                turned_away: totals.refused,
+                shed: totals.evicted,
                 files_changed_while_sent: totals.files_changed_while_sent,
                 requests: totals.requests,
                 responses: Responses { ok, moved, refused, failed },
