@@ -25,12 +25,12 @@ use crate::telemetry::counters::Published;
 use crate::telemetry::log::{ErrorLog, RecordQueue};
 use crate::telemetry::registry::Registry;
 
-/// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
+/// Requests are small, and a connection that sends more is read in several steps. All buffers together should stay in a
 /// CPU's own cache, because the kernel goes round them.
 const RECEIVE_BUFFER_BYTES: usize = 8 << 10;
 const RECEIVE_BUFFERS: u16 = 64;
 
-/// Threads of a loop's blocking pool. More of them make a disk that turns seek more.
+/// Threads of a loop's blocking pool. More of them make a rotating disk seek more.
 const BLOCKING_THREADS_MAX: usize = 4;
 
 /// The parts of a server that all its loops share.
@@ -73,7 +73,7 @@ impl LoopThread {
         let driver = match opened {
             Ok(driver) => driver,
             Err(error) => {
-                // The thread that started the server may have given up already, because of another loop.
+                // The thread that starts the server may have given up already, because of another loop.
                 let _ = started.send(Err(error));
                 return Ok(());
             }

@@ -38,10 +38,10 @@ const CHECKED_PER_ITERATION: usize = 256;
 const CHECK_REST_NS: u64 = 10_000_000;
 const CHECK_ROUND_NS: u64 = 250_000_000;
 
-/// How long the result of a check holds, and how long all are checked after the last connection that has come.
+/// The time for which the result of a check holds, and for which all are checked after the last connection that has come.
 const CHECK_VALID_NS: u64 = 2_000_000_000;
 
-/// How a connection is admitted.
+/// The admission of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Admission {
     /// It has a slot.
