@@ -276,7 +276,7 @@ fn world_with<'w>(
         shared_limits,
         sites: Sites::open(&ServerConfig::new(folder, Vec::<ListenAddr>::new())).unwrap(),
         limits,
-        places: limits.connections_max,
+        slots_max: limits.connections_max,
         cache: &CacheConfig::default(),
         blocking,
         // Long after any file here was written: all of them are settled.

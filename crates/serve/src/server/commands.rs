@@ -1,4 +1,4 @@
-//! What a loop is told from outside while it runs: by other threads, seldom, and looked at only when its waker was used.
+//! Commands to a loop while it runs: by other threads, seldom, and read only when its waker was used.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,7 +15,7 @@ use crate::shaping::shaper::SharedRateLimits;
 use crate::telemetry::log::RecordQueue;
 use crate::telemetry::registry::Registry;
 
-/// Something that a loop is to do.
+/// A command to a loop.
 pub(crate) enum LoopCommand {
     /// Serve by this configuration from the next request on, and say how that went.
     Configure(ConfigUpdate, SyncSender<Result<(), StartError>>),
@@ -25,7 +25,7 @@ pub(crate) enum LoopCommand {
     Retire(u32),
     /// Accept from the sockets of this group no more: connections that wait are left to another owner of the sockets.
     Release(u32),
-    /// Look at the queues of all listeners, as if somebody had come in just now.
+    /// Look at the queues of all listeners, as if a connection had come just now.
     LookAgain,
     /// Folders have changed.
     Apply(Vec<Notice>),
@@ -33,7 +33,7 @@ pub(crate) enum LoopCommand {
     Answer(SyncSender<()>),
 }
 
-/// More notices that a loop has not taken yet are as good as none.
+/// When more notices wait for a loop, they are replaced by one that says that notices were lost.
 const NOTICES_MAX: usize = 4096;
 
 /// A configuration, and what a loop needs for it.
@@ -45,12 +45,12 @@ pub(crate) struct ConfigUpdate {
     pub(crate) registry: Arc<Registry>,
 }
 
-/// Where a loop finds its orders.
+/// The commands that wait for a loop.
 #[derive(Debug, Default)]
 pub(crate) struct CommandQueue(Mutex<Vec<LoopCommand>>);
 
 impl CommandQueue {
-    /// Leaves orders, and wakes the loop.
+    /// Leaves commands, and wakes the loop.
     pub(crate) fn leave(&self, commands: impl IntoIterator<Item = LoopCommand>, waker: &Waker) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(commands);
         waker.wake();
@@ -59,7 +59,7 @@ impl CommandQueue {
     /// Leaves notices, with those that wait already if there are any, and wakes the loop.
     pub(crate) fn notify(&self, notices: Vec<Notice>, waker: &Waker) {
         let mut commands = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = commands.iter_mut().find_map(|order| match order {
+        let waiting = commands.iter_mut().find_map(|command| match command {
             LoopCommand::Apply(waiting) => Some(waiting),
             _ => None,
         });

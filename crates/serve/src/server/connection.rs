@@ -25,13 +25,13 @@ use crate::http::h1::batch::Batch;
 use crate::http::h1::session::{Services, Session};
 use crate::http::respond::{JobResult, Responder};
 use crate::session::{Activity, Next, Session as _};
+use crate::shaping::admission::Admission;
 use crate::shaping::shaper::{RateScope, Shaper, ShapingState};
 use crate::telemetry::accounting::{Accounting, RequestRecords};
 use crate::telemetry::counters::Totals;
 use crate::transport::Transport;
 use crate::work_budget::WorkBudget;
 
-pub(crate) use self::admission::Admission;
 pub(crate) use self::times::Times;
 
 /// A client that sends more than this after its last response does not mean to read it.

@@ -1,4 +1,4 @@
-//! Why a server does not start, and why one ends.
+//! The errors with which a server does not start, or ends.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use crate::catalog::error::CatalogError;
 use crate::config::ListenAddr;
 use crate::telemetry::log::OpenError;
 
-/// Why a server could not start.
+/// The reason why a server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// There is nothing to listen on.
@@ -58,7 +58,7 @@ impl From<OpenError> for StartError {
     }
 }
 
-/// Why a server ended that nobody has stopped.
+/// The reason why a server ended that was not stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The driver of a loop has become unusable.

@@ -1,4 +1,4 @@
-//! How many loops a server runs, where, and over which tables of descriptors.
+//! The layout of a server: how many loops it runs, on which CPUs, and over which tables of descriptors.
 //!
 //! One loop per CPU is best. A process may have so many descriptors, though, and that limit is one of each *table*, which
 //! threads share only because they are started that way. Where more connections are wanted than one table holds, there are
@@ -12,7 +12,7 @@ use crate::config::ServerConfig;
 /// Descriptors of a table that are not connections: drivers, wakers, folders, logs, what is being opened.
 const OTHERS: usize = 256;
 
-/// How loops are laid out.
+/// The layout of loops.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Layout {
     /// The CPU of each loop.
@@ -71,7 +71,7 @@ mod tests {
         check(20_000, 30_000, &[0, 1], 2, true, 17_244);
         check(20_000, 100_000, &[0], 7, true, 17_244);
         check(20_000, 100_000, &[0, 1], 8, true, 17_244);
-        // Absurd wishes and limits.
+        // Absurd requests and limits.
         check(1024, usize::MAX, &[0], 64, true, 640);
         check(0, 10, &[0], 11, true, 1);
     }

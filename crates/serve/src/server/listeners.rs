@@ -28,7 +28,7 @@ pub struct Listeners {
     /// Inherited sockets that are not in use yet.
     spare: Vec<Group>,
     next_id: u32,
-    /// How the files of Unix sockets are made.
+    /// Owner and mode of the files of Unix sockets.
     socket_file: SocketFile,
 }
 

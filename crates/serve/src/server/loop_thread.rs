@@ -13,23 +13,24 @@ use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, affinity, clock};
 use super::commands::{CommandQueue, take_listener};
 use super::control::Control;
 use super::failure::StartError;
-use super::service::{OUTSIDE_MAX, Service, Setup};
+use super::service::{Service, Setup};
 use crate::catalog::site::Sites;
 use crate::config::ServerConfig;
 use crate::content::blocking_pool::BlockingPool;
 use crate::content::local::watch::Subscription;
+use crate::shaping::admission::WITHOUT_SLOT_MAX;
 use crate::shaping::shaper::SharedRateLimits;
 use crate::telemetry::accounting::Accounting;
 use crate::telemetry::counters::Published;
 use crate::telemetry::log::{ErrorLog, RecordQueue};
 use crate::telemetry::registry::Registry;
 
-/// Requests are small, and a connection that sends more is read in several turns. All buffers together should stay in a
+/// Requests are small, and a connection that sends more is read in several steps. All buffers together should stay in a
 /// CPU's own cache, because the kernel goes round them.
 const RECEIVE_BUFFER_BYTES: usize = 8 << 10;
 const RECEIVE_BUFFERS: u16 = 64;
 
-/// Threads of a loop's blocking pool. More of them make a disk that turns seek more.
+/// Threads of a loop's blocking pool. More of them make a rotating disk seek more.
 const BLOCKING_THREADS_MAX: usize = 4;
 
 /// The parts of a server that all its loops share.
@@ -72,7 +73,7 @@ impl LoopThread {
         let driver = match opened {
             Ok(driver) => driver,
             Err(error) => {
-                // The thread that started the server may have given up already, because of another loop.
+                // The thread that starts the server may have given up already, because of another loop.
                 let _ = started.send(Err(error));
                 return Ok(());
             }
@@ -99,18 +100,19 @@ impl LoopThread {
 
     /// The number of connection slots, of all loops together. Where one table of descriptors sets it, a part of the table is left to
     /// connections that wait for a slot.
-    fn places(&self) -> usize {
+    fn slots_max(&self) -> usize {
         match self.shared.config.limits.connections_max {
             0 => {
-                let outside = (OUTSIDE_MAX * self.shared.published.len()).min(self.shared.connections_max / 4);
-                (self.shared.connections_max - outside).max(1)
+                let without_slot =
+                    (WITHOUT_SLOT_MAX * self.shared.published.len()).min(self.shared.connections_max / 4);
+                (self.shared.connections_max - without_slot).max(1)
             }
             connections_max => connections_max,
         }
     }
 
     fn open_driver(&self) -> io::Result<AnyDriver> {
-        let sockets_max = self.shared.connections_max + OUTSIDE_MAX + self.listeners.len();
+        let sockets_max = self.shared.connections_max + WITHOUT_SLOT_MAX + self.listeners.len();
         let config = DriverConfig {
             receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
             receive_buffers: RECEIVE_BUFFERS,
@@ -141,7 +143,7 @@ impl LoopThread {
             shared_limits: Arc::clone(&shared.rate_limits),
             sites,
             limits: &shared.config.limits,
-            places: self.places(),
+            slots_max: self.slots_max(),
             cache: &shared.config.cache,
             blocking: BlockingPool::new(waker, BLOCKING_THREADS_MAX, shared.cpus.clone()),
             seconds_at: |_| clock::unix_seconds(),

@@ -38,16 +38,16 @@ pub struct Running {
     pub(super) cpus: usize,
     pub(super) control: Control,
     pub(super) commands: Arc<[CommandQueue]>,
-    /// To loops with tables of descriptors of their own.
+    /// Channels to loops with tables of descriptors of their own.
     pub(super) channels: Vec<Channel>,
     pub(super) threads: Vec<JoinHandle<io::Result<()>>>,
     pub(super) published: Arc<[Published]>,
     pub(super) status: Option<StatusListener>,
-    /// Tells the loops of changes, until this is dropped.
+    /// Reports changes to the loops, until this is dropped.
     pub(super) watcher: Option<Watcher>,
     pub(super) logs: Logs,
     pub(super) registry: Arc<Registry>,
-    /// What it runs by.
+    /// The configuration by which it runs.
     pub(super) config: Arc<ServerConfig>,
     pub(super) started_second: i64,
 }
@@ -63,12 +63,12 @@ impl Running {
         Ok(its)
     }
 
-    /// Where it listens, in the order of the configuration, with the ports that the kernel chose.
+    /// The addresses at which it listens, in the order of the configuration, with the ports that the kernel chose.
     pub fn addresses(&self) -> &[ListenAddr] {
         &self.addresses
     }
 
-    /// Which driver the loops use.
+    /// The driver that the loops use.
     pub fn driver(&self) -> DriverKind {
         self.driver
     }
@@ -83,7 +83,7 @@ impl Running {
         self.published.len()
     }
 
-    /// What all loops have done so far, a wake-up of each behind at most.
+    /// The totals of all loops, a wake-up of each behind at most.
     pub fn totals(&self) -> Totals {
         let mut sum = Totals::default();
         for published in self.published.iter() {
@@ -134,7 +134,7 @@ impl Running {
     /// See [`Control::hand_over`]. When this returns, no loop waits for connections any more, and the other process is to be told, so that
     /// it can [look again](Self::look_again).
     pub fn hand_over(&mut self, time: Option<Duration>) {
-        // The figures are shown, and kept over restarts, by the process that serves.
+        // The process that serves shows the figures, and saves them.
         drop(self.status.take());
         self.control.hand_over(time);
         self.await_driver_calls();
@@ -152,10 +152,10 @@ impl Running {
         }
     }
 
-    /// Looks at the queues of all listeners, as if somebody had come in just now. The kernel tells one of those who wait at a socket of a
-    /// connection, and not another one when that one has stopped waiting meanwhile: to be called when another process has.
+    /// Looks at the queues of all listeners, as if a connection had come just now. The kernel reports a connection to one of the
+    /// waiters at a socket, and to no other when that one has stopped waiting meanwhile: to be called when another process has.
     pub fn look_again(&self) {
-        // It has left its figures, too.
+        // It has saved its history, too.
         if let Some(status) = &self.status {
             status.reload_history();
         }
@@ -164,12 +164,12 @@ impl Running {
         }
     }
 
-    /// Where the server says what its operator should know.
+    /// The log of messages to the operator.
     pub fn error_log(&self) -> &ErrorLog {
         self.logs.error_log()
     }
 
-    /// Where the status is shown, if it is.
+    /// The address of the status listener, if there is one.
     pub fn status_address(&self) -> Option<SocketAddr> {
         self.status.as_ref().and_then(StatusListener::address)
     }
@@ -189,8 +189,7 @@ impl Running {
         self.control.stop();
     }
 
-    /// Waits until all loops have ended, after [`drain`](Self::drain) or [`stop`](Self::stop) or a failure. What they have
-    /// done in all.
+    /// Waits until all loops have ended, after [`drain`](Self::drain) or [`stop`](Self::stop) or a failure. Returns the totals.
     ///
     /// # Errors
     /// A loop has failed. All others were stopped then.

@@ -17,6 +17,7 @@ use thalweg_sys::{Completion, Driver, Fault, FileChanged, Instant, SocketId};
 use crate::catalog::site::Sites;
 use crate::config::{CacheConfig, Level, Limits, ServerConfig};
 use crate::content::blocking_pool::{BlockingPool, Completed};
+use crate::content::body::Payload;
 use crate::content::local::origin::LocalOrigin;
 use crate::content::local::residency::Residency;
 use crate::content::local::watch::Subscription;
@@ -27,6 +28,7 @@ use crate::server::commands::{CommandQueue, ConfigUpdate, LoopCommand, take_list
 use crate::server::connection::{Connection, Fate, Shared, Times};
 use crate::server::failure::StartError;
 use crate::server::shutdown::ShutdownDeadline;
+use crate::shaping::admission::AdmissionQueue;
 use crate::shaping::eviction::{self, Evictor};
 use crate::shaping::shaper::{RateScope, Shaper, SharedRateLimits};
 use crate::telemetry::accounting::Accounting;
@@ -35,10 +37,6 @@ use crate::telemetry::log::{ErrorLog, RecordQueue};
 use crate::telemetry::registry::Registry;
 use crate::work_budget::WorkBudget;
 
-pub(crate) use self::admission::OUTSIDE_MAX;
-use self::admission::Outside;
-#[cfg(test)]
-pub(crate) use self::admission::TURNED_AWAY_MAX;
 use self::upstream::Upstreams;
 
 /// Resolution of deadlines.
@@ -78,9 +76,9 @@ pub(crate) struct Service {
     /// The sockets of remote origins.
     upstreams: Upstreams,
     /// Those of them that there is no room for.
-    outside: Outside,
+    admission_queue: AdmissionQueue<Box<Payload>>,
     /// Connections that there is room for, on all cores; 0 is any number.
-    places: usize,
+    slots_max: usize,
     evictor: Evictor,
     wheel: Wheel,
     /// A deadline is looked at this long after the last look at the latest. As no deadline is set nearer than that, one
@@ -102,7 +100,7 @@ pub(crate) struct Setup<'c> {
     pub(crate) sites: Sites,
     pub(crate) limits: &'c Limits,
     /// Connections that there is room for, on all cores; 0 is any number. It stays as it is.
-    pub(crate) places: usize,
+    pub(crate) slots_max: usize,
     pub(crate) cache: &'c CacheConfig,
     pub(crate) blocking: BlockingPool<JobResult>,
     /// What all cores together may give.
@@ -163,8 +161,8 @@ impl Service {
             slots: Vec::new(),
             open: 0,
             upstreams: Upstreams::default(),
-            outside: Outside::default(),
-            places: setup.places,
+            admission_queue: AdmissionQueue::default(),
+            slots_max: setup.slots_max,
             evictor: Evictor::default(),
             wheel: Wheel::new(now, TICK_NS),
             shutdown: setup.shutdown,
@@ -361,7 +359,7 @@ impl Service {
         self.rest_ends = now.plus_ns(ACCEPT_REST_NS);
         if Fault::of(error) == Fault::NoDescriptor {
             self.shared.responder.origin.release_descriptors();
-            if has_just_shed || self.close_oldest_outside(driver) || self.shed(driver, now) {
+            if has_just_shed || self.close_oldest_without_slot(driver) || self.evict(driver, now) {
                 self.rest_ends = now.plus_ns(SHED_REST_NS);
             }
         }
@@ -417,7 +415,7 @@ impl Service {
             Fate::Failed => self.on_failed(driver, socket),
             Fate::RequestsSlot => self.on_asks(driver, socket),
             Fate::QueuesForSlot => self.on_queues(driver, socket),
-            Fate::Refused => self.turn_away(driver, socket),
+            Fate::Refused => self.refuse(driver, socket),
         }
     }
 
@@ -457,7 +455,7 @@ impl Service {
     fn forget(&mut self, socket: SocketId, now: Instant) {
         let Some(mut connection) = self.slots[socket.index()].connection.take() else { return };
         self.open -= 1;
-        self.outside.forget(connection.admission);
+        self.admission_queue.forget(connection.admission);
         if let (Some(shaping_state), Some(shaper)) = (connection.shaping_state().as_ref(), &mut self.shared.shaper) {
             shaper.leave(shaping_state, now);
         }
@@ -548,7 +546,7 @@ impl Service {
         if self.shared.budget.is_waited_for() {
             return Some(now);
         }
-        match self.outside.due(now) {
+        match self.admission_queue.due(now) {
             None => due,
             Some(look) => Some(due.map_or(look, |due| due.min(look))),
         }
@@ -582,13 +580,13 @@ impl<D: Driver> App<D> for Service {
     fn on_iteration(&mut self, driver: &mut D, now: Instant) -> LoopControl {
         self.shared.responder.date_cache.advance(now);
         let times = &mut self.shared.times;
-        times.idle_ns_now = eviction::idle_ns(times.idle_ns_max(), self.open, self.places / self.published.len());
+        times.idle_ns_now = eviction::idle_ns(times.idle_ns_max(), self.open, self.slots_max / self.published.len());
         self.look_at_deadlines(driver, now);
         let listed = self.shared.budget.renew();
         if listed > 0 {
             self.let_listed_go_on(driver, listed);
         }
-        self.attend_outside(driver, now);
+        self.advance_admission(driver, now);
         if !self.shared.responder.remotes.is_empty() {
             self.attend_origins(driver, now);
         }

@@ -1,11 +1,11 @@
-//! When a server ends.
+//! The shutdown deadline of a server.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use thalweg_sys::Instant;
 
-/// By when all connections have to be gone, in nanoseconds of the monotonic clock. How a server is told to drain and to
-/// stop, from any thread.
+/// By when all connections have to be gone, in nanoseconds of the monotonic clock. Set by any thread, it has a server drain or
+/// stop.
 #[derive(Debug)]
 pub(crate) struct ShutdownDeadline {
     at_ns: AtomicU64,
@@ -13,7 +13,7 @@ pub(crate) struct ShutdownDeadline {
 }
 
 impl ShutdownDeadline {
-    /// No end in sight.
+    /// No deadline.
     pub(crate) fn new() -> Self {
         Self { at_ns: AtomicU64::new(u64::MAX), gentle: AtomicBool::new(false) }
     }
@@ -34,7 +34,7 @@ impl ShutdownDeadline {
         self.gentle.load(Relaxed)
     }
 
-    /// Whether there is an end in sight.
+    /// Whether a deadline is set.
     pub(crate) fn is_set(&self) -> bool {
         self.at().is_some()
     }

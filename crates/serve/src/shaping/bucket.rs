@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use thalweg_sys::Instant;
 
-/// How long a rate that nobody has used is kept as credit. It makes up for wake-ups that come late, and no more.
+/// The time for which an unused rate is kept as credit. It makes up for wake-ups that come late, and no more.
 const CREDIT_NS: u64 = 250_000_000;
 
 const NS_PER_S: u128 = 1_000_000_000;
@@ -31,7 +31,7 @@ impl Rate {
         (bytes_per_s > 0).then_some(Self { bytes_per_s })
     }
 
-    /// What it supplies in so long a time, in whole bytes.
+    /// The whole bytes that it supplies in so long a time.
     pub(crate) fn bytes_in(self, ns: u64) -> u64 {
         // The whole seconds and the rest of one are exact each, and most often no 128 bits are needed to divide.
         let bytes = u128::from(self.bytes_per_s) * u128::from(ns) / NS_PER_S;
@@ -48,13 +48,13 @@ impl Rate {
         self.bytes_in(now.as_ns())
     }
 
-    /// What counts as taken at least, so that a rest is not saved up without end.
+    /// The bytes that count as taken at least, so that a rest is not saved up without end.
     fn taken_min(self, now: Instant) -> u64 {
         self.supplied(now).saturating_sub(self.bytes_in(CREDIT_NS))
     }
 }
 
-/// What one owner has taken of a rate.
+/// The bytes that one owner has taken of a rate.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Bucket {
     taken: u64,
@@ -77,7 +77,7 @@ impl Bucket {
     }
 }
 
-/// What all loops together have taken of a rate.
+/// The bytes that all loops together have taken of a rate.
 #[derive(Debug)]
 pub(crate) struct SharedBucket {
     taken: AtomicU64,

@@ -1,4 +1,4 @@
-//! Who the clients are: how many connections each has on all loops, and what it has taken of its rate.
+//! Clients: the connections of each on all loops, and the bytes that it has taken of its rate.
 //!
 //! A client is an IPv4 address or an IPv6 /64, since that is what one subscriber is given and could draw any number of
 //! addresses from. Connections that come over a Unix socket have no address: each is a client of its own, and their number
@@ -59,7 +59,7 @@ struct Shard {
 /// Fewer clients than this are not worth looking for those that have gone.
 const SWEEP_MIN: usize = 64;
 
-/// What all loops know of a client.
+/// The state of a client that all loops share.
 #[derive(Debug)]
 struct SharedClient {
     connections: AtomicU32,
@@ -98,7 +98,7 @@ impl SharedClients {
             shard.sweep_at = 2 * shard.clients.len();
         }
         let client = shard.clients.entry(key).or_insert_with(|| Arc::new(SharedClient::new(self.rate, now)));
-        // Under the lock, so that two loops cannot both take the last place.
+        // Under the lock, so that two loops cannot both take the last connection.
         if client.connections.load(Relaxed) >= connections_max {
             return Err(TooMany);
         }
@@ -141,7 +141,7 @@ pub(crate) struct Client {
 #[derive(Default)]
 pub(super) struct Line {
     pub(super) sockets: VecDeque<SocketId>,
-    /// Somebody looks after the line.
+    /// The shaper has an entry for this queue.
     pub(super) is_known: bool,
 }
 
@@ -211,7 +211,7 @@ impl Clients {
         self.places.get_mut(index as usize)?.as_mut().map(|client| &mut client.line)
     }
 
-    /// How many connections a client has on this loop.
+    /// The number of connections that a client has on this loop.
     pub(crate) fn connections(&self, index: ClientIndex) -> u32 {
         self.places[index as usize].as_ref().map_or(0, |client| client.connections)
     }

@@ -1,4 +1,4 @@
-//! Room for connections: who is closed when the table is full, and how long idle ones may stay when it fills.
+//! Eviction: the connection that is closed when all slots are taken, and how long idle ones may stay when slots run short.
 //!
 //! A connection that was used once goes first, the idlest of them, since it is the least likely to be missed; then one that has been
 //! open for a while without a whole request; then one whose client has let a part of the time pass in which a response may make no
@@ -12,7 +12,7 @@ use std::collections::BinaryHeap;
 
 use thalweg_sys::{Instant, SocketId};
 
-/// How a connection would be missed; the lower first.
+/// The eviction rank of a connection; the lower is closed first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum EvictionRank {
     /// It has been idle since its only request, or for a long time.
@@ -45,7 +45,7 @@ const BARREN_NS: u64 = 100_000_000;
 /// Idle connections are given less time from half of the table on, down to this part of it when it is full.
 const IDLE_PART_MIN: u64 = 16;
 
-/// Finds out who goes.
+/// Finds the connection to close.
 #[derive(Default)]
 pub(crate) struct Evictor {
     /// The last is the first to go.
@@ -56,7 +56,7 @@ pub(crate) struct Evictor {
 }
 
 impl Evictor {
-    /// Who is to go, of so many slots with a candidate each or none. Those who were noted before are asked for whether they are
+    /// The connection to close, of so many slots with a candidate each or none. Those who were noted before are asked for whether they are
     /// `still` what they were.
     pub(crate) fn next(
         &mut self,
@@ -108,7 +108,7 @@ impl Evictor {
     }
 }
 
-/// How long a connection may be idle when so many of so many places are taken. 0 places are any number.
+/// The time that a connection may be idle when so many of so many slots are taken. 0 slots are any number.
 pub(crate) fn idle_ns(idle_ns_max: u64, taken: usize, places: usize) -> u64 {
     let (half, taken, places) = (places as u64 / 2, taken as u64, places as u64);
     if places == 0 || taken <= half {

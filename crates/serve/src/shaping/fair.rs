@@ -1,4 +1,4 @@
-//! Whose turn it is: connections that wait for a rate that they share, in an order that is fair to their clients.
+//! Fair queueing: connections that wait for a rate that they share, in an order that is fair to their clients.
 //!
 //! Start-time fair queueing: each client has a tag, the bytes that it was given on a virtual clock, and the client with the
 //! lowest tag is next. How many connections a client has makes no difference to that; among its own connections it is first
@@ -10,13 +10,13 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use foldhash::fast::RandomState;
 use thalweg_sys::SocketId;
 
-/// A client's place in its loop's list.
+/// A client's index in its loop's list.
 pub(crate) type ClientIndex = u32;
 
 /// The connections that wait for one rate.
 #[derive(Default)]
 pub(crate) struct Fair {
-    /// The tag of whose turn it was last.
+    /// The tag of the client that was granted last.
     clock: u64,
     /// Clients with waiting connections, the lowest tag first; once each. A tag may be out of date, and is then too low.
     order: BinaryHeap<Reverse<(u64, ClientIndex)>>,
@@ -46,12 +46,12 @@ impl Fair {
         self.waiting == 0
     }
 
-    /// How many clients wait.
+    /// The number of clients that wait.
     pub(crate) fn clients_waiting(&self) -> usize {
         self.order.len()
     }
 
-    /// Lets a connection wait for its turn.
+    /// Has a connection wait for a grant.
     pub(crate) fn push(&mut self, client: ClientIndex, socket: SocketId) {
         let clock = self.clock;
         let state = self.state(client);
@@ -65,7 +65,7 @@ impl Fair {
         self.waiting += 1;
     }
 
-    /// Whose turn it is. The connection's client pays when it sends ([`Fair::charge`]).
+    /// The connection that is granted next. The connection's client pays when it sends ([`Fair::charge`]).
     pub(crate) fn pop(&mut self) -> Option<SocketId> {
         loop {
             let Reverse((tag, index)) = self.order.pop()?;
@@ -87,7 +87,7 @@ impl Fair {
         }
     }
 
-    /// A client was given bytes. On how many loops it has connections decides what it pays: it has a turn on each of them.
+    /// A client was given bytes. On how many loops it has connections decides what it pays: it is granted on each of them.
     pub(crate) fn charge(&mut self, client: ClientIndex, bytes: u64, loops: u32) {
         let clock = self.clock;
         let state = self.state(client);
@@ -127,7 +127,7 @@ mod tests {
         SocketId::from_bits(number)
     }
 
-    /// Lets each client keep so many connections waiting, and gives them so many turns. The bytes of each.
+    /// Lets each client keep so many connections waiting, and makes so many grants. The bytes of each.
     fn share(connections: &[u64], loops: &[u32], turn_bytes: impl Fn(usize) -> u64, turns: usize) -> Vec<u64> {
         let mut fair = Fair::default();
         let mut bytes = vec![0; connections.len()];
@@ -234,7 +234,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any clients with any connections that always have something to send: nobody is ahead by more than a turn.
+        /// Any clients with any connections that always have something to send: no client is ahead by more than a grant.
         #[test]
         fn clients_share_alike(connections in prop::collection::vec(1u64..50, 1..20), turn_bytes in 1u64..100_000) {
             let bytes = share(&connections, &vec![1; connections.len()], |_| turn_bytes, 1000);

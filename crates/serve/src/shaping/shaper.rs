@@ -1,10 +1,10 @@
-//! Who may send how much, and when: the rates of a connection, its client, its mount and of all, at once.
+//! The shaper: grants a connection its next bytes within the rates of the connection, its client, its mount and of all, at once.
 //!
 //! A connection asks before each sending. Either it may send some bytes now, which all four rates are charged with, or it
 //! waits: for its own rate on the wheel, for a shared one in queue. Who comes up asks again from the start, so that no rate is
 //! ever charged for what another one holds back.
 //!
-//! How much may be sent at once is a matter of cost. A sending takes the kernel some ten microseconds however small it is,
+//! The size of a grant is a matter of cost. A sending takes the kernel some ten microseconds however small it is,
 //! so that many connections at modem speed are given several seconds' worth at a time; a few get a tenth of a second's, which a
 //! client sees as an even flow.
 //!
@@ -26,7 +26,7 @@ use crate::config::{Bandwidth, Limits, ServerConfig};
 /// Resolution of the times at which connections go on. Being late costs no rate: [`bucket`](super::bucket) makes up for it.
 const TICK_NS: u64 = 1_000_000;
 
-/// What a connection is given at once should last so long for each connection that waits: 10,000 sendings a second take a
+/// A grant should last so long for each connection that waits: 10,000 sendings a second take a
 /// loop some tenth of its time.
 const TURN_NS_PER_WAITING: u64 = 100_000;
 
@@ -35,16 +35,16 @@ const TURN_NS_PER_WAITING: u64 = 100_000;
 const TURN_NS_MIN: u64 = 100_000_000;
 const TURN_NS_MAX: u64 = 3_000_000_000;
 
-/// What is given at once: not less than a segment of Ethernet carries, nor more than a driver is handed in one piece.
+/// The bounds of a grant: not less than a segment of Ethernet carries, nor more than a driver is handed in one piece.
 const TURN_BYTES_MIN: u64 = 1460;
 const TURN_BYTES_MAX: u64 = 512 << 10;
 
-/// For each client that waits, a loop reserves as much of a shared rate as it is given in one turn, or as lasts so long, so that
+/// For each client that waits, a loop reserves as much of a shared rate as it is given in one grant, or as lasts so long, so that
 /// a loop which is late a little does not lose its part to the others; of all of them not more than lasts so long.
 const SLICE_NS_PER_CLIENT: u64 = 5_000_000;
 const SLICE_NS_MAX: u64 = 200_000_000;
 
-/// What all loops share.
+/// The rates that all loops share.
 #[derive(Debug)]
 pub(crate) struct SharedRateLimits {
     connection: Option<Rate>,
@@ -144,21 +144,21 @@ struct WaitQueue {
     is_known: bool,
 }
 
-/// What a connection keeps of its limits.
+/// The state of a connection towards the shaper.
 pub(crate) struct ShapingState {
     bucket: Bucket,
     client: ClientIndex,
-    /// Where it has come up, until it asks.
+    /// The scope that has granted it, until it asks.
     turn: Option<RateScope>,
-    /// It waits for its turn.
+    /// It waits for a grant.
     pub(crate) is_waiting: bool,
-    /// What is to be sent when it has come, ahead of a file.
+    /// Bytes that are to be sent at the grant, ahead of a file.
     pub(crate) held: Option<SendBuf>,
-    /// What it was given and has not used.
+    /// Bytes that it was granted and has not used.
     kept_bytes: u64,
 }
 
-/// What a connection can wait for.
+/// The scope of a rate: what a connection can wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RateScope {
     /// Its own rate.
@@ -172,7 +172,7 @@ pub(crate) enum RateScope {
 }
 
 impl Shaper {
-    /// Nobody yet.
+    /// A shaper without connections.
     pub(crate) fn new(shared: Arc<SharedRateLimits>, now: Instant) -> Self {
         Self {
             have_rates: shared.have_rates(),
@@ -186,7 +186,7 @@ impl Shaper {
         }
     }
 
-    /// What all loops share.
+    /// The rates that all loops share.
     pub(crate) fn shared(&self) -> &SharedRateLimits {
         &self.shared
     }
@@ -230,7 +230,7 @@ impl Shaper {
         self.waiting -= self.clients.leave(shaping_state.client, now);
     }
 
-    /// How much a connection that has so much to send for a mount may send now. `None`: it comes up ([`Shaper::pop`]).
+    /// The bytes that a connection with so much to send for a mount may send now. `None`: it is granted later ([`Shaper::pop`]).
     pub(crate) fn ask(
         &mut self,
         shaping_state: &mut ShapingState,
@@ -325,7 +325,7 @@ impl Shaper {
         for scope in [RateScope::Mount(mount), RateScope::Total] {
             let Some(rate) = self.shared.rate_of(scope) else { continue };
             let Some(queue) = queue_of(&mut self.mounts, &mut self.total, scope) else { continue };
-            // Who has come up here, or behind here, does not stand in queue again.
+            // A connection that was granted here, or by a later scope, does not queue again.
             let may_pass = queue.fair.is_empty() || turn == Some(scope) || turn == Some(RateScope::Total);
             // Only who may pass looks whether there is something to give: how much the loop reserves depends on who waits.
             let mut ready = Ok(());
@@ -403,7 +403,7 @@ impl Shaper {
         queue.fair.pop().ok_or(None)
     }
 
-    /// How much a connection is given at once.
+    /// The size of a grant.
     fn turn_bytes(&self, client: ClientIndex, mount: Option<u16>) -> u64 {
         let turn_ns = self.turn_ns();
         let of_connection = self.shared.connection.map(|rate| rate.bytes_in(turn_ns));
@@ -416,7 +416,7 @@ impl Shaper {
         bytes.unwrap_or(TURN_BYTES_MAX).clamp(TURN_BYTES_MIN, TURN_BYTES_MAX)
     }
 
-    /// What each of those who wait gets of a shared rate in one turn.
+    /// The part of a shared rate that each waiting connection gets in one grant.
     fn share_of(&self, rate: Rate) -> u64 {
         let bytes = rate.bytes_in(self.turn_ns()) / (self.waiting as u64).max(1);
         bytes.clamp(TURN_BYTES_MIN, TURN_BYTES_MAX)
@@ -436,7 +436,7 @@ fn queue_of<'l>(mounts: &'l mut [WaitQueue], total: &'l mut WaitQueue, scope: Ra
 }
 
 impl ShapingState {
-    /// Its turn has come.
+    /// It is granted.
     pub(crate) fn come_up(&mut self, scope: RateScope) {
         self.is_waiting = false;
         self.turn = Some(scope);
@@ -448,7 +448,7 @@ impl ShapingState {
     }
 }
 
-/// How much of a shared rate a loop reserves: more with more clients waiting, so that it gets the clients' share.
+/// The part of a shared rate that a loop reserves: more with more clients waiting, so that it gets the clients' share.
 fn slice_bytes(rate: Rate, turn_bytes: u64, clients: usize) -> u64 {
     let of_client = turn_bytes.max(rate.bytes_in(SLICE_NS_PER_CLIENT));
     of_client.saturating_mul(clients.max(1) as u64).min(rate.bytes_in(SLICE_NS_MAX)).max(turn_bytes)

@@ -290,5 +290,5 @@ fn a_download_that_begins_beside_clients_that_never_read_gets_its_turn() {
     let others = [(Role::Deaf, ATTACKERS, 0), (Role::Modem, 20, 3000)];
     let (tally, totals) = besiege(1, 60, others);
     assert_eq!(tally.modems_lost, 0, "{totals:?}");
-    assert!(totals.shed > PLACES as u64, "{totals:?}");
+    assert!(totals.evicted > PLACES as u64, "{totals:?}");
 }

@@ -225,8 +225,8 @@ fn the_idlest_makes_room() {
     let (outcomes, totals) = arrive(SimConfig::calm(1), &limits, NO_RATES, clients);
     assert_eq!(outcomes[2].lasted.as_millis(), 10_000);
     assert_eq!(outcomes[0].lasted.as_millis(), 12_000);
-    assert_eq!(totals.shed, 2);
-    assert_eq!(totals.turned_away, 0);
+    assert_eq!(totals.evicted, 2);
+    assert_eq!(totals.refused, 0);
     assert!(outcomes.iter().all(|outcome| outcome.orderly));
 }
 
@@ -239,7 +239,7 @@ fn who_has_asked_for_nothing_makes_room_after_the_idle() {
     let (outcomes, totals) = arrive(SimConfig::calm(1), &places(3), NO_RATES, clients);
     let ends: Vec<u128> = outcomes.iter().map(|outcome| outcome.lasted.as_millis()).collect();
     assert_eq!(ends[..3], [4000, 4100, 3000]);
-    assert_eq!(totals.shed, 3);
+    assert_eq!(totals.evicted, 3);
 }
 
 #[test]
@@ -261,11 +261,11 @@ fn downloads_under_way_are_not_cut_off_for_newcomers() {
         assert!(outcome.orderly && outcome.lasted.as_millis() < 5100);
     }
     assert_eq!(statuses(&outcomes[4]), [200]);
-    assert_eq!(totals.turned_away, 2);
+    assert_eq!(totals.refused, 2);
 }
 
 #[test]
-fn who_takes_hardly_anything_makes_room_before_anybody_is_turned_away() {
+fn a_client_that_takes_hardly_anything_is_evicted_before_any_is_refused() {
     let mut config = SimConfig::calm(1);
     config.bandwidth = Some(100_000);
     config.socket_buffer_bytes = 64 << 10;
@@ -283,7 +283,7 @@ fn who_takes_hardly_anything_makes_room_before_anybody_is_turned_away() {
     assert_eq!(statuses(&outcomes[3]), [200]);
     assert_eq!(naive::take_all(&outcomes[3].received, &["GET"])[0].field("connection"), Some("close"));
     assert_eq!(statuses(&outcomes[4]), [200]);
-    assert_eq!((totals.shed, totals.turned_away), (0, 0));
+    assert_eq!((totals.evicted, totals.refused), (0, 0));
 }
 
 #[test]
@@ -303,20 +303,20 @@ fn a_download_that_waits_for_a_place_in_vain_is_told_so() {
     assert_eq!(outcomes[1..].iter().map(statuses).collect::<Vec<_>>(), [[503], [503], [200]]);
     let waited = outcomes[2].lasted.as_secs_f64() - 5.0;
     assert!(outcomes[2].orderly && (30.0..36.0).contains(&waited), "{waited} s");
-    assert_eq!((totals.shed, totals.turned_away), (0, 2));
+    assert_eq!((totals.evicted, totals.refused), (0, 2));
 }
 
 #[test]
-fn a_flood_of_newcomers_is_turned_away_at_a_bounded_cost() {
+fn a_flood_of_newcomers_is_refused_at_a_bounded_cost() {
     let mut config = SimConfig::calm(1);
     config.bandwidth = Some(100_000);
     let flood = (0..1000).map(|number| (1000 + number / 100, 2, vec![send(GET_A)]));
     let clients = std::iter::once((0, 1, vec![send(GET_LARGE)])).chain(flood);
     let (outcomes, totals) = arrive(config, &places(1), NO_RATES, clients.collect());
     assert!(outcomes[0].received.ends_with(&large()));
-    assert_eq!(totals.turned_away, 1000);
+    assert_eq!(totals.refused, 1000);
     let told = outcomes[1..].iter().filter(|outcome| !outcome.received.is_empty()).count();
-    assert!(told >= crate::server::service::TURNED_AWAY_MAX, "{told}");
+    assert!(told >= crate::shaping::admission::REFUSED_MAX, "{told}");
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn a_client_has_so_many_connections() {
     let (outcomes, totals) = arrive(SimConfig::calm(1), &limits, NO_RATES, clients);
     let statuses: Vec<_> = outcomes.iter().map(statuses).collect();
     assert_eq!(statuses, [[200], [200], [503], [200], [200]]);
-    assert_eq!(totals.turned_away, 1);
+    assert_eq!(totals.refused, 1);
 }
 
 #[test]

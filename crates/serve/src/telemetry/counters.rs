@@ -1,8 +1,8 @@
-//! What each loop has done, for a status line: written by the loop alone, read by anybody.
+//! The totals of each loop: written by the loop alone, read by any thread.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What has been done so far, of one loop or of several together.
+/// The totals so far, of one loop or of several together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Connections accepted.
@@ -13,10 +13,10 @@ pub struct Totals {
     pub requests: u64,
     /// Final responses by class: 2xx, 3xx, 4xx, 5xx.
     pub responses: [u64; 4],
-    /// Connections that were told that there is no room for them.
-    pub turned_away: u64,
-    /// Connections that were closed to make room for others.
-    pub shed: u64,
+    /// Connections that were refused for want of a slot.
+    pub refused: u64,
+    /// Connections that were evicted to make room for others.
+    pub evicted: u64,
     /// Responses that were cut off by a reset, because their file had changed while it was sent.
     pub files_changed_while_sent: u64,
     /// Bytes of responses that the kernel has taken, heads included.
@@ -24,14 +24,14 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds another loop's.
+    /// Adds another loop's totals.
     pub(crate) fn add(&mut self, other: &Self) {
         self.accepted += other.accepted;
         self.open += other.open;
         self.requests += other.requests;
         self.bytes += other.bytes;
-        self.turned_away += other.turned_away;
-        self.shed += other.shed;
+        self.refused += other.refused;
+        self.evicted += other.evicted;
         self.files_changed_while_sent += other.files_changed_while_sent;
         for (sum, responses) in self.responses.iter_mut().zip(other.responses) {
             *sum += responses;
@@ -51,23 +51,34 @@ impl Totals {
 pub(crate) struct Published([AtomicU64; 11]);
 
 impl Published {
-    /// Replaces what is published. Plain stores: readers may see some fields before others.
+    /// Replaces the published values. Plain stores: readers may see some fields before others.
     pub(crate) fn publish(&self, totals: &Totals) {
-        let [ok, moved, refused, failed] = totals.responses;
-        let Totals { accepted, open, requests, bytes, turned_away, shed, files_changed_while_sent, .. } = *totals;
-        let done = [accepted, open, requests, bytes, ok, moved, refused, failed];
-        let values = done.into_iter().chain([turned_away, shed, files_changed_while_sent]);
+        let [ok, moved, client_errors, failed] = totals.responses;
+        let Totals { accepted, open, requests, bytes, refused, evicted, files_changed_while_sent, .. } = *totals;
+        let done = [accepted, open, requests, bytes, ok, moved, client_errors, failed];
+        let values = done.into_iter().chain([refused, evicted, files_changed_while_sent]);
         for (cell, value) in self.0.iter().zip(values) {
             cell.store(value, Relaxed);
         }
     }
 
-    /// What was published last.
+    /// The values that were published last.
     pub(crate) fn totals(&self) -> Totals {
-        let [accepted, open, requests, bytes, ok, moved, refused, failed, turned_away, shed, files_changed_while_sent] =
-            self.0.each_ref().map(|cell| cell.load(Relaxed));
-        let responses = [ok, moved, refused, failed];
-        Totals { accepted, open, requests, responses, turned_away, shed, files_changed_while_sent, bytes }
+        let [
+            accepted,
+            open,
+            requests,
+            bytes,
+            ok,
+            moved,
+            client_errors,
+            failed,
+            refused,
+            evicted,
+            files_changed_while_sent,
+        ] = self.0.each_ref().map(|cell| cell.load(Relaxed));
+        let responses = [ok, moved, client_errors, failed];
+        Totals { accepted, open, requests, responses, refused, evicted, files_changed_while_sent, bytes }
     }
 }
 
@@ -83,8 +94,8 @@ mod tests {
             requests: 3,
             responses: [4, 5, 6, 7],
             bytes: 8,
-            turned_away: 9,
-            shed: 10,
+            refused: 9,
+            evicted: 10,
             files_changed_while_sent: 11,
         };
         let published = Published::default();

@@ -1,4 +1,4 @@
-//! What a loop hands over about a finished response: a few plain bytes, so that all formatting is the log thread's work.
+//! The record of a finished response: a few plain bytes, so that all formatting is the log thread's work.
 //!
 //! A record is written when a request is answered, and completed when its response has ended. Texts are what the client sent,
 //! cut off at a bound; nothing here makes them harmless to print, which is `line`'s business.
@@ -33,7 +33,7 @@ pub(crate) struct Record<'a> {
     pub(crate) end: End,
 }
 
-/// What was asked for.
+/// The request that was answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a [u8],
@@ -44,7 +44,7 @@ pub(crate) struct Request<'a> {
     pub(crate) agent: Option<&'a [u8]>,
 }
 
-/// How a response has ended.
+/// The end of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct End {
     /// Bytes of the body that the kernel has taken.
@@ -65,7 +65,7 @@ const HAS_AGENT: u8 = 16;
 const IS_COMPLETE: u8 = 1;
 const IS_DOWNLOAD: u8 = 2;
 
-// Where what stands, in the fixed part: the length of the whole first.
+// Offsets in the fixed part; the length of the whole comes first.
 const CLIENT: usize = 4;
 const SECOND: usize = 20;
 const BODY_BYTES: usize = 28;
@@ -81,7 +81,7 @@ const TEXTS: usize = 5;
 const _: () = assert!(LENGTHS + 2 * TEXTS <= FIXED_BYTES);
 
 impl<'a> Request<'a> {
-    /// What a log says of a request; the fields only where `with_fields`.
+    /// The loggable parts of a request; the fields only where `with_fields`.
     pub(crate) fn of(head: &RequestHead<'a>, with_fields: bool) -> Self {
         let mut request = Self {
             method: head.method.name().as_bytes(),

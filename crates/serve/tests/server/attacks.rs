@@ -78,7 +78,7 @@ fn first_cpu() -> usize {
 
 /// More attackers have come than there is room for, and others had to go for the newcomers.
 fn have_made_room(totals: &Totals) -> bool {
-    totals.accepted > CONNECTIONS as u64 && totals.shed > 0
+    totals.accepted > CONNECTIONS as u64 && totals.evicted > 0
 }
 
 #[test]

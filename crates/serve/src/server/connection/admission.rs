@@ -7,22 +7,8 @@ use crate::content::body::Payload;
 use crate::http::h1::head;
 use crate::http::response::ResponseBytes;
 use crate::session::{Activity, Next, Session as _};
+use crate::shaping::admission::Admission;
 use crate::shaping::eviction::{EvictionCandidate, EvictionRank, HEADLESS_AGE_NS};
-
-/// Whether a connection is admitted to a connection slot.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Admission {
-    /// It has a slot.
-    Admitted,
-    /// It has none, and has not sent a whole request.
-    Arriving,
-    /// Its only request is answered without a slot.
-    Provisional,
-    /// Its response waits for a slot.
-    Queued,
-    /// It is told that there is none.
-    Refused,
-}
 
 /// A connection that was used more than once is not taken for one that was left, for so long.
 const USED_NS: u64 = 10_000_000_000;
@@ -80,7 +66,7 @@ impl Connection {
         self.stage = Stage::Open;
         self.session.drop_input();
         self.deadline = now.plus_ns(shared.times.stall_ns);
-        shared.totals.turned_away += 1;
+        shared.totals.refused += 1;
         let mount = shared.responder.origin.namespace().topmost;
         let second = shared.responder.date_cache.second();
         let socket = self.socket();

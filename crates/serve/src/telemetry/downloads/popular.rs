@@ -16,7 +16,7 @@ pub(crate) struct Popular {
     files: HashMap<Box<[u8]>, Popularity, RandomState>,
 }
 
-/// How much a file is wanted, at least.
+/// The downloads of a file, at least.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Popularity {
     pub(crate) downloads: u64,

@@ -1,5 +1,4 @@
-//! What is seen in the stream of records: which files are wanted, and how many different ones. The log thread's, away from
-//! the loops.
+//! Statistics of the stream of records: which files were downloaded, and how many different ones.
 
 use std::collections::BTreeMap;
 

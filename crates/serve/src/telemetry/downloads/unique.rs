@@ -1,6 +1,6 @@
-//! How many different things there were, within 2 % and in 4 KiB: HyperLogLog (Flajolet and others, 2007).
+//! The number of different byte strings, within 2 % and in 4 KiB: HyperLogLog (Flajolet and others, 2007).
 //!
-//! What is counted is hashed with a fixed seed, so that registers that were kept over a restart go on counting.
+//! The strings are hashed with a fixed seed, so that registers that were kept over a restart go on counting.
 
 use std::hash::BuildHasher;
 
@@ -44,7 +44,7 @@ impl Unique {
         *register = (*register).max(rank as u8);
     }
 
-    /// How many there were, about.
+    /// The number of different strings, about.
     pub(crate) fn estimate(&self) -> u64 {
         const REGISTERS_F: f64 = REGISTERS as f64;
         let alpha = 0.7213 / (1.0 + 1.079 / REGISTERS_F);

@@ -1,4 +1,4 @@
-//! What the server says to its operator: what has happened, where, and what to do about it. One line each.
+//! The error log: messages to the operator about what has happened, where, and what to do about it. One line each.
 //!
 //! Saying something never waits: messages go through the log thread's queue, and when that is full they are lost, which the next one
 //! tells. Of messages about the same thing one a minute is written, with the number of those that were not.
@@ -15,10 +15,10 @@ use super::queue::Message;
 use crate::config::Level;
 use crate::telemetry::timestamp::rfc3339;
 
-/// How long a topic rests after a message.
+/// The time that a topic rests after a message.
 const REST_NS: u64 = 60_000_000_000;
 
-/// Where messages go. Cheap to clone, for any thread.
+/// The error log. Cheap to clone, for any thread.
 #[derive(Clone, Debug)]
 pub struct ErrorLog {
     to: SyncSender<Message>,

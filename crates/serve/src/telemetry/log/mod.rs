@@ -29,7 +29,7 @@ pub(crate) use queue::{Message, RecordQueue};
 /// Messages that the queue holds beside pages.
 const NOTES_MAX: usize = 256;
 
-/// How long the log thread may take to write what is left when the server has ended.
+/// The time that the log thread may take to write what is left when the server has ended.
 const FINAL_WRITE_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Both logs and their thread.

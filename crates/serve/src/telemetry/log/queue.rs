@@ -153,7 +153,7 @@ impl RecordQueue {
     }
 }
 
-/// What was written last is not lost with the loop.
+/// Records that were written last are not lost with the loop.
 impl Drop for RecordQueue {
     fn drop(&mut self) {
         self.hand_over();

@@ -1,10 +1,10 @@
-//! Where lines end up: a file that may be full, moved away or deleted, or a stream. Whole lines only.
+//! The destination of lines: a file that may be full, moved away or deleted, or a stream. Whole lines only.
 //!
 //! A write that the disk takes a part of leaves half a line. In a file it is taken back at once, by cutting the file off behind the
 //! last whole line: whatever then becomes of the file or of this process, no half line is taken for a whole one, and no line
 //! continues it. A file that cannot be cut off, because it may only grow or because another process has written behind the half line, and a
 //! stream keep the half line; its rest goes first when there is room again, unless the file has changed since.
-//! What cannot be written is lost and counted, and nothing here waits for a better time: the next write is the next try.
+//! Lines that cannot be written are lost and counted, and nothing here waits for a better time: the next write is the next try.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, Write};
@@ -16,7 +16,7 @@ use crate::config::LogTarget;
 /// A log names people's addresses: it is not for everybody.
 const MODE: u32 = 0o640;
 
-/// A place for lines.
+/// A destination of lines.
 #[derive(Debug)]
 pub(crate) struct Sink {
     target: LogTarget,
@@ -32,11 +32,11 @@ struct Torn {
     rest: Vec<u8>,
     /// The beginning is this process's, and the line counts as written.
     is_own: bool,
-    /// How long the file was with the half line at its end; a stream has no length.
+    /// The length of the file with the half line at its end; a stream has no length.
     file_bytes: Option<u64>,
 }
 
-/// What became of half a line.
+/// The fate of half a line.
 enum Completion {
     /// There is none any more.
     Finished,
@@ -46,7 +46,7 @@ enum Completion {
     Later(io::Error),
 }
 
-/// What became of lines.
+/// Lines that were not written.
 #[derive(Debug)]
 pub(crate) struct Lost {
     pub(crate) lines: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Lost {
 }
 
 impl Sink {
-    /// Opens the place.
+    /// Opens the destination.
     ///
     /// # Errors
     /// A file cannot be opened for writing.
@@ -79,9 +79,9 @@ impl Sink {
         Ok(())
     }
 
-    /// Lets go of the place. The half line is completed, if that can be done now.
+    /// Closes the destination. The half line is completed, if that can be done now.
     pub(crate) fn end(mut self) {
-        // If it cannot, it stays torn: nobody looks after this place any more.
+        // If it cannot, it stays torn: nothing writes here any more.
         self.complete();
     }
 
@@ -102,7 +102,7 @@ impl Sink {
     /// Writes whole lines, as far as they can be written.
     ///
     /// # Errors
-    /// How many lines were lost, and why.
+    /// The number of lines that were lost, and the reason.
     pub(crate) fn write(&mut self, lines: &[u8]) -> Result<(), Lost> {
         let lines_torn_before = match self.complete() {
             Completion::Finished => 0,
@@ -196,7 +196,7 @@ fn write_some(to: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
     (written, to.flush())
 }
 
-/// How many lines there are.
+/// The number of lines.
 fn count(lines: &[u8]) -> u64 {
     lines.iter().filter(|&&byte| byte == b'\n').count() as u64
 }
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(log(&folder), "one\n");
         sink.write(b"three\n").unwrap();
         assert_eq!(log(&folder), "one\nthree\n");
-        // What another process has written is not this one's to take back.
+        // Bytes that another process has written are not this one's to take back.
         assert_eq!(sink.write_some(b"fo").0, 2);
         fs::write(folder.path().join("log"), log(&folder) + "other\n").unwrap();
         assert!(!sink.take_back(2));

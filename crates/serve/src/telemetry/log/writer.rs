@@ -21,7 +21,7 @@ use crate::telemetry::registry::Registry;
 /// Lines are written when there are so many bytes of them.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// How often flags are looked at when nothing comes.
+/// The interval at which flags are checked when nothing comes.
 const GLANCE: Duration = Duration::from_secs(1);
 
 /// Requests to the log thread; apart from the queue, so that a full one cannot lose them.
@@ -92,7 +92,7 @@ impl Writer {
                 self.reopen();
             }
             if stops {
-                // What went wrong at the end is said as well.
+                // Errors at the end are logged as well.
                 from.try_iter().for_each(|message| self.handle(message));
                 return;
             }
@@ -175,7 +175,7 @@ impl Writer {
         }
     }
 
-    /// Goes on at other places, if that is wanted.
+    /// Changes to other files, if that is requested.
     fn change(&mut self) {
         let change = self.requests.change.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((LogFiles { config, access, errors }, done)) = change else { return };
@@ -187,7 +187,7 @@ impl Writer {
         self.errors_name = config.error.to_string();
         self.lines = Lines::new(config.format);
         self.losing = 0;
-        // Who has given up waiting sees it by the files.
+        // The sender may have given up waiting.
         let _ = done.send(());
     }
 

@@ -68,7 +68,7 @@ impl Collector {
             state.as_deref().map_or_else(|| Ok(DailyHistory::default()), |path| DailyHistory::load(path, second));
         let mut state = state;
         let history = history.unwrap_or_else(|error| {
-            // What cannot be read is not overwritten: somebody may want it.
+            // A file that cannot be read is not overwritten: the operator may want it.
             let path = state.take().unwrap_or_default();
             let advice = "daily figures start at zero and are not saved; repair or remove the file and restart";
             error_log.say(Level::Error, format_args!("cannot read the state {}: {error}; {advice}", path.display()));
@@ -88,16 +88,16 @@ impl Collector {
         }
     }
 
-    /// Goes on with the days that another process has left when it stopped: what this one has counted since its start is added at the
-    /// next look, since nothing of it stands in that file.
+    /// Loads the history that another process has saved at its end. The growth since the start of this process is added at the next
+    /// sample, since that file has nothing of it.
     pub(crate) fn reload_history(&mut self, second: i64) {
-        // What cannot be read now is replaced: it could be read at the start.
+        // A file that cannot be read now is replaced: it could be read at the start.
         if let Some(Ok(history)) = self.state.as_deref().map(|path| DailyHistory::load(path, second)) {
             self.history = history;
         }
     }
 
-    /// What is to be done once a second.
+    /// Samples the counters; to be called once a second.
     pub(crate) fn advance(&mut self, now: Instant, second: i64) {
         let totals = self.totals();
         if self.samples.len() > CURVE_S {
@@ -133,7 +133,7 @@ impl Collector {
         }
     }
 
-    /// What the server is doing.
+    /// Whether the server accepts connections.
     pub(crate) fn state(&self) -> State {
         if (self.is_draining)() { State::Draining } else { State::Serving }
     }
@@ -156,8 +156,8 @@ impl Collector {
             now: Now { downloads: today, connections: totals.open, requests_per_s, bytes_per_s },
             total: Total {
                 connections: totals.accepted,
-                turned_away: totals.turned_away,
-                shed: totals.shed,
+                turned_away: totals.refused,
+                shed: totals.evicted,
                 files_changed_while_sent: totals.files_changed_while_sent,
                 requests: totals.requests,
                 responses: Responses { ok, moved, refused, failed },
@@ -270,7 +270,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::config::ServerConfig;
 
-    /// The board of a server of two loops, and what it looks at.
+    /// The collector of a server of two loops, and its sources.
     pub(crate) fn collector() -> (Collector, Arc<Registry>, Arc<[Published]>) {
         let registry = Arc::new(Registry::new(2, true));
         let published: Arc<[Published]> = (0..2).map(|_| Published::default()).collect();

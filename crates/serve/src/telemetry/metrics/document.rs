@@ -96,9 +96,9 @@ pub(crate) struct WatchFigures {
     /// Watched now.
     pub(crate) folders: u64,
     pub(crate) events: u64,
-    /// How often the kernel had no room for events, so that everything was checked again.
+    /// Times that the kernel had no room for events, so that everything was checked again.
     pub(crate) overflows: u64,
-    /// How often the kernel would not watch a folder.
+    /// Times that the kernel would not watch a folder.
     pub(crate) refused: u64,
 }
 

@@ -45,7 +45,7 @@ impl Format {
         if open > 0.0 && open >= text.unwrap_or(any_text) { Self::OpenMetrics } else { Self::Text }
     }
 
-    /// What the format is called where it is sent.
+    /// The media type of the format.
     pub(super) const fn content_type(self) -> &'static str {
         match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",

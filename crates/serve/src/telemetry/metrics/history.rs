@@ -16,7 +16,7 @@ use crate::telemetry::downloads::Unique;
 use crate::telemetry::registry::MountTotals;
 use crate::telemetry::timestamp::rfc3339;
 
-/// How many days are kept, today included.
+/// Days that are kept, today included.
 pub(crate) const DAYS_MAX: usize = 30;
 
 /// Most mounts that are read from a file: more than anybody has, few enough to bound it.
@@ -28,7 +28,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 const DAY_S: i64 = 86_400;
 const SCHEMA: &str = "thalweg.days/1";
 
-/// What was done on a day for a mount.
+/// The figures of a mount on a day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Figures {
     pub(crate) requests: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Day {
 pub(crate) struct DailyHistory {
     /// The oldest first; today is the last.
     days: VecDeque<Day>,
-    /// What the counters said when they were looked at last.
+    /// The counters at the last sample.
     seen: BTreeMap<String, MountTotals>,
     /// Today's files, by the mounts' labels; those before a restart only.
     unique_before: BTreeMap<String, Unique>,
@@ -81,7 +81,7 @@ impl Day {
 }
 
 impl DailyHistory {
-    /// Accounting what counters have grown by. `unique` has today's files by label. Whether a new day has begun, which the next call must
+    /// Adds the growth of counters. `unique` has today's files by label. Whether a new day has begun, which the next call must
     /// bring no files of the old one for.
     pub(crate) fn advance(&mut self, second: i64, mounts: &[(&str, MountTotals)], unique: &[(&str, &Unique)]) -> bool {
         let number = second.div_euclid(DAY_S);
@@ -136,7 +136,7 @@ impl DailyHistory {
         self.days.iter().rev()
     }
 
-    /// Reads what another run has left. Nothing is there: nothing was done.
+    /// Reads the history that another run has saved; an empty one if there is no file.
     ///
     /// # Errors
     /// The file cannot be read, or is none of ours.
@@ -159,7 +159,7 @@ impl DailyHistory {
         Ok(kept.into_days(second.div_euclid(DAY_S)))
     }
 
-    /// Writes what another run will read: the old file, or the whole new one.
+    /// Saves the history for another run: the file is the old one, or the whole new one.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -185,7 +185,7 @@ impl DailyHistory {
     }
 }
 
-/// The file.
+/// The history as it is stored.
 #[derive(Serialize, Deserialize)]
 struct StoredHistory {
     schema: String,

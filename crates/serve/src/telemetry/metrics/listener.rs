@@ -31,7 +31,7 @@ const SAMPLE_NS: u64 = 1_000_000_000;
 
 const RECEIVE_BUFFER_BYTES: usize = 8 << 10;
 
-/// How long the thread may take to follow a command. It takes one iteration, unless the machine stands still.
+/// The time that the thread may take to follow a command. It takes one iteration, unless the machine stands still.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// The thread of the status listener.

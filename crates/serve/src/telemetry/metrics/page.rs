@@ -1,4 +1,4 @@
-//! The status page: what an operator, or a visitor of a mirror, wants to see at a glance.
+//! The status page: the figures that an operator, or a user of a mirror, wants to see at a glance.
 //!
 //! It is complete without JavaScript, and then asks to be loaded again now and then; with it, its parts are replaced in place. Light
 //! and dark, on a telephone as on a wall.
@@ -7,7 +7,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
 use super::document::{DayFigures, Mount, State, Status, TopFile};
 
-/// What the page may do: use its own style, and load itself again by its own script.
+/// The content security policy: the page may use its own style, and load itself again by its own script.
 pub(crate) const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; \
                                          connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
                                          frame-ancestors 'none'";
@@ -207,7 +207,7 @@ fn loops(status: &Status) -> Markup {
     }
 }
 
-/// What an operator should look into, if there is anything.
+/// Figures that an operator should look into, if there are any.
 fn trouble(status: &Status) -> Markup {
     let log = &status.log;
     let responses = &status.total.responses;
@@ -271,7 +271,7 @@ fn bits(bytes_per_s: f64) -> String {
 
 fn scaled(mut number: f64, units: &[&str]) -> String {
     let mut unit = 0;
-    // What would be rounded to 1000 is 1 of the next unit.
+    // A number that would be rounded to 1000 is 1 of the next unit.
     while number >= 999.5 && unit + 1 < units.len() {
         number /= 1000.0;
         unit += 1;
@@ -286,7 +286,7 @@ fn scaled(mut number: f64, units: &[&str]) -> String {
     format!("{number:.digits$}\u{a0}{}", units[unit])
 }
 
-/// How long the server has been up, in two units.
+/// The uptime of the server, in two units.
 fn duration(seconds: i64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
