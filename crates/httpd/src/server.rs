@@ -44,8 +44,8 @@ impl<H: Handler> Server<H> {
         }
     }
 
-    /// Listens at `at`, and no longer where the server listened before; connections stay. Returns the address, which a Unix
-    /// socket does not have.
+    /// Listens at `at`, and no longer where the server listened before; connections stay. Returns
+    /// the address, which a Unix socket does not have.
     ///
     /// # Errors
     /// Those of [`Driver::listen`]; the server then listens where it did before.
@@ -55,7 +55,8 @@ impl<H: Handler> Server<H> {
         Ok(driver.local_addr(listener).ok())
     }
 
-    /// Listens at several places, and no longer where the server listened before; connections stay. Without places it accepts nothing.
+    /// Listens at several places, and no longer where the server listened before; connections stay.
+    /// Without places it accepts nothing.
     ///
     /// # Errors
     /// Those of [`Driver::listen`]; the server then listens where it did before.
@@ -116,7 +117,8 @@ impl<H: Handler> Server<H> {
         self.open += 1;
     }
 
-    /// Accepting has stopped for want of a descriptor or a table slot: a close makes room for the connection that waits.
+    /// Accepting has stopped for want of a descriptor or a table slot: a close makes room for the
+    /// connection that waits.
     fn on_accept_failed<D: Driver>(&mut self, driver: &mut D, listener: SocketId) {
         if !self.listeners.contains(&listener) {
             return;

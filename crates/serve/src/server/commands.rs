@@ -1,4 +1,5 @@
-//! Commands to a loop while it runs: by other threads, seldom, and read only when its waker was used.
+//! Commands to a loop while it runs: by other threads, seldom, and read only when its waker was
+//! used.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,9 +22,11 @@ pub(crate) enum LoopCommand {
     Configure(ConfigUpdate, SyncSender<Result<(), StartError>>),
     /// Accept from this socket of a group, too. Without one it comes by the loop's channel.
     Listen(u32, Option<OwnedFd>),
-    /// Accept from the sockets of this group no more: first connections that wait are accepted, then the sockets are closed.
+    /// Accept from the sockets of this group no more: first connections that wait are accepted,
+    /// then the sockets are closed.
     Retire(u32),
-    /// Accept from the sockets of this group no more: connections that wait are left to another owner of the sockets.
+    /// Accept from the sockets of this group no more: connections that wait are left to another
+    /// owner of the sockets.
     Release(u32),
     /// Look at the queues of all listeners, as if a connection had come just now.
     LookAgain,

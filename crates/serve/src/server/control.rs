@@ -22,16 +22,17 @@ pub struct Control {
 }
 
 impl Control {
-    /// Stops accepting, closes idle connections, lets the responses under way end, and closes after `time` what is still
-    /// open.
+    /// Stops accepting, closes idle connections, lets the responses under way end, and closes after
+    /// `time` what is still open.
     pub fn drain(&self, time: Duration) {
         self.listeners().close(Files::Remove);
         self.shutdown.set(Instant::now() + time);
         self.wake();
     }
 
-    /// Leaves the listeners to another process, which has them already, and lets the responses under way end, which may take as
-    /// long as `time`; for ever without one. Connections that wait for a request may ask for one more.
+    /// Leaves the listeners to another process, which has them already, and lets the responses
+    /// under way end, which may take as long as `time`; for ever without one. Connections that wait
+    /// for a request may ask for one more.
     pub fn hand_over(&self, time: Option<Duration>) {
         self.listeners().close(Files::Keep);
         self.shutdown.set_gently(Instant::now() + time.unwrap_or(FOR_EVER));
@@ -58,7 +59,8 @@ impl Control {
         self.logs.reopen();
     }
 
-    /// Has all loops end, for one of them. The listeners here are left to the threads whose table they are in.
+    /// Has all loops end, for one of them. The listeners here are left to the threads whose table
+    /// they are in.
     pub(super) fn end(&self) {
         self.shutdown.set(Instant::now());
         self.wake();

@@ -1,15 +1,18 @@
-//! The layout of a server: how many loops it runs, on which CPUs, and over which tables of descriptors.
+//! The layout of a server: how many loops it runs, on which CPUs, and over which tables of
+//! descriptors.
 //!
-//! One loop per CPU is best. A process may have so many descriptors, though, and that limit is one of each *table*, which
-//! threads share only because they are started that way. Where more connections are wanted than one table holds, there are
-//! several loops on each CPU, each in a thread with a table of its own. They cost a little: each has its own cache, and a CPU
-//! that changes between them finds fewer completions at a time.
+//! One loop per CPU is best. A process may have so many descriptors, though, and that limit is one
+//! of each *table*, which threads share only because they are started that way. Where more
+//! connections are wanted than one table holds, there are several loops on each CPU, each in a
+//! thread with a table of its own. They cost a little: each has its own cache, and a CPU that
+//! changes between them finds fewer completions at a time.
 
 use thalweg_sys::resource_limits::descriptors;
 
 use crate::config::ServerConfig;
 
-/// Descriptors of a table that are not connections: drivers, wakers, folders, logs, what is being opened.
+/// Descriptors of a table that are not connections: drivers, wakers, folders, logs, what is being
+/// opened.
 const OTHERS: usize = 256;
 
 /// The layout of loops.
@@ -30,7 +33,8 @@ impl Layout {
         Self::within(limit, config.limits.connections_max, config.cache.entries_max, cpus)
     }
 
-    /// For so many connections, of which 0 means as many as one table holds, and so many files that a loop may keep open.
+    /// For so many connections, of which 0 means as many as one table holds, and so many files that
+    /// a loop may keep open.
     fn within(descriptors: usize, connections_max: usize, files_max: usize, cpus: &[usize]) -> Self {
         // Open files are given up when descriptors run out, so that they need no more than a part.
         let files = files_max.min(descriptors / 8);
@@ -39,7 +43,8 @@ impl Layout {
             let connections_max = if connections_max == 0 { of_table } else { connections_max };
             return Self { cpus: cpus.to_vec(), own_tables: false, connections_max };
         }
-        // The kernel spreads connections by chance; a tenth more than an even share fits everywhere.
+        // The kernel spreads connections by chance; a tenth more than an even share fits
+        // everywhere.
         let with_chance = connections_max.saturating_add(connections_max / 10);
         let loops_per_cpu = with_chance.div_ceil(cpus.len().max(1)).div_ceil(of_table).min(LOOPS_PER_CPU_MAX);
         let cpus = cpus.iter().flat_map(|&cpu| std::iter::repeat_n(cpu, loops_per_cpu)).collect();

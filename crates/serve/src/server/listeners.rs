@@ -1,10 +1,13 @@
 //! The listening sockets of a server, apart from the loops that accept from them.
 //!
-//! The sockets live here; loops and the status listener accept from duplicates. So a socket outlives the thread that uses it, can be
-//! handed to the process that follows or to another role in this one, and can be closed. Connections wait in the kernel's queue of the
-//! socket, which all its duplicates in all processes share: none of them is lost when one process takes over from another.
+//! The sockets live here; loops and the status listener accept from duplicates. So a socket
+//! outlives the thread that uses it, can be handed to the process that follows or to another role
+//! in this one, and can be closed. Connections wait in the kernel's queue of the socket, which all
+//! its duplicates in all processes share: none of them is lost when one process takes over from
+//! another.
 //!
-//! A change is prepared first, which may fail and changes nothing, and applied then, which cannot fail.
+//! A change is prepared first, which may fail and changes nothing, and applied then, which cannot
+//! fail.
 
 use std::fs;
 use std::io;
@@ -85,7 +88,8 @@ pub(crate) struct Change {
     pub(crate) status: Vec<OwnedFd>,
     /// The loops go on with the sockets that the status listener has now.
     pub(crate) takes_from_status: bool,
-    /// All groups after the change: that of the status listener, then those of the loops in the order of the configuration.
+    /// All groups after the change: that of the status listener, then those of the loops in the
+    /// order of the configuration.
     after: Vec<Planned>,
     next_id: u32,
 }
@@ -108,9 +112,10 @@ impl Group {
 }
 
 impl Listeners {
-    /// Listens on the addresses, once for each loop. Inherited sockets are used for their address, as many as they are; those for
-    /// which there is no address are closed when the server has started. Files of Unix sockets that are made, now or later, are made
-    /// as `socket_file` has it.
+    /// Listens on the addresses, once for each loop. Inherited sockets are used for their address,
+    /// as many as they are; those for which there is no address are closed when the server has
+    /// started. Files of Unix sockets that are made, now or later, are made as `socket_file` has
+    /// it.
     ///
     /// # Errors
     /// An address cannot be had.
@@ -134,8 +139,8 @@ impl Listeners {
         Ok(listeners)
     }
 
-    /// Listens on the address of the status listener, with inherited sockets or a new one. Returns duplicates of them; the sockets are
-    /// handed to a process that follows with the others.
+    /// Listens on the address of the status listener, with inherited sockets or a new one. Returns
+    /// duplicates of them; the sockets are handed to a process that follows with the others.
     pub(crate) fn open_status(&mut self, address: &ListenAddr) -> Result<Vec<OwnedFd>, StartError> {
         let refused = |error| StartError::Listen { address: address.clone(), error };
         let spare = take_group(&mut self.spare, address);
@@ -150,7 +155,8 @@ impl Listeners {
         self.spare.clear();
     }
 
-    /// The addresses from which the loops accept, in the order of the configuration, with the ports that the kernel chose.
+    /// The addresses from which the loops accept, in the order of the configuration, with the ports
+    /// that the kernel chose.
     pub fn addresses(&self) -> Vec<ListenAddr> {
         self.of_role(Role::Loops).map(|entry| entry.at.clone()).collect()
     }
@@ -165,9 +171,10 @@ impl Listeners {
         share(self.of_role(Role::Loops), loops)
     }
 
-    /// Prepares to listen on these addresses for the loops, and on this one for the status listener. A group keeps its sockets if its
-    /// address is still wanted, also in the other role: the kernel then goes on queueing connections while the role changes. (A group
-    /// that comes from the status listener has one socket for all loops, like a Unix socket.)
+    /// Prepares to listen on these addresses for the loops, and on this one for the status
+    /// listener. A group keeps its sockets if its address is still wanted, also in the other role:
+    /// the kernel then goes on queueing connections while the role changes. (A group that comes
+    /// from the status listener has one socket for all loops, like a Unix socket.)
     ///
     /// # Errors
     /// An address cannot be had. Nothing has changed then.
@@ -221,8 +228,8 @@ impl Listeners {
         })
     }
 
-    /// For each address that is wanted, its role and the group that there is for it: one of the same role if possible, then one of
-    /// the other role that would be closed.
+    /// For each address that is wanted, its role and the group that there is for it: one of the
+    /// same role if possible, then one of the other role that would be closed.
     fn assign<'a>(
         &self,
         asked: &'a [ListenAddr],
@@ -241,8 +248,8 @@ impl Listeners {
         planned
     }
 
-    /// Applies a change: its new groups are listened on, groups that it does not have are closed. Duplicates of those are their
-    /// owners' to close.
+    /// Applies a change: its new groups are listened on, groups that it does not have are closed.
+    /// Duplicates of those are their owners' to close.
     pub(crate) fn apply(&mut self, change: Change) {
         let mut before = std::mem::take(&mut self.entries);
         self.next_id = change.next_id;
@@ -293,7 +300,8 @@ impl Listeners {
 impl Entry {
     fn set_role(&mut self, role: Role) {
         self.role = role;
-        // A few status pages do without, and do not suffer from it either. A service manager has set up its sockets itself.
+        // A few status pages do without, and do not suffer from it either. A service manager has
+        // set up its sockets itself.
         if role == Role::Loops && !self.group.by_service_manager {
             self.group.sockets.iter().for_each(socket::defer_accept);
         }
@@ -309,8 +317,8 @@ fn duplicates_of(group: &Group) -> io::Result<Vec<OwnedFd>> {
     group.sockets.iter().map(OwnedFd::try_clone).collect()
 }
 
-/// Binds an address. A server that was killed may leave its address in use for a moment: the kernel takes a ring apart, and with it
-/// the sockets that it waits at, some time after the process.
+/// Binds an address. A server that was killed may leave its address in use for a moment: the kernel
+/// takes a ring apart, and with it the sockets that it waits at, some time after the process.
 fn bind_patiently(asked: &ListenAddr, socket_file: SocketFile, loops: usize) -> io::Result<Group> {
     const TRIES: u32 = 10;
     const REST: Duration = Duration::from_millis(50);
@@ -342,8 +350,8 @@ fn bind(asked: &ListenAddr, socket_file: SocketFile, loops: usize) -> io::Result
     Ok(Group { asked: asked.clone(), by_service_manager: false, sockets })
 }
 
-/// Deals out the sockets: with fewer of them than loops some loops share one, with more a loop has several. None of them may be
-/// without a loop, since the kernel spreads connections over all.
+/// Deals out the sockets: with fewer of them than loops some loops share one, with more a loop has
+/// several. None of them may be without a loop, since the kernel spreads connections over all.
 fn share<'e>(entries: impl Iterator<Item = &'e Entry>, loops: usize) -> io::Result<Shares> {
     let mut shares: Shares = (0..loops).map(|_| Vec::new()).collect();
     for entry in entries {

@@ -1,4 +1,5 @@
-//! A question to all loops whether they go round, for a watchdog and for a hand-over that waits until every loop has obeyed.
+//! A question to all loops whether they go round, for a watchdog and for a hand-over that waits
+//! until every loop has obeyed.
 
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The thread of one loop: its CPU, its table of descriptors, its driver, and the service that it runs.
+//! The thread of one loop: its CPU, its table of descriptors, its driver, and the service that it
+//! runs.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -25,8 +26,8 @@ use crate::telemetry::counters::Published;
 use crate::telemetry::log::{ErrorLog, RecordQueue};
 use crate::telemetry::registry::Registry;
 
-/// Requests are small, and a connection that sends more is read in several steps. All buffers together should stay in a
-/// CPU's own cache, because the kernel goes round them.
+/// Requests are small, and a connection that sends more is read in several steps. All buffers
+/// together should stay in a CPU's own cache, because the kernel goes round them.
 const RECEIVE_BUFFER_BYTES: usize = 8 << 10;
 const RECEIVE_BUFFERS: u16 = 64;
 
@@ -73,7 +74,8 @@ impl LoopThread {
         let driver = match opened {
             Ok(driver) => driver,
             Err(error) => {
-                // The thread that starts the server may have given up already, because of another loop.
+                // The thread that starts the server may have given up already, because of another
+                // loop.
                 let _ = started.send(Err(error));
                 return Ok(());
             }
@@ -84,8 +86,9 @@ impl LoopThread {
         }
     }
 
-    /// Takes a table of descriptors of its own, if that is the layout: with the wakers of all loops, with its subscription, and with
-    /// listeners that are in no other loop's table, so that they are closed when this loop closes them.
+    /// Takes a table of descriptors of its own, if that is the layout: with the wakers of all
+    /// loops, with its subscription, and with listeners that are in no other loop's table, so that
+    /// they are closed when this loop closes them.
     fn leave_table(&mut self) -> io::Result<()> {
         let Some(channel) = &self.table else { return Ok(()) };
         let wakers = self.shared.control.wakers.iter().map(AsFd::as_fd);
@@ -98,8 +101,8 @@ impl LoopThread {
         Ok(())
     }
 
-    /// The number of connection slots, of all loops together. Where one table of descriptors sets it, a part of the table is left to
-    /// connections that wait for a slot.
+    /// The number of connection slots, of all loops together. Where one table of descriptors sets
+    /// it, a part of the table is left to connections that wait for a slot.
     fn slots_max(&self) -> usize {
         match self.shared.config.limits.connections_max {
             0 => {

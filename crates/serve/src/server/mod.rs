@@ -1,14 +1,16 @@
-//! The server: its listening sockets, the threads of its loops, and control over them while they run.
+//! The server: its listening sockets, the threads of its loops, and control over them while they
+//! run.
 //!
-//! * [`start`]: starting a server; [`running`]: a server that runs, and its end; [`reconfigure`]: another configuration for it.
-//! * [`loop_thread`]: the thread of one loop; [`layout`]: how many loops there are, and on which CPUs; [`service`]: the application that
-//!   a loop runs.
-//! * [`commands`]: commands to a loop; [`control`] and [`shutdown`]: stopping, draining and handing over; [`liveness`]: a check that all
-//!   loops go round.
+//! * [`start`]: starting a server; [`running`]: a server that runs, and its end; [`reconfigure`]:
+//!   another configuration for it.
+//! * [`loop_thread`]: the thread of one loop; [`layout`]: how many loops there are, and on which
+//!   CPUs; [`service`]: the application that a loop runs.
+//! * [`commands`]: commands to a loop; [`control`] and [`shutdown`]: stopping, draining and handing
+//!   over; [`liveness`]: a check that all loops go round.
 //! * [`listeners`]: the listening sockets, apart from the loops that accept from them.
 //!
-//! A loop command is a variant of [`LoopCommand`](commands::LoopCommand), left in a loop's queue from any thread and run by
-//! `service`.
+//! A loop command is a variant of [`LoopCommand`](commands::LoopCommand), left in a loop's queue
+//! from any thread and run by `service`.
 
 pub(crate) mod commands;
 pub(crate) mod connection;

@@ -1,5 +1,5 @@
-//! Another configuration for a server that runs: everything new is opened before anything old is closed, and nothing changes if
-//! something cannot be had.
+//! Another configuration for a server that runs: everything new is opened before anything old is
+//! closed, and nothing changes if something cannot be had.
 
 use std::io;
 use std::mem;
@@ -19,11 +19,12 @@ use crate::telemetry::log::LogFiles;
 use crate::telemetry::metrics::{KnownHosts, StatusListener};
 
 impl Running {
-    /// Serves by another configuration from now on: other folders, limits, addresses, logs and status listener. Connections stay, and
-    /// responses that are being sent go on as they began. CPUs and driver are those of the start.
+    /// Serves by another configuration from now on: other folders, limits, addresses, logs and
+    /// status listener. Connections stay, and responses that are being sent go on as they began.
+    /// CPUs and driver are those of the start.
     ///
-    /// An address may change between `listen` and `status`: the sockets stay open, and the connections that come meanwhile wait in
-    /// their queues.
+    /// An address may change between `listen` and `status`: the sockets stay open, and the
+    /// connections that come meanwhile wait in their queues.
     ///
     /// # Errors
     /// The configuration cannot be had. The server goes on as before.
@@ -69,9 +70,10 @@ impl Running {
         Ok(())
     }
 
-    /// Has loops and status listener accept from the sockets that a change gives them. Where sockets change between the two, the one
-    /// stops before the other begins, so that no connection is answered by the wrong one, or missed: the kernel wakes one of those
-    /// that wait at a socket, and not another one when that one stops.
+    /// Has loops and status listener accept from the sockets that a change gives them. Where
+    /// sockets change between the two, the one stops before the other begins, so that no connection
+    /// is answered by the wrong one, or missed: the kernel wakes one of those that wait at a
+    /// socket, and not another one when that one stops.
     fn exchange_listeners(&mut self, config: &ServerConfig, change: &mut Change, new_status: Option<StatusListener>) {
         if change.takes_from_status
             && let Some(status) = &self.status
@@ -105,8 +107,8 @@ impl Running {
         }
     }
 
-    /// Starts the status listener that a configuration needs, if it is not the one that runs. It does not listen yet. The daily history
-    /// is that of the file that the configuration names.
+    /// Starts the status listener that a configuration needs, if it is not the one that runs. It
+    /// does not listen yet. The daily history is that of the file that the configuration names.
     fn prepare_status(&self, config: &ServerConfig) -> Result<Option<StatusListener>, StartError> {
         match (&config.status, &self.config.status) {
             (Some(new), Some(old)) if new.state == old.state && self.status.is_some() => Ok(None),

@@ -23,7 +23,8 @@ use crate::telemetry::log::{ErrorLog, Logs};
 use crate::telemetry::metrics::{Collector, KnownHosts, Sources, StatusListener};
 use crate::telemetry::registry::Registry;
 
-/// How long a loop may take to answer a command. It takes one iteration, unless the machine stands still.
+/// How long a loop may take to answer a command. It takes one iteration, unless the machine stands
+/// still.
 pub(super) const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// The interval between two checks whether a loop has ended instead of answering.
@@ -63,7 +64,8 @@ impl Running {
         Ok(its)
     }
 
-    /// The addresses at which it listens, in the order of the configuration, with the ports that the kernel chose.
+    /// The addresses at which it listens, in the order of the configuration, with the ports that
+    /// the kernel chose.
     pub fn addresses(&self) -> &[ListenAddr] {
         &self.addresses
     }
@@ -92,7 +94,8 @@ impl Running {
         sum
     }
 
-    /// Whether a loop has ended, by being stopped or by a failure that [`join`](Self::join) tells of.
+    /// Whether a loop has ended, by being stopped or by a failure that [`join`](Self::join) tells
+    /// of.
     pub fn has_ended(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
     }
@@ -131,8 +134,8 @@ impl Running {
         look(&self.control.listeners())
     }
 
-    /// See [`Control::hand_over`]. When this returns, no loop waits for connections any more, and the other process is to be told, so that
-    /// it can [look again](Self::look_again).
+    /// See [`Control::hand_over`]. When this returns, no loop waits for connections any more, and
+    /// the other process is to be told, so that it can [look again](Self::look_again).
     pub fn hand_over(&mut self, time: Option<Duration>) {
         // The process that serves shows the figures, and saves them.
         drop(self.status.take());
@@ -140,9 +143,11 @@ impl Running {
         self.await_driver_calls();
     }
 
-    /// Waits until the kernel has been told all that loops have told their drivers in response to commands so far.
+    /// Waits until the kernel has been told all that loops have told their drivers in response to
+    /// commands so far.
     pub(super) fn await_driver_calls(&self) {
-        // An answer follows the iteration in which the command ran; at the one after that the kernel has been told.
+        // An answer follows the iteration in which the command ran; at the one after that the
+        // kernel has been told.
         for _ in 0..2 {
             let mut check = self.check_liveness();
             let begun = Instant::now();
@@ -152,8 +157,9 @@ impl Running {
         }
     }
 
-    /// Looks at the queues of all listeners, as if a connection had come just now. The kernel reports a connection to one of the
-    /// waiters at a socket, and to no other when that one has stopped waiting meanwhile: to be called when another process has.
+    /// Looks at the queues of all listeners, as if a connection had come just now. The kernel
+    /// reports a connection to one of the waiters at a socket, and to no other when that one has
+    /// stopped waiting meanwhile: to be called when another process has.
     pub fn look_again(&self) {
         // It has saved its history, too.
         if let Some(status) = &self.status {
@@ -189,7 +195,8 @@ impl Running {
         self.control.stop();
     }
 
-    /// Waits until all loops have ended, after [`drain`](Self::drain) or [`stop`](Self::stop) or a failure. Returns the totals.
+    /// Waits until all loops have ended, after [`drain`](Self::drain) or [`stop`](Self::stop) or a
+    /// failure. Returns the totals.
     ///
     /// # Errors
     /// A loop has failed. All others were stopped then.

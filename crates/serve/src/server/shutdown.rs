@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use thalweg_sys::Instant;
 
-/// By when all connections have to be gone, in nanoseconds of the monotonic clock. Set by any thread, it has a server drain or
-/// stop.
+/// By when all connections have to be gone, in nanoseconds of the monotonic clock. Set by any
+/// thread, it has a server drain or stop.
 #[derive(Debug)]
 pub(crate) struct ShutdownDeadline {
     at_ns: AtomicU64,
@@ -18,7 +18,8 @@ impl ShutdownDeadline {
         Self { at_ns: AtomicU64::new(u64::MAX), gentle: AtomicBool::new(false) }
     }
 
-    /// Sets the end, unless an earlier one is set already. Connections that wait for a request may ask for one more until then.
+    /// Sets the end, unless an earlier one is set already. Connections that wait for a request may
+    /// ask for one more until then.
     pub(crate) fn set_gently(&self, at: Instant) {
         self.gentle.store(true, Relaxed);
         self.set(at);

@@ -29,8 +29,9 @@ use crate::telemetry::registry::Registry;
 pub struct Server;
 
 impl Server {
-    /// Starts a server: probes the addresses, opens the folders, and runs one loop per CPU, or several where the limit of
-    /// descriptors asks for it. When this returns, connections are accepted.
+    /// Starts a server: probes the addresses, opens the folders, and runs one loop per CPU, or
+    /// several where the limit of descriptors asks for it. When this returns, connections are
+    /// accepted.
     ///
     /// # Errors
     /// Something that the configuration asks for cannot be had. Nothing is left running then.
@@ -97,8 +98,8 @@ impl Server {
     }
 }
 
-/// The number of loops that a server of this configuration runs with the present limit of descriptors: it listens best on as many
-/// sockets for each address.
+/// The number of loops that a server of this configuration runs with the present limit of
+/// descriptors: it listens best on as many sockets for each address.
 ///
 /// # Errors
 /// The kernel does not report the CPUs that this process may use.

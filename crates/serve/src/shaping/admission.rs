@@ -1,29 +1,34 @@
-//! Admission control: the bookkeeping of connections that have no connection slot, and of the checks on those that have one.
+//! Admission control: the bookkeeping of connections that have no connection slot, and of the
+//! checks on those that have one.
 //!
-//! A connection that comes when all slots are taken is read first. Once it has sent a whole request it gets the slot of one with a
-//! lower [eviction rank](super::eviction). If there is none such, but clients that may only be holding slots, it is answered
-//! provisionally: at once if the response is short, and when a slot is free if it is long. Only when all others are at work it is
-//! refused. So it costs others nothing if clients that never read, never ask or never come back take all slots, and none of them has
-//! to be found out in a hurry, which a modem would have to suffer from.
+//! A connection that comes when all slots are taken is read first. Once it has sent a whole request
+//! it gets the slot of one with a lower [eviction rank](super::eviction). If there is none such,
+//! but clients that may only be holding slots, it is answered provisionally: at once if the
+//! response is short, and when a slot is free if it is long. Only when all others are at work it is
+//! refused. So it costs others nothing if clients that never read, never ask or never come back
+//! take all slots, and none of them has to be found out in a hurry, which a modem would have to
+//! suffer from.
 //!
-//! While connections come and more than half of the slots are taken, all are checked in rotation: how far their clients are with their
-//! responses.
+//! While connections come and more than half of the slots are taken, all are checked in rotation:
+//! how far their clients are with their responses.
 //!
-//! Sockets and connections are the caller's, who says by a closure how a connection is admitted now.
+//! Sockets and connections are the caller's, who says by a closure how a connection is admitted
+//! now.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use thalweg_sys::{Instant, SocketId};
 
-/// Connections without a slot that have not sent a whole request, or are answered provisionally. When another one comes, the oldest
-/// of them is closed.
+/// Connections without a slot that have not sent a whole request, or are answered provisionally.
+/// When another one comes, the oldest of them is closed.
 const ARRIVING_MAX: usize = 256;
 
 /// Connections whose response waits for a slot. Others are refused.
 const QUEUED_MAX: usize = 512;
 
-/// Connections that are sent a refusal at the same time. Further ones are closed without a response.
+/// Connections that are sent a refusal at the same time. Further ones are closed without a
+/// response.
 pub(crate) const REFUSED_MAX: usize = 256;
 
 /// Most connections of a loop that have no slot.
@@ -32,13 +37,15 @@ pub(crate) const WITHOUT_SLOT_MAX: usize = ARRIVING_MAX + QUEUED_MAX + REFUSED_M
 /// Connections whose response begins in one iteration because there is a slot for it now.
 pub(crate) const ADMITTED_PER_ITERATION: usize = 64;
 
-/// Connections that are checked in one iteration, each by a system call of less than half a microsecond; the least time between two
-/// such iterations, and between two checks of the same connection.
+/// Connections that are checked in one iteration, each by a system call of less than half a
+/// microsecond; the least time between two such iterations, and between two checks of the same
+/// connection.
 const CHECKED_PER_ITERATION: usize = 256;
 const CHECK_REST_NS: u64 = 10_000_000;
 const CHECK_ROUND_NS: u64 = 250_000_000;
 
-/// The time for which the result of a check holds, and for which all are checked after the last connection that has come.
+/// The time for which the result of a check holds, and for which all are checked after the last
+/// connection that has come.
 const CHECK_VALID_NS: u64 = 2_000_000_000;
 
 /// The admission of a connection.
@@ -56,11 +63,13 @@ pub(crate) enum Admission {
     Refused,
 }
 
-/// The connections of a loop that have no slot, and the checks on the others. `R` is a response that waits.
+/// The connections of a loop that have no slot, and the checks on the others. `R` is a response
+/// that waits.
 pub(crate) struct AdmissionQueue<R> {
     /// The number of connections of each [`Admission`]; those that are admitted are not counted.
     counts: [usize; 5],
-    /// Connections that came without a slot, the oldest first. Some are admitted otherwise by now, or gone.
+    /// Connections that came without a slot, the oldest first. Some are admitted otherwise by now,
+    /// or gone.
     arrived: VecDeque<SocketId>,
     /// Connections whose response waits for a slot, and the response. Some are gone.
     queue: VecDeque<(SocketId, R)>,
@@ -135,7 +144,8 @@ impl<R> AdmissionQueue<R> {
         }
     }
 
-    /// Takes the connection that has been without a slot, or answered provisionally, for the longest time.
+    /// Takes the connection that has been without a slot, or answered provisionally, for the
+    /// longest time.
     pub(crate) fn pop_oldest(&mut self, admission: impl Fn(SocketId) -> Option<Admission>) -> Option<SocketId> {
         while let Some(socket) = self.arrived.pop_front() {
             if is_without_slot(admission(socket)) {
@@ -168,7 +178,8 @@ impl<R> AdmissionQueue<R> {
         self.queue.pop_front().map(|(_, response)| response)
     }
 
-    /// A connection has come while many slots are taken: the others should be known by the time that all are.
+    /// A connection has come while many slots are taken: the others should be known by the time
+    /// that all are.
     pub(crate) fn begin_checks(&mut self, now: Instant) {
         self.checks.until = now.plus_ns(CHECK_VALID_NS);
     }

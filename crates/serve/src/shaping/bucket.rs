@@ -1,20 +1,23 @@
 //! Token buckets: how many bytes a rate has supplied, and who has taken how many of them.
 //!
-//! A bucket does not count tokens. It counts what was taken on the scale of what its rate has supplied since the clock's
-//! start, which is a plain multiplication. So nothing is added up that could drift, an hour of small takings is as exact as
-//! a second, and a bucket is one integer, cheap enough for each of a hundred thousand connections.
+//! A bucket does not count tokens. It counts what was taken on the scale of what its rate has
+//! supplied since the clock's start, which is a plain multiplication. So nothing is added up that
+//! could drift, an hour of small takings is as exact as a second, and a bucket is one integer,
+//! cheap enough for each of a hundred thousand connections.
 //!
-//! Taking is in arrears: who finds a bucket without debt takes as much as it wants to send now, and the next one waits
-//! until that is paid. Over any interval what leaves is then at most the rate's supply, the credit and the last taking.
+//! Taking is in arrears: who finds a bucket without debt takes as much as it wants to send now, and
+//! the next one waits until that is paid. Over any interval what leaves is then at most the rate's
+//! supply, the credit and the last taking.
 //!
-//! Loops share a bucket by reserving slices of its supply to come, one after the other, and hand out what they have reserved
-//! by themselves ([`Lease`]). The clock is not read here.
+//! Loops share a bucket by reserving slices of its supply to come, one after the other, and hand
+//! out what they have reserved by themselves ([`Lease`]). The clock is not read here.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use thalweg_sys::Instant;
 
-/// The time for which an unused rate is kept as credit. It makes up for wake-ups that come late, and no more.
+/// The time for which an unused rate is kept as credit. It makes up for wake-ups that come late,
+/// and no more.
 const CREDIT_NS: u64 = 250_000_000;
 
 const NS_PER_S: u128 = 1_000_000_000;
@@ -33,7 +36,8 @@ impl Rate {
 
     /// The whole bytes that it supplies in so long a time.
     pub(crate) fn bytes_in(self, ns: u64) -> u64 {
-        // The whole seconds and the rest of one are exact each, and most often no 128 bits are needed to divide.
+        // The whole seconds and the rest of one are exact each, and most often no 128 bits are
+        // needed to divide.
         let bytes = u128::from(self.bytes_per_s) * u128::from(ns) / NS_PER_S;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
@@ -93,7 +97,8 @@ impl SharedBucket {
     pub(crate) fn reserve(&self, rate: Rate, bytes: u64, now: Instant) -> Instant {
         let taken_min = rate.taken_min(now);
         let update = |taken: u64| Some(taken.max(taken_min).saturating_add(bytes));
-        // Only the number itself is shared, so no order with other memory is needed; the update never gives up.
+        // Only the number itself is shared, so no order with other memory is needed; the update
+        // never gives up.
         let (Ok(taken) | Err(taken)) = self.taken.fetch_update(Relaxed, Relaxed, update);
         rate.time_of(taken.max(taken_min))
     }
@@ -223,7 +228,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is asked for and when: no interval gets more than its supply, the credit, and one taking.
+        /// Whatever is asked for and when: no interval gets more than its supply, the credit, and
+        /// one taking.
         #[test]
         fn no_interval_gets_more_than_its_share(
             bytes_per_s in 1u64..20_000_000_000,

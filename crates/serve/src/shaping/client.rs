@@ -1,8 +1,8 @@
 //! Clients: the connections of each on all loops, and the bytes that it has taken of its rate.
 //!
-//! A client is an IPv4 address or an IPv6 /64, since that is what one subscriber is given and could draw any number of
-//! addresses from. Connections that come over a Unix socket have no address: each is a client of its own, and their number
-//! is up to the proxy that they come from.
+//! A client is an IPv4 address or an IPv6 /64, since that is what one subscriber is given and could
+//! draw any number of addresses from. Connections that come over a Unix socket have no address:
+//! each is a client of its own, and their number is up to the proxy that they come from.
 //!
 //! Looked up when a connection is accepted, and only if a limit asks for it; a request never does.
 
@@ -114,7 +114,8 @@ impl SharedClient {
         Self { connections: AtomicU32::new(0), loops: AtomicU32::new(0), bucket }
     }
 
-    /// Whether it must be known: a client that ends its connections and comes back must not be rid of its debt.
+    /// Whether it must be known: a client that ends its connections and comes back must not be rid
+    /// of its debt.
     fn is_there(&self, rate: Option<Rate>, now: Instant) -> bool {
         self.connections.load(Relaxed) > 0 || rate.is_some_and(|rate| self.bucket.is_in_debt(rate, now))
     }
@@ -183,7 +184,8 @@ impl Clients {
         Ok(index)
     }
 
-    /// A connection has gone. How many of the client's others had been waiting here, if it was the last one on this loop.
+    /// A connection has gone. How many of the client's others had been waiting here, if it was the
+    /// last one on this loop.
     pub(crate) fn leave(&mut self, index: ClientIndex, now: Instant) -> usize {
         let rate = self.shared.rate;
         let client = self.place(index);
@@ -197,7 +199,8 @@ impl Clients {
         if let Some(key) = client.key {
             self.by_key.remove(&key);
         }
-        // The debt first: a client without connections and without debt may be forgotten at any time.
+        // The debt first: a client without connections and without debt may be forgotten at any
+        // time.
         if let Some(rate) = rate {
             client.lease.settle(&client.shared.bucket, rate, now);
         }

@@ -1,11 +1,15 @@
-//! Eviction: the connection that is closed when all slots are taken, and how long idle ones may stay when slots run short.
+//! Eviction: the connection that is closed when all slots are taken, and how long idle ones may
+//! stay when slots run short.
 //!
-//! A connection that was used once goes first, the idlest of them, since it is the least likely to be missed; then one that has been
-//! open for a while without a whole request; then one whose client has let a part of the time pass in which a response may make no
-//! progress; then one that is idle and was used several times. A response that makes progress is never cut off for a newcomer.
+//! A connection that was used once goes first, the idlest of them, since it is the least likely to
+//! be missed; then one that has been open for a while without a whole request; then one whose
+//! client has let a part of the time pass in which a response may make no progress; then one that
+//! is idle and was used several times. A response that makes progress is never cut off for a
+//! newcomer.
 //!
-//! No order of idleness is kept, for that would be work for each request. When a connection has to go, all of them, or a part of very
-//! many, are looked at once, and the next few that would have to go are noted with it: sixteen are looked at for each that goes.
+//! No order of idleness is kept, for that would be work for each request. When a connection has to
+//! go, all of them, or a part of very many, are looked at once, and the next few that would have to
+//! go are noted with it: sixteen are looked at for each that goes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +21,8 @@ use thalweg_sys::{Instant, SocketId};
 pub(crate) enum EvictionRank {
     /// It has been idle since its only request, or for a long time.
     Idle,
-    /// It has not sent a whole request, for longer than an honest client takes ([`HEADLESS_AGE_NS`]).
+    /// It has not sent a whole request, for longer than an honest client takes
+    /// ([`HEADLESS_AGE_NS`]).
     Headless,
     /// It has fallen far behind the rate at which responses have to be taken.
     Slow,
@@ -42,7 +47,8 @@ const LOOKED_AT_MAX: usize = 16_384;
 /// When nobody could be closed, nobody is looked for so long.
 const BARREN_NS: u64 = 100_000_000;
 
-/// Idle connections are given less time from half of the table on, down to this part of it when it is full.
+/// Idle connections are given less time from half of the table on, down to this part of it when it
+/// is full.
 const IDLE_PART_MIN: u64 = 16;
 
 /// Finds the connection to close.
@@ -56,8 +62,8 @@ pub(crate) struct Evictor {
 }
 
 impl Evictor {
-    /// The connection to close, of so many slots with a candidate each or none. Those who were noted before are asked for whether they are
-    /// `still` what they were.
+    /// The connection to close, of so many slots with a candidate each or none. Those who were
+    /// noted before are asked for whether they are `still` what they were.
     pub(crate) fn next(
         &mut self,
         slots: usize,
@@ -108,7 +114,8 @@ impl Evictor {
     }
 }
 
-/// The time that a connection may be idle when so many of so many slots are taken. 0 slots are any number.
+/// The time that a connection may be idle when so many of so many slots are taken. 0 slots are any
+/// number.
 pub(crate) fn idle_ns(idle_ns_max: u64, taken: usize, places: usize) -> u64 {
     let (half, taken, places) = (places as u64 / 2, taken as u64, places as u64);
     if places == 0 || taken <= half {

@@ -1,8 +1,10 @@
-//! Fair queueing: connections that wait for a rate that they share, in an order that is fair to their clients.
+//! Fair queueing: connections that wait for a rate that they share, in an order that is fair to
+//! their clients.
 //!
-//! Start-time fair queueing: each client has a tag, the bytes that it was given on a virtual clock, and the client with the
-//! lowest tag is next. How many connections a client has makes no difference to that; among its own connections it is first
-//! come, first served. A client that comes back after a rest begins at the clock's present, so that rests are not saved up.
+//! Start-time fair queueing: each client has a tag, the bytes that it was given on a virtual clock,
+//! and the client with the lowest tag is next. How many connections a client has makes no
+//! difference to that; among its own connections it is first come, first served. A client that
+//! comes back after a rest begins at the clock's present, so that rests are not saved up.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -18,7 +20,8 @@ pub(crate) type ClientIndex = u32;
 pub(crate) struct Fair {
     /// The tag of the client that was granted last.
     clock: u64,
-    /// Clients with waiting connections, the lowest tag first; once each. A tag may be out of date, and is then too low.
+    /// Clients with waiting connections, the lowest tag first; once each. A tag may be out of date,
+    /// and is then too low.
     order: BinaryHeap<Reverse<(u64, ClientIndex)>>,
     clients: HashMap<ClientIndex, Client, RandomState>,
     waiting: usize,
@@ -65,7 +68,8 @@ impl Fair {
         self.waiting += 1;
     }
 
-    /// The connection that is granted next. The connection's client pays when it sends ([`Fair::charge`]).
+    /// The connection that is granted next. The connection's client pays when it sends
+    /// ([`Fair::charge`]).
     pub(crate) fn pop(&mut self) -> Option<SocketId> {
         loop {
             let Reverse((tag, index)) = self.order.pop()?;
@@ -87,14 +91,15 @@ impl Fair {
         }
     }
 
-    /// A client was given bytes. On how many loops it has connections decides what it pays: it is granted on each of them.
+    /// A client was given bytes. On how many loops it has connections decides what it pays: it is
+    /// granted on each of them.
     pub(crate) fn charge(&mut self, client: ClientIndex, bytes: u64, loops: u32) {
         let clock = self.clock;
         let state = self.state(client);
         let start = state.tag.max(clock);
         state.tag = start.saturating_add(bytes.saturating_mul(u64::from(loops)));
-        // As long as nobody waits, the clock is moved by those who are given bytes: who comes later must not have to be
-        // given as much as they were.
+        // As long as nobody waits, the clock is moved by those who are given bytes: who comes later
+        // must not have to be given as much as they were.
         if self.waiting == 0 {
             self.clock = start;
         }
@@ -108,7 +113,8 @@ impl Fair {
         self.clients.entry(client).or_insert_with(|| Client { tag: clock, waiting: VecDeque::new() })
     }
 
-    /// Forgets the clients that have nothing to wait for and are not ahead of the others. Where nobody waits, nobody is ahead.
+    /// Forgets the clients that have nothing to wait for and are not ahead of the others. Where
+    /// nobody waits, nobody is ahead.
     fn sweep(&mut self) {
         let is_remembered = self.waiting > 0 && self.clients.len() < AHEAD_MAX;
         let clock = self.clock;
@@ -127,7 +133,8 @@ mod tests {
         SocketId::from_bits(number)
     }
 
-    /// Lets each client keep so many connections waiting, and makes so many grants. The bytes of each.
+    /// Lets each client keep so many connections waiting, and makes so many grants. The bytes of
+    /// each.
     fn share(connections: &[u64], loops: &[u32], turn_bytes: impl Fn(usize) -> u64, turns: usize) -> Vec<u64> {
         let mut fair = Fair::default();
         let mut bytes = vec![0; connections.len()];
@@ -234,7 +241,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any clients with any connections that always have something to send: no client is ahead by more than a grant.
+        /// Any clients with any connections that always have something to send: no client is ahead
+        /// by more than a grant.
         #[test]
         fn clients_share_alike(connections in prop::collection::vec(1u64..50, 1..20), turn_bytes in 1u64..100_000) {
             let bytes = share(&connections, &vec![1; connections.len()], |_| turn_bytes, 1000);

@@ -1,12 +1,14 @@
-//! The shaper: grants a connection its next bytes within the rates of the connection, its client, its mount and of all, at once.
+//! The shaper: grants a connection its next bytes within the rates of the connection, its client,
+//! its mount and of all, at once.
 //!
-//! A connection asks before each sending. Either it may send some bytes now, which all four rates are charged with, or it
-//! waits: for its own rate on the wheel, for a shared one in queue. Who comes up asks again from the start, so that no rate is
-//! ever charged for what another one holds back.
+//! A connection asks before each sending. Either it may send some bytes now, which all four rates
+//! are charged with, or it waits: for its own rate on the wheel, for a shared one in queue. Who
+//! comes up asks again from the start, so that no rate is ever charged for what another one holds
+//! back.
 //!
-//! The size of a grant is a matter of cost. A sending takes the kernel some ten microseconds however small it is,
-//! so that many connections at modem speed are given several seconds' worth at a time; a few get a tenth of a second's, which a
-//! client sees as an even flow.
+//! The size of a grant is a matter of cost. A sending takes the kernel some ten microseconds
+//! however small it is, so that many connections at modem speed are given several seconds' worth at
+//! a time; a few get a tenth of a second's, which a client sees as an even flow.
 //!
 //! With the rates off, none of this is there.
 
@@ -23,24 +25,27 @@ use super::client::{Clients, SharedClients, TooMany};
 use super::fair::{ClientIndex, Fair};
 use crate::config::{Bandwidth, Limits, ServerConfig};
 
-/// Resolution of the times at which connections go on. Being late costs no rate: [`bucket`](super::bucket) makes up for it.
+/// Resolution of the times at which connections go on. Being late costs no rate:
+/// [`bucket`](super::bucket) makes up for it.
 const TICK_NS: u64 = 1_000_000;
 
 /// A grant should last so long for each connection that waits: 10,000 sendings a second take a
 /// loop some tenth of its time.
 const TURN_NS_PER_WAITING: u64 = 100_000;
 
-/// A few connections get as little as lasts so long, many get as much. Longer than the latter, and clients would take the
-/// connection for dead, and the flow for uneven.
+/// A few connections get as little as lasts so long, many get as much. Longer than the latter, and
+/// clients would take the connection for dead, and the flow for uneven.
 const TURN_NS_MIN: u64 = 100_000_000;
 const TURN_NS_MAX: u64 = 3_000_000_000;
 
-/// The bounds of a grant: not less than a segment of Ethernet carries, nor more than a driver is handed in one piece.
+/// The bounds of a grant: not less than a segment of Ethernet carries, nor more than a driver is
+/// handed in one piece.
 const TURN_BYTES_MIN: u64 = 1460;
 const TURN_BYTES_MAX: u64 = 512 << 10;
 
-/// For each client that waits, a loop reserves as much of a shared rate as it is given in one grant, or as lasts so long, so that
-/// a loop which is late a little does not lose its part to the others; of all of them not more than lasts so long.
+/// For each client that waits, a loop reserves as much of a shared rate as it is given in one
+/// grant, or as lasts so long, so that a loop which is late a little does not lose its part to the
+/// others; of all of them not more than lasts so long.
 const SLICE_NS_PER_CLIENT: u64 = 5_000_000;
 const SLICE_NS_MAX: u64 = 200_000_000;
 
@@ -68,7 +73,8 @@ impl Shared {
 }
 
 impl SharedRateLimits {
-    /// The limits of a server: those of all connections, and those of each mount in bytes per second, 0 for none.
+    /// The limits of a server: those of all connections, and those of each mount in bytes per
+    /// second, 0 for none.
     pub(crate) fn new(
         limits: &Limits,
         bandwidth: Bandwidth,
@@ -191,7 +197,8 @@ impl Shaper {
         &self.shared
     }
 
-    /// Lets a connection in. `address` may be `None` if addresses make no difference, or for those that have none.
+    /// Lets a connection in. `address` may be `None` if addresses make no difference, or for those
+    /// that have none.
     pub(crate) fn enter(&mut self, address: Option<IpAddr>, now: Instant) -> Result<Box<ShapingState>, TooMany> {
         let client = self.clients.enter(address, now)?;
         Ok(Box::new(self.shaping_state(client, now)))
@@ -203,8 +210,8 @@ impl Shaper {
         ShapingState { bucket, client, turn: None, is_waiting: false, held: None, kept_bytes: 0 }
     }
 
-    /// Lets a connection in that is open already, under other limits or none, and takes over what it has to send. If it waited,
-    /// it comes up at once.
+    /// Lets a connection in that is open already, under other limits or none, and takes over what
+    /// it has to send. If it waited, it comes up at once.
     pub(crate) fn take_over(
         &mut self,
         before: Option<Box<ShapingState>>,
@@ -230,7 +237,8 @@ impl Shaper {
         self.waiting -= self.clients.leave(shaping_state.client, now);
     }
 
-    /// The bytes that a connection with so much to send for a mount may send now. `None`: it is granted later ([`Shaper::pop`]).
+    /// The bytes that a connection with so much to send for a mount may send now. `None`: it is
+    /// granted later ([`Shaper::pop`]).
     pub(crate) fn ask(
         &mut self,
         shaping_state: &mut ShapingState,
@@ -268,7 +276,8 @@ impl Shaper {
         Some(bytes)
     }
 
-    /// The next connection that comes up, and where. It has to [`ask`](Shaper::ask) again, after [`ShapingState::come_up`].
+    /// The next connection that comes up, and where. It has to [`ask`](Shaper::ask) again, after
+    /// [`ShapingState::come_up`].
     pub(crate) fn pop(&mut self, now: Instant) -> Option<(SocketId, RateScope)> {
         loop {
             let Some(&scope) = self.open.front() else {
@@ -327,7 +336,8 @@ impl Shaper {
             let Some(queue) = queue_of(&mut self.mounts, &mut self.total, scope) else { continue };
             // A connection that was granted here, or by a later scope, does not queue again.
             let may_pass = queue.fair.is_empty() || turn == Some(scope) || turn == Some(RateScope::Total);
-            // Only who may pass looks whether there is something to give: how much the loop reserves depends on who waits.
+            // Only who may pass looks whether there is something to give: how much the loop
+            // reserves depends on who waits.
             let mut ready = Ok(());
             if may_pass {
                 let slice = slice_bytes(rate.rate, most, queue.fair.clients_waiting());
@@ -378,8 +388,8 @@ impl Shaper {
         }
     }
 
-    /// The first in a queue, if its rate has something to give; else when the queue is to be looked at again, if anybody is
-    /// in it.
+    /// The first in a queue, if its rate has something to give; else when the queue is to be looked
+    /// at again, if anybody is in it.
     fn pop_from(&mut self, scope: RateScope, now: Instant) -> Result<SocketId, Option<Instant>> {
         if let RateScope::Client(client) = scope {
             let most = self.turn_bytes(client, None);
@@ -448,7 +458,8 @@ impl ShapingState {
     }
 }
 
-/// The part of a shared rate that a loop reserves: more with more clients waiting, so that it gets the clients' share.
+/// The part of a shared rate that a loop reserves: more with more clients waiting, so that it gets
+/// the clients' share.
 fn slice_bytes(rate: Rate, turn_bytes: u64, clients: usize) -> u64 {
     let of_client = turn_bytes.max(rate.bytes_in(SLICE_NS_PER_CLIENT));
     of_client.saturating_mul(clients.max(1) as u64).min(rate.bytes_in(SLICE_NS_MAX)).max(turn_bytes)

@@ -1,10 +1,12 @@
 //! Accounting: a loop's records of its responses for the log thread, and the totals of each mount.
 //!
-//! A server without an access log and without a status listener has no accounting. With it, a response costs its loop a record,
-//! completed when the response has ended; idle connections hold nothing. A response has ended when the kernel has taken its last
-//! byte, or when its connection has; the bytes that the kernel took of it before are known as exactly as sends are reported.
+//! A server without an access log and without a status listener has no accounting. With it, a
+//! response costs its loop a record, completed when the response has ended; idle connections hold
+//! nothing. A response has ended when the kernel has taken its last byte, or when its connection
+//! has; the bytes that the kernel took of it before are known as exactly as sends are reported.
 //!
-//! It is told numbers: which request, which status, how many bytes. Protocols and connections are not known here.
+//! It is told numbers: which request, which status, how many bytes. Protocols and connections are
+//! not known here.
 
 use std::mem;
 use std::net::{IpAddr, Ipv6Addr};
@@ -29,7 +31,8 @@ pub(crate) struct Accounting {
     registry: Arc<Registry>,
     published: LoopFigures,
     record_queue: RecordQueue,
-    /// Whether the access log is written, which names clients and request fields; statistics do without them.
+    /// Whether the access log is written, which names clients and request fields; statistics do
+    /// without them.
     with_fields: bool,
     /// The client's address, at the index of its connection.
     clients: Vec<Ipv6Addr>,
@@ -121,7 +124,8 @@ impl Accounting {
             let known = self.accounts.iter().position(|account| account.cells.number == cells.number);
             self.account_of_mount.push(known.unwrap_or(self.accounts.len()));
             if known.is_none() {
-                // Earlier accounting of this loop may have been closed; nothing of it is being sent here.
+                // Earlier accounting of this loop may have been closed; nothing of it is being sent
+                // here.
                 let published = cells.of_loop(self.loop_index).totals();
                 self.accounts.push(Account { cells, totals: MountTotals { under_way: 0, ..published }, published });
             }
@@ -149,7 +153,8 @@ impl Accounting {
         self.clients[index] = client_of(address);
     }
 
-    /// Records a response that is about to be sent, behind those of the same send that were recorded before.
+    /// Records a response that is about to be sent, behind those of the same send that were
+    /// recorded before.
     pub(crate) fn record(
         &mut self,
         records: &mut Option<Box<RequestRecords>>,
@@ -162,7 +167,8 @@ impl Accounting {
         totals.under_way += u64::from(answered.summary.delivery != Delivery::Nothing);
     }
 
-    /// Records the 503 of a connection that is refused. The client has sent no request, so this is no request's response.
+    /// Records the 503 of a connection that is refused. The client has sent no request, so this is
+    /// no request's response.
     pub(crate) fn record_refused(
         &mut self,
         records: &mut Option<Box<RequestRecords>>,
@@ -205,7 +211,8 @@ impl Accounting {
         account
     }
 
-    /// Adds bytes to the last response, whose body is a stream: so many in all, so many of its body. It may be the last time.
+    /// Adds bytes to the last response, whose body is a stream: so many in all, so many of its
+    /// body. It may be the last time.
     pub(crate) fn extend(records: &mut Option<Box<RequestRecords>>, bytes: u64, body_bytes: u64, is_last: bool) {
         if let Some(response) = records.as_mut().and_then(|records| records.responses.last_mut()) {
             response.ends_at += bytes;
@@ -272,8 +279,8 @@ impl Accounting {
         }
     }
 
-    /// After each wake-up: publishes the figures, and sends records that have waited long enough. Entries, bytes and misses are
-    /// the cache's.
+    /// After each wake-up: publishes the figures, and sends records that have waited long enough.
+    /// Entries, bytes and misses are the cache's.
     pub(crate) fn on_iteration(&mut self, now: Instant, entries: usize, bytes: usize, misses: u64) {
         let figures = LoopFigures {
             cache_misses: misses,

@@ -44,8 +44,8 @@ impl Totals {
     }
 }
 
-/// One loop's published totals, on cache lines of their own: loops must not slow each other down by counting. The size
-/// is two lines because processors fetch them in pairs.
+/// One loop's published totals, on cache lines of their own: loops must not slow each other down by
+/// counting. The size is two lines because processors fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Published([AtomicU64; 11]);

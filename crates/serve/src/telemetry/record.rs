@@ -1,7 +1,9 @@
-//! The record of a finished response: a few plain bytes, so that all formatting is the log thread's work.
+//! The record of a finished response: a few plain bytes, so that all formatting is the log thread's
+//! work.
 //!
-//! A record is written when a request is answered, and completed when its response has ended. Texts are what the client sent,
-//! cut off at a bound; nothing here makes them harmless to print, which is `line`'s business.
+//! A record is written when a request is answered, and completed when its response has ended. Texts
+//! are what the client sent, cut off at a bound; nothing here makes them harmless to print, which
+//! is `line`'s business.
 
 use std::net::{IpAddr, Ipv6Addr};
 

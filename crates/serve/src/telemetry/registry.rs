@@ -1,8 +1,8 @@
-//! The registry of counters that all threads of a server share: of each mount by loop, of caches, logs and the watcher, and the
-//! statistics of downloads.
+//! The registry of counters that all threads of a server share: of each mount by loop, of caches,
+//! logs and the watcher, and the statistics of downloads.
 //!
-//! Mounts are numbered in the order in which they were first seen, and keep number and counters when a new configuration
-//! names them again.
+//! Mounts are numbered in the order in which they were first seen, and keep number and counters
+//! when a new configuration names them again.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -92,7 +92,8 @@ impl LoopCells {
 #[derive(Debug, Default)]
 pub(crate) struct LineCounts {
     pub(crate) written: AtomicU64,
-    /// Lines that the file did not take. A record that the queue did not take is counted by its loop.
+    /// Lines that the file did not take. A record that the queue did not take is counted by its
+    /// loop.
     pub(crate) lost: AtomicU64,
 }
 

@@ -1,4 +1,5 @@
-//! Attacks that draw things out, by Debian's slowhttptest in its four modes, and what others notice of them.
+//! Attacks that draw things out, by Debian's slowhttptest in its four modes, and what others notice
+//! of them.
 
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +11,8 @@ use thalweg_sys::DriverChoice;
 use crate::naive;
 use crate::served::{Served, each_driver, read_to_end};
 
-/// How long an attack lasts, and how many connections it opens in that time; all of them together are not many.
+/// How long an attack lasts, and how many connections it opens in that time; all of them together
+/// are not many.
 const ATTACK: Duration = Duration::from_secs(6);
 const CONNECTIONS: usize = 250;
 const CONNECTIONS_PER_S: usize = 100;
@@ -33,7 +35,8 @@ fn attack(served: &Served, mode: &[&str], path: &str) -> Child {
         .expect("slowhttptest is installed, by tests/setup")
 }
 
-/// Asks for a file on a new connection now and then while an attack lasts. How long each answer took.
+/// Asks for a file on a new connection now and then while an attack lasts. How long each answer
+/// took.
 fn ask_meanwhile(served: &Served, attack: &mut Child) -> Vec<Duration> {
     let mut times = Vec::new();
     while attack.try_wait().unwrap().is_none() {
@@ -49,7 +52,8 @@ fn ask_meanwhile(served: &Served, attack: &mut Child) -> Vec<Duration> {
     times
 }
 
-/// Attacks a server with few places. Others are served all the time, and what has come of the attackers is what `counts` says.
+/// Attacks a server with few places. Others are served all the time, and what has come of the
+/// attackers is what `counts` says.
 fn check(mode: &[&str], path: &str, counts: impl Fn(&Totals) -> bool) {
     each_driver(|driver| {
         let served = Served::start(driver, |config| {
@@ -102,7 +106,8 @@ fn slow_readers_make_room() {
     check(&["-X", "-w", "10", "-y", "20", "-n", "1", "-z", "5"], "/large.bin", have_made_room);
 }
 
-/// The one driver that is always there is enough to see that a table full of those who make progress is left alone.
+/// The one driver that is always there is enough to see that a table full of those who make
+/// progress is left alone.
 #[test]
 fn who_reads_slowly_but_reads_is_kept() {
     let served = Served::start(DriverChoice::Epoll, |config| {

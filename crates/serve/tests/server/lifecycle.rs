@@ -186,7 +186,8 @@ fn more_connections_than_a_table_holds_are_spread_over_several() {
         assert_eq!(both[0], first);
         (0..60).for_each(|_| both.iter().copied().for_each(exchange));
         assert_eq!(listen_on(&["127.0.0.2:0"]), both[1..]);
-        // One loop lets go a little before the other, and then may refuse one connection of several.
+        // One loop lets go a little before the other, and then may refuse one connection of
+        // several.
         let is_refused = |address: SocketAddr| {
             let start = Instant::now();
             let all_refused = || (0..20).all(|_| TcpStream::connect(address).is_err());
@@ -207,7 +208,8 @@ fn more_connections_than_a_table_holds_are_spread_over_several() {
 #[test]
 fn draining_finishes_downloads_and_closes_the_idle() {
     each_driver(|driver| {
-        // One loop: what a later connection is answered with, an earlier one's bytes were read before.
+        // One loop: what a later connection is answered with, an earlier one's bytes were read
+        // before.
         let change = |config: &mut ServerConfig| {
             config.cpus.push(thalweg_sys::affinity::allowed_cpus().unwrap()[0]);
         };
@@ -218,7 +220,8 @@ fn draining_finishes_downloads_and_closes_the_idle() {
         let mut halfway = served.connect();
         halfway.write_all(&GET[..10]).unwrap();
         let mut downloading = served.connect();
-        // More than the socket buffers of both sides hold, so that it cannot be through before the drain.
+        // More than the socket buffers of both sides hold, so that it cannot be through before the
+        // drain.
         downloading.write_all(b"GET /sparse HTTP/1.1\r\nHost: h\r\nRange: bytes=0-49999999\r\n\r\n").unwrap();
         let mut first = [0; 1000];
         downloading.read_exact(&mut first).unwrap();

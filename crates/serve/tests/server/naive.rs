@@ -1,4 +1,5 @@
-//! Reads responses in the plainest way, on its own: a mistake in `wire` must not be able to vouch for itself.
+//! Reads responses in the plainest way, on its own: a mistake in `wire` must not be able to vouch
+//! for itself.
 
 /// A response.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,7 +21,8 @@ impl Response {
     }
 }
 
-/// Takes the first response from `bytes`, to a request of this method. `None` if it is not complete.
+/// Takes the first response from `bytes`, to a request of this method. `None` if it is not
+/// complete.
 pub fn take(bytes: &mut &[u8], method: &str) -> Option<Response> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&bytes[..end]).expect("a head in ASCII");
@@ -68,8 +70,8 @@ fn take_chunks(bytes: &mut &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// All responses in `bytes`, which has to end with the last of them. Requests were of these methods; when there are more
-/// responses than methods, they were of the last one.
+/// All responses in `bytes`, which has to end with the last of them. Requests were of these
+/// methods; when there are more responses than methods, they were of the last one.
 pub fn take_all(mut bytes: &[u8], methods: &[&str]) -> Vec<Response> {
     let mut responses = Vec::new();
     while !bytes.is_empty() {

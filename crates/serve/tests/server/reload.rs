@@ -89,7 +89,8 @@ fn logs_begin_change_and_end_without_a_connection_noticing() {
         wait_for(&first, before + 1);
         drop(kept);
         served.stop();
-        // Which log a line stands in that was under way at the change is not said, but each request that was to be logged has one.
+        // Which log a line stands in that was under way at the change is not said, but each request
+        // that was to be logged has one.
         let all = [lines(&first), lines(&second)].concat();
         assert_eq!(all.len(), 5, "{driver:?}: {all:#?}");
         assert!(lines(&first).last().unwrap().ends_with("\"-\" \"-\""));
@@ -186,7 +187,8 @@ fn the_status_listener_begins_moves_and_ends() {
     });
 }
 
-/// A port that is free at both addresses, which no other test uses: it is given to a configuration that names it.
+/// A port that is free at both addresses, which no other test uses: it is given to a configuration
+/// that names it.
 fn fixed_addresses() -> [SocketAddr; 2] {
     ["127.0.0.51:0", "127.0.0.52:0"].map(|any| {
         let listener = TcpListener::bind(any).unwrap();
@@ -207,7 +209,8 @@ fn listen_and_status_exchange_their_addresses_without_refusing_a_connection() {
         std::thread::scope(|scope| {
             // Also if an assertion fails: the scope waits for its threads.
             let _ends = SetAtEnd(&is_over);
-            // Both addresses accept connections all the time, and answer each, whoever it is that does.
+            // Both addresses accept connections all the time, and answer each, whoever it is that
+            // does.
             for address in [one, two] {
                 let is_over = &is_over;
                 scope.spawn(move || {
@@ -228,7 +231,8 @@ fn listen_and_status_exchange_their_addresses_without_refusing_a_connection() {
                 served.server.configure(&changed(&served, driver, |config| set(config, listen, shown))).unwrap();
                 assert_eq!(served.server.status_address(), Some(shown), "{driver:?}");
                 assert_eq!(served.server.addresses(), [listen.into()]);
-                // Each role answers at its address from now on: no connection goes to the other by chance.
+                // Each role answers at its address from now on: no connection goes to the other by
+                // chance.
                 for _ in 0..20 {
                     assert_eq!(status(shown)["state"], "serving", "{driver:?}");
                     ask(&mut connect(listen));

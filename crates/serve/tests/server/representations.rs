@@ -1,4 +1,5 @@
-//! What is sent of a file: ranges of it, its compressed neighbours, its digests, and the fields that settings add.
+//! What is sent of a file: ranges of it, its compressed neighbours, its digests, and the fields
+//! that settings add.
 
 use std::fs;
 use std::path::Path;
@@ -224,7 +225,8 @@ impl Chance {
     }
 }
 
-/// A range of something with this many bytes, and what it means: the first and the byte behind the last one.
+/// A range of something with this many bytes, and what it means: the first and the byte behind the
+/// last one.
 fn random_range(chance: &mut Chance, size: u64) -> (String, Option<(u64, u64)>) {
     let (some, more) = (chance.below(size + size / 4), chance.below(size / 2));
     match chance.below(4) {
@@ -234,7 +236,8 @@ fn random_range(chance: &mut Chance, size: u64) -> (String, Option<(u64, u64)>) 
     }
 }
 
-/// The ranges that have to be sent: each byte that is wanted once, in an order by where the first that wanted it stood.
+/// The ranges that have to be sent: each byte that is wanted once, in an order by where the first
+/// that wanted it stood.
 fn apart(wanted: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut apart: Vec<(u64, u64)> = Vec::new();
     for &range in wanted {

@@ -9,7 +9,8 @@ use thalweg_serve::{MountConfig, Rule, ServerConfig, Settings, SiteConfig, Symli
 use crate::naive::{Response, take};
 use crate::served::{Served, each_driver};
 
-/// Two hosts: the first has a tree with a second one inside, the second one follows no links and shows dot files.
+/// Two hosts: the first has a tree with a second one inside, the second one follows no links and
+/// shows dot files.
 fn configure(config: &mut ServerConfig) {
     let folder = config.sites[0].mounts[0].root.clone();
     fill(&folder);

@@ -1,4 +1,5 @@
-//! Admission of connections: what the [queue](crate::shaping::admission) decides, done to connections and their sockets.
+//! Admission of connections: what the [queue](crate::shaping::admission) decides, done to
+//! connections and their sockets.
 
 use std::mem;
 
@@ -77,7 +78,8 @@ impl Service {
         self.admission_queue.is_empty() && !self.is_full()
     }
 
-    /// Whether all slots are taken. The numbers of other loops are as of their last wake-up, and only read when this one has its part.
+    /// Whether all slots are taken. The numbers of other loops are as of their last wake-up, and
+    /// only read when this one has its part.
     #[inline]
     fn is_full(&self) -> bool {
         let taken = self.open - self.admission_queue.total();
@@ -110,7 +112,8 @@ impl Service {
         self.admission_queue.push_arrived(socket, |socket| admission_of(slots, socket));
     }
 
-    /// Closes the connection that has been without a slot, or answered provisionally, for the longest time.
+    /// Closes the connection that has been without a slot, or answered provisionally, for the
+    /// longest time.
     pub(super) fn close_oldest_without_slot<D: Driver>(&mut self, driver: &mut D) -> bool {
         let slots = &self.slots;
         let Some(socket) = self.admission_queue.pop_oldest(|socket| admission_of(slots, socket)) else { return false };
@@ -203,7 +206,8 @@ impl Service {
     pub(super) fn evict<D: Driver>(&mut self, driver: &mut D, now: Instant) -> bool {
         for _ in 0..EVICTION_TRIES {
             let (slots, times) = (&self.slots, &self.shared.times);
-            // As long as others may be holding slots for nothing, a client that comes back keeps its own.
+            // As long as others may be holding slots for nothing, a client that comes back keeps
+            // its own.
             let spares_used = self.admission_queue.is_in_doubt(now);
             let of = |index: usize| {
                 let candidate = slots.get(index)?.connection.as_ref()?.candidate(times, now)?;

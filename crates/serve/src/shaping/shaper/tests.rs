@@ -222,8 +222,8 @@ fn stages_survive_the_trip_through_the_wheel() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Any rates, any connections of any clients on any loops: no rate is exceeded by more than its credit and what
-    /// each connection may be given at once, and none lies idle.
+    /// Any rates, any connections of any clients on any loops: no rate is exceeded by more than its
+    /// credit and what each connection may be given at once, and none lies idle.
     #[test]
     fn no_rate_is_exceeded_and_none_lies_idle(
         rates in prop::array::uniform4(prop_oneof![Just(0u64), 3600u64..1_000_000]),

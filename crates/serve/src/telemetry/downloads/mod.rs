@@ -1,5 +1,5 @@
-//! Statistics of downloads, made by the log thread from the stream of records, away from the loops: the most popular files, and how many
-//! different files there were.
+//! Statistics of downloads, made by the log thread from the stream of records, away from the loops:
+//! the most popular files, and how many different files there were.
 
 mod popular;
 mod statistics;

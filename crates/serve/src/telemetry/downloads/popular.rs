@@ -1,7 +1,8 @@
 //! Which files are downloaded most, in bounded memory: the algorithm of Misra and Gries (1982).
 //!
-//! Whatever is asked for, a file with more than one in [`FILES_MAX`] of the downloads is among those that are kept. Its count
-//! may be too low, by at most that share of all; it is never too high.
+//! Whatever is asked for, a file with more than one in [`FILES_MAX`] of the downloads is among
+//! those that are kept. Its count may be too low, by at most that share of all; it is never too
+//! high.
 
 use std::collections::HashMap;
 
@@ -38,7 +39,8 @@ impl Popular {
             self.files.insert(file.into(), Popularity { downloads: 1, bytes, forgotten: 0 });
             return;
         }
-        // This download cancels one of each other. It happens at most once for FILES_MAX downloads, so one costs little.
+        // This download cancels one of each other. It happens at most once for FILES_MAX downloads,
+        // so one costs little.
         self.files.retain(|_, popularity| {
             popularity.forgotten += 1;
             popularity.downloads > popularity.forgotten

@@ -1,6 +1,8 @@
-//! The number of different byte strings, within 2 % and in 4 KiB: HyperLogLog (Flajolet and others, 2007).
+//! The number of different byte strings, within 2 % and in 4 KiB: HyperLogLog (Flajolet and others,
+//! 2007).
 //!
-//! The strings are hashed with a fixed seed, so that registers that were kept over a restart go on counting.
+//! The strings are hashed with a fixed seed, so that registers that were kept over a restart go on
+//! counting.
 
 use std::hash::BuildHasher;
 

@@ -1,7 +1,9 @@
-//! The error log: messages to the operator about what has happened, where, and what to do about it. One line each.
+//! The error log: messages to the operator about what has happened, where, and what to do about it.
+//! One line each.
 //!
-//! Saying something never waits: messages go through the log thread's queue, and when that is full they are lost, which the next one
-//! tells. Of messages about the same thing one a minute is written, with the number of those that were not.
+//! Saying something never waits: messages go through the log thread's queue, and when that is full
+//! they are lost, which the next one tells. Of messages about the same thing one a minute is
+//! written, with the number of those that were not.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -49,7 +51,8 @@ impl ErrorLog {
         }
     }
 
-    /// Says something that may happen often: once a minute for each topic. `text` is asked only if it will be written.
+    /// Says something that may happen often: once a minute for each topic. `text` is asked only if
+    /// it will be written.
     pub fn say_once_a_minute<T: Display>(&self, level: Level, topic: &'static str, text: impl FnOnce() -> T) {
         if !self.says(level) {
             return;

@@ -1,8 +1,9 @@
 //! From records to the lines of an access log: Common, Combined, and JSON.
 //!
-//! Whatever a client has sent, a line is one line and its quotes close where they should. In Common and Combined that is done as
-//! nginx does it: a quote, a backslash, and all that is not visible ASCII become `\xHH`, which `formats::access_log` undoes. In JSON text
-//! that is no UTF-8 gets the replacement character in the places where it is wrong.
+//! Whatever a client has sent, a line is one line and its quotes close where they should. In Common
+//! and Combined that is done as nginx does it: a quote, a backslash, and all that is not visible
+//! ASCII become `\xHH`, which `formats::access_log` undoes. In JSON text that is no UTF-8 gets the
+//! replacement character in the places where it is wrong.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -111,7 +112,8 @@ impl Lines {
 
 const CLF_TIME_BYTES: usize = b"10/Oct/2000:13:55:36 +0000".len();
 
-/// A time such as `10/Oct/2000:13:55:36 +0000`. Always UTC: a log that jumps twice a year is no help.
+/// A time such as `10/Oct/2000:13:55:36 +0000`. Always UTC: a log that jumps twice a year is no
+/// help.
 fn clf_time(second: i64) -> [u8; CLF_TIME_BYTES] {
     let text: [u8; IMF_FIXDATE_BYTES] = date::imf_fixdate(second);
     let mut time = *b"00/Jan/1970:00:00:00 +0000";
@@ -146,7 +148,8 @@ fn push_client(out: &mut Vec<u8>, record: &Record<'_>) {
 fn push_escaped(out: &mut Vec<u8>, mut text: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
-    // Nearly every text is plain, and asked without an end in the middle the processor looks at many bytes at once.
+    // Nearly every text is plain, and asked without an end in the middle the processor looks at
+    // many bytes at once.
     if text.iter().fold(true, |is, &byte| is & is_plain(byte)) {
         return out.extend_from_slice(text);
     }

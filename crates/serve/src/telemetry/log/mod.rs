@@ -1,9 +1,11 @@
-//! Access log and error log: a bounded queue from each loop to one thread, which formats and writes.
+//! Access log and error log: a bounded queue from each loop to one thread, which formats and
+//! writes.
 //!
-//! `queue` has a loop's end of the queue, `line` the formats, `sink` the file, `writer` the thread; `error` is the other log, for
-//! events. The records are made by [`accounting`](super::accounting).
+//! `queue` has a loop's end of the queue, `line` the formats, `sink` the file, `writer` the thread;
+//! `error` is the other log, for events. The records are made by [`accounting`](super::accounting).
 //!
-//! Nothing that happens to a log stops service. Lines that cannot be queued or written are counted, and reported once a minute.
+//! Nothing that happens to a log stops service. Lines that cannot be queued or written are counted,
+//! and reported once a minute.
 
 mod error;
 mod files;
@@ -61,7 +63,8 @@ impl Logs {
         let writer = Writer::new(files, error_log.clone(), registry, Arc::clone(&requests));
         let (ends, ended) = mpsc::channel();
         let run = move || {
-            // Dropped when the thread ends, whichever way, so that the receiver is disconnected then.
+            // Dropped when the thread ends, whichever way, so that the receiver is disconnected
+            // then.
             let _ends: mpsc::Sender<()> = ends;
             writer.run(&from);
         };
@@ -85,8 +88,8 @@ impl Logs {
         self.control.clone()
     }
 
-    /// Writes to other files from now on, in another format. When this returns, all records that were queued before stand in the old
-    /// ones, unless their disk stalls.
+    /// Writes to other files from now on, in another format. When this returns, all records that
+    /// were queued before stand in the old ones, unless their disk stalls.
     pub(crate) fn change(&self, files: LogFiles) {
         self.error_log.set_level(files.config.level);
         let (done, waits) = mpsc::channel();
@@ -95,8 +98,8 @@ impl Logs {
         let _ = waits.recv_timeout(FINAL_WRITE_TIME_MAX);
     }
 
-    /// Has everything written that was queued before, and ends the thread. A thread that hangs, because its disk does, is left
-    /// behind.
+    /// Has everything written that was queued before, and ends the thread. A thread that hangs,
+    /// because its disk does, is left behind.
     pub(crate) fn stop(&self) {
         self.control.request_stop();
         let _ = self.ended.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(FINAL_WRITE_TIME_MAX);

@@ -1,8 +1,9 @@
-//! The queue to the log thread: messages, and for each loop an end that gathers records in pages, which go over as a whole and come
-//! back empty.
+//! The queue to the log thread: messages, and for each loop an end that gathers records in pages,
+//! which go over as a whole and come back empty.
 //!
-//! So a record costs its loop a copy, and a page one message. There is a fixed number of pages; when the log thread keeps all of
-//! them, because its disk stalls or the loops are faster than it is, records are dropped and counted.
+//! So a record costs its loop a copy, and a page one message. There is a fixed number of pages;
+//! when the log thread keeps all of them, because its disk stalls or the loops are faster than it
+//! is, records are dropped and counted.
 
 use std::mem;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
@@ -11,7 +12,8 @@ use thalweg_sys::Instant;
 
 use crate::telemetry::record::RECORD_BYTES_MAX;
 
-/// Bytes of a page, and how many pages a loop has: 2 MiB, at 200,000 requests per second a stall of 50 ms.
+/// Bytes of a page, and how many pages a loop has: 2 MiB, at 200,000 requests per second a stall of
+/// 50 ms.
 pub(crate) const PAGE_BYTES: usize = 64 << 10;
 pub(crate) const PAGES: usize = 32;
 

@@ -1,10 +1,13 @@
-//! The destination of lines: a file that may be full, moved away or deleted, or a stream. Whole lines only.
+//! The destination of lines: a file that may be full, moved away or deleted, or a stream. Whole
+//! lines only.
 //!
-//! A write that the disk takes a part of leaves half a line. In a file it is taken back at once, by cutting the file off behind the
-//! last whole line: whatever then becomes of the file or of this process, no half line is taken for a whole one, and no line
-//! continues it. A file that cannot be cut off, because it may only grow or because another process has written behind the half line, and a
-//! stream keep the half line; its rest goes first when there is room again, unless the file has changed since.
-//! Lines that cannot be written are lost and counted, and nothing here waits for a better time: the next write is the next try.
+//! A write that the disk takes a part of leaves half a line. In a file it is taken back at once, by
+//! cutting the file off behind the last whole line: whatever then becomes of the file or of this
+//! process, no half line is taken for a whole one, and no line continues it. A file that cannot be
+//! cut off, because it may only grow or because another process has written behind the half line,
+//! and a stream keep the half line; its rest goes first when there is room again, unless the file
+//! has changed since. Lines that cannot be written are lost and counted, and nothing here waits for
+//! a better time: the next write is the next try.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, Write};
@@ -71,7 +74,8 @@ impl Sink {
     pub(crate) fn reopen(&mut self) -> io::Result<()> {
         if let LogTarget::File(path) = &self.target {
             let (path, file) = (path.clone(), open(path)?);
-            // The rest of a half line belongs into the old file; there is nothing in the new one that it would be the rest of.
+            // The rest of a half line belongs into the old file; there is nothing in the new one
+            // that it would be the rest of.
             self.complete();
             self.torn = half_line_of(&file, &path);
             self.file = Some(file);
@@ -85,8 +89,9 @@ impl Sink {
         self.complete();
     }
 
-    /// Looks whether the file still has a name, and makes a new one if not: what is written to a deleted file is lost. A
-    /// file that was renamed is left alone; whoever did that says when to reopen.
+    /// Looks whether the file still has a name, and makes a new one if not: what is written to a
+    /// deleted file is lost. A file that was renamed is left alone; whoever did that says when to
+    /// reopen.
     ///
     /// # Errors
     /// There is no file, and none can be made.
@@ -127,7 +132,8 @@ impl Sink {
         Err(Lost { lines: lost, error })
     }
 
-    /// Cuts off so many bytes at the end of the file, if they were written there last. Whether that was done.
+    /// Cuts off so many bytes at the end of the file, if they were written there last. Whether that
+    /// was done.
     fn take_back(&mut self, bytes: u64) -> bool {
         let Some(file) = &mut self.file else { return false };
         // In a file that is appended to, the position is that behind one's own last byte.
@@ -169,8 +175,9 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(MODE).open(path)
 }
 
-/// The half line at the end of a file that was just opened, which a process that was killed has left there: only its line end is
-/// missing, as far as anybody knows. A file that may not be read is taken to be whole.
+/// The half line at the end of a file that was just opened, which a process that was killed has
+/// left there: only its line end is missing, as far as anybody knows. A file that may not be read
+/// is taken to be whole.
 fn half_line_of(file: &File, path: &Path) -> Option<Torn> {
     let there = file.metadata().ok().filter(|there| there.is_file() && there.len() > 0)?;
     let readable = File::open(path).ok()?;

@@ -1,8 +1,9 @@
 //! The log thread: takes pages of records and messages, and writes lines.
 //!
-//! Lines are written when there are many, or when nothing more is waiting: the loops gather for half a second, so a quiet server
-//! writes twice a second and a busy one 64 KiB at a time. The statistics that need more than counters are made here too, since
-//! here all records come by, away from the loops.
+//! Lines are written when there are many, or when nothing more is waiting: the loops gather for
+//! half a second, so a quiet server writes twice a second and a busy one 64 KiB at a time. The
+//! statistics that need more than counters are made here too, since here all records come by, away
+//! from the loops.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -81,7 +82,8 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return self.write_batch(),
             };
-            // Before the queue is emptied: what was handed over before the flag was set is in the queue by then.
+            // Before the queue is emptied: what was handed over before the flag was set is in the
+            // queue by then.
             let stops = self.requests.stop.load(Relaxed);
             for message in first.into_iter().chain(from.try_iter()) {
                 self.handle(message);
@@ -149,7 +151,8 @@ impl Writer {
             (written, _) => written,
         };
         let lost = written.as_ref().map_or_else(|lost| lost.lines, |()| 0);
-        // A line of an earlier batch, which was taken for written, may turn out to be lost: the sum is right, which wraps.
+        // A line of an earlier batch, which was taken for written, may turn out to be lost: the sum
+        // is right, which wraps.
         self.registry.lines.written.fetch_add(self.batch_lines.wrapping_sub(lost), Relaxed);
         self.registry.lines.lost.fetch_add(lost, Relaxed);
         self.batch.clear();
@@ -179,7 +182,8 @@ impl Writer {
     fn change(&mut self) {
         let change = self.requests.change.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((LogFiles { config, access, errors }, done)) = change else { return };
-        // A line in the old format, if it is torn, is completed before others follow, which may be in the same file.
+        // A line in the old format, if it is torn, is completed before others follow, which may be
+        // in the same file.
         self.access.take().into_iter().for_each(Sink::end);
         std::mem::replace(&mut self.errors, errors).end();
         self.access = access;

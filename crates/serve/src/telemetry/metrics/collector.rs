@@ -1,4 +1,5 @@
-//! The collector of the status document: it samples the counters once a second, keeps the daily history, and fills in the document.
+//! The collector of the status document: it samples the counters once a second, keeps the daily
+//! history, and fills in the document.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -88,8 +89,8 @@ impl Collector {
         }
     }
 
-    /// Loads the history that another process has saved at its end. The growth since the start of this process is added at the next
-    /// sample, since that file has nothing of it.
+    /// Loads the history that another process has saved at its end. The growth since the start of
+    /// this process is added at the next sample, since that file has nothing of it.
     pub(crate) fn reload_history(&mut self, second: i64) {
         // A file that cannot be read now is replaced: it could be read at the start.
         if let Some(Ok(history)) = self.state.as_deref().map(|path| DailyHistory::load(path, second)) {
@@ -124,7 +125,8 @@ impl Collector {
         self.saved_second = second;
         let Some(path) = &self.state else { return };
         let mounts = self.registry.mounts();
-        // The file is written with the log thread held up, if at all, for the time of copying the registers.
+        // The file is written with the log thread held up, if at all, for the time of copying the
+        // registers.
         let unique = self.registry.with_statistics(|statistics| statistics.unique.clone());
         if let Err(error) = self.history.save(path, &named(&mounts, unique.iter())) {
             self.error_log.say_once_a_minute(Level::Error, "state", || {

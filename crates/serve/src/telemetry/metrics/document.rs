@@ -1,4 +1,5 @@
-//! The status document: all figures at one moment, from which the page, the JSON and the metrics are written.
+//! The status document: all figures at one moment, from which the page, the JSON and the metrics
+//! are written.
 //!
 //! Totals are since the start, days are of UTC, rates are over the last ten seconds.
 

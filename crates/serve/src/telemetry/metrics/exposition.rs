@@ -1,4 +1,5 @@
-//! The figures as metrics, in the two formats that Prometheus reads: its own text format 0.0.4 and OpenMetrics 1.0.
+//! The figures as metrics, in the two formats that Prometheus reads: its own text format 0.0.4 and
+//! OpenMetrics 1.0.
 
 use std::fmt;
 
@@ -19,8 +20,8 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The format for a request with these Accept fields (RFC 9110, 12.5.1): OpenMetrics for those who name it and want it no less
-    /// than text, text for all others.
+    /// The format for a request with these Accept fields (RFC 9110, 12.5.1): OpenMetrics for those
+    /// who name it and want it no less than text, text for all others.
     pub(super) fn for_accept<'a>(fields: impl Iterator<Item = &'a [u8]>) -> Self {
         let (mut text, mut any_text, mut open) = (None, 0.0_f32, 0.0_f32);
         for range in fields.flat_map(|value| value.split(|&byte| byte == b',')) {
@@ -66,9 +67,10 @@ pub(super) fn metrics(status: Status, format: Format) -> String {
     }
 }
 
-/// Writes OpenMetrics as the text format 0.0.4 has it. Samples are the same in both. A family is called as its samples are, so
-/// that the suffix of counters and of the version belongs to its name; units and the end are not marked; the version is a gauge,
-/// since there is no other kind for it; quotes are not escaped in explanations.
+/// Writes OpenMetrics as the text format 0.0.4 has it. Samples are the same in both. A family is
+/// called as its samples are, so that the suffix of counters and of the version belongs to its
+/// name; units and the end are not marked; the version is a gauge, since there is no other kind for
+/// it; quotes are not escaped in explanations.
 fn to_text_format(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut help = "";
@@ -246,7 +248,8 @@ mod tests {
     use crate::config::{ServerConfig, SiteConfig};
     use crate::telemetry::metrics::collector::tests::collector;
 
-    /// Checks the text as strictly as promtool does where it matters here, and gives name and labels their value.
+    /// Checks the text as strictly as promtool does where it matters here, and gives name and
+    /// labels their value.
     fn parse(text: &str) -> BTreeMap<String, f64> {
         let mut samples = BTreeMap::new();
         let (mut types, mut helps) = (BTreeMap::new(), BTreeSet::new());
@@ -278,7 +281,8 @@ mod tests {
         samples
     }
 
-    /// Checks the text format 0.0.4: each family with its HELP and TYPE before its samples, all of it together, and named as they are.
+    /// Checks the text format 0.0.4: each family with its HELP and TYPE before its samples, all of
+    /// it together, and named as they are.
     fn parse_text(text: &str) -> BTreeMap<String, f64> {
         let mut samples = BTreeMap::new();
         let mut families = BTreeSet::new();

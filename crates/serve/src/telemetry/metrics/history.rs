@@ -1,7 +1,7 @@
 //! Figures of the last days, per mount, and the file in which they survive a restart.
 //!
-//! Days are in UTC. The figures are the growth of counters that only grow, looked at once a second, so the day that a byte
-//! is booked on is right within a second.
+//! Days are in UTC. The figures are the growth of counters that only grow, looked at once a second,
+//! so the day that a byte is booked on is right within a second.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
@@ -81,8 +81,8 @@ impl Day {
 }
 
 impl DailyHistory {
-    /// Adds the growth of counters. `unique` has today's files by label. Whether a new day has begun, which the next call must
-    /// bring no files of the old one for.
+    /// Adds the growth of counters. `unique` has today's files by label. Whether a new day has
+    /// begun, which the next call must bring no files of the old one for.
     pub(crate) fn advance(&mut self, second: i64, mounts: &[(&str, MountTotals)], unique: &[(&str, &Unique)]) -> bool {
         let number = second.div_euclid(DAY_S);
         if self.days.is_empty() {

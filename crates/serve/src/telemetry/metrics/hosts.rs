@@ -1,9 +1,10 @@
 //! The hosts by which the status listener may be asked for.
 //!
-//! The listener has no password, so its address is what protects it: a browser on this host reaches it, and with it any page
-//! that the browser shows. Such a page can have its own name resolve to this address (DNS rebinding) and then read the
-//! answers as its own. It cannot change the Host that the browser sends, which is its name. IP addresses are no names, so they
-//! are taken as they are; names have to be known.
+//! The listener has no password, so its address is what protects it: a browser on this host reaches
+//! it, and with it any page that the browser shows. Such a page can have its own name resolve to
+//! this address (DNS rebinding) and then read the answers as its own. It cannot change the Host
+//! that the browser sends, which is its name. IP addresses are no names, so they are taken as they
+//! are; names have to be known.
 
 use std::net::Ipv4Addr;
 
@@ -14,7 +15,8 @@ use thalweg_sys::proc::host_name;
 pub(crate) struct KnownHosts(Vec<String>);
 
 impl KnownHosts {
-    /// `localhost`, the name of this host, and these, in any case; `*.example.org` stands for all names beneath `example.org`.
+    /// `localhost`, the name of this host, and these, in any case; `*.example.org` stands for all
+    /// names beneath `example.org`.
     pub(crate) fn of(allowed: &[String]) -> Self {
         let own = ["localhost".to_owned(), host_name()];
         Self(
@@ -25,7 +27,8 @@ impl KnownHosts {
         )
     }
 
-    /// Whether a request for this host, which may have a port, is answered. One that names no host comes from no browser.
+    /// Whether a request for this host, which may have a port, is answered. One that names no host
+    /// comes from no browser.
     pub(crate) fn has(&self, host: Option<&str>) -> bool {
         let host = host.unwrap_or_default();
         if host.is_empty() || host.starts_with('[') {

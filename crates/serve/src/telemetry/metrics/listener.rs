@@ -1,8 +1,8 @@
 //! The status listener: a small HTTP server on a thread of its own, away from the loops.
 //!
-//! It is for few clients, which may be as broken as any other: connections, heads and times are bounded, and each connection gets one
-//! response. Nothing protects it but the address that it listens on and the names that it goes by (`hosts`). The responses are made by
-//! `handler`.
+//! It is for few clients, which may be as broken as any other: connections, heads and times are
+//! bounded, and each connection gets one response. Nothing protects it but the address that it
+//! listens on and the names that it goes by (`hosts`). The responses are made by `handler`.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -23,7 +23,8 @@ use super::hosts::KnownHosts;
 /// Most connections at once.
 const CONNECTIONS_MAX: usize = 64;
 
-/// Most listening sockets at once: the old and the new ones while they are exchanged, each with as many as there are loops.
+/// Most listening sockets at once: the old and the new ones while they are exchanged, each with as
+/// many as there are loops.
 const LISTENERS_MAX: usize = 1024;
 
 /// The interval at which counters are sampled.
@@ -31,7 +32,8 @@ const SAMPLE_NS: u64 = 1_000_000_000;
 
 const RECEIVE_BUFFER_BYTES: usize = 8 << 10;
 
-/// The time that the thread may take to follow a command. It takes one iteration, unless the machine stands still.
+/// The time that the thread may take to follow a command. It takes one iteration, unless the
+/// machine stands still.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// The thread of the status listener.
@@ -56,7 +58,8 @@ enum Command {
 }
 
 impl StatusListener {
-    /// Shows the figures of a collector on sockets that listen, or on none yet, to requests for these hosts.
+    /// Shows the figures of a collector on sockets that listen, or on none yet, to requests for
+    /// these hosts.
     ///
     /// # Errors
     /// There is no descriptor or no thread left.
@@ -80,7 +83,8 @@ impl StatusListener {
             match opened {
                 Ok(mut driver) => {
                     let _ = started.send(Ok(()));
-                    // A driver that fails leaves the server without its status, which a health check sees.
+                    // A driver that fails leaves the server without its status, which a health
+                    // check sees.
                     let _ = thalweg_reactor::run(&mut driver, &mut server);
                     server.save();
                 }
@@ -103,7 +107,8 @@ impl StatusListener {
         self.send(Command::Listen(sockets, hosts));
     }
 
-    /// Listens no more, and returns when that is so. Connections that wait are left to another owner of the sockets.
+    /// Listens no more, and returns when that is so. Connections that wait are left to another
+    /// owner of the sockets.
     pub(crate) fn release(&self) {
         let (done, answer) = mpsc::channel();
         self.send(Command::Release(done));

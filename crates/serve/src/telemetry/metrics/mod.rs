@@ -1,5 +1,5 @@
-//! The server's figures: collected once a second, kept by the day, and shown by the status listener as a page, as JSON and as
-//! OpenMetrics.
+//! The server's figures: collected once a second, kept by the day, and shown by the status listener
+//! as a page, as JSON and as OpenMetrics.
 
 mod collector;
 mod document;

@@ -1,13 +1,14 @@
 //! The status page: the figures that an operator, or a user of a mirror, wants to see at a glance.
 //!
-//! It is complete without JavaScript, and then asks to be loaded again now and then; with it, its parts are replaced in place. Light
-//! and dark, on a telephone as on a wall.
+//! It is complete without JavaScript, and then asks to be loaded again now and then; with it, its
+//! parts are replaced in place. Light and dark, on a telephone as on a wall.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
 use super::document::{DayFigures, Mount, State, Status, TopFile};
 
-/// The content security policy: the page may use its own style, and load itself again by its own script.
+/// The content security policy: the page may use its own style, and load itself again by its own
+/// script.
 pub(crate) const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; \
                                          connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
                                          frame-ancestors 'none'";
