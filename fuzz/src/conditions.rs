@@ -4,7 +4,7 @@ use thalweg_wire::range::{ByteRange, ByteRanges, RANGES_MAX, RangeSet};
 use thalweg_wire::validator::{Conditions, EntityTag, Validators, Verdict};
 use thalweg_wire::{Bounds, FieldSlots, Fields, Method, RequestEvent, RequestReader, date};
 
-use crate::split_line;
+use crate::lines::split_line;
 
 /// A line with the size of a representation, a line with its entity tag, a line with its date, then field lines of a
 /// request, each ended by LF.

@@ -11,7 +11,7 @@ use thalweg_load::{
     CallText, InputError, OpenLog, ReadError, Recording, ReplayHead, SessionFile, load_sessions, read_sessions,
 };
 
-use crate::split_line;
+use crate::lines::split_line;
 
 /// `toml` or anything else in the first line, which is the format; a session file behind it.
 pub fn sessions(data: &[u8]) {

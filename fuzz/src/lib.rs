@@ -8,6 +8,7 @@
 
 mod conditions;
 mod inputs;
+mod lines;
 mod messages;
 mod paths;
 #[path = "../../crates/wire/tests/wire/transcript.rs"]
@@ -35,11 +36,3 @@ pub const TARGETS: [(&str, Check); 9] = [
     ("wishes", wishes),
     ("checksums", checksums),
 ];
-
-/// The first line of an input, without its LF, and what is behind it.
-fn split_line(data: &[u8]) -> (&[u8], &[u8]) {
-    match data.iter().position(|&byte| byte == b'\n') {
-        Some(end) => (&data[..end], &data[end + 1..]),
-        None => (data, &[]),
-    }
-}

@@ -3,7 +3,7 @@
 use thalweg_wire::chunked::{ChunkEvent, ChunkFault, Decoder, LAST_CHUNK, push_chunk};
 use thalweg_wire::{Bounds, RequestKind};
 
-use crate::split_line;
+use crate::lines::split_line;
 use crate::transcript::{self, Transcript};
 
 /// Bounds that short inputs can reach.

@@ -5,7 +5,7 @@ use thalweg_wire::coding::{AcceptEncoding, Coding};
 use thalweg_wire::digest::{Algorithm, WantReprDigest, push_repr_digest};
 use thalweg_wire::{Bounds, FieldSlots, RequestEvent, RequestReader};
 
-use crate::split_line;
+use crate::lines::split_line;
 
 /// Values of Accept-Encoding and Want-Repr-Digest, each ended by LF; all of them are given to both.
 pub fn wishes(data: &[u8]) {

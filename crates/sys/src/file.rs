@@ -1,5 +1,6 @@
 //! Files: opening beneath a root without a race, what a server wants to know of one, and whether that would wait for a disk.
 
+mod root;
 mod stamp;
 mod walk;
 
@@ -10,10 +11,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, accessat, fstat, open, openat2};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, accessat, fstat, openat2};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
+pub use self::root::{Links, Root};
 pub use self::stamp::{FileChanged, Stamp};
 
 /// Whether a call may wait for a disk or for another host.
@@ -203,67 +205,6 @@ fn read_without_waiting(fd: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<
 
 /// How often an open that the kernel wants to be repeated is tried.
 const OPEN_TRIES: u32 = 16;
-
-/// The directory that a server serves. Paths are resolved beneath it by the kernel (openat2, Linux 5.6), so that neither `..`
-/// nor a symbolic link nor a rename in between can lead out.
-#[derive(Clone, Debug)]
-pub struct Root {
-    directory: Arc<OwnedFd>,
-    links: Links,
-    wait: Wait,
-}
-
-impl Root {
-    /// Opens the directory. Links beneath it are followed.
-    ///
-    /// # Errors
-    /// It does not exist, is no directory, or is not readable.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        let directory = open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { directory: Arc::new(directory), links: Links::Beneath, wait: Wait::Allowed })
-    }
-
-    /// The same, with other links followed.
-    #[must_use]
-    pub fn following(self, links: Links) -> Self {
-        Self { links, ..self }
-    }
-
-    /// The same directory, for a thread that must not wait for a disk: opening what the kernel does not know fails with
-    /// `EAGAIN`, and so does reading from the files that were opened. File systems that ask another host about each name
-    /// always fail; kernels before 5.12 open everything, and wait.
-    #[must_use]
-    pub fn at_once(&self) -> Self {
-        Self { wait: Wait::Never, ..self.clone() }
-    }
-
-    /// Opens a path relative to the root for reading, through the links that are [followed](Self::following).
-    ///
-    /// # Errors
-    /// Those of `openat2`: `EXDEV` for a way out of the root, `ELOOP`, `ENOENT`, `ENOTDIR`, `EACCES`, ...; `EAGAIN` as
-    /// [`at_once`](Self::at_once) has it.
-    pub fn open_beneath(&self, path: &CStr) -> io::Result<File> {
-        let resolve = match self.links {
-            Links::None => ResolveFlags::NO_SYMLINKS,
-            Links::Beneath => ResolveFlags::empty(),
-            Links::OfOwner => return walk::open(&self.directory, path.to_bytes(), self.wait),
-        };
-        open_at(&self.directory, path, READING, resolve, self.wait).and_then(|fd| File::from_fd(fd, self.wait))
-    }
-}
-
-/// Which symbolic links are followed on the way to a file. None leads out of the root.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Links {
-    /// None: the way ends there with `ELOOP`.
-    None,
-    /// Those that stay beneath the root.
-    Beneath,
-    /// Of those the ones whose owner owns what they lead to as well; the way ends at others with `ELOOP`.
-    ///
-    /// The kernel has no such rule, so the path is walked name by name, at two system calls each and two more for the file.
-    OfOwner,
-}
 
 /// How files are opened. NONBLOCK: opening a FIFO must not wait for its writer. It means nothing on a regular file.
 const READING: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);

@@ -9,7 +9,8 @@ use thalweg_measure::outcome::Outcome;
 use thalweg_measure::search::EndReason;
 use thalweg_units::display;
 
-use super::{headline_trial, words};
+use super::headline::headline_trial;
+use super::words;
 use crate::document::{Document, Find, Kind, LimitedBy, Trial};
 
 /// The answer, for the top of the page.

@@ -7,6 +7,7 @@
 //! | module | owns |
 //! | --- | --- |
 //! | `answer` | the answer in one sentence |
+//! | `headline` | the trial that the answer rests on |
 //! | `by_rate`, `course`, `spread` | the charts: over the offered rate, over time, over the percentiles |
 //! | `chart` | what charts share |
 //! | `trials`, `sections` | tables and text |
@@ -16,6 +17,7 @@ mod answer;
 mod by_rate;
 mod chart;
 mod course;
+mod headline;
 mod sections;
 mod spread;
 mod trials;
@@ -30,8 +32,10 @@ use std::io;
 use std::path::Path;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
+
 use thalweg_measure::Verdict;
 
+use self::headline::headline_trial;
 use crate::document::{Document, Kind, Trial};
 use crate::file::write_whole;
 
@@ -86,23 +90,6 @@ fn chart_library() -> String {
     let from = sources.find('>').expect("the crate hands out script elements") + 1;
     let to = sources.find("</script>").expect("the crate hands out script elements");
     sources[from..to].to_owned()
-}
-
-/// The trial that the page shows in full: the one that the answer rests on.
-///
-/// For a run that is its trial. For a search it is the last confirming trial that passed; failing that, the last trial
-/// of the target that passed, and failing that, the last at all.
-fn headline_trial(document: &Document) -> Option<&Trial> {
-    let trials = || document.trials.iter().rev();
-    if document.kind == Kind::Run {
-        return trials().next();
-    }
-    let of_target = |trial: &&Trial| trial.phase != "calibrate";
-    let passed = |trial: &&Trial| trial.verdict == Verdict::Pass;
-    trials()
-        .find(|trial| trial.phase == "confirm" && passed(trial))
-        .or_else(|| trials().filter(of_target).find(|trial| trial.offered_rate.is_some() && passed(trial)))
-        .or_else(|| trials().find(of_target))
 }
 
 fn page(document: &Document) -> Markup {

@@ -8,30 +8,24 @@
 mod admission;
 mod recorder;
 mod sender;
+mod shared;
 mod times;
 
-use std::rc::Rc;
-
-use thalweg_reactor::BufferPool;
 use thalweg_sys::{Driver, Instant, SocketId};
 
 use self::recorder::ConnectionRecorder;
 use self::sender::{Link, Progress, Sender};
-use crate::content::blocking_pool::BlockingPool;
 use crate::content::body::Payload;
-use crate::content::local::residency::Residency;
 use crate::content::origin::Outcome;
 use crate::http::h1::batch::Batch;
 use crate::http::h1::session::{Services, Session};
-use crate::http::respond::{JobResult, Responder};
 use crate::session::{Activity, Next, Session as _};
 use crate::shaping::admission::Admission;
-use crate::shaping::shaper::{RateScope, Shaper, ShapingState};
-use crate::telemetry::accounting::{Accounting, RequestRecords};
-use crate::telemetry::counters::Totals;
+use crate::shaping::shaper::{RateScope, ShapingState};
+use crate::telemetry::accounting::RequestRecords;
 use crate::transport::Transport;
-use crate::work_budget::WorkBudget;
 
+pub(crate) use self::shared::Shared;
 pub(crate) use self::times::Times;
 
 /// A client that sends more than this after its last response does not mean to read it.
@@ -86,28 +80,6 @@ pub(crate) enum Fate {
     QueuesForSlot,
     /// It has waited for a slot in vain.
     Refused,
-}
-
-/// What all connections of a loop share.
-pub(crate) struct Shared {
-    pub(crate) times: Times,
-    pub(crate) responder: Responder,
-    pub(crate) totals: Totals,
-    /// There if responses are logged or counted by mount.
-    pub(crate) accounting: Option<Accounting>,
-    pub(crate) blocking: BlockingPool<JobResult>,
-    pub(crate) residency: Residency,
-    pub(crate) buffers: BufferPool,
-    /// There if anything is limited by client or by rate.
-    pub(crate) shaper: Option<Shaper>,
-    /// No further request is waited for on any connection.
-    pub(crate) draining: bool,
-    /// What connections may do beyond the first thing in this iteration.
-    pub(crate) budget: WorkBudget,
-    /// Why the response of a connection could not be delivered.
-    pub(crate) failure: Option<Rc<str>>,
-    /// The response of a connection that [queues](Fate::QueuesForSlot) for a slot.
-    pub(crate) held: Option<Box<Payload>>,
 }
 
 impl Connection {

@@ -1,10 +1,12 @@
 //! The server on one core: its listeners, its connections and their deadlines, as an [`App`] of the reactor's loop.
 
+mod accepting;
 mod admission;
 #[cfg_attr(
     not(test),
     expect(dead_code, reason = "no configuration names a remote origin yet; simulated ones use it all")
 )]
+mod origins;
 mod upstream;
 
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use std::sync::Arc;
 use thalweg_reactor::{App, BufferPool, LoopControl, Wheel};
 use thalweg_sys::driver::Listen;
 use thalweg_sys::handover::Channel;
-use thalweg_sys::{Completion, Driver, Fault, FileChanged, Instant, SocketId};
+use thalweg_sys::{Completion, Driver, FileChanged, Instant, SocketId};
 
 use crate::catalog::site::Sites;
 use crate::config::{CacheConfig, Level, Limits, ServerConfig};
@@ -42,18 +44,8 @@ use self::upstream::Upstreams;
 /// Resolution of deadlines.
 const TICK_NS: u64 = 10_000_000;
 
-/// How long accepting rests after the process or the host ran out of descriptors, unless a connection ends before.
-const ACCEPT_REST_NS: u64 = 100_000_000;
-
-/// The same, after a connection was closed to make room: closing takes the kernel a moment.
-const SHED_REST_NS: u64 = 1_000_000;
-
 /// Paced connections that go on between two looks at the others: each takes the kernel some ten microseconds.
 const SHAPED_PER_ITERATION: usize = 64;
-/// How long a listener that is given up is still heard after it has stopped: what it had accepted by then is served, and
-/// what it had not stays in the queue of the socket.
-const RETIRE_NS: u64 = 50_000_000;
-
 /// Buffers kept for responses that are written anew and for requests that wait, and the largest that is kept.
 const POOL_BUFFERS: usize = 64;
 const POOL_BUFFER_BYTES_MAX: usize = 192 << 10;
@@ -301,70 +293,6 @@ impl Service {
         }
     }
 
-    /// Begins to accept anew, which begins with a look at what waits.
-    fn look_again<D: Driver>(&mut self, driver: &mut D) {
-        for &(_, listener) in &self.listeners {
-            if !self.resting.contains(&listener) {
-                driver.pause(listener);
-                driver.resume(listener);
-            }
-        }
-    }
-
-    /// Gives up the listeners of some groups, a little later: who waits to be accepted has been told by the kernel already that
-    /// there is somebody.
-    fn retire<D: Driver>(&mut self, driver: &mut D, which: impl Fn(u32) -> bool) {
-        for (_, listener) in self.listeners.extract_if(.., |(group, _)| which(*group)) {
-            if self.resting.contains(&listener) {
-                self.resting.retain(|resting| *resting != listener);
-                driver.resume_accept(listener);
-            }
-            self.retiring.push(listener);
-        }
-        self.retirement_ends = driver.now().plus_ns(RETIRE_NS);
-    }
-
-    /// Stops accepting from the listeners of a group at once: connections that wait are another owner's of the sockets.
-    fn release<D: Driver>(&mut self, driver: &mut D, group: u32) {
-        let retiring = std::mem::take(&mut self.retiring);
-        self.retire(driver, |of| of == group);
-        self.pause_retiring(driver);
-        self.retiring = retiring;
-    }
-
-    /// Stops accepting from those listeners. They are closed a little later still, since the kernel may have accepted already what this
-    /// core has yet to hear of.
-    fn pause_retiring<D: Driver>(&mut self, driver: &mut D) {
-        for &listener in &self.retiring {
-            driver.pause(listener);
-        }
-        self.retired.append(&mut self.retiring);
-        self.retirement_ends = driver.now().plus_ns(RETIRE_NS);
-    }
-
-    fn close_retired<D: Driver>(&mut self, driver: &mut D) {
-        for listener in self.retired.drain(..) {
-            driver.close(listener);
-        }
-    }
-
-    fn on_accept_failed<D: Driver>(&mut self, driver: &mut D, listener: SocketId, error: &std::io::Error) {
-        if self.retired.contains(&listener) || self.retiring.contains(&listener) {
-            return;
-        }
-        let now = driver.now();
-        self.resting.push(listener);
-        // The kernel needs a moment to give back what was closed; who comes again in between finds nothing new.
-        let has_just_shed = now < self.rest_ends;
-        self.rest_ends = now.plus_ns(ACCEPT_REST_NS);
-        if Fault::of(error) == Fault::NoDescriptor {
-            self.shared.responder.origin.release_descriptors();
-            if has_just_shed || self.close_oldest_without_slot(driver) || self.evict(driver, now) {
-                self.rest_ends = now.plus_ns(SHED_REST_NS);
-            }
-        }
-    }
-
     /// Lets connections go on that have waited for a rate.
     fn resume_shaped<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         for _ in 0..SHAPED_PER_ITERATION {
@@ -389,12 +317,6 @@ impl Service {
             if connection.is_some_and(|connection| connection.socket() == socket) {
                 self.react(driver, socket, Connection::on_budget);
             }
-        }
-    }
-
-    fn resume_accepting<D: Driver>(&mut self, driver: &mut D) {
-        for listener in self.resting.drain(..) {
-            driver.resume_accept(listener);
         }
     }
 

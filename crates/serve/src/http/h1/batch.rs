@@ -13,9 +13,9 @@ use thalweg_wire::{RequestHead, Version};
 
 use crate::content::body::Payload;
 use crate::content::object::{Object, Rendering};
+use crate::content::stream::StreamReader;
 use crate::date_cache::DateCache;
 use crate::http::h1::head::{self, HeadLines, Persistence};
-use crate::http::h1::streamed::StreamedBody;
 use crate::http::response::{Body, Encoder, Response};
 
 /// Responses that come together are gathered up to about this many bytes.
@@ -23,6 +23,12 @@ const GATHERED_BYTES_USUAL_MAX: usize = 64 << 10;
 
 /// Room for a rendered head.
 const HEAD_BYTES_USUAL: usize = 320;
+
+/// A body whose bytes come in later, and its framing.
+pub(crate) struct BodyStream {
+    pub(crate) reader: StreamReader,
+    pub(crate) is_chunked: bool,
+}
 
 /// Responses that are sent next. A file or a body of several parts ends the batch.
 pub(crate) struct Batch<'p> {
@@ -35,7 +41,7 @@ pub(crate) struct Batch<'p> {
     /// The client understands the chunked coding (RFC 9112, 7.1).
     pub(crate) can_chunk: bool,
     /// The body of the last response.
-    stream: Option<Box<StreamedBody>>,
+    stream: Option<BodyStream>,
     /// Bytes of the last response's head, if that was rendered before.
     rendered_head_bytes: Option<usize>,
 }
@@ -73,7 +79,7 @@ impl<'p> Batch<'p> {
 
     /// Takes out the body of the last response, if that is a stream.
     #[inline]
-    pub(crate) fn take_stream(&mut self) -> Option<Box<StreamedBody>> {
+    pub(crate) fn take_stream(&mut self) -> Option<BodyStream> {
         self.stream.take()
     }
 
@@ -176,7 +182,7 @@ impl Batch<'_> {
             Body::Memory(bytes) => out.extend_from_slice(bytes),
             Body::Text(text) => out.extend_from_slice(text.as_bytes()),
             Body::File(span) => self.payload.file = Some(span),
-            Body::Stream(reader) => self.stream = Some(Box::new(StreamedBody::new(reader, is_chunked))),
+            Body::Stream(reader) => self.stream = Some(BodyStream { reader, is_chunked }),
             Body::Parts(object, multipart) => match object.bytes_in_memory() {
                 Some(bytes) => multipart.write(out, bytes),
                 None => {

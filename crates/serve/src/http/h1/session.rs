@@ -321,7 +321,7 @@ impl Session {
                         Answer::After(_) => responder.shed(&head, batch),
                     };
                     record(services, Some(&head), summary, begins_at);
-                    self.stream = services.batch.take_stream();
+                    self.stream = services.batch.take_stream().map(|stream| Box::new(StreamedBody::new(stream)));
                     if services.batch.persistence == Persistence::Close {
                         self.is_clients_last = !head.keep_alive();
                         self.phase = Phase::RespondingLast { linger: has_body(&head) || read < input.len() };
@@ -393,7 +393,7 @@ impl Session {
             }
             Answer::Given(summary) => {
                 record(services, Some(&head), summary, 0);
-                self.stream = services.batch.take_stream();
+                self.stream = services.batch.take_stream().map(|stream| Box::new(StreamedBody::new(stream)));
                 if services.batch.persistence == Persistence::Close {
                     self.phase = Phase::RespondingLast { linger: has_body(&head) || self.unread.is_some() };
                     self.unread = None;

@@ -9,7 +9,7 @@ use thalweg_sys::SocketId;
 use thalweg_wire::encode::push_hex;
 
 use crate::content::stream::{Piece, StreamReader};
-use crate::http::h1::batch::Batch;
+use crate::http::h1::batch::{Batch, BodyStream};
 
 /// The body of a response under way.
 pub(crate) struct StreamedBody {
@@ -28,7 +28,7 @@ pub(crate) enum Streamed {
 }
 
 impl StreamedBody {
-    pub(crate) fn new(reader: StreamReader, is_chunked: bool) -> Self {
+    pub(crate) fn new(BodyStream { reader, is_chunked }: BodyStream) -> Self {
         Self { reader, is_chunked }
     }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use thalweg_sys::{Driver, FileSpan, Instant, SendBuf, SpanEnd};
 
-use super::Shared;
+use super::shared::Shared;
 use crate::content::body::{Parts, Payload};
 use crate::content::local::readahead::Readahead;
 use crate::http::respond::JobResult;
