@@ -71,9 +71,9 @@ class FileServer:
 class Thalweg(FileServer):
     program, version_arguments, logs = "thalweg", ["--version"], True
 
-    def __init__(self, program, driver):
+    def __init__(self, program, driver, suffix=""):
         super().__init__(program)
-        self.driver, self.name = driver, f"thalweg {driver}"
+        self.driver, self.name = driver, f"thalweg {driver}{suffix}"
 
     def command(self, folder, www, port, log):
         more = ["--access-log", str(log), "--log-format", "combined"] if log else []
@@ -239,9 +239,11 @@ class CannedFiles(FileServer):
         return [self.path, "server", "--driver", "epoll", "--port", str(port), *files]
 
 
-def all_servers(thalweg, floor, close, body_bytes, large_files):
+def all_servers(thalweg, before, floor, close, body_bytes, large_files):
     """Those that are here, in the order in which they are shown. The floor's only where all bodies have one length."""
     found = [Thalweg(thalweg, "uring"), Thalweg(thalweg, "epoll")]
+    if before:
+        found += [Thalweg(before, "uring", " before"), Thalweg(before, "epoll", " before")]
     if program := process.on_path("nginx"):
         found += [Nginx(program, sendfile=True), Nginx(program, sendfile=False)]
         found += [Nginx(program, sendfile=True, deferred=True)] if close else []

@@ -39,6 +39,8 @@ class Programs:
     thalweg: str
     floor: str
     wrk2: str | None
+    #: Another thalweg to compare with, such as the build before a change.
+    before: str | None = None
 
 
 QUANTILES = ("p50", "p90", "p95", "p99", "max")
@@ -87,12 +89,14 @@ class Tool:
 class Thalweg(Tool):
     program, rated = "thalweg", True
 
-    def __init__(self, programs, driver):
-        self.driver, self.name = driver, f"thalweg {driver}"
+    def __init__(self, programs, driver, before=False):
+        self.driver, self.before = driver, before
+        self.name = f"thalweg {driver} before" if before else f"thalweg {driver}"
         super().__init__(programs)
 
     def find(self, programs):
-        return programs.thalweg if pathlib.Path(programs.thalweg).is_file() else None
+        program = programs.before if self.before else programs.thalweg
+        return program if program and pathlib.Path(program).is_file() else None
 
     def command(self, load):
         loop = ["--rate", f"{load.rate}/s", "--connections", str(load.connections)] if load.rate else ["--workers", str(load.connections)]
@@ -401,5 +405,6 @@ class Hey(Tool):
 
 
 def all_tools(programs):
-    return [Thalweg(programs, "uring"), Thalweg(programs, "epoll"), Floor(programs, "uring"), Floor(programs, "epoll"),
+    before = [Thalweg(programs, driver, before=True) for driver in ("uring", "epoll")] if programs.before else []
+    return [Thalweg(programs, "uring"), Thalweg(programs, "epoll"), *before, Floor(programs, "uring"), Floor(programs, "epoll"),
             *(tool(programs) for tool in (Wrk, Wrk2, Ab, Httperf, H2load, Oha, OhaCorrected, Bombardier, Vegeta, K6, Hey))]

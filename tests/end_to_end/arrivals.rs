@@ -12,20 +12,20 @@ use crate::machine;
 use crate::process::{DRIVERS, ensure, in_time, run_thalweg};
 use crate::recorder::{RecordedRequest, Recorder, Response};
 
-/// A run of which each request is good; the trial, and what the server has heard.
+/// A run of which each request is good; the trial, and what the server has received.
 fn recorded(options: &[&str]) -> (Value, Vec<RecordedRequest>) {
     let recorder = Recorder::start(|_| Response::good("ok"));
     let ended = run_thalweg(&[&["run", &recorder.url("/"), "--json"], options].concat());
     let trial = document::trial(&ended);
     assert_eq!(number(&trial, "/counts/offered"), outcome(&trial, "good") as f64, "{options:?}: {trial:#}");
-    let heard = recorder.heard();
-    assert_eq!(heard.len() as u64, outcome(&trial, "good"), "{options:?}: {trial:#}");
-    (trial, heard)
+    let received = recorder.received();
+    assert_eq!(received.len() as u64, outcome(&trial, "good"), "{options:?}: {trial:#}");
+    (trial, received)
 }
 
 /// When requests came, in seconds after the first.
-fn times(heard: &[RecordedRequest]) -> Vec<f64> {
-    heard.iter().map(|one| (one.at - heard[0].at).as_secs_f64()).collect()
+fn times(received: &[RecordedRequest]) -> Vec<f64> {
+    received.iter().map(|one| (one.at - received[0].at).as_secs_f64()).collect()
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -40,9 +40,9 @@ fn distance(some: &[f64], others: &[f64]) -> f64 {
 }
 
 /// Requests by their connection, in its order.
-fn by_connection(heard: &[RecordedRequest]) -> BTreeMap<usize, Vec<&RecordedRequest>> {
+fn by_connection(received: &[RecordedRequest]) -> BTreeMap<usize, Vec<&RecordedRequest>> {
     let mut connections = BTreeMap::<_, Vec<_>>::new();
-    heard.iter().for_each(|one| connections.entry(one.connection).or_default().push(one));
+    received.iter().for_each(|one| connections.entry(one.connection).or_default().push(one));
     connections
 }
 
@@ -51,10 +51,10 @@ fn a_constant_rate_is_even() {
     let _machine = machine::exclusive();
     for driver in DRIVERS {
         in_time(|| {
-            let (_, heard) = recorded(&["--rate", "200/s", "--duration", "1s", "--driver", driver]);
-            assert_eq!(heard.len(), 200, "{driver}");
+            let (_, received) = recorded(&["--rate", "200/s", "--duration", "1s", "--driver", driver]);
+            assert_eq!(received.len(), 200, "{driver}");
             let even: Vec<f64> = (0..200).map(|number| f64::from(number) / 200.0).collect();
-            let off = distance(&times(&heard), &even);
+            let off = distance(&times(&received), &even);
             ensure(off < 0.002, || format!("{driver}: {off} s from where they belong"))
         });
     }
@@ -95,11 +95,11 @@ fn steps_and_ramps_change_the_rate_when_they_say() {
         (&["--rate", "600/s..200/s", "--duration", "1s"], 400, 250),
     ] {
         in_time(|| {
-            let (trial, heard) = recorded(load);
+            let (trial, received) = recorded(load);
             assert_eq!(number(&trial, "/seconds"), 1.0, "{load:?}");
-            let offered = heard.len() as i64;
+            let offered = received.len() as i64;
             assert!((offered - total).abs() <= 1, "{load:?}: {offered} instead of {total}");
-            let early = times(&heard).iter().filter(|&&at| at < 0.5).count() as i64;
+            let early = times(&received).iter().filter(|&&at| at < 0.5).count() as i64;
             // The first request of a ramp from nothing comes late, and that is when our clock starts.
             let near = (early - first_half).abs() <= first_half / 4 + 10;
             ensure(near, || format!("{load:?}: {early} instead of {first_half}"))
@@ -113,9 +113,9 @@ fn connections_come_at_a_rate_with_so_many_calls_each() {
     for driver in DRIVERS {
         in_time(|| {
             let load = ["--conn-rate", "100/s", "--calls", "4", "--conns", "60", "--driver", driver];
-            let (trial, heard) = recorded(&load);
-            assert_eq!(heard.len(), 240, "{driver}");
-            let connections = by_connection(&heard);
+            let (trial, received) = recorded(&load);
+            assert_eq!(received.len(), 240, "{driver}");
+            let connections = by_connection(&received);
             assert_eq!((connections.len(), number(&trial, "/connections/opened")), (60, 60.0), "{driver}");
             for calls in connections.values() {
                 assert_eq!(calls.len(), 4, "{driver}");
@@ -140,8 +140,8 @@ fn workers_think_and_do_not_begin_at_once() {
         in_time(|| {
             let load =
                 ["--workers", "6", "--think", "50ms", "--stagger", "300ms", "--duration", "1s", "--driver", driver];
-            let (_, heard) = recorded(&load);
-            let workers = by_connection(&heard);
+            let (_, received) = recorded(&load);
+            let workers = by_connection(&received);
             assert_eq!(workers.len(), 6, "{driver}");
             let begun: Vec<Duration> = workers.values().map(|requests| requests[0].at).collect();
             let spread = *begun.iter().max().unwrap() - *begun.iter().min().unwrap();
@@ -173,8 +173,8 @@ fn a_number_of_requests_is_kept_by_each_loop() {
         &["--conn-rate", "200/s", "--calls", "3", "--conns", "41"],
     ] {
         for driver in DRIVERS {
-            let (_, heard) = recorded(&[load, &["--driver", driver]].concat());
-            assert_eq!(heard.len(), 123, "{load:?} over {driver}");
+            let (_, received) = recorded(&[load, &["--driver", driver]].concat());
+            assert_eq!(received.len(), 123, "{load:?} over {driver}");
         }
     }
 }

@@ -20,13 +20,13 @@ use crate::recorder::{RecordedRequest, Recorder, Response};
 fn all_good(recorder: &Recorder, options: &[&str]) -> (Value, Vec<RecordedRequest>) {
     let trial = document::trial(&run_thalweg(&[&["run", &recorder.url("/"), "--json"], options].concat()));
     assert_eq!(number(&trial, "/counts/offered"), outcome(&trial, "good") as f64, "{options:?}: {trial:#}");
-    (trial, recorder.heard())
+    (trial, recorder.received())
 }
 
 /// How many requests each connection has carried.
-fn calls(heard: &[RecordedRequest]) -> Vec<usize> {
+fn calls(received: &[RecordedRequest]) -> Vec<usize> {
     let mut connections = BTreeMap::new();
-    heard.iter().for_each(|one| *connections.entry(one.connection).or_insert(0) += 1);
+    received.iter().for_each(|one| *connections.entry(one.connection).or_insert(0) += 1);
     connections.into_values().collect()
 }
 
@@ -40,12 +40,12 @@ fn the_last_call_of_a_connection_says_so() {
     for driver in DRIVERS {
         let recorder = quick();
         let load = ["--workers", "2", "--calls", "3", "--requests", "60", "--driver", driver];
-        let (_, heard) = all_good(&recorder, &load);
+        let (_, received) = all_good(&recorder, &load);
         // The requests may run out while each of the two workers is on a connection that has carried fewer.
-        let calls = calls(&heard);
+        let calls = calls(&received);
         let full = calls.iter().filter(|&&calls| calls == 3).count();
         assert!(calls.iter().all(|&calls| calls <= 3) && calls.len() - full <= 2, "{driver}: {calls:?}");
-        let closing = heard.iter().filter(|one| one.field("connection") == Some("close")).count();
+        let closing = received.iter().filter(|one| one.field("connection") == Some("close")).count();
         assert_eq!(closing, full, "{driver}: {calls:?}");
     }
 }
@@ -58,12 +58,12 @@ fn pipelined_requests_are_under_way_at_once_and_get_their_own_answers() {
     std::fs::write(&list, "/1 length=1\n/22 length=2\n/333 length=3\n").unwrap();
     for driver in DRIVERS {
         // As long as the path, so that an answer tells whose it is.
-        let answer = |heard: &RecordedRequest| Response::good(&heard.target[1..]).after(Duration::from_millis(2));
+        let answer = |received: &RecordedRequest| Response::good(&received.target[1..]).after(Duration::from_millis(2));
         let recorder = Recorder::start(answer);
         let load = ["--workers", "8", "--pipeline", "4", "--requests", "160", "--driver", driver];
-        let (_, heard) = all_good(&recorder, &[&load[..], &["--urls", list.to_str().unwrap()]].concat());
-        assert_eq!((heard.len(), calls(&heard).len()), (160, 2), "{driver}");
-        assert_eq!(heard.iter().map(|one| one.ahead).max(), Some(3), "{driver}");
+        let (_, received) = all_good(&recorder, &[&load[..], &["--urls", list.to_str().unwrap()]].concat());
+        assert_eq!((received.len(), calls(&received).len()), (160, 2), "{driver}");
+        assert_eq!(received.iter().map(|one| one.ahead).max(), Some(3), "{driver}");
     }
 }
 
@@ -100,10 +100,10 @@ fn http_1_0_with_a_call_per_connection_does_not_ask_for_more() {
         for driver in DRIVERS {
             let recorder = Recorder::start(move |_| old("", closes));
             let load = ["--workers", "3", "--requests", "60", "--http", "1.0", "--calls", "1", "--driver", driver];
-            let (_, heard) = all_good(&recorder, &load);
-            assert_eq!(calls(&heard), [1; 60], "{driver}");
+            let (_, received) = all_good(&recorder, &load);
+            assert_eq!(calls(&received), [1; 60], "{driver}");
             let plain = |one: &RecordedRequest| one.version == "HTTP/1.0" && one.field("connection").is_none();
-            assert!(heard.iter().all(plain), "{driver}: {:?}", heard[0]);
+            assert!(received.iter().all(plain), "{driver}: {:?}", received[0]);
         }
     }
 }
@@ -113,11 +113,11 @@ fn http_1_0_keeps_a_connection_only_where_the_server_agrees() {
     let _machine = machine::shared();
     for driver in DRIVERS {
         let load = ["--workers", "3", "--requests", "60", "--http", "1.0", "--driver", driver];
-        let (_, heard) = all_good(&Recorder::start(|_| old("", true)), &load);
-        assert_eq!(calls(&heard), [1; 60], "{driver}");
-        let (_, heard) = all_good(&Recorder::start(|_| old("Connection: keep-alive\r\n", false)), &load);
-        assert_eq!(calls(&heard).len(), 3, "{driver}");
-        assert!(heard.iter().all(|one| one.field("connection") == Some("keep-alive")), "{driver}: {:?}", heard[0]);
+        let (_, received) = all_good(&Recorder::start(|_| old("", true)), &load);
+        assert_eq!(calls(&received), [1; 60], "{driver}");
+        let (_, received) = all_good(&Recorder::start(|_| old("Connection: keep-alive\r\n", false)), &load);
+        assert_eq!(calls(&received).len(), 3, "{driver}");
+        assert!(received.iter().all(|one| one.field("connection") == Some("keep-alive")), "{driver}: {:?}", received[0]);
     }
 }
 
@@ -127,10 +127,10 @@ fn the_order_of_reuse_is_as_asked_for() {
     for driver in DRIVERS {
         in_time(|| {
             let load = ["--rate", "100/s", "--requests", "80", "--connections", "8", "--driver", driver];
-            let (_, heard) = all_good(&quick(), &load);
-            ensure(calls(&heard) == [10; 8], || format!("{driver}: not the oldest in turn: {:?}", calls(&heard)))?;
-            let (_, heard) = all_good(&quick(), &[&load[..], &["--reuse", "latest"]].concat());
-            let busiest = calls(&heard).into_iter().max().unwrap();
+            let (_, received) = all_good(&quick(), &load);
+            ensure(calls(&received) == [10; 8], || format!("{driver}: not the oldest in turn: {:?}", calls(&received)))?;
+            let (_, received) = all_good(&quick(), &[&load[..], &["--reuse", "latest"]].concat());
+            let busiest = calls(&received).into_iter().max().unwrap();
             ensure(busiest >= 60, || {
                 format!("{driver}: not the latest again and again: the busiest has {busiest} of 80")
             })
@@ -145,8 +145,8 @@ fn the_bound_on_connections_holds() {
         // 150 a second is all that three connections can carry.
         let recorder = Recorder::start(|_| Response::good("ok").after(Duration::from_millis(20)));
         let load = ["--rate", "300/s", "--requests", "150", "--connections", "3", "--driver", driver];
-        let (trial, heard) = all_good(&recorder, &load);
-        assert_eq!((calls(&heard).len(), number(&trial, "/connections/peak")), (3, 3.0), "{driver}");
+        let (trial, received) = all_good(&recorder, &load);
+        assert_eq!((calls(&received).len(), number(&trial, "/connections/peak")), (3, 3.0), "{driver}");
         assert!(number(&trial, "/queue_us/max") > 200_000.0, "{driver}: {}", trial["queue_us"]);
     }
 }
@@ -156,9 +156,9 @@ fn ipv6() {
     let _machine = machine::shared();
     for driver in DRIVERS {
         let recorder = Recorder::on("[::1]:0", |_| Response::good("ok"));
-        let (_, heard) = all_good(&recorder, &["--workers", "2", "--requests", "40", "--driver", driver]);
+        let (_, received) = all_good(&recorder, &["--workers", "2", "--requests", "40", "--driver", driver]);
         let host = format!("[::1]:{}", recorder.port());
-        assert!(heard.len() == 40 && heard.iter().all(|one| one.field("host") == Some(&host)), "{driver}: {heard:?}");
+        assert!(received.len() == 40 && received.iter().all(|one| one.field("host") == Some(&host)), "{driver}: {received:?}");
     }
 }
 
@@ -174,8 +174,8 @@ fn unix_sockets() {
         for (listener, socket) in [(of_path, path.to_str().unwrap()), (of_name, &*format!("@{name}"))] {
             let recorder = Recorder::on_unix(listener, |_| Response::good("ok"));
             let load = ["--workers", "2", "--requests", "40", "--unix-socket", socket, "--driver", driver];
-            let (_, heard) = all_good(&recorder, &load);
-            assert_eq!((heard.len(), heard[0].field("host")), (40, Some("localhost")), "{socket}");
+            let (_, received) = all_good(&recorder, &load);
+            assert_eq!((received.len(), received[0].field("host")), (40, Some("localhost")), "{socket}");
         }
     }
 }
@@ -197,9 +197,9 @@ fn connections_come_from_all_addresses_that_were_named() {
         let recorder = quick();
         let load = ["--workers", "12", "--calls", "1", "--requests", "60", "--driver", driver];
         let sources = ["--from", "127.0.0.2-127.0.0.4", "--from", "127.0.0.9"];
-        let (_, heard) = all_good(&recorder, &[&load[..], &sources].concat());
+        let (_, received) = all_good(&recorder, &[&load[..], &sources].concat());
         let mut seen = BTreeMap::new();
-        heard.iter().for_each(|one| *seen.entry(one.from.unwrap()).or_insert(0) += 1);
+        received.iter().for_each(|one| *seen.entry(one.from.unwrap()).or_insert(0) += 1);
         let expected = [2, 3, 4, 9].map(|last| (IpAddr::from([127, 0, 0, last]), 15));
         assert_eq!(seen, BTreeMap::from(expected), "{driver}: each has its share");
     }

@@ -57,15 +57,15 @@ fn credentials_of_the_url_are_sent_and_not_shown() {
         ],
     ] {
         for format in ["text", "json", "tsv", "httperf", "ab"] {
-            let (before, search) = (server.heard().len(), command[0] == "find");
+            let (before, search) = (server.received().len(), command[0] == "find");
             if search && format != "json" {
                 continue;
             }
             let ended = run_thalweg(&[command, &files, &["--format", format]].concat());
             assert!(matches!(ended.code, Some(0 | 1 | 3)), "{ended:?}");
-            let heard = server.heard();
-            let asked = heard[before..].iter().map(|heard| heard.field("authorization"));
-            assert!(heard.len() > before, "{command:?}: {ended:?}");
+            let received = server.received();
+            let asked = received[before..].iter().map(|received| received.field("authorization"));
+            assert!(received.len() > before, "{command:?}: {ended:?}");
             assert!(asked.clone().all(|field| field == Some(FIELD)), "{command:?}: {:?}", asked.collect::<Vec<_>>());
             for text in
                 [&ended.stdout, &ended.stderr, &fs::read_to_string(report).unwrap(), &fs::read_to_string(hdr).unwrap()]
@@ -110,7 +110,7 @@ fn an_interrupted_run_does_not_show_credentials_either() {
     let server = Recorder::start(|_| Response::good("ok"));
     let run =
         Process::start(&mut thalweg(&["run", &with_credentials(&server), "--rate", "100/s", "--duration", "60s"]));
-    until("the run to be under way", PATIENCE, || (server.heard().len() > 20).then_some(()));
+    until("the run to be under way", PATIENCE, || (server.received().len() > 20).then_some(()));
     run.signal("INT");
     let ended = run.wait(Duration::from_secs(10));
     keeps_the_secret(&(ended.stdout + &ended.stderr));

@@ -84,10 +84,10 @@ fn a_search_that_is_interrupted_at_once_has_nothing_to_say_but_that() {
     assert!(ended.stderr.contains("interrupted"), "{ended:?}");
 }
 
-/// A load that is interrupted once the server has heard so many requests; the trial.
-fn interrupted(server: &Recorder, heard: usize, load: &[&str]) -> Value {
+/// A load that is interrupted once the server has received so many requests; the trial.
+fn interrupted(server: &Recorder, received: usize, load: &[&str]) -> Value {
     let run = Process::start(&mut thalweg(&[&["run", &server.url("/"), "--json"], load].concat()));
-    until("the run to be under way", PATIENCE, || (server.heard().len() >= heard).then_some(()));
+    until("the run to be under way", PATIENCE, || (server.received().len() >= received).then_some(()));
     run.signal("INT");
     let begun = Instant::now();
     let ended = run.wait(PATIENCE);
@@ -97,7 +97,7 @@ fn interrupted(server: &Recorder, heard: usize, load: &[&str]) -> Value {
     assert!(trial["reasons"].to_string().contains("interrupted"), "{load:?}: {}", trial["reasons"]);
     let good = outcome(&trial, "good") as usize;
     // Some are under way or in the warm-up.
-    assert!(good <= server.heard().len() && good + 50 >= heard, "{load:?}: {good} of {heard}");
+    assert!(good <= server.received().len() && good + 50 >= received, "{load:?}: {good} of {received}");
     trial
 }
 
@@ -162,7 +162,7 @@ fn a_run_of_many_days_says_so_before_it_begins() {
     let recorder = Recorder::start(|_| Response::good("ok"));
     let run = ["run", &recorder.url("/"), "--rate", "0.0000001/s", "--requests", "1", "--json"];
     let run = Process::start(&mut thalweg(&run));
-    until("the request", PATIENCE, || (!recorder.heard().is_empty()).then_some(()));
+    until("the request", PATIENCE, || (!recorder.received().is_empty()).then_some(()));
     run.signal("INT");
     let ended = run.wait(PATIENCE);
     assert!(ended.stderr.starts_with("thalweg: this load takes 115.7 days, until 20"), "{ended:?}");

@@ -25,7 +25,7 @@ fn peak(arguments: &[&str]) -> usize {
         .collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let process = Process::start(&mut thalweg(&arguments));
-    until("the first request", PATIENCE, || (!recorder.heard().is_empty()).then_some(()));
+    until("the first request", PATIENCE, || (!recorder.received().is_empty()).then_some(()));
     let status = fs::read_to_string(format!("/proc/{}/status", process.id())).expect("the process is there");
     process.signal("INT");
     let ended = process.wait(PATIENCE);

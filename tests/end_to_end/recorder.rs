@@ -52,7 +52,7 @@ struct Shared {
     begun: Instant,
     stopped: AtomicBool,
     accepted: AtomicUsize,
-    heard: Mutex<Vec<RecordedRequest>>,
+    received: Mutex<Vec<RecordedRequest>>,
     answer: Box<dyn Fn(&RecordedRequest) -> Response + Send + Sync>,
 }
 
@@ -115,8 +115,8 @@ impl Recorder {
     }
 
     /// All requests so far, in the order in which they came.
-    pub fn heard(&self) -> Vec<RecordedRequest> {
-        self.shared.heard.lock().expect("no thread panics with it").clone()
+    pub fn received(&self) -> Vec<RecordedRequest> {
+        self.shared.received.lock().expect("no thread panics with it").clone()
     }
 
     /// How many connections were made.
@@ -141,7 +141,7 @@ impl Shared {
             begun: Instant::now(),
             stopped: AtomicBool::new(false),
             accepted: AtomicUsize::new(0),
-            heard: Mutex::new(Vec::new()),
+            received: Mutex::new(Vec::new()),
             answer: Box::new(answer),
         }
     }
@@ -197,12 +197,12 @@ fn converse<L: Line>(line: &L, shared: &Arc<Shared>, connection: usize, from: Op
     let (replying, still_waiting, answers) = (line.twin()?, waiting.clone(), shared.clone());
     thread::spawn(move || reply(replying, &answers, &answering, &still_waiting).unwrap_or_default());
     let mut reader = BufReader::new(line.twin()?);
-    while let Some(mut heard) = read(&mut reader)? {
-        heard.at = shared.begun.elapsed();
-        (heard.connection, heard.from) = (connection, from);
-        heard.ahead = waiting.fetch_add(1, Ordering::SeqCst);
-        shared.heard.lock().expect("no thread panics with it").push(heard.clone());
-        if asked.send(heard).is_err() {
+    while let Some(mut received) = read(&mut reader)? {
+        received.at = shared.begun.elapsed();
+        (received.connection, received.from) = (connection, from);
+        received.ahead = waiting.fetch_add(1, Ordering::SeqCst);
+        shared.received.lock().expect("no thread panics with it").push(received.clone());
+        if asked.send(received).is_err() {
             break;
         }
     }
@@ -215,8 +215,8 @@ fn reply(
     asked: &Receiver<RecordedRequest>,
     waiting: &AtomicUsize,
 ) -> io::Result<()> {
-    while let Ok(heard) = asked.recv() {
-        let answer = (shared.answer)(&heard);
+    while let Ok(received) = asked.recv() {
+        let answer = (shared.answer)(&received);
         thread::sleep(answer.after);
         // Before it can be seen, so that what it gives rise to cannot come ahead of it.
         waiting.fetch_sub(1, Ordering::SeqCst);
@@ -236,7 +236,7 @@ fn read(reader: &mut impl BufRead) -> io::Result<Option<RecordedRequest>> {
     }
     let mut words = line.trim_end().splitn(3, ' ').map(str::to_owned);
     let mut word = || words.next().unwrap_or_default();
-    let mut heard = RecordedRequest {
+    let mut received = RecordedRequest {
         at: Duration::ZERO,
         connection: 0,
         from: None,
@@ -251,10 +251,10 @@ fn read(reader: &mut impl BufRead) -> io::Result<Option<RecordedRequest>> {
         let mut line = String::new();
         reader.read_line(&mut line)?;
         let Some((name, value)) = line.trim_end().split_once(':') else { break };
-        heard.fields.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        received.fields.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
-    let length = heard.field("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-    heard.body = vec![0; length];
-    reader.read_exact(&mut heard.body)?;
-    Ok(Some(heard))
+    let length = received.field("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+    received.body = vec![0; length];
+    reader.read_exact(&mut received.body)?;
+    Ok(Some(received))
 }

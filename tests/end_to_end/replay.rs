@@ -48,7 +48,7 @@ const DUE: [(f64, &str); 10] = [
 ];
 
 fn recorder() -> Recorder {
-    Recorder::start(|heard| Response::good(if heard.method == "HEAD" { "" } else { "ok" }))
+    Recorder::start(|received| Response::good(if received.method == "HEAD" { "" } else { "ok" }))
 }
 
 #[test]
@@ -69,10 +69,10 @@ fn a_log_is_replayed_at_its_own_times_and_at_twice_the_speed() {
             for part in ["2 lines of the log", "1 malformed", "1 methods"] {
                 assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
             }
-            let heard = recorder.heard();
-            for ((due, what), one) in DUE.iter().zip(&heard) {
-                assert_eq!(*what, format!("{} {}", one.method, one.target), "{speed}: {heard:?}");
-                let at = (one.at - heard[0].at).as_secs_f64();
+            let received = recorder.received();
+            for ((due, what), one) in DUE.iter().zip(&received) {
+                assert_eq!(*what, format!("{} {}", one.method, one.target), "{speed}: {received:?}");
+                let at = (one.at - received[0].at).as_secs_f64();
                 let expected = due / speed;
                 ensure((at - expected).abs() < 0.03, || format!("{speed}: {what} at {at} s instead of {expected} s"))?;
             }
@@ -111,7 +111,7 @@ fn packed_logs_are_replayed_whatever_they_are_called_and_from_pipes_too() {
         command.args(["replay", "-", &recorder.url("/"), "--speed", "20", "--json"]);
         let ended = Process::start(&mut command).wait(PATIENCE);
         assert_eq!(outcome(&document::of(&ended)["trials"][0], "good"), 10, "{ended:?}");
-        assert_eq!(recorder.heard().len(), 20);
+        assert_eq!(recorder.received().len(), 20);
     }
     for (bytes, part) in
         [(&gzip[..gzip.len() - 9], "the gzip data end at byte"), (&zstd[..zstd.len() - 1], "the zstd data end at byte")]
@@ -210,7 +210,7 @@ fn a_replay_can_be_interrupted() {
     fs::write(&log, LOG).unwrap();
     let replay = ["replay", log.to_str().unwrap(), &recorder.url("/"), "--speed", "0.1", "--json"];
     let replay = Process::start(&mut thalweg(&replay));
-    until("the first request", PATIENCE, || (!recorder.heard().is_empty()).then_some(()));
+    until("the first request", PATIENCE, || (!recorder.received().is_empty()).then_some(()));
     replay.signal("INT");
     let begun = Instant::now();
     let ended = replay.wait(PATIENCE);
@@ -254,10 +254,10 @@ fn logs_of_our_own_server_are_replayed_in_every_format() {
         let ended = run_thalweg(&["replay", log.to_str().unwrap(), &recorder.url("/"), "--speed", "100", "--json"]);
         assert_eq!(outcome(&document::of(&ended)["trials"][0], "good"), paths.len() as u64, "{format}: {ended:?}");
         assert!(ended.stderr.contains("1 malformed"), "{format}: {ended:?}");
-        let mut heard: Vec<_> = recorder.heard().into_iter().map(|heard| heard.target).collect();
+        let mut received: Vec<_> = recorder.received().into_iter().map(|received| received.target).collect();
         let mut expected = paths.map(str::to_owned).to_vec();
-        heard.sort();
+        received.sort();
         expected.sort();
-        assert_eq!(heard, expected, "{format}");
+        assert_eq!(received, expected, "{format}");
     }
 }

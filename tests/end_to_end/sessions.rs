@@ -57,10 +57,10 @@ struct PlayedRequest {
 }
 
 /// The requests of each connection, in the order of their first requests.
-fn played(heard: &[RecordedRequest]) -> Vec<Vec<PlayedRequest>> {
+fn played(received: &[RecordedRequest]) -> Vec<Vec<PlayedRequest>> {
     let mut names = BTreeMap::new();
     let mut connections: Vec<Vec<PlayedRequest>> = Vec::new();
-    for one in heard {
+    for one in received {
         let name = *names.entry(one.connection).or_insert(connections.len());
         if name == connections.len() {
             connections.push(Vec::new());
@@ -77,8 +77,8 @@ fn played(heard: &[RecordedRequest]) -> Vec<Vec<PlayedRequest>> {
 
 /// A server that answers so late that a burst is under way as a whole before its first answer.
 fn thoughtful() -> Recorder {
-    Recorder::start(|heard| {
-        let content = if heard.method == "HEAD" { "" } else { "ok" };
+    Recorder::start(|received| {
+        let content = if received.method == "HEAD" { "" } else { "ok" };
         Response::good(content).after(Duration::from_millis(30))
     })
 }
@@ -101,7 +101,7 @@ fn heard_of_httperf_by(recorder: Recorder, file: &Path, sessions: u32, options: 
     let ended = Process::start(&mut httperf).wait(PATIENCE);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.stdout.contains("Errors: total 0 "), "{ended:?}");
-    recorder.heard()
+    recorder.received()
 }
 
 /// The requests of Thalweg for the same file.
@@ -113,10 +113,10 @@ fn heard_of_us_by(recorder: Recorder, file: &Path, sessions: u32, options: &[&st
     let (url, file) = (recorder.url("/"), file.to_str().expect("temporary folders have plain names"));
     let load = ["run", &url, "--json", "--session", file, "--think", "10ms"];
     let trial = document::trial(&run_thalweg(&[&load[..], options].concat()));
-    let heard = recorder.heard();
+    let received = recorder.received();
     assert_eq!(number(&trial, "/sessions/completed"), f64::from(sessions), "{}", trial["sessions"]);
-    assert_eq!(outcome(&trial, "good"), heard.len() as u64, "{trial:#}");
-    (heard, trial)
+    assert_eq!(outcome(&trial, "good"), received.len() as u64, "{trial:#}");
+    (received, trial)
 }
 
 #[test]
@@ -168,8 +168,8 @@ fn long_burst() -> String {
 /// call for which there was room then. So it is clear which connection has room first, however busy this machine is.
 fn in_order(under_way: usize) -> Recorder {
     let (asked, change) = (Mutex::new(0), Condvar::new());
-    Recorder::start(move |heard| {
-        if let Ok(number) = heard.target[1..].parse::<usize>() {
+    Recorder::start(move |received| {
+        if let Ok(number) = received.target[1..].parse::<usize>() {
             let mut asked = asked.lock().expect("no thread panics with it");
             *asked += 1;
             change.notify_all();
@@ -185,9 +185,9 @@ fn in_order(under_way: usize) -> Recorder {
 }
 
 /// The targets that each connection has carried, in order; connections by their first one.
-fn targets(heard: &[RecordedRequest]) -> Vec<Vec<String>> {
+fn targets(received: &[RecordedRequest]) -> Vec<Vec<String>> {
     let mut connections: Vec<Vec<String>> =
-        played(heard).into_iter().map(|connection| connection.into_iter().map(|one| one.target).collect()).collect();
+        played(received).into_iter().map(|connection| connection.into_iter().map(|one| one.target).collect()).collect();
     connections.sort();
     connections
 }
@@ -206,8 +206,8 @@ fn a_long_burst_is_spread_over_connections_as_httperf_spreads_it() {
         assert_eq!(theirs.len(), connections, "{theirs:?}");
         for driver in DRIVERS {
             let load = [&["--workers", "1", "--conns", "1", "--driver", driver], ours].concat();
-            let (heard, trial) = heard_of_us_by(in_order(connections), &file, 1, &load);
-            assert_eq!(theirs, targets(&heard), "over {driver}: httperf's, and ours");
+            let (received, trial) = heard_of_us_by(in_order(connections), &file, 1, &load);
+            assert_eq!(theirs, targets(&received), "over {driver}: httperf's, and ours");
             assert_eq!(trial["connections"]["opened"], connections, "{}", trial["connections"]);
         }
     }
@@ -223,10 +223,10 @@ fn a_burst_that_one_connection_cannot_carry_goes_on_over_a_second_one() {
     assert_eq!(theirs.iter().map(Vec::len).collect::<Vec<_>>(), [7, 34], "{theirs:?}");
     for driver in DRIVERS {
         let load = ["--workers", "1", "--conns", "1", "--session-connections", "4", "--driver", driver];
-        let (heard, _) = heard_of_us(&file, 1, &load);
-        assert_eq!(theirs, targets(&heard), "over {driver}: httperf's, and ours");
-        let (heard, _) = heard_of_us(&file, 1, &load[..4]);
-        assert_eq!(targets(&heard).len(), 1, "one connection unless more are allowed");
+        let (received, _) = heard_of_us(&file, 1, &load);
+        assert_eq!(theirs, targets(&received), "over {driver}: httperf's, and ours");
+        let (received, _) = heard_of_us(&file, 1, &load[..4]);
+        assert_eq!(targets(&received).len(), 1, "one connection unless more are allowed");
     }
 }
 
@@ -276,7 +276,7 @@ fn a_session_goes_on_over_a_connection_that_the_server_closes() {
         let ended = run_thalweg(&[&["run", &recorder.url("/"), "--json", "--driver", driver], &load[..]].concat());
         let trial = document::trial(&ended);
         assert_eq!((outcome(&trial, "good"), number(&trial, "/sessions/completed")), (12, 3.0), "{driver}: {trial:#}");
-        let targets: Vec<String> = recorder.heard().into_iter().map(|one| one.target).collect();
+        let targets: Vec<String> = recorder.received().into_iter().map(|one| one.target).collect();
         assert_eq!(targets, ["/a", "/b", "/c", "/d"].repeat(3), "{driver}");
     }
 }
@@ -288,7 +288,7 @@ fn a_session_that_fails_ends_there_and_is_counted() {
     let file = file(&folder, "short", "/a\n/b\n/c\n");
     for driver in DRIVERS {
         // Every other session gets no whole answer to its second call.
-        let recorder = Recorder::start(|heard| match (&*heard.target, heard.connection % 2) {
+        let recorder = Recorder::start(|received| match (&*received.target, received.connection % 2) {
             ("/b", 0) => {
                 Response { text: "HTTP/1.1 200 OK\r\nContent-Le".to_owned(), closes: true, ..Response::good("") }
             }
@@ -300,7 +300,7 @@ fn a_session_that_fails_ends_there_and_is_counted() {
         assert_eq!((outcome(&trial, "good"), outcome(&trial, "truncated")), (20, 5), "{driver}: {trial:#}");
         let [completed, failed] = ["completed", "failed"].map(|name| trial["sessions"][name].as_u64());
         assert_eq!((completed, failed), (Some(5), Some(5)), "{driver}: {}", trial["sessions"]);
-        assert!(!recorder.heard().iter().any(|one| one.target == "/c" && one.connection % 2 == 0), "{driver}");
+        assert!(!recorder.received().iter().any(|one| one.target == "/c" && one.connection % 2 == 0), "{driver}");
         assert!(trial["reasons"].to_string().contains("5 calls were not made"), "{driver}: {}", trial["reasons"]);
     }
 }

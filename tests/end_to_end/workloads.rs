@@ -34,9 +34,9 @@ fn all_good(recorder: &Recorder, options: &[&str]) -> Value {
 }
 
 /// How often each target was asked for.
-fn frequencies(heard: &[RecordedRequest]) -> BTreeMap<&str, u32> {
+fn frequencies(received: &[RecordedRequest]) -> BTreeMap<&str, u32> {
     let mut frequencies = BTreeMap::new();
-    heard.iter().for_each(|one| *frequencies.entry(one.target.as_str()).or_insert(0) += 1);
+    received.iter().for_each(|one| *frequencies.entry(one.target.as_str()).or_insert(0) += 1);
     frequencies
 }
 
@@ -51,10 +51,10 @@ fn choices_have_their_frequencies_and_repeat_with_their_seed() {
             let recorder = Recorder::start(|_| Response::good("ok"));
             let load = ["--workers", "1", "--requests", "2000", "--urls", text(&list), "--pick", pick, "--seed", seed];
             all_good(&recorder, &load);
-            recorder.heard()
+            recorder.received()
         };
-        let heard = asked("3");
-        let frequencies = frequencies(&heard);
+        let received = asked("3");
+        let frequencies = frequencies(&received);
         let sum: f64 = weights.iter().sum();
         let mut distance = 0.0;
         for (target, weight) in ["/a", "/b", "/c", "/d"].into_iter().zip(weights) {
@@ -63,9 +63,9 @@ fn choices_have_their_frequencies_and_repeat_with_their_seed() {
         }
         // Chi square with three degrees of freedom: more than this once in a thousand seeds.
         assert!(distance < 16.27, "{pick}: {frequencies:?}");
-        let order = |heard: &[RecordedRequest]| heard.iter().map(|one| one.target.clone()).collect::<Vec<_>>();
-        assert_eq!(order(&heard), order(&asked("3")), "{pick}: the same seed");
-        assert_ne!(order(&heard), order(&asked("4")), "{pick}: another seed");
+        let order = |received: &[RecordedRequest]| received.iter().map(|one| one.target.clone()).collect::<Vec<_>>();
+        assert_eq!(order(&received), order(&asked("3")), "{pick}: the same seed");
+        assert_ne!(order(&received), order(&asked("4")), "{pick}: another seed");
     }
 }
 
@@ -76,8 +76,8 @@ fn checks_of_a_file_are_each_for_its_path() {
     let list = file(&folder, "urls", "/a\n/bb\n/ccc\n/dddd status=404\n");
     let checks = file(&folder, "checks", "# by length\n/a length=1\n/bb length=2,header:x-path=/bb\n/ccc length=4\n");
     for driver in DRIVERS {
-        let recorder = Recorder::start(|heard| {
-            let (path, length) = (&heard.target, heard.target.len() - 1);
+        let recorder = Recorder::start(|received| {
+            let (path, length) = (&received.target, received.target.len() - 1);
             let text = format!("HTTP/1.1 200 OK\r\nX-Path: {path}\r\nContent-Length: {length}\r\n\r\n{}", &path[1..]);
             Response { text, ..Response::good("") }
         });
@@ -103,13 +103,13 @@ fn a_response_for_the_wrong_request_is_found() {
     );
     for driver in DRIVERS {
         // Every tenth connection's answers are swapped: each is whole and good but for another request.
-        let recorder = Recorder::start(|heard| {
-            let swapped = heard.connection % 10 == 0;
-            Response::good(if (heard.target == "/one") != swapped { "one" } else { "two" })
+        let recorder = Recorder::start(|received| {
+            let swapped = received.connection % 10 == 0;
+            Response::good(if (received.target == "/one") != swapped { "one" } else { "two" })
         });
         let load = ["--workers", "1", "--calls", "2", "--requests", "200", "--urls", text(&list), "--driver", driver];
         let trial = document::trial(&run(&recorder, &load));
-        let swapped = recorder.heard().iter().filter(|one| one.connection % 10 == 0).count() as u64;
+        let swapped = recorder.received().iter().filter(|one| one.connection % 10 == 0).count() as u64;
         assert!(swapped >= 18, "{swapped}");
         assert_eq!((outcome(&trial, "failed_check"), outcome(&trial, "good")), (swapped, 200 - swapped), "{driver}");
     }
@@ -125,7 +125,7 @@ fn methods_fields_and_bodies_go_out_as_written() {
         let body = format!("@{}", text(&body));
         let load = ["--workers", "1", "--requests", "3", "--method", "PUT", "--body", &body, "--driver", driver];
         all_good(&recorder, &[&load[..], &["--header", "X-Id: 7", "--header", "Host: other.example"]].concat());
-        for one in recorder.heard() {
+        for one in recorder.received() {
             assert_eq!((&*one.method, &*one.body), ("PUT", &b"line one\nline two\n"[..]));
             assert_eq!((one.field("x-id"), one.field("host")), (Some("7"), Some("other.example")));
         }

@@ -584,8 +584,7 @@ mod tests {
     #[test]
     fn cpu_lists_are_read_as_taskset_reads_them() {
         let cpus = |text| parse_cpus(text).map(|list| list.0);
-        assert_eq!(cpus("1"), Ok(vec![1]));
-        assert_eq!(cpus("0,2-4,3"), Ok(vec![0, 2, 3, 4]));
+        assert_eq!([cpus("1"), cpus("0,2-4,3")], [Ok(vec![1]), Ok(vec![0, 2, 3, 4])]);
         for wrong in ["", "a", "3-1", "1,", "-1", "0-99999999"] {
             assert!(cpus(wrong).is_err(), "{wrong:?}");
         }
@@ -593,8 +592,7 @@ mod tests {
 
     #[test]
     fn source_addresses_are_ranges() {
-        assert_eq!(parse_sources("127.0.0.2-127.0.0.4").unwrap().len(), 3);
-        assert_eq!(parse_sources("::1").unwrap().len(), 1);
+        assert_eq!(["127.0.0.2-127.0.0.4", "::1"].map(|text| parse_sources(text).unwrap().len()), [3, 1]);
         for wrong in ["x", "127.0.0.4-127.0.0.2", "127.0.0.1-::1", "0.0.0.0-255.255.255.255"] {
             assert!(parse_sources(wrong).is_err(), "{wrong:?}");
         }

@@ -108,7 +108,7 @@ fn end(mut watch: Watch<'_>, pid_file: Option<PidFile>) -> Result<ExitCode, Fail
             watch.hand_over();
             watch.until_drained();
         }
-        End::Asked | End::Failed => {
+        End::Stopped | End::Failed => {
             watch.notify(&[Notification::Stopping]);
             watch.running.drain(watch.configuration.drain);
         }

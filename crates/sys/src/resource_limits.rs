@@ -120,12 +120,12 @@ mod tests {
         });
         let (open, kept) = thread.join().unwrap();
         assert_eq!(open, 3 + 1 + 1);
-        let mut heard = [0; 4];
-        peer.read_exact(&mut heard).unwrap();
-        assert_eq!(&heard, b"here");
+        let mut received = [0; 4];
+        peer.read_exact(&mut received).unwrap();
+        assert_eq!(&received, b"here");
         // Closed here, it is closed for good: the thread had no copy.
         drop(other);
-        assert_eq!(its_peer.read(&mut heard).unwrap(), 0);
+        assert_eq!(its_peer.read(&mut received).unwrap(), 0);
         drop(kept);
     }
 

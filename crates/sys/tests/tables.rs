@@ -78,9 +78,9 @@ fn hold<D: Driver>(mut driver: D, holds: Sender<()>) {
     for &client in &clients {
         driver.send(client, thalweg_sys::SendBuf::Static(b"here"));
     }
-    let mut heard = 0;
-    while heard < CONNECTIONS {
-        heard += usize::from(matches!(next(&mut driver), Completion::Received { .. }));
+    let mut received = 0;
+    while received < CONNECTIONS {
+        received += usize::from(matches!(next(&mut driver), Completion::Received { .. }));
     }
     clients.into_iter().chain(accepted).for_each(|socket| driver.close(socket));
 }

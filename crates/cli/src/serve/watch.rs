@@ -34,7 +34,7 @@ const SANDBOX_ADVICE: &str = " (folders outside the sandbox need an upgrade, USR
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// The operator or the service manager stops the server.
-    Asked,
+    Stopped,
     /// Another process serves from now on.
     HandedOver,
     /// A loop has ended.
@@ -66,7 +66,7 @@ impl Watch<'_> {
         let mut watchdog = Watchdog::new();
         loop {
             if self.signals.wants_end() {
-                return End::Asked;
+                return End::Stopped;
             }
             if self.running.has_ended() {
                 return End::Failed;

@@ -25,10 +25,10 @@ fn echoes<D: Driver>(stage: &mut Stage<D>, at: &str) {
     assert_eq!(stage.driver.peer_addr(server).unwrap(), stage.driver.local_addr(client).unwrap());
     for question in [&b"a"[..], b"what goes out", b"comes back"] {
         stage.send(client, question);
-        let heard = stage.until_received(server, question.len());
-        assert_eq!(heard, question);
+        let received = stage.until_received(server, question.len());
+        assert_eq!(received, question);
         stage.until_sent(client);
-        stage.send(server, heard);
+        stage.send(server, received);
         assert_eq!(stage.until_received(client, question.len()), question);
         stage.until_sent(server);
     }
@@ -218,8 +218,8 @@ pub fn an_index_used_again_is_another_socket<D: Driver>(open: Open<'_, D>) {
         stage.send(client, pattern(round, 0, 2000));
         stage.send(server, pattern(round + 1000, 0, 2000));
         if round % 2 == 0 {
-            let heard = stage.until_received(server, 2000);
-            assert_same(&heard, &pattern(round, 0, 2000));
+            let received = stage.until_received(server, 2000);
+            assert_same(&received, &pattern(round, 0, 2000));
         }
         stage.close(client);
         stage.close(server);

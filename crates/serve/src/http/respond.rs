@@ -39,7 +39,7 @@ pub(crate) struct Responder {
 #[must_use]
 pub(crate) enum Answer {
     /// The response was encoded.
-    Given(Summary),
+    Encoded(Summary),
     /// Nothing yet: the request has to be answered again when this job was done.
     After(Box<Job<JobResult>>),
     /// Nothing yet: the request has to be answered again when its connection is woken.
@@ -111,7 +111,7 @@ impl Responder {
     ) -> Answer {
         match request.method {
             Method::Get | Method::Head => self.respond_with_object(request, outcomes, (waiter, now), out),
-            _ => Answer::Given(self.respond_otherwise(request, out)),
+            _ => Answer::Encoded(self.respond_otherwise(request, out)),
         }
     }
 
@@ -151,13 +151,13 @@ impl Responder {
     ) -> Answer {
         let topmost = self.origin.namespace().topmost;
         let Some((path, query)) = file_target(request) else {
-            return Answer::Given(self.deny(request, Refusal::Malformed.into(), topmost, out));
+            return Answer::Encoded(self.deny(request, Refusal::Malformed.into(), topmost, out));
         };
         let Some(site) = self.origin.namespace().of_request(request) else {
-            return Answer::Given(self.deny(request, Denial::of(421), topmost, out));
+            return Answer::Encoded(self.deny(request, Denial::of(421), topmost, out));
         };
         if let Err(refusal) = canonical_name(path, &mut self.name) {
-            return Answer::Given(self.deny(request, refusal.into(), topmost, out));
+            return Answer::Encoded(self.deny(request, refusal.into(), topmost, out));
         }
         if !self.remotes.is_empty() {
             let mount = self.origin.namespace().mount_number(site, &self.name);
@@ -170,7 +170,7 @@ impl Responder {
                 let chosen = reply_with(object, request, &self.date_cache, &mut self.boundaries, out);
                 self.finish(request, chosen, mount, true, out)
             }
-            Opening::Folder => Answer::Given(self.redirect_to_folder(request, site, query, out)),
+            Opening::Folder => Answer::Encoded(self.redirect_to_folder(request, site, query, out)),
             Opening::Pending(job) => Answer::After(Box::new(job.map(JobResult::Object))),
             // No index: the folder may be listed.
             Opening::Refused(Refusal::NotFound) if self.name.ends_with(b"/") => {
@@ -178,7 +178,7 @@ impl Responder {
             }
             Opening::Refused(refusal) => {
                 let mount = self.origin.namespace().mount_number(site, &self.name);
-                Answer::Given(self.deny(request, refusal.into(), mount, out))
+                Answer::Encoded(self.deny(request, refusal.into(), mount, out))
             }
         }
     }
@@ -200,7 +200,7 @@ impl Responder {
                 self.finish(request, chosen, mount, true, out)
             }
             RemoteOpening::Pending => Answer::Pending,
-            RemoteOpening::Refused(refusal) => Answer::Given(self.deny(request, refusal.into(), mount, out)),
+            RemoteOpening::Refused(refusal) => Answer::Encoded(self.deny(request, refusal.into(), mount, out)),
         }
     }
 
@@ -221,11 +221,11 @@ impl Responder {
                 let chosen = reply_with(page, request, &self.date_cache, &mut self.boundaries, out);
                 self.finish(request, chosen, mount, false, out)
             }
-            Opening::Folder => Answer::Given(self.redirect_to_folder(request, site, query, out)),
+            Opening::Folder => Answer::Encoded(self.redirect_to_folder(request, site, query, out)),
             Opening::Pending(job) => Answer::After(Box::new(job.map(JobResult::Listing))),
             Opening::Refused(refusal) => {
                 let mount = self.origin.namespace().mount_number(site, &self.name);
-                Answer::Given(self.deny(request, refusal.into(), mount, out))
+                Answer::Encoded(self.deny(request, refusal.into(), mount, out))
             }
         }
     }
@@ -240,7 +240,7 @@ impl Responder {
         is_file: bool,
         out: &mut impl Encoder,
     ) -> Answer {
-        Answer::Given(match chosen {
+        Answer::Encoded(match chosen {
             Ok((status, delivery)) if is_file => Summary { status, mount, delivery },
             Ok((status, _)) => Summary::nothing(status, mount),
             Err(denial) => self.deny(request, denial, mount, out),

@@ -107,7 +107,7 @@ fn who_waits_to_be_accepted_when_the_server_drains_is_answered_once() {
     let scripts = [vec![asks; 30], vec![drains]].concat();
     let (mut world, published) = world(&mut driver, &Limits::default(), folder.path(), scripts);
     driver.stall("127.0.0.1:80".parse().unwrap(), start, start.plus_ns(SECOND_NS));
-    // The one that tells it to drain is not heard until it is closed.
+    // The one that tells it to drain is not received until it is closed.
     run(&mut driver, &mut world).unwrap();
     for client in &world.clients[..30] {
         let responses = naive::take_all(&client.received, &["GET"]);

@@ -200,7 +200,7 @@ fn visitors_who_say_nothing_keep_nobody_waiting() {
     let address = address(&served);
     let mute: Vec<TcpStream> = (0..200).map(|_| connect(address)).collect();
     let halfway = mute.iter().step_by(2).map(|mut stream| stream.write_all(b"GET / HT"));
-    // Those beyond the bound may have to wait before they are heard.
+    // Those beyond the bound may have to wait before they are received.
     halfway.for_each(drop);
     assert_eq!(get(address, "/healthz").status, 200);
     served.stop();

@@ -67,7 +67,7 @@ impl Uring {
             }
             (0, Some(broken)) => self.fail(id, broken.into()),
             (errno, broken) => match Errno::from_raw_os_error(-errno) {
-                // Paused, or paused and resumed before the kernel had heard of it.
+                // Paused, or paused and resumed before the kernel had received of it.
                 Errno::CANCELED => {
                     if let Some(broken) = broken {
                         self.fail(id, broken.into());

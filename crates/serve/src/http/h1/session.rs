@@ -308,7 +308,7 @@ impl Session {
                     services.batch.begin(&head, persistence(&head, self.requests, services));
                     let Services { responder, batch, now, .. } = services;
                     let summary = match responder.respond(&head, Outcomes::default(), (services.socket, *now), batch) {
-                        Answer::Given(summary) => summary,
+                        Answer::Encoded(summary) => summary,
                         Answer::Pending => {
                             self.waiting = Some(Box::new(WaitingRequest::new(&head, JobKind::Open)));
                             return read;
@@ -391,7 +391,7 @@ impl Session {
                 services.blocking.submit(services.socket, *job);
                 self.waiting = Some(waiting);
             }
-            Answer::Given(summary) => {
+            Answer::Encoded(summary) => {
                 record(services, Some(&head), summary, 0);
                 self.stream = services.batch.take_stream().map(|stream| Box::new(StreamedBody::new(stream)));
                 if services.batch.persistence == Persistence::Close {

@@ -10,7 +10,7 @@ const ACCEPT_REST_NS: u64 = 100_000_000;
 /// The same, after a connection was closed to make room: closing takes the kernel a moment.
 const SHED_REST_NS: u64 = 1_000_000;
 
-/// How long a listener that is given up is still heard after it has stopped: what it had accepted by then is served, and
+/// How long a listener that is given up is still received after it has stopped: what it had accepted by then is served, and
 /// what it had not stays in the queue of the socket.
 const RETIRE_NS: u64 = 50_000_000;
 
