@@ -8,7 +8,7 @@ FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 .DEFAULT_GOAL := help
 .PHONY: help demo test setup format lint check replay floor instructions docs fuzz
 
-help: ## Say what can be made
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: ## Build, serve a small tree, search its capacity, and write the report to target/thalweg-demo.html
@@ -30,10 +30,10 @@ test: ## Run all checks, as CI does
 	@$(MAKE) --no-print-directory instructions
 	@$(MAKE) --no-print-directory docs
 
-setup: ## Install what the tests need, or say what is missing
+setup: ## Install the packages that the tests need, or list the missing ones
 	@$(SETUP) test
 
-format: ## Look whether the code is formatted
+format: ## Check that the code is formatted
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --all --check
 	$(CARGO) fmt --manifest-path bench/floor/Cargo.toml --all --check
@@ -44,14 +44,14 @@ lint: ## Lint all targets; warnings are errors
 check: ## Run the tests: unit, property, simulated, driver contract, end to end
 	$(CARGO) test --locked --workspace --no-fail-fast
 
-replay: ## Give the fuzz targets their corpus again
+replay: ## Run the fuzz targets on their stored corpus
 	$(CARGO) test --locked --manifest-path fuzz/Cargo.toml --no-fail-fast
 
-floor: ## Look whether the canned client and server of bench/ still work
+floor: ## Check that the canned client and server of bench/ work
 	$(CARGO) clippy --locked --manifest-path bench/floor/Cargo.toml --all-targets -- -D warnings
 	$(CARGO) test --locked --manifest-path bench/floor/Cargo.toml --no-fail-fast
 
-instructions: ## Count the instructions of a request, and compare them with those that were kept
+instructions: ## Count the instructions of a request, and compare them with the stored counts
 	bench/instructions
 
 docs: ## Build the documentation; warnings are errors

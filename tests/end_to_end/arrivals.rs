@@ -1,6 +1,8 @@
-//! When requests come, as the server sees it: rates, ramps, connections at a rate, workers that think.
+//! Times of requests, as the server sees them: rates, ramps, connections at a rate, workers that
+//! think.
 //!
-//! A recording server on the same CPUs wakes up late now and then, so what is asked of single times is asked of their median.
+//! A recording server on the same CPUs sometimes wakes up late, so the tests check the median of
+//! the times instead of single ones.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

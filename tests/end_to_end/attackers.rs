@@ -1,7 +1,8 @@
-//! Attackers with three times as many connections as there are places, and what others notice of them.
+//! Attackers with three times as many connections as there are slots, and their effect on other
+//! clients.
 //!
-//! Attackers and others are processes of `attackers.py`. What counts is how many requests were answered, not how fast: the machine may be
-//! busy, with the attackers above all.
+//! Attackers and others are processes of `attackers.py`. The tests count the requests with a
+//! response, not their times: the machine may be busy, mostly with the attackers.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +18,8 @@ use crate::server::{Server, Tree};
 
 const PLACES: usize = 200;
 
-/// How long others ask, when the attack begins, and from when on it counts: two seconds later.
+/// The time in which other clients send requests, the beginning of the attack, and the beginning of
+/// the count: two seconds later.
 const ASKING_S: &str = "8";
 const ATTACK_AFTER: Duration = Duration::from_secs(1);
 const COUNTS_FROM_S: &str = "3";

@@ -1,4 +1,5 @@
-//! Changes of files, seen while files are taken to be unchanged for an hour: what is seen was told by the kernel.
+//! Changes of files while files are assumed to be unchanged for an hour: only the kernel's events
+//! reveal them.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,7 +14,7 @@ use crate::machine;
 use crate::process::{DRIVERS, PATIENCE, run_thalweg, until};
 use crate::server::Server;
 
-/// How many connections are enough to come by all cores, most likely.
+/// Enough connections to reach all loops, most likely.
 const ALL_CORES: usize = 20;
 
 /// A configuration, and the tree that it names.
@@ -61,14 +62,15 @@ fn ask(authority: &str, path: &str, fields: &str) -> String {
     String::from_utf8_lossy(&response).into_owned()
 }
 
-/// Waits until all cores have an answer with this in it.
+/// Waits until the responses of all loops contain this text.
 fn until_seen(server: &Server, what: &str, (path, fields, expected): (&str, &str, &str)) {
     until(what, PATIENCE, || {
         (0..ALL_CORES).all(|_| ask(server.authority(), path, fields).contains(expected)).then_some(())
     });
 }
 
-/// Something that happens in the tree; what is asked for then, with which fields; and what the answer has in it.
+/// A change in the tree; the request after it, with its fields; and a text that the response
+/// contains.
 type Change = (&'static str, fn(&Path), (&'static str, &'static str, &'static str));
 
 const CHANGES: &[Change] = &[
@@ -159,7 +161,7 @@ const CHANGES: &[Change] = &[
     ),
 ];
 
-/// Has all cores know everything, and then each change seen by each.
+/// Has all loops cache everything, and then checks that each loop notices each change.
 fn check_changes(server: &Server, place: &Place) {
     for (what, change, (path, fields, expected)) in CHANGES {
         for _ in 0..ALL_CORES {
@@ -270,7 +272,7 @@ fn a_host_that_watches_nothing_leaves_age_and_is_told_of() {
     }
 }
 
-/// A program on a host with this setting, which nobody else notices.
+/// A program on a host with this setting, which affects no other process.
 fn on_host(setting: &str, program: Command) -> Command {
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "sh", "-c", &format!("{setting} && exec \"$0\" \"$@\"")]);

@@ -70,7 +70,7 @@ fn wget_goes_on_with_a_download() {
 
 #[test]
 fn aria2_goes_on_with_a_download_in_16_parts() {
-    // It writes down which parts it has when it is asked to end.
+    // It saves the list of its parts when it receives the signal to end.
     check("aria2c", "INT", "out", |url, out, slowly| {
         let mut command = Command::new(program(&["aria2c"], "aria2"));
         command.args([
@@ -108,7 +108,7 @@ fn lftp(slowly: bool, what: &str) -> Command {
     command
 }
 
-/// Chromium without a window, and without anything else to do than what it is told.
+/// Chromium without a window and without background activity.
 fn chromium(profile: &Path, url: &str) -> Command {
     let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
     let mut command = Command::new(program(&names, "chromium"));
@@ -141,8 +141,9 @@ fn chromium_downloads_a_file() {
     drop(browser);
 }
 
-/// A page that takes a file in two halves, the second on the condition that it is still the same, and looks at each byte. It asks in
-/// the way that holds the page up, so that it is not done before.
+/// A page that downloads a file in two halves, the second on the condition that the file is still
+/// the same, and checks each byte. Its requests are synchronous, so that the page is not complete
+/// before.
 const PAGE: &str = r#"<!doctype html><title>halves</title><p id="has">waits</p><script>
 const part = (fields) => {
     const request = new XMLHttpRequest();

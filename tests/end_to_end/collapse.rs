@@ -1,4 +1,4 @@
-//! Targets that break down while they are measured: under an overload, or because somebody kills them.
+//! Targets that fail while they are measured: under an overload, or because they are killed.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

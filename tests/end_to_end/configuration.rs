@@ -1,4 +1,5 @@
-//! `thalweg serve` by a configuration file: what is served by it, and what is said about mistakes.
+//! `thalweg serve` with a configuration file: the responses that follow from it, and the messages
+//! about mistakes.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -163,7 +164,7 @@ fn a_check_finds_what_a_start_would_fail_on_and_leaves_nothing() {
     let _machine = machine::shared();
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     let site = "[[site]]\nroot = \"one\"\n";
-    // A file that nobody may write is easier to make for another user than the superuser.
+    // A file without write permission only stops users other than the superuser.
     let who = if is_root { "user = \"nobody\"\n" } else { "drain = \"1s\"\n" };
     let locked = |text: &str| format!("{who}{text}");
     let mut cases = vec![

@@ -1,7 +1,8 @@
-//! Transcripts of HTTP, held against `thalweg serve` on both drivers and against nginx, byte by byte.
+//! Transcripts of HTTP, compared with `thalweg serve` on both drivers and with nginx, byte by byte.
 //!
-//! The cases are text in `tests/conformance/`, beside the description of their format. `docs/conformance.md` is written from them:
-//! `THALWEG_WRITE=1 cargo test -p thalweg-cli --test end_to_end conformance` does that, and puts down what nginx answers.
+//! The cases are text in `tests/conformance/`, beside the description of their format.
+//! `docs/conformance.md` is written from them: `THALWEG_WRITE=1 cargo test -p thalweg-cli --test
+//! end_to_end conformance` does that, and records nginx's responses.
 
 pub mod case;
 mod peer;
@@ -168,8 +169,8 @@ fn transcripts_hold_over_epoll() {
     holds("epoll");
 }
 
-/// What nginx answers is put down beside each case, with the reason of a difference. It is checked against the version that it was
-/// taken from; another one may have learnt something.
+/// Each case states nginx's response, with the reason of a difference. The responses are compared
+/// with those of the same version of nginx; another version may differ.
 #[test]
 fn nginx_answers_as_put_down() {
     let _machine = machine::shared();

@@ -73,7 +73,7 @@ fn answers_lost_behind_a_close_are_not_credited() {
     for driver in DRIVERS {
         let answered = Arc::new(AtomicUsize::new(0));
         let counted = answered.clone();
-        // Every seventh answer is a connection's last, whatever was asked behind it.
+        // Every seventh response is a connection's last, even if further requests follow it.
         let recorder = Recorder::start(move |_| {
             let number = counted.fetch_add(1, Ordering::SeqCst);
             Response { closes: number % 7 == 6, ..Response::good("ok") }.after(Duration::from_millis(1))
@@ -86,7 +86,7 @@ fn answers_lost_behind_a_close_are_not_credited() {
     }
 }
 
-/// An answer in HTTP/1.0.
+/// A response in HTTP/1.0.
 fn old(fields: &str, closes: bool) -> Response {
     let text = format!("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n{fields}\r\nok");
     Response { text, closes, after: Duration::ZERO }

@@ -1,4 +1,4 @@
-//! curl, asked for one thing at a time.
+//! curl, with one request at a time.
 
 use std::fs;
 use std::process::Command;
@@ -15,7 +15,7 @@ pub struct Reply {
     pub body: Vec<u8>,
 }
 
-/// A curl that reads no configuration, uses no proxy, and says why when it fails.
+/// A curl that reads no configuration, uses no proxy, and reports errors.
 pub fn command() -> Command {
     let mut command = Command::new(program(&["curl"], "curl"));
     command.args(["--disable", "--noproxy", "*", "--silent", "--show-error", "--max-time", "50"]);

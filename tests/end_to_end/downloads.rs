@@ -20,7 +20,7 @@ const DOWNLOADS: usize = 2000;
 /// under way on the server too.
 const FILE_BYTES: usize = 1_500_000;
 
-/// A client behind a network like most, that reads as it is told to.
+/// A client behind a typical network, which reads at a given rate.
 struct Download {
     stream: TcpStream,
     /// Of the body.

@@ -1,4 +1,4 @@
-//! Without a ring the program uses epoll, and the result says so.
+//! Without io_uring the program uses epoll, and the result reports it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! Input files and rates that are wrong: the message names file, line and column, and nobody is connected to.
+//! Input files and rates that are wrong: the message names file, line and column, and no connection
+//! is opened.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! `thalweg find` against nginx, and what its report says.
+//! `thalweg find` against nginx, and its report.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -23,7 +23,7 @@ pub struct SearchRun {
 }
 
 impl SearchRun {
-    /// The search, made on the first call. The caller must not have taken its turn yet.
+    /// The search, made on the first call. The caller must not hold the machine's lock yet.
     pub fn once() -> &'static Self {
         static FOUND: OnceLock<SearchRun> = OnceLock::new();
         FOUND.get_or_init(|| {
@@ -82,7 +82,8 @@ fn the_rate_that_was_found_was_confirmed_by_trials() {
     assert!(!confirming.is_empty(), "no trial at {lower}/s has passed");
     for trial in confirming {
         assert!(number(trial, "/response_time_us/p99") < 50_000.0, "{trial:#}");
-        // What is sent within the schedule: on a busy host the last of one second's requests may leave some milliseconds after it.
+        // The rate within the schedule: on a busy host the last of one second's requests may leave
+        // some milliseconds after it.
         assert!((number(trial, "/rates/sent") / lower - 1.0).abs() < 0.05, "{} of {lower}", trial["rates"]);
     }
     assert!(trials.iter().any(|trial| trial["loop"] == "closed"), "the client was calibrated");
@@ -98,7 +99,8 @@ fn the_report_says_the_answer_and_needs_nothing_else() {
     let lower = number(document::find(&found.document), "/lower_bound").to_string();
     assert!(heading.contains(&lower[..1]), "{heading}");
     assert!(heading.contains("nginx") || heading.contains("127.0.0.1"), "{heading}");
-    // Scripts aside: the chart library knows the addresses of maps, which no chart here has.
+    // Scripts are left out: the chart library contains the addresses of maps, which no chart here
+    // uses.
     let elements: String =
         html.split("<script").map(|part| part.rsplit("</script>").next().unwrap_or_default()).collect();
     for fetches in ["src=", "href=\"http", "@import", "url("] {

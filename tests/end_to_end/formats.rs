@@ -136,8 +136,8 @@ fn ab_has_the_same_lines() {
     }
 }
 
-/// What ab prints below its banner and the server's name, without its doubts about its own figures, which come as chance will
-/// have it.
+/// The output of ab below its banner and the server's name, without its warnings about its own
+/// figures, which appear at random.
 fn results_of_ab(text: &str) -> String {
     assert!(text.contains("\n\nServer Software:        "), "{text}");
     let begin = text.find("Server Hostname:").unwrap_or_else(|| panic!("no results: {text}"));

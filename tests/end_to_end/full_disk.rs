@@ -13,8 +13,8 @@ use crate::process::{PATIENCE, Process, until};
 /// Pages of the disk, of 4 KiB each.
 const DISK_PAGES: usize = 16;
 
-/// Starts a server in a mount namespace of its own, with a small disk at `disk` in the place. `None` where this is forbidden, which is
-/// said so that nobody can miss it.
+/// Starts a server in a mount namespace of its own, with a small disk at `disk` in the place.
+/// `None` where this is forbidden, which is reported clearly.
 fn start(place: &Place, config: &str) -> Option<(Process, String)> {
     let disk = place.path("disk");
     let size = DISK_PAGES * 4096;

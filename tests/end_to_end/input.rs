@@ -29,7 +29,7 @@ fn refused(arguments: &[&str], code: i32, parts: &[&str]) {
     assert_eq!(ended.stdout, "", "{ended:?}");
 }
 
-/// An address on which nobody listens: taken from the kernel and given back.
+/// An address without a listener: assigned by the kernel and released.
 fn closed_port() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("the kernel has a port");
     listener.local_addr().expect("a listener has an address").to_string()
@@ -213,7 +213,7 @@ fn folders_that_cannot_be_served() {
     let served = folder.path().to_str().unwrap();
     refused(&["serve", served, "--listen", "127.0.0.1"], 2, &["--listen"]);
     refused(&["serve", served, "--cores", "99", "--listen", "127.0.0.1:0"], 2, &["--cores"]);
-    // By whoever runs the tests, who may be root.
+    // The user who runs the tests, who may be root.
     let user = Command::new("id").arg("-un").output().unwrap().stdout;
     let user = String::from_utf8(user).unwrap();
     refused(&["serve", served, "--listen", "192.0.2.1:0", "--user", user.trim()], 4, &["192.0.2.1"]);
@@ -232,7 +232,8 @@ fn a_folder_that_may_not_be_read() {
     check(&ended, 2, &[closed.to_str().unwrap(), "Permission denied"]);
 }
 
-/// The program as a user who may not read everything. Root becomes nobody, who needs a copy of the program within reach.
+/// The program as a user who may not read everything. Root becomes the user `nobody`, who needs an
+/// accessible copy of the program.
 fn as_somebody(folder: &Path, arguments: &[&str]) -> Command {
     let is_root = fs::metadata("/proc/self").map(|of| std::os::unix::fs::MetadataExt::uid(&of)).unwrap() == 0;
     if !is_root {

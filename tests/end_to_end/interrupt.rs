@@ -1,4 +1,4 @@
-//! Ctrl-C: what is known by then is said.
+//! Ctrl-C: the program prints the results so far.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ fn an_interrupted_run_gives_the_result_so_far() {
     assert!(number(&trial, "/seconds") < 50.0, "{trial:#}");
     let reasons = trial["reasons"].to_string();
     assert!(reasons.contains("interrupted"), "{reasons}");
-    // What was under way when it ended is in nginx's books alone.
+    // Requests under way at the end are in nginx's log only.
     let log = nginx.finish().len() as u64;
     assert!((good..=good + 256).contains(&log), "{log} lines for {good} good responses");
 }
@@ -155,7 +155,7 @@ fn a_second_interrupt_ends_a_run_whatever_it_does() {
     assert!(matches!(run.wait(Duration::from_secs(5)).code, Some(0 | 1 | 3 | 130)));
 }
 
-/// Such a run once waited without a word.
+/// Such a run once waited without a message.
 #[test]
 fn a_run_of_many_days_says_so_before_it_begins() {
     let _machine = machine::shared();

@@ -1,7 +1,8 @@
-//! A server that is killed at any moment and started again, under load and over files that are replaced all the while, never gives a
-//! client a wrong byte: what a client has put together from several answers is one version of the file, whole and in order.
+//! A server that is killed at any moment and started again, under load and with files that are
+//! replaced all the time, never sends a client a wrong byte: a file that a client has assembled
+//! from several responses is one version of the file, complete and in order.
 //!
-//! `tests/kill` does it more often than it is done here.
+//! `tests/kill` repeats it more often.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -22,7 +23,7 @@ const FILES: [(&str, u32); 4] = [("tiny", 16), ("small", 1800), ("medium", 40_00
 
 const CLIENTS: u64 = 4;
 
-/// What the clients have done.
+/// Counts of the clients' downloads.
 #[derive(Default)]
 struct DownloadCounts {
     whole: AtomicU32,
@@ -121,7 +122,8 @@ fn free_address() -> SocketAddr {
 
 fn start(root: &Path, address: SocketAddr, driver: &str) -> Process {
     let (root, address) = (root.to_str().expect("temporary folders have plain names"), address.to_string());
-    // What the kernel still does for a process that was killed goes on behind its end, with its sockets: the ring's work above all.
+    // The kernel may go on working for a process that was killed, the ring's operations above all,
+    // and its sockets stay open until then.
     until("the port to be free", PATIENCE, || {
         let mut process = Process::start(&mut thalweg(&["serve", root, "--listen", &address, "--driver", driver]));
         until("the server to listen or to end", PATIENCE, || {
@@ -133,7 +135,7 @@ fn start(root: &Path, address: SocketAddr, driver: &str) -> Process {
     })
 }
 
-/// Puts a new version in the place of a file, at once. Each word of it says which version it is of, and where it stands.
+/// Replaces a file by a new version, atomically. Each word contains its version and its position.
 fn replace(root: &Path, name: &str, words: u32, version: u32) {
     let mut content = Vec::with_capacity(words as usize * 8);
     for index in 0..words {
@@ -143,7 +145,8 @@ fn replace(root: &Path, name: &str, words: u32, version: u32) {
     fs::write(&new, content).and_then(|()| fs::rename(new, root.join(name))).expect("a file can be replaced");
 }
 
-/// Downloads a file as a client does that does not give up: after a loss it asks for the rest, unless the file has changed.
+/// Downloads a file as a persistent client does: after a loss it requests the rest, unless the file
+/// has changed.
 fn download(address: SocketAddr, (name, words): (&str, u32), done: &DownloadCounts, is_over: &AtomicBool) {
     let bytes = words as usize * 8;
     let (mut has, mut etag) = (Vec::new(), String::new());
@@ -167,7 +170,8 @@ fn download(address: SocketAddr, (name, words): (&str, u32), done: &DownloadCoun
     done.whole.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Asks once for what is missing, and adds what comes. An answer that is not sound is [`InvalidData`](std::io::ErrorKind).
+/// Requests the missing part once, and appends the bytes received. An inconsistent response is
+/// [`InvalidData`](std::io::ErrorKind).
 fn fetch(
     address: SocketAddr,
     name: &str,

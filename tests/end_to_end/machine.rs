@@ -1,4 +1,5 @@
-//! Which tests may run side by side: any number that only ask whether something works, and none beside one that measures.
+//! Rules for tests that run side by side: any number of functional tests, but none beside a test
+//! that measures.
 
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 

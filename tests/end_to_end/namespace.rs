@@ -1,4 +1,5 @@
-//! A network of a test's own, in which addresses and limits can be changed without anybody else's noticing.
+//! A network of a test's own, in which addresses and limits can be changed without an effect on
+//! other processes.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -11,7 +12,8 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes one. Where this is forbidden, as it is to users other than root on some hosts, it is said so that nobody can miss it.
+    /// Makes one. Where this is forbidden, as it is to users other than root on some hosts, it is
+    /// reported clearly.
     pub fn new(test: &str) -> Option<Self> {
         let mut unshare = Command::new("unshare");
         unshare.args([

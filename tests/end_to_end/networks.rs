@@ -56,7 +56,7 @@ fn unreachable_once_there_is_no_way() {
     }
 }
 
-/// A server that has stopped to take connections: those beyond what its queue holds are dropped without a word.
+/// A server that has stopped accepting connections: those beyond its queue are dropped silently.
 const DEAF: &str = "
 import socket, time
 server = socket.socket()
@@ -101,7 +101,7 @@ fn no_address_once_all_ports_are_in_use() {
         let Some(network) = Namespace::new("no_address_once_all_ports_are_in_use") else { return };
         let tree = Tree::new();
         let server = serve(&network, &tree, &[]);
-        // Sixteen ports for one address, and somebody else on the host has most of them.
+        // One address has sixteen ports, and another process on the host holds most of them.
         network.shell("sysctl -qw net.ipv4.ip_local_port_range='30000 30015'");
         let hoarder = Process::start(network.command("python3").args(["-c", HOARDER]));
         until("the ports to be taken", PATIENCE, || hoarder.stdout().contains("holding").then_some(()));
@@ -145,7 +145,8 @@ fn connections_that_find_no_port_before_the_start_are_not_passed_over() {
 fn held_connections_that_the_server_gives_up_are_missed() {
     let _machine = machine::shared();
     for driver in DRIVERS {
-        // Each connection is closed behind its first answer, and nobody is in a hurry to ask again.
+        // Each connection is closed after its first response, and no worker sends its next request
+        // soon.
         let recorder = Recorder::start(|_| Response { closes: true, ..Response::good("ok") });
         let load = ["--hold", "20", "--think", "10s", "--stagger", "0s", "--duration", "500ms", "--driver", driver];
         let ended = run_thalweg(&[&["run", &recorder.url("/"), "--json"], &load[..]].concat());

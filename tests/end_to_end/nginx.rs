@@ -40,10 +40,11 @@ pub struct Entry {
 }
 
 impl Nginx {
-    /// Starts it and waits until it answers.
+    /// Starts it and waits until it responds.
     pub fn start() -> Self {
         let folder = TempDir::new().expect("a temporary folder can be made");
-        // It inherits its socket, so that nobody can take the port between our choice and its start.
+        // It inherits its socket, so that no other process can take the port between our choice and
+        // its start.
         let listener = TcpListener::bind("127.0.0.1:0").expect("the kernel has a port");
         listener.set_nonblocking(true).expect("a listener can be made non-blocking");
         let address = listener.local_addr().expect("a listener has an address");
@@ -70,7 +71,7 @@ impl Nginx {
         fs::write(self.folder.path().join("root").join(name), content).expect("a file can be written");
     }
 
-    /// The process that answers.
+    /// The process that responds.
     pub fn worker(&self) -> u32 {
         self.worker
     }

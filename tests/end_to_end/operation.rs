@@ -26,7 +26,7 @@ pub struct Place(TempDir);
 impl Place {
     pub fn new() -> Self {
         let folder = TempDir::new().unwrap();
-        // For users other than the one who runs the tests.
+        // Users other than the one of the tests need access.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let place = Self(folder);
         fs::create_dir(place.path("root")).unwrap();
@@ -44,7 +44,8 @@ fn large() -> Vec<u8> {
     (0..LARGE_BYTES as u32 / 4).flat_map(u32::to_be_bytes).collect()
 }
 
-/// Waits until the server has said where it listens for the `nth` time: host and port, or the path of a Unix socket.
+/// Waits until the server has reported for the `nth` time where it listens: host and port, or the
+/// path of a Unix socket.
 pub fn listening(process: &mut Process, nth: usize) -> String {
     until("the server to listen", PATIENCE, || {
         assert!(process.ended().is_none(), "{} {}", process.stdout(), process.stderr());
@@ -62,12 +63,13 @@ pub fn started(arguments: &[&str]) -> (Process, String) {
     (process, address)
 }
 
-/// Waits until it has said something on the standard error, and returns all that it has said there.
+/// Waits until it has written this text to standard error, and returns all that it has written
+/// there.
 pub fn said(process: &Process, what: &str) -> String {
     until(what, PATIENCE, || Some(process.stderr()).filter(|said| said.contains(what)))
 }
 
-/// The process that follows a server, which is nobody's child here.
+/// The successor process of a server, which is no child of the test.
 pub struct Successor(pub u32);
 
 impl Successor {
@@ -90,7 +92,7 @@ impl Successor {
     }
 
     pub fn is_alive(&self) -> bool {
-        // A process that has ended and that nobody has asked for is still listed.
+        // A process that has ended and was not waited for is still listed.
         fs::read_to_string(format!("/proc/{}/stat", self.0))
             .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
     }
@@ -109,7 +111,7 @@ impl Drop for Successor {
     }
 }
 
-/// Asks for something over a connection of its own. The body.
+/// Requests a path over a connection of its own. Returns the body.
 fn ask(stream: &mut (impl Read + Write), path: &str) -> Vec<u8> {
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut bytes = Vec::new();

@@ -118,7 +118,7 @@ fn failed_check_of_a_field_or_a_digest() {
 fn bytes_that_nobody_asked_for_are_found() {
     let _machine = machine::shared();
     for driver in DRIVERS {
-        // A second answer comes when the first has long been taken.
+        // A second response arrives long after the first was received.
         let server = ScriptedServer::start(|_| Act::AnswerTwice(GOOD, Duration::from_millis(30)));
         let load = ["--workers", "1", "--think", "100ms", "--requests", "5", "--driver", driver, "--json"];
         let trial = document::trial(&run_thalweg(&[&["run", &server.url()], &load[..]].concat()));
@@ -170,7 +170,7 @@ fn refused_once_the_port_is_closed() {
     assert_eq!(good + refused + reset, REQUESTS, "{trial:#}");
 }
 
-/// Such a request was once said to have been reset by the server, although there had been no connection.
+/// Such a request was once reported as reset by the server, although there had been no connection.
 #[test]
 fn a_connect_that_fails_for_no_known_reason_is_unreachable_and_named() {
     let _machine = machine::shared();
@@ -247,7 +247,7 @@ fn statuses_are_counted_by_code() {
     assert!(text.contains("status: 10 x 103, 10 x 200, 10 x 403, 10 x 404"), "{text}");
 }
 
-/// It was once said that such a target could not be reached.
+/// Such a target was once reported as unreachable.
 #[test]
 fn a_target_that_always_answers_403_was_reached() {
     let _machine = machine::shared();

@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes that a test waits for; whoever waits longer has failed.
+/// Longer than any wait of a test; a test that waits longer has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The drivers by the names of `--driver`: the ring where the kernel grants it, and epoll.
@@ -42,8 +42,9 @@ pub fn run_thalweg(arguments: &[&str]) -> ExitedProcess {
     Process::start(&mut thalweg(arguments)).wait(PATIENCE)
 }
 
-/// Measures until there is a verdict on the target. *Invalid* says that this machine had no time for us, and nothing else, so what
-/// was measured then is measured again, for some minutes if need be: a virtual machine may be robbed of its CPUs for that long.
+/// Measures until there is a verdict on the target. **Invalid* means only that this machine had no
+/// CPU time for the client, so the measurement is repeated, for some minutes if necessary: a
+/// virtual machine may lose its CPUs for that long.
 pub fn valid(mut measure: impl FnMut() -> ExitedProcess) -> ExitedProcess {
     const INVALID: Option<i32> = Some(3);
     const PATIENCE: Duration = Duration::from_secs(300);
@@ -84,7 +85,8 @@ pub fn program(names: &[&str], package: &str) -> PathBuf {
     })
 }
 
-/// Waits until `condition` gives something. It is for things that another process does, of which nothing tells us.
+/// Waits until `condition` returns a value. It is for actions of another process that sends no
+/// notification.
 pub fn until<T>(what: &str, patience: Duration, mut condition: impl FnMut() -> Option<T>) -> T {
     const GLANCE: Duration = Duration::from_millis(3);
     let begun = Instant::now();

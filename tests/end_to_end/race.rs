@@ -1,5 +1,6 @@
-//! What changes in the tree while it is served must not open a way out of it: folders and files that take turns with links to what
-//! lies outside, and folders that leave the tree while somebody is on the way through them.
+//! Changes of the tree while it is served must not open a way out of it: folders and files
+//! alternate with links to the outside, and folders leave the tree while a path is resolved through
+//! them.
 //!
 //! `tests/race` runs it for longer than the second that it has here.
 
@@ -18,7 +19,7 @@ use crate::machine;
 use crate::process::thalweg;
 use crate::server::{SECRET, Server};
 
-/// What is in the files of the tree.
+/// The content of the files in the tree.
 const INSIDE: &str = "inside";
 
 /// Files of a folder, more than the server keeps open, so that it has to look each of them up again.
@@ -30,7 +31,7 @@ const REQUESTS: usize = 200;
 /// Clients at a time.
 const CLIENTS: usize = 3;
 
-/// What the clients have seen.
+/// Counts of the responses that the clients have received.
 #[derive(Default)]
 struct ResponseCounts {
     found: usize,
@@ -113,13 +114,13 @@ fn swap(folder: &Path) {
     turn("flip", "link");
     turn("deep/way", "deep/link");
     turn("file", "link-to-file");
-    // Whoever is in it and goes up comes out elsewhere.
+    // A path resolution that is in this folder and goes up ends elsewhere.
     let [inside, outside] = [root.join("deep/way"), folder.join("outside/way")];
     fs::rename(&inside, &outside).expect("a folder can be renamed");
     fs::rename(&outside, &inside).expect("a folder can be renamed");
 }
 
-/// Asks for files until the end.
+/// Requests files until the end.
 fn ask(server: &Server, client: usize, end: Instant) -> ResponseCounts {
     let address = server.authority().parse().expect("an address");
     let (mut seen, mut number) = (ResponseCounts::default(), client * FILES / CLIENTS);

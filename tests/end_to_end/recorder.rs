@@ -1,7 +1,7 @@
-//! A server that writes down what it is asked: what, when, on which connection and from where.
+//! A server that records its requests: target, time, connection and address of the client.
 //!
-//! It reads and answers apart, so that it also sees what a client sends before it has its answers. Its connections end with
-//! their clients.
+//! It reads and responds in separate threads, so that it also sees requests that a client sends
+//! before it has its responses. Its connections end with their clients.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -21,7 +21,7 @@ pub struct RecordedRequest {
     pub connection: usize,
     /// The address of the client, if it has one.
     pub from: Option<IpAddr>,
-    /// Requests that had come on its connection before and were not answered yet.
+    /// Earlier requests of its connection without a response so far.
     pub ahead: usize,
     pub method: String,
     pub target: String,
@@ -88,7 +88,7 @@ impl Recorder {
         let shared = Arc::new(Shared::new(answer));
         let accept = move || {
             let (stream, from) = listener.accept()?;
-            // A server that waits to fill segments would answer pipelined requests late.
+            // A server that waits to fill segments would respond to pipelined requests late.
             stream.set_nodelay(true)?;
             Ok((stream, Some(from.ip())))
         };
@@ -190,7 +190,7 @@ fn listen<L: Line>(shared: Arc<Shared>, accept: impl Fn() -> io::Result<(L, Opti
     });
 }
 
-/// Reads what comes on a connection, and has another thread answer it.
+/// Reads the requests of a connection, and has another thread respond to them.
 fn converse<L: Line>(line: &L, shared: &Arc<Shared>, connection: usize, from: Option<IpAddr>) -> io::Result<()> {
     let (asked, answering) = channel();
     let waiting = Arc::new(AtomicUsize::new(0));

@@ -61,7 +61,7 @@ impl Mirror {
         until(part, PATIENCE, || self.log(name).lines().find(|line| line.contains(part)).map(str::to_owned))
     }
 
-    /// Stops it. It has ended well, and has said nothing where nobody reads it.
+    /// Stops it. It must have ended without an error, and have written nothing to standard error.
     fn stop(self) {
         self.server.signal("TERM");
         let ended = self.server.wait(PATIENCE);
@@ -70,7 +70,7 @@ impl Mirror {
     }
 }
 
-/// Has a server upgraded, and waits until its log has the number of the process that follows.
+/// Has a server upgraded, and waits until its log has the number of the successor process.
 fn upgraded(mirror: &Mirror) -> u32 {
     mirror.server.signal("USR2");
     let line = mirror.wait_for("other.log", "is starting to take over");

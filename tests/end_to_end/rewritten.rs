@@ -199,7 +199,8 @@ fn a_download_that_is_reset_for_a_change_is_counted_told_and_begun_anew() {
         let at = |name: &str| folder.path().join(name).to_str().expect("temporary folders have plain names").to_owned();
         let (access, errors, status) = (at("access.log"), at("error.log"), "127.0.0.1:0");
         let options = ["--access-log", &access, "--log-format", "json", "--error-log", &errors, "--status", status];
-        // One core, since each has a cache of its own, which is told of the change by nobody but the download.
+        // One loop, since each has a cache of its own, which only the download informs of the
+        // change.
         let server = serve(&root, &[&["--driver", driver, "--cores", "0"], &options[..]].concat());
         let first = download(&server, WHOLE, || rewrite(&path));
         assert!(first.is_reset, "{driver}");

@@ -1,4 +1,4 @@
-//! A server that does what a test tells it, right or wrong.
+//! A server that follows a test's script, conforming or not.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -42,7 +42,7 @@ struct Shared {
 }
 
 impl ScriptedServer {
-    /// Starts a server; `script` says what to do about the request with this number, from 0.
+    /// Starts a server; `script` returns the action for the request with this number, from 0.
     pub fn start(script: fn(usize) -> Act) -> Self {
         Self::start_for(usize::MAX, script)
     }

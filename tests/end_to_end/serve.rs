@@ -26,7 +26,7 @@ struct Case {
 
 enum Status {
     Is(u16),
-    /// Not served, whatever is said about it.
+    /// Not served, regardless of the options.
     Refused,
 }
 
@@ -154,7 +154,7 @@ fn check(server: &Server, case: &Case) {
     assert!(!text.contains(SECRET), "{what}");
 }
 
-/// Conditions on the validators that the server itself has handed out.
+/// Conditions on the validators that the server itself has sent.
 fn validators(server: &Server) {
     let url = format!("{}/text.txt", server.url);
     let first = curl::fetch(&[], &url);
@@ -179,7 +179,8 @@ fn validators(server: &Server) {
     }
 }
 
-/// A server over io_uring. A host that forbids the ring must be told so clearly; that is then all that can be tested of it.
+/// A server over io_uring. On a host that forbids io_uring, the test only checks for a clear
+/// message.
 fn over_uring(tree: &Tree) -> Option<Server> {
     match Server::start(&tree.root(), &["--driver", "uring"], thalweg) {
         Ok(server) => Some(server),

@@ -44,7 +44,7 @@ pub struct Server {
     /// Without a slash at the end.
     pub url: String,
     pub url_v6: String,
-    /// `uring` or `epoll`, as it says itself.
+    /// `uring` or `epoll`, as the server reports it.
     pub driver: String,
 }
 

@@ -1,4 +1,5 @@
-//! Sessions: httperf and we play the same file to the same server, which writes down what it hears of each.
+//! Sessions: httperf and Thalweg play the same file to the same server, which records the requests
+//! of each.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -52,7 +53,8 @@ struct PlayedRequest {
     method: String,
     target: String,
     body: Vec<u8>,
-    /// How many were under way on its connection before it, which tells bursts from lone calls.
+    /// Number of calls under way on its connection before it, which distinguishes bursts from
+    /// single calls.
     ahead: usize,
 }
 
@@ -75,7 +77,7 @@ fn played(received: &[RecordedRequest]) -> Vec<Vec<PlayedRequest>> {
     connections
 }
 
-/// A server that answers so late that a burst is under way as a whole before its first answer.
+/// A server that responds so late that a burst is under way as a whole before its first response.
 fn thoughtful() -> Recorder {
     Recorder::start(|received| {
         let content = if received.method == "HEAD" { "" } else { "ok" };
@@ -164,8 +166,9 @@ fn long_burst() -> String {
     format!("/page\n{parts}/next\n")
 }
 
-/// A server that answers the parts of a page in their order, each when the one before it has had its effect: the client has made the
-/// call for which there was room then. So it is clear which connection has room first, however busy this machine is.
+/// A server that responds to the parts of a page in their order, each after the effect of the one
+/// before: the client has made the call that had capacity then. So the first connection with
+/// capacity is known, however busy this machine is.
 fn in_order(under_way: usize) -> Recorder {
     let (asked, change) = (Mutex::new(0), Condvar::new());
     Recorder::start(move |received| {
@@ -266,7 +269,7 @@ fn a_session_goes_on_over_a_connection_that_the_server_closes() {
     let folder = TempDir::new().unwrap();
     let file = file(&folder, "short", "/a\n  /b\n  /c\n/d\n");
     for driver in DRIVERS {
-        // Each connection's first answer is its last, and says so.
+        // Each connection's first response is its last, and announces it.
         let recorder = Recorder::start(|_| Response {
             text: "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok".to_owned(),
             closes: true,

@@ -95,7 +95,7 @@ fn a_second_usr2_is_said_to_be_ignored() {
     command.args(["serve", &place.path("root"), "--listen", "127.0.0.1:0"]);
     let mut server = Process::start(&mut command);
     let address = listening(&mut server, 0);
-    // One that starts and is never ready, until it is told to end.
+    // A process that starts and is never ready, until it is ended.
     let go = place.path("go");
     let script = format!("#!/bin/sh\nwhile [ ! -e {go} ]; do sleep 0.05; done\n");
     fs::write(place.path("new"), script).unwrap();
@@ -126,7 +126,7 @@ fn a_server_that_was_followed_reopens_its_logs_and_ignores_the_rest() {
     said(&server, "USR2 is ignored: another process serves");
     server.signal("HUP");
     said(&server, "HUP is ignored: another process serves");
-    // Only the old process is told, so that the new file is its.
+    // Only the old process gets the signal, so that the new file is its own.
     fs::rename(&log, place.path("moved")).unwrap();
     server.signal("USR1");
     until("a new log", PATIENCE, || fs::exists(&log).unwrap().then_some(()));

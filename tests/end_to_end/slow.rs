@@ -1,4 +1,5 @@
-//! Slow clients: each connection is read no faster than asked for, and the server holds what was not read.
+//! Slow clients: each connection is read no faster than requested, and the server keeps the unread
+//! bytes.
 
 use std::process::Command;
 use std::time::Duration;
@@ -39,12 +40,12 @@ fn each_of_two_hundred_downloads_keeps_a_modem_s_pace() {
             let kbit = number(&trial, &format!("/kbit_per_connection/{end}"));
             assert!(within.contains(&(kbit * 1000.0)), "{driver}: {end} {kbit} kbit/s");
         }
-        // 320 kbit/s is what SPECweb99 asks of a connection.
+        // SPECweb99 requires 320 kbit/s of a connection.
         assert_eq!(number(&trial, "/connections/conforming"), 0.0, "{driver}");
     }
 }
 
-/// A server with small buffers of its own, which says how much it has got rid of.
+/// A server with small buffers of its own, which reports the number of bytes that it has sent.
 const HOLDER: &str = "
 import socket, time
 server = socket.socket()

@@ -1,4 +1,4 @@
-//! A client that stands still, or has other things to do, is told from a server that is slow.
+//! A stalled or busy client is distinguished from a slow server.
 
 use std::thread;
 use std::time::Duration;

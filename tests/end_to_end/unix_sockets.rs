@@ -1,4 +1,4 @@
-//! Unix sockets of `thalweg serve`: whose their files are, and who may connect.
+//! Unix sockets of `thalweg serve`: the owners of their files, and the users who may connect.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use crate::machine;
 use crate::operation::{Place, Successor, ended_well, listening, said};
 use crate::process::{PATIENCE, Process, program, run_thalweg, thalweg, until};
 
-/// The user who serves and the one who connects, as every host has them.
+/// The users of the server and of the proxy, which exist on every host.
 const SERVER: &str = "nobody";
 const PROXY: &str = "daemon";
 
@@ -30,7 +30,7 @@ fn id(option: &str, user: &str) -> u32 {
     String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
 }
 
-/// Asks through the socket as some user; the body, or why there is none.
+/// Sends a request through the socket as some user; returns the body, or the error.
 fn ask_as(user: Option<&str>, path: &str) -> String {
     let request = "GET /name HTTP/1.0\r\n\r\n";
     let Some(user) = user else {
@@ -145,7 +145,7 @@ fn a_socket_belongs_to_the_user_who_serves_and_a_proxy_connects() {
             until("the end of the successor", PATIENCE, || (!successor.is_alive()).then_some(()));
         }
     }
-    // A reload changes nothing of a file that is there, and says so.
+    // A reload does not change an existing file, and reports that.
     write("");
     let mut server = Process::start(&mut thalweg(&["serve", "--config", &config]));
     listening(&mut server, 0);

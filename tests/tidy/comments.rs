@@ -1,4 +1,4 @@
-//! Comments are no wider than a reader's eye likes, and begin with their subject.
+//! Comments are at most 100 columns wide, and begin with their subject.
 
 use crate::repository::REPOSITORY;
 use crate::source::{Comment, Source};
@@ -15,7 +15,7 @@ fn check_width(source: &Source) -> Vec<Fault> {
         let mut within_code = false;
         for (index, (text, width)) in text.iter().zip(widths).enumerate() {
             within_code ^= text.starts_with("```");
-            // What cannot be broken stays: addresses, rows of tables, code.
+            // Lines that cannot be broken are exempt: addresses, rows of tables, code.
             let whole = within_code
                 || text.starts_with("    ")
                 || text.starts_with('|')

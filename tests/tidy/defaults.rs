@@ -33,9 +33,9 @@ const UNIT: &str = "packaging/systemd/thalweg.service";
 /// A line of a table with a column "default".
 struct Row {
     line: usize,
-    /// What stands in the first cell, such as `limits.idle_time` or `--timeout T`.
+    /// The text of the first cell, such as `limits.idle_time` or `--timeout T`.
     name: String,
-    /// What stands between backticks at the beginning of its cell.
+    /// The text between backticks at the beginning of its cell.
     default: String,
 }
 

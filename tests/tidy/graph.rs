@@ -32,7 +32,7 @@ pub struct Use {
     pub line: usize,
 }
 
-/// What a path leads to.
+/// The target of a path.
 enum Target {
     Module(usize),
     Item { module: usize, name: String },
@@ -135,8 +135,8 @@ impl<'s> Graph<'s> {
         Some(target)
     }
 
-    /// What a name is in a module: its own, imported, or of another crate, which is none. A module
-    /// and a function may have the same name.
+    /// Resolves a name in a module: its own, or an imported one; a name of another crate has no
+    /// target. A module and a function may have the same name.
     fn look_up(&self, module: usize, name: &str, as_folder: bool, imports_max: usize) -> Option<Target> {
         let imports_max = imports_max.checked_sub(1)?;
         let Module { names, children, .. } = &self.modules[module];

@@ -9,7 +9,7 @@ use crate::{Fault, assert_none};
 
 const FILE: &str = "tests/tidy/layers.toml";
 
-/// What each may use.
+/// The modules that each module may use.
 type Table = BTreeMap<String, BTreeSet<String>>;
 
 fn read(table: &toml::Table) -> Table {

@@ -9,8 +9,8 @@ use syn::{Attribute, Ident, Item, ItemUse, UseTree, Visibility};
 
 use crate::source::{attributes, for_tests, line};
 
-/// What one module says of names, without its child modules. Code that is compiled for tests alone
-/// is left out.
+/// The names of one module, without its child modules. Code that is compiled for tests alone is
+/// left out.
 #[derive(Default)]
 pub struct Names {
     /// Names of types, functions, constants, traits and macros that it defines.
@@ -42,7 +42,7 @@ pub struct Child {
     pub name: String,
     /// The value of `#[path]`.
     pub path: Option<String>,
-    /// What it holds if that stands between braces here.
+    /// Its content if it is an inline module.
     pub inline: Option<Names>,
 }
 

@@ -1,4 +1,4 @@
-//! What comments, documents and help texts refer to exists: files, headings, entries of
+//! References in comments, documents and help texts have targets: files, headings, entries of
 //! `bench/TRIED.md`.
 
 use std::collections::BTreeSet;

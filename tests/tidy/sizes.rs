@@ -13,8 +13,8 @@ const FILE_BYTES_MAX: u64 = 256 * 1024;
 const REPOSITORY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 const REPORTS_MAX: usize = 2;
 
-/// What may be longer, with the line of its entry. The key is the file, and the function's name if
-/// it is one.
+/// Files and functions that may be longer, with the line of their entry. The key is the file, and
+/// the function's name if it is one.
 struct Exceptions {
     functions: BTreeMap<(String, String), usize>,
     files: BTreeMap<String, usize>,

@@ -103,8 +103,8 @@ pub fn listener(plan: &Plan) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     if plan.bytes > SEND_BYTES_SURE {
-        // Inherited by what is accepted: a response goes into an empty socket's buffer whole, so
-        // that nobody waits for room.
+        // Accepted sockets inherit it: a whole response fits into an empty socket's buffer, so that
+        // no send waits for room.
         sockopt::set_socket_send_buffer_size(&socket, plan.bytes as usize * 2)?;
     }
     bind(&socket, &address).map_err(|error| io::Error::other(format!("listening on {address}: {error}")))?;

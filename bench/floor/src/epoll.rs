@@ -169,7 +169,7 @@ impl Client<'_> {
     fn receive(&mut self, index: usize, buffer: &mut [u8]) -> io::Result<bool> {
         let connection = &mut self.connections[index];
         if connection.left == 0 {
-            // A server may close what nobody uses.
+            // A server may close an unused connection.
             return Ok(false);
         }
         while connection.left > 0 {

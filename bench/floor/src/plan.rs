@@ -64,7 +64,7 @@ impl Plan {
         SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.port)
     }
 
-    /// Requests to make or serve; without a bound, more than anybody waits for.
+    /// Requests to make or serve; without a bound, more than any run makes.
     pub fn requests_max(&self) -> u64 {
         self.requests.unwrap_or(u64::MAX)
     }

@@ -1,5 +1,5 @@
 //! The floor of io_uring: one `enter` per wake-up, registered files, multishot operations, no
-//! completion that tells nothing new.
+//! completion without new information.
 
 #![allow(unsafe_code)]
 

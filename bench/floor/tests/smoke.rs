@@ -58,7 +58,7 @@ fn client(driver: &str, port: &str, more: &[&str]) -> (bool, String, String) {
 }
 
 fn check(client_driver: &str, server_driver: &str, more: &[&str], connections: &str) {
-    // The client asks once more than it counts, to learn how long a response is.
+    // The client sends one request more than it counts, to learn the length of a response.
     let mut server = Server::start(server_driver, &[more, &["--requests", "1001"]].concat());
     let requests = REQUESTS.to_string();
     let bounds = ["--requests", &requests, "--connections", connections];
@@ -148,7 +148,7 @@ fn a_run_of_a_second_ends() {
 
 #[test]
 fn a_server_that_is_not_there_is_told() {
-    // Nobody listens on port 1 of loopback, and nobody but root could.
+    // No process listens on port 1 of loopback, and only root could.
     for driver in ["epoll", "uring"] {
         let (success, _, errors) = client(driver, "1", &["--requests", "1"]);
         assert!(!success);

@@ -1,4 +1,5 @@
-//! The announcement of a load that will take long by its own numbers, so that nobody starts one by mistake.
+//! The announcement of a load that will take long by its own numbers, so that no user starts one by
+//! mistake.
 
 use std::time::Duration;
 

@@ -497,7 +497,7 @@ fn parse_speed(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A satellite's path has a round trip of 0.6 s; nobody asks over one of more than a minute.
+/// A satellite's path has a round trip of 0.6 s; none exceeds a minute.
 fn parse_round_trip(text: &str) -> Result<Duration, String> {
     const ROUND_TRIP_MAX: Duration = Duration::from_secs(60);
     match parse_time(text).map_err(|error| error.to_string())? {

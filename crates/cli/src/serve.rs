@@ -184,7 +184,7 @@ struct PidFile {
 }
 
 impl PidFile {
-    /// Replaces the file as a whole, so that nobody reads half a number.
+    /// Replaces the file atomically, so that no reader sees a part of the number.
     fn write(path: &Path) -> Result<Self, Failure> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".new");

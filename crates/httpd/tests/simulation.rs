@@ -127,7 +127,8 @@ fn settings() -> Settings {
     }
 }
 
-/// What a server that echoes targets answers to one client's input, over a rough network with several seeds.
+/// Checks the responses of a server that echoes targets to one client's input, over a rough network
+/// with several seeds.
 fn check(settings: Settings, input: &str, expected: &str) {
     for seed in 0..8 {
         let world = World::run(SimConfig::rough(seed), settings, echo, vec![Client::new(0, input)], 30_000);

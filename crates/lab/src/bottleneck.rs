@@ -1,5 +1,5 @@
-//! The bottleneck of a search: the server, the client or the path between them, as far as the evidence tells. Every claim
-//! comes with the figures that it rests on.
+//! The bottleneck of a search: the server, the client or the path between them, as far as the
+//! evidence shows. Every claim comes with the figures that support it.
 
 use thalweg_measure::Verdict;
 use thalweg_measure::search::{EndReason, Phase, SearchResult};

@@ -32,7 +32,8 @@ pub struct Document {
     pub started: String,
     /// The plan, with every default filled in.
     pub plan: PlanDocument,
-    /// SHA-256 of the plan's canonical JSON, so that two results can be told to answer the same question.
+    /// SHA-256 of the plan's canonical JSON, so that two results can be recognised as results of
+    /// the same plan.
     pub plan_sha256: String,
     /// Seed of everything that is random in the run.
     pub seed: u64,
@@ -61,7 +62,8 @@ pub struct LogDocument {
     pub requests: u64,
     /// Lines that were left out.
     pub skipped: SkippedLines,
-    /// Requests that stand so far behind later ones in the log that they were replayed later than it says.
+    /// Requests so far behind later ones in the log that they were replayed later than at their
+    /// logged times.
     pub displaced: u64,
 }
 
@@ -123,7 +125,7 @@ impl PlanDocument {
     }
 }
 
-/// The machine that measured, as far as somebody who wants to repeat the run asks.
+/// The machine that measured: the facts needed to repeat the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostDocument {
     /// Its name.
@@ -164,10 +166,10 @@ pub struct Trial {
     pub phase: String,
     /// Seconds from the start of the document to the start of the trial.
     pub at_s: f64,
-    /// Whether arrivals waited for answers.
+    /// Whether arrivals waited for responses.
     #[serde(rename = "loop")]
     pub loop_kind: LoopKind,
-    /// Requests per second that the schedule asked for; `null` in a closed loop.
+    /// Requests per second that the schedule called for; `null` in a closed loop.
     pub offered_rate: Option<f64>,
     /// Measured length without the warm-up.
     pub seconds: f64,
@@ -184,7 +186,7 @@ pub struct Trial {
     /// How each offered request ended.
     #[schemars(with = "BTreeMap<String, u64>")]
     pub outcomes: Outcomes,
-    /// Failures told apart more finely than by their outcome.
+    /// Failures by cause, in more detail than by outcome.
     #[serde(default)]
     pub causes: Causes,
     /// Responses by class of status.
@@ -218,13 +220,14 @@ pub struct Trial {
     pub connection_lifetime_us: Summary,
     /// Connections.
     pub connections: Connections,
-    /// Thousands of bits per second at which each connection's answers came, of those that brought any.
+    /// Thousands of bits per second at which each connection's responses arrived, of the
+    /// connections that received any.
     #[serde(default)]
     pub kbit_per_connection: Summary,
     /// Sessions, where the load is made of some.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sessions: Option<SessionsSummary>,
-    /// The first good response, as a sample of what the target answers.
+    /// The first good response, as a sample of the target's responses.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sample: Option<Sample>,
     /// The measuring client itself.
@@ -308,7 +311,7 @@ pub struct Find {
     pub evidence: Vec<String>,
     /// The client's own ceiling against the built-in sink, requests per second.
     pub client_ceiling: Option<f64>,
-    /// Notes on the result: a label such as a bracket wider than asked for.
+    /// Notes on the result: a label such as a bracket wider than requested.
     pub notes: Vec<String>,
 }
 
@@ -365,6 +368,6 @@ pub enum LimitedBy {
     Client,
     /// The path between them.
     Network,
-    /// The evidence does not tell.
+    /// The evidence is not sufficient.
     Undetermined,
 }

@@ -186,7 +186,7 @@ fn pause(search: &mut Search, length: Duration, patience: Duration, watcher: &mu
     search.record_pause(begun.elapsed());
 }
 
-/// Marks a trial at full speed as not judged: it says nothing about the rate that the target carries.
+/// Marks a trial at full speed as not judged: it does not show the rate that the target carries.
 fn unjudged(trial: &mut Trial, purpose: &str) {
     trial.verdict = Verdict::Invalid;
     trial.reasons = vec![format!("not judged: {purpose}")];

@@ -118,7 +118,7 @@ fn response(body_bytes: usize) -> Vec<u8> {
     bytes
 }
 
-/// The sink's application: the server, until it is told to stop.
+/// The sink's application: the server, until it receives the stop command.
 struct SinkApp<H> {
     server: Server<H>,
     stop: Arc<AtomicBool>,

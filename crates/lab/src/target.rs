@@ -125,11 +125,11 @@ impl Target {
         Ok(Self { url, shown: shown(text), credentials, address, authority, path })
     }
 
-    /// Connects once from each of the local addresses `sources`, or from whichever the kernel chooses if there are none, so that a
-    /// server that is not there is found out before a run begins.
+    /// Connects once from each of the local addresses `sources`, or from whichever the kernel
+    /// chooses if there are none, so that a missing server is detected before a run begins.
     ///
     /// # Errors
-    /// It does not answer within `timeout`.
+    /// The server does not respond within `timeout`.
     pub fn reach(&self, timeout: Duration, sources: &[IpAddr]) -> Result<(), TargetError> {
         let unreachable = |from: String, source| TargetError::Unreachable {
             host: self.authority.clone(),

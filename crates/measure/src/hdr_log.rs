@@ -16,8 +16,8 @@ const COLUMNS: &str = "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\
 /// One line of a log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry<'a> {
-    /// Tells series apart; readers that do not ask for a tag see those without one. Neither empty nor with a comma, a space or
-    /// a line break, else it is left out.
+    /// Distinguishes series; readers that select no tag see those without one. Neither empty nor
+    /// with a comma, a space or a line break, else it is left out.
     pub tag: Option<&'a str>,
     /// The beginning of the interval, from the start of the log.
     pub start: Duration,

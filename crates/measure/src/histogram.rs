@@ -13,7 +13,8 @@ use hdrhistogram::serialization::{Deserializer, Serializer as _, V2DeflateSerial
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The longest time that is told apart, one hour in nanoseconds. Longer ones are recorded as this.
+/// The longest time that is resolved, one hour in nanoseconds. Longer times are recorded as this
+/// one.
 pub const NS_MAX: u64 = 3_600_000_000_000;
 
 /// Three significant digits: a bucket is at most a thousandth of its value wide.
@@ -202,7 +203,7 @@ impl Histogram {
 }
 
 impl PartialEq for Histogram {
-    /// Equal if the same values were recorded, as far as buckets tell them apart.
+    /// Equal if the same values were recorded, as far as buckets distinguish them.
     fn eq(&self, other: &Self) -> bool {
         self.min == other.min && self.max == other.max && self.counts == other.counts
     }

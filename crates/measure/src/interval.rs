@@ -9,15 +9,16 @@ use crate::outcome::Outcome;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How many intervals are kept at most unless said otherwise.
+/// Most intervals that are kept by default.
 pub const INTERVALS_MAX: usize = 600;
 
 /// A trial cut into intervals of equal width from its start.
 ///
-/// At most so many intervals are kept as [`IntervalSeries::new`] was told. When there would be more, neighbours are
-/// merged in pairs and the width doubles, so a day of records takes no more memory than ten minutes. Counts are exact, and so are the
-/// response times of the whole ([`IntervalSeries::response_time`]); those of a single interval keep two significant digits, about a
-/// kilobyte a second.
+/// [`IntervalSeries::new`] sets the most intervals that are kept. When there would be more,
+/// neighbours are merged in pairs and the width doubles, so a day of records takes no more memory
+/// than ten minutes. Counts are exact, and so are the response times of the whole
+/// ([`IntervalSeries::response_time`]); those of a single interval keep two significant digits,
+/// about a kilobyte a second.
 ///
 /// Recording costs a few additions and one histogram record. Closing an interval scans its histogram, and that is in
 /// [`IntervalSeries::advance_to`], which the caller places between batches of work. Doubling the width would stop a load

@@ -24,8 +24,8 @@ pub enum Limit {
         /// The bound, above zero.
         bound: Duration,
     },
-    /// The share of offered requests that ended in an error: `errors<0.1%`. Which outcomes are errors, says
-    /// [`crate::outcome::Outcome::is_error`].
+    /// The share of offered requests that ended in an error: `errors<0.1%`.
+    /// [`crate::outcome::Outcome::is_error`] defines which outcomes are errors.
     Errors {
         /// Whether the bound itself still meets the limit.
         inclusive: bool,
@@ -88,7 +88,8 @@ impl Limit {
         }
     }
 
-    /// The least bits per second that a connection needs to meet this limit; `None` if it says nothing about connections.
+    /// The least bits per second that a connection needs to meet this limit; `None` if it does not
+    /// concern connections.
     pub fn bits_per_connection_min(&self) -> Option<u64> {
         match *self {
             Limit::KbitPerConnection { inclusive: true, kbit } => Some((kbit * 1e3).ceil() as u64),

@@ -15,7 +15,7 @@ use std::fmt;
 pub enum Outcome {
     /// A complete and valid response within the time limit.
     Good,
-    /// A complete response with a status that was not asked for.
+    /// A complete response with an unexpected status.
     BadStatus,
     /// A complete response whose length, digest or other check failed.
     FailedCheck,
@@ -83,11 +83,12 @@ impl Outcome {
         matches!(self, Outcome::Good | Outcome::BadStatus | Outcome::FailedCheck)
     }
 
-    /// Whether this counts as an error: everything that was tried and did not end well.
+    /// Whether this counts as an error: every request that was sent or attempted and is not good.
     ///
-    /// `not_sent` is no error: nothing was asked of the target, so there is nothing that it did wrong. It is not lost
-    /// either, since it stays in *offered*: requests held back by a slow target are missing from the completions, and
-    /// those held back by the client make the trial invalid (see `verdict` in `trial`).
+    /// `not_sent` is no error: the target received no request and cannot have failed. It is not
+    /// lost either, since it stays in *offered*: requests held back by a slow target are missing
+    /// from the completions, and those held back by the client make the trial invalid (see
+    /// `verdict` in `trial`).
     pub fn is_error(self) -> bool {
         !matches!(self, Outcome::Good | Outcome::NotSent)
     }
@@ -189,8 +190,8 @@ impl<'de> Deserialize<'de> for Outcomes {
     }
 }
 
-/// Failures that are told apart more finely than by their outcome, for tools that want to know. Each is also counted as the
-/// outcome named here.
+/// Failures by cause, in more detail than by outcome, for tools that need it. Each is also counted
+/// as the outcome named here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Causes {
     /// Of *unreachable*: the kernel gave up waiting for the peer (ETIMEDOUT), before our own time limit.
@@ -218,9 +219,9 @@ impl Causes {
 /// The four counts that every result leads with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
-    /// Requests that the schedule asked for.
+    /// Requests that the schedule called for.
     pub offered: u64,
-    /// Requests whose first byte was handed to the kernel.
+    /// Requests whose first byte was passed to the kernel.
     pub sent: u64,
     /// Requests for which a whole response came back in time.
     pub completed: u64,

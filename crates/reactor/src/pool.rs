@@ -21,12 +21,13 @@ impl BufferPool {
         Self { idle: Vec::with_capacity(idle_max), idle_max, buffer_bytes_max }
     }
 
-    /// An empty buffer that nobody else refers to: [`Rc::get_mut`] gives access to it.
+    /// An empty buffer without other references: [`Rc::get_mut`] gives access to it.
     pub fn take(&mut self) -> Rc<Vec<u8>> {
         self.idle.pop().unwrap_or_default()
     }
 
-    /// Takes a buffer back. One that is still being sent, because its socket was closed in between, is let go instead.
+    /// Takes a buffer back. A buffer that is still being sent, because its socket was closed
+    /// meanwhile, is dropped instead.
     pub fn put(&mut self, mut buffer: Rc<Vec<u8>>) {
         if self.idle.len() == self.idle_max {
             return;

@@ -37,10 +37,11 @@ const NONE: u32 = u32::MAX;
 
 /// A timer wheel. See the [module's documentation](self) for how it is meant to be used.
 ///
-/// Level 0 has a slot per tick, level 1 a slot per 64 ticks, and so on. An entry lies on the level of the highest digit (to
-/// the base of 64) in which its tick differs from the present one. So a slot is never shared by two turns of the wheel,
-/// and the first slot in use on the lowest level in use is always the next one to come due. An entry moves down a
-/// level at most ten times in its life; mostly it is two or three.
+/// Level 0 has a slot per tick, level 1 a slot per 64 ticks, and so on. An entry lies on the level
+/// of the highest digit (to the base of 64) in which its tick differs from the present one. So a
+/// slot is never shared by two rotations of the wheel, and the first slot in use on the lowest
+/// level in use is always the next one to come due. An entry moves down a level at most ten times
+/// in its life; mostly it is two or three.
 pub struct Wheel {
     start: Instant,
     tick_ns: u64,

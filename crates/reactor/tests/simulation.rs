@@ -15,8 +15,8 @@ use thalweg_sys::{Fault, Instant, SocketId};
 
 const MS: u64 = 1_000_000;
 
-/// Clients that ask questions one after the other, a server that answers each with as many bytes, and a log of it all.
-/// Everything starts over when it fails, until the time is up.
+/// Clients that send requests one after the other, a server that responds to each with as many
+/// bytes, and a log of all events. Both sides retry after every failure, until the time is up.
 struct Chatter {
     addr: SocketAddr,
     clients: usize,
@@ -198,8 +198,8 @@ fn bandwidth_limits_what_arrives() {
     let config = SimConfig { bandwidth: Some(1_000_000), socket_buffer_bytes: 1 << 20, ..SimConfig::calm(1) };
     let mut sim = Sim::new(config);
     let chatter = Chatter::new(&mut sim, 1, 100_000, 10_000 * MS).run(&mut sim);
-    // There and back at a megabyte a second, with the answer to the first 64 KiB on its way while the others still come:
-    // 166 ms each.
+    // Both directions run at a megabyte a second, and the response to the first 64 KiB is under way
+    // while the others still arrive: 166 ms each.
     assert!((58..=60).contains(&chatter.answered), "{} answers", chatter.answered);
 }
 

@@ -150,7 +150,7 @@ pub enum Symlinks {
     /// Those that stay beneath the root.
     #[default]
     Beneath,
-    /// Those that stay beneath the root and belong to the user who owns what they lead to.
+    /// Links that stay beneath the root and belong to the owner of their target.
     OwnerMatch,
 }
 
@@ -234,8 +234,8 @@ impl Default for ListingStyle {
     }
 }
 
-/// The limits of what a client may demand. Bytes and counts are inclusive; 0 is without limit where
-/// that is said.
+/// The limits of what a client may demand. Bytes and counts are inclusive; 0 means no limit where
+/// that is stated.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Most bytes of a request head.
@@ -245,7 +245,7 @@ pub struct Limits {
     pub head_time: Duration,
     /// How long a connection may stay open between two requests.
     pub idle_time: Duration,
-    /// How long a client may take none of a response before it is given up.
+    /// Time for which a client may receive nothing of a response before its connection is closed.
     pub stall_time: Duration,
     /// Bytes per second of a response that a client has to take on average; by how much it falls
     /// behind counts as time in which it takes nothing.
@@ -255,7 +255,7 @@ pub struct Limits {
     pub linger_time: Duration,
     /// Most connections open at once, on all loops together; 0 is as many as one table of
     /// descriptors holds, and more than that are spread over several loops on each CPU, with a
-    /// table each. When all places are taken, the connection that has been idle longest is closed
+    /// table each. When all slots are taken, the connection that has been idle longest is closed
     /// for a new one.
     pub connections_max: usize,
     /// Most connections of one client, which is an IPv4 address or an IPv6 /64, on all loops
@@ -419,7 +419,7 @@ pub struct StatusConfig {
     /// The address of the status listener, apart from those of the sites. There is no protection
     /// but the address.
     pub listen: SocketAddr,
-    /// Host names beside `localhost` and this host's own by which they may be asked for;
+    /// Host names beside `localhost` and this host's own that requests for them may name;
     /// `*.example.org` stands for all names beneath `example.org`. IP addresses always may.
     pub allowed_hosts: Vec<String>,
     /// The file in which the figures of the last days survive a restart; `None`: they do not.

@@ -3,8 +3,9 @@
 use thalweg_sys::Instant;
 use thalweg_wire::date::{self, IMF_FIXDATE_BYTES};
 
-/// Where the calendar's seconds come from: seconds since 1970-01-01 UTC at a point of the monotonic clock. The real one
-/// ignores the point and asks the kernel; a simulation derives the seconds from its virtual time.
+/// Returns the seconds since 1970-01-01 UTC at a point of the monotonic clock. The real function
+/// ignores the point and reads the kernel's clock; a simulation derives the seconds from its
+/// virtual time.
 pub(crate) type SecondsAt = fn(Instant) -> u64;
 
 /// The present second and its text.
@@ -17,7 +18,7 @@ pub(crate) struct DateCache {
 }
 
 impl DateCache {
-    /// The calendar at `now`.
+    /// The date cache at `now`.
     pub(crate) fn new(seconds_at: SecondsAt, now: Instant) -> Self {
         let second = to_signed(seconds_at(now));
         Self { seconds_at, now, second, text: date::imf_fixdate(second) }

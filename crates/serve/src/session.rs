@@ -1,9 +1,10 @@
 //! The contract between a connection and the protocol session on it.
 //!
-//! A session is a state machine without I/O. The connection gives it received bytes and tells it when a payload has been sent,
-//! when an object is ready, and when a deadline has passed; the session says in return what is to be sent and what it waits for. Rates,
-//! admission, eviction, accounting and the calls on the driver are the connection's, so that a protocol is added without touching them.
-//! HTTP/1 is the first.
+//! A session is a state machine without I/O. The connection gives it received bytes and reports
+//! when a payload has been sent, when an object is ready, and when a deadline has passed; the
+//! session returns the bytes to send and the event that it waits for. Rates, admission, eviction,
+//! accounting and the calls to the driver belong to the connection, so that a new protocol does not
+//! change them. HTTP/1 is the first.
 
 use std::rc::Rc;
 
@@ -12,7 +13,7 @@ use crate::content::origin::Outcome;
 
 /// A session on a connection.
 pub(crate) trait Session {
-    /// What a session uses of its loop, borrowed for one call.
+    /// Parts of the loop that a session uses, borrowed for one call.
     type Services<'s>;
 
     /// Takes bytes that have come in.
@@ -30,43 +31,47 @@ pub(crate) trait Session {
     /// The peer, or an object, has not come in time.
     fn on_deadline(&mut self, is_sending: bool, services: &mut Self::Services<'_>) -> Next;
 
-    /// Keeps input of a connection that is not admitted yet. Whether a whole request has come in, or can not be one any more.
+    /// Keeps input of a connection that is not admitted yet. Returns whether a whole request has
+    /// arrived, or the input is malformed.
     fn keep_input(&mut self, input: &[u8], services: &mut Self::Services<'_>) -> bool;
 
-    /// Answers what was kept, if it is the only request that is answered on this connection, for want of a slot.
+    /// Responds to the request that was kept, if it is the only one on this connection, for want of
+    /// a slot.
     fn answer_kept(&mut self, is_only: bool, services: &mut Self::Services<'_>) -> Next;
 
     /// Forgets all input: the connection is refused, with a response that is not the session's.
     fn drop_input(&mut self);
 
-    /// What the session is doing.
+    /// The session's present activity.
     fn activity(&self) -> Activity;
 
-    /// Whether the connection should receive no more for now: the peer is too far ahead, or nobody would read it.
+    /// Whether the connection should receive no more for now: the peer is too far ahead, or its
+    /// input would be discarded.
     fn holds_input(&self) -> bool;
 }
 
-/// What a connection does next.
+/// The next step of a connection.
 #[must_use]
 pub(crate) enum Next {
-    /// Send this, and tell the session when it has gone.
+    /// Send this, and report to the session when it has been sent.
     Send(Payload),
-    /// Wait for what [`Session::activity`] says.
+    /// Wait for the event that [`Session::activity`] names.
     Wait,
-    /// Tell the session once more that all was sent when the loop has work to give away.
+    /// Report to the session again that all was sent when the loop has work budget left.
     WaitForBudget,
-    /// Finish our direction, and drain the peer's for a while before the close: a peer that still sends would get a reset from a plain
-    /// close, and might never read the last response.
+    /// Shut down the sending direction, and drain the peer's for a while before the close: a peer
+    /// that still sends would get a reset from a plain close, and might never read the last
+    /// response.
     Linger,
     /// Close.
     Close,
-    /// Reset: the peer has not taken what it was sent.
+    /// Reset: the peer has not received all bytes sent.
     Reset,
     /// Reset, for this reason: the rest of a response cannot be delivered, and the peer must not take what it has got for the whole.
     Fail(Rc<str>),
 }
 
-/// What a session is doing, which decides about deadlines and about eviction.
+/// The activity of a session, which determines its deadlines and its eviction rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Activity {
     /// Nothing: it waits for a request. So many requests came before.

@@ -39,10 +39,10 @@ mod watched;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// How long a disk takes to answer.
+/// The time of a disk access.
 const DISK_NS: u64 = 7_000_000;
 
-/// What a client does, one after the other.
+/// One step of a client; its steps run one after the other.
 #[derive(Clone, Debug)]
 enum Step {
     Send(Vec<u8>),
@@ -95,7 +95,7 @@ struct World<'w> {
     service_over: bool,
     /// When it ends at the latest.
     end: Option<Instant>,
-    /// Those who come later: when, from where, and what they do.
+    /// Clients that connect later: the time, the address and the steps of each.
     newcomers: VecDeque<(Instant, IpAddr, Vec<Step>)>,
     /// When other limits hold, and which.
     changes: VecDeque<(Instant, Arc<SharedRateLimits>)>,
@@ -103,7 +103,7 @@ struct World<'w> {
     edits: VecDeque<(Instant, Box<dyn FnOnce()>)>,
 }
 
-/// What came of a client.
+/// The result of a client's connection.
 struct Outcome {
     received: Vec<u8>,
     orderly: bool,
@@ -111,7 +111,7 @@ struct Outcome {
     lasted: Duration,
 }
 
-/// Where the server listens.
+/// The address on which the server listens.
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 80);
 
 impl Client {
@@ -169,7 +169,7 @@ impl Client {
 }
 
 impl World<'_> {
-    /// What came of the clients, whose connections are all over.
+    /// The outcomes of the clients, whose connections have all ended.
     fn outcomes(self, start: Instant) -> Vec<Outcome> {
         let outcomes = self.clients.into_iter().map(|client| {
             let over = client.over.unwrap();

@@ -58,7 +58,7 @@ impl WorkBudget {
         self.left = self.left.saturating_sub(WORK_PER_PART);
     }
 
-    /// Whether a further request may be answered at once, in a batch that is full or has room.
+    /// Whether a further request may be processed at once, in a batch that is full or has room.
     pub(crate) fn take_request(&mut self, is_batch_full: bool) -> bool {
         if is_batch_full {
             self.left = self.left.saturating_sub(WORK_PER_FULL_BATCH);

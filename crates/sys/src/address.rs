@@ -1,7 +1,7 @@
 //! Addresses of peers: TCP and Unix stream sockets, and ranges of local ports.
 //!
-//! An address is checked when it is made, so that no connect fails for the way it is written. Names of hosts are not here:
-//! whoever resolves them hands over addresses.
+//! An address is checked when it is made, so that no connect fails for its syntax. Host names are
+//! resolved elsewhere.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -48,10 +48,12 @@ impl PeerAddr {
 }
 
 impl PeerAddr {
-    /// Connects once, from a local address if one is given, and hangs up: whether somebody listens there.
+    /// Connects once, from a local address if one is given, and closes the connection, to check
+    /// that a server listens there.
     ///
     /// # Errors
-    /// Nobody does within `timeout`, the permission is missing, or this host does not have the local address.
+    /// No server accepts within `timeout`, the permission is missing, or this host does not have
+    /// the local address.
     pub fn reach(&self, source: Option<IpAddr>, timeout: Duration) -> io::Result<()> {
         let peer = match self {
             Self::Unix(addr) => return addr.reach(),
@@ -113,10 +115,10 @@ impl UnixAddr {
         (self.text.as_bytes()[0] != b'@').then(|| Path::new(&*self.text))
     }
 
-    /// Connects once, and hangs up: whether somebody listens there.
+    /// Connects once, and closes the connection, to check that a server listens there.
     ///
     /// # Errors
-    /// Nobody does, or the permission is missing.
+    /// No server listens there, or the permission is missing.
     pub fn reach(&self) -> io::Result<()> {
         Socket::new(Domain::UNIX, Type::STREAM.cloexec(), None)?.connect(&self.encoded()?)
     }

@@ -8,8 +8,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// A point on the monotonic clock, in nanoseconds since an arbitrary start (Linux: boot).
 ///
-/// A plain integer, so that a simulation can make its own and so that the hot path subtracts and compares without
-/// branches. It says nothing about the calendar; see [`unix_seconds`].
+/// A plain integer, so that a simulation can make its own and so that the hot path subtracts and
+/// compares without branches. It is unrelated to calendar time; see [`unix_seconds`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 

@@ -1,7 +1,7 @@
 //! An allocator that counts the allocations of each thread, to test that a hot path makes none.
 //!
-//! It is the system's allocator with a counter per thread. Only tests are built with it (feature `count-allocations`), and a test
-//! uses it only if its `#[global_allocator]` says so.
+//! It is the system's allocator with a counter per thread. Only tests are built with it (feature
+//! `count-allocations`), and a test uses it only if its `#[global_allocator]` names it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -1,7 +1,7 @@
 //! The kernel's socket diagnosis (sock_diag(7)): which sockets listen on a port, without having all connections listed.
 //!
-//! A question and its answers are bytes of a fixed form, written and read here field by field; there is nothing else of netlink
-//! that this program needs.
+//! A request and its responses have a fixed binary form, written and read here field by field; this
+//! program needs nothing else of netlink.
 
 use std::io;
 use std::os::fd::OwnedFd;

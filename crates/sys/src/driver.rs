@@ -12,15 +12,16 @@
 //! }
 //! ```
 //!
-//! io_uring works that way by itself; the epoll driver does it by trying at once and arming only when the kernel says
-//! "not now". Which one runs is chosen once, at start; loops are generic over [`Driver`], so the choice costs nothing per
-//! operation.
+//! io_uring works that way by itself; the epoll driver does it by trying at once and arming only
+//! when the kernel returns `EAGAIN`. Which one runs is chosen once, at start; loops are generic
+//! over [`Driver`], so the choice costs nothing per operation.
 //!
 //! # The contract
 //!
 //! * Every socket belongs to the driver, from `connect` or acceptance to `close`. After `close` no completion names it again.
-//! * Sockets receive from the moment they are connected. [`Driver::pause`] stops that: the kernel's buffer
-//!   then fills and the peer is held back. What was already on its way may still be delivered after a pause.
+//! * Sockets receive from the moment they are connected. [`Driver::pause`] stops that: the kernel's
+//!   buffer then fills and the peer is held back. Bytes already on their way may still be delivered
+//!   after a pause.
 //! * A socket that receives on demand ([`ReceiveMode::OnDemand`]) is the exception: it delivers one receive per call of
 //!   [`Driver::receive`] and nothing otherwise. An end or a reset is reported by the next call, or when a send fails; a reset
 //!   after the end, at once.
@@ -28,8 +29,9 @@
 //!   [`Driver::next`] or [`Driver::wait`]. They are never empty.
 //! * A socket has at most one send under way. It ends in [`Completion::Sent`] when the kernel has taken all of it, or in
 //!   [`Completion::Failed`].
-//! * [`Completion::Ended`] says that the peer will send no more; the socket can still send. [`Completion::Failed`] says that the
-//!   socket is of no more use. Each comes at most once, after all bytes that the peer sent before, and neither closes the socket.
+//! * [`Completion::Ended`] reports that the peer will send no more; the socket can still send.
+//!   [`Completion::Failed`] reports that the socket is unusable. Each comes at most once, after all
+//!   bytes that the peer sent before, and neither closes the socket.
 //! * A reset may be reported to a paused socket only when it is resumed or sends.
 //! * A close reaches the kernel within the next waits: an owner that closes and never waits again leaves the connection open.
 //! * An id that was closed must not be used again; the drivers panic on it, since it is a bug of the owner.

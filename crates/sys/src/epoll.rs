@@ -1,8 +1,9 @@
 //! The epoll driver: completions made from readiness.
 //!
-//! Every operation is tried at once. Only when the kernel says "not now" does the socket wait for an event, and since
-//! sockets are registered edge-triggered for everything, once, at birth, no further `epoll_ctl` is paid in their life.
-//! The price of edges is bookkeeping: a socket stays on a ready list until the kernel has said "not now" to it.
+//! Every operation is tried at once. The socket waits for an event only when the kernel returns
+//! `EAGAIN`. Sockets are registered once, edge-triggered for all events, so no further `epoll_ctl`
+//! is needed. Edges require bookkeeping: a socket stays on a ready list until the kernel has
+//! returned `EAGAIN` for it.
 
 mod accept;
 
@@ -80,15 +81,15 @@ struct Socket {
     /// On the `readable` list.
     listed: bool,
     paused: bool,
-    /// The owner asks for what is received; see `bytes_wanted`.
+    /// The socket receives on demand; see `bytes_wanted`.
     on_demand: bool,
     /// Receive on demand: bytes requested and not yet delivered; 0 if none are.
     bytes_wanted: u32,
-    /// An edge has said that the peer's direction has ended or that the connection is broken.
+    /// An edge has reported that the peer's direction has ended or that the connection is broken.
     end_seen: bool,
-    /// The peer has ended its direction and the owner was told.
+    /// The peer has ended its direction, and this was reported to the owner.
     ended: bool,
-    /// Why the socket is of no more use; told once the bytes before it are delivered.
+    /// The reason why the socket is unusable; reported after the bytes before it are delivered.
     broken: Option<Errno>,
     failed: bool,
     finish_after_send: bool,
@@ -176,8 +177,8 @@ impl Epoll {
         Ok(epoll::add(&self.epoll, self.live(id).fd.as_fd(), EventData::new_u64(id.to_bits()), flags)?)
     }
 
-    /// Watches accepted connections that are still open: one that is closed after its first response never had to be. What has
-    /// happened on the others since they were accepted is told at once.
+    /// Watches accepted connections that are still open: one that is closed after its first
+    /// response needs no watch. Events of the others since they were accepted are reported at once.
     fn watch_accepted(&mut self) {
         let mut unwatched = mem::take(&mut self.unwatched);
         for id in unwatched.drain(..) {
@@ -219,7 +220,7 @@ impl Epoll {
             return;
         }
         if flags.contains(EventFlags::ERR) && (socket.paused || socket.ended) {
-            // Nobody is going to receive, so nobody would find out otherwise.
+            // The socket does not receive, so the error would not be noticed otherwise.
             let error = socket::pending_error(&socket.fd).unwrap_or_else(|| Errno::CONNRESET.into());
             self.fail(id, error);
             return;
@@ -237,7 +238,7 @@ impl Epoll {
     fn on_connect(&mut self, id: SocketId, flags: EventFlags) {
         let socket = self.live_mut(id);
         socket.state = State::Connected;
-        // A connect that has failed shows as an error beside being writable, so that success need not be asked for.
+        // A failed connect shows as an error besides being writable, so a success needs no query.
         let may_have_failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         match may_have_failed.then(|| socket::pending_error(&socket.fd)).flatten() {
             Some(error) => self.fail(id, error),
@@ -248,7 +249,7 @@ impl Epoll {
         }
     }
 
-    /// Tells the owner, once, that the socket is of no more use.
+    /// Reports to the owner, once, that the socket is unusable.
     fn fail(&mut self, id: SocketId, error: io::Error) {
         let socket = self.live_mut(id);
         socket.sending = None;
@@ -259,8 +260,8 @@ impl Epoll {
         }
     }
 
-    /// Goes on with a send until it is through, the kernel has enough, or a chunk of a file has gone and others should have
-    /// their turn.
+    /// Continues a send until it is complete, the kernel takes no more, or a chunk of a file was
+    /// sent and other sockets come first.
     fn push(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.entry_mut(id) else { return };
         let Some(sending) = &mut socket.sending else { return };
@@ -575,7 +576,8 @@ impl Driver for Epoll {
                 return None;
             }
             self.steps_left -= 1;
-            // In turn, so that neither endless input nor endless output can starve the other.
+            // Reads and writes alternate, so that neither endless input nor endless output can
+            // starve the other.
             self.writes_first = !self.writes_first;
             let writes = self.writes_first || self.readable.is_empty();
             let writable = if writes && self.sends_left > 0 { self.writable.pop_front() } else { None };

@@ -4,10 +4,10 @@ use std::io;
 
 use rustix::io::Errno;
 
-/// The kinds of failure that METHOD tells apart on a connection.
+/// The kinds of failure on a connection that METHOD distinguishes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The peer's host answered that nobody listens.
+    /// The peer's host reported that no server listens.
     Refused,
     /// The peer ended the connection at once.
     Reset,
@@ -25,8 +25,9 @@ pub enum Fault {
     Other(i32),
 }
 
-/// What each error of `connect`, `send` and `recv` is. Besides these calls' own errors there are those that the kernel makes of ICMP
-/// messages (`icmp_err_convert` and `icmpv6_err_convert`), and of routes and firewalls that forbid the way.
+/// The fault for each error of `connect`, `send` and `recv`. Besides these calls' own errors there
+/// are those that the kernel makes of ICMP messages (`icmp_err_convert` and `icmpv6_err_convert`),
+/// and of routes and firewalls that forbid the way.
 const KINDS: [(Errno, Fault); 28] = [
     (Errno::CONNREFUSED, Fault::Refused),
     // There is no such Unix socket.
@@ -50,7 +51,7 @@ const KINDS: [(Errno, Fault); 28] = [
     // A local firewall's refusal; a route that prohibits, a foreign firewall over IPv6, or a Unix socket's permissions.
     (Errno::PERM, Fault::Unreachable),
     (Errno::ACCESS, Fault::Unreachable),
-    // A blackhole route answers with this.
+    // A blackhole route returns this.
     (Errno::INVAL, Fault::Unreachable),
     // The device went away.
     (Errno::NODEV, Fault::Unreachable),

@@ -23,7 +23,8 @@ pub use self::stamp::{FileChanged, Stamp};
 pub enum Wait {
     /// It may.
     Allowed,
-    /// It fails with `EAGAIN` instead, as far as the kernel and the file system can tell beforehand.
+    /// It fails with `EAGAIN` instead, as far as the kernel and the file system can know
+    /// beforehand.
     Never,
 }
 
@@ -47,7 +48,8 @@ pub fn may_write(path: &Path) -> io::Result<()> {
     }
 }
 
-/// An open file or directory with what `fstat` said of it when it was opened. A clone is the same open file.
+/// An open file or directory with the result of `fstat` when it was opened. A clone is the same
+/// open file.
 #[derive(Clone, Debug)]
 pub struct File {
     fd: Arc<OwnedFd>,
@@ -104,7 +106,7 @@ impl File {
         self.changed.get()
     }
 
-    /// Remembers that the content is not that of the stamp. The error that says so.
+    /// Marks the content as different from that of the stamp. Returns the error for it.
     pub fn note_change(&self, kind: io::ErrorKind) -> io::Error {
         self.changed.set(true);
         io::Error::new(kind, FileChanged { device: self.stamp.device, inode: self.stamp.inode })
@@ -144,8 +146,9 @@ impl File {
         }
     }
 
-    /// Whether the byte at `offset` is in memory, or can be read without waiting for a disk for another reason. Where the file system
-    /// cannot tell, and behind the end, the answer is yes. A look at what is not there has the kernel begin to read it.
+    /// Whether the byte at `offset` is in memory, or can be read without waiting for a disk for
+    /// another reason. Where the file system does not know, and behind the end, the result is true.
+    /// A check of an absent byte makes the kernel begin to read it.
     ///
     /// Not by `cachestat` (Linux 6.5): see bench/TRIED.md, "Page-cache residency".
     pub fn is_in_memory(&self, offset: u64) -> bool {
@@ -155,7 +158,7 @@ impl File {
     /// Reads these bytes into the kernel's memory, and waits until they are there.
     ///
     /// # Errors
-    /// Those of `pread`. There is nothing to be done about them: who sends the bytes meets them again.
+    /// Those of `pread`. The caller may ignore them: a send of these bytes meets the same error.
     pub fn read_ahead(&self, offset: u64, len: u64) -> io::Result<()> {
         let end = offset.saturating_add(len);
         let mut at = offset;
@@ -222,8 +225,9 @@ fn open_at(directory: &OwnedFd, path: &CStr, flags: OFlags, resolve: ResolveFlag
             // The kernel does not know the flag.
             Err(Errno::INVAL) if resolve.contains(ResolveFlags::CACHED) => resolve -= ResolveFlags::CACHED,
             Err(Errno::AGAIN) if resolve.contains(ResolveFlags::CACHED) => return Err(Errno::AGAIN.into()),
-            // The kernel could not rule out that a rename raced with `..`; it says so and expects another try. A file under
-            // a lease says the same, for as long as its holder takes, so there is an end to trying.
+            // The kernel could not rule out that a rename raced with `..`, and expects another
+            // attempt. A file under a lease returns the same error until its holder releases it, so
+            // the attempts are bounded.
             Err(Errno::AGAIN | Errno::INTR) if tries_left > 0 => {}
             opened => return Ok(opened?),
         }
@@ -238,8 +242,8 @@ mod tests {
 
     use super::*;
 
-    /// A file of a folder of its own, whose pages the kernel was asked to throw out; `None` where the file system keeps them,
-    /// as one in memory does.
+    /// A file in a folder of its own, after a request to the kernel to drop its pages; `None` where
+    /// the file system keeps them, as one in memory does.
     fn cold_file(test: &str) -> Option<File> {
         let scratch = tempfile::TempDir::with_prefix(test).unwrap();
         let folder = scratch.path();
@@ -265,7 +269,8 @@ mod tests {
     #[test]
     fn what_is_not_in_memory_is_told_and_read_ahead() {
         let Some(file) = cold_file("read-ahead") else { return };
-        // The kernel may not throw out at once what it still has in hand, and a fast disk may bring what is asked for before the answer.
+        // The kernel may not drop pages at once that it still uses, and a fast disk may read the
+        // requested pages before the call returns.
         let mut attempts = (0..100).map(|attempt| {
             std::thread::sleep(std::time::Duration::from_millis(attempt));
             fadvise(&file.fd, 0, None, Advice::DontNeed).unwrap();

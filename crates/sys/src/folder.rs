@@ -39,7 +39,8 @@ pub struct EntryState {
     pub changed_s: i64,
 }
 
-/// How much of a folder the kernel is asked for at once. Names have 255 bytes at most, so this holds a few hundred.
+/// The buffer size of one read of a folder. Names have 255 bytes at most, so it holds a few hundred
+/// entries.
 const ENTRIES_BYTES: usize = 32 << 10;
 
 impl File {

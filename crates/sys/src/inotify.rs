@@ -1,7 +1,8 @@
-//! Being told of changes in folders (inotify).
+//! Notifications of changes in folders (inotify).
 //!
-//! A folder is watched as the descriptor that it is open by, through `/proc`, so that no path is resolved a second time and what is
-//! watched is what was opened. What changed in a folder is not told apart here, only that something has.
+//! A folder is watched by its open descriptor, through `/proc`, so that no path is resolved a
+//! second time and the watched folder is the opened one. An event reports only that a folder has
+//! changed, not the kind of the change.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -35,7 +36,8 @@ pub enum Event {
     Changed(WatchId),
     /// The folder was moved: its name leads elsewhere by now. It is still watched.
     Moved(WatchId),
-    /// The folder is watched no more: it was deleted, its file system was unmounted, or somebody has [ended](Inotify::unwatch) it.
+    /// The folder is watched no more: it was deleted, its file system was unmounted, or the watch
+    /// was [ended](Inotify::unwatch).
     Ended(WatchId),
     /// There was no room for events, and some are lost, of whatever kind.
     Overflow,
@@ -73,7 +75,7 @@ impl Inotify {
     pub fn watch(&self, folder: &File) -> io::Result<WatchId> {
         // The thread's own table of descriptors, which is not always that of the process.
         let path = format!("/proc/thread-self/fd/{}", folder.fd().as_raw_fd());
-        // Files that were deleted and are still open concern nobody.
+        // Changes of files that were deleted and are still open are irrelevant.
         let flags = CHANGES | WatchFlags::ONLYDIR | WatchFlags::EXCL_UNLINK;
         Ok(WatchId(inotify::add_watch(&self.queue, path, flags)?))
     }

@@ -157,9 +157,9 @@ pub struct FileSpan {
 pub enum SpanEnd {
     /// More of the file, in the same response.
     MoreFollows,
-    /// Nothing more of the file. Before its last bytes are handed to the kernel, the file's state is compared with what it was when
-    /// the file was opened: a response must not consist of two versions. That is one `fstat`, and one more each time
-    /// the kernel takes only some of what is left.
+    /// No more of the file. Before its last bytes are passed to the kernel, the file's state is
+    /// compared with its state when it was opened: a response must not consist of two versions.
+    /// That is one `fstat`, and one more each time the kernel takes only some of what is left.
     EndsResponse,
 }
 

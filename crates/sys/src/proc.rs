@@ -97,7 +97,8 @@ fn cpu_busy(line: &str) -> Option<CpuBusy> {
     Some(CpuBusy { cpu, busy_ns, idle_ns: idle + iowait, stolen_ns })
 }
 
-/// Counters of the TCP stack that tell of trouble. All are of the whole network namespace, since boot.
+/// Counters of the TCP stack that indicate problems. All are of the whole network namespace, since
+/// boot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpCounters {
     /// Segments sent.

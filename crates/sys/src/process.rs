@@ -1,7 +1,8 @@
-//! This process: whose it is, what it may do, and a second one that stands apart from it.
+//! This process: its user and groups, its capabilities, and a second process that is detached from
+//! it.
 //!
-//! What is lost here is lost for good, which is the point: an account that was left and capabilities that were dropped do not
-//! come back. Which account, and when, is the caller's to decide.
+//! A process gives these privileges up for good, as intended: the former account and dropped
+//! capabilities do not come back. Which account, and when, is the caller's to decide.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -34,7 +35,7 @@ impl Account {
         let unknown = || io::Error::new(io::ErrorKind::NotFound, "there is no such user");
         let written = CString::new(name).map_err(|_| unknown())?;
         if let Some(account) = look_up(&mut |entry, buffer, len, found| {
-            // SAFETY: all pointers are valid for the call, and the buffer is as long as it is said to be.
+            // SAFETY: all pointers are valid for the call, and the buffer has the stated length.
             unsafe { libc::getpwnam_r(written.as_ptr(), entry, buffer, len, found) }
         })? {
             return Ok(account);
@@ -85,7 +86,7 @@ impl Account {
 type Question<'q> =
     &'q mut dyn FnMut(*mut libc::passwd, *mut libc::c_char, usize, *mut *mut libc::passwd) -> libc::c_int;
 
-/// Asks the host's directory of users, with more room as long as the answer does not fit.
+/// Queries the host's user database, with a larger buffer as long as the result does not fit.
 fn look_up(ask: Question<'_>) -> io::Result<Option<Account>> {
     const ROOM_MAX: usize = 1 << 20;
     let mut room = 1 << 12;
@@ -117,7 +118,7 @@ fn groups_of(name: &CStr, gid: libc::gid_t) -> io::Result<Vec<libc::gid_t>> {
     while room <= GROUPS_MAX {
         let mut groups = vec![0; room];
         let mut count = room as libc::c_int;
-        // SAFETY: the list has as many places as `count` says.
+        // SAFETY: the list has `count` places.
         let fits = unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count) } >= 0;
         if fits {
             groups.truncate(count.max(0) as usize);
@@ -142,7 +143,7 @@ pub fn group_named(name: &str) -> io::Result<u32> {
         // SAFETY: all fields are numbers and pointers, for which zero is a value.
         let mut entry: libc::group = unsafe { std::mem::zeroed() };
         let mut found = ptr::null_mut();
-        // SAFETY: all pointers are valid for the call, and the buffer is as long as it is said to be.
+        // SAFETY: all pointers are valid for the call, and the buffer has the stated length.
         let outcome = unsafe {
             libc::getgrnam_r(written.as_ptr(), &raw mut entry, buffer.as_mut_ptr(), buffer.len(), &raw mut found)
         };
@@ -219,8 +220,8 @@ pub fn real_time_signals() -> std::ops::RangeInclusive<i32> {
     libc::SIGRTMIN()..=libc::SIGRTMAX()
 }
 
-/// Lets all signals through to this thread, and to those that it starts. A program inherits what its starter has blocked, and one that was
-/// started from where [`stand_apart`] leads would hear nothing.
+/// Lets all signals through to this thread, and to those that it starts. A program inherits the
+/// blocked signals of its parent, and one started after [`stand_apart`] would receive none.
 pub fn unblock_signals() {
     // SAFETY: the set is initialised by `sigemptyset` before it is read; a mask can always be set.
     unsafe {

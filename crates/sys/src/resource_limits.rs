@@ -92,8 +92,9 @@ fn close_range(first: u32, last: u32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The ports from which the kernel chooses by itself (`net.ipv4.ip_local_port_range`, also for IPv6); `None` where it does not tell.
-/// Their number bounds the connections from one address to one peer, unless [`Connect::ports`](crate::Connect) names others.
+/// The ports from which the kernel chooses by itself (`net.ipv4.ip_local_port_range`, also for
+/// IPv6); `None` where the kernel does not report it. Their number bounds the connections from one
+/// address to one peer, unless [`Connect::ports`](crate::Connect) names others.
 pub fn ip_local_port_range() -> Option<PortRange> {
     let text = sysctl("net.ipv4.ip_local_port_range")?;
     let (first, last) = text.split_once(' ')?;

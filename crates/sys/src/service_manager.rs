@@ -56,7 +56,8 @@ pub fn sockets() -> io::Result<Vec<(OwnedFd, String)>> {
         return Ok(Vec::new());
     }
     let passed = sd_notify::listen_fds_with_names()?;
-    // SAFETY: the service manager has opened these descriptors for this process, as the process id in the environment says; they
-    // were found open just now, and nothing else takes them: this code runs once.
+    // SAFETY: the service manager has opened these descriptors for this process, as the process id
+    // in the environment shows; they were found open just now, and nothing else takes them: this
+    // code runs once.
     Ok(passed.map(|(fd, name)| (unsafe { OwnedFd::from_raw_fd(fd) }, name)).collect())
 }

@@ -217,8 +217,9 @@ pub(crate) fn handshake_ns(fd: &OwnedFd) -> Option<u64> {
     is_known.then_some(u64::from(info.tcpi_rtt) * 1_000)
 }
 
-/// What a failed connect means. A Unix socket whose peer's queue is full says EAGAIN (connect(2)), which for TCP would be a want
-/// of local ports; it is the peer's doing, though, and the nearest to a refusal.
+/// Translates the error of a failed connect. A Unix socket whose peer's queue is full returns
+/// EAGAIN (connect(2)), which for TCP would mean a lack of local ports. The cause is the peer, so a
+/// refusal is the nearest error.
 pub(crate) fn connect_error(is_unix: bool, error: io::Error) -> io::Error {
     match Errno::from_io_error(&error) {
         Some(Errno::AGAIN) if is_unix => Errno::CONNREFUSED.into(),
@@ -226,12 +227,12 @@ pub(crate) fn connect_error(is_unix: bool, error: io::Error) -> io::Error {
     }
 }
 
-/// Whether a failed connect says that this host lacks something, so that there was no attempt.
+/// Whether a failed connect means that this host lacks a resource, so that there was no attempt.
 pub(crate) fn prevents_attempt(error: &io::Error) -> bool {
     matches!(Fault::of(error), Fault::NoDescriptor | Fault::NoAddress)
 }
 
-/// The error that the socket has stored (SO_ERROR), which asking clears.
+/// The error that the socket has stored (SO_ERROR). Reading it clears it.
 pub(crate) fn pending_error(fd: &OwnedFd) -> Option<io::Error> {
     match rustix::net::sockopt::socket_error(fd) {
         Ok(Ok(())) => None,
@@ -245,7 +246,8 @@ pub(crate) fn is_readable(fd: &OwnedFd) -> bool {
     poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
-/// Ends our direction. An error can only mean that the connection has gone, which the owner hears of otherwise.
+/// Shuts down the sending direction. An error can only mean that the connection has ended, which
+/// the owner learns in another way.
 pub(crate) fn finish(fd: &OwnedFd) {
     let _ = rustix::net::shutdown(fd, Shutdown::Write);
 }
@@ -255,7 +257,8 @@ pub(crate) fn abandon(fd: &OwnedFd) {
     let _ = set_socket_linger(fd, Some(Duration::ZERO));
 }
 
-/// How many bytes the kernel has taken that the peer has not acknowledged (SIOCOUTQ: tcp(7), unix(7)). 0 if it does not tell.
+/// Bytes that the kernel has taken and the peer has not acknowledged (SIOCOUTQ: tcp(7), unix(7)). 0
+/// if the kernel does not report it.
 pub(crate) fn unacknowledged(fd: &OwnedFd) -> u64 {
     // SAFETY: SIOCOUTQ, which has the number of TIOCOUTQ, writes one int through the pointer that `Getter` passes.
     let queued = unsafe { ioctl(fd, Getter::<{ libc::TIOCOUTQ as Opcode }, libc::c_int>::new()) };
@@ -284,8 +287,9 @@ pub(crate) enum Nagle {
 }
 
 impl Nagle {
-    /// Sees to it that `sending` leaves at once. That costs a system call, which a connection that carries one short request can
-    /// do without: with nothing unacknowledged before it, what fits into the smallest segment is not held back.
+    /// Makes `sending` leave at once. That costs a system call, which a connection that carries one
+    /// short request can do without: with nothing unacknowledged before it, what fits into the
+    /// smallest segment is not held back.
     pub(crate) fn before(&mut self, fd: &OwnedFd, sending: &Sending) {
         const SEGMENT_BYTES_MIN: usize = 536;
         let fits = !sending.has_file() && sending.head_left().len() <= SEGMENT_BYTES_MIN;
@@ -332,7 +336,7 @@ pub(crate) struct Sending {
     head: SendBuf,
     span: Option<FileSpan>,
     head_sent: u32,
-    /// The bytes of a segment; 0 as long as the kernel was not asked.
+    /// The bytes of a segment; 0 until it was read from the kernel.
     segment_bytes: u16,
     /// The end of the stream follows at once.
     is_last: bool,

@@ -1,4 +1,5 @@
-//! The socket table: dense indices that are used again, with generations that tell an old holder from a new one.
+//! The socket table: dense indices that are used again, with generations that distinguish an old
+//! holder from a new one.
 
 /// Names one open socket of one driver.
 ///

@@ -36,7 +36,7 @@ impl Waker {
     /// seen again.
     pub fn wait(&self, time: Duration) {
         let time = Timespec::try_from(time).ok();
-        // An interruption ends it early, which is nobody's loss.
+        // An interruption ends it early, which is harmless.
         let _ = poll(&mut [PollFd::new(&self.event, PollFlags::IN)], time.as_ref());
     }
 

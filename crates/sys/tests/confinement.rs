@@ -13,7 +13,8 @@ use thalweg_sys::Root;
 use thalweg_sys::inotify::{Event, Inotify};
 use thalweg_sys::sandbox::{Enforcement, FileAccess, confine_calls, confine_files};
 
-/// A folder that is removed at the end by a thread which was there before the sandbox: whoever is in it has no right to that.
+/// A folder that is removed at the end by a thread started before the sandbox: sandboxed threads
+/// have no right to do it.
 struct Folder {
     path: PathBuf,
     ends: Option<mpsc::Sender<()>>,
@@ -26,7 +27,7 @@ impl Folder {
         let folder = TempDir::new().unwrap();
         let path = folder.path().to_owned();
         let work = move || {
-            // The other end says nothing and goes.
+            // The other end closes without a request.
             let _ = end.recv();
             folder.close().unwrap();
         };

@@ -41,7 +41,8 @@ fn threads_together_hold_more_than_one_table_can() {
                 });
             }
             drop(holds);
-            // A thread that fails says nothing and hangs up, and then the others must still be let go.
+            // A thread that fails closes its channel without a message, and then the others must
+            // still be released.
             let all = holding.iter().take(THREADS).count();
             let here = descriptors_open();
             // Made before the tables parted, they work across them.
@@ -94,7 +95,7 @@ fn next<D: Driver>(driver: &mut D) -> Completion {
     }
 }
 
-/// In the table of the thread that asks.
+/// The number of open descriptors in the calling thread's table.
 fn descriptors_open() -> usize {
     std::fs::read_dir("/proc/thread-self/fd").unwrap().count()
 }

@@ -84,8 +84,8 @@ const fn is_name_byte(byte: u8) -> bool {
         || matches!(byte, b'(' | b')' | b',' | b';' | b'=')
 }
 
-/// What may stand in brackets (RFC 3986, 3.2.2): `IPv6address`, which has no zone, or
-/// `"v" 1*HEXDIG "." 1*( unreserved / sub-delims / ":" )`, whose `v` may be a capital (2.1 of RFC 5234).
+/// Whether this may stand in brackets (RFC 3986, 3.2.2): `IPv6address`, which has no zone, or `"v"
+/// 1*HEXDIG "." 1*( unreserved / sub-delims / ":" )`, whose `v` may be a capital (2.1 of RFC 5234).
 fn is_address(address: &[u8]) -> bool {
     match address {
         [b'v' | b'V', future @ ..] => {

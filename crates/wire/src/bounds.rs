@@ -17,7 +17,7 @@ pub struct Bounds {
     pub chunk_extension_bytes_max: u32,
     /// Bytes of a trailer section with the empty line that closes it.
     pub trailer_bytes_max: u32,
-    /// Empty lines tolerated before a request line (RFC 9112, 2.2 asks for at least one).
+    /// Empty lines tolerated before a request line (RFC 9112, 2.2 requires at least one).
     pub empty_lines_max: u32,
     /// Informational (1xx) responses before the final one.
     pub informational_max: u32,

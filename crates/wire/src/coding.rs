@@ -51,7 +51,8 @@ pub struct AcceptEncoding {
 }
 
 impl AcceptEncoding {
-    /// What a request says that has no such field, or an empty one: only what is not encoded is certain to be understood.
+    /// The preference of a request without such a field, or with an empty one: only the identity
+    /// coding is certain to be understood.
     pub const IDENTITY: Self = Self { codings: [None; Coding::ALL.len()], identity: None, others: None };
 
     /// Reads all fields of that name. Elements that are malformed, or name what is not known here, are skipped; of several

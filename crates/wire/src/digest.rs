@@ -1,4 +1,4 @@
-//! Digests of representations: what Want-Repr-Digest asks for, and writing Repr-Digest (RFC 9530).
+//! Digests of representations: reading Want-Repr-Digest, and writing Repr-Digest (RFC 9530).
 //!
 //! Nothing is hashed here. Of structured fields (RFC 9651) it has what these two need: a dictionary of small integers.
 

@@ -1,8 +1,8 @@
 //! Writing heads into a caller's buffer.
 //!
-//! Everything that could end a line or a head before its time is refused: a CR, LF or NUL in a value would let whoever
-//! chose the value write fields, or a second message, of his own. Framing is the caller's: the writer does not add
-//! Content-Length, Date or Connection.
+//! Everything that could end a line or a head before its time is refused: a CR, LF or NUL in a
+//! value would let the author of the value inject fields or a second message. Framing is the
+//! caller's: the writer does not add Content-Length, Date or Connection.
 
 use crate::fields::{is_text_byte, is_token_byte};
 use crate::framing::Version;

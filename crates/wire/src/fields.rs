@@ -99,8 +99,8 @@ impl std::fmt::Debug for Fields<'_> {
     }
 }
 
-/// The elements of a comma-separated list without quoted strings, trimmed; empty elements are skipped, as RFC 9110,
-/// 5.6.1.2 asks of a recipient.
+/// The elements of a comma-separated list without quoted strings, trimmed; empty elements are
+/// skipped, as RFC 9110, 5.6.1.2 requires of a recipient.
 pub(crate) fn list_elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(trim_ows).filter(|element| !element.is_empty())
 }

@@ -10,7 +10,7 @@ use crate::fields::list_elements;
 /// hundreds are an attack (RFC 9110, 17.15).
 pub const RANGES_MAX: usize = 64;
 
-/// One part of a Range as it was asked for. Numbers too large for 64 bits count as the largest.
+/// One part of a Range as it was requested. Numbers too large for 64 bits count as the largest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeSpec {
     /// `first-last`, both included.
@@ -32,7 +32,7 @@ pub enum RangeSpec {
     },
 }
 
-/// A Range as it was asked for: one to [`RANGES_MAX`] parts.
+/// A Range as it was requested: one to [`RANGES_MAX`] parts.
 #[derive(Clone, Copy, Debug)]
 pub struct RangeSet {
     specs: [RangeSpec; RANGES_MAX],
@@ -48,7 +48,8 @@ pub struct ByteRange {
     pub last: u64,
 }
 
-/// The satisfiable parts of a Range in the order of asking: one to [`RANGES_MAX`], possibly overlapping.
+/// The satisfiable parts of a Range in the order of the request: one to [`RANGES_MAX`], possibly
+/// overlapping.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteRanges {
     ranges: [ByteRange; RANGES_MAX],
@@ -78,7 +79,7 @@ impl RangeSet {
         (set.count > 0).then_some(set)
     }
 
-    /// The parts in the order of asking.
+    /// The parts in the order of the request.
     #[must_use]
     pub fn specs(&self) -> &[RangeSpec] {
         &self.specs[..self.count]
@@ -125,7 +126,7 @@ impl RangeSpec {
 }
 
 impl ByteRanges {
-    /// The ranges in the order of asking.
+    /// The ranges in the order of the request.
     #[must_use]
     pub fn as_slice(&self) -> &[ByteRange] {
         &self.ranges[..self.count]

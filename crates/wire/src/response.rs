@@ -1,8 +1,8 @@
 //! Reading replies, the client's side of a connection.
 //!
-//! The length of a reply depends on what was asked, so the reader is told of each request when it is sent, in order;
-//! it keeps the queue. Bytes that no request explains are an error, never skipped: behind them nothing could be
-//! assigned to its request any more.
+//! The length of a reply depends on its request, so each request is registered with the reader when
+//! it is sent, in order; the reader keeps the queue. Bytes without a request are an error, never
+//! skipped: no later reply could be assigned to its request.
 
 use std::collections::VecDeque;
 
@@ -39,8 +39,8 @@ pub struct MessageBytes {
     pub framing: u64,
 }
 
-/// What comes out of a [`ResponseReader`]: for each expected reply any number of `Informational`, one `Head`, any
-/// number of `Body`, one `End`.
+/// An event of a [`ResponseReader`]: for each expected reply any number of `Informational`, one
+/// `Head`, any number of `Body`, one `End`.
 #[derive(Debug)]
 pub enum ResponseEvent<'a> {
     /// A 1xx reply before the final one.
@@ -100,7 +100,7 @@ pub enum ResponseError {
     /// Bytes came while no reply was expected.
     #[error("surplus bytes behind the reply")]
     Unsolicited,
-    /// 101 (Switching Protocols) without having been asked for.
+    /// 101 (Switching Protocols) without a request for it.
     #[error("unasked switch of protocols")]
     UnaskedSwitch,
     /// More informational replies than allowed.

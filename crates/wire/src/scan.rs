@@ -148,8 +148,9 @@ impl Scanner {
                     return Err(HeadFault::TooManyFields);
                 }
             }
-            // RFC 9112, 5.2: a user agent reads a folded line of a response as one with spaces in it. A server refuses it, and nobody
-            // has a reading for whitespace before the first field.
+            // RFC 9112, 5.2: a user agent reads a folded line of a response as one with spaces in
+            // it. A server refuses it, and whitespace before the first field has no defined
+            // meaning.
             if self.at == At::FieldStart && self.section == Section::Response && self.fields > 0 && is_blank(byte) {
                 self.folds = true;
                 self.at = At::FieldValue;

@@ -1,7 +1,8 @@
 //! Request targets (RFC 9112, 3.2), and the way from a target's path to a relative file path that stays inside its root.
 //!
-//! Nothing here touches a file system; that the opened file is inside the root, whatever links lie on the way, is for
-//! whoever opens it to enforce. What this module gives is that the name itself cannot lead out.
+//! Nothing here touches a file system; that the opened file is inside the root, despite links on
+//! the way, is for the opener of the file to enforce. This module ensures that the name itself
+//! cannot lead out.
 
 use crate::authority;
 use crate::method::Method;
@@ -132,13 +133,14 @@ pub enum PathFault {
     /// A percent sign without two hexadecimal digits behind it.
     #[error("invalid percent escape in the path")]
     InvalidEscape,
-    /// An encoded slash: as a name it cannot exist, as a separator it would pass by whoever checked the path before.
+    /// An encoded slash: as a name it cannot exist, as a separator it would bypass earlier checks
+    /// of the path.
     #[error("encoded slash in the path")]
     EncodedSlash,
     /// A NUL, at which the system would cut the name off.
     #[error("NUL in the path")]
     Nul,
-    /// A `..` above the root. RFC 3986, 5.2.4 would drop it; nobody who means well sends it.
+    /// A `..` above the root. RFC 3986, 5.2.4 would drop it; no well-behaved client sends it.
     #[error("path climbs above the root")]
     AboveRoot,
 }

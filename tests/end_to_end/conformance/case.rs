@@ -22,7 +22,7 @@ pub struct Case {
     pub steps: Vec<Step>,
     /// One of these; the first is ours.
     pub afters: Vec<After>,
-    /// Why what the section asks for is not done, where it is not.
+    /// The reason for a deviation from the section, if there is one.
     pub note: Option<String>,
     /// nginx's behaviour, where it differs.
     pub nginx: Option<Difference>,
@@ -41,9 +41,9 @@ pub enum Step {
 /// The required state of the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum After {
-    /// It answers another request.
+    /// It carries another request and its response.
     Kept,
-    /// It is closed, and nothing more has come on it.
+    /// It is closed, without further bytes.
     Closed,
 }
 
@@ -69,7 +69,7 @@ pub struct Expected {
 pub enum Body {
     /// Not looked at.
     Any,
-    /// None is sent, whatever Content-Length says.
+    /// None is sent, regardless of Content-Length.
     None,
     Is(Template),
     /// Of `multipart/byteranges`: the range of each part, and what is in it.
@@ -100,7 +100,7 @@ pub enum Known {
 pub type Symbol = Option<u8>;
 
 impl Template {
-    /// The bytes. `known` tells what only the server knows of a path.
+    /// The bytes. `known` returns values of a path that only the server knows.
     pub fn expand(&self, known: &mut dyn FnMut(Known, &str) -> String) -> Vec<u8> {
         self.symbols(known).into_iter().map(|symbol| symbol.unwrap_or(b'*')).collect()
     }

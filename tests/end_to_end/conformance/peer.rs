@@ -26,7 +26,7 @@ const TEXT_SHA256: &str = "84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bed
 const TEXT_SHA512: &str = "bb96c2fc40d2d54617d6f276febe571f623a8dadf0b734855299b0e107fda32c\
                            f6b69f2da32b36445d73690b93cbd0f7bfc20e0f7f28553d2a4428f23b716e90";
 
-/// A server that is asked.
+/// A server under test.
 pub struct Peer {
     pub address: SocketAddr,
     known: RefCell<HashMap<(Known, String), String>>,
@@ -148,7 +148,8 @@ pub struct Nginx {
 impl Nginx {
     /// Starts it over a tree that [`fill`] has made in `folder`.
     pub fn start(folder: &Path) -> Self {
-        // It inherits its socket, so that nobody can take the port between our choice and its start.
+        // It inherits its socket, so that no other process can take the port between our choice and
+        // its start.
         let listener = TcpListener::bind("127.0.0.1:0").expect("the kernel has a port");
         listener.set_nonblocking(true).expect("a listener can be made non-blocking");
         let address = listener.local_addr().expect("a listener has an address");
@@ -160,7 +161,8 @@ impl Nginx {
         let process = Process::start(&mut command);
         // The command still holds the socket; without this a dead nginx would seem to listen.
         drop(command);
-        // The socket listened before nginx was there; a probe that is answered says that it is.
+        // The socket listened before nginx was started; a response to a probe shows that nginx is
+        // ready.
         let peer = Peer::new(address);
         assert_eq!(peer.known(Known::Modified, "/probe.txt"), "Fri, 14 Jul 2017 02:40:00 GMT", "{}", process.stderr());
         Self { peer, process }
@@ -222,7 +224,7 @@ fn configuration(folder: &Path, address: SocketAddr) -> String {
     )
 }
 
-/// Puts our server's configuration into a folder that [`fill`] has filled, on whose roots it says something.
+/// Writes Thalweg's configuration, which names the roots, into a folder that [`fill`] has filled.
 pub fn configure(folder: &Path) -> PathBuf {
     let file = folder.join("thalweg.toml");
     fs::copy(super::case::folder().join("thalweg.toml"), &file).expect("a file can be copied");

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::case::{Case, Group, Step};
 
-/// The nginx whose answers are put down beside the cases.
+/// The version of nginx whose responses the cases state.
 pub const NGINX: &str = "nginx 1.22.1";
 
 const INTRODUCTION: &str = "\

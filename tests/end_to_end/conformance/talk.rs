@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::case::find;
 
-/// Longer than any server here takes for an answer.
+/// Longer than any server here takes for a response.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long we wait for the end of a connection before we ask whether it is still open.
+/// The wait for the end of a connection before a request checks whether it is still open.
 const GLANCE: Duration = Duration::from_millis(200);
 
 /// The request that shows whether a connection is kept.
@@ -69,8 +69,8 @@ impl Conversation {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Takes the next response, which has a body unless its status says otherwise or `bodiless` is set. `None` if the
-    /// connection has ended before its end.
+    /// Takes the next response, which has a body unless its status excludes one or `bodiless` is
+    /// set. `None` if the connection has ended before its end.
     pub fn response(&mut self, bodiless: bool) -> Result<Option<Response>, String> {
         loop {
             if let Some((response, bytes)) = parse(&self.received[self.taken..], bodiless, self.ended)? {

@@ -57,7 +57,7 @@ fn keep(plan: &Plan) -> io::Result<Totals> {
             match kind {
                 Kind::Stop => return start.totals(finished),
                 Kind::Receive if entry.result() == -libc::ENOBUFS => {}
-                // A server may close what nobody uses.
+                // A server may close an unused connection.
                 Kind::Receive if left[slot as usize] == 0 => continue,
                 Kind::Receive => {
                     let bytes = bytes_of(&entry, plan)?;

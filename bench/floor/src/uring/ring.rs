@@ -108,7 +108,8 @@ impl<'a> Ring<'a> {
         self.completions.sync();
         match entered {
             Ok(_) => Ok(()),
-            // A signal, or completions that the kernel keeps aside until some were taken.
+            // A signal, or completions that overflowed and stay in the kernel until some were
+            // taken.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => Ok(()),
             Err(error) => Err(error),
         }

@@ -13,7 +13,7 @@ use super::form::{
 };
 use super::settings::{Configuration, UnixSocket};
 
-/// What goes through all keys: to read them, or to print them.
+/// A visitor of all keys of the configuration, which reads or prints them.
 pub(super) trait Keys {
     /// A key that may be left out.
     fn value<T>(&mut self, name: &'static str, says: &'static str, form: &Form<T>, value: &mut T);

@@ -19,7 +19,8 @@ use std::{env, process};
 use thalweg_sys::handover::{Channel, Incoming};
 use thalweg_sys::process::{O_NONBLOCK, stand_apart};
 
-/// The variable that tells a successor its predecessor's process number; its standard input is then the channel to it.
+/// The variable with the predecessor's process number for a successor; its standard input is then
+/// the channel to it.
 pub const PREDECESSOR: &str = "THALWEG_PREDECESSOR";
 
 /// Variables of the service manager, which are meant for one process and not for its successor.

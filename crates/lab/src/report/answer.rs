@@ -1,7 +1,7 @@
 //! The answer of a result in one sentence.
 //!
-//! A sentence claims no more than the document does: what passed is named, what was not reached is "at least", and
-//! where the client fell short nothing is said about the target.
+//! A sentence claims no more than the document does: what passed is named, what was not reached is
+//! "at least", and where the client fell short, the sentence makes no claim about the target.
 
 use thalweg_measure::Verdict;
 use thalweg_measure::limit::Statistic;
@@ -39,7 +39,7 @@ pub(super) fn title(document: &Document) -> String {
     }
 }
 
-/// The process that answers, if it was seen, and where.
+/// The process that responds, if it was found, and its host.
 fn subject(document: &Document) -> String {
     let target = &document.plan.target;
     let seen = document.trials.iter().rev().find_map(|trial| trial.server.as_ref());

@@ -144,7 +144,7 @@ impl<'a> ByRate<'a> {
         self.levels.iter().map(|level| level.offered).fold(0.0, f64::max)
     }
 
-    /// One trace per verdict, so that shape and legend say what the colour says.
+    /// One trace per verdict, so that shape and legend show the same as the colour.
     fn verdict_traces(&self, y: impl Fn(&Trial) -> Option<f64>) -> Vec<Box<dyn plotly::Trace>> {
         let symbols = [
             (Verdict::Pass, MarkerSymbol::Circle, "var(--pass)"),

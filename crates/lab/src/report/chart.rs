@@ -18,7 +18,7 @@ pub(super) struct Chart {
     pub(super) id: &'static str,
     /// The subject, with the unit of the vertical axis, which has no other title.
     pub(super) title: String,
-    /// The content of the chart in sentences, for readers who do not see it and those in a hurry.
+    /// The content of the chart in sentences, for readers who cannot see it and for quick reading.
     pub(super) alternative: String,
     pub(super) height_px: u32,
     pub(super) traces: Vec<Box<dyn Trace>>,
@@ -62,7 +62,7 @@ pub(super) fn json_for_script(value: &impl Serialize) -> Markup {
     PreEscaped(safe)
 }
 
-/// A line that tells its own points in `hover`, one text per point.
+/// A line with a text in `hover` for each of its points.
 pub(super) fn line(
     name: &str,
     x: Vec<f64>,
@@ -159,7 +159,7 @@ struct TimeScale {
 
 impl TimeScale {
     fn of(us: impl IntoIterator<Item = f64>) -> Self {
-        /// Up to one hour, the longest time that is told apart.
+        /// Up to one hour, the longest time that histograms resolve.
         const DECADES: i32 = 10;
         /// Beyond so many steps only powers of ten are labelled.
         const STEPS_LABELLED: usize = 8;

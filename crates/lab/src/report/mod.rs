@@ -1,8 +1,9 @@
 //! The report: one HTML file about one result, for a team to read.
 //!
-//! The file is complete: no request leaves it, which its content security policy enforces whatever its scripts do, so
-//! that it can be kept beside the result, mailed, and read on a machine without a network. The same document gives the
-//! same bytes. What a figure means is the measuring method's part; the page only shows what the document says.
+//! The file is complete: no request leaves it, which its content security policy enforces whatever
+//! its scripts do, so that it can be kept beside the result, mailed, and read on a machine without
+//! a network. The same document gives the same bytes. The method defines the meaning of figures;
+//! the page only shows the document's content.
 //!
 //! | module | owns |
 //! | --- | --- |
@@ -50,7 +51,7 @@ pub fn html(document: &Document) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 meta name="generator" content={ "Thalweg " (document.version) };
-                // A page without an icon is asked for one where it is served.
+                // A browser requests an icon if a served page names none.
                 link rel="icon" href="data:,";
                 title { (answer::title(document)) }
                 style { (PreEscaped(STYLE)) }
@@ -82,10 +83,11 @@ const SCRIPT: &str = include_str!("page.js");
 
 /// Plotly's JavaScript, 4.6 MB of it.
 ///
-/// It was chosen because the crate brings both the script and a typed interface to it: readers can zoom and ask points
-/// for their trial, and neither building nor reading a report needs Node or a network. Its size is the price.
+/// It was chosen because the crate brings both the script and a typed interface to it: readers can
+/// zoom and see the trial of a point, and neither building nor reading a report needs Node or a
+/// network. Its size is the price.
 fn chart_library() -> String {
-    // The crate hands out two elements, the second one for formulas, which no chart here has.
+    // The crate provides two elements, the second one for formulas, which no chart here has.
     let sources = plotly::Plot::offline_js_sources();
     let from = sources.find('>').expect("the crate hands out script elements") + 1;
     let to = sources.find("</script>").expect("the crate hands out script elements");

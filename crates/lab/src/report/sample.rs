@@ -20,7 +20,7 @@ const CAPACITY: f64 = 43_000.0;
 /// The capacity of the pictured client.
 const CEILING: f64 = 96_400.0;
 
-/// A search that found its answer, with trials of every phase and verdict.
+/// A search that found a capacity, with trials of every phase and verdict.
 pub(crate) fn search() -> Document {
     let mut trials = vec![calibration(), probe()];
     let mut at_s = 9.0;

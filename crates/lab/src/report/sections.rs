@@ -62,7 +62,7 @@ pub(super) fn limit(document: &Document, find: &Find) -> Markup {
     }
 }
 
-/// The client's ceiling against what it was asked for, as bars.
+/// The client's ceiling against the requested rate, as bars.
 fn headroom(document: &Document, find: &Find) -> Markup {
     /// Below this, the method does not take the client for idle enough to judge the target.
     const WANTED: f64 = 1.5;

@@ -98,7 +98,7 @@ fn percentile_axis(count: u64) -> Axis {
     axis.tick_values(ticks.into_iter().map(nines).collect()).tick_text(texts)
 }
 
-/// As many digits as it takes to tell a percentile from 100 %.
+/// As many digits as are needed to distinguish a percentile from 100 %.
 fn percentage(quantile: f64) -> String {
     let decimals = (nines(quantile) - 1.0).max(0.0).ceil() as usize;
     let text = format!("{:.*}", decimals.min(7), quantile * 100.0);
@@ -154,7 +154,7 @@ struct Bin {
     share: f64,
 }
 
-/// Each bin is about 12 % wide: fine enough to tell two peaks apart, coarse enough not to show noise.
+/// Each bin is about 12 % wide: fine enough to separate two peaks, coarse enough not to show noise.
 const BINS_PER_DECADE: f64 = 20.0;
 
 /// The bins from the first that holds a request to the last, empty ones between them included.

@@ -72,7 +72,7 @@ fn row(position: usize, trial: &Trial, plan: &PlanDocument) -> Markup {
     }
 }
 
-/// The verdict as a word and a shape in its colour: three ways to tell it.
+/// The verdict as a word and a shape in its colour: three ways to recognise it.
 pub(super) fn badge(verdict: Verdict) -> Markup {
     let shape = match verdict {
         Verdict::Pass => "●",

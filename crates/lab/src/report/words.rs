@@ -28,7 +28,7 @@ pub(super) fn round_time_us(us: f64) -> String {
 
 /// A length of time in seconds: `30 s`, `0.5 s` as `500 ms`.
 pub(super) fn seconds(seconds: f64) -> String {
-    // A measured length has more digits than anybody reads.
+    // A measured length has more digits than a reader needs.
     let ms = (seconds * 1000.0).round() as u64;
     let ms = if ms >= 10_000 { (ms + 50) / 100 * 100 } else { ms };
     exact_time(Duration::from_millis(ms))

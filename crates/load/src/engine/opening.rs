@@ -83,7 +83,7 @@ impl<P: Protocol> Engine<P> {
         match state {
             State::Connecting => self.connecting -= 1,
             State::Busy => self.busy -= 1,
-            // Its place among the idle is recognised as stale when it comes up.
+            // Its entry among the idle connections is recognised as stale when it is taken.
             State::Idle | State::Thinking { .. } => {}
             State::Closed => unreachable!("a connection is closed once"),
         }

@@ -14,7 +14,7 @@ pub(super) struct PausedUsers {
     count: u64,
 }
 
-/// A user in a pause, ordered by its end; the number tells users with the same end apart.
+/// A user in a pause, ordered by its end; the number distinguishes users with the same end.
 struct PausedUser {
     until: Instant,
     number: u64,

@@ -58,8 +58,8 @@ pub struct Plan {
     /// How many connections are opened per second before the start; `None`: as fast as the server
     /// takes them.
     pub opening_rate: Option<f64>,
-    /// How many connections are to be open at the end of the measured part, if that is part of what
-    /// is asked of the target.
+    /// How many connections are to be open at the end of the measured part, if the target is
+    /// required to hold them.
     pub hold: Option<usize>,
     /// Requests per connection; `None`: as many as the server allows.
     pub calls: Option<u32>,

@@ -189,8 +189,8 @@ fn head(templates: &Templates, template: &Template) -> Result<Head, RequestError
 
 /// The values of `Connection` on a call that is followed by others on its connection, and on the
 /// last one: the server closes after that, so that its side keeps the closed connection's state
-/// (TIME_WAIT) and the client's ports are free again at once. HTTP/1.0 closes unless asked not to,
-/// HTTP/1.1 the other way round.
+/// (TIME_WAIT) and the client's ports are free again at once. HTTP/1.0 closes unless the client
+/// requests otherwise, HTTP/1.1 the other way round.
 fn connection_options(version: Version) -> (Option<&'static str>, Option<&'static str>) {
     match version {
         Version::Http10 => (Some("keep-alive"), None),

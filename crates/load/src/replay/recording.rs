@@ -71,8 +71,8 @@ pub struct LogSummary {
 pub struct SkipCounts {
     /// The request line was none.
     pub malformed: u64,
-    /// The method has a body as a rule, which is not in the log, or is none that is asked of a
-    /// server.
+    /// The method has a body as a rule, which is not in the log, or is no method of a request to an
+    /// origin server.
     pub method: u64,
     /// The target cannot be sent.
     pub target: u64,
@@ -110,8 +110,8 @@ impl Recording {
     /// fast as it was logged. With a table, a response must be what that says of its target.
     ///
     /// # Errors
-    /// The first line that is none of a log, that nothing can be replayed, a check of what is never
-    /// asked for, or that the log cannot be read.
+    /// The first line that is none of a log, that nothing can be replayed, a check of a target that
+    /// is never requested, or that the log cannot be read.
     ///
     /// # Panics
     /// The speed is not positive and finite.
@@ -314,8 +314,8 @@ fn read_entry(line: Line<'_>) -> Result<LogEntry<'_>, InputError> {
     Ok(LogEntry { time_unix_s: logged.time_unix_s, request })
 }
 
-/// The method's number, and the target written in place of `text`, of a request that can be asked
-/// again; otherwise counts why not.
+/// The method's number, and the target written in place of `text`, of a request that can be
+/// repeated; otherwise counts the reason.
 fn replayable(
     request: Option<(Cow<'_, str>, Cow<'_, [u8]>)>,
     skipped: &mut SkipCounts,

@@ -17,8 +17,8 @@ fn check(name: &str, make: impl Fn(Extent) -> Plan) {
         let plan = Plan { timeout, connections: 40, ..make(Extent::Duration(Duration::from_millis(ms))) };
         let network = SimConfig { jitter_ns: 2_000_000, ..SimConfig::calm(1) };
         let asked = Cell::new(0);
-        // All that makes entries stale: connections that end while idle, busy or in a pause, with
-        // and without a word.
+        // All causes of stale entries: connections that end while idle, busy or in a pause, with
+        // and without an announcement.
         let run = World { network, ..World::calm(plan) }.run(move |number| {
             asked.set(asked.get() + 1);
             Response::any(&mut random_of(number, asked.get()))

@@ -93,7 +93,7 @@ impl Server {
         }
     }
 
-    /// Does what is due; when it wants to be asked again.
+    /// Runs the actions that are due; returns the time of the next one.
     pub fn on_turn(&mut self, sim: &mut Sim) -> Option<Instant> {
         while let Some(&(at, socket)) = self.agenda.first() {
             if at > sim.now() {

@@ -68,10 +68,10 @@ impl Load {
 
     /// Judges the load on the sums of its trial lengths.
     ///
-    /// Full trials count as they are. Of the shorter ones only an excess of failures counts, and only against the load: a
-    /// load that fails in short trials fails in long ones too, but passing a short one proves little. What is still
-    /// missing from the goal's sum is taken as passed once and as failed once; the load is decided when both give the
-    /// same answer.
+    /// Full trials count as they are. Of the shorter ones only an excess of failures counts, and
+    /// only against the load: a load that fails in short trials fails in long ones too, but passing
+    /// a short one proves little. What is still missing from the goal's sum is taken as passed once
+    /// and as failed once; the load is decided when both give the same result.
     pub(super) fn class(&self, goal: &Goal) -> LoadClass {
         if self.invalid_in_a_row > self.invalid_allowed {
             return LoadClass::BeyondClient;
@@ -92,7 +92,7 @@ impl Load {
         }
     }
 
-    /// The load as it stands in the answer.
+    /// The load as the result shows it.
     pub(super) fn judged(&self, goal: &Goal) -> JudgedLoad {
         let any = |_: &Duration| true;
         JudgedLoad {
@@ -114,7 +114,7 @@ impl Load {
     }
 }
 
-/// A load of the answer, with what it was judged on.
+/// A load of the result, with the trials that it was judged on.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct JudgedLoad {
     /// Requests per second.
@@ -167,7 +167,7 @@ mod tests {
             (&[(5, Fail), (10, Pass), (10, Fail), (10, Pass)], Lower),
             // A longer trial counts for more.
             (&[(12, Pass), (10, Pass)], Lower),
-            // INVALID says nothing about the load until it happens again and again.
+            // INVALID has no bearing on the load until it is repeated several times.
             (&[(10, Invalid)], Undecided),
             (&[(10, Invalid), (10, Invalid)], BeyondClient),
             (&[(10, Invalid), (10, Pass), (10, Invalid), (10, Pass)], Lower),

@@ -1,5 +1,5 @@
-//! The capacity search as a state machine: it says which trial to make next, is told what the trial gave, and ends with
-//! a bracket of the capacity. It makes no trial itself.
+//! The capacity search as a state machine: it requests the next trial, receives the trial's result,
+//! and ends with a bracket of the capacity. It runs no trial itself.
 //!
 //! A search works through *goals* (RFC 9971, MLRsearch) of growing strictness: first short trials that each decide a
 //! load, then longer ones, at last the final length, at which a load is judged on the sum of its trials with an exceed
@@ -58,7 +58,7 @@ pub enum Step {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Ended")]
 pub enum EndReason {
-    /// The bracket is confirmed and as narrow as asked for.
+    /// The bracket is confirmed and as narrow as requested.
     WidthReached,
     /// The highest load that the client can offer is confirmed: the capacity lies above.
     ClientCeiling,
@@ -91,14 +91,15 @@ pub struct SearchResult {
     pub upper_confirmed: bool,
     /// The relative width reached, `(upper - lower) / upper`.
     pub width: Option<f64>,
-    /// Whether the client, not the target, keeps the answer from being higher or narrower.
+    /// Whether the client, not the target, keeps the result from being higher or narrower.
     pub limited_by_client: bool,
     /// Why the search ended.
     pub ended: EndReason,
     /// The collapse that the target has shown. If it has not recovered, the bounds are those from before the collapse.
     pub collapse: Option<Collapse>,
-    /// A load that passed once, above what the target was found to carry by a third or more: either that was luck, or an
-    /// overload has changed the target in a way that the probes could not tell from luck.
+    /// A load that passed once, above what the target was found to carry by a third or more: either
+    /// by chance, or because an overload has changed the target in a way that the probes could not
+    /// distinguish from chance.
     pub contradicted: Option<f64>,
     /// Trials by phase.
     pub trials: PhaseCounts,
@@ -126,7 +127,7 @@ enum Decision {
 }
 
 impl Search {
-    /// The next step. The same again until the trial that it asks for is recorded.
+    /// The next step. It stays the same until the trial that it requests is recorded.
     pub fn step(&mut self) -> Step {
         if let Some((rate, phase)) = self.pending {
             return Step::Trial { rate, duration: self.length_of(phase), phase };
@@ -157,7 +158,7 @@ impl Search {
         }
     }
 
-    /// Asks for a trial, if there is time for it.
+    /// Requests a trial, if there is time for it.
     fn request(&mut self, rate: f64, phase: Phase) -> Step {
         let duration = self.length_of(phase);
         if self.trials.total() >= self.plan.trials_max {
@@ -174,10 +175,10 @@ impl Search {
         if phase == Phase::Recover { self.plan.initial_trial } else { self.goals[self.goal].trial }
     }
 
-    /// Takes in the trial that [`Search::step`] asked for.
+    /// Records the trial that [`Search::step`] requested.
     ///
     /// # Panics
-    /// If no trial was asked for, or one at another rate.
+    /// If no trial was requested, or one at another rate.
     pub fn record(&mut self, trial: TrialSummary) {
         let (rate, phase) = self.pending.take().expect("a trial is recorded after it was asked for");
         assert!(rate == trial.rate, "the trial was asked for at {rate}/s, not at {}/s", trial.rate);
@@ -200,7 +201,7 @@ impl Search {
         }
     }
 
-    /// Takes in that a pause that [`Search::step`] asked for is over. `lasted` is at least its length.
+    /// Records the end of a pause that [`Search::step`] requested. `lasted` is at least its length.
     pub fn record_pause(&mut self, lasted: Duration) {
         self.spent = self.spent.saturating_add(lasted);
         if let Some(recovery) = &mut self.recovery {
@@ -287,7 +288,7 @@ impl Search {
         self.spent = self.spent.saturating_add(time);
     }
 
-    /// Ends the search now, with the answer that is known so far.
+    /// Ends the search now, with the result known so far.
     pub fn end(&self, why: EndReason) -> SearchResult {
         self.result(Some(why))
     }
@@ -297,8 +298,8 @@ impl Search {
         self.recovery.as_ref().map(|recovery| recovery.so_far(self.spent))
     }
 
-    /// The answer by all that is known. Where a search ran out of time, a bound that the final goal lacks is taken from
-    /// the strictest goal that has one, and is marked as unconfirmed.
+    /// The result of all trials so far. Where a search ran out of time, a bound that the final goal
+    /// lacks is taken from the strictest goal that has one, and is marked as unconfirmed.
     ///
     /// Of a target that has not recovered nothing counts that was measured after its overload.
     fn result(&self, cut_short: Option<EndReason>) -> SearchResult {
@@ -371,14 +372,14 @@ impl Search {
 }
 
 impl Bounds {
-    /// The load to stay below, whoever it was that could not carry it.
+    /// The load to stay below, because the client or the target could not carry it.
     fn top(&self) -> Option<f64> {
         self.client.or(self.upper)
     }
 }
 
-/// The length asked for, if the measured one is within a hundredth of it: clocks and last requests are not exact, and a
-/// trial that ended a hair early is not a short one.
+/// The requested length, if the measured one is within a hundredth of it: clocks and last requests
+/// are not exact, and a trial that ended slightly early is not a short one.
 fn nominal(measured: Duration, asked: Duration) -> Duration {
     if measured.abs_diff(asked) <= asked / 100 { asked } else { measured }
 }

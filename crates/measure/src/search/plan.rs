@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct SearchPlan {
     /// The rate to begin at, and the lowest that is tried, in requests per second.
     pub lowest_rate: f64,
-    /// The highest rate that the client was calibrated for. No trial asks for more.
+    /// The highest rate that the client was calibrated for. No trial exceeds it.
     pub client_ceiling: f64,
     /// Throughput of a closed-loop probe. Only moves the first trial to half of it.
     pub hint: Option<f64>,
@@ -63,7 +63,7 @@ impl SearchPlan {
         if !positive(self.client_ceiling) || self.client_ceiling < self.lowest_rate {
             return Err(PlanError::Ceiling { ceiling: self.client_ceiling, lowest: self.lowest_rate });
         }
-        // Below a ten-thousandth, rates of neighbouring loads would no longer be told apart by any schedule.
+        // Below a ten-thousandth, no schedule could distinguish the rates of neighbouring loads.
         if !(0.0001..1.0).contains(&self.width) {
             return Err(PlanError::Width(self.width));
         }

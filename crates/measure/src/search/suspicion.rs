@@ -97,7 +97,8 @@ impl Search {
                 }
             }
             Stage::Suspected { .. } | Stage::Shown => {}
-            // The target carries a part of the load and not all of it, and little evidence says that it ever did.
+            // The target carries a part of the load and not all of it, and little evidence shows
+            // that it ever did.
             Stage::Verified { .. } => return false,
         }
         recovery.pause = Some(match recovery.stage {

@@ -312,7 +312,8 @@ fn queue(service_rate: f64, limit_s: f64, seed: u64) -> impl FnMut(f64, Duration
         if slow * 100 <= total { Verdict::Pass } else { Verdict::Fail }
     }
 }
-/// A server that carries `capacity` until it is asked for more than `breaking`, and only `damaged` for `recovery_s` from then on.
+/// A server that carries `capacity` until the load exceeds `breaking`, and only `damaged` for
+/// `recovery_s` from then on.
 fn collapsing(
     capacity: f64,
     breaking: f64,
@@ -348,7 +349,8 @@ fn a_lasting_collapse_is_not_taken_for_the_capacity() {
     }
 }
 
-/// A single short trial is not enough to tell such a collapse from luck, but the contradiction is reported.
+/// A single short trial is not enough to distinguish such a collapse from chance, but the
+/// contradiction is reported.
 #[test]
 fn a_collapse_to_a_good_half_is_a_contradiction_at_least() {
     let plan = SearchPlan { hint: Some(1280.0), ..SearchPlan::new(10.0, 1e6) };

@@ -33,7 +33,7 @@ impl Phase {
 /// The result of a trial, as far as the search needs it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrialSummary {
-    /// The rate that was asked for, in requests per second.
+    /// The requested rate, in requests per second.
     pub rate: f64,
     /// The measured length.
     pub duration: Duration,

@@ -20,7 +20,7 @@ pub(super) enum Backlog {
         /// The rise along the fitted line, in requests.
         rise: f64,
     },
-    /// Too few intervals to tell.
+    /// Too few intervals to judge.
     Unjudged {
         /// Complete intervals in the schedule's time.
         intervals: usize,
@@ -53,9 +53,10 @@ pub(super) fn judge(figures: &TrialFigures) -> Backlog {
     Backlog::Steady
 }
 
-/// How far the requests in flight of a queue close to its capacity wander in a trial without any trend: every arrival
-/// and every departure is a step of one, in either direction by chance, and so many steps lead as far as the root of
-/// their number. Orders cannot tell such a walk from a trend, since neighbouring levels are correlated.
+/// How far the requests in flight of a queue close to its capacity wander in a trial without any
+/// trend: every arrival and every departure is a step of one, in either direction by chance, and so
+/// many steps lead as far as the root of their number. Rank tests cannot distinguish such a walk
+/// from a trend, since neighbouring levels are correlated.
 fn chance_rise(offered: f64) -> f64 {
     (2.0 * offered).sqrt()
 }

@@ -14,7 +14,8 @@ pub struct Connections {
     /// Wanted open before the start, and not to be had for want of descriptors, local addresses or ports.
     #[serde(default)]
     pub lacking: u64,
-    /// Ended by an error of any kind, when connecting or later. One that the server closed while nothing was asked is none.
+    /// Connections that ended in an error of any kind, when connecting or later. A connection that
+    /// the server closed while it was idle is not counted.
     #[serde(default)]
     pub failed: u64,
     /// Opened and closed again, by whichever side; those that are closed because the trial is over count too.
@@ -31,8 +32,8 @@ pub struct Connections {
     /// Attempts begun in one iteration of an event loop, at most.
     #[serde(default)]
     pub burst: u64,
-    /// Those whose answers came at the rate that a limit asks for, or at 320,000 bit/s, which is what SPECweb99 calls conforming, if
-    /// there is no such limit.
+    /// Connections whose responses arrived at the rate that a limit names, or, without such a
+    /// limit, at 320,000 bit/s, which SPECweb99 calls conforming.
     pub conforming: u64,
     /// Open at once at the end of the measured part.
     #[serde(default)]

@@ -11,13 +11,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Whether arrivals wait for answers. Every result says which of the two it is.
+/// Whether arrivals wait for responses. Every result states which of the two it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LoopKind {
     /// Arrivals follow a schedule, whatever the target does.
     Open,
-    /// Each worker sends when its last answer has come.
+    /// Each worker sends when it has received its last response.
     Closed,
 }
 
@@ -26,7 +26,8 @@ pub enum LoopKind {
 pub struct TrialFigures {
     /// Open or closed.
     pub loop_kind: LoopKind,
-    /// Requests per second that the schedule asked for, over all load threads; `None` in a closed loop.
+    /// Requests per second that the schedule called for, over all load threads; `None` in a closed
+    /// loop.
     pub offered_rate: Option<f64>,
     /// Length of the schedule. Requests offered within it may end a little later.
     pub duration: Duration,
@@ -36,7 +37,7 @@ pub struct TrialFigures {
     pub counts: Counts,
     /// How the offered requests ended.
     pub outcomes: Outcomes,
-    /// Failures told apart more finely than by their outcome.
+    /// Failures by cause, in more detail than by outcome.
     pub causes: Causes,
     /// The events before the schedule ended, from which rates are made.
     pub in_window: WindowCounts,
@@ -68,7 +69,8 @@ pub struct TrialFigures {
     pub to_hold: Option<u64>,
     /// Connections by what became of them.
     pub connections: Connections,
-    /// Bits per second at which each connection's answers came, of those that brought any.
+    /// Bits per second at which each connection's responses arrived, of the connections that
+    /// received any.
     pub bits_per_connection: Histogram,
     /// Requests that were under way when the trial was cut off, by an interruption or, where downloads are read slowly, by the end of the
     /// schedule. They are in none of the counts; the series has them in flight at its end.
@@ -76,7 +78,7 @@ pub struct TrialFigures {
     /// Sessions, if the load was made of some: several calls each of which the next depends on the last. Connections that
     /// carry a number of unrelated calls are none.
     pub sessions: Option<Sessions>,
-    /// The first good response, as a sample of what the target answers.
+    /// The first good response, as a sample of the target's responses.
     pub sample: Option<Sample>,
     /// The use of each CPU that carried load threads.
     pub cpus: Vec<CpuUse>,

@@ -1,4 +1,4 @@
-//! A sample of what a target answers: who it says it is, and how much it sends.
+//! A sample of a target's response: the name of the server, and the size of the response.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -6,8 +6,8 @@ use crate::histogram::{Histogram, Summary};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The longest session that is told apart, in calls; longer ones count as this one. It bounds the memory, and no session log
-/// that was recorded from people comes near it.
+/// The longest session that is counted by its length, in calls; longer ones count as this one. It
+/// bounds the memory, and is far above the sessions of any recorded log.
 pub const CALLS_MAX: usize = 4095;
 
 /// The sessions of a trial. Times in nanoseconds.
@@ -15,7 +15,7 @@ pub const CALLS_MAX: usize = 4095;
 pub struct Sessions {
     /// Sessions that came to their end.
     pub completed: u64,
-    /// Sessions that were given up because a call of theirs had failed.
+    /// Sessions that were aborted because one of their calls had failed.
     pub failed: u64,
     /// Connections that the completed ones used.
     pub connections: u64,
@@ -38,7 +38,7 @@ impl Sessions {
         self.record_length(calls_completed);
     }
 
-    /// Counts a session that was given up, with the calls that it carried to their end and those that it never offered.
+    /// Counts an aborted session, with its finished calls and the calls that it never offered.
     pub fn record_failed(&mut self, lifetime_ns: u64, calls_completed: u64, calls_not_offered: u64) {
         self.failed += 1;
         self.calls_not_offered += calls_not_offered;
@@ -89,7 +89,7 @@ impl Sessions {
 pub struct SessionsSummary {
     /// Sessions that came to their end.
     pub completed: u64,
-    /// Sessions that were given up because a call of theirs had failed.
+    /// Sessions that were aborted because one of their calls had failed.
     pub failed: u64,
     /// Connections that the completed ones used.
     pub connections: u64,

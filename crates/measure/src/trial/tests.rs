@@ -15,8 +15,8 @@ fn empty(loop_kind: LoopKind) -> TrialFigures {
     TrialFigures::new(loop_kind, Some(1000.0), Duration::from_secs(10), intervals)
 }
 
-/// Ten seconds at 1000/s whose requests end as `outcomes` says, each in the half second in which it was offered, and
-/// whose responses take 10 ms.
+/// Ten seconds at 1000/s whose requests end as in `outcomes`, each in the half second in which it
+/// was offered, and whose responses take 10 ms.
 fn trial(outcomes: &[(Outcome, u64)]) -> TrialFigures {
     let mut figures = empty(LoopKind::Open);
     let ends: Vec<Outcome> = outcomes.iter().flat_map(|(end, n)| std::iter::repeat_n(*end, *n as usize)).collect();
@@ -354,9 +354,10 @@ fn a_trial_with_few_intervals_says_so() {
     assert_eq!(judgement.notes, [Note::BacklogUnjudged { intervals: 4 }]);
 }
 
-/// Queues in simulated time, ten seconds each: busy ones below their capacity must not look like a backlog, overloaded
-/// ones must. At a low rate the memory of a busy queue is longer than the trial, so its walk looks like a trend now and
-/// then, and only few such alarms can be asked for.
+/// Queues in simulated time, ten seconds each: busy ones below their capacity must not look like a
+/// backlog, overloaded ones must. At a low rate the memory of a busy queue is longer than the
+/// trial, so its random walk sometimes looks like a trend, and the test can only require few such
+/// alarms.
 #[test]
 fn the_trend_tells_a_busy_queue_from_an_overloaded_one() {
     let growing = |services: f64, arrivals: f64, seed: u64| {

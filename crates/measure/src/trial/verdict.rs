@@ -50,7 +50,7 @@ const BUSY_MAX: f64 = 0.95;
 const RUN_QUEUE_WAIT_MAX: f64 = 0.05;
 /// Throttling stops a thread for tens of milliseconds on end, so this share of the time is the whole p99.
 const THROTTLED_MAX: f64 = 0.01;
-/// Workers that stand still ask for less, and no lag says so.
+/// Stalled workers offer less load, and no lag shows it.
 const OVERSLEPT_MAX: f64 = 0.05;
 
 /// Judges a trial against `limits`.
@@ -68,7 +68,7 @@ const OVERSLEPT_MAX: f64 = 0.05;
 /// * p99 lag above 1 ms or above a tenth of the tightest response-time limit. Lag leaves out the wait for a connection.
 /// * A response-time limit was missed that would have been met without the lag, as the same statistic of the lag has it, and this is above a
 ///   tenth of the limit too.
-/// * Descriptors or addresses ran out, be it once: from then on connections were not what the plan said.
+/// * Descriptors or addresses ran out, even once: from then on connections did not follow the plan.
 /// * A load thread starved: over 5 % of the time runnable without running, throttled for 1 %, or in a closed loop busy for
 ///   over 95 % or standing still for over 5 %. In an open loop the lag says whether such a thread was too slow.
 /// * Nothing was offered, or the counts contradict each other.
@@ -100,7 +100,7 @@ pub fn verdict(figures: &TrialFigures, limits: &[Limit]) -> Judgement {
     }
     reasons.extend(not_held(figures));
     let missed = effective.iter().filter_map(|limit| miss_of(limit, figures, &response_time));
-    // A limit that was missed through the client's lag has been told of already.
+    // A limit that was missed through the client's lag has been reported already.
     let missed: Vec<Reason> = missed.filter(|missed| !reasons.iter().any(|reason| reason.explains(missed))).collect();
     reasons.extend(missed);
     if figures.loop_kind == LoopKind::Open {
@@ -269,11 +269,11 @@ pub enum Starvation {
 pub enum Reason {
     /// INVALID: there was no request to judge by.
     NothingOffered,
-    /// INVALID: the client's own books do not balance.
+    /// INVALID: the client's own counts contradict each other.
     Miscounted(CountsError),
-    /// INVALID: the client did not send what the schedule asked for.
+    /// INVALID: the client did not send the requests that the schedule called for.
     Unsent {
-        /// Requests that did not leave through the client's doing.
+        /// Requests that were not sent because of the client.
         unsent: u64,
         /// Requests offered.
         offered: u64,
@@ -365,7 +365,7 @@ pub enum Reason {
         limit: Limit,
         /// Connections that met it.
         conforming: u64,
-        /// Connections that brought answers.
+        /// Connections that received responses.
         measured: u64,
     },
     /// FAIL: the target did not keep up with the schedule.

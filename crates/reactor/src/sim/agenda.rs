@@ -8,15 +8,15 @@ use thalweg_sys::{Instant, SocketId};
 
 use super::connection::EndId;
 
-/// Something that happens at a point in time. Events name what they are about by ids that are never used again; what is
-/// gone by then is passed over.
+/// An event at a point in time. Events name their objects by ids that are never reused; an event
+/// for an object that no longer exists is skipped.
 #[derive(Debug)]
 pub(super) enum Event {
     /// A connection attempt, the `attempt`-th, arrives at the host of its peer.
     Syn { connection: u64, attempt: u32 },
-    /// The answer to it arrives.
+    /// The SYN-ACK arrives.
     Established { connection: u64 },
-    /// The refusal of it arrives.
+    /// The refusal of the SYN arrives.
     Refused { connection: u64 },
     /// A listener takes the next connection that waits.
     Accept { listener: SocketId },
@@ -32,7 +32,7 @@ pub(super) enum Event {
     Deliver { to: EndId },
     /// A completion that was held back while its owner was stalled.
     Complete { completion: Completion },
-    /// The wake-up that was asked for.
+    /// The requested wake-up.
     Wake,
 }
 

@@ -9,8 +9,8 @@ pub struct SimConfig {
     pub sockets_max: usize,
     /// The most that one completion delivers.
     pub receive_buffer_bytes: usize,
-    /// What the network holds for one direction of a connection, from the sender's kernel to the receiver's. A sender makes
-    /// progress only as far as there is room.
+    /// Most bytes that the network holds for one direction of a connection, from the sender's
+    /// kernel to the receiver's. A sender makes progress only as far as there is room.
     pub socket_buffer_bytes: usize,
     /// Connections that may wait to be accepted; further ones have to try again, as SYNs do when Linux drops them.
     pub backlog: usize,
@@ -32,7 +32,7 @@ pub struct SimConfig {
     pub mute_probability: f64,
     /// Per connect: refused although there is a listener.
     pub refuse_probability: f64,
-    /// Per connect: never answered.
+    /// Per connect: it gets no response.
     pub blackhole_probability: f64,
     /// Per connect: it fails at once, for want of a descriptor or of a local address.
     pub connect_failure_probability: f64,

@@ -40,7 +40,7 @@ impl EndId {
 
 pub(super) struct Connection {
     ends: [End; 2],
-    /// When the SYN was sent first, and when its answer came back.
+    /// The time of the first SYN, and the time of its SYN-ACK.
     begun: Instant,
     pub(super) established: Option<Instant>,
     pub(super) syn_sent_again: bool,
@@ -68,7 +68,7 @@ impl Connection {
         &mut self.ends[side as usize]
     }
 
-    /// Whether nobody holds either end.
+    /// Whether both ends are closed.
     pub(super) fn is_over(&self) -> bool {
         self.ends.iter().all(|end| matches!(end.state, EndState::Closed))
     }
@@ -79,9 +79,9 @@ pub(super) struct End {
     pub(super) addr: SocketAddr,
     pub(super) state: EndState,
     pub(super) intake: Intake,
-    /// A reset has arrived; it is told once what came before it is delivered.
+    /// A reset has arrived; it is reported after the bytes before it are delivered.
     pub(super) reset: bool,
-    /// The peer's end has been told.
+    /// The end of the peer's stream has been reported.
     pub(super) ended: bool,
     pub(super) deliver_scheduled: bool,
     pub(super) sending: Option<Sending>,
@@ -97,7 +97,7 @@ pub(super) enum EndState {
     /// In the backlog of a listener.
     Waiting,
     Open(SocketId),
-    /// `Failed` was told or is about to be.
+    /// `Failed` was reported or is about to be.
     Failed(SocketId),
     /// Closed by its owner, or not there yet.
     Closed,

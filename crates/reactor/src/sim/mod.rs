@@ -118,8 +118,8 @@ impl Sim {
         self.stalls.push(Stall { process: Process::At(addr), from, until });
     }
 
-    /// Holds up everything that runs on the host with that address likewise. Its application must not run meanwhile, and
-    /// [`Sim::oversleep`] tells it afterwards how late it is.
+    /// Stalls everything that runs on the host with that address likewise. Its application must not
+    /// run meanwhile, and [`Sim::oversleep`] reports afterwards how late it is.
     pub fn stall_host(&mut self, host: IpAddr, from: Instant, until: Instant) {
         self.stalls.push(Stall { process: Process::Host(host), from, until });
     }
@@ -228,7 +228,7 @@ impl Sim {
         }
     }
 
-    /// Closes the socket of a listener: who waits there is turned away.
+    /// Closes the socket of a listener: connections that wait there are ended.
     fn close_listener(&mut self, listener: Listener) {
         self.listeners.remove(&listener.addr);
         for connection in listener.backlog {
@@ -236,7 +236,7 @@ impl Sim {
         }
     }
 
-    /// Whether an owner may still be told this: a socket that was closed is not named again.
+    /// Whether a completion may still be reported to an owner: a closed socket is not named again.
     fn is_current(&mut self, completion: &Completion) -> bool {
         match *completion {
             Completion::Woken => true,

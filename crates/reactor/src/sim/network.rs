@@ -15,8 +15,8 @@ use super::{COMPLETIONS_PER_WAIT, Process, Ready, Sim, Socket};
 /// The most that the kernel takes at once.
 const SEGMENT_BYTES: usize = 64 * 1024;
 
-/// How often a connection attempt is repeated when it gets no answer from a full backlog (Linux: `tcp_syn_retries`), after 1 s,
-/// 2 s, 4 s and so on.
+/// Number of SYN retransmissions if a full backlog drops them (Linux: `tcp_syn_retries`), after 1
+/// s, 2 s, 4 s and so on.
 const SYN_RETRIES: u32 = 6;
 const SYN_RETRY_NS: u64 = 1_000_000_000;
 
@@ -165,7 +165,8 @@ impl Sim {
         }
     }
 
-    /// The kernel takes as much of a send as there is room for, and the end after it if that was asked for.
+    /// The kernel takes as much of a send as there is room for, and the end of the stream after it
+    /// if that was requested.
     fn transmit(&mut self, from: EndId) {
         let now = self.now;
         if !self.connections.contains_key(&from.connection) {
@@ -300,14 +301,14 @@ impl Sim {
         }
     }
 
-    /// Tells of a reset: after what has arrived before it, if the owner takes that.
+    /// Reports a reset: after the bytes that arrived before it, if the owner receives them.
     fn tell_reset(&mut self, id: EndId) {
         let end = self.end(id);
         let (held, will_ask) = (end.intake.bytes_max() == 0, matches!(end.intake, Intake::Asked { .. }) && !end.ended);
         let (unread, sending) = (self.end(id.peer()).flow.arrived > 0, end.is_sending());
         match (unread, held) {
             (true, false) => self.schedule_deliver(id, self.now),
-            // An owner that takes nothing hears of it when it does again, unless it waits for a send.
+            // A paused owner learns of it when it resumes, unless it waits for a send.
             (true, true) if !sending => {}
             (false, true) if !sending && will_ask => {}
             _ => self.fail(id, Errno::CONNRESET.into()),
@@ -397,8 +398,8 @@ impl Sim {
         self.forget_if_over(id.connection);
     }
 
-    /// Bytes that nobody will read are answered by a reset (RFC 2525, section 2.17; Linux does so). It comes behind what
-    /// is on its way, or instead of it.
+    /// Bytes for a closed end cause a reset (RFC 2525, section 2.17; Linux does so). The reset
+    /// follows the bytes on their way, or replaces them.
     fn send_reset(&mut self, from: EndId) {
         let loses = self.chance(self.config.reset_loss_probability);
         let at = self.now.plus_ns(self.config.latency_ns);
@@ -428,7 +429,7 @@ impl Sim {
         self.complete(id, Completion::Failed { socket, error });
     }
 
-    /// Tells the owner of an end, once it is not held up.
+    /// Reports to the owner of an end, as soon as it is not stalled.
     fn complete(&mut self, id: EndId, completion: Completion) {
         match self.stalled(self.end(id).addr) {
             Some(until) => self.agenda.add(until, Event::Complete { completion }),

@@ -11,7 +11,7 @@ use crate::stage::{LOOPBACK_V4, Open, assert_same, pattern};
 
 pub fn a_port_without_listener_refuses<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
-    // Port 1 (tcpmux) has not been served by anybody for decades, and is not one that the kernel gives out.
+    // Port 1 (tcpmux) has been unused for decades, and the kernel does not assign it.
     for addr in ["127.0.0.1:1", "[::1]:1"] {
         let client = stage.connect(addr.parse().unwrap());
         stage.until("the connect fails", |stage| stage.socket(client).failed.is_some());
@@ -44,7 +44,7 @@ pub fn sending_to_nobody_fails<D: Driver>(open: Open<'_, D>) {
     let (client, server) = stage.pair(listener, addr);
     stage.close(server);
     stage.until("the end", |stage| stage.socket(client).is_over());
-    // The first bytes may find their way to a kernel that answers with a reset; then the next ones fail.
+    // The first bytes may reach a kernel that responds with a reset; then the next ones fail.
     for _ in 0..100 {
         if stage.socket(client).failed.is_some() {
             break;
@@ -73,7 +73,8 @@ pub fn a_file_that_is_too_short_fails_the_send<D: Driver>(open: Open<'_, D>) {
         let error = stage.socket(server).failed.as_ref().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}");
         stage.close(server);
-        // The existing bytes arrive; only the owner's close tells the peer that they are not all.
+        // The existing bytes arrive; only the owner's close shows the peer that they are
+        // incomplete.
         stage.until("the end", |stage| stage.socket(client).ended);
         let seen = stage.take_received(client);
         assert_same(&seen[..4], b"head");
@@ -154,7 +155,7 @@ pub fn a_full_table_refuses_to_connect<D: Driver>(open: Open<'_, D>) {
     stage.close(server);
     // Entries may be held for as long as the kernel uses what belongs to them.
     stage.linger(5_000_000);
-    // A driver may stop accepting as soon as its table is full, whether somebody waits or not.
+    // A driver may stop accepting as soon as its table is full, whether a connection waits or not.
     stage.driver.resume_accept(listener);
     let (client, server) = stage.pair(listener, addr);
     stage.send(client, "room");

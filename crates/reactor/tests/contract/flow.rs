@@ -87,7 +87,8 @@ pub fn a_paused_receiver_holds_the_sender_back<D: Driver>(open: Open<'_, D>) {
 }
 
 pub fn tells_what_the_peer_has_not_acknowledged<D: Driver>(open: Open<'_, D>) {
-    // Of a file, since a driver may leave the sending of other bytes to the kernel until it is through.
+    // The bytes are a file's, since a driver may leave a send of other bytes to the kernel until
+    // its end.
     const BYTES: usize = 48_000_000;
     let (_directory, file) = file_of(BYTES);
     let mut stage = open(8);

@@ -50,7 +50,8 @@ pub fn stamps_sends_between_call_and_completion<D: Driver>(open: Open<'_, D>) {
     }
 }
 
-/// A send that is asked for in the middle of a wake-up may be taken at once, and its completion may come in the same wake-up.
+/// The kernel may take a send that is requested in the middle of a wake-up at once, and its
+/// completion may come in the same wake-up.
 pub fn a_send_is_not_stamped_later_than_its_completion<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);

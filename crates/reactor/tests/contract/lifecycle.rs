@@ -154,7 +154,7 @@ pub fn last_bytes_arrive_with_the_end<D: Driver>(open: Open<'_, D>) {
     }
 }
 
-/// The witness fails the test if anything is said of the closed socket afterwards.
+/// The witness fails the test if a later completion names the closed socket.
 pub fn close_silences_a_busy_socket<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);

@@ -1,11 +1,14 @@
-//! The contract of `Driver`, checked on every driver: the same scenarios run over io_uring and epoll, on real loopback
-//! sockets, and over the simulation, calm and rough with several seeds. A test's name tells driver and seed.
+//! The contract of `Driver`, checked on every driver: the same scenarios run over io_uring and
+//! epoll, on real loopback sockets, and over the simulation, calm and rough with several seeds. A
+//! test's name contains driver and seed.
 //!
-//! Every completion of every scenario passes through the [`stage::Stage`], which knows what the contract allows for each
-//! socket at each time; so each scenario also checks what it is not about.
+//! Every completion of every scenario passes through the [`stage::Stage`], which knows what the
+//! contract allows for each socket at each time; so each scenario checks the whole contract,
+//! besides its own subject.
 //!
-//! Where the kernel or a container refuses io_uring, its part fails, since a driver that was not tested is not known to work.
-//! Setting `THALWEG_NO_URING` says that this is expected and leaves that part out.
+//! Where the kernel or a container refuses io_uring, its part fails, since a driver that was not
+//! tested is not known to work. Setting `THALWEG_NO_URING` declares this as expected and leaves
+//! that part out.
 
 #![forbid(unsafe_code)]
 

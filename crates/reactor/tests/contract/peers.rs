@@ -38,7 +38,7 @@ fn echoes<D: Driver>(stage: &mut Stage<D>, addr: &UnixAddr) {
     stage.close_listener(listener);
 }
 
-/// The epoll driver once told of an event that the failed socket still got, as if it were connected.
+/// The epoll driver once reported a later event of the failed socket as if it were connected.
 pub fn a_unix_connect_that_fails_at_once_is_told_once<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     for text in ["/nonexistent/socket".to_owned(), abstract_name("nobody").to_string()] {

@@ -1,4 +1,5 @@
-//! Sockets that receive only what their owner asks for. The stage checks that nothing comes unasked, nor more than asked.
+//! Sockets that receive only as many bytes as their owner requests. The stage checks that nothing
+//! is delivered without a request, nor more than requested.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -95,7 +96,7 @@ pub fn hears_of_a_reset_when_it_asks<D: Driver>(open: Open<'_, D>) {
         if asks_before {
             stage.ask(client, 100);
         }
-        // Bytes that nobody reads make a reset of the close.
+        // Unread bytes turn the close into a reset.
         stage.driver.pause(server);
         stage.send(client, pattern(3, 0, 1000));
         stage.until_sent(client);
@@ -116,7 +117,7 @@ pub fn hears_of_a_reset_when_it_asks<D: Driver>(open: Open<'_, D>) {
     }
 }
 
-/// The witness fails the test if anything is said of the closed socket afterwards.
+/// The witness fails the test if a later completion names the closed socket.
 pub fn a_close_takes_the_asking_back<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
@@ -170,7 +171,8 @@ pub fn asking_wrongly_panics<D: Driver>(open: Open<'_, D>) {
     assert_eq!(stage.take_received(client), b"fine");
 }
 
-/// On loopback the kernels would take megabytes out of the sender's hands if nobody told them that the receiver is slow.
+/// On loopback the kernels would buffer megabytes of the sender's bytes if they did not learn that
+/// the receiver is slow.
 pub fn bounds_what_the_kernels_hold<D: Driver>(open: Open<'_, D>) {
     // Less than a sender's kernel takes at once for a receiver with segments of 64 KiB, more than for one with Ethernet's.
     const BYTES: usize = 1_500_000;
@@ -191,7 +193,7 @@ pub fn bounds_what_the_kernels_hold<D: Driver>(open: Open<'_, D>) {
     }
 }
 
-/// Asks until so many bytes were received.
+/// Requests bytes until so many were received.
 fn receive_all<D: Driver>(stage: &mut Stage<D>, socket: SocketId, bytes: usize) {
     while stage.socket(socket).received.len() < bytes {
         stage.ask(socket, 65_536);

@@ -66,7 +66,7 @@ pub fn random_operations_keep_every_byte_in_order<D: Driver>(open: Open<'_, D>) 
             let soon = soak.stage.driver.now().plus_ns(if step % 7 == 0 { 200_000 } else { 0 });
             soak.stage.wait(Some(soon));
             while soak.stage.witness_next() {
-                // Owners act on what they hear, while more waits to be told.
+                // Owners act on completions while further ones are pending.
                 if soak.random.random_bool(0.2) {
                     soak.step();
                 }
@@ -162,7 +162,8 @@ impl<D: Driver> Soak<D> {
         let state = self.stage.socket(socket);
         let in_good_order = state.ended && state.finished && !state.sending && state.failed.is_none();
         if !in_good_order {
-            // Bytes for this end find nobody; bytes from it may be dropped before the kernel has them, or by a reset.
+            // Bytes for this end are discarded; bytes from it may be dropped before the kernel has
+            // them, or by a reset.
             self.streams[number].iter_mut().for_each(|stream| stream.cut = true);
         }
         self.paused.retain(|&paused| paused != socket);

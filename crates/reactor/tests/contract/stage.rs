@@ -40,7 +40,7 @@ pub struct Socket {
     pub on_demand: bool,
     /// Receive on demand: bytes requested and not yet delivered; 0 if none are.
     pub asked: u32,
-    /// When the latest send was asked for; zero if there was none.
+    /// The time of the latest send request; zero if there was none.
     pub send_begun: Instant,
 }
 
@@ -49,7 +49,7 @@ impl Socket {
         self.send_begun != Instant::default()
     }
 
-    /// Whether anything has told that the peer is no longer there.
+    /// Whether a completion has reported the end of the peer.
     pub fn is_over(&self) -> bool {
         self.ended || self.failed.is_some()
     }
@@ -306,7 +306,7 @@ impl<D: Driver> Stage<D> {
         state.received.extend(bytes);
     }
 
-    /// A socket that may be told something: open, and not failed.
+    /// A socket that completions may name: open, and not failed.
     fn unbroken(&mut self, socket: SocketId) -> &mut Socket {
         let state =
             self.sockets.get_mut(&socket).unwrap_or_else(|| panic!("{socket:?} was told something after close"));

@@ -23,8 +23,8 @@ const INDEX: &str = "index.html";
 /// The rules of a site.
 pub(super) struct Rules {
     rules: Vec<CompiledRule>,
-    /// One entry for each combination of rules that was met. There are no more than files of the
-    /// site can be told apart by, which its operator has written down, not its clients.
+    /// One entry for each combination of rules that was met. The operator's rules bound their
+    /// number; clients cannot add to it.
     effective: Mutex<HashMap<Box<[bool]>, EffectiveSettings, RandomState>>,
 }
 

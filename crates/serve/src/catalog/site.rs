@@ -132,7 +132,7 @@ impl Namespace for Sites {
         self.sites[site].rules.effective(folder, None).index_names
     }
 
-    /// Appends the number of the site. With a single one there is nothing to tell apart.
+    /// Appends the number of the site. A single site needs no number.
     #[inline]
     fn mark(&self, name: &mut Vec<u8>, site: usize) {
         if self.sites.len() > 1 {

@@ -1,10 +1,10 @@
-//! The blocking pool: threads that do what may wait for a disk or take long, so that a loop need
-//! not.
+//! The blocking pool: threads for operations that may wait for a disk or take long, so that the
+//! loop does not wait.
 //!
 //! A loop submits a [`Job`] on behalf of a connection and goes on. When the job is done, the loop
 //! is woken and takes its result, with the sockets of all connections that wait for it: those that
-//! submit a job with the same key meanwhile wait for the same job. The pool does not look at
-//! results: they are the business of those who make jobs.
+//! submit a job with the same key meanwhile wait for the same job. The pool does not inspect
+//! results: they concern only the code that submits jobs.
 //!
 //! The queue needs no bound of its own: a connection waits for one job at a time, and connections
 //! are bounded. Jobs that are short go before those that fetch more of a large file or read a whole
@@ -217,7 +217,7 @@ impl<R: Send + 'static> BlockingPool<R> {
 
     /// Whether jobs wait for so long that a new one had better not be begun.
     pub(crate) fn is_overloaded(&self) -> bool {
-        /// A few threads do so many jobs in some seconds on a disk that turns.
+        /// A few threads finish this number of jobs in some seconds on a rotating disk.
         const WAITING_MAX: usize = 1000;
         self.waiting.len() > WAITING_MAX
     }

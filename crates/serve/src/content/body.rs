@@ -9,11 +9,11 @@ use std::vec;
 
 use thalweg_sys::FileSpan;
 
-/// Bytes in memory that are more than this take a kernel more than one turn to send, even to a
-/// client that reads.
+/// More bytes in memory than this take the kernel more than one iteration to send, even to a client
+/// that reads.
 const LONG_BYTES: usize = 128 << 10;
 
-/// Everything that is sent before the session is asked for more.
+/// All bytes that are sent before the session produces more.
 #[derive(Default)]
 pub(crate) struct Payload {
     /// Leaves first; `None` if there is nothing to send.

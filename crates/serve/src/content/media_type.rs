@@ -67,9 +67,9 @@ const TEXTS: &[&str] = &[
     "TODO",
 ];
 
-/// The media type that a file's name stands for. Text is taken to be UTF-8: without a charset,
-/// browsers guess one of the last century's. But for XML, which says by itself what it is written
-/// in, and would be overruled (RFC 7303, 3).
+/// The media type for a file name. Text is assumed to be UTF-8: without a charset, browsers guess a
+/// legacy one. XML gets no charset, since it declares its own encoding, which the parameter would
+/// override (RFC 7303, 3).
 pub(crate) fn type_of(name: &[u8]) -> Cow<'static, str> {
     let path = Path::new(OsStr::from_bytes(name));
     let media_type = match path.extension() {

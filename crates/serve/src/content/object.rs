@@ -1,8 +1,8 @@
 //! Objects: metadata, validators, and the source of a body's bytes.
 //!
-//! An object is ready to be served: all that a response says of it was found out when its origin
-//! opened it. How a response says that is not known here; only the place where a session keeps what
-//! it has rendered of it is.
+//! An object is ready to be served: its origin determined everything that a response states of it
+//! when it opened the object. The encoding of responses is not known here, except for the place
+//! where a session keeps the fields that it has rendered.
 
 use std::borrow::Cow;
 use std::ops::Range;

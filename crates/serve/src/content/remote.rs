@@ -75,7 +75,7 @@ pub(crate) enum OriginAction {
     Close(OriginConnection),
 }
 
-/// How long a refusal is remembered, for all who have waited for the same object.
+/// Time for which a refusal is kept for all requests that have waited for the same object.
 const REFUSED_NS: u64 = 1_000_000_000;
 
 /// Fetches under way, by name: requests for the same object are collapsed into one fetch.
@@ -84,7 +84,7 @@ pub(crate) struct Fetches {
     wakes: Wakes,
 }
 
-/// What is known of the object of a name.
+/// The state of the fetch of one object.
 enum Fetch {
     /// Its head has not come in yet; these connections wait for it.
     Pending(Vec<SocketId>),
@@ -113,7 +113,7 @@ impl Fetches {
     }
 
     /// Joins the fetch of a name. An object whose stream has passed its beginning serves its
-    /// readers, and nobody new.
+    /// present readers only.
     pub(crate) fn join(&mut self, name: &[u8], waiter: SocketId, now: Instant) -> Joined<'_> {
         let is_over = match self.by_name.get(name) {
             None => true,
@@ -136,7 +136,7 @@ impl Fetches {
         }
     }
 
-    /// The head of an object has come in: those who wait for it are woken.
+    /// Stores an object whose head has arrived, and wakes the connections that wait for it.
     pub(crate) fn complete(&mut self, name: &[u8], object: Object) {
         self.settle(name, Fetch::Object(Box::new(object)));
     }

@@ -79,7 +79,7 @@ pub(crate) struct StreamReader {
     number: usize,
 }
 
-/// What a reader finds.
+/// The result of a read from the stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     /// Bytes, at least one.

@@ -1,7 +1,8 @@
 //! HTTP semantics: from a request to its response (RFC 9110).
 //!
-//! [`Responder`](respond::Responder) finds the object that a request is for, [`select`] evaluates conditions, ranges and codings, and a
-//! [`Response`](response::Response) says what is sent without saying it in bytes. `h1` is HTTP/1.0 and 1.1. Lacking on purpose: files, sockets,
+//! [`Responder`](respond::Responder) finds the object that a request is for, [`select`] evaluates
+//! conditions, ranges and codings, and a [`Response`](response::Response) describes the response
+//! independently of its encoding. `h1` is HTTP/1.0 and 1.1. Lacking on purpose: files, sockets,
 //! rates, accounting.
 
 pub(crate) mod h1;

@@ -12,18 +12,18 @@ use thalweg_wire::range::{ByteRange, push_content_range};
 
 use crate::content::body::Parts;
 
-/// What separates the parts of one body. It must not occur in the file, whose author may be anybody; hence chosen by chance,
-/// from keys that nobody outside can know.
+/// The separator of the parts of one body. It must not occur in the file, whose author is not
+/// trusted; it is therefore random, from keys that are secret.
 pub(crate) struct Boundary(Vec<u8>);
 
-/// Where boundaries come from.
+/// Generates boundaries.
 pub(crate) struct Boundaries {
     keys: RandomState,
     made: u64,
 }
 
 impl Boundaries {
-    /// A source of boundaries that nobody else has.
+    /// Makes a generator with secret keys of its own.
     pub(crate) fn new() -> Self {
         Self { keys: RandomState::new(), made: 0 }
     }
@@ -43,9 +43,9 @@ impl Boundaries {
 pub(crate) struct Multipart<'e> {
     boundary: Boundary,
     ranges: &'e [ByteRange],
-    /// What stands before each range.
+    /// The part head before each range.
     before: Vec<Vec<u8>>,
-    /// What stands behind the last one.
+    /// The closing boundary after the last range.
     end: Vec<u8>,
 }
 

@@ -42,7 +42,7 @@ pub(crate) enum Answer {
     Encoded(Summary),
     /// Nothing yet: the request has to be answered again when this job was done.
     After(Box<Job<JobResult>>),
-    /// Nothing yet: the request has to be answered again when its connection is woken.
+    /// Nothing yet: the request has to be processed again when its connection is woken.
     Pending,
 }
 

@@ -1,7 +1,7 @@
-//! Responses without bytes: a status, fields, and a body.
+//! Responses independent of their encoding: a status, fields, and a body.
 //!
-//! A response says which fields it has by writing them to a [`FieldSink`], which a protocol makes of its own: lines in HTTP/1,
-//! compressed field sections in later versions. Framing is the protocol's, too.
+//! A response writes its fields to a [`FieldSink`], which each protocol implements: lines in
+//! HTTP/1, compressed field sections in later versions. Framing is the protocol's, too.
 
 use std::ops::Range;
 
@@ -72,12 +72,13 @@ pub(crate) enum Part<'o> {
     Ranges(Multipart<'o>),
 }
 
-/// A page that says its status in words, or an object that the configuration has for it.
+/// A page that describes its status, or an object that the configuration names for it.
 pub(crate) struct Page<'o> {
     pub(crate) status: u16,
     pub(crate) is_head: bool,
     pub(crate) field: PageField<'o>,
-    /// The body, instead of a text of ours. The response says nothing of it but its type: it is not what was asked for.
+    /// The body, instead of the server's own text. The response describes only its type, since it
+    /// is not the requested resource.
     pub(crate) object: Option<&'o Object>,
 }
 
@@ -118,7 +119,7 @@ pub(crate) enum Body<'o> {
     Stream(StreamReader),
 }
 
-/// What a response was, for accounting.
+/// Summary of a response for accounting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Summary {
     pub(crate) status: u16,
@@ -127,7 +128,7 @@ pub(crate) struct Summary {
     pub(crate) delivery: Delivery,
 }
 
-/// Where a response ends among the bytes of its batch, and how long its body is.
+/// The end of a response among the bytes of its batch, and the length of its body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ResponseBytes {
     pub(crate) ends_at: u64,
@@ -138,7 +139,8 @@ pub(crate) struct ResponseBytes {
 
 /// Takes notice of responses, for accounting.
 pub(crate) trait Recorder {
-    /// A response was encoded, to this request or to something that was none. Its bytes are counted if they are asked for.
+    /// Records an encoded response, to this request or to malformed input. Its bytes are counted
+    /// only if `bytes` is called.
     fn record(&mut self, request: Option<&RequestHead<'_>>, summary: Summary, bytes: &dyn Fn() -> ResponseBytes);
 
     /// So many bytes were added to the last response, whose body is a stream, so many of them of the body; more may follow, or
@@ -158,13 +160,14 @@ pub(crate) enum Delivery {
     End,
 }
 
-/// Methods that are answered.
+/// Methods that are supported.
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 
-/// When a client is asked to try again that met a lack of descriptors or memory.
+/// `Retry-After` of a response that failed for lack of descriptors or memory.
 const RETRY_AFTER_S: &[u8] = b"1";
 
-/// What is escaped in the path of a redirect: all but what RFC 3986, 3.3 allows in a segment, and the slash.
+/// Characters that are escaped in the path of a redirect: all but the slash and those that RFC
+/// 3986, 3.3 allows in a segment.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

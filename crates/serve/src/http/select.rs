@@ -1,8 +1,9 @@
 //! Selecting a representation: which coding, whether a condition holds, and which ranges (RFC 9110, 12 to 14).
 //!
-//! Where RFC 9110 leaves a choice: a Range with too many parts, or that cannot be understood, is ignored; overlapping parts are made
-//! one; several parts of an object in a content coding are answered with the whole, since a body of several parts has no place to name
-//! the coding. A request that excludes all there is to choose from gets a 406, but only where there is a choice.
+//! Choices that RFC 9110 leaves: a Range with too many parts, or that cannot be understood, is
+//! ignored; overlapping parts are merged; a request for several parts of an object in a content
+//! coding gets the whole object, since a multipart body has no place to name the coding. A request
+//! that excludes all representations gets a 406, but only if there are several.
 
 use std::cmp::Reverse;
 

@@ -42,8 +42,8 @@ use crate::date_cache::DateCache;
 const READ_AGAIN_NS: u64 = 10_000_000_000;
 
 /// Nor is a folder looked at more often than this times its number of entries, about twenty times
-/// what reading takes: however often it changes, and whoever requests it, reading it cannot become
-/// the server's main work.
+/// what reading takes: however often it changes and is requested, reading it cannot become the
+/// server's main work.
 const REST_NS_PER_ENTRY: u64 = 50_000;
 
 /// Most pages of a folder, and most folders, that are kept.

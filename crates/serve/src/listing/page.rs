@@ -1,9 +1,9 @@
 //! A listing as HTML: one page that needs nothing else, no script, no font, no image from
 //! elsewhere.
 //!
-//! Names come from those who put the files there, so nothing of them is markup: `maud` escapes text
-//! and attributes, addresses are percent-encoded before. The header and the readme are the
-//! operator's own and are taken as they are if they are HTML.
+//! Names come from the authors of the files, so they are never markup: `maud` escapes text and
+//! attributes, addresses are percent-encoded before. The header and the readme are the operator's
+//! own and are taken as they are if they are HTML.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -142,7 +142,7 @@ fn row(item: Item<'_>, name_width: usize) -> Markup {
     let short = text::shortened(&name, name_width);
     let is_folder = item.kind == Kind::Folder;
     let when = text::instant(item.modified_s);
-    // A line of its own, for those who look at the source or search it by lines.
+    // Each entry is on a line of its own, so that the source can be read and searched by lines.
     html! {
         (PreEscaped("\n"))
         tr class=[is_folder.then_some("d")] {

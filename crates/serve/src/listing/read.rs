@@ -187,7 +187,7 @@ impl Task {
             index,
             header,
             readme,
-            // Of two changes in one second, a date could tell only the first.
+            // A date cannot distinguish two changes in one second.
             last_modified: changed_s.filter(|&second| second >= 0 && is_settled(second)),
         })
     }

@@ -1,8 +1,7 @@
 //! Names, sizes, dates and addresses as a listing shows them.
 //!
-//! A name is bytes that others have chosen. In an address each of them is exact; to the eye it is
-//! text in which nothing acts: no control character, no mark that turns the direction of writing
-//! around.
+//! A name is untrusted bytes. An address contains them exactly; the visible text contains nothing
+//! active: no control character, no mark that changes the direction of writing.
 
 use std::borrow::Cow;
 
@@ -20,8 +19,8 @@ const UNSHOWABLE: char = char::REPLACEMENT_CHARACTER;
 
 /// The address of an entry, relative to its folder.
 pub(super) fn address(item: Item<'_>) -> String {
-    // A dash in front would be an option to programs that are handed the address; a colon could be
-    // taken for a scheme's end.
+    // A leading dash would be an option to programs that get the address; a colon could be taken
+    // for a scheme's end.
     let prefix = if item.name.starts_with(b"-") || item.name.contains(&b':') { "./" } else { "" };
     let slash = if item.kind == Kind::Folder { "/" } else { "" };
     format!("{prefix}{}{slash}", percent_encode(item.name, ESCAPED))
@@ -48,8 +47,8 @@ fn visible(char: char) -> char {
     }
 }
 
-/// The text in at most `width` characters; `None` if it has no more than that. What is left out is
-/// left out between the beginning and the end: the ends of names tell versions and kinds apart.
+/// The text in at most `width` characters; `None` if it has no more than that. The middle is left
+/// out: the ends of names distinguish versions and types.
 pub(super) fn shortened(text: &str, width: usize) -> Option<String> {
     // Room for a beginning, the ellipsis and an end.
     let width = if width == 0 { usize::MAX } else { width.max(5) };

@@ -65,8 +65,8 @@ impl View {
         view
     }
 
-    /// The query that asks for this view, with its question mark; what goes without saying is left
-    /// out, and a query that says nothing is the folder itself.
+    /// The query that selects this view, with its question mark. Defaults are left out; without any
+    /// other setting the link is the folder itself.
     pub(crate) fn link(self) -> String {
         let mut parts = Vec::new();
         if self.format == Format::Json {

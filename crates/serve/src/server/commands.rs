@@ -36,7 +36,7 @@ pub(crate) enum LoopCommand {
     Answer(SyncSender<()>),
 }
 
-/// When more notices wait for a loop, they are replaced by one that says that notices were lost.
+/// When more notices wait for a loop, they are replaced by one that reports lost notices.
 const NOTICES_MAX: usize = 4096;
 
 /// A configuration, and what a loop needs for it.

@@ -1,9 +1,10 @@
 //! One connection: a protocol session over a transport, with what is common to all protocols around it.
 //!
-//! The [session](crate::session) says what is sent; the [`sender`] sends it, as rates, the client and the disk allow. The connection keeps
-//! the deadlines, has responses recorded, and ends well: a client that is still sending when the last response leaves would get a
-//! reset from a plain close, and might never read that response. Such a connection lingers: our direction is finished, the client's is
-//! drained for a while.
+//! The [session](crate::session) decides what is sent; the [`sender`] sends it, as rates, the
+//! client and the disk allow. The connection keeps the deadlines, has responses recorded, and
+//! closes gracefully: a client that is still sending when the last response leaves would get a
+//! reset from a plain close, and might never read that response. Such a connection lingers: the
+//! server's direction is shut down, and the client's is drained for a while.
 
 mod admission;
 mod recorder;
@@ -34,13 +35,14 @@ const LINGER_BYTES_MAX: u32 = 1 << 20;
 /// One connection.
 pub(crate) struct Connection {
     pub(crate) transport: Transport,
-    /// When the client must have done what the stage waits for.
+    /// The deadline for the client's action that the stage waits for.
     pub(crate) deadline: Instant,
     stage: Stage,
     paused: bool,
     /// Whether it has a connection slot.
     pub(crate) admission: Admission,
-    /// It got its slot while others were waiting for one, and has to show sooner that it takes what it asked for.
+    /// It got its slot while others were waiting for one, and has less time to show that it reads
+    /// its response.
     is_late: bool,
     session: Session,
     sender: Sender,
@@ -62,7 +64,7 @@ enum Stage {
     },
 }
 
-/// What a loop does with a connection after it has reacted.
+/// The loop's next step for a connection that has handled an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub(crate) enum Fate {
@@ -114,12 +116,12 @@ impl Connection {
         self.records.take()
     }
 
-    /// What the shaper knows of it.
+    /// The shaper's state of this connection.
     pub(crate) fn shaping_state(&mut self) -> &mut Option<Box<ShapingState>> {
         &mut self.sender.shaping_state
     }
 
-    /// Whether nothing is under way after a request was answered, so that it can be closed without a loss.
+    /// Whether the connection is idle after a response, so that it can be closed without a loss.
     pub(crate) fn is_idle_again(&self) -> bool {
         self.stage == Stage::Open && matches!(self.session.activity(), Activity::Idle { requests: 1.. })
     }
@@ -213,7 +215,7 @@ impl Connection {
         Fate::Stays
     }
 
-    /// The client will send no more. The requests that came before are still answered.
+    /// The client will send no more. Earlier requests still get their responses.
     pub(crate) fn on_ended<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
         let before = self.session.activity();
         let next = self.session.on_ended();
@@ -238,7 +240,8 @@ impl Connection {
         self.follow(driver, shared, next, None)
     }
 
-    /// Does what the session says. `before` is what it was doing, unless its wait begins anew.
+    /// Executes the session's next step. `before` is its activity before, unless its wait begins
+    /// anew.
     #[inline]
     fn follow<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, next: Next, before: Option<Activity>) -> Fate {
         match next {

@@ -31,8 +31,8 @@ impl Control {
     }
 
     /// Leaves the listeners to another process, which has them already, and lets the responses
-    /// under way end, which may take as long as `time`; for ever without one. Connections that wait
-    /// for a request may ask for one more.
+    /// under way end within `time`, or without a time limit. Connections that wait for a request
+    /// may send one more.
     pub fn hand_over(&self, time: Option<Duration>) {
         self.listeners().close(Files::Keep);
         self.shutdown.set_gently(Instant::now() + time.unwrap_or(FOR_EVER));

@@ -36,7 +36,7 @@ impl Layout {
     /// For so many connections, of which 0 means as many as one table holds, and so many files that
     /// a loop may keep open.
     fn within(descriptors: usize, connections_max: usize, files_max: usize, cpus: &[usize]) -> Self {
-        // Open files are given up when descriptors run out, so that they need no more than a part.
+        // Cached files are closed when descriptors run out, so they need only a part of them.
         let files = files_max.min(descriptors / 8);
         let of_table = descriptors.saturating_sub(OTHERS + files).max(1);
         if connections_max <= of_table {

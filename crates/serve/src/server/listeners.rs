@@ -1,9 +1,9 @@
 //! The listening sockets of a server, apart from the loops that accept from them.
 //!
 //! The sockets live here; loops and the status listener accept from duplicates. So a socket
-//! outlives the thread that uses it, can be handed to the process that follows or to another role
-//! in this one, and can be closed. Connections wait in the kernel's queue of the socket, which all
-//! its duplicates in all processes share: none of them is lost when one process takes over from
+//! outlives the thread that uses it, can be passed to the successor process or to another role in
+//! this one, and can be closed. Connections wait in the kernel's queue of the socket, which all its
+//! duplicates in all processes share: none of them is lost when one process takes over from
 //! another.
 //!
 //! A change is prepared first, which may fail and changes nothing, and applied then, which cannot
@@ -140,7 +140,7 @@ impl Listeners {
     }
 
     /// Listens on the address of the status listener, with inherited sockets or a new one. Returns
-    /// duplicates of them; the sockets are handed to a process that follows with the others.
+    /// duplicates of them; the sockets are passed to a successor process with the others.
     pub(crate) fn open_status(&mut self, address: &ListenAddr) -> Result<Vec<OwnedFd>, StartError> {
         let refused = |error| StartError::Listen { address: address.clone(), error };
         let spare = take_group(&mut self.spare, address);
@@ -398,7 +398,7 @@ mod tests {
         Listeners::open(addresses, SocketFile::default(), inherited, loops).unwrap()
     }
 
-    /// Changes listeners as far as they can tell, and says how.
+    /// Applies a change to the listeners, and returns its steps.
     fn change(
         listeners: &mut Listeners,
         addresses: &[ListenAddr],

@@ -8,7 +8,7 @@ use thalweg_sys::Waker;
 
 use super::commands::{CommandQueue, LoopCommand};
 
-/// A question to all loops, and their answers so far. A loop answers in its next iteration.
+/// A liveness check of all loops, and their replies so far. A loop replies in its next iteration.
 #[derive(Debug)]
 pub struct LivenessCheck {
     answers: Receiver<()>,
@@ -16,7 +16,7 @@ pub struct LivenessCheck {
 }
 
 impl LivenessCheck {
-    /// Asks all loops.
+    /// Sends the check to all loops.
     pub(super) fn begin(commands: &[CommandQueue], wakers: &[Waker]) -> Self {
         let (done, answers) = mpsc::sync_channel(commands.len());
         for (command_queue, waker) in commands.iter().zip(wakers) {
@@ -25,13 +25,13 @@ impl LivenessCheck {
         Self { answers, missing: commands.len() }
     }
 
-    /// Whether every loop has answered. Does not wait.
+    /// Whether every loop has replied. Does not wait.
     pub fn is_complete(&mut self) -> bool {
         self.missing -= self.answers.try_iter().count();
         self.missing == 0
     }
 
-    /// The number of loops that have not answered after waiting this long for another answer.
+    /// The number of loops without a reply, after a wait of at most `time` for another reply.
     pub(super) fn missing_after(&mut self, time: Duration) -> usize {
         self.missing -= usize::from(self.answers.recv_timeout(time).is_ok());
         self.missing

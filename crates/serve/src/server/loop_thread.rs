@@ -74,7 +74,7 @@ impl LoopThread {
         let driver = match opened {
             Ok(driver) => driver,
             Err(error) => {
-                // The thread that starts the server may have given up already, because of another
+                // The thread that starts the server may have failed already, because of another
                 // loop.
                 let _ = started.send(Err(error));
                 return Ok(());

@@ -70,10 +70,10 @@ impl Running {
         Ok(())
     }
 
-    /// Has loops and status listener accept from the sockets that a change gives them. Where
-    /// sockets change between the two, the one stops before the other begins, so that no connection
-    /// is answered by the wrong one, or missed: the kernel wakes one of those that wait at a
-    /// socket, and not another one when that one stops.
+    /// Has loops and status listener accept from the sockets that a change assigns to them. Where
+    /// sockets move between the two, one stops before the other begins, so that no connection
+    /// reaches the wrong one or is missed: the kernel wakes one waiter of a socket, and no other
+    /// one when that waiter stops.
     fn exchange_listeners(&mut self, config: &ServerConfig, change: &mut Change, new_status: Option<StatusListener>) {
         if change.takes_from_status
             && let Some(status) = &self.status

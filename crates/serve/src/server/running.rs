@@ -23,8 +23,8 @@ use crate::telemetry::log::{ErrorLog, Logs};
 use crate::telemetry::metrics::{Collector, KnownHosts, Sources, StatusListener};
 use crate::telemetry::registry::Registry;
 
-/// How long a loop may take to answer a command. It takes one iteration, unless the machine stands
-/// still.
+/// The longest time for a loop's reply to a command. It takes one iteration, unless the machine is
+/// stalled.
 pub(super) const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// The interval between two checks whether a loop has ended instead of answering.
@@ -94,8 +94,7 @@ impl Running {
         sum
     }
 
-    /// Whether a loop has ended, by being stopped or by a failure that [`join`](Self::join) tells
-    /// of.
+    /// Whether a loop has ended, by a stop or by a failure that [`join`](Self::join) reports.
     pub fn has_ended(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
     }
@@ -135,7 +134,7 @@ impl Running {
     }
 
     /// See [`Control::hand_over`]. When this returns, no loop waits for connections any more, and
-    /// the other process is to be told, so that it can [look again](Self::look_again).
+    /// the other process has to be informed, so that it can [look again](Self::look_again).
     pub fn hand_over(&mut self, time: Option<Duration>) {
         // The process that serves shows the figures, and saves them.
         drop(self.status.take());
@@ -143,11 +142,11 @@ impl Running {
         self.await_driver_calls();
     }
 
-    /// Waits until the kernel has been told all that loops have told their drivers in response to
-    /// commands so far.
+    /// Waits until the kernel has received all operations that loops have submitted for commands so
+    /// far.
     pub(super) fn await_driver_calls(&self) {
-        // An answer follows the iteration in which the command ran; at the one after that the
-        // kernel has been told.
+        // A reply follows the iteration in which the command ran; the next iteration submits to the
+        // kernel.
         for _ in 0..2 {
             let mut check = self.check_liveness();
             let begun = Instant::now();

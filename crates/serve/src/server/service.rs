@@ -1,4 +1,5 @@
-//! The server on one core: its listeners, its connections and their deadlines, as an [`App`] of the reactor's loop.
+//! The server on one loop: its listeners, its connections and their deadlines, as an [`App`] of the
+//! reactor's loop.
 
 mod accepting;
 mod admission;
@@ -55,7 +56,8 @@ pub(crate) struct Service {
     shared: Shared,
     /// With the number of the group that each belongs to.
     listeners: Vec<(u32, SocketId)>,
-    /// Listeners that are about to be closed. First they accept who waits in their queues, then they accept no more.
+    /// Listeners that are about to be closed. First they accept the connections in their queues,
+    /// then no more.
     retiring: Vec<SocketId>,
     retired: Vec<SocketId>,
     retirement_ends: Instant,
@@ -78,38 +80,38 @@ pub(crate) struct Service {
     look_ns: u64,
     shutdown: Arc<ShutdownDeadline>,
     commands: Arc<[CommandQueue]>,
-    /// What it hears of changes by, if the configuration wants it to.
+    /// Reports changes of files, if the configuration enables it.
     subscription: Option<Subscription>,
-    /// What the operator should know goes there.
+    /// Receives messages for the operator.
     error_log: Option<ErrorLog>,
     channel: Option<Channel>,
     published: Arc<[Published]>,
     loop_index: usize,
 }
 
-/// What a server on one core is made of.
+/// The parts of a server on one loop.
 pub(crate) struct Setup<'c> {
     pub(crate) sites: Sites,
     pub(crate) limits: &'c Limits,
-    /// Connections that there is room for, on all cores; 0 is any number. It stays as it is.
+    /// Number of connection slots on all loops; 0 is any number. It never changes.
     pub(crate) slots_max: usize,
     pub(crate) cache: &'c CacheConfig,
     pub(crate) blocking: BlockingPool<JobResult>,
-    /// What all cores together may give.
+    /// The rates that all loops share.
     pub(crate) shared_limits: Arc<SharedRateLimits>,
     pub(crate) seconds_at: SecondsAt,
-    /// If anybody wants to know what is done.
+    /// Present if logs or metrics need it.
     pub(crate) accounting: Option<Accounting>,
-    /// What the operator should know goes there.
+    /// Receives messages for the operator.
     pub(crate) error_log: Option<ErrorLog>,
     pub(crate) shutdown: Arc<ShutdownDeadline>,
-    /// Where each core finds its orders.
+    /// The command queue of each loop.
     pub(crate) commands: Arc<[CommandQueue]>,
-    /// By what it hears of changes, if that can be had.
+    /// Reports changes of files, if the kernel supports it.
     pub(crate) subscription: Option<Subscription>,
-    /// By which listeners come, if this core has a table of descriptors of its own.
+    /// Receives listeners, if this loop has a table of descriptors of its own.
     pub(crate) channel: Option<Channel>,
-    /// Where all cores publish what they have done, and which of them this is.
+    /// The published counters of all loops, and the index of this loop.
     pub(crate) published: Arc<[Published]>,
     pub(crate) loop_index: usize,
 }
@@ -195,12 +197,13 @@ impl Service {
     fn run_commands<D: Driver>(&mut self, driver: &mut D) {
         let commands = Arc::clone(&self.commands);
         for order in commands[self.loop_index].take() {
-            // Who has given an order may have given up waiting for the answer.
+            // The sender of a command may have stopped waiting for its result.
             match order {
                 LoopCommand::Configure(update, done) => drop(done.send(self.configure(driver, update))),
                 LoopCommand::Listen(group, socket) => {
                     let socket = socket.or_else(|| self.channel.as_ref().and_then(take_listener));
-                    // Without room for it this core does not hear it; the other cores do.
+                    // Without a free socket entry this loop does not accept from it; the other
+                    // loops do.
                     let socket = socket.filter(|_| !self.shared.draining);
                     if let Some(Ok(listener)) = socket.map(|socket| driver.listen(Listen::Socket(socket))) {
                         self.add_listener(group, listener);
@@ -293,27 +296,27 @@ impl Service {
         }
     }
 
-    /// Lets connections go on that have waited for a rate.
+    /// Resumes connections that have waited for a rate.
     fn resume_shaped<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         for _ in 0..SHAPED_PER_ITERATION {
             let Some((socket, scope)) = self.shared.shaper.as_mut().and_then(|shaper| shaper.pop(now)) else { return };
             let slot = self.slots.get(socket.index());
             let connection = slot.and_then(|slot| slot.connection.as_ref());
-            // It may have been closed meanwhile, and its place taken.
+            // It may have been closed meanwhile, and its slot reused.
             if connection.is_some_and(|connection| connection.socket() == socket) {
                 self.react(driver, socket, |connection, driver, shared| connection.on_grant(driver, shared, scope));
             }
         }
     }
 
-    /// Lets connections go on that have had their share of the turn before.
+    /// Resumes connections that used up their work budget in the iteration before.
     #[cold]
     fn let_listed_go_on<D: Driver>(&mut self, driver: &mut D, listed: usize) {
         for _ in 0..listed {
             let Some(socket) = self.shared.budget.pop() else { return };
             let slot = self.slots.get(socket.index());
             let connection = slot.and_then(|slot| slot.connection.as_ref());
-            // It may have been closed meanwhile, and its place taken.
+            // It may have been closed meanwhile, and its slot reused.
             if connection.is_some_and(|connection| connection.socket() == socket) {
                 self.react(driver, socket, Connection::on_budget);
             }
@@ -386,7 +389,7 @@ impl Service {
         }
     }
 
-    /// Lets connections go on that have waited for something that was done aside.
+    /// Resumes connections that have waited for a job of the blocking pool.
     #[cold]
     fn on_woken<D: Driver>(&mut self, driver: &mut D) {
         for Completed { result, sockets } in self.shared.blocking.take_results() {
@@ -430,13 +433,13 @@ impl Service {
         }
     }
 
-    /// Stops accepting, and closes all connections that wait for another request. One that has asked for nothing yet has a
-    /// request on its way, most likely, and gets its answer.
+    /// Stops accepting, and closes all connections that wait for another request. A connection
+    /// without any request so far most likely has one on its way, and gets its response.
     fn begin_to_drain<D: Driver>(&mut self, driver: &mut D) {
         self.shared.draining = true;
         self.retire(driver, |_| true);
         if self.shutdown.is_gentle() {
-            // The process that follows accepts who waits.
+            // The successor process accepts the waiting connections.
             self.pause_retiring(driver);
         } else {
             self.close_where(driver, Connection::is_idle_again);
@@ -452,7 +455,7 @@ impl Service {
         }
     }
 
-    /// When the next turn is due though nothing happens.
+    /// The time at which the next iteration is due without any event.
     fn next_turn(&self, now: Instant) -> Option<Instant> {
         let rest_ends = (!self.resting.is_empty()).then_some(self.rest_ends);
         let shutdown = if self.shared.draining { self.shutdown.at() } else { None };

@@ -19,7 +19,7 @@ impl ShutdownDeadline {
     }
 
     /// Sets the end, unless an earlier one is set already. Connections that wait for a request may
-    /// ask for one more until then.
+    /// send one more until then.
     pub(crate) fn set_gently(&self, at: Instant) {
         self.gentle.store(true, Relaxed);
         self.set(at);
@@ -30,7 +30,7 @@ impl ShutdownDeadline {
         self.at_ns.fetch_min(at.as_ns(), Relaxed);
     }
 
-    /// Whether connections that wait for a request may ask for one more.
+    /// Whether connections that wait for a request may send one more.
     pub(crate) fn is_gentle(&self) -> bool {
         self.gentle.load(Relaxed)
     }

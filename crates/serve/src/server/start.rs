@@ -30,11 +30,11 @@ pub struct Server;
 
 impl Server {
     /// Starts a server: probes the addresses, opens the folders, and runs one loop per CPU, or
-    /// several where the limit of descriptors asks for it. When this returns, connections are
+    /// several where the limit of descriptors requires it. When this returns, connections are
     /// accepted.
     ///
     /// # Errors
-    /// Something that the configuration asks for cannot be had. Nothing is left running then.
+    /// Something that the configuration requires is not available. Nothing is left running then.
     pub fn start(config: ServerConfig) -> Result<Running, StartError> {
         ensure_servable(&config)?;
         let listeners = Listeners::open(&config.listen, SocketFile::default(), Vec::new(), loop_count(&config)?)?;

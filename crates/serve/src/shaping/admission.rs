@@ -2,17 +2,17 @@
 //! checks on those that have one.
 //!
 //! A connection that comes when all slots are taken is read first. Once it has sent a whole request
-//! it gets the slot of one with a lower [eviction rank](super::eviction). If there is none such,
-//! but clients that may only be holding slots, it is answered provisionally: at once if the
-//! response is short, and when a slot is free if it is long. Only when all others are at work it is
-//! refused. So it costs others nothing if clients that never read, never ask or never come back
-//! take all slots, and none of them has to be found out in a hurry, which a modem would have to
-//! suffer from.
+//! it gets the slot of one with a lower [eviction rank](super::eviction). If there is none, but
+//! some clients may only be holding slots, it gets a provisional response: at once if the response
+//! is short, and when a slot is free if it is long. It is refused only when all other connections
+//! make progress. So clients that never read, never send a request or never return cannot harm
+//! others by taking all slots. The server need not detect them quickly either, which would close
+//! slow clients such as modems.
 //!
 //! While connections come and more than half of the slots are taken, all are checked in rotation:
 //! how far their clients are with their responses.
 //!
-//! Sockets and connections are the caller's, who says by a closure how a connection is admitted
+//! Sockets and connections belong to the caller, whose closure returns how a connection is admitted
 //! now.
 
 use std::collections::VecDeque;
@@ -20,8 +20,8 @@ use std::ops::Range;
 
 use thalweg_sys::{Instant, SocketId};
 
-/// Connections without a slot that have not sent a whole request, or are answered provisionally.
-/// When another one comes, the oldest of them is closed.
+/// Most connections without a slot that have not sent a whole request, or have a provisional
+/// response. When another one comes, the oldest of them is closed.
 const ARRIVING_MAX: usize = 256;
 
 /// Connections whose response waits for a slot. Others are refused.
@@ -55,7 +55,7 @@ pub(crate) enum Admission {
     Admitted,
     /// It has none, and has not sent a whole request.
     Arriving,
-    /// It is answered without a slot.
+    /// It gets its response without a slot.
     Provisional,
     /// Its response waits for a slot.
     Queued,
@@ -144,7 +144,7 @@ impl<R> AdmissionQueue<R> {
         }
     }
 
-    /// Takes the connection that has been without a slot, or answered provisionally, for the
+    /// Takes the connection that has been without a slot, or had a provisional response, for the
     /// longest time.
     pub(crate) fn pop_oldest(&mut self, admission: impl Fn(SocketId) -> Option<Admission>) -> Option<SocketId> {
         while let Some(socket) = self.arrived.pop_front() {

@@ -1,16 +1,16 @@
-//! Token buckets: how many bytes a rate has supplied, and who has taken how many of them.
+//! Token buckets: bytes that a rate has supplied, and bytes that were taken of them.
 //!
-//! A bucket does not count tokens. It counts what was taken on the scale of what its rate has
-//! supplied since the clock's start, which is a plain multiplication. So nothing is added up that
-//! could drift, an hour of small takings is as exact as a second, and a bucket is one integer,
-//! cheap enough for each of a hundred thousand connections.
+//! A bucket does not count tokens. It counts bytes taken on the scale of the bytes that its rate
+//! has supplied since the clock's start, which is a plain multiplication. So no sum can drift, an
+//! hour of small withdrawals is as exact as a second, and a bucket is one integer, cheap enough for
+//! each of a hundred thousand connections.
 //!
-//! Taking is in arrears: who finds a bucket without debt takes as much as it wants to send now, and
-//! the next one waits until that is paid. Over any interval what leaves is then at most the rate's
-//! supply, the credit and the last taking.
+//! A withdrawal may create a debt: a connection that finds a bucket without debt takes as much as
+//! it sends now, and the next one waits until the debt is paid. Over any interval the bytes sent
+//! are then at most the rate's supply, the credit and the last withdrawal.
 //!
-//! Loops share a bucket by reserving slices of its supply to come, one after the other, and hand
-//! out what they have reserved by themselves ([`Lease`]). The clock is not read here.
+//! Loops share a bucket by reserving slices of its supply to come, one after the other, and
+//! distribute their reservations by themselves ([`Lease`]). The clock is not read here.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -98,7 +98,7 @@ impl SharedBucket {
         let taken_min = rate.taken_min(now);
         let update = |taken: u64| Some(taken.max(taken_min).saturating_add(bytes));
         // Only the number itself is shared, so no order with other memory is needed; the update
-        // never gives up.
+        // never fails.
         let (Ok(taken) | Err(taken)) = self.taken.fetch_update(Relaxed, Relaxed, update);
         rate.time_of(taken.max(taken_min))
     }
@@ -228,8 +228,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is asked for and when: no interval gets more than its supply, the credit, and
-        /// one taking.
+        /// Under any sequence of requests, no interval gets more than its supply, the credit, and
+        /// one grant.
         #[test]
         fn no_interval_gets_more_than_its_share(
             bytes_per_s in 1u64..20_000_000_000,

@@ -1,10 +1,11 @@
 //! Clients: the connections of each on all loops, and the bytes that it has taken of its rate.
 //!
-//! A client is an IPv4 address or an IPv6 /64, since that is what one subscriber is given and could
-//! draw any number of addresses from. Connections that come over a Unix socket have no address:
-//! each is a client of its own, and their number is up to the proxy that they come from.
+//! A client is an IPv4 address or an IPv6 /64, because one subscriber gets a /64 and can use any
+//! number of addresses from it. Connections that come over a Unix socket have no address: each is a
+//! client of its own, and their number is up to the proxy that they come from.
 //!
-//! Looked up when a connection is accepted, and only if a limit asks for it; a request never does.
+//! A client is looked up when a connection is accepted, and only if a limit needs it; a request
+//! never looks it up.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};

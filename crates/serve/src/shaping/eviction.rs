@@ -41,10 +41,10 @@ const NOTED_PART: usize = 16;
 const NOTED_MIN: usize = 8;
 const NOTED_MAX: usize = 1024;
 
-/// So many are looked at in one go, in a fraction of a millisecond.
+/// Most slots that are checked at once, in a fraction of a millisecond.
 const LOOKED_AT_MAX: usize = 16_384;
 
-/// When nobody could be closed, nobody is looked for so long.
+/// Time without a further search after a search that found no connection to close.
 const BARREN_NS: u64 = 100_000_000;
 
 /// Idle connections are given less time from half of the table on, down to this part of it when it
@@ -56,14 +56,14 @@ const IDLE_PART_MIN: u64 = 16;
 pub(crate) struct Evictor {
     /// The last is the first to go.
     answered: Vec<EvictionCandidate>,
-    /// The next to be looked at.
+    /// The next slot to check.
     hand: usize,
     barren_until: Instant,
 }
 
 impl Evictor {
-    /// The connection to close, of so many slots with a candidate each or none. Those who were
-    /// noted before are asked for whether they are `still` what they were.
+    /// The connection to close, of so many slots with a candidate each or none. `still` checks
+    /// whether a candidate that was noted before still is one.
     pub(crate) fn next(
         &mut self,
         slots: usize,
@@ -96,7 +96,7 @@ impl Evictor {
         None
     }
 
-    /// Notes those of the candidates that would have to go first, who come from so many slots.
+    /// Notes the candidates of so many slots that rank first for eviction.
     fn note(&mut self, candidates: impl Iterator<Item = EvictionCandidate>, slots: usize) {
         let noted_max = (slots / NOTED_PART).clamp(NOTED_MIN, NOTED_MAX);
         let mut first = BinaryHeap::with_capacity(noted_max + 1);

@@ -44,7 +44,7 @@ const SWEEP_MIN: usize = 64;
 const AHEAD_MAX: usize = 1 << 16;
 
 impl Fair {
-    /// Whether nobody waits.
+    /// Whether no connection waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting == 0
     }
@@ -98,8 +98,8 @@ impl Fair {
         let state = self.state(client);
         let start = state.tag.max(clock);
         state.tag = start.saturating_add(bytes.saturating_mul(u64::from(loops)));
-        // As long as nobody waits, the clock is moved by those who are given bytes: who comes later
-        // must not have to be given as much as they were.
+        // While no connection waits, grants move the clock: a client that comes later must not have
+        // to catch up with the bytes that others got before.
         if self.waiting == 0 {
             self.clock = start;
         }
@@ -113,8 +113,8 @@ impl Fair {
         self.clients.entry(client).or_insert_with(|| Client { tag: clock, waiting: VecDeque::new() })
     }
 
-    /// Forgets the clients that have nothing to wait for and are not ahead of the others. Where
-    /// nobody waits, nobody is ahead.
+    /// Forgets the clients that do not wait and are not ahead of the others. If no client waits,
+    /// none is ahead.
     fn sweep(&mut self) {
         let is_remembered = self.waiting > 0 && self.clients.len() < AHEAD_MAX;
         let clock = self.clock;
@@ -197,7 +197,7 @@ mod tests {
             fair.charge(0, 1000, 1);
             fair.push(0, turn);
         }
-        // The newcomer is next, but does not get what it has not asked for before.
+        // The new client is next, but gets no credit for the time before it waited.
         fair.push(1, socket(1));
         let mut newcomer_turns = 0;
         for _ in 0..100 {

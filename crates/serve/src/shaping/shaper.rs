@@ -1,16 +1,16 @@
 //! The shaper: grants a connection its next bytes within the rates of the connection, its client,
 //! its mount and of all, at once.
 //!
-//! A connection asks before each sending. Either it may send some bytes now, which all four rates
-//! are charged with, or it waits: for its own rate on the wheel, for a shared one in queue. Who
-//! comes up asks again from the start, so that no rate is ever charged for what another one holds
-//! back.
+//! A connection requests a grant before each send. Either it may send some bytes now, which are
+//! charged to all four rates, or it waits: for its own rate on the timer wheel, for a shared one in
+//! a wait queue. When its wait ends, the connection requests again from the start, so that no rate
+//! is charged for bytes that another rate holds back.
 //!
-//! The size of a grant is a matter of cost. A sending takes the kernel some ten microseconds
-//! however small it is, so that many connections at modem speed are given several seconds' worth at
-//! a time; a few get a tenth of a second's, which a client sees as an even flow.
+//! The size of a grant depends on its cost. A send takes the kernel some ten microseconds however
+//! small it is, so many connections at modem speed get grants of several seconds each; a few get
+//! grants of a tenth of a second, which a client sees as an even flow.
 //!
-//! With the rates off, none of this is there.
+//! Without rate limits there is no shaper.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -29,8 +29,8 @@ use crate::config::{Bandwidth, Limits, ServerConfig};
 /// [`bucket`](super::bucket) makes up for it.
 const TICK_NS: u64 = 1_000_000;
 
-/// A grant should last so long for each connection that waits: 10,000 sendings a second take a
-/// loop some tenth of its time.
+/// A grant should last this long per waiting connection: 10,000 sends a second take about a tenth
+/// of a loop's time.
 const TURN_NS_PER_WAITING: u64 = 100_000;
 
 /// A few connections get as little as lasts so long, many get as much. Longer than the latter, and
@@ -38,8 +38,8 @@ const TURN_NS_PER_WAITING: u64 = 100_000;
 const TURN_NS_MIN: u64 = 100_000_000;
 const TURN_NS_MAX: u64 = 3_000_000_000;
 
-/// The bounds of a grant: not less than a segment of Ethernet carries, nor more than a driver is
-/// handed in one piece.
+/// The bounds of a grant: not less than a segment of Ethernet carries, nor more than is passed to a
+/// driver at once.
 const TURN_BYTES_MIN: u64 = 1460;
 const TURN_BYTES_MAX: u64 = 512 << 10;
 
@@ -141,7 +141,7 @@ pub(crate) struct Shaper {
     waiting: usize,
 }
 
-/// Those who wait for a rate that clients share, on this loop.
+/// Connections of this loop that wait for a rate that clients share.
 #[derive(Default)]
 struct WaitQueue {
     lease: Lease,
@@ -154,7 +154,7 @@ struct WaitQueue {
 pub(crate) struct ShapingState {
     bucket: Bucket,
     client: ClientIndex,
-    /// The scope that has granted it, until it asks.
+    /// The scope that has ended its wait, until it requests again.
     turn: Option<RateScope>,
     /// It waits for a grant.
     pub(crate) is_waiting: bool,
@@ -211,7 +211,7 @@ impl Shaper {
     }
 
     /// Lets a connection in that is open already, under other limits or none, and takes over what
-    /// it has to send. If it waited, it comes up at once.
+    /// it has to send. If it waited, its wait ends at once.
     pub(crate) fn take_over(
         &mut self,
         before: Option<Box<ShapingState>>,
@@ -232,7 +232,7 @@ impl Shaper {
         Box::new(shaping_state)
     }
 
-    /// A connection has gone. If it waits somewhere it will still come up, and is nobody's then.
+    /// A connection has gone. If it waits in a queue, its entry stays there and is skipped later.
     pub(crate) fn leave(&mut self, shaping_state: &ShapingState, now: Instant) {
         self.waiting -= self.clients.leave(shaping_state.client, now);
     }
@@ -276,8 +276,8 @@ impl Shaper {
         Some(bytes)
     }
 
-    /// The next connection that comes up, and where. It has to [`ask`](Shaper::ask) again, after
-    /// [`ShapingState::come_up`].
+    /// The next connection whose wait ends, and the scope of its queue. It has to
+    /// [`ask`](Shaper::ask) again, after [`ShapingState::come_up`].
     pub(crate) fn pop(&mut self, now: Instant) -> Option<(SocketId, RateScope)> {
         loop {
             let Some(&scope) = self.open.front() else {
@@ -305,7 +305,8 @@ impl Shaper {
         }
     }
 
-    /// When somebody comes up, if nobody asks until then. It may be earlier.
+    /// The time at which the next wait ends, if no connection requests a grant until then. It may
+    /// end earlier.
     pub(crate) fn next_due(&self, now: Instant) -> Option<Instant> {
         if self.open.is_empty() { self.wheel.next_due() } else { Some(now) }
     }
@@ -336,8 +337,8 @@ impl Shaper {
             let Some(queue) = queue_of(&mut self.mounts, &mut self.total, scope) else { continue };
             // A connection that was granted here, or by a later scope, does not queue again.
             let may_pass = queue.fair.is_empty() || turn == Some(scope) || turn == Some(RateScope::Total);
-            // Only who may pass looks whether there is something to give: how much the loop
-            // reserves depends on who waits.
+            // The rate is checked only for a connection that may pass: the size of the loop's
+            // reservation depends on the waiting connections.
             let mut ready = Ok(());
             if may_pass {
                 let slice = slice_bytes(rate.rate, most, queue.fair.clients_waiting());
@@ -388,8 +389,8 @@ impl Shaper {
         }
     }
 
-    /// The first in a queue, if its rate has something to give; else when the queue is to be looked
-    /// at again, if anybody is in it.
+    /// The first connection in a queue, if its rate has bytes available; otherwise the time of the
+    /// next check, if the queue is not empty.
     fn pop_from(&mut self, scope: RateScope, now: Instant) -> Result<SocketId, Option<Instant>> {
         if let RateScope::Client(client) = scope {
             let most = self.turn_bytes(client, None);
@@ -452,7 +453,7 @@ impl ShapingState {
         self.turn = Some(scope);
     }
 
-    /// It could not use all that it was given, and does not have to ask for it again.
+    /// It could not use all of its grant, and keeps the rest for its next send.
     pub(crate) fn keep(&mut self, bytes: u64) {
         self.kept_bytes = bytes;
     }

@@ -1,4 +1,4 @@
-//! What the books say of responses, against what clients have received.
+//! Accounting of responses, compared with the bytes that clients have received.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,8 +15,9 @@ use crate::telemetry::log::{Message, RecordQueue};
 use crate::telemetry::record::Record;
 use crate::telemetry::registry::{MountTotals, Registry};
 
-/// Runs clients against a server that keeps books. What it wrote down of each response, as `target status bytes`, with a `!` behind
-/// those that were cut short and a `#` behind downloads; the tally of its mount; and what came of the clients.
+/// Runs clients against a server with accounting. Returns its record of each response, as `target
+/// status bytes`, with a `!` behind those that were cut short and a `#` behind downloads; the
+/// totals of its mount; and the outcomes of the clients.
 fn book(config: SimConfig, folder: &Path, scripts: Vec<Vec<Step>>) -> (Vec<String>, MountTotals, Vec<Outcome>) {
     book_within(&Limits::default(), config, folder, scripts)
 }

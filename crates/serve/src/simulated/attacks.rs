@@ -1,4 +1,5 @@
-//! More attackers than places: others are answered all the same, and modems keep what they have begun.
+//! More attackers than connection slots: other clients still get responses, and clients with modems
+//! finish their downloads.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -11,17 +12,19 @@ use super::*;
 const PLACES: usize = 200;
 const ATTACKERS: usize = 3 * PLACES;
 
-/// What a modem of 33.6 kbit/s takes at a time, and how often.
+/// Bytes that a modem of 33.6 kbit/s receives at a time, and the interval between them.
 const MODEM_BYTES: u32 = 420;
 const MODEM_EVERY_NS: u64 = SECOND_NS / 10;
 
 const GET_A: &[u8] = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
 const GET_LARGE: &[u8] = b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n";
 
-/// What a client does. The first four are attackers, who come again at once when they are closed.
+/// The behaviour of a client. The first four are attackers, which reconnect at once when they are
+/// closed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Role {
-    /// Asks for a large file and does not read. It sends a byte now and then, for it would not hear of a reset otherwise.
+    /// Requests a large file and does not read. It sends a byte now and then, because it would not
+    /// notice a reset otherwise.
     Deaf,
     Silent,
     /// Sends the head of a request byte by byte and does not end it.
@@ -42,7 +45,7 @@ struct Actor {
     role: Role,
     sending: bool,
     connected: bool,
-    /// It waits for an answer, since then.
+    /// The time since which it waits for a response.
     asked: Option<Instant>,
     received: Vec<u8>,
 }

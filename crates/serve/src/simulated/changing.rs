@@ -33,7 +33,7 @@ impl Random {
     }
 }
 
-/// What is done to a file.
+/// A change of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Edit {
     /// Some of its bytes, or all, are written over.
@@ -60,14 +60,14 @@ const WITH_NEW_TIME: [Edit; 7] =
 const WITH_ANY_TIME: [Edit; 5] =
     [Edit::Rewrite, Edit::RewriteWithOldTime, Edit::Truncate, Edit::TruncateAndRegrow, Edit::Append];
 
-/// Those that leave a file's content alone. One of them after another may take the number of names back to what it was, which cannot
-/// be told from a rewrite with the old time.
+/// Those that leave a file's content alone. Two of them in a row may restore the number of names,
+/// which looks like a rewrite with the old time.
 const HARMLESS: [Edit; 3] = [Edit::Replace, Edit::Chmod, Edit::Link];
 
 struct ChangingFile {
     path: PathBuf,
     random: Random,
-    /// Contents made so far, no two of which have a word in common.
+    /// Contents made so far. No two of them share a word.
     contents: u32,
     /// The content that each entity tag stands for.
     versions: HashMap<String, Vec<u8>>,

@@ -1,4 +1,4 @@
-//! What has to happen in time: requests, responses, and the end of the server.
+//! Deadlines of requests, of responses, and of the server's shutdown.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use thalweg_sys::Driver;
 use super::{SECOND_NS, Step, folder, large, naive, one, send, simulate, world};
 use crate::config::Limits;
 
-/// Checks when the server gives a client up, and what it says.
+/// Checks the time at which the server closes a client's connection, and the bytes that it sends.
 #[track_caller]
 fn check_deadline(steps: Vec<Step>, seconds: std::ops::RangeInclusive<f64>, statuses: &[u16]) {
     let folder = folder();

@@ -11,7 +11,8 @@ use super::{SECOND_NS, Step, folder, large, naive, one, send, simulate, world};
 use crate::config::Limits;
 use crate::content::blocking_pool::BlockingPool;
 
-/// Has the kernel forget what is in a file, where the file system lets it. A name that was never asked for is not known either.
+/// Drops a file from the page cache, where the file system supports it. A name that was never
+/// requested is not cached either.
 fn forget(path: &Path) {
     let file = fs::File::open(path).unwrap();
     file.sync_all().unwrap();
@@ -94,7 +95,7 @@ fn a_disk_that_does_not_answer_is_told_of() {
     let mut driver = Sim::new(SimConfig::calm(1));
     let steps = vec![send("GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /never-asked HTTP/1.1\r\nHost: h\r\n\r\n")];
     let (mut world, _) = world(&mut driver, &Limits::default(), folder.path(), vec![steps]);
-    // What is asked for is not done by these.
+    // These workers do not run the jobs.
     world.blocking = BlockingPool::simulated().workers();
     run(&mut driver, &mut world).unwrap();
     let responses = naive::take_all(&world.clients[0].received, &["GET"]);

@@ -1,4 +1,4 @@
-//! What the server grants, and whom: rates, slow readers, and room for connections.
+//! Limits of the server: rates, slow readers, and connection slots.
 
 use super::*;
 
@@ -49,7 +49,7 @@ fn each_download_has_its_rate_and_small_requests_beside_them_do_not_wait() {
         let ask = [send(GET_A), Step::Rest(SECOND_NS / 10)];
         clients.push((500, 2, [repeat(10, &ask), vec![Step::Finish]].concat()));
         let (outcomes, _) = arrive(SimConfig::calm(1), &Limits::default(), (bandwidth, 0), clients);
-        // What is sent last does not have to be waited for.
+        // The last grant is sent without a wait.
         let turn_bytes = (rate / 10).clamp(12_600, 512 << 10) as f64;
         let seconds = (1_500_300.0 - turn_bytes) / rate as f64 * 0.98..=1_500_300.0 / rate as f64 * 1.02;
         for (number, outcome) in outcomes[..downloads as usize].iter().enumerate() {
@@ -123,7 +123,8 @@ fn draining_lets_paced_downloads_end() {
 fn limits_that_change_hold_for_downloads_under_way() {
     let per_connection = |bytes_per_s| Bandwidth { per_connection: bytes_per_s, ..Bandwidth::default() };
     let per_client = |bytes_per_s| Bandwidth { per_client: bytes_per_s, ..Bandwidth::default() };
-    // What holds for the first second, and from then on; and how long the two downloads of a client take.
+    // The rate limits of the first second, those from then on, and the time that the two downloads
+    // of a client take.
     for (first, then, seconds) in [
         (per_connection(100_000), per_connection(700_000), 3.0),
         (per_connection(100_000), per_client(700_000), 5.0),
@@ -151,7 +152,7 @@ fn limits_that_change_hold_for_downloads_under_way() {
 fn take(bytes_per_s: u64, steps: Vec<Step>) -> (bool, f64) {
     let mut config = SimConfig::calm(1);
     config.bandwidth = Some(bytes_per_s);
-    // What has left a buffer of this network arrives at once.
+    // Bytes that have left a buffer of this network arrive at once.
     config.socket_buffer_bytes = (bytes_per_s as usize * 8).min(64 << 10);
     let steps = [vec![send(GET_LARGE)], steps].concat();
     let (outcomes, _) = arrive(config, &Limits::default(), (Bandwidth::default(), 0), vec![(0, 1, steps)]);
@@ -233,7 +234,8 @@ fn the_idlest_makes_room() {
 #[test]
 fn who_has_asked_for_nothing_makes_room_after_the_idle() {
     let mute = |ms| (ms, 1, vec![]);
-    // Who comes when all places are taken gets one with a whole request; with two, it is no first choice for the next.
+    // A client that arrives when all slots are taken gets one with a complete request; with two
+    // requests, it is not the first candidate for eviction.
     let used = |ms| (ms, 1, vec![send(&GET_A.repeat(2))]);
     let clients = vec![mute(0), mute(100), (200, 1, vec![send(GET_A)]), used(3000), used(4000), used(4100)];
     let (outcomes, totals) = arrive(SimConfig::calm(1), &places(3), NO_RATES, clients);
@@ -279,7 +281,7 @@ fn a_client_that_takes_hardly_anything_is_evicted_before_any_is_refused() {
     ];
     let (outcomes, totals) = arrive(config, &places(3), NO_RATES, clients);
     assert!(outcomes[1].received.ends_with(&large()));
-    // All places are taken, two of them for nothing: a small response does without.
+    // All slots are taken, two of them by idle clients: a small response needs no slot.
     assert_eq!(statuses(&outcomes[3]), [200]);
     assert_eq!(naive::take_all(&outcomes[3].received, &["GET"])[0].field("connection"), Some("close"));
     assert_eq!(statuses(&outcomes[4]), [200]);
@@ -289,11 +291,12 @@ fn a_client_that_takes_hardly_anything_is_evicted_before_any_is_refused() {
 #[test]
 fn a_download_that_waits_for_a_place_in_vain_is_told_so() {
     let config = SimConfig { bandwidth: Some(100_000), socket_buffer_bytes: 64 << 10, ..SimConfig::calm(1) };
-    // It takes enough, and not all the time: nobody can tell what it is.
+    // It reads enough, with pauses: the server cannot tell whether it is an attack.
     let turns = repeat(100, &[Step::Rest(3 * SECOND_NS), Step::Resume, Step::Rest(SECOND_NS / 20), Step::Pause]);
     let clients = vec![
         (0, 1, [vec![Step::Pause, send(GET_LARGE)], turns].concat()),
-        // The first that finds no room has others looked at, of whom nothing is known yet.
+        // The first client without a slot starts the check of the others, whose progress is not
+        // known yet.
         (4200, 2, vec![send(GET_A)]),
         (5000, 3, vec![send(GET_LARGE)]),
         (6000, 4, vec![send(GET_A)]),

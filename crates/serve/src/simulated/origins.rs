@@ -24,7 +24,7 @@ pub(super) const WINDOW_BYTES: usize = 64 << 10;
 /// How often a full window is looked at.
 const LOOK_NS: u64 = 1_000_000;
 
-/// Where the simulated upstream server listens.
+/// The address on which the simulated upstream server listens.
 pub(super) const UPSTREAM: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// How an origin delivers an object.
@@ -32,7 +32,7 @@ pub(super) const UPSTREAM: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOC
 pub(super) struct Delivery {
     /// The head comes so long after the request; `None`: never.
     pub(super) head_after_ns: Option<u64>,
-    /// The head tells the length.
+    /// The head states the length.
     pub(super) tells_length: bool,
     pub(super) pieces: Vec<Vec<u8>>,
     /// The time between two pieces.
@@ -50,7 +50,7 @@ pub(super) enum Ending {
     Silence,
 }
 
-/// What tests learn of an origin.
+/// Observations of an origin for the tests.
 #[derive(Default)]
 pub(super) struct Observations {
     /// Fetches that were begun.
@@ -163,7 +163,7 @@ impl UnderWay {
                     return true;
                 }
                 let bytes: usize = self.delivery.pieces.iter().map(Vec::len).sum();
-                // What fails is shorter than it says.
+                // A failing object is shorter than its declared length.
                 let missing = u64::from(self.delivery.ending != Ending::Complete);
                 let length = self.delivery.tells_length.then_some(bytes as u64 + missing);
                 let (writer, stream) = Stream::new(length, WINDOW_BYTES, wakes.clone());

@@ -76,7 +76,8 @@ fn a_hostile_network_breaks_connections_and_not_the_server() {
         let mut driver = Sim::new(config);
         let scripts = vec![steps.clone(); 20];
         let (mut world, published) = world(&mut driver, &Limits::default(), folder.path(), scripts);
-        // Some clients hear nothing any more and would wait for ever; the server gives them up before that.
+        // Some clients receive nothing any more and would wait for ever; the server closes their
+        // connections before that.
         world.end = Some(driver.now().plus_ns(600 * SECOND_NS));
         run(&mut driver, &mut world).unwrap();
         assert_eq!(published[0].totals().open, 0, "seed {seed}");
@@ -112,7 +113,7 @@ fn after_a_malformed_request_nothing_is_answered() {
     assert_eq!(statuses, [200, 400]);
 }
 
-/// A world in which it is noted how many requests are answered at most from one turn to the next.
+/// A world that records the most requests that are processed from one iteration to the next.
 struct Watched<'w> {
     world: World<'w>,
     published: Arc<[Published]>,
@@ -139,8 +140,8 @@ fn pipelines_of_some_clients_do_not_hold_up_another() {
     const CLIENTS: usize = 10;
     let ranges: Vec<String> = (0..6).map(|number| format!("{}-{0}", 2 * number)).collect();
     let of_ranges = |name| format!("GET /{name} HTTP/1.1\r\nHost: h\r\nRange: bytes={}\r\n\r\n", ranges.join(","));
-    // From turn to turn so much work that is shared may be done twice, for who was listed and for what comes in, beside one request of
-    // each connection.
+    // In one iteration the shared work budget may be spent twice, for connections that waited and
+    // for new input, besides one request of each connection.
     for (request, count, most) in [
         ("HEAD /a HTTP/1.1\r\nHost: h\r\n\r\n".to_owned(), 20_000, 2 * 256 + CLIENTS as u64),
         (of_ranges("a"), 1000, 2 * 256 + CLIENTS as u64),
@@ -154,7 +155,8 @@ fn pipelines_of_some_clients_do_not_hold_up_another() {
         run(&mut driver, &mut watched).unwrap();
         assert_eq!(watched.answered, (CLIENTS * count) as u64, "{request}");
         assert!(watched.most <= most, "{} in one turn: {request}", watched.most);
-        // Each has its turn: when the first is through, the others nearly are.
+        // Each connection gets its part of every iteration: when the first is finished, the others
+        // nearly are.
         let outcomes = watched.world.clients.iter().map(|client| client.over.unwrap().at.as_ns());
         let (first, last) = (outcomes.clone().min().unwrap(), outcomes.max().unwrap());
         assert!(last - first <= 20_000_000, "{} us apart: {request}", (last - first) / 1000);

@@ -31,8 +31,8 @@ fn whole(delivery: &Delivery) -> Vec<u8> {
     delivery.pieces.concat()
 }
 
-/// Runs clients against a server whose mount has a scripted origin. What came of them, what was seen of the origin, and what the
-/// operator was told.
+/// Runs clients against a server whose mount has a scripted origin. Returns their outcomes, the
+/// observations of the origin, and the messages for the operator.
 fn simulate(
     config: SimConfig,
     deliveries: &[(&'static str, Delivery)],

@@ -1,4 +1,4 @@
-//! Changes that are told of, over the simulated network: nobody looks at a clock.
+//! Changes that the kernel reports, over the simulated network: validity does not depend on time.
 
 use std::fs;
 use std::sync::Arc;

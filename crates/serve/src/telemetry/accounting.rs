@@ -5,8 +5,8 @@
 //! nothing. A response has ended when the kernel has taken its last byte, or when its connection
 //! has; the bytes that the kernel took of it before are known as exactly as sends are reported.
 //!
-//! It is told numbers: which request, which status, how many bytes. Protocols and connections are
-//! not known here.
+//! Accounting gets numbers: the request, the status, the bytes. Protocols and connections are not
+//! known here.
 
 use std::mem;
 use std::net::{IpAddr, Ipv6Addr};

@@ -1,15 +1,14 @@
 //! The record of a finished response: a few plain bytes, so that all formatting is the log thread's
 //! work.
 //!
-//! A record is written when a request is answered, and completed when its response has ended. Texts
-//! are what the client sent, cut off at a bound; nothing here makes them harmless to print, which
-//! is `line`'s business.
+//! A record is written when a response is made, and completed when that response has ended. Texts
+//! are the client's bytes, cut off at a bound; `line` escapes them for printing.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use thalweg_wire::{RequestHead, Version};
 
-/// Longer texts are cut off: nobody's request may fill a page of the log on its own.
+/// Longer texts are cut off: one request must not fill a page of the log.
 const TARGET_BYTES_MAX: usize = 8 << 10;
 const FIELD_BYTES_MAX: usize = 1 << 10;
 const METHOD_BYTES_MAX: usize = 32;
@@ -35,7 +34,7 @@ pub(crate) struct Record<'a> {
     pub(crate) end: End,
 }
 
-/// The request that was answered.
+/// The request of the response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a [u8],

@@ -14,7 +14,7 @@ use crate::telemetry::downloads::DownloadStatistics;
 /// The totals of one mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct MountTotals {
-    /// Requests that were answered.
+    /// Requests that got a response.
     pub(crate) requests: u64,
     /// Bytes of responses that the kernel has taken, heads included.
     pub(crate) bytes: u64,

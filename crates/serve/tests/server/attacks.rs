@@ -17,7 +17,7 @@ const ATTACK: Duration = Duration::from_secs(6);
 const CONNECTIONS: usize = 250;
 const CONNECTIONS_PER_S: usize = 100;
 
-/// What others are not to wait for, most of the time: the test's own machine may be busy.
+/// The longest that other clients may wait, most of the time: the test's own machine may be busy.
 const PROMPT: Duration = Duration::from_millis(100);
 
 /// Starts an attack on a path.
@@ -35,8 +35,8 @@ fn attack(served: &Served, mode: &[&str], path: &str) -> Child {
         .expect("slowhttptest is installed, by tests/setup")
 }
 
-/// Asks for a file on a new connection now and then while an attack lasts. How long each answer
-/// took.
+/// Requests a file on a new connection now and then while an attack lasts. Returns the time of each
+/// response.
 fn ask_meanwhile(served: &Served, attack: &mut Child) -> Vec<Duration> {
     let mut times = Vec::new();
     while attack.try_wait().unwrap().is_none() {
@@ -46,14 +46,14 @@ fn ask_meanwhile(served: &Served, attack: &mut Child) -> Vec<Duration> {
         let responses = naive::take_all(&read_to_end(&mut stream), &["GET"]);
         times.push(begun.elapsed());
         assert_eq!(responses[0].status, 200);
-        // So that what asks is not a load.
+        // The pause keeps the probing client from becoming a load.
         std::thread::park_timeout(Duration::from_millis(20));
     }
     times
 }
 
-/// Attacks a server with few places. Others are served all the time, and what has come of the
-/// attackers is what `counts` says.
+/// Attacks a server with few slots. Other clients are served all the time, and `counts` checks the
+/// outcome of the attackers.
 fn check(mode: &[&str], path: &str, counts: impl Fn(&Totals) -> bool) {
     each_driver(|driver| {
         let served = Served::start(driver, |config| {
@@ -92,7 +92,7 @@ fn slow_heads_make_room() {
 
 #[test]
 fn slow_bodies_are_not_waited_for() {
-    // They are told 405 at once, and go.
+    // They get a 405 at once, and close.
     check(&["-B", "-s", "8192"], "/letters", |totals| totals.accepted > CONNECTIONS as u64);
 }
 
@@ -106,8 +106,8 @@ fn slow_readers_make_room() {
     check(&["-X", "-w", "10", "-y", "20", "-n", "1", "-z", "5"], "/large.bin", have_made_room);
 }
 
-/// The one driver that is always there is enough to see that a table full of those who make
-/// progress is left alone.
+/// One driver, the one that is always available, is enough to show that connections that make
+/// progress keep a full table.
 #[test]
 fn who_reads_slowly_but_reads_is_kept() {
     let served = Served::start(DriverChoice::Epoll, |config| {

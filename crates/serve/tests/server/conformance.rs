@@ -5,7 +5,7 @@ use thalweg_sys::DriverChoice;
 use crate::naive::{Response, multipart, take, take_all};
 use crate::served::{Served, each_driver, large, letters};
 
-/// What a response has to be like.
+/// The expected response.
 #[derive(Default)]
 struct Expected {
     status: u16,

@@ -1,4 +1,4 @@
-//! What happens to connections, files and the server itself over time, over both drivers.
+//! Connections, files and the server itself over time, over both drivers.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -33,7 +33,7 @@ fn a_half_closed_client_is_answered_in_full() {
         let responses = take_all(&served.exchange(&request), &["GET"]);
         assert_eq!(responses.len(), 4);
         assert!(responses.iter().all(|response| response.body == large()), "{driver:?}");
-        // An end inside a head, or of a client that has said nothing.
+        // An end inside a head, or before any byte.
         assert_eq!(served.exchange(b"GET /letters HT"), b"");
         assert_eq!(served.exchange(b""), b"");
         served.stop();
@@ -96,7 +96,7 @@ fn a_file_that_shrinks_while_it_is_known_resets_the_connection() {
         assert!(take(&mut bytes.as_slice(), "GET").is_none(), "{driver:?}: a whole response");
         let body = bytes.windows(4).position(|window| window == b"\r\n\r\n").map_or(&[][..], |at| &bytes[at + 4..]);
         assert!(large()[..1_000_000].starts_with(body), "{driver:?}: {} bytes", bytes.len());
-        // What is asked for next is what there is.
+        // The next request gets the present content.
         let response = take_all(&served.exchange(request), &["GET"]).remove(0);
         assert!(response.body == large()[..1_000_000], "{driver:?}: {} bytes", response.body.len());
         served.stop();
@@ -164,7 +164,7 @@ fn more_connections_than_a_table_holds_are_spread_over_several() {
         let Some(mut served) = Served::start(driver, change) else { return };
         assert_eq!(served.server.cpus(), 1);
         assert!(served.server.loops() > 1, "several tables");
-        // A watchdog hears of all of them, not of one.
+        // The liveness figure covers all loops, not one.
         await_liveness(&served.server);
         let exchange = |address: SocketAddr| {
             let mut stream = connect(address);
@@ -172,7 +172,7 @@ fn more_connections_than_a_table_holds_are_spread_over_several() {
             assert!(take_all(&read_to_end(&mut stream), &["GET"])[0].body == large());
         };
         let first = served.address();
-        // As many as reach all loops, whatever the kernel's dice say.
+        // Enough connections to reach all loops, however the kernel distributes them.
         (0..60).for_each(|_| exchange(first));
         // Listeners that come later get into the loops' tables, and out of them again.
         let mut listen_on = |addresses: &[&str]| {
@@ -208,8 +208,8 @@ fn more_connections_than_a_table_holds_are_spread_over_several() {
 #[test]
 fn draining_finishes_downloads_and_closes_the_idle() {
     each_driver(|driver| {
-        // One loop: what a later connection is answered with, an earlier one's bytes were read
-        // before.
+        // One loop: when a later connection gets its response, an earlier one's bytes have been
+        // read.
         let change = |config: &mut ServerConfig| {
             config.cpus.push(thalweg_sys::affinity::allowed_cpus().unwrap()[0]);
         };

@@ -32,7 +32,7 @@ fn get(served: &Served, path: &str) -> Response {
     ask(served, "GET", path, "")
 }
 
-/// What the JSON of a folder has as addresses, in order.
+/// The addresses in the JSON of a folder, in order.
 fn hrefs(served: &Served, path: &str) -> Vec<String> {
     let response = get(served, path);
     assert_eq!((response.status, response.field("Content-Type")), (200, Some("application/json")), "{path}");

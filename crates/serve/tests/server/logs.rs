@@ -149,7 +149,7 @@ fn a_full_disk_or_a_folder_that_is_gone_does_not_stop_service_and_is_said() {
         served.stop();
         let said = lines(&folder.path().join("full.log"));
         assert!(said.iter().any(|line| line.contains("/dev/full: No space left on device")), "{said:?}");
-        // What could not be written may be said later than that.
+        // The message about records that could not be written may come later than that.
         assert!(said.iter().any(|line| line.ends_with("notice: stopped")), "{said:?}");
     });
 }

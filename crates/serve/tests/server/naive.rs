@@ -82,7 +82,7 @@ pub fn take_all(mut bytes: &[u8], methods: &[&str]) -> Vec<Response> {
     responses
 }
 
-/// Takes a body of several parts to pieces: what each says that it is, and its bytes.
+/// Splits a multipart body: the range that each part states, and its bytes.
 pub fn multipart(response: &Response) -> Vec<(String, Vec<u8>)> {
     let boundary = response.field("Content-Type").unwrap().strip_prefix("multipart/byteranges; boundary=").unwrap();
     let mut rest = [b"\r\n", response.body.as_slice()].concat();

@@ -16,7 +16,7 @@ use crate::served::{PATIENCE, Served, connect, each_driver, read_to_end};
 
 const GET: &[u8] = b"GET /letters HTTP/1.1\r\nHost: h\r\n\r\n";
 
-/// What the server was started with, and a change to it.
+/// The configuration that the server was started with, with a change to it.
 fn changed(served: &Served, driver: DriverChoice, change: impl FnOnce(&mut ServerConfig)) -> Arc<ServerConfig> {
     let mut config = ServerConfig::new(served.path(), ["127.0.0.1:0".parse::<SocketAddr>().unwrap()]);
     config.driver = driver;
@@ -69,7 +69,7 @@ fn logs_begin_change_and_end_without_a_connection_noticing() {
         };
         served.server.configure(&log(&served, &first, LogFormat::Common)).unwrap();
         ask(&mut kept);
-        // The client is known though it came before anybody wanted to know it.
+        // The client's address is known although it connected before the log was enabled.
         assert!(wait_for(&first, 1)[0].starts_with("127.0.0.1 - - ["), "{driver:?}");
         ask(&mut kept);
         served.server.configure(&log(&served, &second, LogFormat::Json)).unwrap();
@@ -89,8 +89,8 @@ fn logs_begin_change_and_end_without_a_connection_noticing() {
         wait_for(&first, before + 1);
         drop(kept);
         served.stop();
-        // Which log a line stands in that was under way at the change is not said, but each request
-        // that was to be logged has one.
+        // A line under way at the change may be in either log, but each request to be logged has
+        // one line.
         let all = [lines(&first), lines(&second)].concat();
         assert_eq!(all.len(), 5, "{driver:?}: {all:#?}");
         assert!(lines(&first).last().unwrap().ends_with("\"-\" \"-\""));
@@ -166,7 +166,7 @@ fn the_status_listener_begins_moves_and_ends() {
             assert!(began.elapsed() < Duration::from_secs(10), "{:#}", status(first));
             std::thread::sleep(Duration::from_millis(50));
         }
-        // A visitor who is there stays.
+        // A client that is connected to the status listener stays connected.
         let mut visitor = connect(first);
         assert_eq!(status(first)["now"]["connections"], 0, "who came later has been answered");
         served.server.configure(&show(&served, "127.0.0.2:0")).unwrap();
@@ -209,8 +209,8 @@ fn listen_and_status_exchange_their_addresses_without_refusing_a_connection() {
         std::thread::scope(|scope| {
             // Also if an assertion fails: the scope waits for its threads.
             let _ends = SetAtEnd(&is_over);
-            // Both addresses accept connections all the time, and answer each, whoever it is that
-            // does.
+            // Both addresses accept connections all the time, and every connection gets a response,
+            // from the server or from the status listener.
             for address in [one, two] {
                 let is_over = &is_over;
                 scope.spawn(move || {
@@ -231,7 +231,7 @@ fn listen_and_status_exchange_their_addresses_without_refusing_a_connection() {
                 served.server.configure(&changed(&served, driver, |config| set(config, listen, shown))).unwrap();
                 assert_eq!(served.server.status_address(), Some(shown), "{driver:?}");
                 assert_eq!(served.server.addresses(), [listen.into()]);
-                // Each role answers at its address from now on: no connection goes to the other by
+                // Each role responds at its address from now on: no connection reaches the other by
                 // chance.
                 for _ in 0..20 {
                     assert_eq!(status(shown)["state"], "serving", "{driver:?}");

@@ -1,5 +1,5 @@
-//! What is sent of a file: ranges of it, its compressed neighbours, its digests, and the fields
-//! that settings add.
+//! Representations of a file: ranges, compressed companions, digests, and the fields that settings
+//! add.
 
 use std::fs;
 use std::path::Path;

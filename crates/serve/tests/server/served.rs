@@ -17,15 +17,15 @@ pub struct Served {
     pub server: Running,
 }
 
-/// No answer takes that long; a test that waits for one has failed.
+/// No response takes that long; a test that waits longer has failed.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What `letters` consists of, in the folder.
+/// The content of the file `letters`.
 pub fn letters() -> Vec<u8> {
     (b'a'..=b'z').cycle().take(1000).collect()
 }
 
-/// Larger than any small file and than what one turn sends.
+/// Larger than any small file and than the bytes sent in one iteration.
 pub fn large() -> Vec<u8> {
     (0..750_000u32).flat_map(u32::to_be_bytes).collect()
 }
@@ -73,7 +73,7 @@ impl Served {
     }
 }
 
-/// Waits until every loop has answered.
+/// Waits until every loop has replied.
 pub fn await_liveness(server: &Running) {
     let (began, mut check) = (Instant::now(), server.check_liveness());
     while !check.is_complete() {

@@ -66,7 +66,7 @@ fn fill(folder: &Path) {
     let file = |name: &str| {
         let path = folder.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        // Each file says where it is.
+        // Each file contains its path.
         fs::write(path, name).unwrap();
     };
     for name in [
@@ -99,7 +99,7 @@ fn exchange(served: &Served, request: &str) -> Response {
     take(&mut served.exchange(request.as_bytes()).as_slice(), "GET").unwrap_or_else(|| panic!("{request}: no response"))
 }
 
-/// What a request brings: its status, and the body or, where there is none of ours, nothing.
+/// Checks the response to a request: its status and its body; an empty `body` is not compared.
 #[track_caller]
 fn check(served: &Served, request: &str, status: u16, body: &str) -> Response {
     let response = exchange(served, request);
@@ -144,7 +144,7 @@ fn hosts_are_told_apart() {
                 ("two.example.:80", "two/index.html"),
                 ("[::1]", "two/index.html"),
                 ("[::1]:80", "two/index.html"),
-                // No wildcard, and nobody's.
+                // Names that match neither a site nor a wildcard.
                 ("a.two.example", "one/index.html"),
                 ("xtwo.example", "one/index.html"),
                 ("unknown", "one/index.html"),
@@ -260,7 +260,7 @@ fn rules_hold_where_they_say() {
             }
             check(served, &get("one.example", "/docs/"), 200, "one/docs/second.html");
             assert_eq!(exchange(served, &get("two.example", "/")).field("X-All"), None);
-            // What a cache has to know stands in a 304 too (RFC 9110, 15.4.5).
+            // A 304 carries the fields that a cache needs too (RFC 9110, 15.4.5).
             let request = "GET /docs/ HTTP/1.1\r\nHost: one.example\r\nIf-None-Match: *\r\n\r\n";
             assert_eq!(check(served, request, 304, "").field("Cache-Control"), Some("max-age=60"));
         },

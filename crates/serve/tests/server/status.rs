@@ -1,4 +1,4 @@
-//! The status listener: its documents, its health check, and visitors who behave badly.
+//! The status listener: its documents, its health check, and misbehaving clients.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -35,7 +35,7 @@ fn status(address: SocketAddr) -> Value {
     serde_json::from_slice(&get(address, "/status.json").body).unwrap()
 }
 
-/// Waits until the status says something.
+/// Waits until the status fulfils a condition.
 #[track_caller]
 fn until(address: SocketAddr, is_so: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();

@@ -97,7 +97,8 @@ fn a_connection_that_has_not_asked_yet_is_answered_by_the_one_that_has_it() {
         kept.write_all(b"HEAD /letters HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
         assert!(kept.read(&mut [0; 1000]).unwrap() > 0);
         let silent = connect(served.address());
-        // The order of accepting: whoever is answered after both were there.
+        // Connections are accepted in order: when a later one has a response, both have been
+        // accepted.
         assert_eq!(body(connect(served.address())), letters());
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("letters"), "successor").unwrap();
@@ -140,7 +141,7 @@ fn a_new_configuration_holds_for_the_next_request() {
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
         assert_eq!(take_all(&bytes, &["GET"])[0].body, b"other");
-        // What was under way has not noticed.
+        // The download under way is not disturbed.
         let mut rest = vec![0; 19_999_900];
         downloading.read_exact(&mut rest).unwrap();
 

@@ -35,9 +35,9 @@ impl Root {
         Self { links, ..self }
     }
 
-    /// The same directory, for a thread that must not wait for a disk: opening what the kernel does not know fails with
-    /// `EAGAIN`, and so does reading from the files that were opened. File systems that ask another host about each name
-    /// always fail; kernels before 5.12 open everything, and wait.
+    /// The same directory, for a thread that must not wait for a disk: opening an uncached name
+    /// fails with `EAGAIN`, and so does reading from the files that were opened. File systems that
+    /// ask another host about each name always fail; kernels before 5.12 open everything, and wait.
     #[must_use]
     pub fn at_once(&self) -> Self {
         Self { wait: Wait::Never, ..self.clone() }

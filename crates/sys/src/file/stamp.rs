@@ -1,10 +1,11 @@
-//! The state of a file as `fstat` tells it, and whether two states have the same content.
+//! The state of a file as `fstat` reports it, and whether two states have the same content.
 
 use std::{error, fmt, io};
 
 use rustix::fs::Stat;
 
-/// Identity and state of a file. Equal stamps: the same file, unchanged as far as the file system can tell.
+/// Identity and state of a file. Equal stamps: the same file, unchanged as far as the file system
+/// shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stamp {
     /// The device that the file is on.
@@ -105,7 +106,7 @@ mod tests {
         check(Stamp { size: 4, ..earlier }, &earlier, false);
         check(Stamp { modified_s: 5, changed_ns: 7, ..earlier }, &earlier, false);
         check(Stamp { modified_ns: 6, changed_ns: 7, ..earlier }, &earlier, false);
-        // Written, with the modification time put back; or renamed, which cannot be told from that.
+        // Written, with the modification time put back; or renamed, which looks the same.
         check(Stamp { changed_ns: 7, ..earlier }, &earlier, false);
         // Renamed over, linked, chmod, chown.
         check(Stamp { changed_ns: 7, links: 0, ..earlier }, &earlier, true);

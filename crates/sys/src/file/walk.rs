@@ -1,8 +1,9 @@
-//! The way to a file through symbolic links that belong to the owner of what they lead to.
+//! Resolves the path to a file through symbolic links that belong to the owner of their target.
 //!
-//! The kernel resolves paths without asking whose links it follows, and to ask beforehand would be a race. So each name is
-//! opened relative to its folder and without following, which leaves no room for a change in between: what was
-//! looked at is what is held. `..` goes back to the folder that was come from, and never to what a rename made of it.
+//! The kernel resolves paths without checking the owner of a link, and a check beforehand would be
+//! a race. So each name is opened relative to its folder and without following links, which
+//! excludes a change in between: the checked file is the opened one. `..` returns to the folder
+//! that the walk came from, even after a rename.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -134,7 +135,7 @@ impl<'r> Walk<'r> {
     }
 }
 
-/// The names of a path. A slash at its end asks for a folder, which `.` does too.
+/// The names of a path. A slash at its end requires a folder, and so does `.`.
 fn names(path: &[u8]) -> impl DoubleEndedIterator<Item = Step> {
     let wants_folder = path.ends_with(b"/");
     let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());

@@ -1,8 +1,9 @@
 //! The system calls of a server that has started.
 //!
-//! The list was made from what the server does over both drivers, as `strace` shows it, and from what the C library and Rust's
-//! runtime do beneath it on the architectures that are known here. Absent on purpose: starting programs and processes, memory
-//! that can be executed, changing who one is, new rings, mounts, tracing, and kernel modules.
+//! The list was made from what the server does over both drivers, as `strace` shows it, and from
+//! what the C library and Rust's runtime do beneath it on the architectures that are known here.
+//! Absent on purpose: starting programs and processes, executable memory, changes of the user, new
+//! rings, mounts, tracing, and kernel modules.
 
 use std::collections::BTreeMap;
 use std::{env, io};
@@ -207,7 +208,7 @@ fn bounded() -> io::Result<Vec<(i64, Vec<SeccompRule>)>> {
         (libc::SYS_ioctl, one_of(1, &[libc::FIONBIO, libc::FIOCLEX, libc::FIONREAD, libc::TCGETS, libc::TIOCGWINSZ])?),
         // Names of threads and of memory.
         (libc::SYS_prctl, one_of(0, &[libc::PR_SET_NAME as u64, libc::PR_GET_NAME as u64, libc::PR_SET_VMA as u64])?),
-        // The priority of the thread itself, and of nobody else.
+        // The priority of the thread itself, and of no other one.
         (libc::SYS_setpriority, vec![own_priority().map_err(io::Error::other)?]),
         // Limits can be read, not set: the address of new ones has to be null.
         (libc::SYS_prlimit64, vec![of_width(Width::Qword, 2, Op::Eq, 0)?]),

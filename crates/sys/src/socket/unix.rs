@@ -1,4 +1,5 @@
-//! Listening at a Unix socket: its file, whose it is and who may connect, and files that servers have left behind.
+//! Listening at a Unix socket: its file with owner and mode, and stale files of servers that have
+//! ended.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
@@ -27,18 +28,19 @@ pub struct SocketFile {
 }
 
 impl Default for SocketFile {
-    /// Everybody may connect who reaches the file.
+    /// Every user who can reach the file may connect.
     fn default() -> Self {
         Self { mode: 0o666, uid: None, gid: None }
     }
 }
 
-/// A listening, non-blocking Unix stream socket with a file at `path`. A file that a server has left there which is no more is
-/// replaced: nobody answers at it.
+/// A listening, non-blocking Unix stream socket with a file at `path`. A file left by a server that
+/// has ended is replaced: no process accepts connections at it.
 ///
 /// # Errors
-/// Somebody listens there, something else than a socket stands there, the folder cannot be written to, or the file cannot be given to
-/// its owner, which takes the superuser. Nothing is left there then.
+/// A process listens there, the path is something else than a socket, the folder cannot be written
+/// to, or the owner of the file cannot be set, which takes the superuser. Nothing is left there
+/// then.
 pub fn listen_unix(path: &Path, file: SocketFile) -> io::Result<OwnedFd> {
     match listen_at_file(path, file) {
         Err(error) if Errno::from_io_error(&error) == Some(Errno::ADDRINUSE) && is_stale(path) => {
@@ -49,17 +51,18 @@ pub fn listen_unix(path: &Path, file: SocketFile) -> io::Result<OwnedFd> {
     }
 }
 
-/// Makes the file with its mode and its owner before anybody can connect.
+/// Makes the file with its mode and its owner before a client can connect.
 fn listen_at_file(path: &Path, file: SocketFile) -> io::Result<OwnedFd> {
     let address = PeerAddr::Unix(UnixAddr::new(path)?).encoded();
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
-    // The file gets the mode of the socket, but for the umask. So no path is named twice, and whoever may write to the folder
-    // cannot have the mode set on another file (bind(2) in the kernel: unix_bind_bsd).
+    // The file gets the mode of the socket, but for the umask. So no path is named twice, and a
+    // user who may write to the folder cannot have the mode set on another file (bind(2) in the
+    // kernel: unix_bind_bsd).
     fchmod(&socket, Mode::from_raw_mode(file.mode))?;
     without_umask(|| socket.bind(&address))?;
     let given = give_away(path, file).and_then(|()| socket.listen(BACKLOG));
     if given.is_err() {
-        // The error that is told is the first.
+        // The first error is the one returned.
         let _ = std::fs::remove_file(path);
     }
     given.map(|()| socket.into())
@@ -105,7 +108,7 @@ fn without_umask<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Re
     thread::scope(|scope| scope.spawn(work).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Whether nobody listens at a socket's file. Connecting is the one way to find out.
+/// Whether no process listens at a socket's file. Only a connect can show it.
 fn is_stale(path: &Path) -> bool {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let refused = |error: io::Error| Errno::from_io_error(&error) == Some(Errno::CONNREFUSED);

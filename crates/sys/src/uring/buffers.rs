@@ -25,7 +25,7 @@ pub(super) struct Buffers {
     memory: Mapping,
     count: u16,
     buffer_bytes: usize,
-    /// Bytes of each buffer that were handed out since the kernel got it.
+    /// Bytes of each buffer that were delivered since the kernel got it.
     consumed: Vec<u32>,
     tail: u16,
 }
@@ -37,7 +37,7 @@ pub(super) struct Filled {
 }
 
 impl Buffers {
-    /// Sets the buffers up and hands all of them to the kernel.
+    /// Sets the buffers up and passes all of them to the kernel.
     pub(super) fn register(submitter: &Submitter<'_>, count: u16, buffer_bytes: usize) -> io::Result<Self> {
         let count = count.clamp(1, 1 << 14).next_power_of_two();
         let mut buffers = Self {

@@ -1,8 +1,9 @@
-//! The ring's own table of files, in which a socket has the place that it has in the socket table.
+//! The ring's table of registered files. A socket has the same index in it as in the socket table.
 //!
-//! An operation that names its socket by descriptor takes a reference to the file and gives it back, two atomic operations on
-//! a cache line that is shared with nobody, but for each send. One that names a place in this table does not. Being put in
-//! costs a system call and being taken out a submission, so only sockets that send more than once are.
+//! An operation that names its socket by descriptor takes and releases a reference to the file: two
+//! atomic operations on an unshared cache line, for each send. An operation that names an index of
+//! this table does not. A registration costs a system call and its removal a submission, so only
+//! sockets that send more than once are registered.
 //!
 //! An entry of this table keeps its socket open: closing the descriptor is not enough.
 

@@ -1,9 +1,10 @@
 //! The io_uring driver.
 //!
-//! One `enter` per wake-up hands over everything that was submitted and takes everything that has completed. Connections are
-//! accepted and received from by multishot operations into shared buffers, so a request that comes in and its answer cost
-//! one submission and two completions, and no system call of their own. Only the first receive of a connection that we have
-//! made, and those of a socket that receives on demand, are single shots.
+//! One `enter` per wake-up submits all operations and takes all completions. Connections are
+//! accepted and received from by multishot operations into shared buffers, so a request and its
+//! response cost one submission and two completions, and no system call of their own. Only the
+//! first receive of an outgoing connection, and those of a socket that receives on demand, are
+//! single shots.
 //!
 //! The ring is used by its own thread alone (SINGLE_ISSUER) and the kernel works for it only inside `enter` (DEFER_TASKRUN,
 //! Linux 6.1), so that completions are never posted behind the loop's back. A kernel without these refuses the set-up, and the
@@ -81,7 +82,8 @@ impl Uring {
             Operation::Connect => self.on_connect(id, entry.result()),
             Operation::Send => self.on_send(id, entry.result()),
             Operation::PollOut => {
-                // In its turn: of thousands of slow readers hundreds may have room at once, and what came in behind them would wait.
+                // It is queued: of thousands of slow readers hundreds may become writable at once,
+                // and completions after them would wait.
                 self.writable.push_back(id);
                 None
             }
@@ -307,7 +309,8 @@ impl Driver for Uring {
             self.cursor = 0;
         }
         self.file_steps_left = FILE_STEPS_PER_WAIT;
-        // One reading serves the deadline and the stamps: it is what the clock says when the kernel is entered.
+        // One reading serves the deadline and the stamps: it is the time at which the kernel is
+        // entered.
         let entry = Instant::now();
         let want = if busy || until.is_some_and(|until| until <= entry) { 0 } else { 1 };
         let asleep_until = until.map(|until| until.minus_ns(self.wake_early_ns));
@@ -367,7 +370,8 @@ impl Driver for Uring {
             if self.writable.is_empty() || self.file_steps_left == 0 {
                 return None;
             }
-            // Some chunks go in any case. More only as long as no response waits to be handed over and nothing has come in.
+            // Some chunks go in any case. Further ones follow only as long as no response waits to
+            // be submitted and no completion has arrived.
             if self.file_steps_left == FILE_STEPS_PER_WAIT {
                 self.has_unsubmitted = !self.ring.submission().is_empty();
             } else if self.file_steps_left <= FILE_STEPS_PER_WAIT - FILE_STEPS_AT_LEAST
@@ -387,13 +391,14 @@ impl Driver for Uring {
 }
 
 impl Drop for Uring {
-    /// Waits until the kernel has let go of every socket and buffer: a listener whose accept is still under way keeps its port, and
-    /// memory that may still be written to must not be freed. A cancelled operation ends at once; the bound is for a kernel
-    /// that breaks that promise.
+    /// Waits until the kernel has released every socket and buffer: a listener whose accept is
+    /// still under way keeps its port, and memory that may still be written to must not be freed. A
+    /// cancelled operation ends at once; the bound is for a kernel that breaks that promise.
     fn drop(&mut self) {
         const ROUNDS_MAX: usize = 100;
         const ROUND: Timespec = Timespec::new().nsec(10_000_000);
-        // Hands over closes that were queued. Should it fail, the descriptors end with the process.
+        // Submits closes that were queued. If that fails, the descriptors are closed with the
+        // process.
         let _ = self.ring.submit();
         // Fails only if there was nothing to cancel.
         let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());

@@ -33,9 +33,10 @@ impl Uring {
             (false, None) => None,
         };
         let entry = if let Some(len) = single_bytes_max {
-            // The kernel picks the buffer when bytes come in, so that a hundred thousand who wait hold none. A length is a bound
-            // for it as for any receive.
-            // Looking for bytes before the request has gone would be in vain: the first receive of a connection of ours begins by waiting.
+            // The kernel picks the buffer when bytes come in, so that a hundred thousand waiting
+            // connections hold none. A length is a bound for it as for any receive. Looking for
+            // bytes before the request has gone would be in vain: the first receive of a connection
+            // of ours begins by waiting.
             let ioprio = if socket.new == Some(Maker::Us) { POLL_FIRST } else { 0 };
             let single = opcode::Recv::new(socket.raw(), ptr::null_mut(), len).buf_group(buffers::GROUP).ioprio(ioprio);
             single.build().flags(squeue::Flags::BUFFER_SELECT)

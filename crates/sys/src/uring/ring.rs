@@ -20,10 +20,11 @@ use crate::driver::{Completion, DriverConfig};
 use crate::table::{SocketId, Table};
 use crate::wake::Waker;
 
-/// Submissions that fit between two waits; more are handed over early.
+/// Submissions that fit between two waits; more are submitted early.
 const SUBMISSIONS: u32 = 1024;
 
-/// Completions that the kernel can post before the loop looks. Past that it keeps them aside, slower but not lost.
+/// Completions that the kernel can post before the loop looks. Further ones go to the kernel's
+/// overflow list, which is slower but loses none.
 const COMPLETIONS: u32 = 8192;
 
 /// A driver over io_uring.
@@ -119,7 +120,7 @@ impl Uring {
         self.push(poll.build().user_data((Operation::Wake as u64) << 56));
     }
 
-    /// Queues a submission. A full queue is handed over first.
+    /// Queues a submission. A full queue is submitted first.
     pub(super) fn push(&mut self, entry: squeue::Entry) {
         // SAFETY: what an entry points at (a send's bytes, a connect's address) is kept in the socket's table entry until the
         // operation has completed, see `Socket::in_flight`; all else is plain values.
@@ -134,7 +135,7 @@ impl Uring {
         }
     }
 
-    /// Notes when the sends that are about to be handed over reach the kernel.
+    /// Records the time at which the sends about to be submitted reach the kernel.
     pub(super) fn stamp_unsent(&mut self, now: Instant) {
         for id in self.unsent.drain(..) {
             if let Some(socket) = self.sockets.entry_mut(id) {
@@ -170,7 +171,7 @@ impl Uring {
         self.push(entry.flags(flags).user_data(Operation::Quiet.token(id)));
     }
 
-    /// Tells the owner, once, that the socket is of no more use.
+    /// Reports to the owner, once, that the socket is unusable.
     pub(super) fn fail(&mut self, id: SocketId, error: io::Error) {
         let socket = self.live_mut(id);
         if !socket.failed {
@@ -179,7 +180,8 @@ impl Uring {
         }
     }
 
-    /// Frees the entry of a socket that the kernel has let go of. Its descriptor is closed with the next submission.
+    /// Frees the entry of a socket that the kernel has released. Its descriptor is closed with the
+    /// next submission.
     pub(super) fn release(&mut self, id: SocketId) {
         let socket = self.sockets.remove(id).expect("the entry is there");
         if socket.in_files {
@@ -237,6 +239,6 @@ impl Uring {
 
 /// A descriptor that the ring has made for us.
 pub(super) fn owned(fd: RawFd) -> OwnedFd {
-    // SAFETY: the descriptor comes from an accept that has just completed; nobody else knows it.
+    // SAFETY: the descriptor comes from an accept that has just completed; nothing else owns it.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }

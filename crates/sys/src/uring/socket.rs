@@ -21,7 +21,7 @@ pub(super) struct Socket {
     /// A receive or accept is among them.
     pub(super) armed: bool,
     pub(super) paused: bool,
-    /// The owner asks for what is received; its receives are single shots.
+    /// The socket receives on demand; its receives are single shots.
     pub(super) on_demand: bool,
     /// A connection that has not received yet. Its first receive is a single shot: many connections are closed after one exchange, and
     /// cancelling a series costs as much as receiving.
@@ -30,7 +30,7 @@ pub(super) struct Socket {
     pub(super) bytes_wanted: u32,
     pub(super) ended: bool,
     pub(super) failed: bool,
-    /// Why the socket is of no more use; told once the bytes before it are delivered.
+    /// The reason why the socket is unusable; reported after the bytes before it are delivered.
     pub(super) broken: Option<Errno>,
     pub(super) finish_after_send: bool,
     /// It has sent before.
@@ -62,7 +62,7 @@ pub(super) enum State {
     Listening,
     Connecting,
     Connected,
-    /// Closed by the owner; the entry stays until the kernel has let go of it.
+    /// Closed by the owner; the entry stays until the kernel has released it.
     Closing,
 }
 

@@ -81,7 +81,7 @@ fn kinds() -> impl Strategy<Value = Vec<RequestKind>> {
     prop::collection::vec(prop::sample::select(kinds.to_vec()), 0..4)
 }
 
-/// An accepted head has no line end but CRLF: nothing in it can be a line end to anybody else.
+/// An accepted head has no line end but CRLF: nothing in it can be a line end to another recipient.
 fn assert_lines_end_in_crlf(input: &[u8]) {
     let text = input.escape_ascii().to_string();
     let head = text.trim_start_matches("\\r\\n").split("\\r\\n\\r\\n").next().unwrap_or_default();

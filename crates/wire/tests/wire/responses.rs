@@ -1,5 +1,5 @@
-//! What a client reads, as transcripts: the bytes of a connection on the left, the events on the right. `end 1+2+3`
-//! counts the bytes of heads, body and framing.
+//! Responses as a client reads them, as transcripts: the bytes of a connection on the left, the
+//! events on the right. `end 1+2+3` counts the bytes of heads, body and framing.
 
 use crate::transcript;
 use thalweg_wire::RequestKind::{Connect, Head, Other, Upgrade};

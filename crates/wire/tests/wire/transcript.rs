@@ -1,7 +1,9 @@
-//! Drives a reader over bytes cut in parts and writes down what it said, so that two runs can be compared.
+//! Drives a reader over bytes cut in parts and records its events, so that two runs can be
+//! compared.
 //!
-//! The driver holds the reader to its contract on the way: it never consumes more than it was given, consumes all
-//! before it asks for more, repeats its error, and keeps no more memory than a head may have.
+//! The driver holds the reader to its contract on the way: it never consumes more than it was
+//! given, consumes all before it requests more, repeats its error, and keeps no more memory than a
+//! head may have.
 
 use thalweg_wire::{Bounds, FieldSlots, RequestEvent, RequestKind, RequestReader, ResponseEvent, ResponseReader};
 

@@ -119,7 +119,7 @@ impl Check {
     }
 
     /// Judges a whole response by its status and content. `digest` is that of the content, wherever
-    /// [`sha256`](Self::sha256) asks for one.
+    /// [`sha256`](Self::sha256) requires one.
     pub fn judge(&self, status: u16, length: u64, digest: Option<[u8; 32]>) -> Outcome {
         let good_status = self.status.map_or((200..400).contains(&status), |statuses| statuses.contains(status));
         let good_length = self.length.is_none_or(|expected| expected == length);

@@ -143,9 +143,9 @@ impl<'a> PackedCheck<'a> {
     }
 }
 
-/// Requests have whole checks as a rule, which are asked in line; packed ones are read each time.
+/// Most requests have whole checks, whose methods are inlined; packed checks are read each time.
 impl CheckOf<'_> {
-    /// Whether it asks for the content's digest.
+    /// Whether it requires the content's digest.
     #[inline]
     pub(crate) fn wants_digest(self) -> bool {
         match self {

@@ -2,9 +2,9 @@
 //!
 //! Whatever is accepted here means what it means to httperf; the odd rules (quotes may open and
 //! close within a value, blanks before a session's first line mean nothing, a comment begins in the
-//! first column only) are its own. Some of what httperf takes without a word is refused, because it
-//! cannot have been meant: an open quote, `think=5m` (five seconds), `method=GETX` (GET), an
-//! indented `#`.
+//! first column only) are its own. Some input that httperf accepts silently is refused, because it
+//! must be a mistake: an open quote, `think=5m` (five seconds), `method=GETX` (GET), an indented
+//! `#`.
 
 use std::borrow::Cow;
 use std::io::BufRead;

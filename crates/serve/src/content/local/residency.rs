@@ -36,7 +36,7 @@ struct Grain {
 }
 
 impl Residency {
-    /// Whether `len` bytes from `offset` on are in memory, as far as a sample tells.
+    /// Whether `len` bytes from `offset` on are in memory, judged by a sample.
     pub(crate) fn has(&mut self, file: &File, offset: u64, len: u64, now: Instant) -> bool {
         self.has_of((file.stamp.device, file.stamp.inode), offset..offset.saturating_add(len), now, |at| {
             file.is_in_memory(at)

@@ -11,18 +11,19 @@ use thalweg_wire::status;
 
 use crate::http::response::FieldSink;
 
-/// What becomes of the connection after a response, and how the head says so (RFC 9112, 9.3).
+/// Persistence of the connection after a response, and how the head states it (RFC 9112, 9.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Persistence {
-    /// It stays open, as HTTP/1.1 has it without a word.
+    /// It stays open, which is the default of HTTP/1.1 and needs no field.
     Default,
-    /// It stays open, as an HTTP/1.0 client has asked for.
+    /// It stays open, as an HTTP/1.0 client has requested.
     KeepAlive,
     /// This response is the last.
     Close,
 }
 
-/// Where the date stands in a 200's head, whose Date comes first for this reason.
+/// The position of the date in the head of a 200. `Date` is the first field so that the position is
+/// fixed.
 pub(crate) const DATE: Range<usize> = {
     let start = b"HTTP/1.1 200 OK\r\nDate: ".len();
     start..start + IMF_FIXDATE_BYTES

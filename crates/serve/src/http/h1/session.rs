@@ -1,8 +1,10 @@
-//! The HTTP/1 session: reads requests, has them answered in order, and hands the responses over in batches.
+//! The HTTP/1 session: reads requests, has responses made in their order, and passes them on in
+//! batches.
 //!
-//! A session reads until there is something to send; while that is under way, input is kept, bounded, and beyond the bound
-//! the client is held back. Requests that came together are answered together as far as their responses are small. An idle
-//! session holds no buffer. A request whose object is not ready waits with a copy of its head and is answered again.
+//! A session reads until there is something to send; while that is under way, input is kept,
+//! bounded, and beyond the bound the client is held back. Small responses to requests that arrived
+//! together form one batch. An idle session holds no buffer. A request whose object is not ready
+//! waits with a copy of its head and is processed again later.
 
 use std::rc::Rc;
 
@@ -32,7 +34,7 @@ pub(crate) struct Session {
     phase: Phase,
     /// The client will send no more.
     ended: bool,
-    /// The client has said that its latest request is the last.
+    /// The client has announced that its latest request is the last.
     is_clients_last: bool,
     holds_input: bool,
     requests: u32,
@@ -41,11 +43,11 @@ pub(crate) struct Session {
     unread: Option<Rc<Vec<u8>>>,
     /// The rest of the response under way, if it is still coming in.
     stream: Option<Box<StreamedBody>>,
-    /// The request that is answered when its object is ready.
+    /// The request that is processed again when its object is ready.
     waiting: Option<Box<WaitingRequest>>,
 }
 
-/// A request that cannot be answered yet.
+/// A request that waits for its object.
 struct WaitingRequest {
     /// Its head, to be read once more.
     head: Vec<u8>,
@@ -73,11 +75,11 @@ enum Phase {
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) wire: thalweg_wire::Bounds,
-    /// The response to a connection's so-and-so-many-th request is its last.
+    /// Most requests of one connection: the response to the last of them closes it.
     pub(crate) requests_max: u32,
 }
 
-/// What a session uses of its loop.
+/// Parts of the loop that a session uses.
 pub(crate) struct Services<'s> {
     pub(crate) responder: &'s mut Responder,
     pub(crate) blocking: &'s mut BlockingPool<JobResult>,
@@ -130,7 +132,8 @@ impl session::Session for Session {
                 Next::Wait
             }
             Phase::RespondingLast { .. } => {
-                // It is never read. Its arrival says that the client has not seen the end of this yet.
+                // It is never read. Its arrival shows that the client has not seen the end of the
+                // response yet.
                 self.phase = Phase::RespondingLast { linger: true };
                 self.holds_input = true;
                 Next::Wait
@@ -175,7 +178,7 @@ impl session::Session for Session {
         self.ended = true;
         match self.phase {
             Phase::Reading => Next::Close,
-            // The requests that came before are still answered.
+            // Earlier requests still get their responses.
             Phase::Responding | Phase::RespondingLast { .. } => Next::Wait,
         }
     }
@@ -183,9 +186,10 @@ impl session::Session for Session {
     #[cold]
     fn on_deadline(&mut self, is_sending: bool, services: &mut Services<'_>) -> Next {
         let status = match self.phase {
-            // A disk that does not answer.
+            // A disk that does not respond.
             Phase::Responding if self.waiting.take().is_some() && !is_sending => 503,
-            // An origin that has stopped delivering: the client must not take what it has got for the whole.
+            // An origin that has stopped delivering: the client must not take the received part for
+            // the whole.
             _ if self.stream.is_some() && !is_sending => {
                 return Next::Fail("the origin did not deliver the rest of the response in time".into());
             }
@@ -205,8 +209,8 @@ impl session::Session for Session {
             Phase::Reading => Activity::Reading { in_body: self.reader.in_body() },
             Phase::Responding => Activity::Responding { may_end: false },
             Phase::RespondingLast { .. } if self.stream.is_some() => Activity::Responding { may_end: false },
-            // A client that may still be sending could meet a close with input that is not read, which throws away what waits to be
-            // sent; unless our direction is finished before.
+            // A close with unread input, which a client that is still sending can cause, discards
+            // the bytes that wait to be sent, unless the server's direction is shut down before.
             Phase::RespondingLast { linger } => Activity::Responding { may_end: linger || self.is_clients_last },
         }
     }
@@ -341,7 +345,7 @@ impl Session {
         }
     }
 
-    /// Hands over the batch, or says what is waited for.
+    /// Returns the batch to send, or the event that the session waits for.
     #[inline]
     fn after_reading(&mut self, services: &mut Services<'_>) -> Next {
         if !services.batch.is_empty() {
@@ -434,7 +438,7 @@ impl Session {
     }
 }
 
-/// How the connection goes on after the response to its so-and-so-many-th request.
+/// Persistence of the connection after the response to its request number `requests`.
 #[inline]
 fn persistence(head: &RequestHead<'_>, requests: u32, services: &Services<'_>) -> Persistence {
     let is_last = services.is_draining || !is_body_read(head) || requests >= services.bounds.requests_max;
@@ -457,8 +461,9 @@ fn record(services: &mut Services<'_>, request: Option<&RequestHead<'_>>, summar
     });
 }
 
-/// Whether the body of a request, whatever it is for, is read to its end. A client that waits for leave to send one gets the
-/// final response instead, and may send the body or not: nobody could tell where the next request begins.
+/// Whether the body of a request, whatever it is for, is read to its end. A client that sent
+/// `Expect: 100-continue` gets the final response instead, and may send the body or not: the start
+/// of the next request would be ambiguous.
 fn is_body_read(head: &RequestHead<'_>) -> bool {
     match head.body {
         BodyFraming::None => true,

@@ -1,4 +1,4 @@
-//! A connection and the slots: how it is read and answered without one, and its eviction rank when it has one.
+//! A connection and its slot: reading and responding without one, and its eviction rank with one.
 
 use thalweg_sys::{Driver, Instant};
 
@@ -10,14 +10,16 @@ use crate::session::{Activity, Next, Session as _};
 use crate::shaping::admission::Admission;
 use crate::shaping::eviction::{EvictionCandidate, EvictionRank, HEADLESS_AGE_NS};
 
-/// A connection that was used more than once is not taken for one that was left, for so long.
+/// Time for which a connection with more than one request is not considered abandoned.
 const USED_NS: u64 = 10_000_000_000;
 
-/// A client that owes so much time, or has not sent a whole request for so long, may be one that never will: others are answered
-/// beside it. It takes more to be closed.
+/// A client that is this far behind, or has not sent a whole request for this time, may be an
+/// attacker: other clients get provisional responses meanwhile. Closing the connection takes more
+/// than that.
 const DOUBT_NS: u64 = 700_000_000;
 
-/// The parts of the time for a stalled response after which it makes room: usually, and when it began while others waited.
+/// The parts of the time for a stalled response after which its slot may be freed: usually, and
+/// when it began while others waited.
 const PATIENCE_PART: u64 = 3;
 const LATE_PATIENCE_PART: u64 = 12;
 
@@ -58,8 +60,8 @@ impl Connection {
         self.follow(driver, shared, Next::Send(held), None)
     }
 
-    /// Tells it that there is no slot. A response that was held back is counted as answered, and recorded as one of which nothing was
-    /// sent.
+    /// Refuses the connection for want of a slot. A response that was held back is counted as made,
+    /// and recorded with no bytes sent.
     #[cold]
     pub(crate) fn refuse<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) {
         let now = driver.now();
@@ -131,7 +133,8 @@ impl Connection {
         };
     }
 
-    /// How far the client is behind with taking a response, in the time that it has for that; 0 if it has taken all that was sent.
+    /// Time by which the client is behind with receiving a response, of the time that it has for
+    /// that; 0 if it has received all that was sent.
     fn owed_ns(&self, times: &Times, now: Instant) -> u64 {
         if self.sender.untaken_bytes == 0 || self.sender.waits_for_grant() {
             return 0;

@@ -12,7 +12,8 @@ use crate::http::respond::JobResult;
 use crate::shaping::shaper::{RateScope, ShapingState};
 use crate::transport::Transport;
 
-/// How much of a file is handed to the driver at once for a fast client. When a part has gone, the client has made progress.
+/// Most bytes of a file that are passed to the driver at once for a fast client. The client has
+/// made progress when a part has been sent.
 const SPAN_BYTES_MAX: u64 = 2 << 20;
 
 /// The same for others, and for all to begin with. A slow one takes half a minute for it, in which the kernel should not forget
@@ -42,21 +43,21 @@ pub(super) struct Sender {
     mount: u16,
     /// The buffer that is being sent, if it goes back to the pool.
     buffer: Option<Rc<Vec<u8>>>,
-    /// Bytes that the driver was handed and has not reported as sent.
+    /// Bytes that were passed to the driver and are not reported as sent yet.
     sending_bytes: u64,
-    /// Bytes that the client had not taken when that was looked at last, and those that were sent since then.
+    /// Bytes that the client had not received at the last check, plus those sent since then.
     pub(super) untaken_bytes: u64,
     /// The span of a file that follows.
     rest: Option<FileSpan>,
-    /// What follows that.
+    /// The parts of the body after that.
     parts: Option<Box<Parts>>,
     /// The state of a download whose file is not all in the page cache.
     readahead: Option<Box<Readahead>>,
-    /// What limits by client and by rate need, if there are any.
+    /// State for rate limits and limits per client, if any are configured.
     pub(super) shaping_state: Option<Box<ShapingState>>,
 }
 
-/// What a send goes through.
+/// The driver and the shared state through which a connection sends.
 pub(super) struct Link<'l, D> {
     pub(super) driver: &'l mut D,
     pub(super) shared: &'l mut Shared,
@@ -255,7 +256,7 @@ impl Sender {
         self.untaken_bytes = self.untaken_bytes.saturating_add(self.sending_bytes);
     }
 
-    /// Whether nothing follows what is handed over now.
+    /// Whether nothing follows the bytes that are passed to the driver now.
     #[inline]
     fn is_all_handed_over(&self) -> bool {
         self.rest.is_none()
@@ -263,8 +264,8 @@ impl Sender {
             && self.shaping_state.as_ref().is_none_or(|state| state.held.is_none())
     }
 
-    /// Hands bytes and the first part of a file to the driver, if that part is in the page cache. If not, it hands over the bytes, or has
-    /// the part read ahead if there are none.
+    /// Passes bytes and the first part of a file to the driver, if that part is in the page cache.
+    /// If not, it passes the bytes alone, or has the part read ahead if there are none.
     fn send_file<D: Driver>(&mut self, link: &mut Link<'_, D>, bytes: SendBuf, mut span: FileSpan, bytes_max: u64) {
         let sure = self.readahead.as_ref().and_then(|readahead| readahead.known_from(span.offset));
         let part_max = if self.is_fast { SPAN_BYTES_MAX } else { SPAN_BYTES_SLOW_MAX };
@@ -294,7 +295,7 @@ impl Sender {
         self.rest = Some(span);
     }
 
-    /// What follows the span of a file that is handed over now.
+    /// Whether more bytes follow the file span that is passed to the driver now.
     fn span_end(&self) -> SpanEnd {
         let has_more = self.rest.is_some() || self.parts.as_ref().is_some_and(|parts| parts.has_files());
         if has_more { SpanEnd::MoreFollows } else { SpanEnd::EndsResponse }

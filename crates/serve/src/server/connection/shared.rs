@@ -28,7 +28,7 @@ pub(crate) struct Shared {
     pub(crate) shaper: Option<Shaper>,
     /// No further request is waited for on any connection.
     pub(crate) draining: bool,
-    /// What connections may do beyond the first thing in this iteration.
+    /// Work that connections may do beyond their first request in this iteration.
     pub(crate) budget: WorkBudget,
     /// Why the response of a connection could not be delivered.
     pub(crate) failure: Option<Rc<str>>,

@@ -25,8 +25,8 @@ impl Service {
         }
     }
 
-    /// Gives up the listeners of some groups, a little later: who waits to be accepted has been told by the kernel already that
-    /// there is somebody.
+    /// Closes the listeners of some groups after a short delay: the kernel may already have
+    /// completed connections that wait to be accepted.
     pub(super) fn retire<D: Driver>(&mut self, driver: &mut D, which: impl Fn(u32) -> bool) {
         for (_, listener) in self.listeners.extract_if(.., |(group, _)| which(*group)) {
             if self.resting.contains(&listener) {
@@ -46,8 +46,8 @@ impl Service {
         self.retiring = retiring;
     }
 
-    /// Stops accepting from those listeners. They are closed a little later still, since the kernel may have accepted already what this
-    /// core has yet to hear of.
+    /// Stops accepting from those listeners. They are closed after a short delay, since the kernel
+    /// may already have accepted connections that it has not reported to this loop yet.
     pub(super) fn pause_retiring<D: Driver>(&mut self, driver: &mut D) {
         for &listener in &self.retiring {
             driver.pause(listener);
@@ -68,7 +68,8 @@ impl Service {
         }
         let now = driver.now();
         self.resting.push(listener);
-        // The kernel needs a moment to give back what was closed; who comes again in between finds nothing new.
+        // The kernel needs a moment to release closed descriptors; a further attempt in between
+        // would fail too.
         let has_just_shed = now < self.rest_ends;
         self.rest_ends = now.plus_ns(ACCEPT_REST_NS);
         if Fault::of(error) == Fault::NoDescriptor {

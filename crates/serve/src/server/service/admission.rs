@@ -11,7 +11,7 @@ use crate::shaping::admission::{ADMITTED_PER_ITERATION, Admission};
 use crate::shaping::eviction::{EvictionCandidate, EvictionRank};
 use crate::shaping::shaper::ShapingState;
 
-/// Candidates for eviction that are found to be busy after all before the search is given up.
+/// Most candidates for eviction that may turn out busy before the search stops.
 const EVICTION_TRIES: usize = 16;
 
 impl Service {
@@ -112,7 +112,7 @@ impl Service {
         self.admission_queue.push_arrived(socket, |socket| admission_of(slots, socket));
     }
 
-    /// Closes the connection that has been without a slot, or answered provisionally, for the
+    /// Closes the connection that has been without a slot, or had a provisional response, for the
     /// longest time.
     pub(super) fn close_oldest_without_slot<D: Driver>(&mut self, driver: &mut D) -> bool {
         let slots = &self.slots;

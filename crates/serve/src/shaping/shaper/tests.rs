@@ -1,4 +1,4 @@
-//! Downloads without a server: who is given how much, in virtual time.
+//! Downloads without a server: the bytes granted to each connection, in virtual time.
 
 use proptest::prelude::*;
 
@@ -177,7 +177,7 @@ fn who_has_gone_holds_nobody_up() {
         let now = world.now;
         world.loops[0].leave(&world.downloads[index].shaping_state, now);
     }
-    // Those that had gone come up and are nobody's.
+    // Entries of closed connections reach the front of their queues and are skipped.
     let shaper = &mut world.loops[0];
     let end = world.now.plus_ns(10 * SECOND_NS);
     let mut bytes = 0;

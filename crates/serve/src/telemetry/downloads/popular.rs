@@ -1,8 +1,7 @@
-//! Which files are downloaded most, in bounded memory: the algorithm of Misra and Gries (1982).
+//! The files that are downloaded most, in bounded memory: the algorithm of Misra and Gries (1982).
 //!
-//! Whatever is asked for, a file with more than one in [`FILES_MAX`] of the downloads is among
-//! those that are kept. Its count may be too low, by at most that share of all; it is never too
-//! high.
+//! Under any sequence of downloads, a file with more than one in [`FILES_MAX`] of them is kept. Its
+//! count may be too low, by at most that part of all downloads; it is never too high.
 
 use std::collections::HashMap;
 

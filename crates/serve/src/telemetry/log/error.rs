@@ -1,9 +1,9 @@
 //! The error log: messages to the operator about what has happened, where, and what to do about it.
 //! One line each.
 //!
-//! Saying something never waits: messages go through the log thread's queue, and when that is full
-//! they are lost, which the next one tells. Of messages about the same thing one a minute is
-//! written, with the number of those that were not.
+//! Logging a message never waits: messages go through the log thread's queue, and are lost when it
+//! is full, which the next message reports. Of messages about the same topic one a minute is
+//! written, with the number of those that were dropped.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -24,7 +24,7 @@ const REST_NS: u64 = 60_000_000_000;
 #[derive(Clone, Debug)]
 pub struct ErrorLog {
     to: SyncSender<Message>,
-    /// The least severe [`Level`] that is said, by its number.
+    /// The least severe [`Level`] that is logged, by its number.
     level: Arc<AtomicU8>,
     topics: Arc<Mutex<Topics>>,
 }
@@ -51,8 +51,8 @@ impl ErrorLog {
         }
     }
 
-    /// Says something that may happen often: once a minute for each topic. `text` is asked only if
-    /// it will be written.
+    /// Logs an event that may happen often: once a minute for each topic. `text` is called only if
+    /// the message will be written.
     pub fn say_once_a_minute<T: Display>(&self, level: Level, topic: &'static str, text: impl FnOnce() -> T) {
         if !self.says(level) {
             return;
@@ -81,7 +81,8 @@ fn line(second: u64, level: Level, text: &impl Display) -> Vec<u8> {
     line.into_bytes()
 }
 
-/// When what was said, and how often it was not. Topics are names in the source, so there are few.
+/// The time of the last message of each topic, and the number of dropped ones. Topics are names in
+/// the source, so there are few.
 #[derive(Debug, Default)]
 struct Topics(HashMap<&'static str, Topic>);
 
@@ -92,7 +93,7 @@ struct Topic {
 }
 
 impl Topics {
-    /// Whether something may be said, and then how often it was not since the last time.
+    /// Whether a message may be logged, and then the number of messages dropped since the last one.
     fn admit(&mut self, topic: &'static str, now: Instant) -> Option<u64> {
         match self.0.get_mut(topic) {
             Some(topic) if now.ns_since(topic.said) < REST_NS => {

@@ -89,12 +89,11 @@ impl Sink {
         self.complete();
     }
 
-    /// Looks whether the file still has a name, and makes a new one if not: what is written to a
-    /// deleted file is lost. A file that was renamed is left alone; whoever did that says when to
-    /// reopen.
+    /// Checks whether the file still has a name, and creates a new file if not: lines written to a
+    /// deleted file are lost. A renamed file stays in use until the log rotation requests a reopen.
     ///
     /// # Errors
-    /// There is no file, and none can be made.
+    /// There is no file, and none can be created.
     pub(crate) fn look_after(&mut self) -> io::Result<()> {
         let is_named = self.file.as_ref().is_some_and(|file| file.metadata().is_ok_and(|there| there.nlink() > 0));
         if matches!(self.target, LogTarget::File(_)) && !is_named {
@@ -175,9 +174,9 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(MODE).open(path)
 }
 
-/// The half line at the end of a file that was just opened, which a process that was killed has
-/// left there: only its line end is missing, as far as anybody knows. A file that may not be read
-/// is taken to be whole.
+/// The incomplete line at the end of a file that was just opened, left there by a process that was
+/// killed. Only its line end is assumed to be missing. A file that may not be read is assumed to be
+/// complete.
 fn half_line_of(file: &File, path: &Path) -> Option<Torn> {
     let there = file.metadata().ok().filter(|there| there.is_file() && there.len() > 0)?;
     let readable = File::open(path).ok()?;

@@ -30,7 +30,7 @@ const GLANCE: Duration = Duration::from_secs(1);
 pub(super) struct Requests {
     pub(super) reopen: AtomicBool,
     pub(super) stop: AtomicBool,
-    /// Other files to write to, and the way to tell that it was done.
+    /// New files to write to, and the channel that reports the change.
     pub(super) change: Mutex<Option<(LogFiles, Sender<()>)>>,
 }
 
@@ -74,7 +74,7 @@ impl Writer {
         }
     }
 
-    /// Works until it is told to stop.
+    /// Works until it receives the stop message.
     pub(super) fn run(mut self, from: &Receiver<Message>) {
         loop {
             let first = match from.recv_timeout(GLANCE) {
@@ -82,8 +82,8 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return self.write_batch(),
             };
-            // Before the queue is emptied: what was handed over before the flag was set is in the
-            // queue by then.
+            // The flag is read before the queue is emptied: messages sent before the flag was set
+            // are in the queue by then.
             let stops = self.requests.stop.load(Relaxed);
             for message in first.into_iter().chain(from.try_iter()) {
                 self.handle(message);
@@ -146,7 +146,7 @@ impl Writer {
         let Some(access) = self.access.as_mut().filter(|_| !self.batch.is_empty()) else { return };
         let reopened = access.look_after();
         let written = match (access.write(&self.batch), reopened) {
-            // Why there is no file says more than that there is none.
+            // The reason for a missing file is more useful than the fact.
             (Err(lost), Err(error)) => Err(Lost { error, ..lost }),
             (written, _) => written,
         };

@@ -20,8 +20,8 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The format for a request with these Accept fields (RFC 9110, 12.5.1): OpenMetrics for those
-    /// who name it and want it no less than text, text for all others.
+    /// The format for a request with these Accept fields (RFC 9110, 12.5.1): OpenMetrics for
+    /// clients that name it with at least the weight of text, text for all others.
     pub(super) fn for_accept<'a>(fields: impl Iterator<Item = &'a [u8]>) -> Self {
         let (mut text, mut any_text, mut open) = (None, 0.0_f32, 0.0_f32);
         for range in fields.flat_map(|value| value.split(|&byte| byte == b',')) {

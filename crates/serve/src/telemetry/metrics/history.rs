@@ -19,7 +19,8 @@ use crate::telemetry::timestamp::rfc3339;
 /// Days that are kept, today included.
 pub(crate) const DAYS_MAX: usize = 30;
 
-/// Most mounts that are read from a file: more than anybody has, few enough to bound it.
+/// Most mounts that are read from a file: more than any configuration has, few enough to bound
+/// memory.
 const MOUNTS_MAX: usize = 10_000;
 
 /// Larger files are not ours.

@@ -1,10 +1,10 @@
-//! The hosts by which the status listener may be asked for.
+//! The hosts that requests to the status listener may name.
 //!
-//! The listener has no password, so its address is what protects it: a browser on this host reaches
-//! it, and with it any page that the browser shows. Such a page can have its own name resolve to
-//! this address (DNS rebinding) and then read the answers as its own. It cannot change the Host
-//! that the browser sends, which is its name. IP addresses are no names, so they are taken as they
-//! are; names have to be known.
+//! The listener has no password, so only its address protects it: a browser on this host reaches
+//! it, and so does any page in that browser. Such a page can have its own name resolve to this
+//! address (DNS rebinding) and then read the responses as its own. It cannot change the Host that
+//! the browser sends, which is the page's own name. IP addresses cannot be rebound and are always
+//! accepted; names have to be configured.
 
 use std::net::Ipv4Addr;
 
@@ -27,8 +27,8 @@ impl KnownHosts {
         )
     }
 
-    /// Whether a request for this host, which may have a port, is answered. One that names no host
-    /// comes from no browser.
+    /// Whether a request for this host, which may have a port, is accepted. A request without a
+    /// host does not come from a browser.
     pub(crate) fn has(&self, host: Option<&str>) -> bool {
         let host = host.unwrap_or_default();
         if host.is_empty() || host.starts_with('[') {

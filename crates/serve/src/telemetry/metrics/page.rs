@@ -1,7 +1,7 @@
 //! The status page: the figures that an operator, or a user of a mirror, wants to see at a glance.
 //!
-//! It is complete without JavaScript, and then asks to be loaded again now and then; with it, its
-//! parts are replaced in place. Light and dark, on a telephone as on a wall.
+//! It is complete without JavaScript, and then reloads at intervals; with JavaScript, its parts are
+//! replaced in place. It has a light and a dark theme, and fits small and large screens.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
@@ -31,7 +31,7 @@ pub(crate) fn html(status: &Status) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 noscript { meta http-equiv="refresh" content=(REFRESH_S); }
-                // A page without an icon is asked for one.
+                // A browser requests an icon if the page names none.
                 link rel="icon" href="data:,";
                 title { (count(status.now.downloads)) " downloads · Thalweg status" }
                 style { (PreEscaped(STYLE)) }
@@ -265,7 +265,7 @@ fn bytes(number: u64) -> String {
     scaled(number as f64, &["B", "KB", "MB", "GB", "TB", "PB", "EB"])
 }
 
-/// Bytes per second as those who buy bandwidth count.
+/// Bytes per second as bits per second, the unit in which bandwidth is sold.
 fn bits(bytes_per_s: f64) -> String {
     scaled(bytes_per_s * 8.0, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
 }

@@ -104,7 +104,7 @@ fn a_change_whose_modification_time_was_put_back_is_seen_and_has_another_tag() {
     let second = tag_and_body(Instant::from_ns(AGE_NS));
     assert_eq!([&*first.1, &*second.1], [b"old", b"new"]);
     assert_ne!(first.0, second.0);
-    // Another name is another state too, as far as a tag can tell.
+    // Another name changes the tag too.
     fs::hard_link(&path, dir.path().join("b")).unwrap();
     assert_ne!(tag_and_body(Instant::from_ns(2 * AGE_NS)).0, second.0);
 }
@@ -401,7 +401,8 @@ fn no_request_waits_for_a_second_job() {
     for name in ["a", "b"] {
         fs::write(dir.path().join(name), name).unwrap();
     }
-    // Room for one file: the second pushes the first out before its request is answered.
+    // The cache has room for one file: the second evicts the first before the response to its
+    // request.
     let mut origin = origin(dir.path(), 1, 10_000);
     let outcomes = ["a", "b"].map(|name| complete(&mut origin, name, Instant::default()));
     for _ in 0..3 {

@@ -2,15 +2,15 @@
 //! looked at again without a reason.
 //!
 //! The `watcher` is one thread for all loops: it receives the kernel's events and delivers notices
-//! to those loops which know something of the folder; one, because the kernel then watches a folder
-//! once for all of them, and because users have few queues. `folders` is a loop's side: the folders
-//! of what its caches hold, watched for as long as they hold anything.
+//! to the loops that have cached something of the folder. There is only one, because the kernel
+//! then watches a folder once for all loops, and because a user may have few queues. `folders` is a
+//! loop's part: the folders of its cached files, watched for as long as any is cached.
 //!
-//! A notice says only that a folder has changed. A loop then looks at each file of it once more
-//! when a request names the file, as it does when the file has aged; no notice has to be right,
-//! only to come sooner than age. So whatever goes wrong here leaves age, and age finds what is not
-//! reported at all: renamed ancestors, links to elsewhere, another host's changes, memory that is
-//! mapped.
+//! A notice reports only that a folder has changed. A loop then checks each file of the folder
+//! again when a request names the file, as it does when the cached entry has aged. Notices need not
+//! be exact; they only shorten the time to the next check. If notices fail, aging remains, and it
+//! also covers changes that are not reported at all: renamed ancestors, links to other folders,
+//! changes by another host, mapped memory.
 
 mod folders;
 #[cfg(test)]
