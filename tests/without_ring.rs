@@ -1,7 +1,8 @@
 //! Runs a program that may not set up an io_uring: `without_ring PROGRAM ARGUMENT...`
 //!
-//! The kernel answers `io_uring_setup` with EPERM, as it does under the default profile of container engines and where
-//! `kernel.io_uring_disabled` is set. Tests use it to hold the way around the ring.
+//! The kernel answers `io_uring_setup` with EPERM, as it does under the default profile of
+//! container engines and where `kernel.io_uring_disabled` is set. Tests use it to hold the way
+//! around the ring.
 #![forbid(unsafe_code)]
 
 use std::env;

@@ -6,8 +6,8 @@ use thalweg_wire::{Bounds, FieldSlots, Fields, Method, RequestEvent, RequestRead
 
 use crate::lines::split_line;
 
-/// A line with the size of a representation, a line with its entity tag, a line with its date, then field lines of a
-/// request, each ended by LF.
+/// A line with the size of a representation, a line with its entity tag, a line with its date, then
+/// field lines of a request, each ended by LF.
 pub fn conditions(data: &[u8]) {
     let (size, rest) = split_line(data);
     let (etag, rest) = split_line(rest);

@@ -1,9 +1,9 @@
 //! Properties that must hold for any bytes, one function per fuzz target; a violation is a panic.
 //!
-//! The functions know nothing of the fuzzer, so the corpus is replayed through them on stable Rust (`tests/replay.rs`).
-//! Inputs are text where the format allows: their first line says how to cut the rest, so that a corpus file can be
-//! read, and written, by hand. A new target is a function here, a line in [`TARGETS`], a binary in `fuzz_targets/`, and
-//! a folder in `corpus/`.
+//! The functions know nothing of the fuzzer, so the corpus is replayed through them on stable Rust
+//! (`tests/replay.rs`). Inputs are text where the format allows: their first line says how to cut
+//! the rest, so that a corpus file can be read, and written, by hand. A new target is a function
+//! here, a line in [`TARGETS`], a binary in `fuzz_targets/`, and a folder in `corpus/`.
 #![forbid(unsafe_code)]
 
 mod conditions;

@@ -1,4 +1,5 @@
-//! Whole messages: cuts must not matter, accepted heads must be unambiguous, memory must be bounded.
+//! Whole messages: cuts must not matter, accepted heads must be unambiguous, memory must be
+//! bounded.
 
 use thalweg_wire::chunked::{ChunkEvent, ChunkFault, Decoder, LAST_CHUNK, push_chunk};
 use thalweg_wire::{Bounds, RequestKind};
@@ -18,8 +19,8 @@ const TIGHT: Bounds = Bounds {
     informational_max: 2,
 };
 
-/// The first line: a `!` for tight bounds, then the lengths of the parts, to be used in turn. A digit stands for
-/// itself, any other byte for its value.
+/// The first line: a `!` for tight bounds, then the lengths of the parts, to be used in turn. A
+/// digit stands for itself, any other byte for its value.
 fn plan(line: &[u8], otherwise: Bounds) -> (Bounds, Vec<usize>) {
     let (bounds, lengths) = match line.strip_prefix(b"!") {
         Some(lengths) => (TIGHT, lengths),
@@ -37,8 +38,8 @@ pub fn request_reader(data: &[u8]) {
     check_cuts(input, [read(&[]), read(&[1]), read(&lengths)], bounds, Folds::Refused);
 }
 
-/// A line with the kinds of the requests (`H`EAD, `C`ONNECT, `U`pgrade, others), a line with the plan, then the bytes
-/// of a connection as a client receives them.
+/// A line with the kinds of the requests (`H`EAD, `C`ONNECT, `U`pgrade, others), a line with the
+/// plan, then the bytes of a connection as a client receives them.
 pub fn response_reader(data: &[u8]) {
     let (kinds, rest) = split_line(data);
     let (line, input) = split_line(rest);
@@ -81,8 +82,9 @@ fn check_cuts(input: &[u8], [whole, bytewise, cut]: [Transcript; 3], bounds: Bou
     }
 }
 
-/// An accepted head, looked at naively: every line ends in CRLF, has no other control byte than HTAB, and every field
-/// line has a name without whitespace before its colon. A folded line belongs to the field line before it.
+/// An accepted head, looked at naively: every line ends in CRLF, has no other control byte than
+/// HTAB, and every field line has a name without whitespace before its colon. A folded line belongs
+/// to the field line before it.
 fn assert_strict_head(mut input: &[u8], folds: Folds) {
     while let Some(rest) = input.strip_prefix(b"\r\n") {
         input = rest;
@@ -109,7 +111,8 @@ fn assert_strict_head(mut input: &[u8], folds: Folds) {
     }
 }
 
-/// The address in the brackets of a Host, looked at naively: as the groups between its colons (RFC 3986, 3.2.2).
+/// The address in the brackets of a Host, looked at naively: as the groups between its colons (RFC
+/// 3986, 3.2.2).
 fn is_literal(address: &[u8]) -> bool {
     let text = std::str::from_utf8(address).expect("an address is ASCII");
     if let Some((version, rest)) = text.strip_prefix(['v', 'V']).and_then(|text| text.split_once('.')) {
@@ -171,7 +174,8 @@ fn decode(input: &[u8], lengths: &[usize], bounds: &Bounds) -> Result<Option<(Ve
     Ok(None)
 }
 
-/// A decoder as the RFC's pseudo-code (RFC 9112, 7.1.3), with all of the body at hand. `None` if it is unsound.
+/// A decoder as the RFC's pseudo-code (RFC 9112, 7.1.3), with all of the body at hand. `None` if it
+/// is unsound.
 fn decode_naively(mut input: &[u8]) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {

@@ -52,7 +52,8 @@ pub fn checksums(data: &[u8]) {
             let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
             let shown = text.to_ascii_lowercase();
             assert!(shown.windows(digits.len()).any(|window| window == digits.as_bytes()), "a digest from nowhere");
-            // Written as a list of its own, it is found again; such a line has room for any name without a line's end.
+            // Written as a list of its own, it is found again; such a line has room for any name
+            // without a line's end.
             let plain = !name.contains(&b'\r');
             let line = [digits.as_bytes(), b"  ", name, b"\n"].concat();
             assert!(

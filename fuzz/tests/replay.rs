@@ -11,7 +11,8 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// Names in a folder. A folder that is missing is an error, so that a lost corpus cannot pass for a clean one.
+/// Names in a folder. A folder that is missing is an error, so that a lost corpus cannot pass for a
+/// clean one.
 fn names(folder: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     entries

@@ -35,7 +35,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// How far the times of two lists are from each other, in the median. Their beginnings may be off by one late wake-up.
+/// How far the times of two lists are from each other, in the median. Their beginnings may be off
+/// by one late wake-up.
 fn distance(some: &[f64], others: &[f64]) -> f64 {
     let offset = median(some.iter().zip(others).map(|(one, other)| one - other).collect());
     median(some.iter().zip(others).map(|(one, other)| (one - other - offset).abs()).collect())
@@ -102,7 +103,8 @@ fn steps_and_ramps_change_the_rate_when_they_say() {
             let offered = received.len() as i64;
             assert!((offered - total).abs() <= 1, "{load:?}: {offered} instead of {total}");
             let early = times(&received).iter().filter(|&&at| at < 0.5).count() as i64;
-            // The first request of a ramp from nothing comes late, and that is when our clock starts.
+            // The first request of a ramp from nothing comes late, and that is when our clock
+            // starts.
             let near = (early - first_half).abs() <= first_half / 4 + 10;
             ensure(near, || format!("{load:?}: {early} instead of {first_half}"))
         });

@@ -34,7 +34,8 @@ fn a_report_is_drawn_without_a_network_and_without_an_error() {
     assert!(figures >= 4, "the page has {figures} charts");
     assert_eq!(drawn, figures, "charts that were drawn");
     assert!(page.contains("class=\"main-svg\""), "there is a drawing in them");
-    // Errors of scripts, and what the content security policy has kept from the network, both come here.
+    // Errors of scripts, and what the content security policy has kept from the network, both come
+    // here.
     let console: Vec<&str> = ended.stderr.lines().filter(|line| line.contains("CONSOLE")).collect();
     assert_eq!(console, Vec::<&str>::new());
 }

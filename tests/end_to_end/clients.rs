@@ -1,4 +1,5 @@
-//! The programs that people download with: each is killed in the middle of a download, goes on with it, and has the whole.
+//! The programs that people download with: each is killed in the middle of a download, goes on with
+//! it, and has the whole.
 
 use std::fs;
 use std::path::Path;
@@ -24,8 +25,8 @@ fn content() -> Vec<u8> {
     (0..WORDS).flat_map(u32::to_be_bytes).collect()
 }
 
-/// Starts a download to `out` with the first command, kills it with a signal when it has put down how far it is in the file `record`,
-/// and lets the second one end it.
+/// Starts a download to `out` with the first command, kills it with a signal when it has put down
+/// how far it is in the file `record`, and lets the second one end it.
 fn check(name: &str, signal: &str, record: &str, command: impl Fn(&str, &Path, bool) -> Command) {
     let _machine = machine::shared();
     let (tree, folder) = (Tree::new(), TempDir::new().unwrap());

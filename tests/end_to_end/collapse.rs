@@ -12,10 +12,12 @@ use crate::process::{DRIVERS, PATIENCE, Process, thalweg, valid};
 use crate::scripted::GOOD;
 use crate::server::{Server, Tree};
 
-/// How long a response takes, and how long each takes of a server that has collapsed, one after the other.
+/// How long a response takes, and how long each takes of a server that has collapsed, one after the
+/// other.
 const SERVICE: Duration = Duration::from_millis(10);
 const DAMAGED_SERVICE: Duration = Duration::from_millis(40);
-/// More than this in each second, for so long, and the server collapses. A search's probe at full speed is shorter.
+/// More than this in each second, for so long, and the server collapses. A search's probe at full
+/// speed is shorter.
 const RATE_MAX: f64 = 1000.0;
 const ENDURES: Duration = Duration::from_millis(1600);
 
@@ -113,7 +115,8 @@ fn a_lasting_collapse_is_the_first_thing_that_a_search_says() {
     assert!(heading.contains("collapsed: it handled"), "{heading}");
 }
 
-/// A run against a server that is killed in the middle was once INVALID, as if the client had fallen short.
+/// A run against a server that is killed in the middle was once INVALID, as if the client had
+/// fallen short.
 #[test]
 fn a_server_that_is_killed_in_mid_run_is_a_failure() {
     let _machine = machine::exclusive();

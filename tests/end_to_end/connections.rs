@@ -1,4 +1,5 @@
-//! Connections as the server sees them: how many, how long, in which order, from where, and of which kind.
+//! Connections as the server sees them: how many, how long, in which order, from where, and of
+//! which kind.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -41,7 +42,8 @@ fn the_last_call_of_a_connection_says_so() {
         let recorder = quick();
         let load = ["--workers", "2", "--calls", "3", "--requests", "60", "--driver", driver];
         let (_, received) = all_good(&recorder, &load);
-        // The requests may run out while each of the two workers is on a connection that has carried fewer.
+        // The requests may run out while each of the two workers is on a connection that has
+        // carried fewer.
         let calls = calls(&received);
         let full = calls.iter().filter(|&&calls| calls == 3).count();
         assert!(calls.iter().all(|&calls| calls <= 3) && calls.len() - full <= 2, "{driver}: {calls:?}");
@@ -117,7 +119,11 @@ fn http_1_0_keeps_a_connection_only_where_the_server_agrees() {
         assert_eq!(calls(&received), [1; 60], "{driver}");
         let (_, received) = all_good(&Recorder::start(|_| old("Connection: keep-alive\r\n", false)), &load);
         assert_eq!(calls(&received).len(), 3, "{driver}");
-        assert!(received.iter().all(|one| one.field("connection") == Some("keep-alive")), "{driver}: {:?}", received[0]);
+        assert!(
+            received.iter().all(|one| one.field("connection") == Some("keep-alive")),
+            "{driver}: {:?}",
+            received[0]
+        );
     }
 }
 
@@ -128,7 +134,9 @@ fn the_order_of_reuse_is_as_asked_for() {
         in_time(|| {
             let load = ["--rate", "100/s", "--requests", "80", "--connections", "8", "--driver", driver];
             let (_, received) = all_good(&quick(), &load);
-            ensure(calls(&received) == [10; 8], || format!("{driver}: not the oldest in turn: {:?}", calls(&received)))?;
+            ensure(calls(&received) == [10; 8], || {
+                format!("{driver}: not the oldest in turn: {:?}", calls(&received))
+            })?;
             let (_, received) = all_good(&quick(), &[&load[..], &["--reuse", "latest"]].concat());
             let busiest = calls(&received).into_iter().max().unwrap();
             ensure(busiest >= 60, || {
@@ -158,7 +166,10 @@ fn ipv6() {
         let recorder = Recorder::on("[::1]:0", |_| Response::good("ok"));
         let (_, received) = all_good(&recorder, &["--workers", "2", "--requests", "40", "--driver", driver]);
         let host = format!("[::1]:{}", recorder.port());
-        assert!(received.len() == 40 && received.iter().all(|one| one.field("host") == Some(&host)), "{driver}: {received:?}");
+        assert!(
+            received.len() == 40 && received.iter().all(|one| one.field("host") == Some(&host)),
+            "{driver}: {received:?}"
+        );
     }
 }
 

@@ -16,8 +16,8 @@ use crate::process::{DRIVERS, PATIENCE, signal, until};
 
 const DOWNLOADS: usize = 2000;
 
-/// The half of it is more than the buffers between server and client hold, so that a download of which the client has taken half is
-/// under way on the server too.
+/// The half of it is more than the buffers between server and client hold, so that a download of
+/// which the client has taken half is under way on the server too.
 const FILE_BYTES: usize = 1_500_000;
 
 /// A client behind a typical network, which reads at a given rate.
@@ -31,7 +31,8 @@ struct Download {
 impl Download {
     fn start(address: SocketAddr, expected: &[u8]) -> Self {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        // Ethernet's segments: over loopback's own the kernel takes megabytes for a client that reads nothing.
+        // Ethernet's segments: over loopback's own the kernel takes megabytes for a client that
+        // reads nothing.
         socket.set_tcp_mss(1448).unwrap();
         socket.set_recv_buffer_size(32 << 10).unwrap();
         socket.connect(&address.into()).unwrap();

@@ -12,8 +12,8 @@ use crate::machine;
 use crate::nginx::Nginx;
 use crate::process::{Process, thalweg, valid};
 
-/// A search that was made once, for all tests that look at it. What it has written is kept here: a folder that lasts as long as the program
-/// is never removed.
+/// A search that was made once, for all tests that look at it. What it has written is kept here: a
+/// folder that lasts as long as the program is never removed.
 pub struct SearchRun {
     pub document: Value,
     /// The report's HTML.

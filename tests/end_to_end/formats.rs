@@ -1,4 +1,5 @@
-//! The forms of other tools, held against those tools: the same load on the same nginx gives the same lines, but for the numbers.
+//! The forms of other tools, held against those tools: the same load on the same nginx gives the
+//! same lines, but for the numbers.
 
 use std::fs;
 use std::process::Command;
@@ -21,7 +22,8 @@ fn printed(tool: &str, package: &str, arguments: &[&str]) -> String {
     ended.stdout
 }
 
-/// Thalweg's output in a form. Its exit code is the verdict, which depends on how busy this machine is.
+/// Thalweg's output in a form. Its exit code is the verdict, which depends on how busy this machine
+/// is.
 fn ours(form: &str, url: &str, load: &[&str]) -> String {
     let ended = run_thalweg(&[&["run", url, "--format", form], load].concat());
     assert!(matches!(ended.code, Some(0 | 1 | 3)), "{ended:?}");

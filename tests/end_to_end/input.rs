@@ -136,14 +136,16 @@ fn reports_that_have_no_place() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// A limit on the size of files fails a write in its middle as a full disk does, and needs neither one nor privileges.
+/// A limit on the size of files fails a write in its middle as a full disk does, and needs neither
+/// one nor privileges.
 #[test]
 fn a_report_that_cannot_be_finished_leaves_the_old_one_alone() {
     let _machine = machine::shared();
     let (server, folder) = (ScriptedServer::start(|_| Act::Answer(GOOD)), TempDir::new().unwrap());
     let report = folder.path().join("report.html");
     fs::write(&report, "the old one").unwrap();
-    // Standard output is a file too, and has to take the result: a few ten KB, while a report has megabytes.
+    // Standard output is a file too, and has to take the result: a few ten KB, while a report has
+    // megabytes.
     let script = "trap '' XFSZ; ulimit -f 1024; exec \"$@\"";
     let mut command = Command::new("sh");
     command.args([

@@ -55,7 +55,8 @@ fn an_interrupted_search_gives_what_it_found_so_far() {
     let url = nginx.url("/000.txt");
     let load = ["--connections", "4", "--duration", "5s", "--json"];
     let search = Process::start(&mut thalweg(&[&["find", &url], &load[..]].concat()));
-    // Every trial opens its own connections: four for the probe, and when more come the search proper has begun.
+    // Every trial opens its own connections: four for the probe, and when more come the search
+    // proper has begun.
     until("the third trial to begin", PATIENCE, || {
         (nginx.log().iter().filter(|entry| entry.request == 1).count() > 8).then_some(())
     });

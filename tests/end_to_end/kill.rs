@@ -17,8 +17,9 @@ use tempfile::TempDir;
 use crate::machine;
 use crate::process::{DRIVERS, PATIENCE, Process, thalweg, until};
 
-/// Files by their length in words of eight bytes: in memory whole, sent at once, sent in many parts. The largest is more than kernels keep for a
-/// connection: what they have of a killed server they still deliver, so that nothing smaller is sure to break off.
+/// Files by their length in words of eight bytes: in memory whole, sent at once, sent in many
+/// parts. The largest is more than kernels keep for a connection: what they have of a killed server
+/// they still deliver, so that nothing smaller is sure to break off.
 const FILES: [(&str, u32); 4] = [("tiny", 16), ("small", 1800), ("medium", 40_000), ("large", 1_600_000)];
 
 const CLIENTS: u64 = 4;
@@ -113,7 +114,8 @@ fn killed_at_any_moment_it_never_sends_a_wrong_byte() {
     assert!(whole >= kills as u32 && resumed >= 1, "{whole} downloads, {resumed} resumed: nothing was tested");
 }
 
-/// Below the ports that connections are made from, so that none of them can have it while the server is away, or become its own peer.
+/// Below the ports that connections are made from, so that none of them can have it while the
+/// server is away, or become its own peer.
 fn free_address() -> SocketAddr {
     let begin = std::process::id() as u16 % 5000;
     let candidates = (0..5000).map(|offset| SocketAddr::from(([127, 0, 0, 1], 22_000 + (begin + offset) % 5000)));

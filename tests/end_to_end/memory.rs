@@ -1,4 +1,5 @@
-//! The memory of input files: resident memory at the first request, compared with a run with next to no input.
+//! The memory of input files: resident memory at the first request, compared with a run with next
+//! to no input.
 
 use std::fs;
 use std::io::Write as _;

@@ -1,4 +1,5 @@
-//! Outcomes that are the network's or the host's doing, provoked in a network of the test's own or with limits of its own.
+//! Outcomes that are the network's or the host's doing, provoked in a network of the test's own or
+//! with limits of its own.
 
 use std::process::Command;
 
@@ -20,8 +21,9 @@ fn serve(network: &Namespace, tree: &Tree, options: &[&str]) -> Server {
         .unwrap_or_else(|ended| panic!("the server has not started: {ended:?}"))
 }
 
-/// Starts a load on an address that only this network has, and takes the address away when the load is under way. Connections are for
-/// one call each, so that each request meets what has become of the network.
+/// Starts a load on an address that only this network has, and takes the address away when the load
+/// is under way. Connections are for one call each, so that each request meets what has become of
+/// the network.
 fn lose_address(network: &Namespace, tree: &Tree, driver: &str, afterwards: &str) -> Value {
     network.shell("ip address add 10.99.0.1/32 dev lo");
     let _server = serve(network, tree, &["--listen", "10.99.0.1:28211"]);

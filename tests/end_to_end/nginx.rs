@@ -96,8 +96,8 @@ impl Drop for Nginx {
         if self.process.ended().is_some() {
             return;
         }
-        // The worker, which a test may have stopped, would outlive a killed master. Not through `signal`: a second panic while a
-        // failed test unwinds would hide the first.
+        // The worker, which a test may have stopped, would outlive a killed master. Not through
+        // `signal`: a second panic while a failed test unwinds would hide the first.
         let script = format!("kill -CONT {0}; kill -KILL {1} {0}", self.worker, self.process.id());
         let _ = Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).status();
     }

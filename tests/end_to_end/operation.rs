@@ -1,5 +1,5 @@
-//! `thalweg serve` as its operators know it: signals, upgrades, service managers, users, the sandbox, and what a killed server
-//! leaves behind.
+//! `thalweg serve` as its operators know it: signals, upgrades, service managers, users, the
+//! sandbox, and what a killed server leaves behind.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -17,7 +17,8 @@ use crate::process::{
     DRIVERS, ExitedProcess, PATIENCE, Process, copy_program, program, run_thalweg, signal, thalweg, until,
 };
 
-/// More than the buffers between a server and a client that does not read hold, so that a download is under way until it is read.
+/// More than the buffers between a server and a client that does not read hold, so that a download
+/// is under way until it is read.
 const LARGE_BYTES: usize = 12_000_000;
 
 /// A folder with a `root` to serve.

@@ -1,7 +1,8 @@
-//! Each way in which a request can end, provoked. That the outcomes add up to what was offered is checked of every document.
+//! Each way in which a request can end, provoked. That the outcomes add up to what was offered is
+//! checked of every document.
 //!
-//! The verdict of these runs is not looked at: a busy machine may make any of them invalid. *Not sent* is provoked where a run is
-//! interrupted; there is no TLS to fail yet.
+//! The verdict of these runs is not looked at: a busy machine may make any of them invalid. *Not
+//! sent* is provoked where a run is interrupted; there is no TLS to fail yet.
 
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::time::Duration;
@@ -178,7 +179,8 @@ fn a_connect_that_fails_for_no_known_reason_is_unreachable_and_named() {
         let folder = TempDir::new().unwrap();
         let [path, other] = ["socket", "other"].map(|name| folder.path().join(name));
         let (listener, _datagrams) = (UnixListener::bind(&path).unwrap(), UnixDatagram::bind(&other).unwrap());
-        // The server is there when it is looked for, and then a socket of another type is in its place (EPROTOTYPE).
+        // The server is there when it is looked for, and then a socket of another type is in its
+        // place (EPROTOTYPE).
         let place = path.clone();
         let exchange = thread::spawn(move || listener.accept().and_then(|_| fs::rename(other, place)));
         let load = ["--rate", "100/s", "--requests", "30", "--calls", "1", "--driver", driver, "--json"];
@@ -205,7 +207,8 @@ fn protocol_error() {
     all_end_as("protocol_error", |_| Act::Answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok and more"));
 }
 
-/// Such a run once reached the target from another address, and then each of its connections failed.
+/// Such a run once reached the target from another address, and then each of its connections
+/// failed.
 #[test]
 fn a_local_address_that_this_host_lacks_is_said_before_a_socket_opens() {
     let _machine = machine::shared();

@@ -57,8 +57,8 @@ fn median_beside(server: &Server, request: &str, count: usize) -> Duration {
     })
 }
 
-/// Before work was shared out, a server over epoll took 200 to 1000 ms for a small request beside pipelined ranges of a large file, and
-/// hundreds beside pipelined HEADs.
+/// Before work was shared out, a server over epoll took 200 to 1000 ms for a small request beside
+/// pipelined ranges of a large file, and hundreds beside pipelined HEADs.
 #[test]
 fn a_small_request_does_not_wait_for_the_pipelines_of_others() {
     let _machine = machine::exclusive();

@@ -13,7 +13,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// The drivers by the names of `--driver`: the ring where the kernel grants it, and epoll.
 pub const DRIVERS: [&str; 2] = ["auto", "epoll"];
 
-/// A running program. Its output goes to files, so that no full pipe can hold it up. It is killed when dropped.
+/// A running program. Its output goes to files, so that no full pipe can hold it up. It is killed
+/// when dropped.
 pub struct Process {
     child: Child,
     name: String,
@@ -57,8 +58,8 @@ pub fn valid(mut measure: impl FnMut() -> ExitedProcess) -> ExitedProcess {
     }
 }
 
-/// Looks at times as the server saw them, again if they come out wrong: a busy machine wakes the server late, of which no verdict
-/// knows. What is wrong in the program is wrong each time.
+/// Looks at times as the server saw them, again if they come out wrong: a busy machine wakes the
+/// server late, of which no verdict knows. What is wrong in the program is wrong each time.
 pub fn in_time(mut attempt: impl FnMut() -> Result<(), String>) {
     const ATTEMPTS: usize = 8;
     let mut result = attempt();
@@ -106,8 +107,9 @@ pub fn signal(name: &str, pid: u32) {
     assert!(status.success(), "{script}: {status}");
 }
 
-/// Copies the program by another one: a process that another test starts while this one writes would have the copy open for
-/// writing too for a moment, and it could not be started ("text file busy").
+/// Copies the program by another one: a process that another test starts while this one writes
+/// would have the copy open for writing too for a moment, and it could not be started ("text file
+/// busy").
 pub fn copy_program(to: impl AsRef<Path>) {
     let status =
         Command::new("cp").arg(env!("CARGO_BIN_EXE_thalweg")).arg(to.as_ref()).status().expect("cp can be run");

@@ -22,7 +22,8 @@ use crate::server::{SECRET, Server};
 /// The content of the files in the tree.
 const INSIDE: &str = "inside";
 
-/// Files of a folder, more than the server keeps open, so that it has to look each of them up again.
+/// Files of a folder, more than the server keeps open, so that it has to look each of them up
+/// again.
 const FILES: usize = 10_000;
 
 /// Requests of one connection, which are sent at once.
@@ -102,7 +103,8 @@ fn fill(folder: &Path) -> std::path::PathBuf {
     root
 }
 
-/// Puts links in the place of folders and files and takes them away again, and takes a folder out of the tree for a moment.
+/// Puts links in the place of folders and files and takes them away again, and takes a folder out
+/// of the tree for a moment.
 fn swap(folder: &Path) {
     let root = folder.join("root");
     let turn = |name: &str, link: &str| {

@@ -1,4 +1,5 @@
-//! Reloads of `thalweg serve`: the settings that it applies while it serves, and its messages about them.
+//! Reloads of `thalweg serve`: the settings that it applies while it serves, and its messages about
+//! them.
 
 use std::cell::RefCell;
 use std::fs;
@@ -107,7 +108,8 @@ fn logs_and_status_change_by_hup() {
     assert_eq!((line["client"].as_str(), line["status"].as_u64()), (Some("127.0.0.1"), Some(200)));
     assert!(!mirror.log("first.log").contains("/name?2"));
     assert!(TcpStream::connect(&shown).is_err() && status(&moved)["total"]["requests"] == 3);
-    // A configuration with a file that cannot be opened is refused as a whole. `etc` is out of reach behind the sandbox.
+    // A configuration with a file that cannot be opened is refused as a whole. `etc` is out of
+    // reach behind the sandbox.
     for (log, part) in [("nowhere/a.log", "does not exist"), ("etc/a.log", "cannot open the log")] {
         let worse = second.replace("log/second.log", log).replace("127.0.0.2:0", "127.0.0.3:0");
         let has_sandbox = mirror.server.stdout().contains("sandbox: files");
@@ -189,8 +191,8 @@ fn the_status_page_goes_over_to_the_process_that_follows() {
     held.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
     held.read_exact(&mut [0; 100]).unwrap();
     let successor = Successor::of(&mirror.server);
-    // Both accept for a moment, and what the old process does from then on stands in no figures. Days go on, totals are of the process,
-    // and nothing is counted twice.
+    // Both accept for a moment, and what the old process does from then on stands in no figures.
+    // Days go on, totals are of the process, and nothing is counted twice.
     let after = until("figures of the new process", PATIENCE, || {
         let status = status(&shown);
         let requests = status["total"]["requests"].as_u64()?;

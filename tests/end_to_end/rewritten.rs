@@ -1,4 +1,5 @@
-//! Files that are written to, or replaced, while they are downloaded slowly: no client takes two versions for one.
+//! Files that are written to, or replaced, while they are downloaded slowly: no client takes two
+//! versions for one.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write};

@@ -1,4 +1,5 @@
-//! The effect of the sandbox: the server reaches the folders that it serves, and of others no more than it needs.
+//! The effect of the sandbox: the server reaches the folders that it serves, and of others no more
+//! than it needs.
 
 use std::fs;
 use std::path::Path;

@@ -283,7 +283,8 @@ fn two_requests_share_a_connection_unless_the_client_speaks_http_1_0() {
 fn term_lets_a_download_end_and_accepts_no_more() {
     let _machine = machine::shared();
     let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
-    // Much more than the buffers of both sides hold, so that it is still under way when the signal comes.
+    // Much more than the buffers of both sides hold, so that it is still under way when the signal
+    // comes.
     const BYTES: u64 = 60_000_000;
     File::create(tree.root().join("long.bin")).and_then(|file| file.set_len(BYTES)).unwrap();
     let server = Server::of(&tree, &[]);

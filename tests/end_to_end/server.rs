@@ -49,7 +49,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts to serve `root` and waits until it listens; what it has left behind if it has ended instead.
+    /// Starts to serve `root` and waits until it listens; what it has left behind if it has ended
+    /// instead.
     pub fn start(
         root: &Path,
         options: &[&str],

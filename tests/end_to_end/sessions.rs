@@ -31,7 +31,8 @@ const MANUAL: &str = "\
 /foo4.html method=HEAD
 ";
 
-/// Syntax that the manual does not show: several blank lines, quotes, continuation lines, think times within a burst and of nothing.
+/// Syntax that the manual does not show: several blank lines, quotes, continuation lines, think
+/// times within a burst and of nothing.
 const ODD: &str = "
   /indented-first
 /a think=0.1

@@ -1,4 +1,5 @@
-//! Signals to `thalweg serve`: those that reopen logs, those that have no meaning, and those that come at the wrong time.
+//! Signals to `thalweg serve`: those that reopen logs, those that have no meaning, and those that
+//! come at the wrong time.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -55,7 +56,8 @@ fn a_signal_without_a_meaning_does_not_kill_the_server() {
     let _machine = machine::shared();
     let place = Place::new();
     let (server, address) = started(&["serve", &place.path("root"), "--listen", "127.0.0.1:0"]);
-    // Numbers are those of x86 and ARM; the shell knows the real-time ones by nothing else everywhere.
+    // Numbers are those of x86 and ARM; the shell knows the real-time ones by nothing else
+    // everywhere.
     for (signal, name) in [
         ("ALRM", "ALRM"),
         ("VTALRM", "VTALRM"),

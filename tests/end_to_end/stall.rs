@@ -29,8 +29,8 @@ fn a_stall_of_a_second_delays_a_tenth_of_ten_seconds_and_loses_nothing() {
         let trial = document::trial(&run.wait(PATIENCE));
         assert_eq!(outcome(&trial, "good") as f64, REQUESTS, "nothing is lost: {}", trial["outcomes"]);
         assert_eq!(nginx.finish().len() as f64, REQUESTS);
-        // Of the requests that were due during the stall, each waited for what was left of it. The slowest hundredth are those that
-        // were due in its first 100 ms.
+        // Of the requests that were due during the stall, each waited for what was left of it. The
+        // slowest hundredth are those that were due in its first 100 ms.
         let first_hundredth = REQUESTS / 100.0 / RATE;
         let expected = (stall - first_hundredth) * 1e6;
         let (p99, max) = (number(&trial, "/response_time_us/p99"), number(&trial, "/response_time_us/max"));

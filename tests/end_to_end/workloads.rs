@@ -102,7 +102,8 @@ fn a_response_for_the_wrong_request_is_found() {
          /two sha256=3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3\n",
     );
     for driver in DRIVERS {
-        // Every tenth connection's answers are swapped: each is whole and good but for another request.
+        // Every tenth connection's answers are swapped: each is whole and good but for another
+        // request.
         let recorder = Recorder::start(|received| {
             let swapped = received.connection % 10 == 0;
             Response::good(if (received.target == "/one") != swapped { "one" } else { "two" })

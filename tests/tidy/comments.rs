@@ -55,13 +55,11 @@ fn first_sentence(text: &str) -> &str {
 }
 
 #[test]
-#[ignore = "comments are wrapped by a tool at the end of their rewording"]
 fn comments_are_wrapped() {
     assert_none(REPOSITORY.sources.iter().flat_map(check_width).collect());
 }
 
 #[test]
-#[ignore = "comments are being reworded"]
 fn comments_begin_with_their_subject() {
     assert_none(REPOSITORY.sources.iter().flat_map(check_beginnings).collect());
 }

@@ -8,8 +8,8 @@ use thalweg_load::{Extent, LoopPlan, RateText, Sessions, UserPlan};
 use crate::exit::Failure;
 use crate::options::{HttpVersion, RunOptions};
 
-/// Default of an open loop's connections: enough to keep a server busy at a response time of some milliseconds, few enough for
-/// any listen queue.
+/// Default of an open loop's connections: enough to keep a server busy at a response time of some
+/// milliseconds, few enough for any listen queue.
 pub const CONNECTIONS_DEFAULT: usize = 256;
 
 /// Default rate without workers: enough to see a server at work, too little to harm one.
@@ -18,7 +18,8 @@ const RATE_DEFAULT: &str = "100/s";
 /// Default length of a load without a number of requests.
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
-/// Default bound on connections that users have open at once. httperf has no bound but the descriptors.
+/// Default bound on connections that users have open at once. httperf has no bound but the
+/// descriptors.
 const VISITS_DEFAULT: usize = 16_384;
 
 /// Requests that a session pipelines, as in httperf.
@@ -42,7 +43,8 @@ pub struct Shape {
     pub pipeline: u32,
 }
 
-/// The shape that the options describe together. `load_options` checks those that all commands share.
+/// The shape that the options describe together. `load_options` checks those that all commands
+/// share.
 ///
 /// # Errors
 /// The options contradict one another.

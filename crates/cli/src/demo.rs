@@ -22,7 +22,8 @@ use crate::output;
 use crate::progress::Line;
 use crate::text;
 
-/// The files that the demo serves, in number and size those of the small-file test of the Afterburner comparison.
+/// The files that the demo serves, in number and size those of the small-file test of the
+/// Afterburner comparison.
 const FILES: usize = 1000;
 const FILE_BYTES: usize = 512;
 
@@ -118,7 +119,8 @@ fn plan(target: &Target, paths: &[String], cpu: usize, options: &DemoOptions) ->
     })
 }
 
-/// The server in a process of its own, so that its CPU time is counted apart. Dropping it ends the process.
+/// The server in a process of its own, so that its CPU time is counted apart. Dropping it ends the
+/// process.
 struct ServerProcess {
     child: Child,
     url: String,

@@ -32,7 +32,8 @@ const LOWEST_RATE: f64 = 10.0;
 /// Runs the command.
 ///
 /// # Errors
-/// There is no result: the options are wrong, or the target or a resource of this host is not available.
+/// There is no result: the options are wrong, or the target or a resource of this host is not
+/// available.
 pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     let probe = options.probe.unwrap_or(options.duration / 5);

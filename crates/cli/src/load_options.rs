@@ -1,4 +1,5 @@
-//! The plan that the load options describe. All of their faults are found here, before a socket opens.
+//! The plan that the load options describe. All of their faults are found here, before a socket
+//! opens.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,8 @@ use crate::options::{ArrivalsOption, CpuList, HttpVersion, LoadOptions};
 use crate::reach::{self, Sources, Threads};
 use crate::requests::CheckedRequests;
 
-/// The plan of a load at one level. `requests` come with the check of responses to requests that have none of their own.
+/// The plan of a load at one level. `requests` come with the check of responses to requests that
+/// have none of their own.
 ///
 /// # Errors
 /// An option is wrong, or this host cannot provide a resource.
@@ -63,7 +65,8 @@ pub fn plan(
     })
 }
 
-/// Refuses options that contradict one another or the shape of the load, for all commands that make a load.
+/// Refuses options that contradict one another or the shape of the load, for all commands that make
+/// a load.
 fn ensure_consistent(options: &LoadOptions, shape: &Shape) -> Result<(), Failure> {
     if options.timeout.is_zero() {
         return Err(Failure::usage("--timeout 0s would end every request before it is sent; the minimum is 1us"));

@@ -1,5 +1,5 @@
-//! A log that can be read twice: a file, or a copy of a pipe's bytes. Logs packed with gzip or zstd are unpacked while they are
-//! read; the first bytes decide, not the name.
+//! A log that can be read twice: a file, or a copy of a pipe's bytes. Logs packed with gzip or zstd
+//! are unpacked while they are read; the first bytes decide, not the name.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek};
@@ -65,7 +65,8 @@ fn opener(file: File, start: u64) -> OpenLog {
     })
 }
 
-/// A file from an offset on, with a position of its own, so that several readers can read it at a time.
+/// A file from an offset on, with a position of its own, so that several readers can read it at a
+/// time.
 struct Section {
     file: Arc<File>,
     position: Arc<AtomicU64>,

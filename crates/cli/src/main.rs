@@ -1,7 +1,8 @@
-//! The `thalweg` command: arguments become one checked plan, the plan runs, and its result is printed.
+//! The `thalweg` command: arguments become one checked plan, the plan runs, and its result is
+//! printed.
 //!
-//! Only this crate reads arguments, prints and exits. A command is a function from its arguments to an exit code; all faults in
-//! arguments and files are found before a socket opens.
+//! Only this crate reads arguments, prints and exits. A command is a function from its arguments to
+//! an exit code; all faults in arguments and files are found before a socket opens.
 #![forbid(unsafe_code)]
 
 mod arrivals;

@@ -1,4 +1,4 @@
-//! The commands and their options, as clap reads them. What they mean together is checked where a plan is made of them.
+//! The commands and their options, as clap reads them. Plans check how they go together.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

@@ -1,5 +1,6 @@
-//! The resources of this host that the connections of a run need: descriptors, file tables, threads, local addresses and ports.
-//! They are checked and, where possible, arranged before a socket opens; a failure names the missing resource.
+//! The resources of this host that the connections of a run need: descriptors, file tables,
+//! threads, local addresses and ports. They are checked and, where possible, arranged before a
+//! socket opens; a failure names the missing resource.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
@@ -9,17 +10,19 @@ use thalweg_sys::{PeerAddr, PortRange};
 
 use crate::exit::Failure;
 
-/// Descriptors that a file table needs beside its connections: rings, wakers, the report, what the libraries open.
+/// Descriptors that a file table needs beside its connections: rings, wakers, the report, what the
+/// libraries open.
 const DESCRIPTORS_BESIDE: u64 = 128;
 
 /// Most load threads, each with a file table of its own.
 const THREADS_MAX: u64 = 1024;
 
-/// Share of an address's ports that a plan counts on: other programs use some, and some wait after an end (TIME_WAIT).
+/// Share of an address's ports that a plan counts on: other programs use some, and some wait after
+/// an end (TIME_WAIT).
 const PORTS_COUNTED_ON: f64 = 0.9;
 
-/// The share of an address's ports up to which a connect finds a free one quickly. The kernel tries all even ones first, which
-/// costs up to a millisecond for each connection beyond their number.
+/// The share of an address's ports up to which a connect finds a free one quickly. The kernel tries
+/// all even ones first, which costs up to a millisecond for each connection beyond their number.
 const PORTS_QUICKLY_FOUND: f64 = 0.45;
 
 /// The ports that a program may use without being root.
@@ -74,7 +77,8 @@ fn share_out(connections: u64, per_table: u64, cpus: &[usize]) -> Option<Threads
 /// Arranges local addresses and ports for this many connections to the target.
 ///
 /// # Errors
-/// The requested addresses are of the wrong family or not this host's, or there are too few of them.
+/// The requested addresses are of the wrong family or not this host's, or there are too few of
+/// them.
 pub fn sources(connections: usize, target: &Target, asked: Vec<IpAddr>) -> Result<Sources, Failure> {
     let PeerAddr::Tcp(peer) = target.address else { return Ok(Sources::default()) };
     if let Some(source) = asked.iter().find(|source| source.is_ipv4() != peer.is_ipv4()) {
@@ -91,7 +95,8 @@ pub fn sources(connections: usize, target: &Target, asked: Vec<IpAddr>) -> Resul
     spread(connections, peer, usual, asked)
 }
 
-/// Checks that an address is one of this host's. Otherwise every connection would fail, one after the other.
+/// Checks that an address is one of this host's. Otherwise every connection would fail, one after
+/// the other.
 fn ensure_own(source: IpAddr) -> Result<(), Failure> {
     // A datagram socket has the same rules for its address and takes no port from the connections.
     let bound = UdpSocket::bind((source, 0)).map(drop);

@@ -24,7 +24,8 @@ use crate::requests;
 /// Runs the command.
 ///
 /// # Errors
-/// There is no result: the log or the options are wrong, or the target or a resource of this host is not available.
+/// There is no result: the log or the options are wrong, or the target or a resource of this host
+/// is not available.
 pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     let load = &options.load;

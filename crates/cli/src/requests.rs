@@ -1,4 +1,5 @@
-//! The requests of a load: one URL, a list of URLs, or the calls of sessions, each prepared and with the check of its response.
+//! The requests of a load: one URL, a list of URLs, or the calls of sessions, each prepared and
+//! with the check of its response.
 
 use std::fs::{self, File};
 use std::io::BufReader;

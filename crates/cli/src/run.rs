@@ -23,7 +23,8 @@ use crate::requests;
 /// Runs the command.
 ///
 /// # Errors
-/// There is no result: the options are wrong, or the target or a resource of this host is not available.
+/// There is no result: the options are wrong, or the target or a resource of this host is not
+/// available.
 pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     let target = Target::resolve(&options.url, options.load.unix_socket.as_ref())?;

@@ -1,8 +1,9 @@
 //! `thalweg serve`: the download server in the foreground.
 //!
-//! The order of the start matters. The process opens its sockets while it still has the rights for them; it becomes the user that
-//! it serves as; while it has one thread, it starts the launcher and confines its files; it starts the loops; and when everything
-//! is open, it gives up most system calls.
+//! The order of the start matters. The process opens its sockets while it still has the rights for
+//! them; it becomes the user that it serves as; while it has one thread, it starts the launcher and
+//! confines its files; it starts the loops; and when everything is open, it gives up most system
+//! calls.
 
 mod check;
 mod confinement;
@@ -62,7 +63,8 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     ensure_driver(config.driver)?;
     // This check comes before a socket's file is made, which a failure would leave behind.
     check::ensure_writable(&configuration)?;
-    // The most descriptors that the kernel grants; the server itself stops accepting before they run out.
+    // The most descriptors that the kernel grants; the server itself stops accepting before they
+    // run out.
     raise_descriptors(descriptors().hard).map_err(Failure::unreachable)?;
     let identity = Identity::choose(configuration.user.as_deref(), &config.listen)?;
     let loops = loop_count(config).map_err(refuse)?;
@@ -133,7 +135,8 @@ fn with_given(mut configuration: Configuration, given: &[ListenAddr]) -> Configu
     configuration
 }
 
-/// The failure of a server that cannot start, with advice. A wrong setting is a usage error; a refusal by the host is not.
+/// The failure of a server that cannot start, with advice. A wrong setting is a usage error; a
+/// refusal by the host is not.
 fn refuse(error: StartError) -> Failure {
     use std::io::ErrorKind;
     match &error {
@@ -175,7 +178,8 @@ fn print_on_stderr(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The file with this process's number, for scripts. It is removed at the end, unless another process has replaced it by then.
+/// The file with this process's number, for scripts. It is removed at the end, unless another
+/// process has replaced it by then.
 #[derive(Debug)]
 struct PidFile {
     path: PathBuf,

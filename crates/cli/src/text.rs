@@ -185,7 +185,8 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
     let limits = document.plan.limits.join(", ");
     let lower_bound_only = if find.is_lower_bound() { ", as a lower bound only" } else { "" };
     writeln!(out, "\n{}{lower_bound_only}", verdict(document.verdict))?;
-    // The reason of the verdict comes first where it is not the bounds, and where the bounds are not clear without it.
+    // The reason of the verdict comes first where it is not the bounds, and where the bounds are
+    // not clear without it.
     let first = document.reasons.first().filter(|_| find.overload.is_some() || find.ended.is_none());
     if let Some(reason) = first {
         writeln!(out, "{reason}")?;

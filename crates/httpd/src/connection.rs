@@ -39,7 +39,8 @@ pub(crate) enum Input {
     Ended,
 }
 
-/// Responses in the order of their requests. A queue of one, which is the usual length, allocates nothing.
+/// Responses in the order of their requests. A queue of one, which is the usual length, allocates
+/// nothing.
 #[derive(Default)]
 pub(crate) struct Responses {
     first: Option<SendBuf>,
@@ -98,8 +99,8 @@ impl Connection {
             match progress.event {
                 Some(RequestEvent::Head(head)) => {
                     self.requests += 1;
-                    // A client that waits for 100 (Continue) gets the response at once. Whether a body follows it is then
-                    // unknown (RFC 9110, 10.1.1).
+                    // A client that waits for 100 (Continue) gets the response at once. Whether a
+                    // body follows it is then unknown (RFC 9110, 10.1.1).
                     let is_last = !head.keep_alive()
                         || head.expects_continue()
                         || self.requests >= settings.requests_per_connection_max;

@@ -9,8 +9,8 @@ pub trait Handler {
     /// The response to a request. Its body is not there yet and will be discarded.
     fn respond(&mut self, request: &RequestHead<'_>) -> Response;
 
-    /// The response to bytes that are no request, after which the connection is closed. `None` stands for a response with the
-    /// [status of the error](RequestError::status) and nothing else.
+    /// The response to bytes that are no request, after which the connection is closed. `None`
+    /// stands for a response with the [status of the error](RequestError::status) and nothing else.
     fn refuse(&mut self, _error: RequestError) -> Option<Response> {
         None
     }

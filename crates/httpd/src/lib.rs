@@ -1,8 +1,10 @@
-//! A small HTTP/1 server over the event loop, for uses beside the download server: a status page, a calibration sink, tests.
+//! A small HTTP/1 server over the event loop, for uses beside the download server: a status page, a
+//! calibration sink, tests.
 //!
-//! A [`Server`] is an [`App`](thalweg_reactor::App) of the loop, generic over the driver. It accepts connections, reads request
-//! heads within bounds, lets a [`Handler`] make each [`Response`], and sends the responses of pipelined requests in order.
-//! Connections, their requests and their times are bounded by [`Settings`]; request bodies are read and discarded.
+//! A [`Server`] is an [`App`](thalweg_reactor::App) of the loop, generic over the driver. It
+//! accepts connections, reads request heads within bounds, lets a [`Handler`] make each
+//! [`Response`], and sends the responses of pipelined requests in order. Connections, their
+//! requests and their times are bounded by [`Settings`]; request bodies are read and discarded.
 //!
 //! ```no_run
 //! # fn serve(driver: &mut thalweg_sys::Epoll) -> std::io::Result<()> {
@@ -17,8 +19,9 @@
 //! # }
 //! ```
 //!
-//! Deliberately not here: files, caches, logs, virtual hosts, and a thread of its own. A caller that has to stop the loop or has
-//! work of its own wraps the server in an application that passes completions and iterations to it.
+//! Deliberately not here: files, caches, logs, virtual hosts, and a thread of its own. A caller
+//! that has to stop the loop or has work of its own wraps the server in an application that passes
+//! completions and iterations to it.
 
 #![forbid(unsafe_code)]
 

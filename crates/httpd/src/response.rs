@@ -33,8 +33,8 @@ impl Response {
         Self(Content::Parts { status, fields: FieldBlock::new(), body: Cow::Borrowed(&[]) })
     }
 
-    /// A whole message, head and body, that is sent as it is: nothing is encoded or copied per request. The caller has framed it
-    /// for every request that it answers.
+    /// A whole message, head and body, that is sent as it is: nothing is encoded or copied per
+    /// request. The caller has framed it for every request that it answers.
     #[must_use]
     pub const fn prepared(message: Rc<Vec<u8>>) -> Self {
         Self(Content::Message(SendBuf::Shared(message)))
@@ -43,7 +43,8 @@ impl Response {
     /// Adds a field. The server adds Content-Length and, where it matters, Connection.
     ///
     /// # Panics
-    /// The name or the value cannot be a field's, or the message is prepared: a handler makes its fields of trusted text.
+    /// The name or the value cannot be a field's, or the message is prepared: a handler makes its
+    /// fields of trusted text.
     #[must_use]
     pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         let Content::Parts { fields, .. } = &mut self.0 else { panic!("a prepared message has its fields") };
@@ -62,7 +63,8 @@ impl Response {
         self
     }
 
-    /// The message as it answers `request` (or, without one, bytes that are no request) and, if `closes`, ends the connection.
+    /// The message as it answers `request` (or, without one, bytes that are no request) and, if
+    /// `closes`, ends the connection.
     pub(crate) fn encode(self, request: Option<&RequestHead<'_>>, closes: bool) -> SendBuf {
         match self.0 {
             Content::Message(message) => message,

@@ -1,9 +1,10 @@
-//! Bounds, times and policies of a server. It owns values only; `server` and `connection` apply them.
+//! Bounds, times and policies of a server. It owns values only; `server` and `connection` apply
+//! them.
 
 use thalweg_wire::Bounds;
 
-/// The settings of a server. The default is one for few clients that may be broken: 64 connections, 5 seconds for each step of an
-/// exchange.
+/// The settings of a server. The default is one for few clients that may be broken: 64 connections,
+/// 5 seconds for each step of an exchange.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Bounds on request heads and chunked bodies.
@@ -12,23 +13,25 @@ pub struct Settings {
     pub when_full: WhenFull,
     /// Most requests on one connection; the last response closes it.
     pub requests_per_connection_max: u32,
-    /// Responses that may wait on one connection before its input is paused. What is in a receive buffer by then is still
-    /// answered.
+    /// Responses that may wait on one connection before its input is paused. What is in a receive
+    /// buffer by then is still answered.
     pub responses_waiting_max: usize,
     /// Deadlines; `None` sets none.
     pub times: Option<Times>,
 }
 
-/// The deadlines of a connection, in nanoseconds. They are checked a few times within the shortest of them, so a connection may
-/// live a quarter longer than that.
+/// The deadlines of a connection, in nanoseconds. They are checked a few times within the shortest
+/// of them, so a connection may live a quarter longer than that.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// For a request, its body included: from the connection's acceptance or from the end of the response before.
+    /// For a request, its body included: from the connection's acceptance or from the end of the
+    /// response before.
     pub request_ns: u64,
     /// For the client to take a response.
     pub response_ns: u64,
-    /// For the client to close after the last response. Until then the server discards what the client still sends: a close
-    /// with unread input would reset the connection, and the client might lose the response (RFC 9112, 9.6).
+    /// For the client to close after the last response. Until then the server discards what the
+    /// client still sends: a close with unread input would reset the connection, and the client
+    /// might lose the response (RFC 9112, 9.6).
     pub linger_ns: u64,
 }
 

@@ -174,7 +174,8 @@ fn bodies_are_discarded() {
     let length = "POST /1 HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\nGET /no HTTP";
     let chunked = "POST /2 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nGET \r\n0\r\n\r\n";
     check(settings(), &[length, chunked].concat(), &[ok("/1", ""), ok("/2", "")].concat());
-    // A body that does not come has no response, and its connection ends with the time for a request.
+    // A body that does not come has no response, and its connection ends with the time for a
+    // request.
     check(settings(), "POST /1 HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\nshort", "");
 }
 

@@ -21,7 +21,8 @@ pub struct Evidence<'a> {
     pub shared_host: bool,
 }
 
-/// The ratio of the client's ceiling to the rate from which on the client is ruled out as the bottleneck.
+/// The ratio of the client's ceiling to the rate from which on the client is ruled out as the
+/// bottleneck.
 const HEADROOM: f64 = 1.5;
 /// A CPU busy for more than this share is taken to be saturated.
 const SATURATED: f64 = 0.9;
@@ -98,7 +99,8 @@ pub fn name_bottleneck(seen: &Evidence<'_>) -> (LimitedBy, Vec<String>) {
         if headroom >= HEADROOM || client_busy < UNSATURATED { LimitedBy::Server } else { LimitedBy::Undetermined };
     match server.filter(|_| seen.shared_host).and_then(saturation) {
         Some(sentence) => evidence.push(sentence),
-        // By elimination: the client sent in time and the path lost nothing, so the time was spent at the server.
+        // By elimination: the client sent in time and the path lost nothing, so the time was spent
+        // at the server.
         None if bottleneck == LimitedBy::Server => {
             evidence.push("the client sent on time and had headroom, which leaves the server".to_owned());
         }
@@ -113,8 +115,8 @@ pub fn name_bottleneck(seen: &Evidence<'_>) -> (LimitedBy, Vec<String>) {
     (bottleneck, evidence)
 }
 
-/// The trial with the most evidence: that at the lowest rate that failed. Trials that failed below the upper bound met the target
-/// in another state.
+/// The trial with the most evidence: that at the lowest rate that failed. Trials that failed below
+/// the upper bound met the target in another state.
 fn decisive<'a>(seen: &Evidence<'a>) -> Option<&'a TrialResult> {
     let upper = seen.result.upper_bound.unwrap_or(0.0);
     let failed = seen.judged.iter().filter(|made| made.judgement.verdict == Verdict::Fail);

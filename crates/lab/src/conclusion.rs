@@ -1,4 +1,5 @@
-//! The conclusion of a search, in the document's form and in words. A sentence claims no more than the trials have shown.
+//! The conclusion of a search, in the document's form and in words. A sentence claims no more than
+//! the trials have shown.
 
 use thalweg_measure::Verdict;
 use thalweg_measure::search::{Collapse, EndReason, SearchResult};
@@ -20,7 +21,8 @@ pub struct Conclusion {
     pub trials: Vec<Trial>,
 }
 
-/// Disturbed trials in a row after which a search repeats no further one and gives the host up as too busy.
+/// Disturbed trials in a row after which a search repeats no further one and gives the host up as
+/// too busy.
 pub(crate) const DISTURBED_MAX: u32 = 5;
 
 /// Draws the conclusion of a search.
@@ -170,7 +172,8 @@ fn notes(result: &SearchResult) -> Vec<String> {
     notes
 }
 
-/// A sentence about a contradiction between the history and the result, which is luck or an overload that changed the target.
+/// A sentence about a contradiction between the history and the result, which is luck or an
+/// overload that changed the target.
 fn contradiction(result: &SearchResult) -> Option<String> {
     let (passed, upper) = (display::rate(result.contradicted?), display::rate(result.upper_bound?));
     Some(format!(

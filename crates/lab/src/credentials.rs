@@ -1,4 +1,5 @@
-//! Credentials in a URL (`http://user:password@host/`): sent as Basic authentication (RFC 7617), and shown nowhere.
+//! Credentials in a URL (`http://user:password@host/`): sent as Basic authentication (RFC 7617),
+//! and shown nowhere.
 
 use std::fmt;
 
@@ -7,7 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-/// The value of an `Authorization` field. Its debug form leaves it out, so that no message can show it by accident.
+/// The value of an `Authorization` field. Its debug form leaves it out, so that no message can show
+/// it by accident.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials(String);
 
@@ -46,7 +48,8 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// An argument of a command line as results show it: a URL without its credentials, anything else as it is.
+/// An argument of a command line as results show it: a URL without its credentials, anything else
+/// as it is.
 pub fn shown(argument: &str) -> String {
     match Url::parse(argument) {
         Ok(mut url) if has_userinfo(&url) => {

@@ -1,7 +1,8 @@
 //! The result document, `thalweg.result/1`: what every command that measures leaves behind.
 //!
-//! It is a contract with scripts: fields are added, never renamed or removed. Units stand in the names; times are in
-//! microseconds where they describe requests and in seconds where they describe runs, rates are per second, sizes are bytes.
+//! It is a contract with scripts: fields are added, never renamed or removed. Units stand in the
+//! names; times are in microseconds where they describe requests and in seconds where they describe
+//! runs, rates are per second, sizes are bytes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -109,7 +110,8 @@ pub struct PlanDocument {
     pub target: String,
     /// The address that it resolved to.
     pub address: String,
-    /// The load in one line for people, for example `open loop, 5000/s, 64 connections, keep-alive`.
+    /// The load in one line for people, for example
+    /// `open loop, 5000/s, 64 connections, keep-alive`.
     pub load: String,
     /// The limits that PASS means, for example `p99<50ms`.
     pub limits: Vec<String>,
@@ -153,7 +155,8 @@ pub struct HostDocument {
 }
 
 impl Trial {
-    /// Whether the trial is held against the limits. Calibration and probe are not: one measures the client, the other is a hint.
+    /// Whether the trial is held against the limits. Calibration and probe are not: one measures
+    /// the client, the other is a hint.
     pub fn is_judged(&self) -> bool {
         !matches!(self.phase.as_str(), "calibrate" | "probe")
     }
@@ -173,8 +176,9 @@ pub struct Trial {
     pub offered_rate: Option<f64>,
     /// Measured length without the warm-up.
     pub seconds: f64,
-    /// From the start of the measured part to the end of the last request offered in it, seconds; at least `seconds`. Counts,
-    /// outcomes and bytes are of this span, `rates` are of the measured part.
+    /// From the start of the measured part to the end of the last request offered in it, seconds;
+    /// at least `seconds`. Counts, outcomes and bytes are of this span, `rates` are of the measured
+    /// part.
     #[serde(default)]
     pub span_s: f64,
     /// The verdict on this trial alone.
@@ -203,10 +207,11 @@ pub struct Trial {
     pub response_time_us: Summary,
     /// Last byte minus sent.
     pub service_time_us: Summary,
-    /// Sent minus the moment at which it could have been sent, which is the intended time or, where the request had to wait
-    /// for a connection, the end of that wait: the client's own lateness.
+    /// Sent minus the moment at which it could have been sent, which is the intended time or, where
+    /// the request had to wait for a connection, the end of that wait: the client's own lateness.
     pub lag_us: Summary,
-    /// The wait for a connection that the target kept busy, from when the client saw that the request was due.
+    /// The wait for a connection that the target kept busy, from when the client saw that the
+    /// request was due.
     pub queue_us: Summary,
     /// Establishing a connection.
     pub connect_us: Summary,
@@ -215,7 +220,8 @@ pub struct Trial {
     /// Last byte of the response minus its first.
     #[serde(default)]
     pub transfer_us: Summary,
-    /// From the attempt to connect to the close, of connections that carried at least one whole response.
+    /// From the attempt to connect to the close, of connections that carried at least one whole
+    /// response.
     #[serde(default)]
     pub connection_lifetime_us: Summary,
     /// Connections.
@@ -285,11 +291,11 @@ pub struct ServerObservation {
 /// The result of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Find {
-    /// Highest rate that passed, in requests per second; `null` if none did. Of a target that has collapsed and not recovered it
-    /// is the highest from before that; then `overload` says so.
+    /// Highest rate that passed, in requests per second; `null` if none did. Of a target that has
+    /// collapsed and not recovered it is the highest from before that; then `overload` says so.
     pub lower_bound: Option<f64>,
-    /// Lowest rate that failed; `null` if the client's ceiling came first. Of a target that has collapsed and not recovered it is
-    /// the rate under which that happened.
+    /// Lowest rate that failed; `null` if the client's ceiling came first. Of a target that has
+    /// collapsed and not recovered it is the rate under which that happened.
     pub upper_bound: Option<f64>,
     /// Whether the lower bound was judged by trials of the final length.
     #[serde(default)]
@@ -297,7 +303,8 @@ pub struct Find {
     /// Whether the upper bound was.
     #[serde(default)]
     pub upper_confirmed: bool,
-    /// An interval for the capacity with 95 % coverage. A single search has none, only its bracket, and says `null`.
+    /// An interval for the capacity with 95 % coverage. A single search has none, only its bracket,
+    /// and says `null`.
     pub interval95: Option<[f64; 2]>,
     /// Why the search ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -316,7 +323,8 @@ pub struct Find {
 }
 
 impl Find {
-    /// Whether what was found is a lower bound only, since the client's ceiling came before the target's.
+    /// Whether what was found is a lower bound only, since the client's ceiling came before the
+    /// target's.
     pub fn is_lower_bound(&self) -> bool {
         self.lower_bound.is_some() && self.upper_bound.is_none()
     }
@@ -327,14 +335,16 @@ impl Find {
     }
 }
 
-/// An overload that has changed the target: it failed afterwards at rates that it had carried before.
+/// An overload that has changed the target: it failed afterwards at rates that it had carried
+/// before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Overload {
     /// The kind of change.
     pub shape: OverloadShape,
     /// Whether it has recovered.
     pub recovered: bool,
-    /// How long that took, seconds, from the end of the last trial before the looks to the end of the look that passed.
+    /// How long that took, seconds, from the end of the last trial before the looks to the end of
+    /// the look that passed.
     pub recovery_s: Option<f64>,
     /// The highest rate that passed before.
     pub held_rate: f64,
@@ -346,7 +356,8 @@ pub struct Overload {
     pub waited_s: f64,
     /// Looks that failed meanwhile: short trials at a rate well below the one that had passed.
     pub failed_looks: u32,
-    /// How often the target has collapsed during the search. The figures are those of the longest recovery.
+    /// How often the target has collapsed during the search. The figures are those of the longest
+    /// recovery.
     pub times: u32,
 }
 

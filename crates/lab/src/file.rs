@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 /// Writes a file, replacing an existing one.
 ///
-/// The file is written beside `path` and renamed when it is complete, so a full disk or a crash leaves either the old file or
-/// the new one. A device or a pipe is written to directly: a file in its place would have no reader. Links are followed.
+/// The file is written beside `path` and renamed when it is complete, so a full disk or a crash
+/// leaves either the old file or the new one. A device or a pipe is written to directly: a file in
+/// its place would have no reader. Links are followed.
 ///
 /// # Errors
 /// The error of the step that failed; no partial file is left behind.

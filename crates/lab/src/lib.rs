@@ -1,10 +1,12 @@
-//! Trials, searches, the observation of hosts, and reports: the steps from a load engine to a result.
+//! Trials, searches, the observation of hosts, and reports: the steps from a load engine to a
+//! result.
 //!
-//! A command prepares a [`trial::TestBed`] for its target, makes trials on it (one, or as many as [`search::find`] requests),
-//! and turns their results into a [`document::Document`] with [`result::document`]. The document is the result; texts and
-//! [`report`]s are made of it alone.
+//! A command prepares a [`trial::TestBed`] for its target, makes trials on it (one, or as many as
+//! [`search::find`] requests), and turns their results into a [`document::Document`] with
+//! [`result::document`]. The document is the result; texts and [`report`]s are made of it alone.
 //!
-//! Deliberately not here: reading options, printing, exit codes, and every judgement that is pure (see `measure`).
+//! Deliberately not here: reading options, printing, exit codes, and every judgement that is pure
+//! (see `measure`).
 #![forbid(unsafe_code)]
 
 pub mod bottleneck;

@@ -1,7 +1,8 @@
-//! The observation of this host during a trial: its CPUs, and the server's processes if they run here.
+//! The observation of this host during a trial: its CPUs, and the server's processes if they run
+//! here.
 //!
-//! The observer sees the target only where client and server share a host. It reads counters before and after the trial, none
-//! during it.
+//! The observer sees the target only where client and server share a host. It reads counters before
+//! and after the trial, none during it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

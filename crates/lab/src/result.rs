@@ -110,8 +110,9 @@ fn describe(kind: Kind, plan: &Plan) -> String {
     parts.join(", ")
 }
 
-/// The plan's canonical form is its JSON as `serde_json` writes it: fields in the order of the type, maps sorted by key. The command
-/// line is left out, since other options can come to the same plan.
+/// The plan's canonical form is its JSON as `serde_json` writes it: fields in the order of the
+/// type, maps sorted by key. The command line is left out, since other options can come to the same
+/// plan.
 fn digest(plan: &PlanDocument) -> String {
     let asked = PlanDocument { command: Vec::new(), ..plan.clone() };
     let json = serde_json::to_vec(&asked).expect("a plan is made of strings and maps");

@@ -1,5 +1,5 @@
-//! The capacity search: it gets a hint from a trial at full speed, calibrates the client, makes the trials that the state
-//! machine of `measure` requests, and draws the conclusion.
+//! The capacity search: it gets a hint from a trial at full speed, calibrates the client, makes the
+//! trials that the state machine of `measure` requests, and draws the conclusion.
 
 use std::sync::Arc;
 use std::thread;
@@ -16,15 +16,17 @@ use crate::document::Trial;
 use crate::sink::Sink;
 use crate::trial::{TestBed, TrialResult, Watcher};
 
-/// Length of the two trials at full speed: the calibration, and the one that gives the hint (phase `probe` in documents).
+/// Length of the two trials at full speed: the calibration, and the one that gives the hint (phase
+/// `probe` in documents).
 const FULL_SPEED_TRIAL: Duration = Duration::from_millis(1_000);
 /// Their warm-up.
 const FULL_SPEED_WARMUP: Duration = Duration::from_millis(250);
-/// Largest body of the sink's responses. Beyond this size the client's work per byte decides, not its work per request.
+/// Largest body of the sink's responses. Beyond this size the client's work per byte decides, not
+/// its work per request.
 const SINK_BODY_MAX: u64 = 16 << 20;
 
-/// Below this share of its ceiling the client is known to keep up. A trial that is invalid all the same was disturbed by
-/// something else; it is repeated and does not count against the rate.
+/// Below this share of its ceiling the client is known to keep up. A trial that is invalid all the
+/// same was disturbed by something else; it is repeated and does not count against the rate.
 const CALIBRATED_SHARE: f64 = 0.7;
 /// The interval at which a pause is checked for an interruption.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -76,7 +78,8 @@ pub enum SearchError {
 /// Searches the capacity of the test bed's target.
 ///
 /// # Errors
-/// See [`SearchError`]. A search that is interrupted after its first trial concludes from the trials so far.
+/// See [`SearchError`]. A search that is interrupted after its first trial concludes from the
+/// trials so far.
 pub fn find(
     test_bed: &TestBed,
     settings: &SearchSettings,
@@ -211,14 +214,16 @@ fn closed_loop(base: &Plan) -> Plan {
 }
 
 fn open_loop(base: &Plan, rate: f64, duration: Duration) -> Plan {
-    // The warm-up is long enough to bring every connection into use and fill caches, and does not double the search.
+    // The warm-up is long enough to bring every connection into use and fill caches, and does not
+    // double the search.
     let warmup = duration.mul_f64(0.2).min(Duration::from_secs(1));
     let spacing = if let LoopPlan::Open { spacing, .. } = base.arrivals { spacing } else { Spacing::Constant };
     Plan {
         arrivals: LoopPlan::Open { rate: Arc::new(RateProfile::constant(rate)), spacing },
         extent: Extent::Duration(duration),
         warmup,
-        // Requests that wait when the schedule ends show an overload; sending them would only prolong the trial.
+        // Requests that wait when the schedule ends show an overload; sending them would only
+        // prolong the trial.
         drain: Duration::from_millis(100),
         ..base.clone()
     }

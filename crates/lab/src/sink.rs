@@ -1,8 +1,9 @@
-//! The built-in sink: a server that sends one prepared response to every request, to find the client's own ceiling.
+//! The built-in sink: a server that sends one prepared response to every request, to find the
+//! client's own ceiling.
 //!
-//! Its responses have the size of the target's, so that the client does the same work. It reads requests with the parser of the
-//! download server but resolves nothing, opens nothing and logs nothing: the client's rate against it is higher than against any
-//! other server on the same CPU.
+//! Its responses have the size of the target's, so that the client does the same work. It reads
+//! requests with the parser of the download server but resolves nothing, opens nothing and logs
+//! nothing: the client's rate against it is higher than against any other server on the same CPU.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -30,7 +31,8 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Starts a sink whose responses have bodies of `body_bytes`, on `cpu` if there is one to spare, for `connections_max`.
+    /// Starts a sink whose responses have bodies of `body_bytes`, on `cpu` if there is one to
+    /// spare, for `connections_max`.
     ///
     /// # Errors
     /// The thread, the driver or the listener could not be created.
@@ -93,7 +95,8 @@ fn serve<D: Driver>(
     if opened.send(listening).is_err() || failed {
         return;
     }
-    // The driver can only fail in ways that the calibration notices by itself: it gets no responses.
+    // The driver can only fail in ways that the calibration notices by itself: it gets no
+    // responses.
     let _ = run(&mut driver, &mut app);
 }
 

@@ -95,7 +95,8 @@ impl TargetError {
 }
 
 impl Target {
-    /// Understands `text` as a URL and finds the host's address, unless the server is to be reached through a Unix socket.
+    /// Understands `text` as a URL and finds the host's address, unless the server is to be reached
+    /// through a Unix socket.
     ///
     /// # Errors
     /// It is not a URL of a supported scheme, or the name has no address.

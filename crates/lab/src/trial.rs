@@ -37,8 +37,8 @@ pub trait Watcher {
     fn on_trial(&mut self, phase: &str, plan: &Plan);
     /// The trial goes on.
     fn on_progress(&mut self, snapshot: Snapshot, elapsed: Duration);
-    /// The search sends nothing, so that the target can recover: `failed_probes` recovery probes have failed so far, and
-    /// `elapsed` of the `patience` for the recovery is over.
+    /// The search sends nothing, so that the target can recover: `failed_probes` recovery probes
+    /// have failed so far, and `elapsed` of the `patience` for the recovery is over.
     fn on_pause(&mut self, failed_probes: u32, elapsed: Duration, patience: Duration);
     /// The trial has ended and was judged.
     fn on_judged(&mut self, trial: &Trial);

@@ -1,12 +1,14 @@
-//! Distributions that are kept by the hundreds: coarser than those that are recorded into, and no larger than what is in them.
+//! Distributions that are kept by the hundreds: coarser than those that are recorded into, and no
+//! larger than what is in them.
 
 use crate::histogram::{Histogram, NS_MAX};
 
-/// A distribution of times in nanoseconds with two significant digits: a bucket is at most a hundredth of its value wide. Smallest and
-/// largest value are kept exactly.
+/// A distribution of times in nanoseconds with two significant digits: a bucket is at most a
+/// hundredth of its value wide. Smallest and largest value are kept exactly.
 ///
-/// A bucket that is not empty takes two or three bytes: how many buckets lie between it and the one before, and its count, both in the
-/// variable-length form of LEB128. A second of a busy server comes to about a kilobyte.
+/// A bucket that is not empty takes two or three bytes: how many buckets lie between it and the one
+/// before, and its count, both in the variable-length form of LEB128. A second of a busy server
+/// comes to about a kilobyte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CompactHistogram {
     buckets: Vec<u8>,
@@ -44,7 +46,8 @@ impl CompactHistogram {
         self.max = self.max.max(other.max);
     }
 
-    /// As a histogram to read quantiles from. What is in a bucket counts as its largest value, so that none comes out too small.
+    /// As a histogram to read quantiles from. What is in a bucket counts as its largest value, so
+    /// that none comes out too small.
     pub(crate) fn restored(&self) -> Histogram {
         let mut histogram = Histogram::new();
         for (index, count) in self.buckets() {

@@ -1,4 +1,5 @@
-//! Logs of histograms in the format of HdrHistogram's own tools (version 1.3, V2 histograms, deflated).
+//! Logs of histograms in the format of HdrHistogram's own tools (version 1.3, V2 histograms,
+//! deflated).
 //!
 //! The caller decides which distributions go into a log, and under which tags.
 
@@ -27,13 +28,15 @@ pub struct Entry<'a> {
     pub histogram: Histogram,
 }
 
-/// Writes a log that began `started_s` seconds after the epoch. A line break in a comment begins another comment.
+/// Writes a log that began `started_s` seconds after the epoch. A line break in a comment begins
+/// another comment.
 pub fn write(comments: &[String], started_s: f64, entries: &[Entry<'_>]) -> String {
     let mut text = String::new();
     for line in comments.iter().flat_map(|comment| comment.lines()) {
         let _ = writeln!(text, "#{line}");
     }
-    // The base is what makes every reader add the start of an interval to it; without it some guess.
+    // The base is what makes every reader add the start of an interval to it; without it some
+    // guess.
     let _ = writeln!(text, "#[Histogram log format version 1.3]");
     let _ = writeln!(text, "#[StartTime: {started_s:.3} (seconds since epoch)]");
     let _ = writeln!(text, "#[BaseTime: {started_s:.3} (seconds since epoch)]");
@@ -65,7 +68,8 @@ mod tests {
     use hdrhistogram::serialization::Deserializer;
     use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
-    /// A log read back by the crate: start of the log, base, and tag, start, length and histogram of each line.
+    /// A log read back by the crate: start of the log, base, and tag, start, length and histogram
+    /// of each line.
     type Read<'a> = (Vec<Duration>, Vec<(Option<String>, Duration, Duration, Hdr<u64>)>);
 
     fn read(log: &str) -> Read<'_> {

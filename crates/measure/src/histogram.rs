@@ -1,7 +1,7 @@
 //! Latency distributions: recorded in nanoseconds, merged exactly, exchanged as HDR histograms.
 //!
-//! A percentile of two distributions cannot be computed from their percentiles, so percentiles are never averaged here:
-//! distributions are merged, and percentiles are taken from the merged one.
+//! A percentile of two distributions cannot be computed from their percentiles, so percentiles are
+//! never averaged here: distributions are merged, and percentiles are taken from the merged one.
 //!
 //! Not owned here: which times are recorded (see `trial`) and their course over time (see
 //! `interval`).
@@ -23,8 +23,8 @@ const NS_PER_US: u64 = 1000;
 
 /// A distribution of times in nanoseconds from 1 ns to 1 h with three significant digits.
 ///
-/// Memory is fixed at about 270 KB whatever is recorded, and recording never allocates or fails. Smallest and largest
-/// value are kept exactly; everything between is exact to its bucket.
+/// Memory is fixed at about 270 KB whatever is recorded, and recording never allocates or fails.
+/// Smallest and largest value are kept exactly; everything between is exact to its bucket.
 #[derive(Debug, Clone)]
 pub struct Histogram {
     counts: Hdr<u64>,
@@ -63,7 +63,8 @@ impl Histogram {
         self.max = self.max.max(ns);
     }
 
-    /// Adds all that `other` recorded. Exact: the result is as if every value had been recorded here.
+    /// Adds all that `other` recorded. Exact: the result is as if every value had been recorded
+    /// here.
     pub fn merge(&mut self, other: &Histogram) {
         self.counts.add(&other.counts).expect("all histograms have the same bounds");
         self.min = self.min.min(other.min);
@@ -99,27 +100,32 @@ impl Histogram {
 
     /// The mean in nanoseconds, each value taken as the middle of its bucket; 0 if there is none.
     pub fn mean(&self) -> f64 {
-        // Buckets have a width, and the extremes are exact: the mean of a few values could lie beside them.
+        // Buckets have a width, and the extremes are exact: the mean of a few values could lie
+        // beside them.
         self.counts.mean().clamp(self.min() as f64, self.max() as f64)
     }
 
-    /// The standard deviation of the recorded values in nanoseconds (of the population, not of the mean).
+    /// The standard deviation of the recorded values in nanoseconds (of the population, not of the
+    /// mean).
     pub fn stddev(&self) -> f64 {
         self.counts.stdev()
     }
 
-    /// The `q` quantile in nanoseconds: the smallest recorded value `v` such that at least `q * count` of the recorded
-    /// values are at most `v`. No interpolation; 0 if nothing was recorded.
+    /// The `q` quantile in nanoseconds: the smallest recorded value `v` such that at least
+    /// `q * count` of the recorded values are at most `v`. No interpolation; 0 if nothing was
+    /// recorded.
     ///
-    /// Of the bucket that holds `v` the upper end is returned, at most 0.1 % above `v`, and never more than the exact
-    /// maximum: a quantile never flatters. `q` outside 0..=1 is taken as the nearer end.
+    /// Of the bucket that holds `v` the upper end is returned, at most 0.1 % above `v`, and never
+    /// more than the exact maximum: a quantile never flatters. `q` outside 0..=1 is taken as the
+    /// nearer end.
     pub fn quantile(&self, q: f64) -> u64 {
         let count = self.count();
         if count == 0 {
             return 0;
         }
-        // A product that is whole in decimals may come out a hair above it in binary (0.9999 * 10000), and rounding that
-        // up would name the next value. The allowance is far below one request.
+        // A product that is whole in decimals may come out a hair above it in binary (0.9999 *
+        // 10000), and rounding that up would name the next value. The allowance is far below one
+        // request.
         let exact = q.clamp(0.0, 1.0) * count as f64;
         let rank = (exact - exact * 1e-12).ceil().max(1.0);
         // Aimed at the middle of the rank, the crate's own rounding up cannot miss it.
@@ -127,16 +133,17 @@ impl Histogram {
         value.clamp(self.min, self.max)
     }
 
-    /// Each non-empty bucket, ascending: the largest value that falls into it, in nanoseconds, and its count.
+    /// Each non-empty bucket, ascending: the largest value that falls into it, in nanoseconds, and
+    /// its count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.counts.iter_recorded().map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
     }
 
     /// The distribution as base64 of an HDR V2 (deflate) histogram in **microseconds**.
     ///
-    /// This is the exchanged form: common HDR tools read it, and its unit is that of the field names in the result
-    /// document. Each bucket's middle is rounded to the nearest microsecond, so what is below a microsecond is lost;
-    /// counts are kept exactly.
+    /// This is the exchanged form: common HDR tools read it, and its unit is that of the field
+    /// names in the result document. Each bucket's middle is rounded to the nearest microsecond, so
+    /// what is below a microsecond is lost; counts are kept exactly.
     pub fn to_hdr_base64_us(&self) -> String {
         let mut exported = empty_us();
         for (ns, n) in self.buckets() {
@@ -150,7 +157,8 @@ impl Histogram {
         BASE64.encode(bytes)
     }
 
-    /// Reads what [`Histogram::to_hdr_base64_us`] wrote, or any other HDR V2 histogram in microseconds.
+    /// Reads what [`Histogram::to_hdr_base64_us`] wrote, or any other HDR V2 histogram in
+    /// microseconds.
     pub fn from_hdr_base64_us(text: &str) -> Result<Self, HdrError> {
         let bytes = BASE64.decode(text.trim()).map_err(|error| HdrError::Base64(error.to_string()))?;
         let imported: Hdr<u64> = Deserializer::new()
@@ -362,7 +370,8 @@ mod tests {
         assert_eq!(serde_json::from_value::<Summary>(json).unwrap(), summary);
     }
 
-    /// A server that stalls for 1 s in 10 s at 1000/s makes 1000 requests wait from 1 s down to nothing.
+    /// A server that stalls for 1 s in 10 s at 1000/s makes 1000 requests wait from 1 s down to
+    /// nothing.
     #[test]
     fn a_stall_shows_as_what_it_is() {
         const MS: u64 = 1_000_000;

@@ -1,7 +1,7 @@
 //! The course of a trial over time, in bounded memory whatever the trial's length.
 //!
-//! Each load thread keeps one [`IntervalSeries`] and never shares it; afterwards the series of all threads merge exactly. What
-//! the course means, such as a trend, is decided in `trial`.
+//! Each load thread keeps one [`IntervalSeries`] and never shares it; afterwards the series of all
+//! threads merge exactly. What the course means, such as a trend, is decided in `trial`.
 
 use crate::compact::CompactHistogram;
 use crate::histogram::Histogram;
@@ -20,10 +20,11 @@ pub const INTERVALS_MAX: usize = 600;
 /// ([`IntervalSeries::response_time`]); those of a single interval keep two significant digits,
 /// about a kilobyte a second.
 ///
-/// Recording costs a few additions and one histogram record. Closing an interval scans its histogram, and that is in
-/// [`IntervalSeries::advance_to`], which the caller places between batches of work. Doubling the width would stop a load
-/// thread for milliseconds if all histograms were merged at once; so pairs are only put side by side then, and each
-/// interval that closes afterwards merges one pair. All are merged when the next doubling comes.
+/// Recording costs a few additions and one histogram record. Closing an interval scans its
+/// histogram, and that is in [`IntervalSeries::advance_to`], which the caller places between
+/// batches of work. Doubling the width would stop a load thread for milliseconds if all histograms
+/// were merged at once; so pairs are only put side by side then, and each interval that closes
+/// afterwards merges one pair. All are merged when the next doubling comes.
 #[derive(Debug, Clone)]
 pub struct IntervalSeries {
     width_ns: u64,
@@ -35,7 +36,8 @@ pub struct IntervalSeries {
     settled: usize,
     open: Tally,
     open_response_time: Histogram,
-    /// The content of the open interval beside those: an interval that was closed before the width doubled.
+    /// The content of the open interval beside those: an interval that was closed before the width
+    /// doubled.
     reopened: Option<CompactHistogram>,
     /// The response times of all intervals but those in `open_response_time`.
     closed_response_time: Histogram,
@@ -112,16 +114,18 @@ pub struct IntervalSummary {
     /// Sessions that came to their end in it.
     #[serde(default)]
     pub sessions: u64,
-    /// Response times of the requests that ended in it, see [`Histogram::to_hdr_base64_us`]; empty if there were none.
+    /// Response times of the requests that ended in it, see [`Histogram::to_hdr_base64_us`]; empty
+    /// if there were none.
     #[serde(default)]
     pub hdr: String,
 }
 
 impl IntervalSeries {
-    /// A series that begins with intervals of `width_ns` and keeps at most `intervals_max` of them, an even number.
+    /// A series that begins with intervals of `width_ns` and keeps at most `intervals_max` of them,
+    /// an even number.
     ///
-    /// A width of a second suits trials of minutes. A short trial needs a finer one, a twentieth of its length or less,
-    /// or its trend cannot be judged.
+    /// A width of a second suits trials of minutes. A short trial needs a finer one, a twentieth of
+    /// its length or less, or its trend cannot be judged.
     ///
     /// # Panics
     /// If `width_ns` is zero or `intervals_max` is odd or zero.
@@ -141,7 +145,8 @@ impl IntervalSeries {
         }
     }
 
-    /// Counts a request whose intended time has come; it is in flight until [`IntervalSeries::record_end`].
+    /// Counts a request whose intended time has come; it is in flight until
+    /// [`IntervalSeries::record_end`].
     pub fn record_offered(&mut self) {
         self.open.offered += 1;
         self.in_flight += 1;
@@ -183,8 +188,9 @@ impl IntervalSeries {
         self.open.bytes_in += bytes;
     }
 
-    /// Moves on to `offset_ns` from the start of the trial: closes the intervals that end at or before it. An offset in
-    /// the past changes nothing, so records are never put into an interval that is closed.
+    /// Moves on to `offset_ns` from the start of the trial: closes the intervals that end at or
+    /// before it. An offset in the past changes nothing, so records are never put into an interval
+    /// that is closed.
     pub fn advance_to(&mut self, offset_ns: u64) {
         // Widening doubles the width, so even a jump over years takes a bounded number of rounds.
         while offset_ns.saturating_sub(self.open_start_ns()) >= self.width_ns {
@@ -202,8 +208,8 @@ impl IntervalSeries {
         self.width_ns
     }
 
-    /// Adds the series of another load thread with the same start. Exact: the result is as if one series had recorded
-    /// everything. The finer of the two is widened to the coarser.
+    /// Adds the series of another load thread with the same start. Exact: the result is as if one
+    /// series had recorded everything. The finer of the two is widened to the coarser.
     ///
     /// # Panics
     /// If the widths differ by anything but doublings.
@@ -263,8 +269,8 @@ impl IntervalSeries {
         self.intervals().map(|interval| interval.summary()).collect()
     }
 
-    /// Requests in flight at the end of each closed interval, with that end in nanoseconds. Cheaper than
-    /// [`IntervalSeries::intervals`], which rebuilds every histogram.
+    /// Requests in flight at the end of each closed interval, with that end in nanoseconds. Cheaper
+    /// than [`IntervalSeries::intervals`], which rebuilds every histogram.
     pub fn in_flight_at_ends(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.closed.iter().zip(1..).map(|(closed, number)| (self.width_ns.saturating_mul(number), closed.in_flight))
     }
@@ -329,7 +335,8 @@ impl IntervalSeries {
         }
     }
 
-    /// Joins neighbours in pairs. A closed interval without a partner is reopened: its partner is the open one.
+    /// Joins neighbours in pairs. A closed interval without a partner is reopened: its partner is
+    /// the open one.
     fn widen(&mut self) {
         while self.settled < self.closed.len() {
             self.settle_one();
@@ -524,7 +531,8 @@ mod tests {
             // The first thread stops early now and then, the second may have begun coarser.
             let mut merged = played(&a, width, 16, 0);
             merged.merge(&played(&b, width << doublings, 16, end));
-            // A series that was finer may be at most as coarse as the single one; bring both to one width.
+            // A series that was finer may be at most as coarse as the single one; bring both to one
+            // width.
             prop_assert_eq!(merged.width_ns(), single.width_ns());
             prop_assert_eq!(merged, single);
         }

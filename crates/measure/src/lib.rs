@@ -1,8 +1,9 @@
 //! The meaning of Thalweg's numbers: histograms, interval records, limits, trial verdicts,
 //! statistics and the capacity search.
 //!
-//! Everything here is pure. No clock is read, nothing is printed, no thread is started: time comes in as an argument, so
-//! that every rule can be tested without waiting. What a request *is* on the wire, and who sends it, is not known here.
+//! Everything here is pure. No clock is read, nothing is printed, no thread is started: time comes
+//! in as an argument, so that every rule can be tested without waiting. What a request *is* on the
+//! wire, and who sends it, is not known here.
 //!
 //! | module | owns |
 //! | --- | --- |

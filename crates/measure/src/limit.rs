@@ -1,7 +1,7 @@
 //! Limits, the conditions of PASS as the user writes them: `p99<50ms`, `errors<0.1%`.
 //!
-//! The module reads and writes limits. `trial` holds them against the figures of a trial and has the conditions that every trial
-//! has to meet.
+//! The module reads and writes limits. `trial` holds them against the figures of a trial and has
+//! the conditions that every trial has to meet.
 
 use crate::histogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,8 @@ use thalweg_units::{UnitError, parse_percent, parse_time};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Limit {
-    /// The response time, measured from the intended time: `p99<50ms`, `p99.9<=100ms`, `mean<5ms`, `max<1s`.
+    /// The response time, measured from the intended time: `p99<50ms`, `p99.9<=100ms`, `mean<5ms`,
+    /// `max<1s`.
     ResponseTime {
         /// Which figure of the distribution.
         statistic: Statistic,
@@ -32,8 +33,9 @@ pub enum Limit {
         /// The bound, from 0 to 1.
         share: f64,
     },
-    /// The rate at which each connection receives, in kbit/s: `kbit_per_conn>=320`. Met when every connection of the
-    /// peak conforms (see `Connections` of `trial`), since the mean over connections would hide the starved ones.
+    /// The rate at which each connection receives, in kbit/s: `kbit_per_conn>=320`. Met when every
+    /// connection of the peak conforms (see `Connections` of `trial`), since the mean over
+    /// connections would hide the starved ones.
     KbitPerConnection {
         /// Whether the bound itself still meets the limit.
         inclusive: bool,
@@ -109,8 +111,8 @@ impl Statistic {
         }
     }
 
-    /// How many samples a verdict on this figure should rest on: a thousand beyond the percentile, 1000/(1 - q). `None`
-    /// where no number would do (the maximum) or any does (the mean).
+    /// How many samples a verdict on this figure should rest on: a thousand beyond the percentile,
+    /// 1000/(1 - q). `None` where no number would do (the maximum) or any does (the mean).
     pub fn samples_wanted(self) -> Option<u64> {
         match self {
             Statistic::Percentile(percent) => Some((100_000.0 / (100.0 - percent)).round() as u64),
@@ -217,7 +219,8 @@ impl From<Limit> for String {
     }
 }
 
-/// A share as a percentage with as many decimals as it needs, up to twelve: the thirteenth is rounding of the share.
+/// A share as a percentage with as many decimals as it needs, up to twelve: the thirteenth is
+/// rounding of the share.
 pub(crate) fn short_percent(share: f64) -> String {
     let decimal = format!("{:.12}", share * 100.0);
     decimal.trim_end_matches('0').trim_end_matches('.').to_owned()

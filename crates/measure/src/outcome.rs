@@ -1,7 +1,8 @@
-//! How requests end, and the proof that none is lost: every offered request has exactly one [`Outcome`].
+//! How requests end, and the proof that none is lost: every offered request has exactly one
+//! [`Outcome`].
 //!
-//! Deciding which outcome a request has is the load engine's part. What the counts mean for a verdict is in
-//! `trial`.
+//! Deciding which outcome a request has is the load engine's part. What the counts mean for a
+//! verdict is in `trial`.
 
 use schemars::JsonSchema;
 use serde::de::{Error as _, MapAccess, Visitor};
@@ -194,7 +195,8 @@ impl<'de> Deserialize<'de> for Outcomes {
 /// as the outcome named here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Causes {
-    /// Of *unreachable*: the kernel gave up waiting for the peer (ETIMEDOUT), before our own time limit.
+    /// Of *unreachable*: the kernel gave up waiting for the peer (ETIMEDOUT), before our own time
+    /// limit.
     pub socket_timeout: u64,
     /// Of *no descriptor*: the whole host had none left (ENFILE), not this process (EMFILE).
     pub file_table_full: u64,

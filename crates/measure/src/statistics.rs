@@ -1,7 +1,7 @@
 //! Estimates for series that are correlated and have outliers, as series of measurements are.
 //!
-//! Formulas for independent samples are left out on purpose: neighbouring seconds of a trial resemble each other, and an
-//! interval that ignores it is too narrow.
+//! Formulas for independent samples are left out on purpose: neighbouring seconds of a trial
+//! resemble each other, and an interval that ignores it is too narrow.
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -19,18 +19,19 @@ pub struct MeanInterval {
     pub batches: usize,
 }
 
-/// Number of batches aimed at. More would be shorter and so less independent; fewer would widen the interval through
-/// Student's t without making it more honest.
+/// Number of batches aimed at. More would be shorter and so less independent; fewer would widen the
+/// interval through Student's t without making it more honest.
 const BATCHES: usize = 20;
 /// Below this many batches the variance between them is a guess.
 const BATCHES_MIN: usize = 5;
 
 /// The mean of `series` with its interval at `confidence` (such as 0.95), by batch means.
 ///
-/// The series is one figure per second (a rate, a mean, a quantile) in order of time. It is cut into batches of
-/// neighbours, at least two seconds each; the means of batches are nearly independent where the seconds are not, and
-/// Student's t on them gives the interval. Seconds that do not fill a batch are left out at the front, where a trial is
-/// least settled. `None` if the series is too short (under 10 figures) or not finite.
+/// The series is one figure per second (a rate, a mean, a quantile) in order of time. It is cut
+/// into batches of neighbours, at least two seconds each; the means of batches are nearly
+/// independent where the seconds are not, and Student's t on them gives the interval. Seconds that
+/// do not fill a batch are left out at the front, where a trial is least settled. `None` if the
+/// series is too short (under 10 figures) or not finite.
 pub fn batch_means(series: &[f64], confidence: f64) -> Option<MeanInterval> {
     assert!(0.0 < confidence && confidence < 1.0, "a confidence is a share of 1");
     let batches = (series.len() / 2).min(BATCHES);
@@ -62,19 +63,22 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Some(lower + (*upper - lower) / 2.0)
 }
 
-/// The Theil-Sen slope of the points `(x, y)`: the median of the slopes of all pairs, which up to 29 % of wild points
-/// cannot turn. `None` if no two points differ in `x`. Quadratic in the number of points.
+/// The Theil-Sen slope of the points `(x, y)`: the median of the slopes of all pairs, which up to
+/// 29 % of wild points cannot turn. `None` if no two points differ in `x`. Quadratic in the number
+/// of points.
 pub fn theil_sen_slope(points: &[(f64, f64)]) -> Option<f64> {
     let slopes: Vec<f64> =
         pairs(points).filter(|((x1, _), (x2, _))| x1 != x2).map(|((x1, y1), (x2, y2))| (y2 - y1) / (x2 - x1)).collect();
     median(&slopes)
 }
 
-/// The Mann-Kendall statistic of a series in order of time, as a standard normal score: how surely it rises (positive)
-/// or falls, whatever the shape of the trend. 0 for fewer than three values or for constant ones.
+/// The Mann-Kendall statistic of a series in order of time, as a standard normal score: how surely
+/// it rises (positive) or falls, whatever the shape of the trend. 0 for fewer than three values or
+/// for constant ones.
 ///
-/// Corrected for ties and for continuity, but not for correlation: a score alone is no proof that a correlated series
-/// trends, so pair it with a threshold on the size of the rise. Quadratic in the number of values.
+/// Corrected for ties and for continuity, but not for correlation: a score alone is no proof that a
+/// correlated series trends, so pair it with a threshold on the size of the rise. Quadratic in the
+/// number of values.
 pub fn mann_kendall_score(values: &[f64]) -> f64 {
     let n = values.len() as f64;
     if n < 3.0 {
@@ -161,7 +165,8 @@ mod tests {
         assert_eq!(batch_means(&[f64::NAN; 40], 0.95), None);
     }
 
-    /// On a strongly correlated series the interval must be wider than the formula for independent values makes it.
+    /// On a strongly correlated series the interval must be wider than the formula for independent
+    /// values makes it.
     #[test]
     fn batch_means_see_correlation() {
         let slow_wave: Vec<f64> = (0..200).map(|t| (f64::from(t) / 16.0).sin()).collect();

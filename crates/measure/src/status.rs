@@ -27,8 +27,8 @@ pub struct StatusClasses {
 }
 
 impl StatusClasses {
-    /// The classes of responses that were counted by code. A status outside 100..=599 belongs to no class; such a response is a protocol
-    /// error and is counted as that outcome, not here.
+    /// The classes of responses that were counted by code. A status outside 100..=599 belongs to no
+    /// class; such a response is a protocol error and is counted as that outcome, not here.
     pub fn of(codes: &StatusCodes) -> Self {
         let mut classes = Self::default();
         for (status, count) in codes.iter() {
@@ -45,8 +45,8 @@ impl StatusClasses {
     }
 }
 
-/// Responses by code: one counter for each of the three-digit codes, so that counting allocates nothing. Serialises as a map from
-/// the codes that came, in ascending order, to their counts.
+/// Responses by code: one counter for each of the three-digit codes, so that counting allocates
+/// nothing. Serialises as a map from the codes that came, in ascending order, to their counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusCodes {
     counts: Box<[u64; CODES]>,

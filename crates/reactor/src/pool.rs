@@ -1,8 +1,9 @@
 //! Buffers for what is built anew for each message and sent once: response and request heads.
 //!
-//! A head leaves as [`SendBuf::Shared`](thalweg_sys::SendBuf): the connection keeps one reference, the driver the other until
-//! the kernel has taken the bytes. After `Sent` the connection's reference is the only one and the buffer can be filled
-//! again, so that nothing is allocated per message and an idle connection holds no buffer at all.
+//! A head leaves as [`SendBuf::Shared`](thalweg_sys::SendBuf): the connection keeps one reference,
+//! the driver the other until the kernel has taken the bytes. After `Sent` the connection's
+//! reference is the only one and the buffer can be filled again, so that nothing is allocated per
+//! message and an idle connection holds no buffer at all.
 
 use std::rc::Rc;
 
@@ -15,8 +16,8 @@ pub struct BufferPool {
 }
 
 impl BufferPool {
-    /// Keeps at most `idle_max` buffers, none of them larger than `buffer_bytes_max`: one outsize message does not stay in
-    /// memory for ever.
+    /// Keeps at most `idle_max` buffers, none of them larger than `buffer_bytes_max`: one outsize
+    /// message does not stay in memory for ever.
     pub fn new(idle_max: usize, buffer_bytes_max: usize) -> Self {
         Self { idle: Vec::with_capacity(idle_max), idle_max, buffer_bytes_max }
     }

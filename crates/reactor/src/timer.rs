@@ -1,8 +1,9 @@
 //! A hierarchical timer wheel for the deadlines of connections.
 //!
-//! Deadlines move with every request and almost never pass, so the wheel is used lazily: a connection keeps its deadline in
-//! a field of its own and has at most one entry here. Moving the deadline later is a write to the field. When the entry
-//! comes due, the owner looks at the field and, if the deadline has moved, arms the entry again:
+//! Deadlines move with every request and almost never pass, so the wheel is used lazily: a
+//! connection keeps its deadline in a field of its own and has at most one entry here. Moving the
+//! deadline later is a write to the field. When the entry comes due, the owner looks at the field
+//! and, if the deadline has moved, arms the entry again:
 //!
 //! ```text
 //! while let Some(key) = wheel.pop_due(now) {
@@ -14,14 +15,15 @@
 //! }
 //! ```
 //!
-//! A deadline that moves *earlier* than the entry needs a second entry; the owner then tolerates the first one when it comes.
-//! There is no cancelling: keys must name their owner's use and not just its place
-//! ([`SocketId::to_bits`](thalweg_sys::SocketId::to_bits) does, by its generation), so that a stale entry is recognised and
-//! dropped. Entries of closed connections stay until they come due, so memory is bounded by the rate of new connections
-//! times the longest timeout; an owner that arms at most one entry per table slot is bounded by its table.
+//! A deadline that moves *earlier* than the entry needs a second entry; the owner then tolerates
+//! the first one when it comes. There is no cancelling: keys must name their owner's use and not
+//! just its place ([`SocketId::to_bits`](thalweg_sys::SocketId::to_bits) does, by its generation),
+//! so that a stale entry is recognised and dropped. Entries of closed connections stay until they
+//! come due, so memory is bounded by the rate of new connections times the longest timeout; an
+//! owner that arms at most one entry per table slot is bounded by its table.
 //!
-//! Resolution is one tick. An entry never comes due early, and at most one tick late as far as `pop_due` is called in time.
-//! Which comes first among the entries of one tick is not defined.
+//! Resolution is one tick. An entry never comes due early, and at most one tick late as far as
+//! `pop_due` is called in time. Which comes first among the entries of one tick is not defined.
 
 use thalweg_sys::Instant;
 
@@ -79,8 +81,8 @@ impl Wheel {
         Self { start, tick_ns, present: 0, levels: [level; LEVELS], entries: Vec::new(), free: NONE, due: NONE, len: 0 }
     }
 
-    /// Puts `key` in, to come due at `at`: at the first tick that is not before it. If that time has passed already, it comes
-    /// due at the next tick.
+    /// Puts `key` in, to come due at `at`: at the first tick that is not before it. If that time
+    /// has passed already, it comes due at the next tick.
     pub fn arm(&mut self, key: u64, at: Instant) {
         let tick = at.ns_since(self.start).div_ceil(self.tick_ns).max(self.present + 1);
         let entry = Entry { key, tick, next: NONE };
@@ -98,8 +100,8 @@ impl Wheel {
         self.len += 1;
     }
 
-    /// Takes out an entry that is due. Asked until there is none, it gives all that are due at `now`; what is armed in
-    /// between is given by the same rule.
+    /// Takes out an entry that is due. Asked until there is none, it gives all that are due at
+    /// `now`; what is armed in between is given by the same rule.
     pub fn pop_due(&mut self, now: Instant) -> Option<u64> {
         let until = now.ns_since(self.start) / self.tick_ns;
         while self.due == NONE {
@@ -120,8 +122,9 @@ impl Wheel {
         Some(entry.key)
     }
 
-    /// A time before which nothing comes due; `None` if nothing will. For a deadline that is far away it is earlier than
-    /// the deadline: an owner that sleeps until then and calls `pop_due` gets a later one next time.
+    /// A time before which nothing comes due; `None` if nothing will. For a deadline that is far
+    /// away it is earlier than the deadline: an owner that sleeps until then and calls `pop_due`
+    /// gets a later one next time.
     pub fn next_due(&self) -> Option<Instant> {
         let tick = if self.due == NONE { self.first_slot()?.2 } else { self.present };
         Some(self.start.plus_ns(tick.saturating_mul(self.tick_ns)))
@@ -147,7 +150,8 @@ impl Wheel {
         Some((level, slot as usize, begin))
     }
 
-    /// Makes `begin` the present and moves the slot's entries to where they belong from there: due, or on a lower level.
+    /// Makes `begin` the present and moves the slot's entries to where they belong from there: due,
+    /// or on a lower level.
     fn open(&mut self, level: usize, slot: usize, begin: u64) {
         self.present = begin;
         let level = &mut self.levels[level];

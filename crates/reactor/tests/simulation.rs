@@ -1,5 +1,5 @@
-//! The loop over the simulation, and what the simulation promises beyond the contract of a driver: repeatable runs, faults on
-//! request, and an error instead of a hang.
+//! The loop over the simulation, and what the simulation promises beyond the contract of a driver:
+//! repeatable runs, faults on request, and an error instead of a hang.
 
 #![forbid(unsafe_code)]
 

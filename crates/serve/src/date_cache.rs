@@ -1,4 +1,5 @@
-//! The wall clock as a server needs it: whole seconds, and their text in the `Date` field, made once a second.
+//! The wall clock as a server needs it: whole seconds, and their text in the `Date` field, made
+//! once a second.
 
 use thalweg_sys::Instant;
 use thalweg_wire::date::{self, IMF_FIXDATE_BYTES};

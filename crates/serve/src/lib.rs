@@ -1,9 +1,10 @@
 //! The download server: objects over HTTP/1.x.
 //!
-//! [`Server::start`] runs one loop per CPU, each with its own listeners, connections and caches, so that loops share nothing but
-//! the kernel's port. Each module is a room, and uses only those below it: `content` opens objects, `catalog` has sites and
-//! rules, `listing` makes pages of folders, `http` answers requests, `shaping` limits rates and connections, `telemetry` accounts
-//! for responses, and `server` runs the loops. ARCHITECTURE.md has the table.
+//! [`Server::start`] runs one loop per CPU, each with its own listeners, connections and caches, so
+//! that loops share nothing but the kernel's port. Each module is a room, and uses only those below
+//! it: `content` opens objects, `catalog` has sites and rules, `listing` makes pages of folders,
+//! `http` answers requests, `shaping` limits rates and connections, `telemetry` accounts for
+//! responses, and `server` runs the loops. ARCHITECTURE.md has the table.
 //!
 //! Lacking on purpose: arguments and configuration files, TLS, and protocols newer than HTTP/1.1.
 

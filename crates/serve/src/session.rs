@@ -22,7 +22,8 @@ pub(crate) trait Session {
     /// The last payload has been sent.
     fn on_sent(&mut self, services: &mut Self::Services<'_>) -> Next;
 
-    /// The job that the session waits for is done with this outcome, and earlier payloads have been sent or not.
+    /// The job that the session waits for is done with this outcome, and earlier payloads have been
+    /// sent or not.
     fn on_ready(&mut self, outcome: Outcome, is_sending: bool, services: &mut Self::Services<'_>) -> Next;
 
     /// The peer will send no more.
@@ -67,7 +68,8 @@ pub(crate) enum Next {
     Close,
     /// Reset: the peer has not received all bytes sent.
     Reset,
-    /// Reset, for this reason: the rest of a response cannot be delivered, and the peer must not take what it has got for the whole.
+    /// Reset, for this reason: the rest of a response cannot be delivered, and the peer must not
+    /// take what it has got for the whole.
     Fail(Rc<str>),
 }
 
@@ -78,6 +80,7 @@ pub(crate) enum Activity {
     Idle { requests: u32 },
     /// It reads a request that is not whole: its head, or its body.
     Reading { in_body: bool },
-    /// It sends a response, or waits for an object. The end of the stream may follow at once, or not.
+    /// It sends a response, or waits for an object. The end of the stream may follow at once, or
+    /// not.
     Responding { may_end: bool },
 }

@@ -1,4 +1,5 @@
-//! The server over a simulated network: fragmentation at every byte, deadlines and draining in virtual time.
+//! The server over a simulated network: fragmentation at every byte, deadlines and draining in
+//! virtual time.
 
 use std::collections::VecDeque;
 use std::fs;

@@ -1,20 +1,24 @@
-//! The work budget: how much of a loop's work pipelined requests and bodies of many parts may take before other connections are served.
+//! The work budget: how much of a loop's work pipelined requests and bodies of many parts may take
+//! before other connections are served.
 //!
-//! The first thing that a connection does in an iteration is free: most have nothing else to do. A further request of the
-//! same input, or a further part of a body, is taken from a budget that all connections of the loop have in common and that
-//! each iteration renews. A connection that finds it used up is listed and goes on in a later iteration, in order.
+//! The first thing that a connection does in an iteration is free: most have nothing else to do. A
+//! further request of the same input, or a further part of a body, is taken from a budget that all
+//! connections of the loop have in common and that each iteration renews. A connection that finds
+//! it used up is listed and goes on in a later iteration, in order.
 
 use std::collections::VecDeque;
 
 use thalweg_sys::SocketId;
 
-/// The work of an iteration beyond the first thing of each connection, in small requests: a third of a millisecond.
+/// The work of an iteration beyond the first thing of each connection, in small requests: a third
+/// of a millisecond.
 const WORK_PER_ITERATION: u32 = 256;
 
 /// A part of a body of several takes two system calls, as long as so many small requests.
 const WORK_PER_PART: u32 = 8;
 
-/// The same for responses that end with a part of a file, or fill the buffer in which they are gathered.
+/// The same for responses that end with a part of a file, or fill the buffer in which they are
+/// gathered.
 const WORK_PER_FULL_BATCH: u32 = 32;
 
 /// The work that is left in this iteration, and the connections that wait for the next one.

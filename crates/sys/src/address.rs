@@ -23,8 +23,8 @@ pub enum PeerAddr {
     Unix(UnixAddr),
 }
 
-/// The address of a Unix stream socket: a path in the file system, or an abstract name, which is written with a leading `@`.
-/// Cheap to clone.
+/// The address of a Unix stream socket: a path in the file system, or an abstract name, which is
+/// written with a leading `@`. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct UnixAddr {
     text: Arc<OsStr>,
@@ -89,7 +89,8 @@ impl fmt::Display for PeerAddr {
 }
 
 impl UnixAddr {
-    /// A path, or an abstract name with `@` before it. A path that begins with `@` is written `./@…`.
+    /// A path, or an abstract name with `@` before it. A path that begins with `@` is written
+    /// `./@…`.
     ///
     /// # Errors
     /// The text is empty, longer than the kernel takes (107 bytes), or has a zero byte in it.

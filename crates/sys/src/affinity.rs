@@ -30,8 +30,8 @@ pub fn pin_to(cpus: &[usize]) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the calling thread the lowest priority for good: it gets a seventieth of a CPU that another thread keeps busy. Linux
-/// changes the thread alone, not its process (setpriority(2)).
+/// Gives the calling thread the lowest priority for good: it gets a seventieth of a CPU that
+/// another thread keeps busy. Linux changes the thread alone, not its process (setpriority(2)).
 ///
 /// # Errors
 /// The system forbids it.

@@ -29,8 +29,9 @@ pub enum AnyDriver {
 }
 
 impl AnyDriver {
-    /// Opens the chosen driver. [`DriverChoice::Auto`] falls back to epoll when the ring is refused, as containers'
-    /// seccomp profiles and `kernel.io_uring_disabled` do; [`refusal`](AnyDriver::refusal) has the reason.
+    /// Opens the chosen driver. [`DriverChoice::Auto`] falls back to epoll when the ring is
+    /// refused, as containers' seccomp profiles and `kernel.io_uring_disabled` do;
+    /// [`refusal`](AnyDriver::refusal) has the reason.
     ///
     /// # Errors
     /// The ring was chosen by name and refused, or no descriptor is left.

@@ -68,7 +68,8 @@ impl fmt::Debug for Instant {
     }
 }
 
-/// Seconds since 1970-01-01 UTC, from the coarse clock: what a `Date` field needs, at a tenth of the precise clock's cost.
+/// Seconds since 1970-01-01 UTC, from the coarse clock: what a `Date` field needs, at a tenth of
+/// the precise clock's cost.
 pub fn unix_seconds() -> u64 {
     u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or(0)
 }
@@ -79,9 +80,10 @@ pub fn thread_cpu_ns() -> u64 {
     used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
 }
 
-/// Lets the kernel wake the calling thread within a microsecond of its deadlines, instead of within the 50 us by which it
-/// may otherwise delay them to save power.
+/// Lets the kernel wake the calling thread within a microsecond of its deadlines, instead of within
+/// the 50 us by which it may otherwise delay them to save power.
 pub fn wake_precisely() {
-    // A kernel that refuses leaves the thread as late as before, which the lag histogram of a run then shows.
+    // A kernel that refuses leaves the thread as late as before, which the lag histogram of a run
+    // then shows.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1_000));
 }

@@ -24,12 +24,14 @@ fn count() {
     ALLOCATIONS.set(ALLOCATIONS.get() + 1);
 }
 
-// SAFETY: every call is passed to the system's allocator unchanged, and its result is returned unchanged; the counter in between
-// neither allocates nor unwinds. So the contract holds as far as the system's allocator and the caller keep it.
+// SAFETY: every call is passed to the system's allocator unchanged, and its result is returned
+// unchanged; the counter in between neither allocates nor unwinds. So the contract holds as far as
+// the system's allocator and the caller keep it.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promises about `layout` are those that the system's allocator requires.
+        // SAFETY: the caller's promises about `layout` are those that the system's allocator
+        // requires.
         unsafe { System.alloc(layout) }
     }
 

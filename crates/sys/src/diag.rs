@@ -1,4 +1,5 @@
-//! The kernel's socket diagnosis (sock_diag(7)): which sockets listen on a port, without having all connections listed.
+//! The kernel's socket diagnosis (sock_diag(7)): which sockets listen on a port, without having all
+//! connections listed.
 //!
 //! A request and its responses have a fixed binary form, written and read here field by field; this
 //! program needs nothing else of netlink.
@@ -12,7 +13,8 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 /// `nlmsghdr`: length, type, flags, sequence number, port.
 const HEADER_BYTES: usize = 16;
-/// `inet_diag_req_v2`: family, protocol, extensions, padding, states, and a `inet_diag_sockid` of 48 bytes.
+/// `inet_diag_req_v2`: family, protocol, extensions, padding, states, and a `inet_diag_sockid` of
+/// 48 bytes.
 const REQUEST_BYTES: usize = HEADER_BYTES + 8 + 48;
 /// `inet_diag_msg`: four bytes, a `inet_diag_sockid`, then expiry, both queues, user and inode.
 const ANSWER_BYTES: usize = HEADER_BYTES + 4 + 48 + 5 * 4;

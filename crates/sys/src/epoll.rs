@@ -32,7 +32,8 @@ use crate::wake::Waker;
 /// Events taken from the kernel in one wait.
 const EVENTS_PER_WAIT: usize = 512;
 
-/// Receives, sends and accepts tried between two waits, so that sockets that are always ready cannot keep timers waiting.
+/// Receives, sends and accepts tried between two waits, so that sockets that are always ready
+/// cannot keep timers waiting.
 const STEPS_PER_WAIT: usize = 1024;
 
 /// Sends continued between two waits: a new request should not have to wait until many downloads
@@ -211,7 +212,8 @@ impl Epoll {
 
     /// Takes the kernel's word about one socket.
     fn on_event(&mut self, id: SocketId, flags: EventFlags) {
-        // An event for a socket that was closed between the wait and now, or whose connect has failed at once.
+        // An event for a socket that was closed between the wait and now, or whose connect has
+        // failed at once.
         let Some(socket) = self.sockets.entry_mut(id).filter(|socket| !socket.failed) else { return };
         if socket.state == State::Connecting {
             if flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP) {
@@ -279,8 +281,8 @@ impl Epoll {
         }
     }
 
-    /// A send has failed. What the peer sent before it broke the connection may still be in the socket, an early error
-    /// response for example; it is delivered first.
+    /// A send has failed. What the peer sent before it broke the connection may still be in the
+    /// socket, an early error response for example; it is delivered first.
     fn on_send_error(&mut self, id: SocketId, error: io::Error) {
         let socket = self.live_mut(id);
         socket.sending = None;
@@ -316,8 +318,9 @@ impl Epoll {
                 None
             }
             Ok((_, received)) => {
-                // A short read has emptied the socket, as epoll(7) promises for streams: the next bytes make a new edge. Not
-                // so for an end whose edge came together with the bytes' one: then another try is due.
+                // A short read has emptied the socket, as epoll(7) promises for streams: the next
+                // bytes make a new edge. Not so for an end whose edge came together with the bytes'
+                // one: then another try is due.
                 socket.readable = received == most || socket.end_seen || socket.broken.is_some();
                 socket.bytes_wanted = 0;
                 if socket.readable && !socket.on_demand {
@@ -360,7 +363,8 @@ impl Epoll {
         }
         socket.nagle.before(&socket.fd, &sending);
         socket.sending = Some(sending);
-        // The completion may come within this wake-up, and must not be stamped earlier than the send.
+        // The completion may come within this wake-up, and must not be stamped earlier than the
+        // send.
         self.now = Instant::now();
         self.live_mut(id).sent_at = self.now;
         self.push(id);
@@ -476,8 +480,9 @@ impl Driver for Epoll {
     }
 
     fn close(&mut self, socket: SocketId) {
-        // Closing the only descriptor takes it out of the epoll set too, but a listener may have duplicates: it would stay in the set,
-        // and a later duplicate with the same number could not be added.
+        // Closing the only descriptor takes it out of the epoll set too, but a listener may have
+        // duplicates: it would stay in the set, and a later duplicate with the same number could
+        // not be added.
         let closing = self.live(socket);
         if closing.state == State::Listening {
             let _ = epoll::delete(&self.epoll, &closing.fd);

@@ -43,12 +43,14 @@ const KINDS: [(Errno, Fault); 28] = [
     (Errno::NETUNREACH, Fault::Unreachable),
     (Errno::HOSTDOWN, Fault::Unreachable),
     (Errno::NETDOWN, Fault::Unreachable),
-    // ICMP: the host is isolated; it does not speak the protocol; a source route failed; a parameter of the header is wrong.
+    // ICMP: the host is isolated; it does not speak the protocol; a source route failed; a
+    // parameter of the header is wrong.
     (Errno::NONET, Fault::Unreachable),
     (Errno::NOPROTOOPT, Fault::Unreachable),
     (Errno::OPNOTSUPP, Fault::Unreachable),
     (Errno::PROTO, Fault::Unreachable),
-    // A local firewall's refusal; a route that prohibits, a foreign firewall over IPv6, or a Unix socket's permissions.
+    // A local firewall's refusal; a route that prohibits, a foreign firewall over IPv6, or a Unix
+    // socket's permissions.
     (Errno::PERM, Fault::Unreachable),
     (Errno::ACCESS, Fault::Unreachable),
     // A blackhole route returns this.

@@ -1,4 +1,5 @@
-//! Files: opening beneath a root without a race, what a server wants to know of one, and whether that would wait for a disk.
+//! Files: opening beneath a root without a race, what a server wants to know of one, and whether
+//! that would wait for a disk.
 
 mod root;
 mod stamp;
@@ -93,7 +94,8 @@ impl File {
     /// Compares the file's present state with its [stamp](Self::stamp).
     ///
     /// # Errors
-    /// [`FileChanged`], if its content may be another now, which is [remembered](Self::has_changed); those of `fstat`.
+    /// [`FileChanged`], if its content may be another now, which is
+    /// [remembered](Self::has_changed); those of `fstat`.
     pub fn ensure_unchanged(&self) -> io::Result<()> {
         if Stamp::of(&fstat(&self.fd)?).has_content_of(&self.stamp) {
             return Ok(());
@@ -101,7 +103,8 @@ impl File {
         Err(self.note_change(io::ErrorKind::InvalidData))
     }
 
-    /// Whether it was found to have other content than when it was opened. Clones made before that do not know.
+    /// Whether it was found to have other content than when it was opened. Clones made before that
+    /// do not know.
     pub fn has_changed(&self) -> bool {
         self.changed.get()
     }
@@ -121,8 +124,8 @@ impl File {
     /// Reads at `offset` until `buffer` is full or the file ends; the number of bytes read.
     ///
     /// # Errors
-    /// Those of `pread`; `EAGAIN` if the file was opened by a root that does not wait ([`Root::at_once`]) and not all of this is in
-    /// memory.
+    /// Those of `pread`; `EAGAIN` if the file was opened by a root that does not wait
+    /// ([`Root::at_once`]) and not all of this is in memory.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -209,7 +212,8 @@ fn read_without_waiting(fd: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<
 /// How often an open that the kernel wants to be repeated is tried.
 const OPEN_TRIES: u32 = 16;
 
-/// How files are opened. NONBLOCK: opening a FIFO must not wait for its writer. It means nothing on a regular file.
+/// How files are opened. NONBLOCK: opening a FIFO must not wait for its writer. It means nothing on
+/// a regular file.
 const READING: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// Opens what lies beneath a directory.

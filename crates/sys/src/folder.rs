@@ -1,6 +1,7 @@
 //! Folders: the names in one, and what each of them is, without opening it.
 //!
-//! Which of them may be served is for the server to decide; links are reported as links and never followed here.
+//! Which of them may be served is for the server to decide; links are reported as links and never
+//! followed here.
 
 use std::ffi::CStr;
 use std::io;
@@ -44,8 +45,9 @@ pub struct EntryState {
 const ENTRIES_BYTES: usize = 32 << 10;
 
 impl File {
-    /// Visits the names in a folder, in no particular order, without `.` and `..`, until there are no more or the visitor has
-    /// had enough. A folder can be read once after it was opened: the position is the descriptor's.
+    /// Visits the names in a folder, in no particular order, without `.` and `..`, until there are
+    /// no more or the visitor has had enough. A folder can be read once after it was opened: the
+    /// position is the descriptor's.
     ///
     /// # Errors
     /// Those of `getdents64`; `ENOTDIR` if this is no folder.

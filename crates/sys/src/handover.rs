@@ -1,4 +1,5 @@
-//! A channel between two processes of this host that carries descriptors beside bytes (SCM_RIGHTS, unix(7)).
+//! A channel between two processes of this host that carries descriptors beside bytes (SCM_RIGHTS,
+//! unix(7)).
 //!
 //! It keeps the boundaries of messages and does not interpret them.
 

@@ -18,14 +18,15 @@ use crate::wake::Waker;
 
 /// An inotify instance, through which the kernel reports changes. A clone is the same instance.
 ///
-/// Like a [`Waker`], one that was made before a thread took [a table of its own](crate::resource_limits::own_table_with) works in both.
+/// Like a [`Waker`], one that was made before a thread took [a table of its
+/// own](crate::resource_limits::own_table_with) works in both.
 #[derive(Clone, Debug)]
 pub struct Inotify {
     queue: Arc<OwnedFd>,
 }
 
-/// A folder that is watched. A folder has one, by whatever name it was opened; the number of one that has ended does not come again
-/// before two billion others.
+/// A folder that is watched. A folder has one, by whatever name it was opened; the number of one
+/// that has ended does not come again before two billion others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WatchId(i32);
 
@@ -43,8 +44,8 @@ pub enum Event {
     Overflow,
 }
 
-/// All that can make a file, a neighbour of it, or the list of names another one. Not being opened and read, which happens all
-/// the time.
+/// All that can make a file, a neighbour of it, or the list of names another one. Not being opened
+/// and read, which happens all the time.
 const CHANGES: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::CLOSE_WRITE)
     .union(WatchFlags::ATTRIB)
@@ -61,7 +62,8 @@ impl Inotify {
     /// A place where nothing is watched yet.
     ///
     /// # Errors
-    /// `EMFILE`: the user has as many as `fs.inotify.max_user_instances` allows, or the process is out of descriptors.
+    /// `EMFILE`: the user has as many as `fs.inotify.max_user_instances` allows, or the process is
+    /// out of descriptors.
     pub fn open() -> io::Result<Self> {
         let queue = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         Ok(Self { queue: Arc::new(queue) })
@@ -70,8 +72,9 @@ impl Inotify {
     /// Watches a folder that the calling thread has open. That it is watched already is no error.
     ///
     /// # Errors
-    /// `ENOSPC`: the user has as many as `fs.inotify.max_user_watches` allows. `ENOENT`: `/proc` is not mounted. `EACCES`: the
-    /// folder may be passed through and not read. `ENOTDIR`: this is no folder.
+    /// `ENOSPC`: the user has as many as `fs.inotify.max_user_watches` allows. `ENOENT`: `/proc` is
+    /// not mounted. `EACCES`: the folder may be passed through and not read. `ENOTDIR`: this is no
+    /// folder.
     pub fn watch(&self, folder: &File) -> io::Result<WatchId> {
         // The thread's own table of descriptors, which is not always that of the process.
         let path = format!("/proc/thread-self/fd/{}", folder.fd().as_raw_fd());
@@ -112,7 +115,8 @@ impl Inotify {
         }
     }
 
-    /// Waits until there are events, or until `waker` was used, which is then as if it had not been.
+    /// Waits until there are events, or until `waker` was used, which is then as if it had not
+    /// been.
     ///
     /// # Errors
     /// Those of `poll`.

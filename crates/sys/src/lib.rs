@@ -1,12 +1,13 @@
 //! Every system call of Thalweg, and every `unsafe` block.
 //!
-//! The centre is [`Driver`]: sockets and files behind one interface that is shaped by completions. Two drivers
-//! live here, [`Uring`] and [`Epoll`]; a third, simulated one is in `reactor`. Around it stand small wrappers
-//! for the other services of Linux that a load generator and a file server use: the clock, CPU affinity, resource limits, path resolution
-//! beneath a root, changes of folders, and figures of `/proc`.
+//! The centre is [`Driver`]: sockets and files behind one interface that is shaped by completions.
+//! Two drivers live here, [`Uring`] and [`Epoll`]; a third, simulated one is in `reactor`. Around
+//! it stand small wrappers for the other services of Linux that a load generator and a file server
+//! use: the clock, CPU affinity, resource limits, path resolution beneath a root, changes of
+//! folders, and figures of `/proc`.
 //!
-//! Deliberately not here: protocols, policies, retries. A call does what its name says, once, and reports the
-//! kernel's result.
+//! Deliberately not here: protocols, policies, retries. A call does what its name says, once, and
+//! reports the kernel's result.
 
 pub mod address;
 pub mod affinity;

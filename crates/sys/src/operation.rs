@@ -10,10 +10,11 @@ use crate::file::File;
 /// The place at which to listen.
 #[derive(Debug)]
 pub enum Listen {
-    /// A TCP address. The listener shares it with the listeners of other drivers (SO_REUSEPORT); the kernel spreads
-    /// connections over them.
+    /// A TCP address. The listener shares it with the listeners of other drivers (SO_REUSEPORT);
+    /// the kernel spreads connections over them.
     Address(SocketAddr),
-    /// A Unix stream socket. Its file, if it has one, is made, and stays when the listener is closed.
+    /// A Unix stream socket. Its file, if it has one, is made, and stays when the listener is
+    /// closed.
     Unix(UnixAddr),
     /// A socket that listens already.
     Socket(OwnedFd),
@@ -29,11 +30,12 @@ pub struct Connect {
     /// The local ports to come from, one after the other. For TCP.
     ///
     /// `None` leaves it to the kernel, which chooses from `net.ipv4.ip_local_port_range`
-    /// ([`ip_local_port_range`](crate::resource_limits::ip_local_port_range)), shares a port between connections to different peers, and uses
-    /// ports again that wait after an end (TIME_WAIT) where `net.ipv4.tcp_tw_reuse` allows it. That is the better choice unless one
-    /// source address has to hold more connections than that range has ports. Ports given here may lie outside of it; each
-    /// carries one connection at a time, and one that this side ended first is free again only when the kernel's 60
-    /// seconds are over.
+    /// ([`ip_local_port_range`](crate::resource_limits::ip_local_port_range)), shares a port
+    /// between connections to different peers, and uses ports again that wait after an end
+    /// (TIME_WAIT) where `net.ipv4.tcp_tw_reuse` allows it. That is the better choice unless one
+    /// source address has to hold more connections than that range has ports. Ports given here may
+    /// lie outside of it; each carries one connection at a time, and one that this side ended first
+    /// is free again only when the kernel's 60 seconds are over.
     pub ports: Option<PortRange>,
     /// When bytes are received.
     pub receive_mode: ReceiveMode,
@@ -45,11 +47,13 @@ pub enum ReceiveMode {
     /// Whenever the peer sends: bytes are delivered as they come.
     #[default]
     Continuous,
-    /// Whenever the owner calls [`Driver::receive`](crate::Driver::receive). The kernel accepts little more than was requested, so that the rest stays
-    /// with the peer. See [`socket`](super::socket) for the effect on the wire.
+    /// Whenever the owner calls [`Driver::receive`](crate::Driver::receive). The kernel accepts
+    /// little more than was requested, so that the rest stays with the peer. See
+    /// [`socket`](super::socket) for the effect on the wire.
     OnDemand {
-        /// How many bytes the peer may send ahead of the owner's requests; the kernel makes it a little less, but not less
-        /// than about 3000. Without effect on a Unix socket, where the peer's send buffer is the only one.
+        /// How many bytes the peer may send ahead of the owner's requests; the kernel makes it a
+        /// little less, but not less than about 3000. Without effect on a Unix socket, where the
+        /// peer's send buffer is the only one.
         window_bytes: u32,
     },
 }

@@ -1,7 +1,8 @@
 //! The kernel's figures about this host, its processes and its threads.
 //!
-//! Everything here is read on request and off the hot path. Files of `/proc` that are missing or in an unknown form give
-//! `None`: an observation that could not be made is no reason to end a measurement.
+//! Everything here is read on request and off the hot path. Files of `/proc` that are missing or in
+//! an unknown form give `None`: an observation that could not be made is no reason to end a
+//! measurement.
 
 use std::collections::HashSet;
 use std::fs;
@@ -36,8 +37,8 @@ impl CpuTime {
 /// CPU time of the calling thread.
 pub fn thread_cpu() -> CpuTime {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the pointer is to writable memory of the right type; RUSAGE_THREAD with a valid pointer cannot fail, and a zeroed
-    // rusage is a valid value in any case.
+    // SAFETY: the pointer is to writable memory of the right type; RUSAGE_THREAD with a valid
+    // pointer cannot fail, and a zeroed rusage is a valid value in any case.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
         usage.assume_init()
@@ -52,7 +53,8 @@ pub fn thread_run_queue_wait_ns() -> Option<u64> {
     text.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// CPU time of a process, from `/proc/PID/stat` (resolution: one clock tick, 10 ms on most kernels).
+/// CPU time of a process, from `/proc/PID/stat` (resolution: one clock tick, 10 ms on most
+/// kernels).
 pub fn process_cpu(pid: u32) -> Option<CpuTime> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The command's name stands in parentheses and may itself hold spaces and parentheses.
@@ -89,7 +91,8 @@ fn cpu_busy(line: &str) -> Option<CpuBusy> {
     let mut fields = line.split_whitespace();
     let cpu = fields.next()?.strip_prefix("cpu")?.parse().ok()?;
     let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
-    // user, nice, system, idle, iowait, irq, softirq, steal; guest time is part of user time already (proc_stat(5)).
+    // user, nice, system, idle, iowait, irq, softirq, steal; guest time is part of user time
+    // already (proc_stat(5)).
     let ns: Vec<u64> =
         fields.take(8).filter_map(|field| field.parse::<u64>().ok()).map(|ticks| ticks * tick_ns).collect();
     let [user, nice, system, idle, iowait, irq, softirq, stolen_ns] = ns[..] else { return None };
@@ -127,8 +130,8 @@ fn counter(text: &str, table: &str, name: &str) -> Option<u64> {
     lines.next()?.split_whitespace().nth(at)?.parse().ok()
 }
 
-/// Nanoseconds during which the control group of this process was kept from running by its CPU quota; `None` where there is no such
-/// account.
+/// Nanoseconds during which the control group of this process was kept from running by its CPU
+/// quota; `None` where there is no such account.
 pub fn cgroup_throttled_ns() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let v1 = groups.lines().find_map(|line| {
@@ -147,8 +150,8 @@ fn throttled_ns(stat: &str) -> Option<u64> {
     })
 }
 
-/// The processes of this host that listen on a TCP port, found by the sockets that they hold. Those of other users stay hidden
-/// from an unprivileged caller.
+/// The processes of this host that listen on a TCP port, found by the sockets that they hold. Those
+/// of other users stay hidden from an unprivileged caller.
 pub fn listeners(port: u16) -> Vec<u32> {
     let inodes = diag::listening(port).unwrap_or_else(|_| listening_of_tables(port));
     if inodes.is_empty() {
@@ -160,8 +163,8 @@ pub fn listeners(port: u16) -> Vec<u32> {
     pids.filter(|pid| holds_any(*pid, &sockets)).collect()
 }
 
-/// The same for a kernel that has no socket diagnosis or does not let us use it. The tables name every connection of the host, which
-/// takes the kernel tens of milliseconds.
+/// The same for a kernel that has no socket diagnosis or does not let us use it. The tables name
+/// every connection of the host, which takes the kernel tens of milliseconds.
 fn listening_of_tables(port: u16) -> Vec<u32> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
     tables.iter().flat_map(|table| listening_of_table(table, port)).collect()

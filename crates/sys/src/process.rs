@@ -63,18 +63,20 @@ impl Account {
         rustix::process::geteuid() == Uid::from_raw(self.uid)
     }
 
-    /// Makes this process one of the user's: groups, group and user, for good. To be called before threads are started.
+    /// Makes this process one of the user's: groups, group and user, for good. To be called before
+    /// threads are started.
     ///
     /// # Errors
     /// The process is not the superuser's, or has threads.
     pub fn assume(&self) -> io::Result<()> {
         ensure_single_thread()?;
-        // The C library's own calls, because they hold for the process and not for the thread alone.
-        // SAFETY: the pointer and the count describe one slice.
+        // The C library's own calls, because they hold for the process and not for the thread
+        // alone. SAFETY: the pointer and the count describe one slice.
         check(unsafe { libc::setgroups(self.groups.len(), self.groups.as_ptr()) })?;
         // SAFETY: plain numbers.
         check(unsafe { libc::setresgid(self.gid, self.gid, self.gid) })?;
-        // SAFETY: plain numbers. The user comes last, since all of this needs the privilege that it takes away.
+        // SAFETY: plain numbers. The user comes last, since all of this needs the privilege that it
+        // takes away.
         check(unsafe { libc::setresuid(self.uid, self.uid, self.uid) })?;
         let stuck = rustix::process::geteuid() != Uid::from_raw(self.uid)
             || rustix::process::getegid() != Gid::from_raw(self.gid);
@@ -82,7 +84,8 @@ impl Account {
     }
 }
 
-/// One question to the host's directory of users: the entry, the room for its texts, and where to say what was found.
+/// One question to the host's directory of users: the entry, the room for its texts, and where to
+/// say what was found.
 type Question<'q> =
     &'q mut dyn FnMut(*mut libc::passwd, *mut libc::c_char, usize, *mut *mut libc::passwd) -> libc::c_int;
 
@@ -98,7 +101,8 @@ fn look_up(ask: Question<'_>) -> io::Result<Option<Account>> {
         match ask(&raw mut entry, buffer.as_mut_ptr(), buffer.len(), &raw mut found) {
             0 if found.is_null() => return Ok(None),
             0 => {
-                // SAFETY: the entry was found, so its name is a string in `buffer`, which is still there.
+                // SAFETY: the entry was found, so its name is a string in `buffer`, which is still
+                // there.
                 let name = unsafe { CStr::from_ptr(entry.pw_name) };
                 let groups = groups_of(name, entry.pw_gid)?;
                 let name = name.to_string_lossy().into_owned();
@@ -172,8 +176,8 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Gives up every capability, those included that a service manager has given a process without privileges. To be called before
-/// threads are started.
+/// Gives up every capability, those included that a service manager has given a process without
+/// privileges. To be called before threads are started.
 ///
 /// # Errors
 /// The process has threads; otherwise none, since giving up is always allowed.
@@ -185,11 +189,13 @@ pub fn drop_capabilities() -> io::Result<()> {
     Ok(())
 }
 
-/// Starts a copy of this process that keeps one descriptor, the standard ones, and nothing else that is open; runs `work` in it with all
-/// signals blocked; and ends it. Nothing of the caller's is dropped in the copy.
+/// Starts a copy of this process that keeps one descriptor, the standard ones, and nothing else
+/// that is open; runs `work` in it with all signals blocked; and ends it. Nothing of the caller's
+/// is dropped in the copy.
 ///
 /// # Errors
-/// The process has threads, whose locks the copy would inherit in any state; or the host has no room for another process.
+/// The process has threads, whose locks the copy would inherit in any state; or the host has no
+/// room for another process.
 pub fn stand_apart(channel: OwnedFd, work: impl FnOnce(OwnedFd) -> i32) -> io::Result<()> {
     ensure_single_thread()?;
     // SAFETY: this is the only thread, so that no lock is held by one that the copy does not have.
@@ -199,7 +205,8 @@ pub fn stand_apart(channel: OwnedFd, work: impl FnOnce(OwnedFd) -> i32) -> io::R
             block_signals();
             close_all_but(&channel);
             let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(channel))).unwrap_or(1);
-            // SAFETY: ends the process. Not by `exit`, which would run and write what the original is to run and write.
+            // SAFETY: ends the process. Not by `exit`, which would run and write what the original
+            // is to run and write.
             unsafe { libc::_exit(code) }
         }
         _ => Ok(()),
@@ -215,7 +222,8 @@ pub const SIGPWR: i32 = libc::SIGPWR;
 /// A fault of a coprocessor that Linux never had. Its default is to end the process.
 pub const SIGSTKFLT: i32 = libc::SIGSTKFLT;
 
-/// The numbers of the real-time signals that the C library leaves to programs. Their default is to end the process.
+/// The numbers of the real-time signals that the C library leaves to programs. Their default is to
+/// end the process.
 pub fn real_time_signals() -> std::ops::RangeInclusive<i32> {
     libc::SIGRTMIN()..=libc::SIGRTMAX()
 }
@@ -246,8 +254,9 @@ fn close_all_but(kept: &OwnedFd) {
     let kept = kept.as_raw_fd() as libc::c_uint;
     let close = |from: libc::c_uint, to: libc::c_uint| {
         if from <= to {
-            // SAFETY: what owns these descriptors is never used or dropped again in this process: `work` is given one, and the
-            // process ends with it. Before Linux 5.9, where the call fails, they stay open, which costs their ports.
+            // SAFETY: what owns these descriptors is never used or dropped again in this process:
+            // `work` is given one, and the process ends with it. Before Linux 5.9, where the call
+            // fails, they stay open, which costs their ports.
             unsafe { libc::syscall(libc::SYS_close_range, from, to, 0) };
         }
     };

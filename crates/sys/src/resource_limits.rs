@@ -38,35 +38,39 @@ pub fn raise_descriptors(wanted: u64) -> io::Result<u64> {
     Ok(raised)
 }
 
-/// Gives the calling thread a table of descriptors of its own, so that it can hold as many as the limit allows, whatever the
-/// other threads of the process hold. Called once, when a thread begins, before it opens its driver.
+/// Gives the calling thread a table of descriptors of its own, so that it can hold as many as the
+/// limit allows, whatever the other threads of the process hold. Called once, when a thread begins,
+/// before it opens its driver.
 ///
-/// The limit on descriptors is one of each table, and threads share a table only because they are started that way. What follows
-/// from having one alone:
+/// The limit on descriptors is one of each table, and threads share a table only because they are
+/// started that way. What follows from having one alone:
 ///
-/// * The new table begins as a copy. Everything that is open in the process then is open in it too, under the same number, and
-///   counts against the thread's limit: a thread that wants many descriptors is best started before others have many. Copies
-///   keep what they refer to open: a listener that another thread closes later keeps its port until this thread has ended.
-/// * From then on numbers mean different things in different tables. A descriptor that is opened in this thread must be used and
-///   dropped in it; one that was opened before may be used by all, and is closed for a thread when that thread drops it. A
-///   [`Waker`](crate::Waker) made before works from everywhere; so that it is closed for the rest of the process as well, the last
-///   clone must be dropped there, after the thread has ended.
+/// * The new table begins as a copy. Everything that is open in the process then is open in it too,
+///   under the same number, and counts against the thread's limit: a thread that wants many
+///   descriptors is best started before others have many. Copies keep what they refer to open: a
+///   listener that another thread closes later keeps its port until this thread has ended.
+/// * From then on numbers mean different things in different tables. A descriptor that is opened in
+///   this thread must be used and dropped in it; one that was opened before may be used by all, and
+///   is closed for a thread when that thread drops it. A [`Waker`](crate::Waker) made before works
+///   from everywhere; so that it is closed for the rest of the process as well, the last clone must
+///   be dropped there, after the thread has ended.
 /// * A thread that this one starts shares its table.
-/// * When the last thread of a table ends, the kernel closes all that is left in it. `/proc/self/fd` shows the first thread's table,
-///   `/proc/thread-self/fd` the caller's.
+/// * When the last thread of a table ends, the kernel closes all that is left in it.
+///   `/proc/self/fd` shows the first thread's table, `/proc/thread-self/fd` the caller's.
 ///
 /// # Errors
 /// The kernel has no memory for the copy, or a security policy forbids the call.
 pub fn own_table() -> io::Result<()> {
-    // SAFETY: what the call endangers is the safety of descriptors that cross threads, not of memory. The drivers cannot cross:
-    // they are not `Send`. For the rest the rules above are the caller's to keep, and breaking them ends in EBADF or in
-    // a wrong socket, as it does for a descriptor that is used after its close.
+    // SAFETY: what the call endangers is the safety of descriptors that cross threads, not of
+    // memory. The drivers cannot cross: they are not `Send`. For the rest the rules above are the
+    // caller's to keep, and breaking them ends in EBADF or in a wrong socket, as it does for a
+    // descriptor that is used after its close.
     unsafe { unshare_unsafe(UnshareFlags::FILES) }?;
     Ok(())
 }
 
-/// Like [`own_table`], with nothing in the new table but the standard streams and these: what is closed in the other tables is then
-/// closed for good.
+/// Like [`own_table`], with nothing in the new table but the standard streams and these: what is
+/// closed in the other tables is then closed for good.
 ///
 /// # Errors
 /// As for [`own_table`], and on kernels before 5.9. The table may be the caller's own then.
@@ -86,8 +90,9 @@ pub fn own_table_with(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
 
 /// Closes all of these numbers in the calling thread's table.
 fn close_range(first: u32, last: u32) -> io::Result<()> {
-    // SAFETY: the arguments are plain values. The table is a fresh copy that belongs to this thread alone, so that no owner of
-    // a descriptor meets its number closed: all owners live in the other table.
+    // SAFETY: the arguments are plain values. The table is a fresh copy that belongs to this thread
+    // alone, so that no owner of a descriptor meets its number closed: all owners live in the other
+    // table.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,5 +1,6 @@
-//! The interface to a service manager such as systemd: sockets passed to the service and notifications from it
-//! (sd_listen_fds(3), sd_notify(3)). Without a service manager there are no sockets, and notifications go nowhere.
+//! The interface to a service manager such as systemd: sockets passed to the service and
+//! notifications from it (sd_listen_fds(3), sd_notify(3)). Without a service manager there are no
+//! sockets, and notifications go nowhere.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -41,12 +42,14 @@ pub fn notify(notifications: &[Notification<'_>]) -> io::Result<()> {
     sd_notify::notify(&states)
 }
 
-/// The longest time between two [`Notification::Watchdog`]; `None` if the service manager has no watchdog for this process.
+/// The longest time between two [`Notification::Watchdog`]; `None` if the service manager has no
+/// watchdog for this process.
 pub fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled()
 }
 
-/// The sockets that the service manager has opened for this process, with their names. Only the first call returns them.
+/// The sockets that the service manager has opened for this process, with their names. Only the
+/// first call returns them.
 ///
 /// # Errors
 /// The environment variables are malformed, or name descriptors that are not open.

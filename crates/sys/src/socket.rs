@@ -67,7 +67,8 @@ pub use unix::{SocketFile, listen_unix};
 /// bounded, give or take a segment; see bench/TRIED.md, "Bound on unsent bytes".
 pub const UNSENT_BYTES_MAX: u32 = 32 << 10;
 
-/// A listening, non-blocking TCP socket at `addr`, which it shares with others that do the same (SO_REUSEPORT).
+/// A listening, non-blocking TCP socket at `addr`, which it shares with others that do the same
+/// (SO_REUSEPORT).
 ///
 /// # Errors
 /// The address is in use, not of this host, or not permitted.
@@ -80,23 +81,23 @@ pub fn listen(addr: SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// Has a listener hand out connections only once they have sent something, or have sent nothing for about a second
-/// (TCP_DEFER_ACCEPT, tcp(7)). A server that waits for the first bytes of a connection anyway is
-/// woken once for it instead of twice; see bench/TRIED.md, "Deferred accept". Connections that have
-/// sent nothing yet hold next to nothing; when the listener is closed, they are reset. Does nothing
-/// on listeners that are not of TCP.
+/// Has a listener hand out connections only once they have sent something, or have sent nothing for
+/// about a second (TCP_DEFER_ACCEPT, tcp(7)). A server that waits for the first bytes of a
+/// connection anyway is woken once for it instead of twice; see bench/TRIED.md, "Deferred accept".
+/// Connections that have sent nothing yet hold next to nothing; when the listener is closed, they
+/// are reset. Does nothing on listeners that are not of TCP.
 pub fn defer_accept(listener: &impl AsFd) {
     let _ = set_option(listener, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 1);
 }
 
-/// Bounds what is taken before it can be sent, or lifts that bound. Refused by sockets that are not of TCP, which have no such
-/// thing.
+/// Bounds what is taken before it can be sent, or lifts that bound. Refused by sockets that are not
+/// of TCP, which have no such thing.
 pub(crate) fn bound_unsent(fd: &OwnedFd, bounded: bool) {
     let _ = SockRef::from(fd).set_tcp_notsent_lowat(if bounded { UNSENT_BYTES_MAX } else { u32::MAX });
 }
 
-/// Whether `addr` can be had at all. Asked once before the listeners of all loops share it, because sharing also hides
-/// that another program of the same user has it already.
+/// Whether `addr` can be had at all. Asked once before the listeners of all loops share it, because
+/// sharing also hides that another program of the same user has it already.
 ///
 /// # Errors
 /// As for [`listen`].
@@ -151,7 +152,8 @@ pub(crate) fn listener(at: Listen) -> io::Result<OwnedFd> {
     }
 }
 
-/// A non-blocking socket that is ready to connect. `last_port` is the local port that the driver has given out last.
+/// A non-blocking socket that is ready to connect. `last_port` is the local port that the driver
+/// has given out last.
 pub(crate) fn connecting(to: &Connect, last_port: &mut u16) -> io::Result<Socket> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let PeerAddr::Tcp(peer) = to.peer else { return Socket::new(Domain::UNIX, kind, None) };
@@ -162,7 +164,8 @@ pub(crate) fn connecting(to: &Connect, last_port: &mut u16) -> io::Result<Socket
     match (to.source, to.ports) {
         (None, None) => {}
         (Some(source), None) => {
-            // Without a port being chosen yet, connections to different peers may share one; the kernel picks at connect (Linux 4.2).
+            // Without a port being chosen yet, connections to different peers may share one; the
+            // kernel picks at connect (Linux 4.2).
             set_option(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
             socket.bind(&SockAddr::from(SocketAddr::new(source, 0)))?;
         }
@@ -174,8 +177,9 @@ pub(crate) fn connecting(to: &Connect, last_port: &mut u16) -> io::Result<Socket
     Ok(socket)
 }
 
-/// Binds to the next port of a range that is free. The kernel would choose within a range by itself (IP_LOCAL_PORT_RANGE, Linux
-/// 6.3), but only within the system's own range, and it is the ports outside of that which are wanted here.
+/// Binds to the next port of a range that is free. The kernel would choose within a range by itself
+/// (IP_LOCAL_PORT_RANGE, Linux 6.3), but only within the system's own range, and it is the ports
+/// outside of that which are wanted here.
 fn bind_within(socket: &Socket, source: IpAddr, ports: PortRange, last_port: &mut u16) -> io::Result<()> {
     for _ in 0..ports.count() {
         let next = last_port.wrapping_add(1);
@@ -203,8 +207,9 @@ fn set_option(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: 
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// How long the kernel took from SYN to SYN-ACK, in nanoseconds. A new connection's smoothed round-trip time is that of its SYN, unless
-/// this was sent again (RFC 6298, section 3). `None` then, and for a socket that is not TCP.
+/// How long the kernel took from SYN to SYN-ACK, in nanoseconds. A new connection's smoothed
+/// round-trip time is that of its SYN, unless this was sent again (RFC 6298, section 3). `None`
+/// then, and for a socket that is not TCP.
 pub(crate) fn handshake_ns(fd: &OwnedFd) -> Option<u64> {
     // SAFETY: all fields are integers, for which zeros are a value.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
@@ -260,7 +265,8 @@ pub(crate) fn abandon(fd: &OwnedFd) {
 /// Bytes that the kernel has taken and the peer has not acknowledged (SIOCOUTQ: tcp(7), unix(7)). 0
 /// if the kernel does not report it.
 pub(crate) fn unacknowledged(fd: &OwnedFd) -> u64 {
-    // SAFETY: SIOCOUTQ, which has the number of TIOCOUTQ, writes one int through the pointer that `Getter` passes.
+    // SAFETY: SIOCOUTQ, which has the number of TIOCOUTQ, writes one int through the pointer that
+    // `Getter` passes.
     let queued = unsafe { ioctl(fd, Getter::<{ libc::TIOCOUTQ as Opcode }, libc::c_int>::new()) };
     queued.map_or(0, |bytes| u64::try_from(bytes).unwrap_or(0))
 }
@@ -274,8 +280,8 @@ pub(crate) fn local_addr(fd: &OwnedFd) -> io::Result<SocketAddr> {
     Ok(SocketAddr::try_from(getsockname(fd)?)?)
 }
 
-/// Whether the kernel may hold back the last bytes of a send until what was sent before is acknowledged (Nagle's algorithm,
-/// RFC 9293, section 3.7.4).
+/// Whether the kernel may hold back the last bytes of a send until what was sent before is
+/// acknowledged (Nagle's algorithm, RFC 9293, section 3.7.4).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nagle {
     /// It may, and nothing was sent yet.
@@ -309,8 +315,8 @@ impl Nagle {
 /// chunks, of whole segments where they hold one; see bench/TRIED.md, "Chunks of 15 pages".
 const FILE_CHUNK_BYTES: u64 = 60 << 10;
 
-/// How many of `bytes`, which follow `head_bytes` and are followed by more, fill whole segments with them; all of them if they
-/// do not fill one.
+/// How many of `bytes`, which follow `head_bytes` and are followed by more, fill whole segments
+/// with them; all of them if they do not fill one.
 pub(crate) fn whole_segments(fd: &OwnedFd, head_bytes: u64, bytes: u64) -> u64 {
     fill(segment_bytes(fd).into(), head_bytes, bytes)
 }
@@ -320,7 +326,8 @@ fn segment_bytes(fd: &OwnedFd) -> u16 {
     SockRef::from(fd).tcp_mss().map_or(1, |bytes| bytes.clamp(1, u16::MAX.into()) as u16)
 }
 
-/// How much of `bytes` to send behind a head so that the last segment is full; all of them if they fill none.
+/// How much of `bytes` to send behind a head so that the last segment is full; all of them if they
+/// fill none.
 ///
 /// # Panics
 /// `segment_bytes` is 0.
@@ -390,7 +397,8 @@ impl Sending {
         self.span.is_some()
     }
 
-    /// Whether what follows the head at once, the first bytes of a file or the end of the stream, should share a segment with it.
+    /// Whether what follows the head at once, the first bytes of a file or the end of the stream,
+    /// should share a segment with it.
     pub(crate) fn goes_with_more(&self) -> bool {
         self.has_file() || self.is_last
     }

@@ -3,9 +3,10 @@
 
 /// Names one open socket of one driver.
 ///
-/// The index is dense and small, so that an owner can keep its own state in a plain `Vec` at the same index. The
-/// generation makes an id unique over the driver's life (up to wrap-around after 2^24 uses of one index): a completion that arrives
-/// for a socket that was closed meanwhile is recognised and dropped.
+/// The index is dense and small, so that an owner can keep its own state in a plain `Vec` at the
+/// same index. The generation makes an id unique over the driver's life (up to wrap-around after
+/// 2^24 uses of one index): a completion that arrives for a socket that was closed meanwhile is
+/// recognised and dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct SocketId {
     index: u32,
@@ -37,8 +38,8 @@ struct Slot<T> {
     entry: Option<T>,
 }
 
-/// A slab of at most `capacity` entries, addressed by [`SocketId`]. Freed indices are used again last-in first-out, so that
-/// a small working set stays in the same cache lines.
+/// A slab of at most `capacity` entries, addressed by [`SocketId`]. Freed indices are used again
+/// last-in first-out, so that a small working set stays in the same cache lines.
 pub struct Table<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,

@@ -9,7 +9,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 /// Makes the driver that was opened with it return from `wait` with [`crate::Completion::Woken`].
 ///
-/// Cheap to clone, callable from any thread. Calls that come before the driver looks are folded into one.
+/// Cheap to clone, callable from any thread. Calls that come before the driver looks are folded
+/// into one.
 #[derive(Clone, Debug)]
 pub struct Waker {
     event: Arc<OwnedFd>,
@@ -27,13 +28,13 @@ impl Waker {
 
     /// Wakes the driver.
     pub fn wake(&self) {
-        // The only way in which a non-blocking eventfd refuses is a counter that is full, and then the driver is being woken
-        // already.
+        // The only way in which a non-blocking eventfd refuses is a counter that is full, and then
+        // the driver is being woken already.
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
     }
 
-    /// Waits until it was used or the time has passed, which is the first. For threads that have no driver; the use is left to be
-    /// seen again.
+    /// Waits until it was used or the time has passed, which is the first. For threads that have no
+    /// driver; the use is left to be seen again.
     pub fn wait(&self, time: Duration) {
         let time = Timespec::try_from(time).ok();
         // An interruption ends it early, which is harmless.

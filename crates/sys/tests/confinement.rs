@@ -1,4 +1,5 @@
-//! The sandbox as a process feels it. Alone in its program, because what is taken away here is taken from all of it.
+//! The sandbox as a process feels it. Alone in its program, because what is taken away here is
+//! taken from all of it.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -77,7 +78,8 @@ fn what_was_given_up_is_gone_and_the_rest_goes_on() {
         assert_eq!(fs::read(folder.join("read/file")).unwrap(), b"content");
         assert!(fs::write(folder.join("read/file"), "changed").is_err());
         fs::write(folder.join("read/new"), "made").unwrap_err();
-        // A log grows, is cut off, and is made anew. What else lies in its folder is not read and not removed.
+        // A log grows, is cut off, and is made anew. What else lies in its folder is not read and
+        // not removed.
         let append = || fs::OpenOptions::new().append(true).create(true).open(folder.join("log/log"));
         append().unwrap().write_all(b"half").unwrap();
         append().unwrap().set_len(5).unwrap();

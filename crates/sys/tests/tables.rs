@@ -1,4 +1,5 @@
-//! Several tables of descriptors in one process. A test program of its own, since it lowers the limit of its process.
+//! Several tables of descriptors in one process. A test program of its own, since it lowers the
+//! limit of its process.
 
 use std::io;
 use std::net::SocketAddr;
@@ -60,7 +61,8 @@ fn choices() -> Vec<DriverChoice> {
     if without_ring { vec![DriverChoice::Epoll] } else { vec![DriverChoice::Epoll, DriverChoice::Uring] }
 }
 
-/// Opens connections to itself, holds them until all threads do and the waker is used, and sees that each still works.
+/// Opens connections to itself, holds them until all threads do and the waker is used, and sees
+/// that each still works.
 fn hold<D: Driver>(mut driver: D, holds: Sender<()>) {
     let listener = driver.listen(Listen::Address(SocketAddr::from(([127, 0, 0, 1], 0)))).unwrap();
     let addr = driver.local_addr(listener).unwrap();

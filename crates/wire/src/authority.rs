@@ -1,5 +1,6 @@
-//! The authority of a request: the value of Host, or the part of an absolute request target between `//` and the path
-//! (RFC 3986, 3.2; RFC 9110, 7.2). It owns the syntax only; which hosts a server answers for is the server's matter.
+//! The authority of a request: the value of Host, or the part of an absolute request target between
+//! `//` and the path (RFC 3986, 3.2; RFC 9110, 7.2). It owns the syntax only; which hosts a server
+//! answers for is the server's matter.
 
 use std::net::Ipv6Addr;
 
@@ -19,8 +20,8 @@ pub enum HostFault {
     Invalid,
 }
 
-/// Checks `uri-host [ ":" port ]` and gives it as text. An empty value is valid: RFC 9110, 7.2 has a client send it
-/// when its target has no authority.
+/// Checks `uri-host [ ":" port ]` and gives it as text. An empty value is valid: RFC 9110, 7.2 has
+/// a client send it when its target has no authority.
 pub(crate) fn check(value: &[u8]) -> Option<&str> {
     let (host, port) = split_port(value)?;
     let host_is_valid = match host {
@@ -33,7 +34,8 @@ pub(crate) fn check(value: &[u8]) -> Option<&str> {
     std::str::from_utf8(value).ok()
 }
 
-/// The authority of a request target in absolute form, or nothing when the target has no `scheme://`.
+/// The authority of a request target in absolute form, or nothing when the target has no
+/// `scheme://`.
 pub(crate) fn of_absolute_target(target: &[u8]) -> Option<&[u8]> {
     let colon = target.iter().position(|&byte| byte == b':')?;
     let (scheme, rest) = target.split_at(colon);
@@ -65,8 +67,8 @@ fn split_port(value: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// `reg-name` of RFC 3986, 3.2.2, which covers IPv4 addresses: unreserved, sub-delims and percent escapes. `@` is
-/// neither, so user information is refused with it.
+/// `reg-name` of RFC 3986, 3.2.2, which covers IPv4 addresses: unreserved, sub-delims and percent
+/// escapes. `@` is neither, so user information is refused with it.
 fn is_registered_name(mut name: &[u8]) -> bool {
     loop {
         match name {
@@ -94,7 +96,8 @@ fn is_address(address: &[u8]) -> bool {
             let rest = future[digits..].strip_prefix(b".");
             digits > 0 && rest.is_some_and(|rest| !rest.is_empty() && rest.iter().all(is_rest_byte))
         }
-        // The standard library reads exactly that grammar: four digits at most, no leading zeros in an IPv4 tail, one `::`.
+        // The standard library reads exactly that grammar: four digits at most, no leading zeros in
+        // an IPv4 tail, one `::`.
         _ => std::str::from_utf8(address).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok()),
     }
 }

@@ -1,4 +1,5 @@
-//! The part of a message behind its head, the same for requests and replies: pieces of the input until its end.
+//! The part of a message behind its head, the same for requests and replies: pieces of the input
+//! until its end.
 
 use crate::chunked::{ChunkEvent, ChunkFault, Decoder};
 use crate::framing::BodyFraming;

@@ -1,19 +1,23 @@
-//! How much of a message a reader accepts before it refuses. It owns numbers only; the readers enforce them.
+//! How much of a message a reader accepts before it refuses. It owns numbers only; the readers
+//! enforce them.
 
-/// Upper bounds on what a peer can make a reader hold or look at. All are inclusive: a message that reaches a bound
-/// exactly is accepted.
+/// Upper bounds on what a peer can make a reader hold or look at. All are inclusive: a message that
+/// reaches a bound exactly is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Bytes of a head, from its first byte to the end of the empty line that closes it.
     pub head_bytes_max: u32,
     /// Bytes of the request line or status line, with its CRLF.
     pub start_line_bytes_max: u32,
-    /// Field lines in a head, and again in a trailer section; more than [`FIELDS_MAX`](crate::FIELDS_MAX) has no effect.
+    /// Field lines in a head, and again in a trailer section; more than
+    /// [`FIELDS_MAX`](crate::FIELDS_MAX) has no effect.
     pub fields_max: u32,
-    /// Bytes of one chunk line: size, extensions and CRLF. A size needs at most 16 digits, so this bounds extensions.
+    /// Bytes of one chunk line: size, extensions and CRLF. A size needs at most 16 digits, so this
+    /// bounds extensions.
     pub chunk_line_bytes_max: u32,
-    /// Bytes of all chunk extensions of one message together: they are discarded, so a sender who pads every small chunk
-    /// with a long extension would otherwise have far more read than any bound on bodies counts.
+    /// Bytes of all chunk extensions of one message together: they are discarded, so a sender who
+    /// pads every small chunk with a long extension would otherwise have far more read than any
+    /// bound on bodies counts.
     pub chunk_extension_bytes_max: u32,
     /// Bytes of a trailer section with the empty line that closes it.
     pub trailer_bytes_max: u32,
@@ -24,7 +28,8 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// The bounds for reading requests: browsers send less than 4 KiB, long cookies and tokens come to some 8 KiB.
+    /// The bounds for reading requests: browsers send less than 4 KiB, long cookies and tokens come
+    /// to some 8 KiB.
     #[must_use]
     pub const fn requests() -> Self {
         Self {

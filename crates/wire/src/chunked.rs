@@ -1,8 +1,9 @@
 //! The chunked transfer coding (RFC 9112, 7.1), read and written.
 //!
-//! The decoder hands chunk data on as slices of its input and keeps nothing but counters. Chunk extensions and trailer
-//! fields are checked, bounded and dropped: neither half of the product has a use for one, and RFC 9110, 6.5.1 lets a
-//! recipient discard trailers, which also settles the forbidden ones (lengths, routing, authentication).
+//! The decoder hands chunk data on as slices of its input and keeps nothing but counters. Chunk
+//! extensions and trailer fields are checked, bounded and dropped: neither half of the product has
+//! a use for one, and RFC 9110, 6.5.1 lets a recipient discard trailers, which also settles the
+//! forbidden ones (lengths, routing, authentication).
 
 use crate::encode::push_hex;
 use crate::fields::is_text_byte;
@@ -12,8 +13,9 @@ use crate::{Bounds, Progress};
 /// A fault in a body in the chunked coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkFault {
-    /// The size is empty or has a byte that is no hexadecimal digit: a sign, `0x`, whitespace. RFC 9112, 7.1.1 would
-    /// have whitespace before an extension tolerated; recipients differ in where they look for the digits then.
+    /// The size is empty or has a byte that is no hexadecimal digit: a sign, `0x`, whitespace. RFC
+    /// 9112, 7.1.1 would have whitespace before an extension tolerated; recipients differ in where
+    /// they look for the digits then.
     #[error("invalid chunk size")]
     InvalidSize,
     /// The size does not fit 64 bits.
@@ -47,7 +49,8 @@ pub enum ChunkFault {
 pub enum ChunkEvent<'a> {
     /// Body bytes; one chunk may come in several pieces.
     Data(&'a [u8]),
-    /// The last chunk and the trailer section are read; the following bytes belong to the next message.
+    /// The last chunk and the trailer section are read; the following bytes belong to the next
+    /// message.
     End,
 }
 
@@ -80,8 +83,8 @@ impl Decoder {
         Self { at: At::Size { empty: true }, chunk_bytes: 0, line_bytes: 0, extension_bytes: 0 }
     }
 
-    /// Decodes up to the next piece of data or the end of the body. After `End` nothing more is consumed; after an
-    /// error the decoder must not be used again.
+    /// Decodes up to the next piece of data or the end of the body. After `End` nothing more is
+    /// consumed; after an error the decoder must not be used again.
     ///
     /// # Errors
     /// The first fault in the order of the bytes.
@@ -206,8 +209,8 @@ pub fn push_chunk(out: &mut Vec<u8>, data: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes only the line before a chunk's data, for data that travels by another way (a file sent by the kernel). The
-/// caller sends `size` bytes, which must not be zero, and CRLF after it.
+/// Writes only the line before a chunk's data, for data that travels by another way (a file sent by
+/// the kernel). The caller sends `size` bytes, which must not be zero, and CRLF after it.
 pub fn push_chunk_line(out: &mut Vec<u8>, size: u64) {
     debug_assert!(size > 0, "a chunk of no bytes would end the body");
     push_hex(out, size);
@@ -221,7 +224,8 @@ pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 mod tests {
     use super::*;
 
-    /// Decodes the input whole and byte by byte; what is expected is the body and what is left, or the fault.
+    /// Decodes the input whole and byte by byte; what is expected is the body and what is left, or
+    /// the fault.
     fn check(input: &str, expected: Result<(&str, &str), ChunkFault>) {
         for part_bytes in [usize::MAX, 1] {
             let shown = decode(input.as_bytes(), part_bytes);

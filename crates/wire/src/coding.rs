@@ -55,8 +55,8 @@ impl AcceptEncoding {
     /// coding is certain to be understood.
     pub const IDENTITY: Self = Self { codings: [None; Coding::ALL.len()], identity: None, others: None };
 
-    /// Reads all fields of that name. Elements that are malformed, or name what is not known here, are skipped; of several
-    /// about the same coding the first counts.
+    /// Reads all fields of that name. Elements that are malformed, or name what is not known here,
+    /// are skipped; of several about the same coding the first counts.
     #[must_use]
     pub fn of(fields: Fields<'_>) -> Self {
         let mut accept = Self::IDENTITY;
@@ -80,8 +80,8 @@ impl AcceptEncoding {
         self.codings[coding as usize].or(self.others).unwrap_or(0)
     }
 
-    /// How much it is wanted that nothing is encoded; `None` if that is excluded. Where it is not mentioned it is
-    /// acceptable, and less wanted than all that is: 0.
+    /// How much it is wanted that nothing is encoded; `None` if that is excluded. Where it is not
+    /// mentioned it is acceptable, and less wanted than all that is: 0.
     #[must_use]
     pub fn identity(&self) -> Option<Quality> {
         match self.identity.or(self.others) {
@@ -123,7 +123,8 @@ mod tests {
     use super::*;
     use crate::{Bounds, FieldSlots, RequestEvent, RequestReader};
 
-    /// Reads field values and shows what is wanted how much: zstd, br, gzip, identity (`-` for excluded).
+    /// Reads field values and shows what is wanted how much: zstd, br, gzip, identity (`-` for
+    /// excluded).
     fn check(values: &[&str], expected: &str) {
         let lines: String = values.iter().map(|value| format!("Accept-Encoding: {value}\r\n")).collect();
         let head = format!("GET / HTTP/1.1\r\nHost: x\r\n{lines}\r\n");

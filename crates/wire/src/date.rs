@@ -1,6 +1,7 @@
 //! Dates of header fields (RFC 9110, 5.6.7), as whole seconds since 1970-01-01 00:00:00 UTC.
 //!
-//! The calendar is `httpdate`'s; this module only keeps it away from the system clock and from panicking.
+//! The calendar is `httpdate`'s; this module only keeps it away from the system clock and from
+//! panicking.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime};
@@ -13,8 +14,8 @@ pub const SECOND_MAX: i64 = 253_402_300_799;
 /// Length of a date as it is sent.
 pub const IMF_FIXDATE_BYTES: usize = 29;
 
-/// Writes a second as IMF-fixdate, such as `Sun, 06 Nov 1994 08:49:37 GMT`. Seconds before 1970 and after 9999, which
-/// a file system may well report, become the nearest that can be written.
+/// Writes a second as IMF-fixdate, such as `Sun, 06 Nov 1994 08:49:37 GMT`. Seconds before 1970 and
+/// after 9999, which a file system may well report, become the nearest that can be written.
 #[must_use]
 pub fn imf_fixdate(second: i64) -> [u8; IMF_FIXDATE_BYTES] {
     let since_epoch = Duration::from_secs(second.clamp(0, SECOND_MAX).unsigned_abs());
@@ -26,8 +27,8 @@ pub fn imf_fixdate(second: i64) -> [u8; IMF_FIXDATE_BYTES] {
 
 /// Reads a date in any of the three formats of RFC 9110; `None` if it is none, or before 1970.
 ///
-/// Two-digit years up to 69 count as 20xx. RFC 9110 would have the border move with the clock, which is not read here.
-/// A leap second (`:60`) is not understood.
+/// Two-digit years up to 69 count as 20xx. RFC 9110 would have the border move with the clock,
+/// which is not read here. A leap second (`:60`) is not understood.
 #[must_use]
 pub fn parse(value: &[u8]) -> Option<i64> {
     let date: HttpDate = std::str::from_utf8(value).ok()?.parse().ok()?;

@@ -1,6 +1,7 @@
 //! Digests of representations: reading Want-Repr-Digest, and writing Repr-Digest (RFC 9530).
 //!
-//! Nothing is hashed here. Of structured fields (RFC 9651) it has what these two need: a dictionary of small integers.
+//! Nothing is hashed here. Of structured fields (RFC 9651) it has what these two need: a dictionary
+//! of small integers.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -42,7 +43,8 @@ impl Algorithm {
 /// Most members of a dictionary that are looked at.
 const MEMBERS_MAX: usize = 32;
 
-/// How much a client wants each algorithm, from 0 (not at all) to 10, as the Want-Repr-Digest fields of a request say.
+/// How much a client wants each algorithm, from 0 (not at all) to 10, as the Want-Repr-Digest
+/// fields of a request say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WantReprDigest {
     /// At the index of [`Algorithm::ALL`].
@@ -50,8 +52,9 @@ pub struct WantReprDigest {
 }
 
 impl WantReprDigest {
-    /// Reads all fields of that name as one dictionary. A dictionary that is malformed is ignored as a whole (RFC 9651, 4.2);
-    /// a member that is no integer from 0 to 10 is ignored alone, and of several with one key the last counts.
+    /// Reads all fields of that name as one dictionary. A dictionary that is malformed is ignored
+    /// as a whole (RFC 9651, 4.2); a member that is no integer from 0 to 10 is ignored alone, and
+    /// of several with one key the last counts.
     #[must_use]
     pub fn of(fields: Fields<'_>) -> Self {
         let mut wanted = Self::default();
@@ -69,7 +72,8 @@ impl WantReprDigest {
         wanted
     }
 
-    /// The most wanted of the algorithms that `has` lets pass; of equals the first of [`Algorithm::ALL`].
+    /// The most wanted of the algorithms that `has` lets pass; of equals the first of
+    /// [`Algorithm::ALL`].
     #[must_use]
     pub fn choose(&self, has: impl Fn(Algorithm) -> bool) -> Option<Algorithm> {
         let wanted = Algorithm::ALL.into_iter().filter(|&algorithm| self.preferences[algorithm as usize] > 0);
@@ -88,7 +92,8 @@ impl WantReprDigest {
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
-    /// Reads a member and the comma behind it: its key, and its value if that is an integer from 0 to 10.
+    /// Reads a member and the comma behind it: its key, and its value if that is an integer from 0
+    /// to 10.
     fn member(&mut self) -> Option<(&'a [u8], Option<u8>)> {
         let key = self.key()?;
         let value = if self.skip(b'=') { self.item()? } else { None };

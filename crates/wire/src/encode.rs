@@ -28,8 +28,8 @@ pub enum EncodeError {
     FieldValue,
 }
 
-/// Writes one head behind what the buffer holds. Unless [`end`](Self::end) is reached, the buffer is put back as it
-/// was: it never holds half a head.
+/// Writes one head behind what the buffer holds. Unless [`end`](Self::end) is reached, the buffer
+/// is put back as it was: it never holds half a head.
 #[derive(Debug)]
 pub struct HeadWriter<'b> {
     out: &'b mut Vec<u8>,

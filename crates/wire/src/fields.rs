@@ -1,16 +1,20 @@
-//! Field lines ("headers") of a parsed head: storage, look-up and the list syntax of RFC 9110, 5.6.1.
+//! Field lines ("headers") of a parsed head: storage, look-up and the list syntax of RFC 9110,
+//! 5.6.1.
 //!
-//! Values are bytes, trimmed of surrounding whitespace and otherwise as sent. Nothing here knows what a field means.
+//! Values are bytes, trimmed of surrounding whitespace and otherwise as sent. Nothing here knows
+//! what a field means.
 
 use std::mem::MaybeUninit;
 
 /// Most field lines a head can have, whatever the [`Bounds`](crate::Bounds) say.
 pub const FIELDS_MAX: usize = 100;
 
-/// Room for the field lines of one head, made anew (at no cost: it is not initialised) for each call of a reader.
+/// Room for the field lines of one head, made anew (at no cost: it is not initialised) for each
+/// call of a reader.
 ///
-/// It belongs to the caller because its contents point into the caller's input: neither the reader, which outlives the
-/// input, nor the event, which would have to be moved with all of it, can own it.
+/// It belongs to the caller because its contents point into the caller's input: neither the reader,
+/// which outlives the input, nor the event, which would have to be moved with all of it, can own
+/// it.
 pub struct FieldSlots<'a> {
     /// For a head where it lies.
     pub(crate) usual: Slots<'a>,
@@ -105,8 +109,8 @@ pub(crate) fn list_elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(trim_ows).filter(|element| !element.is_empty())
 }
 
-/// The bytes without leading and trailing optional whitespace (SP and HTAB only; RFC 9110, 5.6.3). The standard
-/// library's `trim_ascii` would also remove CR, LF and form feed.
+/// The bytes without leading and trailing optional whitespace (SP and HTAB only; RFC 9110, 5.6.3).
+/// The standard library's `trim_ascii` would also remove CR, LF and form feed.
 pub(crate) fn trim_ows(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = bytes {
         bytes = rest;
@@ -123,8 +127,8 @@ pub const fn is_token_byte(byte: u8) -> bool {
         | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~')
 }
 
-/// Whether a byte may stand in a field value or a reason phrase: HTAB, SP, visible ASCII and the obsolete bytes from
-/// 0x80 on (RFC 9110, 5.5).
+/// Whether a byte may stand in a field value or a reason phrase: HTAB, SP, visible ASCII and the
+/// obsolete bytes from 0x80 on (RFC 9110, 5.5).
 pub(crate) const fn is_text_byte(byte: u8) -> bool {
     matches!(byte, b'\t' | b' '..=b'~' | 0x80..=0xff)
 }

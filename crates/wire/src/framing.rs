@@ -1,7 +1,8 @@
 //! How long a message is and whether the connection outlives it (RFC 9112, 6 and 9.3).
 //!
-//! One pass over the field lines finds all that decides it. Where the RFC lets a recipient repair a doubtful message,
-//! this crate refuses it: the repair of one recipient is the smuggled request of the next.
+//! One pass over the field lines finds all that decides it. Where the RFC lets a recipient repair a
+//! doubtful message, this crate refuses it: the repair of one recipient is the smuggled request of
+//! the next.
 
 use crate::fields::{Fields, list_elements, trim_ows};
 
@@ -48,14 +49,17 @@ pub enum FramingFault {
     /// Content-Length is not a plain decimal number of at most 64 bits.
     #[error("invalid Content-Length")]
     InvalidContentLength,
-    /// Content-Length several times, as lines or as a list. RFC 9110, 8.6 allows to accept equal values; that such a
-    /// message came at all says that something on its way merged or copied lengths, so equal ones are refused as well.
+    /// Content-Length several times, as lines or as a list. RFC 9110, 8.6 allows to accept equal
+    /// values; that such a message came at all says that something on its way merged or copied
+    /// lengths, so equal ones are refused as well.
     #[error("repeated Content-Length")]
     RepeatedContentLength,
-    /// Content-Length beside Transfer-Encoding (RFC 9112, 6.1: may be refused, and is a sign of smuggling).
+    /// Content-Length beside Transfer-Encoding (RFC 9112, 6.1: may be refused, and is a sign of
+    /// smuggling).
     #[error("Content-Length beside Transfer-Encoding")]
     LengthBesideCoding,
-    /// Transfer-Encoding in an HTTP/1.0 message (RFC 9112, 6.1: the framing is to be treated as faulty).
+    /// Transfer-Encoding in an HTTP/1.0 message (RFC 9112, 6.1: the framing is to be treated as
+    /// faulty).
     #[error("Transfer-Encoding in HTTP/1.0")]
     CodingInHttp10,
     /// Several Transfer-Encoding lines, or `chunked` anywhere but once at the end.
@@ -79,7 +83,8 @@ pub(crate) struct Survey<'a> {
 }
 
 impl<'a> Survey<'a> {
-    /// Looks at each field line once; length and first letter tell almost all others apart without a comparison.
+    /// Looks at each field line once; length and first letter tell almost all others apart without
+    /// a comparison.
     #[inline]
     pub(crate) fn of(fields: Fields<'a>, version: Version) -> Result<Self, FramingFault> {
         let mut survey = Self::default();
@@ -143,8 +148,8 @@ impl<'a> Survey<'a> {
     }
 }
 
-/// RFC 9112, 6.1 gives a request with unknown codings 501; one whose last coding is not `chunked`, or that has it
-/// twice, has no length at all (6.3) and is malformed.
+/// RFC 9112, 6.1 gives a request with unknown codings 501; one whose last coding is not `chunked`,
+/// or that has it twice, has no length at all (6.3) and is malformed.
 fn coding_fault(value: &[u8]) -> FramingFault {
     let is_chunked = |coding: &[u8]| trim_ows(coding).eq_ignore_ascii_case(b"chunked");
     let mut codings = value.rsplit(|&byte| byte == b',');

@@ -1,17 +1,20 @@
 //! HTTP/1.0 and HTTP/1.1 in both directions, without I/O: bytes in, events out.
 //!
-//! Owned here: reading requests ([`RequestReader`]) and replies ([`ResponseReader`]), writing heads ([`encode`]),
-//! the chunked coding ([`chunked`]), dates, ranges, validators, what a client wants of codings and digests, and the way from a request target to a safe file path.
-//! Lacking on purpose: sockets, files and clocks (a caller that needs a time passes it in), content codings, any
-//! protocol newer than 1.1, and every policy of a server or a client.
+//! Owned here: reading requests ([`RequestReader`]) and replies ([`ResponseReader`]), writing heads
+//! ([`encode`]), the chunked coding ([`chunked`]), dates, ranges, validators, what a client wants
+//! of codings and digests, and the way from a request target to a safe file path. Lacking on
+//! purpose: sockets, files and clocks (a caller that needs a time passes it in), content codings,
+//! any protocol newer than 1.1, and every policy of a server or a client.
 //!
-//! Two properties shape the code. It stands on the hot path of a load generator and of a file server, so a head that
-//! arrived whole is parsed where it lies, bodies are handed on as slices of the input, and only a partial head is ever
-//! copied. And it stands on a border: framing is read in one way or refused, because two readings of one message are
-//! what request smuggling is made of (RFC 9112, 11.2).
+//! Two properties shape the code. It stands on the hot path of a load generator and of a file
+//! server, so a head that arrived whole is parsed where it lies, bodies are handed on as slices of
+//! the input, and only a partial head is ever copied. And it stands on a border: framing is read in
+//! one way or refused, because two readings of one message are what request smuggling is made of
+//! (RFC 9112, 11.2).
 //!
-//! Both readers are driven alike: give the bytes at hand and a fresh [`FieldSlots`], drop as many bytes as were
-//! consumed, and repeat until no event comes. However the bytes were cut, the events and the errors are the same.
+//! Both readers are driven alike: give the bytes at hand and a fresh [`FieldSlots`], drop as many
+//! bytes as were consumed, and repeat until no event comes. However the bytes were cut, the events
+//! and the errors are the same.
 //!
 //! ```
 //! use thalweg_wire::{FieldSlots, Bounds, RequestEvent, RequestReader};

@@ -1,4 +1,5 @@
-//! Request methods (RFC 9110, 9). Names are compared with case: `get` is an extension method, not GET.
+//! Request methods (RFC 9110, 9). Names are compared with case: `get` is an extension method, not
+//! GET.
 
 /// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,7 +27,8 @@ pub enum Method<'a> {
 }
 
 impl<'a> Method<'a> {
-    /// The method of that name. The name is taken as it is: the readers pass tokens, the encoder checks what it writes.
+    /// The method of that name. The name is taken as it is: the readers pass tokens, the encoder
+    /// checks what it writes.
     #[inline]
     #[must_use]
     pub fn from_name(name: &'a str) -> Self {

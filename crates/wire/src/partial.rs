@@ -1,4 +1,5 @@
-//! Getting hold of a whole head: where it lies when it came whole, else from a buffer that collects its parts.
+//! Getting hold of a whole head: where it lies when it came whole, else from a buffer that collects
+//! its parts.
 
 use crate::fields::{FieldSlots, Fields, Slots};
 use crate::scan::{HeadFault, Scanned, Scanner, Section};
@@ -13,8 +14,8 @@ pub(crate) struct PartialHead {
     complete: bool,
 }
 
-/// Memory a reader keeps between heads. A typical head fits; the memory of a large one is given back, so that many
-/// idle connections cannot each hold what one request needed.
+/// Memory a reader keeps between heads. A typical head fits; the memory of a large one is given
+/// back, so that many idle connections cannot each hold what one request needed.
 const RETAINED_BYTES_MAX: usize = 2 << 10;
 
 impl PartialHead {
@@ -30,7 +31,8 @@ impl PartialHead {
         self.bytes.capacity()
     }
 
-    /// Forgets a head that was read to its end. That cannot happen at that end, since the head was lent out then.
+    /// Forgets a head that was read to its end. That cannot happen at that end, since the head was
+    /// lent out then.
     #[inline]
     pub(crate) fn forget_complete(&mut self) {
         if !self.complete {
@@ -42,7 +44,8 @@ impl PartialHead {
         self.bytes.shrink_to(RETAINED_BYTES_MAX);
     }
 
-    /// Reads a head with `parse`, which gives the head and its length if the bytes begin with a whole and faultless one.
+    /// Reads a head with `parse`, which gives the head and its length if the bytes begin with a
+    /// whole and faultless one.
     ///
     /// The event is the head and how many bytes it had.
     #[inline]
@@ -62,7 +65,8 @@ impl PartialHead {
         self.collect(input, &mut slots.collected, bounds, parse)
     }
 
-    /// Goes on with a head that is not there as a whole, or has to be looked at more closely, and parses it once it is complete.
+    /// Goes on with a head that is not there as a whole, or has to be looked at more closely, and
+    /// parses it once it is complete.
     #[cold]
     #[inline(never)]
     fn collect<'a, T>(
@@ -103,7 +107,8 @@ impl PartialHead {
     }
 }
 
-/// Replaces each obsolete line fold, with the whitespace around it, by as many spaces (RFC 9112, 5.2), so that no length changes.
+/// Replaces each obsolete line fold, with the whitespace around it, by as many spaces (RFC 9112,
+/// 5.2), so that no length changes.
 #[cold]
 fn unfold(head: &mut [u8]) {
     let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
@@ -127,11 +132,11 @@ fn unfold(head: &mut [u8]) {
     }
 }
 
-/// Whether a head that `httparse` accepted is also within the stricter rules of this crate: each line ends in CRLF, and
-/// the start line is not too long.
+/// Whether a head that `httparse` accepted is also within the stricter rules of this crate: each
+/// line ends in CRLF, and the start line is not too long.
 ///
-/// A field name begins right behind a line end, so the line ends are found through the names, without a second pass
-/// over the bytes.
+/// A field name begins right behind a line end, so the line ends are found through the names,
+/// without a second pass over the bytes.
 #[inline]
 pub(crate) fn is_strict(head: &[u8], fields: Fields<'_>, bounds: &Bounds) -> bool {
     let start_of = |name: &str| name.as_ptr().addr() - head.as_ptr().addr();

@@ -1,13 +1,14 @@
 //! Byte ranges (RFC 9110, 14): reading Range, applying it to a size, writing Content-Range.
 //!
-//! A Range that cannot be understood is ignored, as the RFC wants, and so is one with too many parts; a Range that is
-//! understood but lies outside the representation is unsatisfiable, which is an answer of its own (416).
+//! A Range that cannot be understood is ignored, as the RFC wants, and so is one with too many
+//! parts; a Range that is understood but lies outside the representation is unsatisfiable, which is
+//! an answer of its own (416).
 
 use crate::encode::push_decimal;
 use crate::fields::list_elements;
 
-/// Most parts a Range may have. Programs that mend an old file from pieces of the new one (zsync) ask for some twenty at once;
-/// hundreds are an attack (RFC 9110, 17.15).
+/// Most parts a Range may have. Programs that mend an old file from pieces of the new one (zsync)
+/// ask for some twenty at once; hundreds are an attack (RFC 9110, 17.15).
 pub const RANGES_MAX: usize = 64;
 
 /// One part of a Range as it was requested. Numbers too large for 64 bits count as the largest.
@@ -63,8 +64,8 @@ pub struct ByteRanges {
 pub struct Unsatisfiable;
 
 impl RangeSet {
-    /// Reads the value of a Range field; `None` if it is to be ignored: another unit than bytes, malformed in any part,
-    /// or with too many parts.
+    /// Reads the value of a Range field; `None` if it is to be ignored: another unit than bytes,
+    /// malformed in any part, or with too many parts.
     #[must_use]
     pub fn parse(value: &[u8]) -> Option<Self> {
         let (unit, list) = value.split_at_checked(b"bytes=".len())?;
@@ -107,7 +108,8 @@ impl RangeSpec {
             (first, []) => Some(Self::Open { first: saturating_decimal(first)? }),
             (first, last) => {
                 let (first, last) = (saturating_decimal(first)?, saturating_decimal(last)?);
-                // RFC 9110, 14.1.1: a range that ends before it begins is invalid, not unsatisfiable.
+                // RFC 9110, 14.1.1: a range that ends before it begins is invalid, not
+                // unsatisfiable.
                 (first <= last).then_some(Self::Closed { first, last })
             }
         }
@@ -132,8 +134,8 @@ impl ByteRanges {
         &self.ranges[..self.count]
     }
 
-    /// Makes ranges that overlap one, in the place of the first of them (RFC 9110, 15.3.7.2), so that all together are not
-    /// more than the representation. Ranges that only touch stay apart.
+    /// Makes ranges that overlap one, in the place of the first of them (RFC 9110, 15.3.7.2), so
+    /// that all together are not more than the representation. Ranges that only touch stay apart.
     #[must_use]
     pub fn without_overlaps(&self) -> Self {
         let mut by_position = [(0, 0, 0); RANGES_MAX];
@@ -181,7 +183,8 @@ impl ByteRange {
     }
 }
 
-/// Writes the value of Content-Range for a part of a representation of `size` bytes, such as `bytes 0-4/10`.
+/// Writes the value of Content-Range for a part of a representation of `size` bytes, such as
+/// `bytes 0-4/10`.
 pub fn push_content_range(out: &mut Vec<u8>, range: ByteRange, size: u64) {
     out.extend_from_slice(b"bytes ");
     push_decimal(out, range.first);
@@ -197,7 +200,8 @@ pub fn push_unsatisfied_content_range(out: &mut Vec<u8>, size: u64) {
     push_decimal(out, size);
 }
 
-/// A plain decimal number; one beyond 64 bits lies behind the end of anything and counts as the largest.
+/// A plain decimal number; one beyond 64 bits lies behind the end of anything and counts as the
+/// largest.
 fn saturating_decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;

@@ -42,7 +42,8 @@ pub enum RequestEvent<'a> {
 pub struct RequestHead<'a> {
     /// The method.
     pub method: Method<'a>,
-    /// The request target exactly as sent: visible ASCII, in a form for [`target`](crate::target) to tell.
+    /// The request target exactly as sent: visible ASCII, in a form for [`target`](crate::target)
+    /// to tell.
     pub target: &'a [u8],
     /// The protocol version.
     pub version: Version,
@@ -56,8 +57,9 @@ pub struct RequestHead<'a> {
 }
 
 impl<'a> RequestHead<'a> {
-    /// The host, with its port if given, that the request is for: that of the target in absolute form, which overrides
-    /// the Host field (RFC 9112, 3.2.2), else that of the field. It may be empty; only HTTP/1.0 can do without.
+    /// The host, with its port if given, that the request is for: that of the target in absolute
+    /// form, which overrides the Host field (RFC 9112, 3.2.2), else that of the field. It may be
+    /// empty; only HTTP/1.0 can do without.
     #[inline]
     #[must_use]
     pub fn host(&self) -> Option<&'a str> {
@@ -84,8 +86,8 @@ impl<'a> RequestHead<'a> {
         self.keep_alive
     }
 
-    /// Whether the client waits for 100 (Continue) before it sends the body. Never so for HTTP/1.0, where the
-    /// expectation is to be ignored, nor without a body (RFC 9110, 10.1.1).
+    /// Whether the client waits for 100 (Continue) before it sends the body. Never so for HTTP/1.0,
+    /// where the expectation is to be ignored, nor without a body (RFC 9110, 10.1.1).
     #[inline]
     #[must_use]
     pub const fn expects_continue(&self) -> bool {
@@ -141,7 +143,8 @@ impl RequestReader {
         Self { bounds, partial: PartialHead::new(Section::Request), stage: Stage::Head, empty_line_bytes: 0 }
     }
 
-    /// Reads up to the next event. Call it again with the rest of the input, which may be empty, until no event comes.
+    /// Reads up to the next event. Call it again with the rest of the input, which may be empty,
+    /// until no event comes.
     ///
     /// # Errors
     /// The first fault; the same again on every later call.
@@ -172,7 +175,8 @@ impl RequestReader {
         outcome
     }
 
-    /// Whether nothing of a request was read since the last one ended: an end of input is no loss then.
+    /// Whether nothing of a request was read since the last one ended: an end of input is no loss
+    /// then.
     #[must_use]
     pub const fn idle(&self) -> bool {
         matches!(self.stage, Stage::Head) && self.partial.is_empty() && self.empty_line_bytes.is_multiple_of(2)
@@ -225,7 +229,8 @@ fn read_head<'a>(
     Ok(Progress { consumed: skipped + consumed, event })
 }
 
-/// RFC 9112, 2.2: some clients send a superfluous CRLF behind a body. How many bytes of the input are empty lines.
+/// RFC 9112, 2.2: some clients send a superfluous CRLF behind a body. How many bytes of the input
+/// are empty lines.
 #[inline]
 fn skip_empty_lines(input: &[u8], seen: &mut u32, bounds: &Bounds) -> Result<usize, RequestError> {
     for (index, &byte) in input.iter().enumerate() {

@@ -19,8 +19,8 @@ use crate::{Bounds, Progress};
 pub enum RequestKind {
     /// A HEAD request: no body, whatever the fields say.
     Head,
-    /// A CONNECT request: after a 2xx the connection is a tunnel. The reply is then `Head` and `End`; bytes behind it
-    /// are the tunnel's and not for this reader.
+    /// A CONNECT request: after a 2xx the connection is a tunnel. The reply is then `Head` and
+    /// `End`; bytes behind it are the tunnel's and not for this reader.
     Connect,
     /// A request with Upgrade: 101 is final, and the bytes behind it belong to the other protocol.
     Upgrade,
@@ -56,7 +56,8 @@ pub enum ResponseEvent<'a> {
 /// The head of a reply whose form and framing are in order.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseHead<'a> {
-    /// The status code, from 100 to 999. Codes from 600 on are invalid but countable (RFC 9110, 15).
+    /// The status code, from 100 to 999. Codes from 600 on are invalid but countable (RFC 9110,
+    /// 15).
     pub status: u16,
     /// The reason phrase; empty when it is missing or not ASCII.
     pub reason: &'a str,
@@ -106,11 +107,12 @@ pub enum ResponseError {
     /// More informational replies than allowed.
     #[error("too many informational replies")]
     TooManyInformational,
-    /// The connection was closed before the first byte of an expected reply. On a kept connection that is the usual
-    /// race with the server's idle timeout, and a safe request may be sent again.
+    /// The connection was closed before the first byte of an expected reply. On a kept connection
+    /// that is the usual race with the server's idle timeout, and a safe request may be sent again.
     #[error("connection closed before the reply")]
     ClosedIdle,
-    /// The connection was closed after the first byte of a reply and before the end of its final head.
+    /// The connection was closed after the first byte of a reply and before the end of its final
+    /// head.
     #[error("connection closed inside the reply head")]
     TruncatedHead,
     /// The connection was closed inside a body of announced length.
@@ -122,7 +124,8 @@ pub enum ResponseError {
     /// The connection was closed inside a chunked body.
     #[error("connection closed inside a chunked reply body")]
     TruncatedChunks {
-        /// Bytes of the current chunk that did not come; zero between chunks. How many chunks are missing is unknown.
+        /// Bytes of the current chunk that did not come; zero between chunks. How many chunks are
+        /// missing is unknown.
         missing_of_chunk: u64,
     },
 }
@@ -133,7 +136,8 @@ pub struct ResponseReader {
     bounds: Bounds,
     partial: PartialHead,
     stage: Stage,
-    /// The kind of request that the current reply answers. Apart from the queue, so that a connection without pipelining needs no memory.
+    /// The kind of request that the current reply answers. Apart from the queue, so that a
+    /// connection without pipelining needs no memory.
     expected: Option<RequestKind>,
     expected_later: VecDeque<RequestKind>,
     informational: u32,
@@ -162,8 +166,8 @@ impl ResponseReader {
         }
     }
 
-    /// Says that a request of that kind was sent behind those before. To be called before its reply can come; how many
-    /// are outstanding is the caller's to bound.
+    /// Says that a request of that kind was sent behind those before. To be called before its reply
+    /// can come; how many are outstanding is the caller's to bound.
     #[inline]
     pub fn expect(&mut self, kind: RequestKind) {
         if self.expected.is_none() {
@@ -179,12 +183,13 @@ impl ResponseReader {
         usize::from(self.expected.is_some()) + self.expected_later.len()
     }
 
-    /// Reads up to the next event. Call it again with the rest of the input, which may be empty, until no event comes.
+    /// Reads up to the next event. Call it again with the rest of the input, which may be empty,
+    /// until no event comes.
     ///
     /// # Errors
     /// The first fault; the same again on every later call.
-    // Its callers take events apart at once; called, it would hand over each of them through memory, for a fortieth of a request's
-    // instructions on the client.
+    // Its callers take events apart at once; called, it would hand over each of them through
+    // memory, for a fortieth of a request's instructions on the client.
     #[inline(always)]
     pub fn read<'a>(
         &'a mut self,
@@ -195,7 +200,8 @@ impl ResponseReader {
         let outcome = match stage {
             Stage::Failed(error) => return Err(*error),
             Stage::Head => {
-                // Only an informational head leaves something here: the final one is cleared when its body is read.
+                // Only an informational head leaves something here: the final one is cleared when
+                // its body is read.
                 partial.forget_complete();
                 read_head(partial, *expected, input, slots, bounds, bytes)
             }
@@ -232,18 +238,20 @@ impl ResponseReader {
         matches!(self.stage, Stage::Head) && self.partial.is_empty() && self.informational == 0
     }
 
-    /// The bytes of the reply being read, as far as they were understood; for a report on one that failed.
+    /// The bytes of the reply being read, as far as they were understood; for a report on one that
+    /// failed.
     #[must_use]
     pub const fn bytes(&self) -> MessageBytes {
         self.bytes
     }
 
-    /// Says that no more bytes will come. `Some`: that completes a reply whose body ends with the connection, as if
-    /// [`ResponseEvent::End`] had come. `None`: no reply was expected.
+    /// Says that no more bytes will come. `Some`: that completes a reply whose body ends with the
+    /// connection, as if [`ResponseEvent::End`] had come. `None`: no reply was expected.
     ///
     /// # Errors
-    /// When an expected reply is missing or incomplete, or was refused before. Replies expected behind one that is
-    /// completed here never come; the caller sees them in [`outstanding`](Self::outstanding).
+    /// When an expected reply is missing or incomplete, or was refused before. Replies expected
+    /// behind one that is completed here never come; the caller sees them in
+    /// [`outstanding`](Self::outstanding).
     pub fn finish(&mut self) -> Result<Option<MessageBytes>, ResponseError> {
         let error = match self.stage {
             Stage::Failed(error) => error,
@@ -322,7 +330,8 @@ fn parse<'a>(bytes: &'a [u8], slots: &'a mut Slots<'a>, bounds: &Bounds) -> Opti
         version: Version::from_minor(response.version?),
         fields: Fields(response.headers),
     };
-    // `httparse` skips empty lines before a status line and lets codes below 100 pass; neither is in the grammar.
+    // `httparse` skips empty lines before a status line and lets codes below 100 pass; neither is
+    // in the grammar.
     let is_strict = bytes[0] == b'H' && parsed.status >= 100 && is_strict(&bytes[..length], parsed.fields, bounds);
     is_strict.then_some((parsed, length))
 }

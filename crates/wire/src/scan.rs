@@ -1,9 +1,10 @@
 //! The slow way through a head: byte by byte, resumable at any byte, and exact about what is wrong.
 //!
-//! A head that came whole is parsed by `httparse` and never meets this module. A head that came in parts is followed
-//! here, so that each byte is looked at once however small the parts are, and parsed once it is complete. A head that
-//! the fast way refused is walked here to name the fault. All errors about the form of a head therefore come from one
-//! place and depend on the bytes alone, never on where they were cut.
+//! A head that came whole is parsed by `httparse` and never meets this module. A head that came in
+//! parts is followed here, so that each byte is looked at once however small the parts are, and
+//! parsed once it is complete. A head that the fast way refused is walked here to name the fault.
+//! All errors about the form of a head therefore come from one place and depend on the bytes alone,
+//! never on where they were cut.
 
 use crate::Bounds;
 use crate::fields::{FIELDS_MAX, is_text_byte, is_token_byte};
@@ -20,21 +21,22 @@ pub enum HeadFault {
     /// There is no `HTTP/digit.digit` where the version belongs.
     #[error("malformed protocol version")]
     InvalidVersion,
-    /// A version other than 1.0 and 1.1. Minor versions above 1 were never defined and are refused rather than guessed.
+    /// A version other than 1.0 and 1.1. Minor versions above 1 were never defined and are refused
+    /// rather than guessed.
     #[error("protocol version is neither 1.0 nor 1.1")]
     UnsupportedVersion,
     /// The status code is not three digits from 100 on, or the reason phrase has a control byte.
     #[error("malformed status line")]
     InvalidStatus,
-    /// A line ends in LF without CR. RFC 9112, 2.2 allows to accept it; peers that disagree about it see different
-    /// messages, so it is refused.
+    /// A line ends in LF without CR. RFC 9112, 2.2 allows to accept it; peers that disagree about
+    /// it see different messages, so it is refused.
     #[error("line ends in LF without CR")]
     BareLf,
     /// A CR without LF (RFC 9112, 2.2: replace or refuse; refused).
     #[error("CR without LF")]
     BareCr,
-    /// A line that begins with whitespace: obsolete line folding in a request or a trailer section (RFC 9112, 5.2), or whitespace
-    /// before the first field.
+    /// A line that begins with whitespace: obsolete line folding in a request or a trailer section
+    /// (RFC 9112, 5.2), or whitespace before the first field.
     #[error("line begins with whitespace")]
     ObsoleteFold,
     /// Whitespace inside a field name or before its colon (RFC 9112, 5.1: must be refused).
@@ -55,8 +57,8 @@ pub enum HeadFault {
     /// More field lines than allowed.
     #[error("too many field lines")]
     TooManyFields,
-    /// The two parsers of this crate disagree about the head. Nobody knows such a head; it is refused because a head
-    /// that can be read in two ways must not be served in either.
+    /// The two parsers of this crate disagree about the head. Nobody knows such a head; it is
+    /// refused because a head that can be read in two ways must not be served in either.
     #[error("head cannot be parsed in one way only")]
     Ambiguous,
 }
@@ -204,8 +206,9 @@ impl At {
         }
     }
 
-    /// RFC 9112, 4: `HTTP-version SP status-code SP [ reason-phrase ] CRLF`. The second space may be missing when
-    /// there is no phrase: common servers leave it out, and nothing can be read two ways for it.
+    /// RFC 9112, 4: `HTTP-version SP status-code SP [ reason-phrase ] CRLF`. The second space may
+    /// be missing when there is no phrase: common servers leave it out, and nothing can be read two
+    /// ways for it.
     fn after_in_status_line(self, byte: u8) -> Result<Self, HeadFault> {
         match (self, byte) {
             (Self::VersionEnd { known: true }, b' ') => Ok(Self::Code(0)),
@@ -222,8 +225,8 @@ impl At {
         }
     }
 
-    /// RFC 9112, 2.3: `HTTP/` DIGIT `.` DIGIT, in capitals. Only a version of that form can be one that is not supported; the
-    /// end of it decides.
+    /// RFC 9112, 2.3: `HTTP/` DIGIT `.` DIGIT, in capitals. Only a version of that form can be one
+    /// that is not supported; the end of it decides.
     fn after_in_version(self, byte: u8) -> Result<Self, HeadFault> {
         const NAME: &[u8] = b"HTTP/";
         match (self, byte) {

@@ -1,4 +1,5 @@
-//! Reason phrases of status codes (RFC 9110, 15; RFC 6585). They are decoration: no recipient may rely on one.
+//! Reason phrases of status codes (RFC 9110, 15; RFC 6585). They are decoration: no recipient may
+//! rely on one.
 
 /// The reason phrase of a status code; empty for a code without a registered one.
 #[must_use]

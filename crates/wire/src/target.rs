@@ -1,4 +1,5 @@
-//! Request targets (RFC 9112, 3.2), and the way from a target's path to a relative file path that stays inside its root.
+//! Request targets (RFC 9112, 3.2), and the way from a target's path to a relative file path that
+//! stays inside its root.
 //!
 //! Nothing here touches a file system; that the opened file is inside the root, despite links on
 //! the way, is for the opener of the file to enforce. This module ensures that the name itself
@@ -17,7 +18,8 @@ pub enum Target<'a> {
         /// The query behind the question mark, if there is one.
         query: Option<&'a [u8]>,
     },
-    /// `scheme://authority/path?query`: the form for proxies, which every server must accept (RFC 9112, 3.2.2).
+    /// `scheme://authority/path?query`: the form for proxies, which every server must accept (RFC
+    /// 9112, 3.2.2).
     Absolute {
         /// The scheme as sent.
         scheme: &'a str,
@@ -145,11 +147,12 @@ pub enum PathFault {
     AboveRoot,
 }
 
-/// Writes a target's path into `out` as a relative file path such as `a/b/c`: decoded once, without dot segments and
-/// without empty segments. The root itself is an empty path. On an error `out` is empty.
+/// Writes a target's path into `out` as a relative file path such as `a/b/c`: decoded once, without
+/// dot segments and without empty segments. The root itself is an empty path. On an error `out` is
+/// empty.
 ///
-/// Dot segments are removed after decoding, so `%2e%2e` is `..`. Bytes other than NUL are left as they decode, valid
-/// UTF-8 or not: a name is what the file system says it is.
+/// Dot segments are removed after decoding, so `%2e%2e` is `..`. Bytes other than NUL are left as
+/// they decode, valid UTF-8 or not: a name is what the file system says it is.
 ///
 /// # Errors
 /// When the path names no file; to be answered 400, or 404 so as to tell less.
@@ -158,7 +161,8 @@ pub fn relative_path(path: &[u8], out: &mut Vec<u8>) -> Result<PathShape, PathFa
     let shape = push_segments(path, out);
     match shape {
         Ok(_) => {
-            // A `..` takes back an empty segment as well as another (RFC 3986, 5.2.4), hence only now.
+            // A `..` takes back an empty segment as well as another (RFC 3986, 5.2.4), hence only
+            // now.
             out.dedup_by(|byte, before| *byte == b'/' && *before == b'/');
             if out.first() == Some(&b'/') {
                 out.remove(0);
@@ -225,7 +229,8 @@ mod tests {
         assert_eq!(Target::parse(method, target.as_bytes()), expected, "{method:?} {target}");
     }
 
-    /// Turns a path into a relative one; a slash at the end of what is expected stands for the trailing slash.
+    /// Turns a path into a relative one; a slash at the end of what is expected stands for the
+    /// trailing slash.
     fn check_path(path: &str, expected: Result<&[u8], PathFault>) {
         let mut out = b"left over".to_vec();
         let shape = relative_path(path.as_bytes(), &mut out);

@@ -1,7 +1,7 @@
 //! Entity tags, and what the conditions of a request make of it (RFC 9110, 8.8 and 13).
 //!
-//! Pure: the caller brings the validators of the representation and the time. Only GET and HEAD of a representation
-//! that exists are covered; nothing here changes resources.
+//! Pure: the caller brings the validators of the representation and the time. Only GET and HEAD of
+//! a representation that exists are covered; nothing here changes resources.
 
 use crate::date;
 use crate::fields::{Fields, trim_ows};
@@ -40,7 +40,8 @@ impl<'a> EntityTag<'a> {
         is_valid.then_some((Self { weak, opaque }, rest))
     }
 
-    /// Writes the tag as it is sent. What is between the quotes is the caller's to keep free of quotes and controls.
+    /// Writes the tag as it is sent. What is between the quotes is the caller's to keep free of
+    /// quotes and controls.
     pub fn push(self, out: &mut Vec<u8>) {
         if self.weak {
             out.extend_from_slice(b"W/");
@@ -121,7 +122,8 @@ impl<'a> Single<'a> {
         };
     }
 
-    /// The date, unless the field is absent or to be ignored for being malformed or repeated (RFC 9110, 13.1.3).
+    /// The date, unless the field is absent or to be ignored for being malformed or repeated (RFC
+    /// 9110, 13.1.3).
     fn date(self) -> Option<i64> {
         match self {
             Self::One(value) => date::parse(value),
@@ -162,8 +164,8 @@ impl<'a> Conditions<'a> {
         found
     }
 
-    /// Evaluates the conditions in the order of RFC 9110, 13.2.2 for a GET or HEAD of an existing representation.
-    /// `now` is the second that the reply's Date will carry.
+    /// Evaluates the conditions in the order of RFC 9110, 13.2.2 for a GET or HEAD of an existing
+    /// representation. `now` is the second that the reply's Date will carry.
     #[must_use]
     pub fn evaluate(&self, method: Method<'_>, current: &Validators<'_>, now: i64) -> Decision<'a> {
         let stop = |verdict| Decision { verdict, range: None };
@@ -188,7 +190,8 @@ impl<'a> Conditions<'a> {
         Decision { verdict: Verdict::Proceed, range: self.applicable_range(method, current, now) }
     }
 
-    /// Range is defined for GET alone (RFC 9110, 14.2), and If-Range makes it depend on the version (13.1.5).
+    /// Range is defined for GET alone (RFC 9110, 14.2), and If-Range makes it depend on the version
+    /// (13.1.5).
     fn applicable_range(&self, method: Method<'_>, current: &Validators<'_>, now: i64) -> Option<&'a [u8]> {
         let Single::One(range) = self.range else {
             return None;
@@ -202,8 +205,9 @@ impl<'a> Conditions<'a> {
         applies.then_some(range)
     }
 
-    /// Whether a list of tags is `*` or has one that matches. A malformed list matches nothing from its fault on: that
-    /// refuses an If-Match and sends the whole representation for an If-None-Match, the safe answer for both.
+    /// Whether a list of tags is `*` or has one that matches. A malformed list matches nothing from
+    /// its fault on: that refuses an If-Match and sends the whole representation for an
+    /// If-None-Match, the safe answer for both.
     fn any_tag(
         &self,
         name: &str,
@@ -216,9 +220,9 @@ impl<'a> Conditions<'a> {
     }
 }
 
-/// If-Range holds only if the bytes are certainly the same: a strong tag that matches, or the exact date of a last
-/// modification that is itself strong, that is at least a second old (RFC 9110, 8.8.2.2), since a file may change twice
-/// within a second.
+/// If-Range holds only if the bytes are certainly the same: a strong tag that matches, or the exact
+/// date of a last modification that is itself strong, that is at least a second old (RFC 9110,
+/// 8.8.2.2), since a file may change twice within a second.
 fn is_same_version(if_range: &[u8], current: &Validators<'_>, now: i64) -> bool {
     if let Some(tag) = EntityTag::parse(if_range) {
         return current.etag.is_some_and(|current| tag.matches_strongly(current));

@@ -1,4 +1,5 @@
-//! Transcripts of conversations as files: `tests/conformance/README.md` describes their format, this module reads it.
+//! Transcripts of conversations as files: `tests/conformance/README.md` describes their format,
+//! this module reads it.
 //!
 //! A file that does not follow the format is a mistake of ours, so it panics with file and line.
 
@@ -105,7 +106,8 @@ impl Template {
         self.symbols(known).into_iter().map(|symbol| symbol.unwrap_or(b'*')).collect()
     }
 
-    /// Whether `text` is what this stands for; a `*` stands for any bytes, an escaped one for itself.
+    /// Whether `text` is what this stands for; a `*` stands for any bytes, an escaped one for
+    /// itself.
     pub fn matches(&self, text: &[u8], known: &mut dyn FnMut(Known, &str) -> String) -> bool {
         let symbols = self.symbols(known);
         let parts: Vec<Vec<u8>> =

@@ -139,7 +139,8 @@ fn put(path: &Path, bytes: &[u8], changed_s: u64) {
     File::open(path).and_then(|file| file.set_modified(changed)).expect("a file's date can be set");
 }
 
-/// nginx, set up as the transcripts expect a server to be, as far as it can be: a master and one worker.
+/// nginx, set up as the transcripts expect a server to be, as far as it can be: a master and one
+/// worker.
 pub struct Nginx {
     pub peer: Peer,
     process: Process,

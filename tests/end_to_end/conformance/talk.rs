@@ -1,4 +1,5 @@
-//! A client that sends bytes and reads what comes back in the plainest way, with nothing of the server's own code.
+//! A client that sends bytes and reads what comes back in the plainest way, with nothing of the
+//! server's own code.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -86,8 +87,9 @@ impl Conversation {
         }
     }
 
-    /// Finds out whether the connection is still open, and takes what else comes on it. If it has to be closed, its end is waited
-    /// for a while: a request on a closed connection can cost what came before.
+    /// Finds out whether the connection is still open, and takes what else comes on it. If it has
+    /// to be closed, its end is waited for a while: a request on a closed connection can cost what
+    /// came before.
     pub fn end(&mut self, closes: bool) -> Result<(bool, Vec<Response>), String> {
         while closes && !self.ended && self.read(GLANCE) {}
         let probed = !self.ended;

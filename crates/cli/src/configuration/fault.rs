@@ -26,7 +26,8 @@ impl Fault {
         Self::new(value.span(), what)
     }
 
-    /// Whether a mistake in the value of that name may be a consequence of this one: one is the other, or lies in it.
+    /// Whether a mistake in the value of that name may be a consequence of this one: one is the
+    /// other, or lies in it.
     pub(super) fn concerns(&self, at: &str) -> bool {
         let is_within = |inner: &str, outer: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('.'));
         self.at == at || is_within(at, &self.at) || is_within(&self.at, at)

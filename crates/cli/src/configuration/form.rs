@@ -176,7 +176,8 @@ pub(super) const MAYBE_LOG: Form<Option<LogTarget>> = Form {
     write: |target| target.as_ref().map(|target| target.to_string().into()),
 };
 
-/// Permission bits, in octal digits. TOML has octal numbers too; one that looks octal and is decimal would mean another mode.
+/// Permission bits, in octal digits. TOML has octal numbers too; one that looks octal and is
+/// decimal would mean another mode.
 pub(super) const MODE: Form<u32> = Form {
     example: "\"0660\"",
     read: |value, _| {

@@ -511,7 +511,8 @@ mod tests {
     fn the_manual_has_every_key_and_its_default_in_its_table() {
         for key in Names::of_all() {
             let Documented { table, name, .. } = &key;
-            // The part of the manual whose heading, or whose sentence before a table, names this one.
+            // The part of the manual whose heading, or whose sentence before a table, names this
+            // one.
             let part = match MANUAL.find(&format!("[{table}]")).filter(|_| !table.is_empty()) {
                 Some(at) => &MANUAL[at..],
                 None => MANUAL,

@@ -1,8 +1,8 @@
 //! The server's configuration: a TOML file, and the options that override it.
 //!
-//! Each key is declared once, in [`keys`], with its explanation and its form; reading a file, printing one and the check of the
-//! manual use that declaration. The server's crate checks how values go together and knows nothing of files; this module adds line
-//! and column to its findings.
+//! Each key is declared once, in [`keys`], with its explanation and its form; reading a file,
+//! printing one and the check of the manual use that declaration. The server's crate checks how
+//! values go together and knows nothing of files; this module adds line and column to its findings.
 
 mod fault;
 mod form;
@@ -32,10 +32,12 @@ pub type Open<'f> = &'f dyn Fn(&Path) -> io::Result<fs::File>;
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 impl Configuration {
-    /// The configuration of file and options; options override the file. All faults that can be found without a start are found.
+    /// The configuration of file and options; options override the file. All faults that can be
+    /// found without a start are found.
     ///
     /// # Errors
-    /// The file cannot be read or parsed, or settings contradict one another or name something that is not there.
+    /// The file cannot be read or parsed, or settings contradict one another or name something that
+    /// is not there.
     pub fn of(options: &ServeOptions) -> Result<Self, Failure> {
         Self::from_opened(options, &|path| fs::File::open(path))
     }
@@ -152,8 +154,8 @@ impl<'o> Loaded<'o> {
     /// Reads the file, if there is one, and applies the options.
     ///
     /// # Errors
-    /// The file cannot be read or parsed, or the options contradict it. For a file with malformed values the faults of the other
-    /// values are reported as well.
+    /// The file cannot be read or parsed, or the options contradict it. For a file with malformed
+    /// values the faults of the other values are reported as well.
     pub fn read(options: &'o ServeOptions, open: Open<'_>) -> Result<Self, Failure> {
         let Some(path) = &options.config else {
             let mut configuration = Configuration::default();

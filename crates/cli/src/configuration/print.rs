@@ -1,5 +1,5 @@
-//! Printing a configuration as a file that gives the same configuration when it is read: every key with its explanation and its
-//! value. Keys without a value are printed as comments.
+//! Printing a configuration as a file that gives the same configuration when it is read: every key
+//! with its explanation and its value. Keys without a value are printed as comments.
 
 use toml::Value;
 
@@ -267,7 +267,8 @@ mod tests {
     #[test]
     fn keys_that_are_not_set_are_there_with_an_example_that_works() {
         let text = print(&Configuration::default());
-        // Prose has a space behind its mark, keys have none. A root would be a second mount at the same path.
+        // Prose has a space behind its mark, keys have none. A root would be a second mount at the
+        // same path.
         let keys =
             text.lines().map(|line| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line));
         let text = keys.collect::<Vec<_>>().join("\n").replacen("root = \"/srv/mirror\"\n", "", 1);

@@ -16,7 +16,8 @@ use super::settings::Configuration;
 /// Deepest nesting of tables; a configuration has few levels.
 const DEPTH_MAX: usize = 16;
 
-/// The configuration that a file's text describes. Values with mistakes in them are as if they were left out.
+/// The configuration that a file's text describes. Values with mistakes in them are as if they were
+/// left out.
 pub(super) struct Reading {
     pub(super) configuration: Configuration,
     pub(super) places: Places,
@@ -43,7 +44,8 @@ pub(super) fn read_all(text: &str, folder: &Path) -> Reading {
             all.push(fault);
         }
     }
-    // Keys that follow a line that is no TOML may belong to another table than the one where they were found.
+    // Keys that follow a line that is no TOML may belong to another table than the one where they
+    // were found.
     let sure = all.iter().map(|fault| line_of(fault.span.start)).min().unwrap_or(usize::MAX);
     all.extend(faults.into_inner().into_iter().filter(|fault| line_of(fault.span.start) < sure));
     Reading { configuration, places: Places::of(table.get_ref()), faults: all, is_whole: errors.is_empty() }
@@ -181,7 +183,8 @@ impl Places {
         places
     }
 
-    /// The place of a value by its names with dots between; if it was left out, the place of the table that it belongs to.
+    /// The place of a value by its names with dots between; if it was left out, the place of the
+    /// table that it belongs to.
     pub(super) fn find(&self, at: &str) -> Range<usize> {
         let ends = at.rmatch_indices('.').map(|(end, _)| end);
         let ends = std::iter::once(at.len()).chain(ends);

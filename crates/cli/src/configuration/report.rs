@@ -45,7 +45,8 @@ pub(super) fn report_in_one_line(path: &str, text: &str, faults: &[Fault]) -> St
     shown
 }
 
-/// The place as far as it lies on one line: of a table its heading, of a text over several lines the first.
+/// The place as far as it lies on one line: of a table its heading, of a text over several lines
+/// the first.
 fn within(fault: &Fault, text: &str) -> std::ops::Range<usize> {
     let start = text.floor_char_boundary(fault.span.start);
     let end = text.ceil_char_boundary(fault.span.end.max(start));

@@ -108,7 +108,8 @@ impl Failed {
 
 fn rates(out: &mut String, trial: &Trial) -> std::fmt::Result {
     let (completed, span) = (trial.counts.completed as f64, span_s(trial));
-    // ab divides by the number of its workers, which has no meaning where requests do not wait for each other's responses.
+    // ab divides by the number of its workers, which has no meaning where requests do not wait for
+    // each other's responses.
     let per_request = match trial.loop_kind {
         LoopKind::Closed => trial.connections.peak as f64 * span * 1e3 / completed,
         LoopKind::Open => trial.response_time_us.mean / US_PER_MS,
@@ -142,7 +143,8 @@ fn connection_times(out: &mut String, trial: &Trial) -> std::fmt::Result {
     Ok(())
 }
 
-/// The time to connect as a part of each request, as in ab: zero for requests on an open connection.
+/// The time to connect as a part of each request, as in ab: zero for requests on an open
+/// connection.
 fn connect_per_request(trial: &Trial) -> Summary {
     let connected = &trial.connect_us;
     let Ok(mut histogram) = Histogram::from_hdr_base64_us(&connected.hdr) else { return connected.clone() };
@@ -259,7 +261,8 @@ HTML transferred:       0 bytes
         }
     }
 
-    /// Most requests of a kept connection had nothing to connect; their median must not be that of the few that had.
+    /// Most requests of a kept connection had nothing to connect; their median must not be that of
+    /// the few that had.
     #[test]
     fn connecting_is_a_part_of_each_request() {
         let connect = connect_per_request(&fixture::trial());

@@ -125,7 +125,8 @@ pub fn nothing() -> Trial {
     }
 }
 
-/// Intervals in which so many responses were completed, each in 300 us, and two sessions, or one less in the tenth.
+/// Intervals in which so many responses were completed, each in 300 us, and two sessions, or one
+/// less in the tenth.
 pub fn intervals(completed: &[u64], width_s: f64) -> Vec<IntervalSummary> {
     let one = |(position, completed): (usize, &u64)| IntervalSummary {
         t: position as f64 * width_s,

@@ -1,7 +1,8 @@
 //! A result as a log of histograms, which HdrHistogram's tools draw and merge.
 //!
-//! Response times come interval by interval, service times once for each trial with the tag `service`. Trials that do not measure
-//! the target have their phase as a tag, since tools read the lines without a tag together.
+//! Response times come interval by interval, service times once for each trial with the tag
+//! `service`. Trials that do not measure the target have their phase as a tag, since tools read the
+//! lines without a tag together.
 
 use std::time::Duration;
 

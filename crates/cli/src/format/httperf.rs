@@ -1,4 +1,5 @@
-//! The output of httperf 0.9, line for line: scripts such as autobench read it by its words and digits.
+//! The output of httperf 0.9, line for line: scripts such as autobench read it by its words and
+//! digits.
 
 mod errors;
 
@@ -149,14 +150,16 @@ fn session_lines(out: &mut String, trial: &Trial, sessions: &SessionsSummary, sp
     writeln!(out)
 }
 
-/// The sessions of a trial in httperf's sense: connections at a rate with a number of calls each are none.
+/// The sessions of a trial in httperf's sense: connections at a rate with a number of calls each
+/// are none.
 fn sessions_of<'a>(document: &Document, trial: &'a Trial) -> Option<&'a SessionsSummary> {
     let settings = &document.plan.settings;
     let only_connections = settings.contains_key("conn-rate") && !settings.contains_key("session");
     trial.sessions.as_ref().filter(|_| !only_connections)
 }
 
-/// The httperf command for the same load, or the nearest one; httperf prints its own command in this place.
+/// The httperf command for the same load, or the nearest one; httperf prints its own command in
+/// this place.
 fn command(document: &Document, trial: &Trial) -> String {
     let setting = |name: &str| document.plan.settings.get(name).map(String::as_str);
     let mut words = vec!["httperf".to_owned()];
@@ -217,7 +220,8 @@ struct ConnectionLoad {
 }
 
 impl ConnectionLoad {
-    /// For requests at a rate on kept connections: the rate of connections that carries the same requests.
+    /// For requests at a rate on kept connections: the rate of connections that carries the same
+    /// requests.
     fn of<'a>(trial: &Trial, setting: &dyn Fn(&str) -> Option<&'a str>) -> Self {
         let number = |name: &str| setting(name).and_then(|text| text.parse::<u64>().ok());
         let made = connections(trial);

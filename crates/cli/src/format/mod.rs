@@ -1,7 +1,9 @@
-//! Results in the forms that other tools print and read: httperf's, ApacheBench's, a table, and a log of histograms.
+//! Results in the forms that other tools print and read: httperf's, ApacheBench's, a table, and a
+//! log of histograms.
 //!
-//! Each is made of the result document alone, so that a stored result can be printed in any of them. `docs/formats.md` says which
-//! figure stands for which of the other tool's, and where the two differ. The text for people is in `text`.
+//! Each is made of the result document alone, so that a stored result can be printed in any of
+//! them. `docs/formats.md` says which figure stands for which of the other tool's, and where the
+//! two differ. The text for people is in `text`.
 
 mod ab;
 #[cfg(test)]

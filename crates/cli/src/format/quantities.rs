@@ -7,7 +7,8 @@ use url::{Position, Url};
 pub(super) const US_PER_MS: f64 = 1e3;
 pub(super) const BYTES_PER_KB: f64 = 1024.0;
 
-/// Whether a trial measures the target: a calibration measures the client, and a probe at full speed is only a hint.
+/// Whether a trial measures the target: a calibration measures the client, and a probe at full
+/// speed is only a hint.
 pub(super) fn measures_target(trial: &Trial) -> bool {
     !matches!(trial.phase.as_str(), "calibrate" | "probe")
 }
@@ -20,7 +21,8 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// The address of the document's target. A stored document may have any text there; one that is no URL is shown as a host.
+    /// The address of the document's target. A stored document may have any text there; one that is
+    /// no URL is shown as a host.
     pub(super) fn of(document: &Document) -> Self {
         let target = document.plan.target.as_str();
         let url = Url::parse(target).ok();
@@ -33,7 +35,8 @@ impl Address {
     }
 }
 
-/// Attempts to connect; those that succeeded where the document is from before attempts were counted.
+/// Attempts to connect; those that succeeded where the document is from before attempts were
+/// counted.
 pub(super) fn connections(trial: &Trial) -> u64 {
     trial.connections.attempted.max(trial.connections.opened)
 }
@@ -48,7 +51,8 @@ pub(super) fn ratio(dividend: f64, divisor: f64) -> f64 {
     if divisor > 0.0 { dividend / divisor } else { 0.0 }
 }
 
-/// The standard deviation of a sample, which both tools print; the document has that of the recorded values.
+/// The standard deviation of a sample, which both tools print; the document has that of the
+/// recorded values.
 pub(super) fn sample_stddev(summary: &Summary) -> f64 {
     let n = summary.count as f64;
     if n > 1.0 { summary.stddev * (n / (n - 1.0)).sqrt() } else { 0.0 }

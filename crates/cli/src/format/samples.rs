@@ -21,9 +21,9 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Samples the count that `counted` reads from each interval of a trial. A sample consists of as many whole intervals as come
-    /// nearest to five seconds; the intervals of a very long trial are longer, and then each is a sample. An incomplete sample at
-    /// the end is dropped.
+    /// Samples the count that `counted` reads from each interval of a trial. A sample consists of
+    /// as many whole intervals as come nearest to five seconds; the intervals of a very long trial
+    /// are longer, and then each is a sample. An incomplete sample at the end is dropped.
     pub fn of(trial: &Trial, counted: fn(&IntervalSummary) -> u64) -> Self {
         let width_s = trial.interval_s;
         if width_s <= 0.0 {

@@ -1,8 +1,9 @@
 //! Results as a table: one line of column names and one line per trial, separated by tabs.
 //!
-//! The first ten columns are those of autobench, so that scripts for its tables draw ours; their definitions are httperf's.
-//! Columns are added at the end, never renamed or moved. No field is empty, since tools that split at white space would
-//! take the next one for it: a dash says that there is no value.
+//! The first ten columns are those of autobench, so that scripts for its tables draw ours; their
+//! definitions are httperf's. Columns are added at the end, never renamed or moved. No field is
+//! empty, since tools that split at white space would take the next one for it: a dash says that
+//! there is no value.
 
 use super::httperf::Errors;
 use thalweg_lab::document::{Document, Trial};
@@ -113,7 +114,8 @@ fn autobench(trial: &Trial) -> Row {
     .into()
 }
 
-/// Columns of a distribution, such as `response_p99_us`. Where nothing was recorded there is no value.
+/// Columns of a distribution, such as `response_p99_us`. Where nothing was recorded there is no
+/// value.
 fn times(row: &mut Row, of: &str, summary: &Summary) {
     let known = summary.count > 0;
     for (statistic, us) in [

@@ -1,7 +1,9 @@
-//! `thalweg serve --check`: the faults on which a start with this configuration, by this user, would fail.
+//! `thalweg serve --check`: the faults on which a start with this configuration, by this user,
+//! would fail.
 //!
-//! The check does what a start does and leaves no trace: it becomes the user, checks files and folders as that user, and confines
-//! itself if the configuration requires it. It does not listen, write, or start threads.
+//! The check does what a start does and leaves no trace: it becomes the user, checks files and
+//! folders as that user, and confines itself if the configuration requires it. It does not listen,
+//! write, or start threads.
 
 use std::env;
 use std::fs::File;
@@ -20,7 +22,8 @@ use crate::exit::Failure;
 use crate::load_options::ensure_driver;
 use crate::options::{SandboxOption, ServeOptions};
 
-/// The variable by which systemd names each run of a unit. It passes the unit's sockets to the server alone, not to a check.
+/// The variable by which systemd names each run of a unit. It passes the unit's sockets to the
+/// server alone, not to a check.
 const SYSTEMD_RUN: &str = "INVOCATION_ID";
 
 /// Makes all checks and returns a summary.

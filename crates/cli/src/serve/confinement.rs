@@ -1,5 +1,5 @@
-//! The rights that a server gives up before it serves clients: the superuser's account, capabilities, most of the file system, and
-//! most system calls.
+//! The rights that a server gives up before it serves clients: the superuser's account,
+//! capabilities, most of the file system, and most system calls.
 
 use std::fmt;
 use std::io;
@@ -32,7 +32,8 @@ pub enum Identity {
 }
 
 impl Identity {
-    /// The identity that the configuration names. Serving the network as the superuser is warned of, unless it is configured.
+    /// The identity that the configuration names. Serving the network as the superuser is warned
+    /// of, unless it is configured.
     ///
     /// # Errors
     /// The user does not exist or cannot be assumed.
@@ -80,7 +81,8 @@ impl Identity {
     }
 }
 
-/// Owner, group and permissions of the files of Unix sockets; the defaults are those of the serving user.
+/// Owner, group and permissions of the files of Unix sockets; the defaults are those of the serving
+/// user.
 ///
 /// # Errors
 /// There is no such user or group; the error comes with its key.
@@ -104,7 +106,8 @@ fn is_reached_from_elsewhere(address: &ListenAddr) -> bool {
 }
 
 impl Confinement {
-    /// Restricts this process to `file_access`. To be called before there are threads, which inherit the restriction.
+    /// Restricts this process to `file_access`. To be called before there are threads, which
+    /// inherit the restriction.
     ///
     /// # Errors
     /// The kernel cannot enforce it, and the option requires it.
@@ -168,7 +171,8 @@ impl fmt::Display for Confinement {
     }
 }
 
-/// The files and folders that a server of this configuration needs. The configuration itself is not among them: the launcher opens it.
+/// The files and folders that a server of this configuration needs. The configuration itself is not
+/// among them: the launcher opens it.
 pub fn file_access(configuration: &Configuration) -> io::Result<FileAccess> {
     let absolute = |path: &Path| std::path::absolute(path);
     let all = |paths: Vec<&Path>| paths.into_iter().map(absolute).collect::<io::Result<Vec<_>>>();

@@ -1,10 +1,12 @@
-//! A process beside the server that starts the server's successor, and opens the configuration for a reload.
+//! A process beside the server that starts the server's successor, and opens the configuration for
+//! a reload.
 //!
-//! The server gives up the right to start programs, so that an attacker who breaks into it cannot. A copy of the process, made
-//! before that and with nothing open, serves two requests. It starts the same program with the same arguments; and it opens the one
-//! file that these name as the configuration, whichever file has that name by then. The sandbox cannot allow the latter: it allows
-//! a file, which an editor replaces, or its whole folder, which may hold secrets. A request has no influence on program, arguments
-//! or path. The launcher ends with the server.
+//! The server gives up the right to start programs, so that an attacker who breaks into it cannot.
+//! A copy of the process, made before that and with nothing open, serves two requests. It starts
+//! the same program with the same arguments; and it opens the one file that these name as the
+//! configuration, whichever file has that name by then. The sandbox cannot allow the latter: it
+//! allows a file, which an editor replaces, or its whole folder, which may hold secrets. A request
+//! has no influence on program, arguments or path. The launcher ends with the server.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -137,7 +139,8 @@ impl Successor {
     }
 }
 
-/// The program's path as the user named it, so that a new version there is started, perhaps behind a changed link.
+/// The program's path as the user named it, so that a new version there is started, perhaps behind
+/// a changed link.
 fn program_path() -> io::Result<PathBuf> {
     let here = env::current_dir()?;
     let named = env::args_os().next().map(PathBuf::from).unwrap_or_default();

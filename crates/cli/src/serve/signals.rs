@@ -1,7 +1,8 @@
 //! The signals by which an operator controls a running server.
 //!
-//! A signal without a meaning does not end the server, as most do by the kernel's default: it is recorded, so that it can be
-//! reported. Faults of the program itself (SEGV, BUS, ILL, FPE, ABRT, TRAP, SYS) still end it.
+//! A signal without a meaning does not end the server, as most do by the kernel's default: it is
+//! recorded, so that it can be reported. Faults of the program itself (SEGV, BUS, ILL, FPE, ABRT,
+//! TRAP, SYS) still end it.
 
 use std::io;
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use thalweg_sys::process::{SIGPWR, SIGSTKFLT, real_time_signals};
 
 use crate::interrupt::Interrupt;
 
-/// The signals without a meaning here that would end the process, but for the real-time ones. Rust's runtime ignores PIPE already,
-/// which a handler would undo.
+/// The signals without a meaning here that would end the process, but for the real-time ones.
+/// Rust's runtime ignores PIPE already, which a handler would undo.
 const MEANINGLESS: [(i32, &str); 8] = [
     (SIGALRM, "ALRM"),
     (SIGVTALRM, "VTALRM"),
@@ -68,7 +69,8 @@ impl Signals {
         })
     }
 
-    /// Whether an end is requested: TERM, INT or QUIT. A second one of these ends the process at once.
+    /// Whether an end is requested: TERM, INT or QUIT. A second one of these ends the process at
+    /// once.
     pub fn wants_end(&self) -> bool {
         self.end.is_wanted()
     }

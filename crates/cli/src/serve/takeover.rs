@@ -10,9 +10,10 @@
 //!   (end)                             ->               it has stopped
 //! ```
 //!
-//! If the channel is closed before the last message, the takeover fails: the predecessor serves on, and the successor ends. Both
-//! accept for a moment, from the same queues, so that no connection is lost in between. When the predecessor has stopped, the
-//! successor checks the queues once more: the kernel may have woken the predecessor for a connection that it did not accept.
+//! If the channel is closed before the last message, the takeover fails: the predecessor serves on,
+//! and the successor ends. Both accept for a moment, from the same queues, so that no connection is
+//! lost in between. When the predecessor has stopped, the successor checks the queues once more:
+//! the kernel may have woken the predecessor for a connection that it did not accept.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -111,8 +112,8 @@ impl Inheritance {
         }
     }
 
-    /// Reports to the predecessor, if there is one, that this process serves, and waits for its confirmation. The predecessor
-    /// stops some time later.
+    /// Reports to the predecessor, if there is one, that this process serves, and waits for its
+    /// confirmation. The predecessor stops some time later.
     ///
     /// # Errors
     /// The predecessor has given up waiting, and serves on.

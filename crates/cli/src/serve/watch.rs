@@ -1,4 +1,5 @@
-//! The supervision of a running server: signals, notifications of the service manager, and a status line on a terminal.
+//! The supervision of a running server: signals, notifications of the service manager, and a status
+//! line on a terminal.
 
 use std::io::{self, IsTerminal};
 use std::mem;
@@ -129,7 +130,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Reports an event: in the error log, and on standard error if there is no such log or standard error is a terminal.
+    /// Reports an event: in the error log, and on standard error if there is no such log or
+    /// standard error is a terminal.
     pub fn say(&self, level: Level, text: &str) {
         let is_logged = self.configuration.server.log.error != LogTarget::Stderr;
         if is_logged {
@@ -232,7 +234,8 @@ impl Watch<'_> {
 #[derive(Default)]
 struct UnappliedKeys {
     until_upgrade: Vec<&'static str>,
-    /// Keys that a successor cannot apply either: it starts with the rights of this process, which has given up those needed.
+    /// Keys that a successor cannot apply either: it starts with the rights of this process, which
+    /// has given up those needed.
     until_restart: Vec<&'static str>,
 }
 
@@ -257,10 +260,12 @@ fn keep(old: &Configuration, new: &mut Configuration) -> UnappliedKeys {
     kept
 }
 
-/// The watchdog of the service manager: it is notified only while each loop responds, not only this thread.
+/// The watchdog of the service manager: it is notified only while each loop responds, not only this
+/// thread.
 struct Watchdog {
     every: Option<Duration>,
-    /// The check that is under way or over, when it began, and whether the service manager has been told.
+    /// The check that is under way or over, when it began, and whether the service manager has been
+    /// told.
     check: Option<(Instant, LivenessCheck, bool)>,
 }
 

@@ -1,7 +1,7 @@
 //! The two charts of a search: what came of each offered rate, and how long it took.
 //!
-//! Calibration is not in them, because its requests went to the built-in sink, and neither are closed loops, because
-//! they offer no rate.
+//! Calibration is not in them, because its requests went to the built-in sink, and neither are
+//! closed loops, because they offer no rate.
 
 use plotly::Scatter;
 use plotly::common::{Anchor, DashType, HoverInfo, Marker, MarkerSymbol, Mode};
@@ -253,8 +253,8 @@ impl Level<'_> {
         self.valid().map(|trial| trial.outcomes.errors()).sum::<u64>() as f64 / self.seconds()
     }
 
-    /// The percentiles of [`PERCENTILES`] over all valid trials of the level, in microseconds. Distributions are merged
-    /// for it, since percentiles cannot be averaged.
+    /// The percentiles of [`PERCENTILES`] over all valid trials of the level, in microseconds.
+    /// Distributions are merged for it, since percentiles cannot be averaged.
     fn percentiles(&self) -> Option<[f64; 4]> {
         let measured: Vec<&Trial> = self.valid().filter(|trial| trial.response_time_us.count > 0).collect();
         let last = &measured.last()?.response_time_us;
@@ -266,7 +266,8 @@ impl Level<'_> {
         for trial in &measured {
             match Histogram::from_hdr_base64_us(&trial.response_time_us.hdr) {
                 Ok(histogram) => merged.merge(&histogram),
-                // A document that another program has thinned out still has the figures of each trial.
+                // A document that another program has thinned out still has the figures of each
+                // trial.
                 Err(_) => return Some(alone),
             }
         }
@@ -274,8 +275,8 @@ impl Level<'_> {
     }
 }
 
-/// Lower and upper bound lie too close together for two notes side by side, so they stand in rows, on the side of their
-/// line where there is room.
+/// Lower and upper bound lie too close together for two notes side by side, so they stand in rows,
+/// on the side of their line where there is room.
 fn bound_note(rate: f64, right: f64, row: usize, text: &str, color: &'static str) -> Annotation {
     let (anchor, shift) = if rate > right * 0.55 { (Anchor::Right, -4.0) } else { (Anchor::Left, 4.0) };
     let y = 0.99 - 0.075 * row as f64;

@@ -1,7 +1,8 @@
 //! The parts that all charts of the page share: embedding, axes, and text.
 //!
-//! A chart carries its structure only. Colours are names of the page's style sheet, written as in CSS (`var(--pass)`);
-//! the page's script fills them in, so that a chart follows the reader's theme and print without a second palette.
+//! A chart carries its structure only. Colours are names of the page's style sheet, written as in
+//! CSS (`var(--pass)`); the page's script fills them in, so that a chart follows the reader's theme
+//! and print without a second palette.
 
 use maud::{Markup, PreEscaped, html};
 use plotly::common::{Anchor, DashType, Font, HoverInfo, Line, LineShape, Mode, Orientation};
@@ -48,8 +49,8 @@ impl Chart {
 
 /// `value` as JSON that may stand inside a `<script>` element.
 ///
-/// In JSON these characters occur within strings only, where an escape means the same. Without it, a string could close
-/// the element.
+/// In JSON these characters occur within strings only, where an escape means the same. Without it,
+/// a string could close the element.
 pub(super) fn json_for_script(value: &impl Serialize) -> Markup {
     let json = serde_json::to_string(value).expect("documents and charts have nothing that JSON lacks");
     let mut safe = String::with_capacity(json.len());
@@ -88,7 +89,8 @@ pub(super) fn plain(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Lines of a hover label. Each is wrapped, because the library would cut it off at the edge of the chart.
+/// Lines of a hover label. Each is wrapped, because the library would cut it off at the edge of the
+/// chart.
 pub(super) fn hover_lines(lines: &[String]) -> String {
     const WIDTH: usize = 56;
     let mut wrapped: Vec<String> = Vec::new();
@@ -140,8 +142,8 @@ pub(super) fn time_axis(us: impl IntoIterator<Item = f64>) -> Axis {
         .tick_text(scale.ticks.iter().map(|us| words::round_time_us(*us)).collect())
 }
 
-/// The shortest time that a logarithmic axis shows. The exchanged histograms count in microseconds, so a zero there is
-/// any time below one; it is drawn at the edge instead of being lost.
+/// The shortest time that a logarithmic axis shows. The exchanged histograms count in microseconds,
+/// so a zero there is any time below one; it is drawn at the edge instead of being lost.
 const FLOOR_US: f64 = 1.0;
 
 /// A time as far as a logarithmic axis can show it.
@@ -204,7 +206,8 @@ pub(super) fn rule(at: Across, color: &'static str, dash: DashType) -> Shape {
     }
 }
 
-/// A word beside a line or above a row of the plot, without an arrow. Its place is set by the caller.
+/// A word beside a line or above a row of the plot, without an arrow. Its place is set by the
+/// caller.
 pub(super) fn note(text: &str, color: &'static str) -> Annotation {
     Annotation::new()
         .text(plain(text))

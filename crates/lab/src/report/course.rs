@@ -70,7 +70,8 @@ pub(super) fn chart(trial: &Trial) -> Option<Chart> {
     })
 }
 
-/// The intervals with their lengths. All but the last have the same; the last may be cut off by the trial's end.
+/// The intervals with their lengths. All but the last have the same; the last may be cut off by the
+/// trial's end.
 fn points(trial: &Trial) -> Vec<Point<'_>> {
     let intervals = &trial.intervals;
     let width = match intervals.as_slice() {

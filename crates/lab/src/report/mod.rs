@@ -74,7 +74,8 @@ pub fn write_html(document: &Document, path: &Path) -> io::Result<()> {
     write_whole(path, html(document).as_bytes())
 }
 
-/// The content security policy: the page runs its own scripts and styles, shows images made by them, and fetches nothing.
+/// The content security policy: the page runs its own scripts and styles, shows images made by
+/// them, and fetches nothing.
 const CONTENT_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                               img-src data: blob:; base-uri 'none'; form-action 'none'";
 

@@ -1,5 +1,5 @@
-//! Documents as real measurements leave them, for tests of the report: times follow a server that queues as its load
-//! nears what it can do. Nothing is random.
+//! Documents as real measurements leave them, for tests of the report: times follow a server that
+//! queues as its load nears what it can do. Nothing is random.
 
 use std::collections::BTreeMap;
 
@@ -263,7 +263,8 @@ fn probe() -> Trial {
     closed("probe", 40_900.0, 2.0)
 }
 
-/// How much longer than idle a request takes near capacity; above it, the queue grows with the length of the trial.
+/// How much longer than idle a request takes near capacity; above it, the queue grows with the
+/// length of the trial.
 fn queueing(rate: f64, seconds: f64) -> f64 {
     let load = rate / CAPACITY;
     if load < 0.975 {
@@ -272,9 +273,11 @@ fn queueing(rate: f64, seconds: f64) -> f64 {
     (1.0 + 0.6 * 39.0) * (1.0 + 30.0 * (load - 0.96) * seconds.min(20.0))
 }
 
-/// `n` times in microseconds: `least`, and above it an exponential tail of mean `tail` that gets heavier at its end.
+/// `n` times in microseconds: `least`, and above it an exponential tail of mean `tail` that gets
+/// heavier at its end.
 fn times(least: f64, tail: f64, n: u64) -> Histogram {
-    /// Requests are taken from the fastest on, each time this share of those that are left: smooth up to the slowest.
+    /// Requests are taken from the fastest on, each time this share of those that are left: smooth
+    /// up to the slowest.
     const SHARE: u64 = 500;
     let mut histogram = Histogram::new();
     let mut left = n;

@@ -1,4 +1,5 @@
-//! How the times of one trial are spread: the percentile spectrum, the histogram, and the figures as a table.
+//! How the times of one trial are spread: the percentile spectrum, the histogram, and the figures
+//! as a table.
 
 use maud::{Markup, html};
 use plotly::Trace;
@@ -21,7 +22,8 @@ struct Spread {
     dash: DashType,
 }
 
-/// The spectrum and the histogram of `trial`; empty if nothing was measured or the distributions cannot be read.
+/// The spectrum and the histogram of `trial`; empty if nothing was measured or the distributions
+/// cannot be read.
 pub(super) fn charts(trial: &Trial) -> Vec<Chart> {
     let spread = |name, summary: &Summary, color, width, dash| {
         let histogram = Histogram::from_hdr_base64_us(&summary.hdr).ok().filter(|histogram| !histogram.is_empty())?;
@@ -75,8 +77,8 @@ fn nines(quantile: f64) -> f64 {
     -(1.0 - quantile).log10()
 }
 
-/// Quantiles, evenly spread over the axis, with their times in microseconds. The maximum comes last, at the middle of
-/// the last request's share, since it lies at infinity otherwise.
+/// Quantiles, evenly spread over the axis, with their times in microseconds. The maximum comes
+/// last, at the middle of the last request's share, since it lies at infinity otherwise.
 fn spectrum_points(histogram: &Histogram) -> Vec<(f64, f64)> {
     const STEPS: u32 = 160;
     let us = |ns: u64| ns as f64 / 1000.0;
@@ -159,8 +161,9 @@ const BINS_PER_DECADE: f64 = 20.0;
 
 /// The bins from the first that holds a request to the last, empty ones between them included.
 ///
-/// The exchanged histogram counts whole microseconds, so edges lie halfway between two of them: otherwise bins of a few
-/// microseconds would differ by how many whole numbers happen to fall into them at their edges.
+/// The exchanged histogram counts whole microseconds, so edges lie halfway between two of them:
+/// otherwise bins of a few microseconds would differ by how many whole numbers happen to fall into
+/// them at their edges.
 fn bins(histogram: &Histogram) -> Vec<Bin> {
     let ratio = 10_f64.powf(1.0 / BINS_PER_DECADE);
     let us = |ns: u64| ns as f64 / 1000.0;
@@ -168,7 +171,8 @@ fn bins(histogram: &Histogram) -> Vec<Bin> {
     let mut buckets = histogram.buckets().map(|(ns, n)| (us(ns.min(histogram.max())), n)).peekable();
     let mut from_us = (us(histogram.min()).floor() - 0.5).max(0.5);
     let mut bins = Vec::new();
-    // Each bin is wider than the last by a constant factor and times end at an hour, so this ends after some hundred.
+    // Each bin is wider than the last by a constant factor and times end at an hour, so this ends
+    // after some hundred.
     while buckets.peek().is_some() {
         let to_us = (from_us * ratio).max(from_us + 1.0).floor() + 0.5;
         let mut n = 0;

@@ -1,7 +1,7 @@
 //! The verdict of each trial with its reasons, as a table.
 //!
-//! Rows stand in the order in which the trials were run. Cells carry their plain value for the page's script, which
-//! makes columns sortable; without it the table is complete all the same.
+//! Rows stand in the order in which the trials were run. Cells carry their plain value for the
+//! page's script, which makes columns sortable; without it the table is complete all the same.
 
 use maud::{Markup, html};
 

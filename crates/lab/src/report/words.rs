@@ -1,6 +1,7 @@
 //! Figures and settings as the page writes them.
 //!
-//! Rounding is [`thalweg_units::display`]'s part; here it is only decided which of its forms stands where.
+//! Rounding is [`thalweg_units::display`]'s part; here it is only decided which of its forms stands
+//! where.
 
 use std::time::Duration;
 
@@ -34,7 +35,8 @@ pub(super) fn seconds(seconds: f64) -> String {
     exact_time(Duration::from_millis(ms))
 }
 
-/// A rate in full: `41,237`. Bounds of a search lie a few percent apart, so rounding to three digits would blur them.
+/// A rate in full: `41,237`. Bounds of a search lie a few percent apart, so rounding to three
+/// digits would blur them.
 pub(super) fn rate(per_second: f64) -> String {
     if per_second.is_finite() && per_second >= 100.0 {
         return display::count(per_second.round() as u64);
@@ -47,7 +49,8 @@ pub(super) fn per_second(rate_per_second: f64) -> String {
     format!("{}/s", rate(rate_per_second))
 }
 
-/// A limit in words: `p99 < 50 ms`. What is not a limit as the command line knows it is shown as it is.
+/// A limit in words: `p99 < 50 ms`. What is not a limit as the command line knows it is shown as it
+/// is.
 pub(super) fn limit(text: &str) -> String {
     let Ok(limit) = text.parse::<Limit>() else {
         return text.to_owned();
@@ -88,7 +91,8 @@ pub(super) fn enumerated(parts: &[String]) -> String {
     }
 }
 
-/// `text` with spaces that no line breaks at between a number and its unit, and around a comparison.
+/// `text` with spaces that no line breaks at between a number and its unit, and around a
+/// comparison.
 pub(super) fn unbroken(text: &str) -> String {
     const UNITS: [&str; 7] = ["ns", "µs", "ms", "s", "min", "h", "%"];
     const COMPARISONS: [&str; 4] = ["<", "≤", ">", "≥"];
@@ -138,7 +142,8 @@ pub(super) fn loop_kind(kind: LoopKind) -> &'static str {
     }
 }
 
-/// An RFC 3339 time in UTC as people read it: `2026-03-14 15:09:26 UTC`. Any other text is shown as it is.
+/// An RFC 3339 time in UTC as people read it: `2026-03-14 15:09:26 UTC`. Any other text is shown as
+/// it is.
 pub(super) fn date(rfc3339: &str) -> String {
     let readable = || {
         let (day, time) = rfc3339.strip_suffix('Z')?.split_once('T')?;

@@ -1,4 +1,5 @@
-//! One load of a search: the trials made at it, and what they say by the rules of RFC 9971 (MLRsearch).
+//! One load of a search: the trials made at it, and what they say by the rules of RFC 9971
+//! (MLRsearch).
 
 use super::trial::TrialSummary;
 use crate::trial::Verdict;
@@ -10,7 +11,8 @@ use std::time::Duration;
 pub(super) struct Goal {
     /// A trial of at least this length is full.
     pub(super) trial: Duration,
-    /// A load is judged once its full trials make up this much, or earlier if the rest could not change the outcome.
+    /// A load is judged once its full trials make up this much, or earlier if the rest could not
+    /// change the outcome.
     pub(super) sum: Duration,
     /// Share of that time that may fail.
     pub(super) exceed_ratio: f64,
@@ -160,7 +162,8 @@ mod tests {
             (&[(10, Fail), (10, Pass)], Undecided),
             (&[(10, Fail), (10, Pass), (10, Pass)], Lower),
             (&[(10, Pass), (10, Fail), (10, Fail)], Upper),
-            // Short trials never prove a load, but their failures count unless short passes balance them.
+            // Short trials never prove a load, but their failures count unless short passes balance
+            // them.
             (&[(1, Pass), (1, Pass)], Undecided),
             (&[(5, Fail), (5, Fail), (5, Fail), (5, Fail)], Upper),
             (&[(5, Fail), (5, Pass), (10, Pass), (10, Pass)], Lower),

@@ -1,16 +1,17 @@
 //! The capacity search as a state machine: it requests the next trial, receives the trial's result,
 //! and ends with a bracket of the capacity. It runs no trial itself.
 //!
-//! A search works through *goals* (RFC 9971, MLRsearch) of growing strictness: first short trials that each decide a
-//! load, then longer ones, at last the final length, at which a load is judged on the sum of its trials with an exceed
-//! ratio. Each goal starts from the bracket of the one before and verifies it, so what a short trial got wrong, a longer
-//! one mends: where a bound does not hold, the search reaches out again, in growing steps.
+//! A search works through *goals* (RFC 9971, MLRsearch) of growing strictness: first short trials
+//! that each decide a load, then longer ones, at last the final length, at which a load is judged
+//! on the sum of its trials with an exceed ratio. Each goal starts from the bracket of the one
+//! before and verifies it, so what a short trial got wrong, a longer one mends: where a bound does
+//! not hold, the search reaches out again, in growing steps.
 //!
-//! Loads need not behave: one may fail below another that passes. Then the higher one is no bound. The lower bound is
-//! the highest load that passed with no failed load at or below it.
+//! Loads need not behave: one may fail below another that passes. Then the higher one is no bound.
+//! The lower bound is the highest load that passed with no failed load at or below it.
 //!
-//! Targets need not stay as they are either: one may collapse under an overload, for a while or for good. `suspicion`
-//! treats that case.
+//! Targets need not stay as they are either: one may collapse under an overload, for a while or for
+//! good. `suspicion` treats that case.
 
 mod load;
 mod plan;
@@ -47,7 +48,8 @@ pub enum Step {
         /// Its purpose.
         phase: Phase,
     },
-    /// A pause in which nothing is offered, so that the target can recover; [`Search::record_pause`] takes its length.
+    /// A pause in which nothing is offered, so that the target can recover;
+    /// [`Search::record_pause`] takes its length.
     Pause(Duration),
     /// The search is over.
     Done(SearchResult),
@@ -72,7 +74,8 @@ pub enum EndReason {
     NotRecovered,
     /// The caller has ended the search, see [`Search::end`].
     Interrupted,
-    /// The caller has ended the search because something else kept the measuring host from measuring.
+    /// The caller has ended the search because something else kept the measuring host from
+    /// measuring.
     Disturbed,
 }
 
@@ -95,7 +98,8 @@ pub struct SearchResult {
     pub limited_by_client: bool,
     /// Why the search ended.
     pub ended: EndReason,
-    /// The collapse that the target has shown. If it has not recovered, the bounds are those from before the collapse.
+    /// The collapse that the target has shown. If it has not recovered, the bounds are those from
+    /// before the collapse.
     pub collapse: Option<Collapse>,
     /// A load that passed once, above what the target was found to carry by a third or more: either
     /// by chance, or because an overload has changed the target in a way that the probes could not
@@ -247,7 +251,8 @@ impl Search {
         (undecided && matters).then_some(load.rate)
     }
 
-    /// The first rate of a goal: the bracket of the goal before; for the first one half the hint or the lowest rate.
+    /// The first rate of a goal: the bracket of the goal before; for the first one half the hint or
+    /// the lowest rate.
     fn first_rate(&self, previous: Option<Bounds>) -> f64 {
         let known = previous.and_then(|previous| previous.lower.or(previous.top()));
         let half_hint = self.plan.hint.filter(|hint| hint.is_finite()).map(|hint| hint / 2.0);
@@ -388,7 +393,8 @@ fn relative_width(lower: f64, upper: f64) -> f64 {
     (upper - lower) / upper
 }
 
-/// The geometric mean, rounded to five digits where that keeps it strictly between: a rate that a person can repeat.
+/// The geometric mean, rounded to five digits where that keeps it strictly between: a rate that a
+/// person can repeat.
 fn between(lower: f64, upper: f64) -> f64 {
     let mean = (lower * upper).sqrt();
     let power = 10_f64.powi(4 - mean.log10().floor() as i32);

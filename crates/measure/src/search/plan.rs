@@ -22,7 +22,8 @@ pub struct SearchPlan {
     pub duration_sum: Duration,
     /// Share of that sum that may fail (*goal exceed ratio*), at least 0 and below 1.
     pub exceed_ratio: f64,
-    /// How many INVALID trials in a row are repeated before their rate is taken to be beyond the client.
+    /// How many INVALID trials in a row are repeated before their rate is taken to be beyond the
+    /// client.
     pub invalid_repeats: u32,
     /// How many trials are made at most.
     pub trials_max: u32,
@@ -33,11 +34,13 @@ pub struct SearchPlan {
 }
 
 impl SearchPlan {
-    /// A plan between two rates with the usual goal: 2 % width, 2 s trials at first and 10 s trials at last, 50 s in all
-    /// per load with an exceed ratio of one half. So a load is decided by three final trials of at most five.
+    /// A plan between two rates with the usual goal: 2 % width, 2 s trials at first and 10 s trials
+    /// at last, 50 s in all per load with an exceed ratio of one half. So a load is decided by
+    /// three final trials of at most five.
     ///
-    /// Against a simulated target of which one verdict in ten is wrong, 968 of 1000 such searches held the capacity in
-    /// their bracket. Two of three (30 s) held it in 896, at three quarters of the time.
+    /// Against a simulated target of which one verdict in ten is wrong, 968 of 1000 such searches
+    /// held the capacity in their bracket. Two of three (30 s) held it in 896, at three quarters of
+    /// the time.
     pub fn new(lowest_rate: f64, client_ceiling: f64) -> Self {
         SearchPlan {
             lowest_rate,
@@ -78,15 +81,17 @@ impl SearchPlan {
 
     /// The goals in order. Each is twice as narrow as the one before; lengths grow geometrically.
     ///
-    /// Before the last goal, a load is judged on twice the length of a trial. With an exceed ratio of one half a single
-    /// pass is then enough, but a failure has to repeat itself. That asymmetry is wanted: passing too much costs a few
-    /// short trials further up, while one wrong failure far below the capacity would leave the longest trials, one after
-    /// the other, to climb all the way back.
+    /// Before the last goal, a load is judged on twice the length of a trial. With an exceed ratio
+    /// of one half a single pass is then enough, but a failure has to repeat itself. That asymmetry
+    /// is wanted: passing too much costs a few short trials further up, while one wrong failure far
+    /// below the capacity would leave the longest trials, one after the other, to climb all the way
+    /// back.
     pub(super) fn goals(&self) -> Vec<Goal> {
         let (first, last) = (self.initial_trial, self.final_trial);
         let middle = Duration::from_secs_f64((first.as_secs_f64() * last.as_secs_f64()).sqrt());
         let width = |doublings: f64| (self.width * doublings).min(0.5_f64.max(self.width));
-        // With one length for all there is nothing to prepare by shorter trials but the bracket itself.
+        // With one length for all there is nothing to prepare by shorter trials but the bracket
+        // itself.
         let mut goals = vec![Goal { trial: first, sum: first * 2, exceed_ratio: self.exceed_ratio, width: width(4.0) }];
         if first < last {
             goals.push(Goal { trial: middle, sum: middle * 2, exceed_ratio: self.exceed_ratio, width: width(2.0) });

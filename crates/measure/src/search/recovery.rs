@@ -1,4 +1,5 @@
-//! A recovery that a search waits for, and the collapse before it: the pauses and probes of the state machine in `suspicion`.
+//! A recovery that a search waits for, and the collapse before it: the pauses and probes of the
+//! state machine in `suspicion`.
 
 use serde::Serialize;
 use std::time::Duration;
@@ -18,11 +19,13 @@ pub struct Collapse {
     pub failed: f64,
     /// Probes that failed.
     pub failed_probes: u32,
-    /// The time that the target has had so far: from the end of the last trial of the search to the last probe.
+    /// The time that the target has had so far: from the end of the last trial of the search to the
+    /// last probe.
     pub waited_s: f64,
     /// The time until the probe that passed; `None` as long as none has.
     pub recovery_s: Option<f64>,
-    /// How many times the target has collapsed in the search. The figures are those of the longest recovery.
+    /// How many times the target has collapsed in the search. The figures are those of the longest
+    /// recovery.
     pub times: u32,
 }
 
@@ -50,7 +53,8 @@ pub(super) struct Recovery {
 pub(super) enum Stage {
     /// Probes of which `FAILED_PROBES` have to fail, at the first load halved so many times.
     Suspected { halved: usize },
-    /// One at a lower load than the first has passed; so many probes at the first load have passed since.
+    /// One at a lower load than the first has passed; so many probes at the first load have passed
+    /// since.
     Verified { passed: u32 },
     /// The collapse is shown.
     Shown,
@@ -65,7 +69,8 @@ pub(super) enum RecoveryStep {
 }
 
 impl Recovery {
-    /// The next step, when `spent` is the search's time so far and `patience` the longest time of a recovery.
+    /// The next step, when `spent` is the search's time so far and `patience` the longest time of a
+    /// recovery.
     pub(super) fn next(&self, spent: Duration, patience: Duration) -> RecoveryStep {
         let left = patience.saturating_sub(spent.saturating_sub(self.since));
         match self.pause {

@@ -1,14 +1,17 @@
 //! Collapses and recoveries of the target, as the order of a search's trials shows them.
 //!
-//! A search judges each load by itself, whenever its trials were made. That is wrong for a target that an overload has
-//! changed: its later trials measure a damaged target. A contradiction in the history shows the change: loads
-//! that fail although a higher one had passed. Close to the capacity chance makes such contradictions too. So a
-//! suspicion is followed by *recovery probes*, short trials at a load well below the one that had passed, and only probes that
-//! fail in a row show a collapse. The probes go on with growing pauses until one passes or the time for the recovery is over.
+//! A search judges each load by itself, whenever its trials were made. That is wrong for a target
+//! that an overload has changed: its later trials measure a damaged target. A contradiction in the
+//! history shows the change: loads that fail although a higher one had passed. Close to the
+//! capacity chance makes such contradictions too. So a suspicion is followed by *recovery probes*,
+//! short trials at a load well below the one that had passed, and only probes that fail in a row
+//! show a collapse. The probes go on with growing pauses until one passes or the time for the
+//! recovery is over.
 //!
-//! A single pass may itself have been luck. The deeper a load that fails lies below it, the less it takes to rule that
-//! out: where too little supports the first load, probes at half of it, and at half of that, have to fail as well. If one
-//! of those passes instead, the first load has to pass now, again and again: then it was the target that changed, and it is back.
+//! A single pass may itself have been luck. The deeper a load that fails lies below it, the less it
+//! takes to rule that out: where too little supports the first load, probes at half of it, and at
+//! half of that, have to fail as well. If one of those passes instead, the first load has to pass
+//! now, again and again: then it was the target that changed, and it is back.
 
 use super::recovery::{Collapse, PAUSE_MIN, Recovery, Stage};
 use super::state::Search;
@@ -18,24 +21,29 @@ use std::time::Duration;
 
 /// A failing load at or below this share of the last load that passed is suspicious at once.
 ///
-/// Noise of a few percent, and trials that were too short for a queue to build up, move a verdict by less.
+/// Noise of a few percent, and trials that were too short for a queue to build up, move a verdict
+/// by less.
 const SUSPICIOUS_SHARE: f64 = 0.85;
-/// A load in between that was as much higher makes two failures at or below the last load that passed suspicious.
+/// A load in between that was as much higher makes two failures at or below the last load that
+/// passed suspicious.
 const OVERLOAD_RATIO: f64 = 1.5;
 /// Probes are made at this share of the last load that passed.
 const PROBE_SHARE: f64 = 0.75;
 /// Probes that fail in a row until the target counts as collapsed.
 const FAILED_PROBES: u32 = 3;
-/// The support that a load needs for its failed probes to show a collapse, by how often it was halved before. A pass at or
-/// above it counts one; the hint, if its throughput was above it, counts as much as [`HINT_SUPPORT`] passes. At the
-/// first load noise can explain anything: passes near the capacity are many, and some of them are luck.
+/// The support that a load needs for its failed probes to show a collapse, by how often it was
+/// halved before. A pass at or above it counts one; the hint, if its throughput was above it,
+/// counts as much as [`HINT_SUPPORT`] passes. At the first load noise can explain anything: passes
+/// near the capacity are many, and some of them are luck.
 const SUPPORT_NEEDED: [usize; 3] = [usize::MAX, 3, 0];
 const HINT_SUPPORT: usize = 2;
-/// Probes that pass in a row, after others at the same load failed, until that is taken for a recovery.
+/// Probes that pass in a row, after others at the same load failed, until that is taken for a
+/// recovery.
 const PASSED_PROBES: u32 = 5;
 
 impl Search {
-    /// Examines the history after a failed trial: if it contradicts an earlier pass, recovery probes follow.
+    /// Examines the history after a failed trial: if it contradicts an earlier pass, recovery
+    /// probes follow.
     pub(super) fn suspect(&mut self) {
         let passed = |past: &HistoryEntry| past.trial.verdict == Verdict::Pass;
         let Some(last_pass) = self.history.iter().rposition(passed) else { return };
@@ -138,8 +146,8 @@ impl Search {
         }
     }
 
-    /// The target is as it was. The trials in between are dropped, and the search goes on from the state in which it was at
-    /// the overload.
+    /// The target is as it was. The trials in between are dropped, and the search goes on from the
+    /// state in which it was at the overload.
     fn on_recovered(&mut self, recovery: &Recovery) {
         self.collapse = Some(self.collapse_by(recovery, true));
         let probe = self.history.pop().expect("the probe that passed");
@@ -163,8 +171,8 @@ impl Search {
         self.return_to(goal, rate);
     }
 
-    /// The search without the trials of a damaged target, for a recovery that has not come, and with the collapse, if the
-    /// probes have shown one.
+    /// The search without the trials of a damaged target, for a recovery that has not come, and
+    /// with the collapse, if the probes have shown one.
     pub(super) fn without_damage(&self) -> Search {
         let mut search = self.clone();
         if let Some(recovery) = search.recovery.take().filter(|recovery| recovery.failed_probes > 0) {

@@ -10,7 +10,8 @@ fn run(plan: SearchPlan, mut target: impl FnMut(f64, Duration) -> Verdict) -> Se
     run_in_time(plan, |_, rate, length| target(rate, length))
 }
 
-/// The same with a target that knows the time: how many seconds the search has spent when a trial begins.
+/// The same with a target that knows the time: how many seconds the search has spent when a trial
+/// begins.
 fn run_in_time(plan: SearchPlan, mut target: impl FnMut(f64, f64, Duration) -> Verdict) -> SearchResult {
     let (trials_max, ceiling, lowest) = (plan.trials_max, plan.client_ceiling, plan.lowest_rate);
     let mut search = Search::new(plan).unwrap();
@@ -99,10 +100,11 @@ fn phases_come_in_order() {
     assert_eq!(phases, [Phase::Bracket, Phase::Narrow, Phase::Confirm]);
 }
 
-/// The response time of M/M/1 is exponential, so its p99 is ln(100) / (mu - lambda); the capacity under a limit on p99 is
-/// where the two meet. Trials are simulated request by request and vary as real ones do. The limit puts the capacity at
-/// 77 % use, where ten seconds are long against the memory of the queue; close to 100 % a trial that begins with an empty
-/// queue passes at loads that would fail in the long run.
+/// The response time of M/M/1 is exponential, so its p99 is ln(100) / (mu - lambda); the capacity
+/// under a limit on p99 is where the two meet. Trials are simulated request by request and vary as
+/// real ones do. The limit puts the capacity at 77 % use, where ten seconds are long against the
+/// memory of the queue; close to 100 % a trial that begins with an empty queue passes at loads that
+/// would fail in the long run.
 #[test]
 fn the_capacity_of_a_queue_is_found() {
     let (service_rate, limit_s) = (2000.0, 0.01);
@@ -137,7 +139,8 @@ fn a_server_that_needs_a_trial_to_recover_is_measured() {
     assert_found(&result, capacity);
 }
 
-/// The majority of five trials goes wrong in one load of a hundred, and a search judges three or four loads at the end.
+/// The majority of five trials goes wrong in one load of a hundred, and a search judges three or
+/// four loads at the end.
 #[test]
 fn one_wrong_verdict_in_ten_is_outvoted() {
     let (capacity, searches) = (5000.0, 1000);
@@ -200,7 +203,8 @@ fn a_target_that_fails_at_once_has_no_lower_bound() {
     assert_eq!((result.ended, result.upper_confirmed), (EndReason::LowestRate, true));
 }
 
-/// Between 300 and 400 the target fails, above it passes again up to 5000. Only what lies below the hole counts.
+/// Between 300 and 400 the target fails, above it passes again up to 5000. Only what lies below the
+/// hole counts.
 #[test]
 fn a_load_that_fails_below_one_that_passes_bounds_from_above() {
     let plan = SearchPlan { hint: Some(700.0), ..SearchPlan::new(10.0, 1e6) };
@@ -298,7 +302,8 @@ proptest! {
     }
 }
 
-/// Trials of an M/M/1 queue, request by request: whether p99 of the response time is within the limit.
+/// Trials of an M/M/1 queue, request by request: whether p99 of the response time is within the
+/// limit.
 fn queue(service_rate: f64, limit_s: f64, seed: u64) -> impl FnMut(f64, Duration) -> Verdict {
     let mut random = Random(seed);
     move |rate, length| {
@@ -386,8 +391,9 @@ fn a_search_that_ends_while_it_waits_for_a_recovery_keeps_what_was_known_before_
     assert!(result.spent_s <= 60.0);
 }
 
-/// Two trials that disagree at one load, or near the capacity, are noise: of a threshold that moves by 3 % less than one search in a
-/// thousand sees a collapse, and of queues whose short trials hold a hundred requests as well.
+/// Two trials that disagree at one load, or near the capacity, are noise: of a threshold that moves
+/// by 3 % less than one search in a thousand sees a collapse, and of queues whose short trials hold
+/// a hundred requests as well.
 #[test]
 fn a_noisy_target_is_not_taken_for_one_that_has_collapsed() {
     let (mut called, searches) = (0, 20_000);

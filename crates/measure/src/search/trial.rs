@@ -45,7 +45,8 @@ pub struct TrialSummary {
     pub goodput: f64,
 }
 
-/// One trial of a search, in the order in which they were made. INVALID ones say nothing about the target's state.
+/// One trial of a search, in the order in which they were made. INVALID ones say nothing about the
+/// target's state.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct HistoryEntry {
     pub(super) trial: TrialSummary,

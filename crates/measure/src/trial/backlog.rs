@@ -1,5 +1,5 @@
-//! Whether requests pile up: a load that a target cannot sustain may still meet every limit in a short trial, but its
-//! requests in flight grow from beginning to end.
+//! Whether requests pile up: a load that a target cannot sustain may still meet every limit in a
+//! short trial, but its requests in flight grow from beginning to end.
 
 use super::figures::TrialFigures;
 use crate::statistics::{mann_kendall_score, theil_sen_slope};
@@ -29,8 +29,8 @@ pub(super) enum Backlog {
 
 /// Judges the intervals within the schedule; what drains afterwards is no trend.
 ///
-/// Growth is a rising order (Mann-Kendall) *and* a fitted rise (Theil-Sen) that matters. Both rest on medians and orders,
-/// so that one burst that drains, wherever it lies, does not make a trend.
+/// Growth is a rising order (Mann-Kendall) *and* a fitted rise (Theil-Sen) that matters. Both rest
+/// on medians and orders, so that one burst that drains, wherever it lies, does not make a trend.
 pub(super) fn judge(figures: &TrialFigures) -> Backlog {
     let schedule_ns = figures.duration.as_nanos();
     let points: Vec<(f64, f64)> = figures

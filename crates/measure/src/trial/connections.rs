@@ -11,14 +11,16 @@ pub struct Connections {
     pub attempted: u64,
     /// Opened in all.
     pub opened: u64,
-    /// Wanted open before the start, and not to be had for want of descriptors, local addresses or ports.
+    /// Wanted open before the start, and not to be had for want of descriptors, local addresses or
+    /// ports.
     #[serde(default)]
     pub lacking: u64,
     /// Connections that ended in an error of any kind, when connecting or later. A connection that
     /// the server closed while it was idle is not counted.
     #[serde(default)]
     pub failed: u64,
-    /// Opened and closed again, by whichever side; those that are closed because the trial is over count too.
+    /// Opened and closed again, by whichever side; those that are closed because the trial is over
+    /// count too.
     #[serde(default)]
     pub closed: u64,
     /// Whole responses that the closed ones had carried.
@@ -27,7 +29,8 @@ pub struct Connections {
     /// Whole responses after which the server left the connection open for another request.
     #[serde(default)]
     pub kept: u64,
-    /// Open at once, at most. Merged over load threads it is the sum of their peaks, which need not have coincided.
+    /// Open at once, at most. Merged over load threads it is the sum of their peaks, which need not
+    /// have coincided.
     pub peak: u64,
     /// Attempts begun in one iteration of an event loop, at most.
     #[serde(default)]
@@ -44,7 +47,8 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Counts a connection that was open and is not any more, with the whole responses that it has carried.
+    /// Counts a connection that was open and is not any more, with the whole responses that it has
+    /// carried.
     pub fn record_close(&mut self, replies: u64, failed: bool) {
         self.closed += 1;
         self.replies += replies;
@@ -56,8 +60,8 @@ impl Connections {
         if self.closed == 0 { 0.0 } else { self.replies as f64 / self.closed as f64 }
     }
 
-    /// Adds the connections of another load thread. They were there at the same time, so what was open at once adds up; a burst is
-    /// one loop's own.
+    /// Adds the connections of another load thread. They were there at the same time, so what was
+    /// open at once adds up; a burst is one loop's own.
     pub fn merge(&mut self, other: &Connections) {
         self.attempted += other.attempted;
         self.opened += other.opened;

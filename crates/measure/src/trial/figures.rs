@@ -1,4 +1,5 @@
-//! The figures of one trial: counts, times and the use of CPUs, from one load thread or merged over all.
+//! The figures of one trial: counts, times and the use of CPUs, from one load thread or merged over
+//! all.
 
 use super::connections::Connections;
 use super::sample::Sample;
@@ -31,7 +32,8 @@ pub struct TrialFigures {
     pub offered_rate: Option<f64>,
     /// Length of the schedule. Requests offered within it may end a little later.
     pub duration: Duration,
-    /// From the start of the schedule to the end of the last request that was offered in it; see [`TrialFigures::span`].
+    /// From the start of the schedule to the end of the last request that was offered in it; see
+    /// [`TrialFigures::span`].
     pub last_end: Duration,
     /// Offered, sent, completed, good.
     pub counts: Counts,
@@ -41,8 +43,8 @@ pub struct TrialFigures {
     pub causes: Causes,
     /// The events before the schedule ended, from which rates are made.
     pub in_window: WindowCounts,
-    /// Of the requests that were not sent, those for which every allowed connection was busy until the end. The target
-    /// held them back, not the client; see [`verdict()`](super::verdict()).
+    /// Of the requests that were not sent, those for which every allowed connection was busy until
+    /// the end. The target held them back, not the client; see [`verdict()`](super::verdict()).
     pub held_back: u64,
     /// Responses by status, interim ones included.
     pub status_codes: StatusCodes,
@@ -50,8 +52,8 @@ pub struct TrialFigures {
     pub bytes: Bytes,
     /// Last byte less sent.
     pub service_time: Histogram,
-    /// Sent less the moment when it could have been sent, which is the intended time, or the end of the wait for a
-    /// connection if there was one. What is left is the client's own lateness.
+    /// Sent less the moment when it could have been sent, which is the intended time, or the end of
+    /// the wait for a connection if there was one. What is left is the client's own lateness.
     pub lag: Histogram,
     /// Wait for a connection, part of the response time.
     pub queue: Histogram,
@@ -61,22 +63,25 @@ pub struct TrialFigures {
     pub first_byte: Histogram,
     /// Last byte less first byte of the response.
     pub transfer: Histogram,
-    /// From the first attempt to connect to the close, of connections that carried at least one whole response.
+    /// From the first attempt to connect to the close, of connections that carried at least one
+    /// whole response.
     pub connection_lifetime: Histogram,
     /// The course of the trial, and with it the response times.
     pub intervals: IntervalSeries,
-    /// Connections that were to be open at the end, over all load threads, if the load was to hold some.
+    /// Connections that were to be open at the end, over all load threads, if the load was to hold
+    /// some.
     pub to_hold: Option<u64>,
     /// Connections by what became of them.
     pub connections: Connections,
     /// Bits per second at which each connection's responses arrived, of the connections that
     /// received any.
     pub bits_per_connection: Histogram,
-    /// Requests that were under way when the trial was cut off, by an interruption or, where downloads are read slowly, by the end of the
-    /// schedule. They are in none of the counts; the series has them in flight at its end.
+    /// Requests that were under way when the trial was cut off, by an interruption or, where
+    /// downloads are read slowly, by the end of the schedule. They are in none of the counts; the
+    /// series has them in flight at its end.
     pub under_way: u64,
-    /// Sessions, if the load was made of some: several calls each of which the next depends on the last. Connections that
-    /// carry a number of unrelated calls are none.
+    /// Sessions, if the load was made of some: several calls each of which the next depends on the
+    /// last. Connections that carry a number of unrelated calls are none.
     pub sessions: Option<Sessions>,
     /// The first good response, as a sample of the target's responses.
     pub sample: Option<Sample>,
@@ -84,8 +89,9 @@ pub struct TrialFigures {
     pub cpus: Vec<CpuUse>,
 }
 
-/// Events between the start and the end of the schedule. Requests that wait when it ends may still be carried by the target
-/// afterwards; counted into a rate, they would make an overloaded target look faster than it is.
+/// Events between the start and the end of the schedule. Requests that wait when it ends may still
+/// be carried by the target afterwards; counted into a rate, they would make an overloaded target
+/// look faster than it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WindowCounts {
     /// Requests sent.
@@ -147,7 +153,8 @@ impl Bytes {
     }
 }
 
-/// The use of one CPU by its load thread (or threads, once they are joined) during a trial. Times in nanoseconds.
+/// The use of one CPU by its load thread (or threads, once they are joined) during a trial. Times
+/// in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CpuUse {
     /// The CPU that the load thread was pinned to, or the number of the thread if it was not.
@@ -156,13 +163,15 @@ pub struct CpuUse {
     pub cpu_user_ns: u64,
     /// CPU time in the kernel.
     pub cpu_system_ns: u64,
-    /// Time spent on work: the trial's length less the time spent waiting for something to do. A busy wait is waiting.
+    /// Time spent on work: the trial's length less the time spent waiting for something to do. A
+    /// busy wait is waiting.
     pub busy_ns: u64,
     /// Time spent runnable but not running.
     pub run_queue_wait_ns: u64,
     /// Time for which the cgroup's quota stopped the thread.
     pub throttled_ns: u64,
-    /// Time by which the thread came back too late from its sleeps, and other standstills that it noticed.
+    /// Time by which the thread came back too late from its sleeps, and other standstills that it
+    /// noticed.
     pub overslept_ns: u64,
 }
 
@@ -212,7 +221,8 @@ impl TrialFigures {
         }
     }
 
-    /// Adds the figures of another load thread of the same trial. Loop, offered rate, duration and what was to be held are the trial's and stay.
+    /// Adds the figures of another load thread of the same trial. Loop, offered rate, duration and
+    /// what was to be held are the trial's and stay.
     pub fn merge(&mut self, other: &TrialFigures) {
         self.last_end = self.last_end.max(other.last_end);
         self.counts.merge(&other.counts);
@@ -242,21 +252,24 @@ impl TrialFigures {
         self.cpus.extend_from_slice(&other.cpus);
     }
 
-    /// Last byte less intended time, of all requests that have a response time: the headline figure.
+    /// Last byte less intended time, of all requests that have a response time: the headline
+    /// figure.
     ///
-    /// A timeout is recorded at not less than the timeout's value, so that errors never make latency look better. Summed
-    /// over the intervals at every call; take it once.
+    /// A timeout is recorded at not less than the timeout's value, so that errors never make
+    /// latency look better. Summed over the intervals at every call; take it once.
     pub fn response_time(&self) -> Histogram {
         self.intervals.response_time()
     }
 
-    /// How long the trial took until everything that was offered in it had ended: at least the length of the schedule. What
-    /// is counted over all requests, and not within the window, makes a rate only over this.
+    /// How long the trial took until everything that was offered in it had ended: at least the
+    /// length of the schedule. What is counted over all requests, and not within the window, makes
+    /// a rate only over this.
     pub fn span(&self) -> Duration {
         self.last_end.max(self.duration)
     }
 
-    /// Counts a connection that was open and is not any more; `lifetime_ns` runs from the first attempt to connect.
+    /// Counts a connection that was open and is not any more; `lifetime_ns` runs from the first
+    /// attempt to connect.
     pub fn record_close(&mut self, lifetime_ns: u64, replies: u64, failed: bool) {
         self.connections.record_close(replies, failed);
         if replies > 0 {
@@ -276,8 +289,8 @@ impl TrialFigures {
         }
     }
 
-    /// Requests that did not leave and the client is to blame for: it had no descriptor or address, or did not get to
-    /// them before the schedule ended.
+    /// Requests that did not leave and the client is to blame for: it had no descriptor or address,
+    /// or did not get to them before the schedule ended.
     pub fn unsent_by_client(&self) -> u64 {
         let late = self.outcomes.count(Outcome::NotSent).saturating_sub(self.held_back);
         late + self.outcomes.count(Outcome::NoDescriptor) + self.outcomes.count(Outcome::NoAddress)

@@ -1,7 +1,8 @@
 //! The figures of one trial, and the verdict on them.
 //!
-//! A trial is one load at one level for one length, after a warm-up that is not in its figures. The load engine fills
-//! one [`TrialFigures`] per load thread and merges them; [`verdict()`] judges the whole.
+//! A trial is one load at one level for one length, after a warm-up that is not in its figures. The
+//! load engine fills one [`TrialFigures`] per load thread and merges them; [`verdict()`] judges the
+//! whole.
 
 mod backlog;
 mod connections;

@@ -16,8 +16,8 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Keeps what is shown of a response. A peer may send anything: the text is bounded, and what a terminal might obey
-    /// becomes a question mark.
+    /// Keeps what is shown of a response. A peer may send anything: the text is bounded, and what a
+    /// terminal might obey becomes a question mark.
     pub fn of(server: Option<&[u8]>, body_bytes: u64) -> Self {
         let server = server.unwrap_or_default();
         let kept = &server[..server.len().min(SERVER_BYTES_MAX)];

@@ -19,7 +19,8 @@ pub struct Sessions {
     pub failed: u64,
     /// Connections that the completed ones used.
     pub connections: u64,
-    /// Calls of failed sessions that were never offered, since the session was over before they were due.
+    /// Calls of failed sessions that were never offered, since the session was over before they
+    /// were due.
     pub calls_not_offered: u64,
     /// From the start of a completed session to its end.
     pub lifetime: Histogram,
@@ -95,7 +96,8 @@ pub struct SessionsSummary {
     pub connections: u64,
     /// Calls of failed sessions that were never offered.
     pub calls_not_offered: u64,
-    /// How many sessions carried 0, 1, 2 and so on calls to their end; the last of 4096 places counts all longer ones too.
+    /// How many sessions carried 0, 1, 2 and so on calls to their end; the last of 4096 places
+    /// counts all longer ones too.
     pub lengths: Vec<u64>,
     /// From the start of a completed session to its end.
     pub lifetime_us: Summary,

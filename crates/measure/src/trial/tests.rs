@@ -109,7 +109,8 @@ fn connections_that_were_to_be_held_are_open_at_the_end() {
     check(&figures, &[], Verdict::Invalid, &[lacking, reason]);
 }
 
-/// The bound on connections is used up by a slow target: 300 requests still wait when the schedule ends.
+/// The bound on connections is used up by a slow target: 300 requests still wait when the schedule
+/// ends.
 #[test]
 fn requests_held_back_by_the_target_fail_but_stay_valid() {
     let mut figures = trial(&[(Outcome::Good, 9700), (Outcome::NotSent, 300)]);
@@ -197,8 +198,8 @@ fn an_invalid_trial_keeps_the_other_reasons_beside_it() {
     check(&figures, &["p99<9ms"], Verdict::Invalid, &reasons);
 }
 
-/// A server that was killed in the middle of a run once made it INVALID: workers that meet nothing but refusals are busy, and the lag
-/// rests on the few requests that were sent before.
+/// A server that was killed in the middle of a run once made it INVALID: workers that meet nothing
+/// but refusals are busy, and the lag rests on the few requests that were sent before.
 #[test]
 fn a_killed_server_is_a_failure_whatever_that_made_of_the_client() {
     let killed = || trial(&[(Outcome::Good, 5000), (Outcome::Reset, 10), (Outcome::Refused, 4990)]);
@@ -235,7 +236,8 @@ fn refusals_do_not_excuse_a_late_client_as_long_as_they_are_few_or_allowed() {
     assert_eq!(late(&refused(300), "errors<5%"), Verdict::Invalid, "allowed");
     assert_eq!(late(&refused(0), "errors<=0%"), Verdict::Invalid, "none");
     assert_eq!(late(&refused(600), "errors<5%"), Verdict::Fail);
-    // A lack of resources on this host is another matter: then the load was not the intended one at all.
+    // A lack of resources on this host is another matter: then the load was not the intended one at
+    // all.
     let lacking = [(Outcome::Good, 5000), (Outcome::Refused, 4999), (Outcome::NoAddress, 1)];
     assert_eq!(late(&lacking, "errors<=0%"), Verdict::Invalid);
 }
@@ -282,7 +284,8 @@ fn few_samples_are_labelled_and_change_nothing() {
     assert_eq!(document, serde_json::json!({"verdict": "pass", "reasons": [], "notes": [note]}));
 }
 
-/// A trial whose requests in flight are `levels` at the ends of its intervals, with 500 requests offered in each.
+/// A trial whose requests in flight are `levels` at the ends of its intervals, with 500 requests
+/// offered in each.
 fn with_levels(levels: &[u64]) -> TrialFigures {
     let width = 10 * SECOND / levels.len() as u64;
     let mut figures = empty(LoopKind::Open);
@@ -328,7 +331,8 @@ fn a_backlog_that_grows_is_no_pass() {
     check(&closed, &[], Verdict::Pass, &[]);
 }
 
-/// Eight levels whose fitted rise is large but whose order is not rare enough: up, down and up again.
+/// Eight levels whose fitted rise is large but whose order is not rare enough: up, down and up
+/// again.
 #[test]
 fn a_large_swing_over_few_intervals_is_no_trend() {
     check(&with_levels(&[0, 300, 600, 0, 300, 600, 300, 600]), &[], Verdict::Pass, &[]);
@@ -336,7 +340,8 @@ fn a_large_swing_over_few_intervals_is_no_trend() {
     assert_eq!(verdict(&trend, &[]).verdict, Verdict::Fail);
 }
 
-/// 400 more requests in flight are a backlog of 10 000 offered, but within the tolerance of completions of 50 000.
+/// 400 more requests in flight are a backlog of 10 000 offered, but within the tolerance of
+/// completions of 50 000.
 #[test]
 fn a_rise_is_held_against_what_was_offered() {
     let levels: Vec<u64> = (0..20).map(|at| 400 * at / 19).collect();

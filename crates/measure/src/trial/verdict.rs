@@ -28,8 +28,9 @@ pub enum Verdict {
 pub struct Judgement {
     /// The verdict.
     pub verdict: Verdict,
-    /// Why it is not PASS: every condition that was broken, the client's shortfalls first. Empty for PASS. What the target
-    /// did under a load that was not the intended one is no evidence against it, but a reader wants to know of it.
+    /// Why it is not PASS: every condition that was broken, the client's shortfalls first. Empty
+    /// for PASS. What the target did under a load that was not the intended one is no evidence
+    /// against it, but a reader wants to know of it.
     pub reasons: Vec<Reason>,
     /// Notes for a reader; they change no verdict.
     pub notes: Vec<Note>,
@@ -42,43 +43,51 @@ const LAG_MAX: Duration = Duration::from_millis(1);
 const LAG_OF_LIMIT: f64 = 0.1;
 /// Share of offered requests that may be missing from the completions.
 const INCOMPLETE_MAX: f64 = 0.01;
-/// Share of the offered requests that a target has to refuse for that to be known of it whatever the client did.
+/// Share of the offered requests that a target has to refuse for that to be known of it whatever
+/// the client did.
 const REFUSED_MIN: f64 = 0.01;
 /// A load thread busy for more than this share of a trial has no room for bursts.
 const BUSY_MAX: f64 = 0.95;
-/// Waits in the run queue are short and scattered; at this share they reach into the upper percentiles.
+/// Waits in the run queue are short and scattered; at this share they reach into the upper
+/// percentiles.
 const RUN_QUEUE_WAIT_MAX: f64 = 0.05;
-/// Throttling stops a thread for tens of milliseconds on end, so this share of the time is the whole p99.
+/// Throttling stops a thread for tens of milliseconds on end, so this share of the time is the
+/// whole p99.
 const THROTTLED_MAX: f64 = 0.01;
 /// Stalled workers offer less load, and no lag shows it.
 const OVERSLEPT_MAX: f64 = 0.05;
 
 /// Judges a trial against `limits`.
 ///
-/// If none of the limits is on errors, no errors at all are allowed, so a run without limits passes exactly if it had no
-/// errors and kept up.
+/// If none of the limits is on errors, no errors at all are allowed, so a run without limits passes
+/// exactly if it had no errors and kept up.
 ///
 /// **INVALID** if the client fell short:
-/// * More than 0.1 % of the offered requests did not leave through the client's doing. Not every unsent request is: with
-///   a bound on connections, a slow target uses the bound up and further requests wait, some until they time out or the
-///   schedule ends. They waited for the target, so they count against it (as response time, as timeouts, as missing
-///   completions), and the trial fails but stays valid. The same holds for a refused connection. The client is to blame
-///   for requests that lacked a descriptor or an address, and for those that it did not get to although nothing kept it
-///   ([`TrialFigures::unsent_by_client`]).
-/// * p99 lag above 1 ms or above a tenth of the tightest response-time limit. Lag leaves out the wait for a connection.
-/// * A response-time limit was missed that would have been met without the lag, as the same statistic of the lag has it, and this is above a
-///   tenth of the limit too.
+/// * More than 0.1 % of the offered requests did not leave through the client's doing. Not every
+///   unsent request is: with a bound on connections, a slow target uses the bound up and further
+///   requests wait, some until they time out or the schedule ends. They waited for the target, so
+///   they count against it (as response time, as timeouts, as missing completions), and the trial
+///   fails but stays valid. The same holds for a refused connection. The client is to blame for
+///   requests that lacked a descriptor or an address, and for those that it did not get to although
+///   nothing kept it ([`TrialFigures::unsent_by_client`]).
+/// * p99 lag above 1 ms or above a tenth of the tightest response-time limit. Lag leaves out the
+///   wait for a connection.
+/// * A response-time limit was missed that would have been met without the lag, as the same
+///   statistic of the lag has it, and this is above a tenth of the limit too.
 /// * Descriptors or addresses ran out, even once: from then on connections did not follow the plan.
-/// * A load thread starved: over 5 % of the time runnable without running, throttled for 1 %, or in a closed loop busy for
-///   over 95 % or standing still for over 5 %. In an open loop the lag says whether such a thread was too slow.
+/// * A load thread starved: over 5 % of the time runnable without running, throttled for 1 %, or in
+///   a closed loop busy for over 95 % or standing still for over 5 %. In an open loop the lag says
+///   whether such a thread was too slow.
 /// * Nothing was offered, or the counts contradict each other.
 ///
-/// One thing is known of the target even if the client was late or short of CPU time: connections that it refused. No client can bring
-/// those about, while a client that meets nothing but refusals is busy with them. So a trial in which more than 1 % of the requests
-/// were refused, and more than the limit on errors allows, is a **FAIL**, and what the client did is said beside it.
+/// One thing is known of the target even if the client was late or short of CPU time: connections
+/// that it refused. No client can bring those about, while a client that meets nothing but refusals
+/// is busy with them. So a trial in which more than 1 % of the requests were refused, and more than
+/// the limit on errors allows, is a **FAIL**, and what the client did is said beside it.
 ///
-/// **PASS** if all limits are met, the connections that were to be held are open at the end, completions are within 1 % of offered in an open loop (or within the share of errors
-/// that a limit allows, if that is more), and requests in flight show no upward trend in an open loop.
+/// **PASS** if all limits are met, the connections that were to be held are open at the end,
+/// completions are within 1 % of offered in an open loop (or within the share of errors that a
+/// limit allows, if that is more), and requests in flight show no upward trend in an open loop.
 ///
 /// **FAIL** otherwise.
 pub fn verdict(figures: &TrialFigures, limits: &[Limit]) -> Judgement {
@@ -153,10 +162,11 @@ fn client_shortfalls(figures: &TrialFigures, limits: &[Limit]) -> Vec<Reason> {
     reasons
 }
 
-/// Holds a limit against a trial. `response_time` is [`TrialFigures::response_time`], which is costly enough to be computed once
-/// for all limits.
+/// Holds a limit against a trial. `response_time` is [`TrialFigures::response_time`], which is
+/// costly enough to be computed once for all limits.
 ///
-/// `None` if the limit is met. A response-time limit without any response is not met: nothing shows that it would have been.
+/// `None` if the limit is met. A response-time limit without any response is not met: nothing shows
+/// that it would have been.
 fn miss_of(limit: &Limit, figures: &TrialFigures, response_time: &Histogram) -> Option<Reason> {
     match *limit {
         Limit::ResponseTime { statistic, inclusive, bound } => {
@@ -182,8 +192,8 @@ fn miss_of(limit: &Limit, figures: &TrialFigures, response_time: &Histogram) -> 
     }
 }
 
-/// Whether a response-time limit is missed only because of the client's own lateness. A tail that is thinner than a hundredth may consist of
-/// late requests although the p99 lag is small.
+/// Whether a response-time limit is missed only because of the client's own lateness. A tail that
+/// is thinner than a hundredth may consist of late requests although the p99 lag is small.
 fn missed_through_lag(limit: &Limit, figures: &TrialFigures, response_time: &Histogram) -> Option<Reason> {
     let Reason::ResponseTime { statistic, observed_ns, bound } = miss_of(limit, figures, response_time)? else {
         return None;
@@ -202,7 +212,8 @@ fn refusals(figures: &TrialFigures, limits: &[Limit]) -> Option<Reason> {
     (missed && share > REFUSED_MIN).then_some(Reason::Refused { refused, offered })
 }
 
-/// The p99 lag that is still allowed: 1 ms, or a tenth of the tightest response-time limit if that is less.
+/// The p99 lag that is still allowed: 1 ms, or a tenth of the tightest response-time limit if that
+/// is less.
 fn lag_bound(limits: &[Limit]) -> Duration {
     let tenths = limits.iter().filter_map(|limit| match limit {
         Limit::ResponseTime { bound, .. } => Some(bound.mul_f64(LAG_OF_LIMIT)),
@@ -211,7 +222,8 @@ fn lag_bound(limits: &[Limit]) -> Duration {
     tenths.fold(LAG_MAX, Duration::min)
 }
 
-/// The first sign, in order of how much it explains, that a load thread did not get the CPU time that it needed.
+/// The first sign, in order of how much it explains, that a load thread did not get the CPU time
+/// that it needed.
 fn starvation(cpu: &CpuUse, loop_kind: LoopKind, duration: Duration) -> Option<Reason> {
     // The lag of a schedule shows whether a thread has fallen behind. Workers only send later.
     let is_closed = loop_kind == LoopKind::Closed;
@@ -228,7 +240,8 @@ fn starvation(cpu: &CpuUse, loop_kind: LoopKind, duration: Duration) -> Option<R
     })
 }
 
-/// Connections that were to be held and are not are a failure, whatever became of the requests: fewer of them may have carried those.
+/// Connections that were to be held and are not are a failure, whatever became of the requests:
+/// fewer of them may have carried those.
 fn not_held(figures: &TrialFigures) -> Option<Reason> {
     let (held, wanted) = (figures.connections.held, figures.to_hold?);
     (held < wanted).then_some(Reason::NotHeld { held, wanted })
@@ -264,7 +277,8 @@ pub enum Starvation {
     Overslept,
 }
 
-/// One condition that a trial broke. Displays, and serialises, as one plain sentence without a full stop.
+/// One condition that a trial broke. Displays, and serialises, as one plain sentence without a full
+/// stop.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reason {
     /// INVALID: there was no request to judge by.
@@ -306,7 +320,8 @@ pub enum Reason {
         /// Requests that ended so.
         requests: u64,
     },
-    /// INVALID: connections that were to be open from the start found no descriptor, address or port.
+    /// INVALID: connections that were to be open from the start found no descriptor, address or
+    /// port.
     ConnectionsLacking {
         /// How many.
         connections: u64,
@@ -386,7 +401,8 @@ pub enum Reason {
     },
 }
 
-/// Something to know about a verdict that does not change it. Displays, and serialises, as one plain sentence.
+/// Something to know about a verdict that does not change it. Displays, and serialises, as one
+/// plain sentence.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Note {
     /// The percentile rests on fewer samples than a firm verdict wants.

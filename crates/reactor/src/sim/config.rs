@@ -12,21 +12,26 @@ pub struct SimConfig {
     /// Most bytes that the network holds for one direction of a connection, from the sender's
     /// kernel to the receiver's. A sender makes progress only as far as there is room.
     pub socket_buffer_bytes: usize,
-    /// Connections that may wait to be accepted; further ones have to try again, as SYNs do when Linux drops them.
+    /// Connections that may wait to be accepted; further ones have to try again, as SYNs do when
+    /// Linux drops them.
     pub backlog: usize,
     /// From one side to the other.
     pub latency_ns: u64,
-    /// At most this much is added to the latency of each segment, and to the time until its bytes are delivered.
+    /// At most this much is added to the latency of each segment, and to the time until its bytes
+    /// are delivered.
     pub jitter_ns: u64,
     /// Bytes per second in each direction of a connection; `None` is without limit.
     pub bandwidth: Option<u64>,
-    /// How often only a part of what has arrived is delivered: of all sizes down to one byte, small ones as often as large.
+    /// How often only a part of what has arrived is delivered: of all sizes down to one byte, small
+    /// ones as often as large.
     pub fragment_probability: f64,
     /// A wait returns up to this much later than it could, with all that has happened until then.
     pub oversleep_ns: u64,
-    /// Per segment (what the kernel takes at once, 64 KiB at most): the connection is reset in the middle of it.
+    /// Per segment (what the kernel takes at once, 64 KiB at most): the connection is reset in the
+    /// middle of it.
     pub reset_probability: f64,
-    /// Per reset: the bytes that the receiver has not yet been given are lost with it, also those that came before.
+    /// Per reset: the bytes that the receiver has not yet been given are lost with it, also those
+    /// that came before.
     pub reset_loss_probability: f64,
     /// Per segment: from here on nothing comes through any more, in neither direction.
     pub mute_probability: f64,
@@ -41,7 +46,8 @@ pub struct SimConfig {
 }
 
 impl SimConfig {
-    /// A network in which nothing goes wrong: 50 µs each way, all that has arrived delivered at once.
+    /// A network in which nothing goes wrong: 50 µs each way, all that has arrived delivered at
+    /// once.
     pub const fn calm(seed: u64) -> Self {
         Self {
             seed,
@@ -64,7 +70,8 @@ impl SimConfig {
         }
     }
 
-    /// A network that is slow, uneven and cramped but breaks nothing by itself: what is sent arrives, in pieces of any size.
+    /// A network that is slow, uneven and cramped but breaks nothing by itself: what is sent
+    /// arrives, in pieces of any size.
     pub const fn rough(seed: u64) -> Self {
         Self {
             socket_buffer_bytes: 24 * 1024,

@@ -1,4 +1,5 @@
-//! A connection as the network sees it: two ends, and a bounded flow of bytes from each to the other.
+//! A connection as the network sees it: two ends, and a bounded flow of bytes from each to the
+//! other.
 
 use std::collections::VecDeque;
 use std::io;

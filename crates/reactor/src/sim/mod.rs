@@ -1,16 +1,18 @@
 //! A driver whose network is in memory and whose clock is virtual.
 //!
-//! [`Sim`] is a [`Driver`] like those over io_uring and epoll, so that a loop, a load engine and a server run on it
-//! unchanged, both sides of each connection in one process and one thread. Nothing sleeps: [`Driver::wait`] moves the clock
-//! to the next event. What is random comes from one seed, so that a failure that was seen once can be seen again.
+//! [`Sim`] is a [`Driver`] like those over io_uring and epoll, so that a loop, a load engine and a
+//! server run on it unchanged, both sides of each connection in one process and one thread. Nothing
+//! sleeps: [`Driver::wait`] moves the clock to the next event. What is random comes from one seed,
+//! so that a failure that was seen once can be seen again.
 //!
-//! It models what a program can notice of TCP: bounded buffers in each direction, latency, bytes that arrive in other pieces
-//! than they were sent in, orderly ends, resets that lose what was on its way, silence, refusal, full backlogs and tables, and
-//! a process that is held up. It does not model congestion, loss of packets or addresses beyond matching a listener; both
-//! sides must be sockets of the same `Sim`.
+//! It models what a program can notice of TCP: bounded buffers in each direction, latency, bytes
+//! that arrive in other pieces than they were sent in, orderly ends, resets that lose what was on
+//! its way, silence, refusal, full backlogs and tables, and a process that is held up. It does not
+//! model congestion, loss of packets or addresses beyond matching a listener; both sides must be
+//! sockets of the same `Sim`.
 //!
-//! When nothing is scheduled and the owner waits without end, `wait` returns an error: what would hang for ever on a
-//! real driver ends a test at once.
+//! When nothing is scheduled and the owner waits without end, `wait` returns an error: what would
+//! hang for ever on a real driver ends a test at once.
 
 mod agenda;
 mod config;
@@ -32,7 +34,8 @@ use agenda::{Agenda, Event};
 pub use config::SimConfig;
 use connection::{Connection, End, EndId, EndState, Finish, Intake, Sending, Side};
 
-/// The virtual time at which a simulation begins: not zero, so that a time that was never set is seen to be wrong.
+/// The virtual time at which a simulation begins: not zero, so that a time that was never set is
+/// seen to be wrong.
 const START: Instant = Instant::from_ns(1_000_000_000);
 
 /// Most completions of one wake-up.
@@ -111,9 +114,9 @@ impl Sim {
         }
     }
 
-    /// Holds up the process behind `addr`, a listener's address, as if it were stopped: from `from` until `until` nothing is
-    /// accepted there and its connections get no completions. Its kernel goes on: connections are established and
-    /// buffers fill.
+    /// Holds up the process behind `addr`, a listener's address, as if it were stopped: from `from`
+    /// until `until` nothing is accepted there and its connections get no completions. Its kernel
+    /// goes on: connections are established and buffers fill.
     pub fn stall(&mut self, addr: SocketAddr, from: Instant, until: Instant) {
         self.stalls.push(Stall { process: Process::At(addr), from, until });
     }
@@ -129,15 +132,16 @@ impl Sim {
         self.overslept_ns = ns;
     }
 
-    /// Resets the connection of `socket` from the middle: both sides see it, this one first. Bytes on their way are lost, and
-    /// bytes that have arrived may be.
+    /// Resets the connection of `socket` from the middle: both sides see it, this one first. Bytes
+    /// on their way are lost, and bytes that have arrived may be.
     pub fn reset(&mut self, socket: SocketId) {
         let end = self.end_of(socket);
         self.agenda.add(self.now, Event::ArriveReset { to: end });
         self.agenda.add(self.now.plus_ns(self.config.latency_ns), Event::ArriveReset { to: end.peer() });
     }
 
-    /// Makes the network swallow all that the connection of `socket` carries from now on, in both directions.
+    /// Makes the network swallow all that the connection of `socket` carries from now on, in both
+    /// directions.
     pub fn mute(&mut self, socket: SocketId) {
         let end = self.end_of(socket);
         if let Some(connection) = self.connections.get_mut(&end.connection) {
@@ -145,8 +149,8 @@ impl Sim {
         }
     }
 
-    /// Has the next [`Driver::wait`] report [`Completion::Woken`], as a [`Waker`](thalweg_sys::Waker) does for the
-    /// drivers of the kernel.
+    /// Has the next [`Driver::wait`] report [`Completion::Woken`], as a
+    /// [`Waker`](thalweg_sys::Waker) does for the drivers of the kernel.
     pub fn wake(&mut self) {
         self.wake_at(self.now);
     }
@@ -161,7 +165,8 @@ impl Sim {
         self.end(self.end_of(socket).peer()).flow.delivered
     }
 
-    /// How often a socket was let off its bound on what is not sent yet. Nothing else comes of that here.
+    /// How often a socket was let off its bound on what is not sent yet. Nothing else comes of that
+    /// here.
     pub fn bounds_lifted(&self) -> u64 {
         self.bounds_lifted
     }

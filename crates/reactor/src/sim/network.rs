@@ -21,7 +21,8 @@ const SYN_RETRIES: u32 = 6;
 const SYN_RETRY_NS: u64 = 1_000_000_000;
 
 impl Sim {
-    /// Lets everything happen that is due until then, as far as the owner can take the completions of it.
+    /// Lets everything happen that is due until then, as far as the owner can take the completions
+    /// of it.
     pub(super) fn run_until(&mut self, until: Instant) {
         while self.ready.len() < COMPLETIONS_PER_WAIT {
             let Some((at, event)) = self.agenda.pop(until) else {
@@ -218,7 +219,8 @@ impl Sim {
         flow.last_arrival = flow.last_arrival.max(flow.link_free_at.plus_ns(latency + jitter));
         let (cut, at) = (flow.cut, flow.last_arrival);
         if cut {
-            // Nobody reads at the other end; the word of it is on its way back. Bytes that are lost take no room.
+            // Nobody reads at the other end; the word of it is on its way back. Bytes that are lost
+            // take no room.
             flow.cut();
             return;
         }

@@ -115,7 +115,8 @@ pub fn adopts_a_listening_socket<D: Driver>(open: Open<'_, D>) {
     assert_eq!(stage.until_received(server, 7), b"adopted");
 }
 
-/// A peer that sends as fast as it can, from outside the driver, must not starve a large transfer beside it.
+/// A peer that sends as fast as it can, from outside the driver, must not starve a large transfer
+/// beside it.
 pub fn serves_a_flooding_peer_and_others_alike<D: Driver>(open: Open<'_, D>) {
     const BYTES: usize = 20_000_000;
     let mut stage = open(8);
@@ -155,8 +156,8 @@ pub fn serves_a_flooding_peer_and_others_alike<D: Driver>(open: Open<'_, D>) {
     assert!(flooding.join().unwrap() > 0);
 }
 
-/// A dropped driver leaves nothing with the kernel: its port can be bound at once, and the peer of a connection that was closed last
-/// sees the end.
+/// A dropped driver leaves nothing with the kernel: its port can be bound at once, and the peer of
+/// a connection that was closed last sees the end.
 pub fn gives_everything_back_when_dropped<D: Driver>(open: Open<'_, D>) {
     for _ in 0..20 {
         let mut stage = open(8);

@@ -178,7 +178,8 @@ pub fn close_silences_a_busy_socket<D: Driver>(open: Open<'_, D>) {
     stage.linger(10_000_000);
 }
 
-/// Most closes happen while completions are handled, and others of the same wake-up are about sockets that this closes.
+/// Most closes happen while completions are handled, and others of the same wake-up are about
+/// sockets that this closes.
 pub fn close_within_a_wake_up_silences_the_rest_of_it<D: Driver>(open: Open<'_, D>) {
     const PAIRS: usize = 20;
     let mut stage = open(2 * PAIRS + 2);
@@ -213,7 +214,8 @@ pub fn an_index_used_again_is_another_socket<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(4);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     for round in 0..50 {
-        // Both sides close with bytes on their way, whose completions may not reach the next tenants.
+        // Both sides close with bytes on their way, whose completions may not reach the next
+        // tenants.
         let (client, server) = stage.pair(listener, addr);
         stage.send(client, pattern(round, 0, 2000));
         stage.send(server, pattern(round + 1000, 0, 2000));

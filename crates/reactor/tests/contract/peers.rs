@@ -53,7 +53,8 @@ pub fn a_unix_connect_that_fails_at_once_is_told_once<D: Driver>(open: Open<'_, 
     }
 }
 
-/// A peer that does not accept fills its queue. What comes then is refused; the kernel calls it EAGAIN.
+/// A peer that does not accept fills its queue. What comes then is refused; the kernel calls it
+/// EAGAIN.
 pub fn a_full_unix_listener_refuses<D: Driver>(open: Open<'_, D>) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("full");
@@ -100,7 +101,8 @@ pub fn a_unix_socket_receives_on_demand<D: Driver>(open: Open<'_, D>) {
 }
 
 pub fn comes_from_the_ports_asked_for<D: Driver>(open: Open<'_, D>) {
-    // Below what the kernel gives out by itself, so that only other tests of this kind are in the way.
+    // Below what the kernel gives out by itself, so that only other tests of this kind are in the
+    // way.
     let ports = PortRange::new(21_000, 21_999).unwrap();
     let mut stage = open(64);
     for (at, source) in [(LOOPBACK_V4, None), (LOOPBACK_V4, Some("127.0.0.3")), ("[::1]:0", None)] {

@@ -54,7 +54,8 @@ pub fn waits_for_bytes_that_were_asked_for<D: Driver>(open: Open<'_, D>) {
 }
 
 pub fn holds_the_sender_back<D: Driver>(open: Open<'_, D>) {
-    // More than the sender's own buffer takes (4 MB at most, by default), which no receiver can bound.
+    // More than the sender's own buffer takes (4 MB at most, by default), which no receiver can
+    // bound.
     const BYTES: usize = 8_000_000;
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
@@ -174,7 +175,8 @@ pub fn asking_wrongly_panics<D: Driver>(open: Open<'_, D>) {
 /// On loopback the kernels would buffer megabytes of the sender's bytes if they did not learn that
 /// the receiver is slow.
 pub fn bounds_what_the_kernels_hold<D: Driver>(open: Open<'_, D>) {
-    // Less than a sender's kernel takes at once for a receiver with segments of 64 KiB, more than for one with Ethernet's.
+    // Less than a sender's kernel takes at once for a receiver with segments of 64 KiB, more than
+    // for one with Ethernet's.
     const BYTES: usize = 1_500_000;
     for at in [LOOPBACK_V4, LOOPBACK_V6] {
         let mut stage = open(8);

@@ -19,7 +19,8 @@ const FILE_BYTES: usize = 300_000;
 /// How a connection introduces itself: its number.
 const GREETING_BYTES: usize = 8;
 
-/// The bytes from one side of one connection to the other: the greeting (of a client), then pieces of patterns.
+/// The bytes from one side of one connection to the other: the greeting (of a client), then pieces
+/// of patterns.
 #[derive(Default)]
 struct Stream {
     /// Bytes that were given to the driver and not yet seen at the other end.

@@ -1,4 +1,5 @@
-//! A driver with a witness: operations go through it, and every completion is held against what the contract allows.
+//! A driver with a witness: operations go through it, and every completion is held against what the
+//! contract allows.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -232,7 +233,8 @@ impl<D: Driver> Stage<D> {
         std::mem::take(&mut state.received)
     }
 
-    /// Turns for long enough that what is possible has happened, on the scale of the driver's clock.
+    /// Turns for long enough that what is possible has happened, on the scale of the driver's
+    /// clock.
     pub fn settle(&mut self) {
         self.linger(self.patience_ns / 600);
     }
@@ -315,7 +317,8 @@ impl<D: Driver> Stage<D> {
     }
 }
 
-/// Bytes of which every stream and every position has its own, so that nothing lost, doubled or mixed up goes unseen.
+/// Bytes of which every stream and every position has its own, so that nothing lost, doubled or
+/// mixed up goes unseen.
 pub fn pattern(stream: u64, from: u64, len: usize) -> Vec<u8> {
     (from..from + len as u64)
         .map(|position| (position.wrapping_add(stream << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 37) as u8)

@@ -1,7 +1,7 @@
 //! Several ranges of one file in one body: `multipart/byteranges` (RFC 9110, 14.6).
 //!
-//! It writes what stands between the ranges, and has the order in which texts and parts of the file go out. Which ranges are
-//! meant was decided before.
+//! It writes what stands between the ranges, and has the order in which texts and parts of the file
+//! go out. Which ranges are meant was decided before.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;

@@ -1,7 +1,7 @@
 //! From a request to its response (RFC 9110).
 //!
-//! The responder finds the object that a request is for and selects what of it is sent. Heads, framing and the state of connections are
-//! a protocol's; files are their origin's.
+//! The responder finds the object that a request is for and selects what of it is sent. Heads,
+//! framing and the state of connections are a protocol's; files are their origin's.
 
 use std::sync::Arc;
 
@@ -230,7 +230,8 @@ impl Responder {
         }
     }
 
-    /// Sums up a response with an object, or denies it. A listing is made by the server, and delivers nothing.
+    /// Sums up a response with an object, or denies it. A listing is made by the server, and
+    /// delivers nothing.
     #[inline]
     fn finish(
         &mut self,
@@ -263,8 +264,9 @@ impl Responder {
         }
     }
 
-    /// 301 to the same path with a slash behind it. The location is written from the canonical name: a path that
-    /// begins with two slashes, sent back as it came, would be the address of another host.
+    /// 301 to the same path with a slash behind it. The location is written from the canonical
+    /// name: a path that begins with two slashes, sent back as it came, would be the address of
+    /// another host.
     #[cold]
     fn redirect_to_folder(
         &mut self,
@@ -322,7 +324,8 @@ fn status_of(refusal: Refusal) -> u16 {
     }
 }
 
-/// Path and query of a target that can name a file. An absolute target's host was looked at already.
+/// Path and query of a target that can name a file. An absolute target's host was looked at
+/// already.
 fn file_target<'a>(request: &RequestHead<'a>) -> Option<(&'a [u8], Option<&'a [u8]>)> {
     match Target::parse(request.method, request.target).ok()? {
         Target::Origin { path, query } => Some((path, query)),

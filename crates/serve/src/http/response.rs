@@ -143,8 +143,8 @@ pub(crate) trait Recorder {
     /// only if `bytes` is called.
     fn record(&mut self, request: Option<&RequestHead<'_>>, summary: Summary, bytes: &dyn Fn() -> ResponseBytes);
 
-    /// So many bytes were added to the last response, whose body is a stream, so many of them of the body; more may follow, or
-    /// not.
+    /// So many bytes were added to the last response, whose body is a stream, so many of them of
+    /// the body; more may follow, or not.
     fn extend(&mut self, bytes: u64, body_bytes: u64, is_last: bool);
 }
 

@@ -1,4 +1,5 @@
-//! Selecting a representation: which coding, whether a condition holds, and which ranges (RFC 9110, 12 to 14).
+//! Selecting a representation: which coding, whether a condition holds, and which ranges (RFC 9110,
+//! 12 to 14).
 //!
 //! Choices that RFC 9110 leaves: a Range with too many parts, or that cannot be understood, is
 //! ignored; overlapping parts are merged; a request for several parts of an object in a content
@@ -52,8 +53,8 @@ impl Extent {
     }
 }
 
-/// Chooses among an object and its variants the one that is preferred (RFC 9110, 12.5.3); of those that are equally preferred, the
-/// smallest. `None` if all of them are excluded.
+/// Chooses among an object and its variants the one that is preferred (RFC 9110, 12.5.3); of those
+/// that are equally preferred, the smallest. `None` if all of them are excluded.
 pub(crate) fn negotiate<'o>(object: &'o mut Object, fields: Fields<'_>) -> Option<&'o mut Object> {
     let accept = AcceptEncoding::of(fields);
     let own = accept.identity().map(|quality| (quality, Reverse(object.length())));
@@ -67,15 +68,17 @@ pub(crate) fn negotiate<'o>(object: &'o mut Object, fields: Fields<'_>) -> Optio
     }
 }
 
-/// Whether there may be a Range, a condition, whose names all begin with `If-`, or a Want-Repr-Digest. Most requests have
-/// none, and the object's metadata need not be fetched into the processor's cache for them.
+/// Whether there may be a Range, a condition, whose names all begin with `If-`, or a
+/// Want-Repr-Digest. Most requests have none, and the object's metadata need not be fetched into
+/// the processor's cache for them.
 #[inline]
 pub(crate) fn may_select(fields: Fields<'_>) -> bool {
     fields.iter().any(|(name, _)| matches!(name.as_bytes(), [b'i' | b'I' | b'r' | b'R' | b'w' | b'W', ..]))
 }
 
-/// Evaluates a GET or HEAD for an object at this second: its conditions first (RFC 9110, 13.2.2), then its Range. Kept out of the way
-/// of most requests, which would else pay for the room that many ranges take on the stack.
+/// Evaluates a GET or HEAD for an object at this second: its conditions first (RFC 9110, 13.2.2),
+/// then its Range. Kept out of the way of most requests, which would else pay for the room that
+/// many ranges take on the stack.
 #[inline(never)]
 pub(crate) fn select(request: &RequestHead<'_>, object: &Object, second: i64) -> Result<Selection, Unmet> {
     let conditions = Conditions::of(request.fields);

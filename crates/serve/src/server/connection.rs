@@ -1,4 +1,5 @@
-//! One connection: a protocol session over a transport, with what is common to all protocols around it.
+//! One connection: a protocol session over a transport, with what is common to all protocols around
+//! it.
 //!
 //! The [session](crate::session) decides what is sent; the [`sender`] sends it, as rates, the
 //! client and the disk allow. The connection keeps the deadlines, has responses recorded, and
@@ -74,11 +75,13 @@ pub(crate) enum Fate {
     Over,
     /// It is reset, and what the client has not taken by now is not kept for it.
     Abandoned,
-    /// It is reset, since the rest of its response cannot be delivered; the [reason](Shared::failure) is reported.
+    /// It is reset, since the rest of its response cannot be delivered; the
+    /// [reason](Shared::failure) is reported.
     Failed,
     /// It is not admitted and has sent a whole request.
     RequestsSlot,
-    /// It is not admitted, and its response, which is [held](Shared::held), takes long enough to need a slot.
+    /// It is not admitted, and its response, which is [held](Shared::held), takes long enough to
+    /// need a slot.
     QueuesForSlot,
     /// It has waited for a slot in vain.
     Refused,
@@ -180,7 +183,8 @@ impl Connection {
         self.follow(driver, shared, next, None)
     }
 
-    /// A job that the connection waits for is done, or an object that its session waits for is ready.
+    /// A job that the connection waits for is done, or an object that its session waits for is
+    /// ready.
     pub(crate) fn on_ready<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, outcome: Outcome) -> Fate {
         let is_sending = self.sender.is_busy();
         if self.sender.waits_for_readahead() {
@@ -284,7 +288,8 @@ impl Connection {
         sender.start(&mut link, payload);
     }
 
-    /// Sets the deadline of a wait, if it is a new one: a request that comes in byte by byte does not get more time with each.
+    /// Sets the deadline of a wait, if it is a new one: a request that comes in byte by byte does
+    /// not get more time with each.
     #[inline]
     fn set_deadline(&mut self, times: &Times, now: Instant, before: Option<Activity>) {
         self.deadline = now.plus_ns(match (self.session.activity(), before) {

@@ -45,9 +45,11 @@ use self::upstream::Upstreams;
 /// Resolution of deadlines.
 const TICK_NS: u64 = 10_000_000;
 
-/// Paced connections that go on between two looks at the others: each takes the kernel some ten microseconds.
+/// Paced connections that go on between two looks at the others: each takes the kernel some ten
+/// microseconds.
 const SHAPED_PER_ITERATION: usize = 64;
-/// Buffers kept for responses that are written anew and for requests that wait, and the largest that is kept.
+/// Buffers kept for responses that are written anew and for requests that wait, and the largest
+/// that is kept.
 const POOL_BUFFERS: usize = 64;
 const POOL_BUFFER_BYTES_MAX: usize = 192 << 10;
 
@@ -75,8 +77,8 @@ pub(crate) struct Service {
     slots_max: usize,
     evictor: Evictor,
     wheel: Wheel,
-    /// A deadline is looked at this long after the last look at the latest. As no deadline is set nearer than that, one
-    /// entry in the wheel for each slot is enough.
+    /// A deadline is looked at this long after the last look at the latest. As no deadline is set
+    /// nearer than that, one entry in the wheel for each slot is enough.
     look_ns: u64,
     shutdown: Arc<ShutdownDeadline>,
     commands: Arc<[CommandQueue]>,
@@ -352,7 +354,8 @@ impl Service {
         }
     }
 
-    /// Resets a connection whose response would have two versions of a file in it: no client takes a reset for the end.
+    /// Resets a connection whose response would have two versions of a file in it: no client takes
+    /// a reset for the end.
     #[cold]
     fn cut_off<D: Driver>(&mut self, driver: &mut D, socket: SocketId, change: FileChanged) {
         self.shared.totals.files_changed_while_sent += 1;

@@ -49,7 +49,8 @@ pub(super) fn account_for(world: &mut World<'_>, folder: &Path) -> (Arc<Registry
     (registry, from)
 }
 
-/// The records of responses, as `target status bytes`, with a `!` behind those that were cut short and a `#` behind downloads.
+/// The records of responses, as `target status bytes`, with a `!` behind those that were cut short
+/// and a `#` behind downloads.
 pub(super) fn records(pages: &Receiver<Message>) -> Vec<String> {
     let mut lines = Vec::new();
     for message in pages.try_iter() {

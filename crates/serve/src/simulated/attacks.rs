@@ -208,7 +208,8 @@ impl App<Sim> for Siege {
     }
 }
 
-/// Besieges a server for some seconds. How others have fared after the first two, and what the server has done.
+/// Besieges a server for some seconds. How others have fared after the first two, and what the
+/// server has done.
 fn besiege(seed: u64, seconds: u64, roles: impl IntoIterator<Item = (Role, usize, u64)>) -> (Tally, Totals) {
     let folder = folder();
     let latency_ns = 5_000_000;

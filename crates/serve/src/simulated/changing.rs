@@ -1,5 +1,6 @@
-//! A file that changes while it is sent: whatever is done to it at whatever time, a response that arrives whole is of one version,
-//! the one that its entity tag names, and a response that is not whole cannot be taken for one that is.
+//! A file that changes while it is sent: whatever is done to it at whatever time, a response that
+//! arrives whole is of one version, the one that its entity tag names, and a response that is not
+//! whole cannot be taken for one that is.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -56,7 +57,8 @@ enum Edit {
 const WITH_NEW_TIME: [Edit; 7] =
     [Edit::Rewrite, Edit::Truncate, Edit::TruncateAndRegrow, Edit::Append, Edit::Replace, Edit::Chmod, Edit::Link];
 
-/// Those that are seen by the file's times alone. With a `chmod` between, a rewrite with the old time would not be.
+/// Those that are seen by the file's times alone. With a `chmod` between, a rewrite with the old
+/// time would not be.
 const WITH_ANY_TIME: [Edit; 5] =
     [Edit::Rewrite, Edit::RewriteWithOldTime, Edit::Truncate, Edit::TruncateAndRegrow, Edit::Append];
 
@@ -217,7 +219,8 @@ fn check_response(response: &naive::Response, versions: &HashMap<String, Vec<u8>
     }
 }
 
-/// How many responses came whole, and how many connections were cut off before their last response had.
+/// How many responses came whole, and how many connections were cut off before their last response
+/// had.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Seen {
     whole: u64,

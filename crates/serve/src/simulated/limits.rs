@@ -147,8 +147,8 @@ fn limits_that_change_hold_for_downloads_under_way() {
     }
 }
 
-/// Runs a client that takes so many bytes a second at most, and does other things beside. Whether it got all of it, and
-/// after how long its connection was over.
+/// Runs a client that takes so many bytes a second at most, and does other things beside. Whether
+/// it got all of it, and after how long its connection was over.
 fn take(bytes_per_s: u64, steps: Vec<Step>) -> (bool, f64) {
     let mut config = SimConfig::calm(1);
     config.bandwidth = Some(bytes_per_s);
@@ -219,7 +219,8 @@ fn the_idlest_makes_room() {
         let used_again = vec![send(GET_A), Step::Rest(rest_s * SECOND_NS), send(GET_A)];
         (ms, 1, used_again)
     };
-    // The first two are used once more before the table is full; the third is the idlest then, and the first the next.
+    // The first two are used once more before the table is full; the third is the idlest then, and
+    // the first the next.
     let clients = vec![come(0, 4), come(1000, 8), come(2000, 100), come(10_000, 1), come(12_000, 1)];
     // Long enough not to matter, though it is less when the table is full.
     let limits = Limits { idle_time: Duration::from_secs(10_000), ..places(3) };

@@ -197,8 +197,8 @@ impl UnderWay {
     }
 }
 
-/// Fetches objects from an [`UpstreamServer`], over a connection for each: the name and a line feed there; the length or `?`, or `!` for
-/// none, a line feed and the body back, until the end.
+/// Fetches objects from an [`UpstreamServer`], over a connection for each: the name and a line feed
+/// there; the length or `?`, or `!` for none, a line feed and the body back, until the end.
 pub(super) struct SocketOrigin {
     fetches: Fetches,
     wakes: Wakes,

@@ -1,4 +1,5 @@
-//! Bodies that come in later, from remote origins: framing, backpressure, failures, and requests that are collapsed into one.
+//! Bodies that come in later, from remote origins: framing, backpressure, failures, and requests
+//! that are collapsed into one.
 
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -154,7 +155,8 @@ fn an_origin_that_delivers_nothing_is_waited_for_as_long_as_a_client_may_stall()
     assert_eq!((responses[0].status, outcomes[0].lasted.as_secs()), (503, stall_s));
     let silent = delivery(10, MS, true, Ending::Silence);
     let (outcomes, _, reports) = simulate(SimConfig::calm(1), &[("silent", silent)], vec![vec![get("silent")]]);
-    // The bytes that it has taken give the client some more time; they are looked at every few seconds.
+    // The bytes that it has taken give the client some more time; they are looked at every few
+    // seconds.
     let lasted_s = outcomes[0].lasted.as_secs();
     assert!(!outcomes[0].orderly && (stall_s..=stall_s + 5).contains(&lasted_s), "{lasted_s}");
     assert!(reports.iter().any(|text| text.contains("in time")), "{reports:?}");

@@ -1,7 +1,7 @@
 //! Transports: the calls on the driver that a connection makes.
 //!
-//! A plain transport passes them on. One with TLS would decrypt what is received and encrypt what is sent, here and nowhere else;
-//! it is a second variant.
+//! A plain transport passes them on. One with TLS would decrypt what is received and encrypt what
+//! is sent, here and nowhere else; it is a second variant.
 
 use thalweg_sys::{Driver, FileSpan, Instant, SendBuf, SocketId, SpanEnd};
 

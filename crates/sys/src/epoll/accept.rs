@@ -43,7 +43,8 @@ impl Epoll {
             Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
                 Some(self.refuse_more(listener, errno.into()))
             }
-            // Everything else is an error of the one connection that was to be accepted (accept(2)), not of the listener.
+            // Everything else is an error of the one connection that was to be accepted
+            // (accept(2)), not of the listener.
             Err(_) => {
                 self.mark_readable(listener);
                 None

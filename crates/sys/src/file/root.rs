@@ -10,8 +10,8 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, open};
 
 use super::{File, READING, Wait, open_at, walk};
 
-/// The directory that a server serves. Paths are resolved beneath it by the kernel (openat2, Linux 5.6), so that neither `..`
-/// nor a symbolic link nor a rename in between can lead out.
+/// The directory that a server serves. Paths are resolved beneath it by the kernel (openat2, Linux
+/// 5.6), so that neither `..` nor a symbolic link nor a rename in between can lead out.
 #[derive(Clone, Debug)]
 pub struct Root {
     directory: Arc<OwnedFd>,
@@ -43,11 +43,12 @@ impl Root {
         Self { wait: Wait::Never, ..self.clone() }
     }
 
-    /// Opens a path relative to the root for reading, through the links that are [followed](Self::following).
+    /// Opens a path relative to the root for reading, through the links that are
+    /// [followed](Self::following).
     ///
     /// # Errors
-    /// Those of `openat2`: `EXDEV` for a way out of the root, `ELOOP`, `ENOENT`, `ENOTDIR`, `EACCES`, ...; `EAGAIN` as
-    /// [`at_once`](Self::at_once) has it.
+    /// Those of `openat2`: `EXDEV` for a way out of the root, `ELOOP`, `ENOENT`, `ENOTDIR`,
+    /// `EACCES`, ...; `EAGAIN` as [`at_once`](Self::at_once) has it.
     pub fn open_beneath(&self, path: &CStr) -> io::Result<File> {
         let resolve = match self.links {
             Links::None => ResolveFlags::NO_SYMLINKS,
@@ -65,8 +66,10 @@ pub enum Links {
     None,
     /// Those that stay beneath the root.
     Beneath,
-    /// Of those the ones whose owner owns what they lead to as well; the way ends at others with `ELOOP`.
+    /// Of those the ones whose owner owns what they lead to as well; the way ends at others with
+    /// `ELOOP`.
     ///
-    /// The kernel has no such rule, so the path is walked name by name, at two system calls each and two more for the file.
+    /// The kernel has no such rule, so the path is walked name by name, at two system calls each
+    /// and two more for the file.
     OfOwner,
 }

@@ -18,9 +18,11 @@ pub struct Stamp {
     pub modified_s: i64,
     /// Modification time: nanoseconds within the second.
     pub modified_ns: u32,
-    /// Change time (of the inode) in nanoseconds; moves even when a program sets the modification time back.
+    /// Change time (of the inode) in nanoseconds; moves even when a program sets the modification
+    /// time back.
     pub changed_ns: i128,
-    /// The names that the file has; 0 when another file was renamed over its last one, or that was removed.
+    /// The names that the file has; 0 when another file was renamed over its last one, or that was
+    /// removed.
     pub links: u64,
     /// Its type and permissions.
     pub mode: u32,
@@ -47,10 +49,11 @@ impl Stamp {
         }
     }
 
-    /// Whether this state of a file has the content that it had in an earlier one: size and modification time are the same, and
-    /// so is the change time, unless the number of names, the permissions or the owner explain why that has moved. A rename
-    /// over the file, a removal, a hard link, `chmod` and `chown` are explained in this way. A write whose modification time was
-    /// put back is not, unless one of those came with it.
+    /// Whether this state of a file has the content that it had in an earlier one: size and
+    /// modification time are the same, and so is the change time, unless the number of names, the
+    /// permissions or the owner explain why that has moved. A rename over the file, a removal, a
+    /// hard link, `chmod` and `chown` are explained in this way. A write whose modification time
+    /// was put back is not, unless one of those came with it.
     pub fn has_content_of(&self, earlier: &Self) -> bool {
         let content = |stamp: &Self| (stamp.size, stamp.modified_s, stamp.modified_ns);
         let attributes = |stamp: &Self| (stamp.links, stamp.mode, stamp.user, stamp.group);

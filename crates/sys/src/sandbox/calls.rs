@@ -200,7 +200,8 @@ fn bounded() -> io::Result<Vec<(i64, Vec<SeccompRule>)>> {
         // Memory, but none that can be executed.
         (libc::SYS_mmap, vec![without(2, libc::PROT_EXEC)?]),
         (libc::SYS_mprotect, vec![without(2, libc::PROT_EXEC)?]),
-        // Threads, but no processes. `clone3`, whose flags a filter cannot see, is left out; the C library then takes this.
+        // Threads, but no processes. `clone3`, whose flags a filter cannot see, is left out; the C
+        // library then takes this.
         (libc::SYS_clone, vec![rule(0, Op::MaskedEq(libc::CLONE_THREAD as u64), libc::CLONE_THREAD as u64)?]),
         (libc::SYS_unshare, one_of(0, &[libc::CLONE_FILES as u64, libc::CLONE_FS as u64])?),
         (libc::SYS_socket, one_of(0, &[libc::AF_UNIX as u64, libc::AF_INET as u64, libc::AF_INET6 as u64])?),

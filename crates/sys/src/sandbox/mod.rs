@@ -1,8 +1,9 @@
-//! The sandbox of a server: it removes the rest of the file system and of the network (landlock), and most system calls
-//! (seccomp), so that a bug that lets an attacker run code in the server gains little.
+//! The sandbox of a server: it removes the rest of the file system and of the network (landlock),
+//! and most system calls (seccomp), so that a bug that lets an attacker run code in the server
+//! gains little.
 //!
-//! Both are permanent and inherited by child processes. The caller names the files and folders that remain; `calls` has the list
-//! of system calls, since all of them are made in this crate.
+//! Both are permanent and inherited by child processes. The caller names the files and folders that
+//! remain; `calls` has the list of system calls, since all of them are made in this crate.
 
 mod calls;
 
@@ -14,8 +15,8 @@ use landlock::{
     make_bitflags, path_beneath_rules,
 };
 
-/// The files and folders that stay accessible. Paths that do not exist are skipped. Files that are written may be replaced by
-/// others of the same name, which takes a right to their folders.
+/// The files and folders that stay accessible. Paths that do not exist are skipped. Files that are
+/// written may be replaced by others of the same name, which takes a right to their folders.
 #[derive(Clone, Debug, Default)]
 pub struct FileAccess {
     /// Files and folders that may be read, with all that lies beneath.
@@ -34,7 +35,8 @@ impl FileAccess {
     /// Each path with the rights beneath it. Several rights for the same folder add up.
     fn rights(&self) -> Vec<(&Path, BitFlags<AccessFs>)> {
         let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
-        // A half-written line is cut off again, and the last byte is read to see whether the last line is complete.
+        // A half-written line is cut off again, and the last byte is read to see whether the last
+        // line is complete.
         let append = make_bitflags!(AccessFs::{WriteFile | Truncate | MakeReg});
         let appended = make_bitflags!(AccessFs::{ReadFile | WriteFile | Truncate});
         let replace = make_bitflags!(AccessFs::{WriteFile | Truncate | MakeReg | RemoveFile});
@@ -66,11 +68,12 @@ pub enum Enforcement {
 /// Paths that stay readable in any case: the time zone, for logs, and the null device.
 const READABLE_BY_ALL: [&str; 3] = ["/etc/localtime", "/usr/share/zoneinfo", "/dev/null"];
 
-/// The newest version of landlock's rules that this code knows; an older kernel enforces fewer. Linux 6.12 has all of these.
+/// The newest version of landlock's rules that this code knows; an older kernel enforces fewer.
+/// Linux 6.12 has all of these.
 const RULES: ABI = ABI::V6;
 
-/// Restricts the calling thread, and those that it starts from now on, to `file_access`. It can then neither connect by TCP nor
-/// send signals to other processes.
+/// Restricts the calling thread, and those that it starts from now on, to `file_access`. It can
+/// then neither connect by TCP nor send signals to other processes.
 ///
 /// # Errors
 /// The kernel refuses rules that it knows.
@@ -95,8 +98,8 @@ pub fn confine_files(file_access: &FileAccess) -> io::Result<Enforcement> {
     })
 }
 
-/// Restricts all threads of this process to the system calls of a server that has started. All others fail with `ENOSYS`, as if
-/// the kernel did not know them, which libraries are prepared for.
+/// Restricts all threads of this process to the system calls of a server that has started. All
+/// others fail with `ENOSYS`, as if the kernel did not know them, which libraries are prepared for.
 ///
 /// # Errors
 /// The kernel was built without seccomp, or the architecture has no table here.

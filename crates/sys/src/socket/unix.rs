@@ -90,8 +90,8 @@ fn give_away(path: &Path, file: SocketFile) -> io::Result<()> {
     })
 }
 
-/// Does something while the umask is 0, without its being so for others: in a process with threads, in a thread whose umask is its
-/// own (CLONE_FS).
+/// Does something while the umask is 0, without its being so for others: in a process with threads,
+/// in a thread whose umask is its own (CLONE_FS).
 fn without_umask<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     if is_single_threaded() {
         let before = umask(Mode::empty());
@@ -100,7 +100,8 @@ fn without_umask<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Re
         return done;
     }
     let work = || {
-        // SAFETY: the thread gets a working folder and a umask of its own, and ends with this function.
+        // SAFETY: the thread gets a working folder and a umask of its own, and ends with this
+        // function.
         unsafe { unshare_unsafe(UnshareFlags::FS) }?;
         umask(Mode::empty());
         work()

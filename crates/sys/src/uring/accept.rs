@@ -1,4 +1,5 @@
-//! Accepting: one multishot operation per listener, and a place for connections that find the table full.
+//! Accepting: one multishot operation per listener, and a place for connections that find the table
+//! full.
 
 use std::mem;
 
@@ -34,7 +35,8 @@ impl Uring {
                 self.live_mut(listener).paused = true;
                 Some(Completion::AcceptFailed { listener, error: errno.into() })
             }
-            // Everything else is an error of the one connection that was to be accepted (accept(2)), or our own cancel.
+            // Everything else is an error of the one connection that was to be accepted
+            // (accept(2)), or our own cancel.
             _ => {
                 self.arm_accept(listener);
                 None

@@ -1,8 +1,9 @@
 //! The ring's receive buffers: memory that the kernel picks from when bytes come in.
 //!
-//! No buffer belongs to a connection, so a hundred thousand idle ones need none. Where the kernel can (Linux 6.12), buffers
-//! are consumed incrementally: a message takes only the bytes it has, and the next one follows it in the same buffer, which
-//! keeps the memory in use small enough for the nearest caches while a bulk transfer still gets whole buffers.
+//! No buffer belongs to a connection, so a hundred thousand idle ones need none. Where the kernel
+//! can (Linux 6.12), buffers are consumed incrementally: a message takes only the bytes it has, and
+//! the next one follows it in the same buffer, which keeps the memory in use small enough for the
+//! nearest caches while a bulk transfer still gets whole buffers.
 
 use std::io;
 use std::ops::Range;
@@ -50,8 +51,8 @@ impl Buffers {
         };
         let at = buffers.entries.start.as_ptr() as u64;
         let register = |flags| {
-            // SAFETY: `entries` is page-aligned, has room for `count` entries and is unmapped only after the ring has
-            // gone: the driver drops the ring first.
+            // SAFETY: `entries` is page-aligned, has room for `count` entries and is unmapped only
+            // after the ring has gone: the driver drops the ring first.
             unsafe { submitter.register_buf_ring_with_flags(at, count, GROUP, flags) }
         };
         // Without increments each receive takes a whole buffer; all else is the same.
@@ -76,9 +77,10 @@ impl Buffers {
     /// The bytes of a filled place.
     pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.memory.bytes, "inside the buffers");
-        // SAFETY: the range is inside the mapping, which is initialised (anonymous memory is zero). The kernel does not write to
-        // these bytes any more: it has completed them, and gets the buffer back only through `give_back`, after the owner has
-        // stopped to look, as `Driver::received` demands of it.
+        // SAFETY: the range is inside the mapping, which is initialised (anonymous memory is zero).
+        // The kernel does not write to these bytes any more: it has completed them, and gets the
+        // buffer back only through `give_back`, after the owner has stopped to look, as
+        // `Driver::received` demands of it.
         unsafe { std::slice::from_raw_parts(self.memory.start.as_ptr().add(range.start), range.len()) }
     }
 
@@ -87,9 +89,10 @@ impl Buffers {
         self.consumed[usize::from(id)] = 0;
         let slot = usize::from(self.tail & (self.count - 1));
         let ring = self.entries.start.as_ptr().cast::<BufRingEntry>();
-        // SAFETY: `slot` is below `count`, so the entry is inside the mapping. The kernel reads entries only below the tail,
-        // which moves past this one afterwards. The tail lies over the first entry's reserved field and is never touched by the
-        // setters, which write address, length and id alone.
+        // SAFETY: `slot` is below `count`, so the entry is inside the mapping. The kernel reads
+        // entries only below the tail, which moves past this one afterwards. The tail lies over the
+        // first entry's reserved field and is never touched by the setters, which write address,
+        // length and id alone.
         unsafe {
             let entry = &mut *ring.add(slot);
             entry.set_addr(self.memory.start.as_ptr().add(usize::from(id) * self.buffer_bytes) as u64);
@@ -97,8 +100,9 @@ impl Buffers {
             entry.set_bid(id);
         }
         self.tail = self.tail.wrapping_add(1);
-        // SAFETY: `tail` points at the ring's tail field (io_uring_register_buf_ring(3)), two aligned bytes that kernel and program
-        // share; an atomic store is how both sides agreed to access it.
+        // SAFETY: `tail` points at the ring's tail field (io_uring_register_buf_ring(3)), two
+        // aligned bytes that kernel and program share; an atomic store is how both sides agreed to
+        // access it.
         unsafe { AtomicU16::from_ptr(BufRingEntry::tail(ring).cast_mut()) }.store(self.tail, Ordering::Release);
     }
 }
@@ -121,7 +125,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new` with the same address and length, and nothing borrows it any more.
+        // SAFETY: mapped in `new` with the same address and length, and nothing borrows it any
+        // more.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
         debug_assert!(unmapped.is_ok(), "a mapping of our own can be unmapped");
     }

@@ -6,9 +6,9 @@
 //! first receive of an outgoing connection, and those of a socket that receives on demand, are
 //! single shots.
 //!
-//! The ring is used by its own thread alone (SINGLE_ISSUER) and the kernel works for it only inside `enter` (DEFER_TASKRUN,
-//! Linux 6.1), so that completions are never posted behind the loop's back. A kernel without these refuses the set-up, and the
-//! program takes the epoll driver.
+//! The ring is used by its own thread alone (SINGLE_ISSUER) and the kernel works for it only inside
+//! `enter` (DEFER_TASKRUN, Linux 6.1), so that completions are never posted behind the loop's back.
+//! A kernel without these refuses the set-up, and the program takes the epoll driver.
 
 mod accept;
 mod buffers;
@@ -189,7 +189,8 @@ impl Driver for Uring {
                 self.submit_send(socket);
             }
         } else if self.start_send(socket, sending) {
-            // The completion may come within this wake-up, and must not be stamped earlier than the send.
+            // The completion may come within this wake-up, and must not be stamped earlier than the
+            // send.
             self.now = Instant::now();
             self.live_mut(socket).sent_at = self.now;
             self.push_file(socket);
@@ -419,7 +420,8 @@ impl Drop for Uring {
             // A time-out is one of the ways in which this ends.
             let _ = self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&ROUND));
         }
-        // Else the kernel closes what stands there some time after the ring. Fails only if there is no table.
+        // Else the kernel closes what stands there some time after the ring. Fails only if there is
+        // no table.
         let _ = self.ring.submitter().unregister_files();
     }
 }

@@ -1,4 +1,5 @@
-//! Receiving: single shots for connections that are new or receive on demand, a multishot operation for all others.
+//! Receiving: single shots for connections that are new or receive on demand, a multishot operation
+//! for all others.
 
 use std::ptr;
 
@@ -89,7 +90,8 @@ impl Uring {
         None
     }
 
-    /// Goes on receiving on the connection of which the owner has just seen the first bytes, if it has not closed that.
+    /// Goes on receiving on the connection of which the owner has just seen the first bytes, if it
+    /// has not closed that.
     pub(super) fn decide(&mut self) {
         if let Some(id) = self.undecided.take()
             && self.sockets.entry(id).is_some_and(|socket| socket.state == State::Connected)

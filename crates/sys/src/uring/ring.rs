@@ -1,4 +1,5 @@
-//! The ring with its state, and the calls that enter it: what accepting, receiving and sending share.
+//! The ring with its state, and the calls that enter it: what accepting, receiving and sending
+//! share.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,7 +30,8 @@ const COMPLETIONS: u32 = 8192;
 
 /// A driver over io_uring.
 pub struct Uring {
-    // The ring is dropped before the buffers that the kernel writes to, and before the sockets' sends that it reads from.
+    // The ring is dropped before the buffers that the kernel writes to, and before the sockets'
+    // sends that it reads from.
     pub(super) ring: IoUring,
     pub(super) buffers: Buffers,
     pub(super) files: Files,
@@ -44,7 +46,8 @@ pub struct Uring {
     pub(super) writable: VecDeque<SocketId>,
     /// Those of them that have had their chunk; they go on after the next wait.
     pub(super) served: Vec<SocketId>,
-    /// There was something to hand over to the kernel when the first chunk since the last wait was sent.
+    /// There was something to hand over to the kernel when the first chunk since the last wait was
+    /// sent.
     pub(super) has_unsubmitted: bool,
     /// Sockets whose receive ended because no buffer was left.
     pub(super) starved: Vec<SocketId>,
@@ -69,8 +72,9 @@ impl Uring {
     /// Opens the driver.
     ///
     /// # Errors
-    /// The ring is forbidden (`EPERM`: a container's seccomp profile, `kernel.io_uring_disabled`), unknown (`ENOSYS`) or too
-    /// old for what is needed (`EINVAL`), or no descriptor or locked memory is left.
+    /// The ring is forbidden (`EPERM`: a container's seccomp profile, `kernel.io_uring_disabled`),
+    /// unknown (`ENOSYS`) or too old for what is needed (`EINVAL`), or no descriptor or locked
+    /// memory is left.
     pub fn open(config: &DriverConfig) -> io::Result<Self> {
         let ring = IoUring::builder()
             .setup_single_issuer()
@@ -122,8 +126,9 @@ impl Uring {
 
     /// Queues a submission. A full queue is submitted first.
     pub(super) fn push(&mut self, entry: squeue::Entry) {
-        // SAFETY: what an entry points at (a send's bytes, a connect's address) is kept in the socket's table entry until the
-        // operation has completed, see `Socket::in_flight`; all else is plain values.
+        // SAFETY: what an entry points at (a send's bytes, a connect's address) is kept in the
+        // socket's table entry until the operation has completed, see `Socket::in_flight`; all else
+        // is plain values.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.stamp_unsent(Instant::now());
             if let Err(error) = self.ring.submit() {
@@ -207,7 +212,8 @@ impl Uring {
     pub(super) fn look(&self) -> io::Result<()> {
         /// IORING_ENTER_GETEVENTS of `linux/io_uring.h`.
         const GET_EVENTS: u32 = 1;
-        // SAFETY: nothing is submitted, and without an argument there is nothing for the kernel to read.
+        // SAFETY: nothing is submitted, and without an argument there is nothing for the kernel to
+        // read.
         match unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 0, GET_EVENTS, None) } {
             Ok(_) => Ok(()),
             Err(error) => match Errno::from_io_error(&error) {

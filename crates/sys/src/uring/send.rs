@@ -45,8 +45,8 @@ impl Uring {
         self.unsent.push(id);
     }
 
-    /// Goes on with a send that includes a file. There is no operation of the ring for it, so the calls are made here, and the
-    /// ring waits for room.
+    /// Goes on with a send that includes a file. There is no operation of the ring for it, so the
+    /// calls are made here, and the ring waits for room.
     pub(super) fn push_file(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.entry_mut(id) else { return };
         if socket.state == State::Closing {
@@ -95,7 +95,8 @@ impl Uring {
         None
     }
 
-    /// A send has failed. What the peer sent before it broke the connection is delivered first, by the receive that is armed.
+    /// A send has failed. What the peer sent before it broke the connection is delivered first, by
+    /// the receive that is armed.
     pub(super) fn on_send_error(&mut self, id: SocketId, error: io::Error) {
         let socket = self.live_mut(id);
         socket.outgoing = Outgoing::Nothing;

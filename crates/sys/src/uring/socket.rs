@@ -11,20 +11,22 @@ use crate::clock::Instant;
 use crate::socket::{Nagle, Sending};
 use crate::table::SocketId;
 
-/// A socket, from its start to the last completion that the kernel owes for it. A hundred thousand idle ones should cost little, so
-/// what is never there at the same time shares its room, and a test holds the size.
+/// A socket, from its start to the last completion that the kernel owes for it. A hundred thousand
+/// idle ones should cost little, so what is never there at the same time shares its room, and a
+/// test holds the size.
 pub(super) struct Socket {
     pub(super) fd: OwnedFd,
     pub(super) state: State,
-    /// Operations whose last completion has not come; the kernel may use what belongs to them until then.
+    /// Operations whose last completion has not come; the kernel may use what belongs to them until
+    /// then.
     pub(super) in_flight: u8,
     /// A receive or accept is among them.
     pub(super) armed: bool,
     pub(super) paused: bool,
     /// The socket receives on demand; its receives are single shots.
     pub(super) on_demand: bool,
-    /// A connection that has not received yet. Its first receive is a single shot: many connections are closed after one exchange, and
-    /// cancelling a series costs as much as receiving.
+    /// A connection that has not received yet. Its first receive is a single shot: many connections
+    /// are closed after one exchange, and cancelling a series costs as much as receiving.
     pub(super) new: Option<Maker>,
     /// Receive on demand: bytes requested and not yet delivered; 0 if none are.
     pub(super) bytes_wanted: u32,

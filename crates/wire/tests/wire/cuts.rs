@@ -1,4 +1,5 @@
-//! However the bytes are cut, the readers say the same; whatever the bytes are, they neither panic nor disagree.
+//! However the bytes are cut, the readers say the same; whatever the bytes are, they neither panic
+//! nor disagree.
 
 use proptest::prelude::*;
 use thalweg_wire::{Bounds, RequestKind};

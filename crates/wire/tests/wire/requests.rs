@@ -1,4 +1,5 @@
-//! Requests as a server reads them, as transcripts: the bytes of a connection on the left, the events on the right.
+//! Requests as a server reads them, as transcripts: the bytes of a connection on the left, the
+//! events on the right.
 
 use crate::transcript;
 use thalweg_wire::{Bounds, FieldSlots, RequestEvent, RequestReader};

@@ -42,7 +42,8 @@ fn chunked_bodies() {
     );
 }
 
-/// Such a response was once refused as a whole, although a user agent has to read it (RFC 9112, 5.2).
+/// Such a response was once refused as a whole, although a user agent has to read it (RFC 9112,
+/// 5.2).
 #[test]
 fn folded_lines_are_read_as_one_with_spaces() {
     check(

@@ -112,7 +112,8 @@ proptest! {
         }
     }
 
-    /// For any ranges of a client, the sent bytes are those that a plain evaluation of each range finds, each once.
+    /// For any ranges of a client, the sent bytes are those that a plain evaluation of each range
+    /// finds, each once.
     #[test]
     fn ranges_without_overlaps(size in 0u64..40, ends in prop::collection::vec((0u64..60, 0u64..60, 0..3), 1..8)) {
         let mut wanted = vec![false; size as usize];

@@ -1,9 +1,11 @@
-//! Requests that two recipients could read in two ways. Each has to be refused, and for its own reason.
+//! Requests that two recipients could read in two ways. Each has to be refused, and for its own
+//! reason.
 
 use crate::transcript;
 use thalweg_wire::{Bounds, RequestKind};
 
-/// Field lines between a sound request line with Host and a body that another reading could take for a request.
+/// Field lines between a sound request line with Host and a body that another reading could take
+/// for a request.
 fn check(lines: &str, expected: &str) {
     let input = format!("POST / HTTP/1.1\r\nHost: x\r\n{lines}\r\n\r\n0\r\n\r\nGET /admin HTTP/1.1\r\nHost: x\r\n\r\n");
     for lengths in [&[][..], &[1], &[7, 3]] {
@@ -82,7 +84,8 @@ fn lengths() {
 
 #[test]
 fn look_alikes_have_no_meaning() {
-    // These are other fields, not codings or lengths: the request has no body and the bytes behind it are another one.
+    // These are other fields, not codings or lengths: the request has no body and the bytes behind
+    // it are another one.
     for lines in ["Transfer_Encoding: chunked", "Content_Length: 5", "X-Content-Length: 5", "TransferEncoding: chunked"]
     {
         let input = format!("POST / HTTP/1.1\r\nHost: x\r\n{lines}\r\n\r\n");

@@ -30,8 +30,8 @@ impl Transcript {
         }
     }
 
-    /// Whether the fast and the slow parser of a reader disagreed. Only the last line can say so, and only at its
-    /// beginning: elsewhere the words would be the peer's.
+    /// Whether the fast and the slow parser of a reader disagreed. Only the last line can say so,
+    /// and only at its beginning: elsewhere the words would be the peer's.
     pub fn is_ambiguous(&self) -> bool {
         self.lines.last().is_some_and(|line| line.starts_with("Head(Ambiguous)"))
     }
@@ -42,7 +42,8 @@ impl Transcript {
     }
 }
 
-/// The parts of the input: the lengths are used in turn, again and again; without any, the whole is one part.
+/// The parts of the input: the lengths are used in turn, again and again; without any, the whole is
+/// one part.
 fn parts<'a>(mut input: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
     let mut parts = Vec::new();
     for length in lengths.iter().cycle() {

@@ -12,8 +12,8 @@
 //! | `other` | unreachable (but for `socket-timo`), TLS failure, protocol error |
 //! | none | good, bad status, failed check: replies all of them; not sent: nothing was tried |
 //!
-//! httperf counts one error per connection, we count one per request: they agree where a connection carries one call at a
-//! time and what is left of its calls is not offered.
+//! httperf counts one error per connection, we count one per request: they agree where a connection
+//! carries one call at a time and what is left of its calls is not offered.
 
 use thalweg_measure::outcome::{Causes, Outcome, Outcomes};
 

@@ -1,8 +1,10 @@
-//! Batches: the responses to requests that came together, encoded one behind the other and sent at once.
+//! Batches: the responses to requests that came together, encoded one behind the other and sent at
+//! once.
 //!
-//! The response to the most common request, a GET of a whole object on a connection that stays open, is rendered once and kept with the
-//! object: status line, fields and, for small objects, the body. Only its `Date` changes, once a second, in place. If it is the
-//! only response of a batch, it is sent without a copy.
+//! The response to the most common request, a GET of a whole object on a connection that stays
+//! open, is rendered once and kept with the object: status line, fields and, for small objects, the
+//! body. Only its `Date` changes, once a second, in place. If it is the only response of a batch,
+//! it is sent without a copy.
 
 use std::mem;
 use std::rc::Rc;

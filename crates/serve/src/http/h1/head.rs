@@ -1,7 +1,7 @@
 //! Writing response heads.
 //!
-//! All names and values come from this crate, or were checked before (a target's escaped path, a query that the request
-//! reader let pass), so nothing is checked again here.
+//! All names and values come from this crate, or were checked before (a target's escaped path, a
+//! query that the request reader let pass), so nothing is checked again here.
 
 use std::ops::Range;
 
@@ -29,8 +29,8 @@ pub(crate) const DATE: Range<usize> = {
     start..start + IMF_FIXDATE_BYTES
 };
 
-/// All of the response to a connection that there is no room for. A 503 may be without Date (RFC 9110, 6.6.1), so that it can
-/// be the same for all.
+/// All of the response to a connection that there is no room for. A 503 may be without Date (RFC
+/// 9110, 6.6.1), so that it can be the same for all.
 pub(crate) const NO_ROOM: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nServer: thalweg\r\nRetry-After: 5\r\n\
     Content-Type: text/html; charset=utf-8\r\nContent-Length: 97\r\nConnection: close\r\n\r\n\
     <!doctype html>\n<title>503 Service Unavailable</title>\n<h1>Too many connections. Try again.</h1>\n";

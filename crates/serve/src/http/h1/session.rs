@@ -290,8 +290,8 @@ impl Session {
         }
     }
 
-    /// Answers requests until the input, the room for responses or the loop's work budget is used up; the first in any case. The
-    /// number of bytes read.
+    /// Answers requests until the input, the room for responses or the loop's work budget is used
+    /// up; the first in any case. The number of bytes read.
     #[inline]
     fn read(&mut self, input: &[u8], services: &mut Services<'_>) -> usize {
         let mut read = 0;
@@ -427,7 +427,8 @@ impl Session {
         }
     }
 
-    /// Answers something that is not, or not any longer, a request that can be understood. The connection cannot go on.
+    /// Answers something that is not, or not any longer, a request that can be understood. The
+    /// connection cannot go on.
     #[cold]
     fn refuse(&mut self, status: u16, services: &mut Services<'_>) {
         let begins_at = services.batch.len();

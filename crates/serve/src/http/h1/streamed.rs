@@ -1,7 +1,7 @@
 //! The body of a response whose bytes come in later: its framing (RFC 9112, 6).
 //!
-//! A body of known length is sent as it comes, piece by piece. One of unknown length goes out in the chunked coding, or, to a client that
-//! does not know that, until the end of the connection.
+//! A body of known length is sent as it comes, piece by piece. One of unknown length goes out in
+//! the chunked coding, or, to a client that does not know that, until the end of the connection.
 
 use std::rc::Rc;
 
@@ -32,7 +32,8 @@ impl StreamedBody {
         Self { reader, is_chunked }
     }
 
-    /// Puts what has come in into an empty batch, until that is full. `waiter` is woken if there is nothing.
+    /// Puts what has come in into an empty batch, until that is full. `waiter` is woken if there is
+    /// nothing.
     pub(crate) fn put(&mut self, batch: &mut Batch<'_>, waiter: SocketId) -> Streamed {
         let mut body_bytes = 0;
         while !batch.is_full() {

@@ -43,7 +43,8 @@ impl Connection {
         self.answer_kept(driver, shared, false)
     }
 
-    /// Answers its request though it has no slot: at once if the response is short, which ends the connection.
+    /// Answers its request though it has no slot: at once if the response is short, which ends the
+    /// connection.
     pub(crate) fn answer_provisionally<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
         self.answer_kept(driver, shared, true)
     }
@@ -118,8 +119,9 @@ impl Connection {
         }
     }
 
-    /// Looks how far the client has come with what is sent to it, from time to time. The bytes that it has taken give it time for the
-    /// rest, at the rate that is the least; and never more than it may stall, so that it cannot be saved up.
+    /// Looks how far the client has come with what is sent to it, from time to time. The bytes that
+    /// it has taken give it time for the rest, at the rate that is the least; and never more than
+    /// it may stall, so that it cannot be saved up.
     pub(crate) fn look<D: Driver>(&mut self, driver: &mut D, times: &Times, now: Instant) {
         if self.stage != Stage::Open || !matches!(self.session.activity(), Activity::Responding { .. }) {
             return;

@@ -1,4 +1,5 @@
-//! Sending a payload: as much at once as rates, the client's speed and the disk allow, and how far the client has come with it.
+//! Sending a payload: as much at once as rates, the client's speed and the disk allow, and how far
+//! the client has come with it.
 
 use std::mem;
 use std::rc::Rc;
@@ -16,12 +17,12 @@ use crate::transport::Transport;
 /// made progress when a part has been sent.
 const SPAN_BYTES_MAX: u64 = 2 << 20;
 
-/// The same for others, and for all to begin with. A slow one takes half a minute for it, in which the kernel should not forget
-/// what was found to be in memory.
+/// The same for others, and for all to begin with. A slow one takes half a minute for it, in which
+/// the kernel should not forget what was found to be in memory.
 const SPAN_BYTES_SLOW_MAX: u64 = 128 << 10;
 
-/// A client that takes a part at more than this many bytes a second is fast: it may tie up as much of the kernel's memory as that
-/// thinks fit. One that is back at a quarter of it may not.
+/// A client that takes a part at more than this many bytes a second is fast: it may tie up as much
+/// of the kernel's memory as that thinks fit. One that is back at a quarter of it may not.
 const FAST_BYTES_PER_S: u64 = 2 << 20;
 
 /// A fast client's part is not judged earlier than this.
@@ -232,7 +233,8 @@ impl Sender {
         }
     }
 
-    /// Hands bytes and the first part of a file, of which it is so much at most, to the link.driver.
+    /// Hands bytes and the first part of a file, of which it is so much at most, to the
+    /// link.driver.
     #[inline]
     fn hand_over<D: Driver>(
         &mut self,
@@ -303,7 +305,8 @@ impl Sender {
 
     /// Decides whether the client is fast, by the part of a file that has just gone.
     fn judge_speed<D: Driver>(&mut self, link: &mut Link<'_, D>, sent_bytes: u64) {
-        // A part that was cut to whole segments is not much smaller than it might be: more than half of that.
+        // A part that was cut to whole segments is not much smaller than it might be: more than
+        // half of that.
         if sent_bytes < SPAN_BYTES_SLOW_MAX / 2 {
             return;
         }
@@ -316,7 +319,8 @@ impl Sender {
         }
     }
 
-    /// Looks how far the client has come. The bytes that it has taken since the last look, and those that it has not.
+    /// Looks how far the client has come. The bytes that it has taken since the last look, and
+    /// those that it has not.
     pub(super) fn look<D: Driver>(&mut self, driver: &mut D, transport: &Transport, now: Instant) -> Taken {
         let untaken_bytes = transport.unacknowledged(driver);
         let bytes = self.untaken_bytes.saturating_sub(untaken_bytes);

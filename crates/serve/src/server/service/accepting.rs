@@ -4,14 +4,15 @@ use thalweg_sys::{Driver, Fault, SocketId};
 
 use super::Service;
 
-/// How long accepting rests after the process or the host ran out of descriptors, unless a connection ends before.
+/// How long accepting rests after the process or the host ran out of descriptors, unless a
+/// connection ends before.
 const ACCEPT_REST_NS: u64 = 100_000_000;
 
 /// The same, after a connection was closed to make room: closing takes the kernel a moment.
 const SHED_REST_NS: u64 = 1_000_000;
 
-/// How long a listener that is given up is still received after it has stopped: what it had accepted by then is served, and
-/// what it had not stays in the queue of the socket.
+/// How long a listener that is given up is still received after it has stopped: what it had
+/// accepted by then is served, and what it had not stays in the queue of the socket.
 const RETIRE_NS: u64 = 50_000_000;
 
 impl Service {
@@ -38,7 +39,8 @@ impl Service {
         self.retirement_ends = driver.now().plus_ns(RETIRE_NS);
     }
 
-    /// Stops accepting from the listeners of a group at once: connections that wait are another owner's of the sockets.
+    /// Stops accepting from the listeners of a group at once: connections that wait are another
+    /// owner's of the sockets.
     pub(super) fn release<D: Driver>(&mut self, driver: &mut D, group: u32) {
         let retiring = std::mem::take(&mut self.retiring);
         self.retire(driver, |of| of == group);

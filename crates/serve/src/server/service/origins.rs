@@ -1,5 +1,5 @@
-//! Connections that a loop makes for its remote origins: events go to the origin, its actions to the driver, and sessions that it
-//! has something for are woken.
+//! Connections that a loop makes for its remote origins: events go to the origin, its actions to
+//! the driver, and sessions that it has something for are woken.
 
 use thalweg_sys::driver::Connect;
 use thalweg_sys::{Completion, Driver, Instant, SendBuf, SocketId};
@@ -41,7 +41,8 @@ impl Service {
     /// Carries out what the origins want, and wakes the sessions that they have something for.
     #[cold]
     pub(super) fn attend_origins<D: Driver>(&mut self, driver: &mut D, now: Instant) {
-        // A session that is woken may open the next object; what it wants then is done in the next iteration at the latest.
+        // A session that is woken may open the next object; what it wants then is done in the next
+        // iteration at the latest.
         self.carry_out(driver, now);
         for socket in self.upstreams.wakes.take() {
             let slot = self.slots.get(socket.index());
