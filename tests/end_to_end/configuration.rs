@@ -123,7 +123,7 @@ fn a_directory_is_the_root_of_the_site_that_has_none() {
 }
 
 #[test]
-fn what_the_user_may_not_read_is_forbidden() {
+fn files_that_the_user_may_not_read_are_forbidden() {
     let _machine = machine::shared();
     let folder = Folder::new("[[site]]\nroot = \"one\"\nerror_pages = { 403 = \"/404.html\" }\n");
     let set_mode = |name: &str, mode| {
@@ -216,7 +216,7 @@ fn a_check_finds_what_a_start_would_fail_on_and_leaves_nothing() {
 }
 
 #[test]
-fn what_is_mounted_in_a_folder_is_listed_there() {
+fn mounts_in_a_folder_are_listed_there() {
     let _machine = machine::shared();
     let rule = "[[site]]\nroot = \"one\"\n[[site.rule]]\nlisting = true\n";
     let mounts = "[[site.mount]]\npath = \"/big/iso/\"\nroot = \"big\"\n[[site.mount]]\npath = \"/big/shadowed/\"\nroot = \"two\"\n";
@@ -266,7 +266,7 @@ fn mistakes_are_shown_with_their_lines() {
 }
 
 #[test]
-fn what_is_printed_is_a_file_that_means_the_same() {
+fn a_printed_configuration_is_a_file_that_means_the_same() {
     let _machine = machine::shared();
     let folder = Folder::new(TWO_SITES);
     let printed = folder.run(&["--print-config", "--drain", "1m"]);

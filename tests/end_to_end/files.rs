@@ -199,7 +199,7 @@ fn options_that_contradict_one_another() {
 
 /// `find` once took what `run` refused.
 #[test]
-fn what_contradicts_itself_is_refused_by_every_command() {
+fn contradictory_options_are_refused_by_every_command() {
     let _machine = machine::shared();
     let (server, folder) = (idle(), TempDir::new().unwrap());
     let log = folder.path().join("access.log");

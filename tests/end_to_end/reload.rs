@@ -132,7 +132,7 @@ fn logs_and_status_change_by_hup() {
 }
 
 #[test]
-fn what_becomes_of_the_server_stands_in_the_error_log() {
+fn the_life_of_the_server_stands_in_the_error_log() {
     let _machine = machine::shared();
     let mirror = Mirror::start("[log]\nerror = \"{}log/error.log\"");
     mirror.wait_for("error.log", "notice: started");
@@ -151,7 +151,7 @@ fn what_becomes_of_the_server_stands_in_the_error_log() {
 }
 
 #[test]
-fn somebody_at_a_terminal_reads_it_there_too() {
+fn a_terminal_shows_the_message_too() {
     let _machine = machine::shared();
     let place = Place::new();
     let (errors, pid_file) = (place.path("error.log"), place.path("pid"));
@@ -213,7 +213,7 @@ fn the_status_page_goes_over_to_the_process_that_follows() {
 }
 
 #[test]
-fn who_finds_no_room_stands_in_the_log() {
+fn a_refused_connection_stands_in_the_log() {
     let _machine = machine::shared();
     let limits = "cores = \"0\"\n[limits]\nconnections_max = 1\n[log]\nerror = \"{}log/error.log\"\naccess = \"{}log/access.log\"";
     let cores = RefCell::new(limits.to_owned());
@@ -249,7 +249,7 @@ fn messages_are_on_the_standard_error_without_an_error_log() {
 }
 
 #[test]
-fn what_is_no_file_is_booked_on_its_mount_and_is_no_download() {
+fn a_response_without_a_file_is_accounted_to_its_mount_and_is_no_download() {
     let _machine = machine::shared();
     let place = Place::new();
     fs::create_dir(place.path("other")).unwrap();

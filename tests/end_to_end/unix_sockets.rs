@@ -159,7 +159,7 @@ fn a_socket_belongs_to_the_user_who_serves_and_a_proxy_connects() {
 }
 
 #[test]
-fn who_owns_a_socket_has_to_exist_and_a_check_says_where_it_does_not() {
+fn the_owner_of_a_socket_has_to_exist() {
     let _machine = machine::shared();
     let place = Place::new();
     let config = place.path("thalweg.toml");

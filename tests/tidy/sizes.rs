@@ -126,7 +126,7 @@ fn the_repository_is_small() {
 }
 
 #[test]
-fn what_is_too_long_is_found_and_an_entry_too_many() {
+fn too_long_lines_and_too_many_entries_are_found() {
     let function = |lines: usize| format!("fn f() {{\n{}}}\n", "    g();\n".repeat(lines - 2));
     let sources = [
         Source::parse("good.rs", function(FUNCTION_LINES_MAX)),

@@ -242,7 +242,7 @@ mod tests {
 ";
 
     #[test]
-    fn what_was_moved_is_split_up() {
+    fn a_moved_rule_is_split_up() {
         let received = "received 1.50 MB (1.20 Mbit/s): 1.02 MB content, 476 KB heads, 3.98 KB framing; sent 134 KB\n";
         let opened = "  connections: 498 opened, at most 7 at the same time, 3 failed";
         check(fixture::trial(), None, &format!("{received}{opened}\n{CLIENT}"));

@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_log_line_is_refused_with_its_place() {
+    fn invalid_log_lines_are_refused_with_their_place() {
         check_refused("", 0, "address");
         check_refused(" - -", 0, "address");
         check_refused("hello", 5, "a blank");

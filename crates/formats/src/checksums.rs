@@ -147,13 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_not_believed() {
+    fn a_difference_between_counts_makes_a_trial_invalid() {
         check(&format!("{A}  a\n{B}  a"), "a", Scope::Folder, None);
         check(&format!("{B}  a\n{}  a", B.to_ascii_uppercase()), "a", Scope::Folder, Some(B));
     }
 
     #[test]
-    fn what_is_no_digest() {
+    fn invalid_digests() {
         for line in [
             "",
             "a",

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_has_none() {
+    fn shown_text_has_no_credentials() {
         for (argument, expected) in [
             ("http://u:secret@h:1/a", "http://h:1/a"),
             ("http:u:secret@h/", "http://h/"),

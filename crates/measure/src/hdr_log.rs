@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read_back() {
+    fn a_written_record_can_be_read_back() {
         let mut histogram = Histogram::new();
         histogram.record_n(1_500_000, 7);
         histogram.record(2_000_000_000);

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_limit_says_why() {
+    fn an_invalid_limit_says_why() {
         for (text, part) in [
             ("p99", "no `<` or `>`"),
             ("p99<50", "no unit"),

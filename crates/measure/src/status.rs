@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_code_is_not_counted() {
+    fn an_invalid_status_code_is_not_counted() {
         let mut codes = StatusCodes::default();
         for status in [0, 99, 1000, u16::MAX] {
             codes.record(status);

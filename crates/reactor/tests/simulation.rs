@@ -279,7 +279,7 @@ fn bytes_that_nobody_has_read_are_answered_by_a_reset() {
 }
 
 #[test]
-fn what_would_hang_for_ever_is_an_error() {
+fn an_endless_trial_is_an_error() {
     let mut sim = Sim::new(SimConfig::calm(1));
     let (client, server) = pair(&mut sim, "10.0.0.1:80");
     sim.mute(client);

@@ -10,15 +10,14 @@ use std::collections::VecDeque;
 
 use thalweg_sys::SocketId;
 
-/// The work of an iteration beyond the first thing of each connection, in small requests: a third
-/// of a millisecond.
+/// The work of an iteration beyond the first step of each connection, in small requests; see
+/// bench/TRIED.md, "Work of an iteration".
 const WORK_PER_ITERATION: u32 = 256;
 
-/// A part of a body of several takes two system calls, as long as so many small requests.
+/// The cost of a part of a body of several parts, in small requests.
 const WORK_PER_PART: u32 = 8;
 
-/// The same for responses that end with a part of a file, or fill the buffer in which they are
-/// gathered.
+/// The cost of responses that end with a part of a file or fill their buffer, in small requests.
 const WORK_PER_FULL_BATCH: u32 = 32;
 
 /// The work that is left in this iteration, and the connections that wait for the next one.

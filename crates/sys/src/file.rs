@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_written_depends_on_the_folder() {
+    fn the_right_to_write_depends_on_the_folder() {
         let kind = |asked: io::Result<()>| asked.err().map(|error| error.kind());
         let there = std::env::temp_dir();
         assert_eq!((kind(may_make(&there.join("new"))), kind(may_write(&there.join("new")))), (None, None));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_memory_is_told_and_read_ahead() {
+    fn missing_pages_are_reported_and_read_ahead() {
         let Some(file) = cold_file("read-ahead") else { return };
         // The kernel may not drop pages at once that it still uses, and a fast disk may read the
         // requested pages before the call returns.

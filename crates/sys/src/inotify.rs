@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_changes_in_a_folder_is_told() {
+    fn every_change_in_a_folder_is_reported() {
         let root = TempDir::new().unwrap();
         let folder = root.path().join("folder");
         fs::create_dir(&folder).unwrap();

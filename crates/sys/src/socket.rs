@@ -453,7 +453,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_listen_is_no_listener() {
+    fn a_socket_that_does_not_listen_is_no_listener() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap();
         assert_eq!(listens_at(&listener).unwrap(), PeerAddr::Tcp(address));

@@ -45,7 +45,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn what_was_given_up_is_gone_and_the_rest_goes_on() {
+fn rights_given_up_are_gone_and_the_rest_works() {
     let guard = Folder::new();
     let folder = &guard.path;
     fs::create_dir_all(folder.join("read")).unwrap();

@@ -172,7 +172,7 @@ mod tests {
 
     /// A p99 of 50.04 ms was once shown as "50.0 ms is above the limit of 50 ms".
     #[test]
-    fn what_misses_a_bound_by_a_hair_is_not_shown_as_the_bound() {
+    fn a_figure_just_beyond_its_bound_is_not_shown_as_the_bound() {
         let ms = Duration::from_millis;
         for (ns, bound, shown) in [
             (50_040_000.0, ms(50), "50.04 ms"),

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted() {
+    fn wanted_codings() {
         check(&[], "0 0 0 0");
         check(&[""], "0 0 0 0");
         check(&["gzip"], "0 0 1000 0");
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_excluded() {
+    fn excluded_codings() {
         check(&["identity;q=0"], "0 0 0 -");
         check(&["gzip, *;q=0"], "0 0 1000 -");
         check(&["*;q=0, identity;q=0.5"], "0 0 0 500");

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date() {
+    fn invalid_dates() {
         for text in [
             "",
             "0",

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted() {
+    fn wanted_digests() {
         use Algorithm::{Sha256, Sha512};
         check(&[], [0, 0], None);
         check(&["sha-256=1"], [1, 0], Some(Sha256));

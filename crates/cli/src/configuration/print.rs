@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_means_the_same() {
+    fn a_printed_configuration_means_the_same() {
         check_round_trip(&Configuration::default());
         let mut plain = Configuration::default();
         plain.server.sites.push(SiteConfig::new("/srv"));

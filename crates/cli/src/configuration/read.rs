@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml() {
+    fn invalid_toml() {
         check("a = ", &[("", "")]);
         check(
             "cores = 1\na = = b\nlisten = [\nb = ]\n[limits\nidle_tim = \"1s\"",
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_together_has_its_place_too() {
+    fn contradictions_have_their_place_too() {
         let text = "listen = [\"[::1]:80\", \"[::1]:80\"]\n[[site]]\nroot = \"/\"\n[[site.mount]]\npath = \"/a\"\nroot = \"/\"\n\
                     [[site]]\n[site.error_pages]\n100 = \"/a\"\n";
         let (configuration, places) = read(text, Path::new("/")).unwrap();

@@ -247,7 +247,7 @@ HTML transferred:       0 bytes
     }
 
     #[test]
-    fn what_was_sent_in_bodies_has_lines_of_its_own() {
+    fn request_bodies_have_lines_of_their_own() {
         let mut trial = fixture::trial();
         trial.bytes.body_sent = 2000;
         trial.loop_kind = LoopKind::Closed;

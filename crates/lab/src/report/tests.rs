@@ -164,7 +164,7 @@ fn calibration_and_probe_carry_no_badge() {
 }
 
 #[test]
-fn what_ends_at_the_clients_ceiling_is_a_lower_bound() {
+fn a_search_that_ends_at_the_clients_ceiling_is_a_lower_bound() {
     let page = own_parts(&html(&searched(bounds(Some(41_237.0), None, LimitedBy::Client))));
     assert!(page.contains("as a lower bound only"));
     assert!(!own_parts(&html(&sample::search())).contains("as a lower bound only"));

@@ -8,10 +8,9 @@ use thalweg_sys::{Instant, ReceiveMode};
 
 use crate::plan::Pace;
 
-/// How long the bytes of one read take at the pace. The longer, the coarser the stream and the
-/// cheaper: a read of a modem's line costs about 30 us, with the packets that it lets the server
-/// send. So it is longer the more connections a CPU has to read from, which then takes a bounded
-/// share of it.
+/// The time that the bytes of one read take at the pace: the longer, the coarser the stream and the
+/// cheaper. It grows with the connections of a CPU, so that reading takes a bounded share of that;
+/// see bench/TRIED.md, "Reads of throttled connections".
 const CYCLE_NS_MIN: u64 = 250_000_000;
 const CYCLE_NS_MAX: u64 = 4_000_000_000;
 const CYCLE_NS_PER_CONNECTION: u64 = 120_000;
@@ -25,8 +24,8 @@ const ARRIVAL_TICK_NS: u64 = 100_000;
 /// Most bytes of one read.
 const READ_BYTES_MAX: u64 = 64 * 1024;
 
-/// A smaller receive window costs more packets, and with them CPU time, without holding back much
-/// more of a response.
+/// A smaller receive window costs CPU time without holding back much more of a response; see
+/// bench/TRIED.md, "Window and segment size of throttled connections".
 const WINDOW_BYTES_MIN: u32 = 16 * 1024;
 
 pub(super) struct Pacer {

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_a_list_is_named_with_its_place() {
+    fn errors_in_a_list_are_named_with_their_place() {
         check_refused(b"\n# nothing\n", "l:1:1: the file contains no URL");
         check_refused(b"/a\n ftp://x/\n", "l:2:2: ftp://x/ is not on the target's host");
         check_refused(

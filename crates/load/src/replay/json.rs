@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_has_its_place() {
+    fn faults_have_their_place() {
         check("{\"client\":\"::1\"}", Err((15, "missing field `time`")));
         check("{\"time\":\"yesterday\"}", Err((18, "")));
         check("{\"time\":\"2000-10-10T20:55:36Z\",\"method\":3}", Err((40, "string")));

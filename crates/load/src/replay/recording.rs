@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_replayed_is_counted_by_reason() {
+    fn lines_that_cannot_be_replayed_are_counted_by_reason() {
         let lines = [
             (0, "POST /a HTTP/1.1"),
             (0, "PRI * HTTP/2.0"),
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_place() {
+    fn errors_are_named_with_their_place() {
         let none = "the log contains no request that can be replayed";
         check_refused("\n\n", &format!("log:2:1: {none}"));
         check_refused(

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_refused_and_leaves_nothing() {
+    fn invalid_fields_are_refused_and_leave_nothing() {
         let mut packed = PackedRequests::new("h", Version::Http11, &[], b"");
         let refused = |packed: &mut PackedRequests, method, target, own: &[(&str, &str)]| {
             packed.push(&RequestParts { method, target, fields: &fields(own), body: b"" }, None, None).unwrap_err()

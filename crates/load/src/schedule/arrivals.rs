@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_is_what_can_be_taken() {
+    fn due_entries_are_those_that_can_be_taken() {
         let poisson = |exactly| OpenLoop::poisson(START, constant(300.0), 0.0, 100.0, exactly, share(0, 1));
         let text = "h - - [10/Oct/2025:13:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n".repeat(2000);
         let log: OpenLog = Box::new(move || Ok(Box::new(std::io::Cursor::new(text.clone()))));

@@ -356,7 +356,7 @@ fn an_interrupted_run_says_so_and_keeps_what_has_ended() {
 }
 
 #[test]
-fn what_came_due_until_the_interruption_is_offered() {
+fn requests_due_before_an_interruption_are_offered() {
     // The client sleeps over several arrivals, and over the interruption.
     for seed in 0..20 {
         let open = plan(LoopPlan::at_rate(1000.0), Extent::Duration(Duration::from_secs(10)), 1);

@@ -104,7 +104,7 @@ fn the_time_to_connect_is_part_of_a_request_s_time() {
 }
 
 #[test]
-fn what_waits_after_the_drain_is_not_sent_and_held_back() {
+fn requests_that_wait_after_the_drain_are_not_sent_and_held_back() {
     let drain = Duration::from_millis(30);
     let timeout = Duration::from_secs(10);
     // One response per 9.9 ms: by the end of the drain at 80 ms, nine of the requests have begun.

@@ -129,7 +129,7 @@ fn at_a_pace_the_time_in_which_nothing_is_read_is_not_the_server_s() {
 }
 
 #[test]
-fn what_is_lost_behind_the_end_of_a_connection_is_a_reset_each() {
+fn calls_lost_behind_the_end_of_a_connection_are_a_reset_each() {
     for response in [Response::Closing, Response::Old, Response::HangUp] {
         let run = World::calm(pipelined(1e6, 10, 1, 10))
             .run(move |number| if number == 4 { response } else { Response::Good });

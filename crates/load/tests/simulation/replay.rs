@@ -59,7 +59,7 @@ fn a_reader_that_falls_behind_is_the_client_s_own_lateness() {
 }
 
 #[test]
-fn what_was_not_read_in_time_was_not_sent_by_the_client_s_fault() {
+fn entries_read_too_late_were_not_sent_by_the_client_s_fault() {
     let plan = Plan { drain: Duration::from_millis(50), ..even(1000) };
     assert!(matches!(plan.arrivals, LoopPlan::Recorded { .. }));
     let run = World { read_ns: Some(100 * SECOND), ..World::calm(plan) }.run(|_| Response::Good);

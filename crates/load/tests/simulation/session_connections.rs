@@ -175,7 +175,7 @@ fn connections_that_end_in_a_pause_are_not_missed() {
 }
 
 #[test]
-fn what_waits_for_a_connection_that_comes_after_the_drain_is_held_back() {
+fn requests_whose_connection_comes_after_the_drain_are_held_back() {
     // Connecting and the page take 40 ms, and the second part's connection would be there after 50
     // ms.
     let (arrivals, extent) = (LoopPlan::at_rate(20.0), Extent::Duration(Duration::from_millis(45)));

@@ -326,7 +326,7 @@ fn a_stream_that_times_out_leaves_the_others_alone() {
 }
 
 #[test]
-fn what_the_protocol_has_to_send_itself_is_sent() {
+fn bytes_of_the_protocol_itself_are_sent() {
     let (figures, server) = play(streams(50, 4), SimConfig::calm(1), |_| Some(2), |_| false);
     assert_eq!(figures.trial.counts.good, 50);
     // The last acknowledgements may be under way when the run ends.

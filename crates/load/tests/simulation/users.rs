@@ -157,7 +157,7 @@ fn a_call_whose_connection_comes_too_late_is_not_sent() {
 }
 
 #[test]
-fn what_comes_due_while_its_session_gets_a_connection_is_part_of_the_load() {
+fn calls_due_while_their_session_gets_a_connection_are_part_of_the_load() {
     // The second call is due just before the end, and its connection is not there yet when the end
     // comes.
     let arrivals = LoopPlan::at_rate(100.0);

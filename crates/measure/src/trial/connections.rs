@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_open_at_once_adds_up_and_a_burst_does_not() {
+    fn connections_open_at_once_add_up_and_a_burst_does_not() {
         let mut merged =
             Connections { attempted: 12, opened: 11, lacking: 2, peak: 5, burst: 3, held: 4, ..Connections::default() };
         merged.record_close(7, false);

@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sound_has_no_faults() {
+    fn a_sound_configuration_has_no_faults() {
         check(|_| {}, &[]);
         assert_eq!(sound().check_host(), []);
     }
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_lacks_is_all_found() {
+    fn all_shortages_of_the_host_are_found() {
         let mut config = sound();
         config.sites[0].mounts[0].root = PathBuf::from("/nowhere/at/all");
         config.cpus = vec![100_000];

@@ -209,6 +209,7 @@ impl<R: Send + 'static> BlockingPool<R> {
             // wrong.
             let _ = affinity::pin_to(&cpus);
             // A loop that shares the CPU does not wait for them; where that is forbidden, it does.
+            // See bench/TRIED.md, "Priority of the blocking pool".
             let _ = affinity::lower_priority();
             workers.work_until_closed();
         };

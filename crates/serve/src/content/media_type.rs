@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_here_is_not_what_the_table_says() {
+    fn a_mention_of_a_default_contradicts_the_table() {
         for (extension, media_type) in BY_EXTENSION {
             assert_ne!(mime_guess::from_ext(extension).first_raw(), Some(*media_type), "{extension} is superfluous");
         }

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_break_the_head_is_refused() {
+    fn fields_that_would_break_the_head_are_refused() {
         assert_eq!(ResponsePolicy::of(&settings(&[("X", "a\r\nY: b")])).err(), Some(EncodeError::FieldValue));
         assert_eq!(ResponsePolicy::of(&settings(&[("X Y", "a")])).err(), Some(EncodeError::FieldName));
         let broken = Settings { content_type: Some("a/b\nX: y".to_owned()), ..Settings::default() };

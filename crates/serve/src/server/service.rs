@@ -45,15 +45,15 @@ use self::upstream::Upstreams;
 /// Resolution of deadlines.
 const TICK_NS: u64 = 10_000_000;
 
-/// Paced connections that go on between two looks at the others: each takes the kernel some ten
-/// microseconds.
+/// Connections that the shaper resumes in one iteration, beside the others.
 const SHAPED_PER_ITERATION: usize = 64;
+
 /// Buffers kept for responses that are written anew and for requests that wait, and the largest
 /// that is kept.
 const POOL_BUFFERS: usize = 64;
 const POOL_BUFFER_BYTES_MAX: usize = 192 << 10;
 
-/// The server on one core.
+/// The server on one loop.
 pub(crate) struct Service {
     shared: Shared,
     /// With the number of the group that each belongs to.
@@ -71,9 +71,9 @@ pub(crate) struct Service {
     open: usize,
     /// The sockets of remote origins.
     upstreams: Upstreams,
-    /// Those of them that there is no room for.
+    /// The connections without a slot.
     admission_queue: AdmissionQueue<Box<Payload>>,
-    /// Connections that there is room for, on all cores; 0 is any number.
+    /// Connection slots of all loops; 0 is any number.
     slots_max: usize,
     evictor: Evictor,
     wheel: Wheel,
@@ -459,7 +459,7 @@ impl Service {
     }
 
     /// The time at which the next iteration is due without any event.
-    fn next_turn(&self, now: Instant) -> Option<Instant> {
+    fn next_iteration(&self, now: Instant) -> Option<Instant> {
         let rest_ends = (!self.resting.is_empty()).then_some(self.rest_ends);
         let shutdown = if self.shared.draining { self.shutdown.at() } else { None };
         let is_retirement_due = !(self.retiring.is_empty() && self.retired.is_empty());
@@ -546,6 +546,6 @@ impl<D: Driver> App<D> for Service {
         self.shared.totals.open = self.open as u64;
         self.published[self.loop_index].publish(&self.shared.totals);
         let is_over = self.shared.draining && self.open == 0 && self.retiring.is_empty() && self.retired.is_empty();
-        if is_over { LoopControl::Stop } else { LoopControl::WaitUntil(self.next_turn(now)) }
+        if is_over { LoopControl::Stop } else { LoopControl::WaitUntil(self.next_iteration(now)) }
     }
 }

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_noted_and_is_busy_again_stays() {
+    fn a_candidate_that_is_busy_again_stays() {
         let mut all: Vec<_> = (1..=4).map(|second| Some(candidate(EvictionRank::Idle, second))).collect();
         let mut evictor = Evictor::default();
         assert_eq!(next(&mut evictor, &all, Instant::from_ns(1)), Some(1));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_noted_is_the_idlest_part() {
+    fn candidates_are_the_idlest_part() {
         let all: Vec<_> =
             (0..10_000).map(|second| Some(candidate(EvictionRank::Idle, (second * 7919) % 10_000))).collect();
         let mut evictor = Evictor::default();

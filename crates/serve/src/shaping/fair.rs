@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_little_at_a_time_has_more_turns() {
+    fn a_client_that_sends_little_at_a_time_has_more_grants() {
         let bytes = share(&[1, 1], &[1, 1], |client| if client == 0 { 100 } else { 1000 }, 11_000);
         assert!(bytes[0].abs_diff(bytes[1]) <= 1000, "{bytes:?}");
     }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_while_nobody_waited_is_not_held_against_a_client() {
+    fn grants_without_competition_are_not_held_against_a_client() {
         let mut fair = Fair::default();
         for _ in 0..1000 {
             fair.charge(0, 1000, 1);

@@ -18,12 +18,12 @@ use crate::telemetry::registry::{MountTotals, Registry};
 /// Runs clients against a server with accounting. Returns its record of each response, as `target
 /// status bytes`, with a `!` behind those that were cut short and a `#` behind downloads; the
 /// totals of its mount; and the outcomes of the clients.
-fn book(config: SimConfig, folder: &Path, scripts: Vec<Vec<Step>>) -> (Vec<String>, MountTotals, Vec<Outcome>) {
-    book_within(&Limits::default(), config, folder, scripts)
+fn account(config: SimConfig, folder: &Path, scripts: Vec<Vec<Step>>) -> (Vec<String>, MountTotals, Vec<Outcome>) {
+    account_within(&Limits::default(), config, folder, scripts)
 }
 
 /// The same with other limits than the usual ones.
-fn book_within(
+fn account_within(
     limits: &Limits,
     config: SimConfig,
     folder: &Path,
@@ -67,11 +67,11 @@ pub(super) fn records(pages: &Receiver<Message>) -> Vec<String> {
 }
 
 #[test]
-fn each_response_is_booked_with_what_was_sent_of_it() {
+fn each_response_is_accounted_with_the_bytes_sent_of_it() {
     let folder = folder();
     for seed in 0..40 {
         let scripts = vec![vec![send(PIPELINE), Step::Finish]; 5];
-        let (mut lines, tally, outcomes) = book(SimConfig::rough(seed), folder.path(), scripts);
+        let (mut lines, tally, outcomes) = account(SimConfig::rough(seed), folder.path(), scripts);
         lines.sort();
         let page_bytes = naive::take_all(&outcomes[0].received, PIPELINE_METHODS)[2].body.len();
         let page = format!("/missing 404 {page_bytes}");
@@ -88,21 +88,21 @@ fn ranges_that_hold_the_last_byte_are_the_downloads() {
     let folder = folder();
     let get = |range: &str| send(&format!("GET /large HTTP/1.1\r\nHost: h\r\nRange: bytes={range}\r\n\r\n"));
     let steps = vec![get("0-999999"), get("1000000-"), get("-1"), get("0-"), get("0-1499998"), Step::Finish];
-    let (lines, tally, _) = book(SimConfig::calm(1), folder.path(), vec![steps]);
+    let (lines, tally, _) = account(SimConfig::calm(1), folder.path(), vec![steps]);
     let expected = ["1000000", "500000#", "1#", "1500000#", "1499999"].map(|rest| format!("/large 206 {rest}"));
     assert_eq!(lines, expected);
     assert_eq!(tally.downloads, 3);
 }
 
 #[test]
-fn a_download_that_is_given_up_is_booked_as_far_as_it_came() {
+fn an_abandoned_download_is_accounted_as_far_as_it_came() {
     let folder = folder();
     let mut config = SimConfig::calm(1);
     config.socket_buffer_bytes = 64 << 10;
     config.bandwidth = Some(100_000);
     let get = send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
     let scripts = vec![vec![get, Step::Rest(7 * SECOND_NS), Step::Pause, Step::Rest(500 * SECOND_NS), Step::Resume]];
-    let (lines, tally, outcomes) = book(config, folder.path(), scripts);
+    let (lines, tally, outcomes) = account(config, folder.path(), scripts);
     let [line] = &lines[..] else { panic!("{lines:?}") };
     let bytes: usize = line.strip_prefix("/large 200 ").unwrap().strip_suffix('!').unwrap().parse().unwrap();
     let received = outcomes[0].received.len();
@@ -112,10 +112,10 @@ fn a_download_that_is_given_up_is_booked_as_far_as_it_came() {
 }
 
 #[test]
-fn what_is_no_request_is_booked_too() {
+fn a_response_to_no_request_is_accounted_too() {
     let folder = folder();
     let scripts = vec![vec![send("GET /a HTTP/1.1\nHost: h\r\n\r\n")], vec![send("GET /a HT")]];
-    let (lines, tally, outcomes) = book(SimConfig::calm(1), folder.path(), scripts);
+    let (lines, tally, outcomes) = account(SimConfig::calm(1), folder.path(), scripts);
     let expected = outcomes.iter().map(|outcome| {
         let response = &naive::take_all(&outcome.received, &["GET"])[0];
         format!("- {} {}", response.status, response.body.len())
@@ -125,13 +125,13 @@ fn what_is_no_request_is_booked_too() {
 }
 
 #[test]
-fn who_finds_no_room_is_booked_and_is_no_request() {
+fn a_refused_connection_is_accounted_and_is_no_request() {
     let folder = folder();
     let limits = Limits { connections_max: 1, ..Limits::default() };
     let mut config = SimConfig::calm(1);
     config.bandwidth = Some(1_000_000);
     let scripts = vec![vec![send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n"), Step::Finish]; 3];
-    let (mut lines, tally, outcomes) = book_within(&limits, config, folder.path(), scripts);
+    let (mut lines, tally, outcomes) = account_within(&limits, config, folder.path(), scripts);
     lines.sort();
     assert_eq!(lines, ["- 503 97", "- 503 97", "/large 200 1500000#"]);
     let received: usize = outcomes.iter().map(|outcome| outcome.received.len()).sum();

@@ -281,7 +281,7 @@ fn simulate_edits(folder: &Path, seed: u64, edits: &[Edit], seen: &mut Seen) {
 }
 
 #[test]
-fn whatever_becomes_of_a_file_no_whole_response_is_of_two_versions() {
+fn no_whole_response_is_of_two_versions_of_a_file() {
     let folder = TempDir::new().unwrap();
     let mut seen = Seen::default();
     for seed in 0..10_000_u64 {

@@ -98,7 +98,7 @@ fn draining_ends_what_is_under_way_and_nothing_else() {
 }
 
 #[test]
-fn who_waits_to_be_accepted_when_the_server_drains_is_answered_once() {
+fn a_connection_in_the_accept_queue_of_a_draining_server_is_answered_once() {
     let folder = folder();
     let mut driver = Sim::new(SimConfig::calm(1));
     let start = driver.now();

@@ -233,7 +233,7 @@ fn the_idlest_makes_room() {
 }
 
 #[test]
-fn who_has_asked_for_nothing_makes_room_after_the_idle() {
+fn connections_without_a_request_are_evicted_after_idle_ones() {
     let mute = |ms| (ms, 1, vec![]);
     // A client that arrives when all slots are taken gets one with a complete request; with two
     // requests, it is not the first candidate for eviction.
@@ -358,7 +358,7 @@ fn a_connection_has_so_many_requests() {
 }
 
 #[test]
-fn who_is_fast_may_tie_up_more_of_the_kernel_and_who_is_slow_may_not() {
+fn unsent_bytes_are_bounded_for_slow_clients_and_not_for_fast_ones() {
     for (bytes_per_s, bounds_lifted) in [(10_000_000, 1), (500_000, 0)] {
         let config = SimConfig { bandwidth: Some(bytes_per_s), socket_buffer_bytes: 64 << 10, ..SimConfig::calm(1) };
         let folder = folder();

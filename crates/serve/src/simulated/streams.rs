@@ -132,7 +132,7 @@ fn a_client_that_does_not_read_holds_its_origin_back() {
 }
 
 #[test]
-fn an_origin_that_fails_half_way_has_the_connection_cut_and_the_operator_told() {
+fn an_origin_that_fails_half_way_has_the_connection_reset_and_reported() {
     for tells_length in [true, false] {
         let fails = delivery(30, MS, tells_length, Ending::Failure);
         for seed in 0..10 {

@@ -12,7 +12,7 @@ use crate::config::Limits;
 use crate::content::local::watch::test_watcher::TestWatcher;
 
 #[test]
-fn a_file_replaced_while_it_is_cached_is_seen_when_that_is_told() {
+fn a_file_replaced_while_it_is_cached_is_seen_when_the_change_is_reported() {
     let folder = folder();
     let get = || send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
     let replace = Step::Do(|folder| {

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_published_is_what_is_read() {
+    fn published_totals_are_read_unchanged() {
         let totals = Totals {
             accepted: 1,
             open: 2,

@@ -109,7 +109,7 @@ fn slow_readers_make_room() {
 /// One driver, the one that is always available, is enough to show that connections that make
 /// progress keep a full table.
 #[test]
-fn who_reads_slowly_but_reads_is_kept() {
+fn a_client_that_reads_slowly_is_kept() {
     let served = Served::start(DriverChoice::Epoll, |config| {
         config.limits.stall_time = Duration::from_secs(2);
         config.bandwidth.per_connection = 600_000;

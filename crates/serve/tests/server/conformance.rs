@@ -125,7 +125,7 @@ fn files() {
 }
 
 #[test]
-fn what_is_not_served() {
+fn files_that_are_not_served() {
     run_table(&[
         ("a missing file", get("/missing"), status(404).with("Content-Type", "text/html; charset=utf-8")),
         ("a missing folder", get("/missing/file"), status(404)),

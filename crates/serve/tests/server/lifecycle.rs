@@ -277,7 +277,7 @@ fn several_addresses_of_both_families_on_all_loops() {
 }
 
 #[test]
-fn what_cannot_start_says_why() {
+fn a_server_that_cannot_start_says_why() {
     let folder = tempfile::TempDir::new().unwrap();
     // Of an address that no other test uses: they may be given its port as soon as it is free.
     let taken = TcpListener::bind("127.0.0.77:0").unwrap();

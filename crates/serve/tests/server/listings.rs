@@ -76,7 +76,7 @@ fn folders_without_an_index_are_listed_where_that_is_wanted() {
 }
 
 #[test]
-fn what_is_listed_is_what_is_served() {
+fn a_listing_has_the_files_that_are_served() {
     each_driver(|driver| {
         let Some(served) = Served::start(driver, everywhere) else { return };
         let odd: &[&[u8]] = &[

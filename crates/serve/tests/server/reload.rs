@@ -122,7 +122,7 @@ fn a_log_that_cannot_be_opened_is_named_and_nothing_changes() {
 }
 
 #[test]
-fn responses_under_way_survive_the_end_and_the_beginning_of_the_books() {
+fn responses_under_way_survive_the_end_and_the_beginning_of_accounting() {
     each_driver(|driver| {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");

@@ -93,7 +93,7 @@ fn downloads_are_counted_and_named() {
 }
 
 #[test]
-fn a_download_under_way_is_seen_and_draining_is_told() {
+fn a_download_under_way_is_counted_and_draining_is_shown() {
     each_driver(|driver| {
         let Some(served) = Served::start(driver, with_status(None)) else { return };
         let address = address(&served);
@@ -207,7 +207,7 @@ fn visitors_who_say_nothing_keep_nobody_waiting() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_told() {
+fn an_address_that_is_taken_is_reported() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let mut config = ServerConfig::new(folder.path(), ["127.0.0.1:0".parse::<SocketAddr>().unwrap()]);

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_exchanged_during_the_walk_never_leads_out() {
+    fn an_exchange_during_the_walk_never_leads_out() {
         const ROUNDS: usize = 3000;
         let dir = TempDir::new().unwrap();
         let root = dir.path().join("root");

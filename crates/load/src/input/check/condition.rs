@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_check_is_refused_with_its_place() {
+    fn invalid_checks_are_refused_with_their_place() {
         check_refused("", 1, "condition is missing");
         check_refused("status=200,", 12, "condition is missing");
         check_refused("status", 1, "expected for example");

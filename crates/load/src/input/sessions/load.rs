@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_named_with_its_place() {
+    fn a_request_that_cannot_be_sent_is_named_with_its_place() {
         let text = "[[session]]\n[[session.burst]]\ncalls = [\"/a\"]\n\n[[session]]\n[[session.burst]]\n\
             calls = [\"/a\", { uri = \"/b\", method = \"A B\" }]\n";
         assert_eq!(load("s.toml", text).unwrap_err().to_string(), "s.toml:7:24: method is not a token");

@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_place() {
+    fn errors_are_named_with_their_place() {
         check_refused("[[session]]\n", "1:1: the session has no burst; add a [[session.burst]] with calls");
         check_refused("[[session]]\n[[session.burst]]\ncalls = []\n", "3:9: the burst has no calls");
         check_refused("[[session]]\n[[session.burst]]\n", "2:1: missing field `calls`");

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_httperf_refuses_is_refused_with_its_place() {
+    fn session_files_that_httperf_refuses_are_refused_with_the_place() {
         check(
             "/a\n/ä foo=1\n",
             "s:2:2: \"/ä\": this character is not allowed in a URI; percent-encode it, such as %20",
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_have_been_meant_is_refused() {
+    fn contradictory_settings_are_refused() {
         check("/a think=5m\n", "s:1:10: \"5m\" is not a think time; expected seconds without a unit, such as 2.5");
         for wrong in ["-1", "inf", "nan", "1e7", "1e99", "0x1p3"] {
             assert!(read("s", format!("/a think={wrong}\n").as_bytes()).is_err(), "{wrong}");

@@ -16,7 +16,7 @@ use crate::content::blocking_pool::{Job, JobKind};
 /// The unit that a download begins with.
 const UNIT_BYTES_FIRST: u64 = 512 << 10;
 
-/// The unit of slow clients. A rotating disk reads half of this in the time of a seek.
+/// The unit of slow clients; see bench/TRIED.md, "Steps of reading ahead".
 const UNIT_BYTES_MIN: u64 = 128 << 10;
 
 /// The unit of fast clients: several seeks' worth.

@@ -81,7 +81,7 @@ mod tests {
     use crate::http::response::{Page, PageField, Response};
 
     #[test]
-    fn what_is_said_when_there_is_no_room_is_complete() {
+    fn the_refusal_of_a_connection_is_complete() {
         let text = std::str::from_utf8(NO_ROOM).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{}", body.len());

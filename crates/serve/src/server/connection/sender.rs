@@ -13,19 +13,20 @@ use crate::http::respond::JobResult;
 use crate::shaping::shaper::{RateScope, ShapingState};
 use crate::transport::Transport;
 
-/// Most bytes of a file that are passed to the driver at once for a fast client. The client has
-/// made progress when a part has been sent.
+/// Most bytes of a file that are passed to the driver at once for a fast client; see
+/// bench/TRIED.md, "Parts of fast clients".
 const SPAN_BYTES_MAX: u64 = 2 << 20;
 
-/// The same for others, and for all to begin with. A slow one takes half a minute for it, in which
-/// the kernel should not forget what was found to be in memory.
+/// The same for other clients, and for all at first: a modem takes half a minute for it, during
+/// which the pages should stay in the page cache. See bench/TRIED.md, "Bound on unsent bytes".
 const SPAN_BYTES_SLOW_MAX: u64 = 128 << 10;
 
-/// A client that takes a part at more than this many bytes a second is fast: it may tie up as much
-/// of the kernel's memory as that thinks fit. One that is back at a quarter of it may not.
+/// A client that takes a part at more than this rate is fast: what the kernel takes ahead of it is
+/// not bounded, until it falls back to a quarter of the rate.
 const FAST_BYTES_PER_S: u64 = 2 << 20;
 
-/// A fast client's part is not judged earlier than this.
+/// The least time after which a part of a fast client is judged; see bench/TRIED.md, "Telling fast
+/// clients from slow ones".
 const SPAN_NS_MIN: u64 = 1_000_000_000;
 
 fn bytes_per_s(bytes: u64, ns: u64) -> u64 {

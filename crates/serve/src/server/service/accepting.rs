@@ -8,7 +8,7 @@ use super::Service;
 /// connection ends before.
 const ACCEPT_REST_NS: u64 = 100_000_000;
 
-/// The same, after a connection was closed to make room: closing takes the kernel a moment.
+/// The same, after a connection was closed for another one: closing takes the kernel a moment.
 const SHED_REST_NS: u64 = 1_000_000;
 
 /// How long a listener that is given up is still received after it has stopped: what it had

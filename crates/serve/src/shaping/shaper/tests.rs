@@ -168,7 +168,7 @@ fn the_slowest_of_all_rates_decides() {
 }
 
 #[test]
-fn who_has_gone_holds_nobody_up() {
+fn a_client_that_has_left_delays_no_other() {
     let bandwidth = Bandwidth { total: 100_000, per_client: 50_000, per_connection: 40_000 };
     let mut world = World::new(1, &Limits::default(), bandwidth, &[]);
     (0..50).for_each(|client| world.start(0, client, 0));
@@ -198,7 +198,7 @@ fn who_has_gone_holds_nobody_up() {
 }
 
 #[test]
-fn what_waits_is_looked_after_once() {
+fn a_waiting_queue_is_armed_once() {
     let bandwidth = Bandwidth { total: 1_000_000, per_client: 600_000, per_connection: 0 };
     let mut world = World::new(1, &Limits::default(), bandwidth, &[900_000]);
     (0..100).for_each(|number| world.start(0, number % 7, 0));

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wanted_most_is_found_in_a_flood_of_other_files() {
+    fn the_most_requested_files_are_found_in_a_flood_of_others() {
         let mut popular = Popular::default();
         for round in 0..200_000u32 {
             popular.add(format!("rare-{round}").as_bytes(), 1);

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_no_request_is_a_dash() {
+    fn a_line_without_a_request_has_a_dash() {
         let refused = Record { status: 400, client: client_of(None), ..record(None) };
         assert_eq!(line(LogFormat::Common, &refused), "unix: - - [10/Oct/2000:20:55:36 +0000] \"-\" 400 2326\n");
         let json: serde_json::Value = serde_json::from_str(&line(LogFormat::Json, &refused)).unwrap();

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_page_is_dropped_and_counted() {
+    fn a_record_without_a_page_is_dropped_and_counted() {
         let (to, from) = mpsc::sync_channel(1000);
         let mut queue = RecordQueue::new(to);
         let per_page = PAGE_BYTES / 1024;

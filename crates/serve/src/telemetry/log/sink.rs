@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_disk_takes_is_whole_lines_and_the_rest_of_one() {
+    fn a_full_disk_gets_whole_lines_and_the_rest_of_one() {
         /// Takes so many bytes, and no more.
         struct Room(usize);
         impl Write for Room {

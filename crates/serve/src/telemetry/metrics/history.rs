@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_booked_on_the_day_it_is_seen() {
+    fn growth_counts_for_the_day_it_is_seen() {
         let mut days = DailyHistory::default();
         let files = unique(&["a", "b"]);
         assert!(!days.advance(NOON, &[("/", totals(3)), ("/pub/", totals(1))], &[("/", &files)]));

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_asked_for_stays_text() {
+    fn targets_of_clients_stay_text() {
         let (mut collector, ..) = collector();
         collector.advance(thalweg_sys::Instant::from_ns(1), 1_000_000);
         let mut status = collector.status(1_000_000);

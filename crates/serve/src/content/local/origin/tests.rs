@@ -266,7 +266,7 @@ fn number_and_bytes_are_bounded() {
 }
 
 #[test]
-fn what_is_used_stays() {
+fn used_entries_stay() {
     let dir = TempDir::new().unwrap();
     for index in 0..50 {
         fs::write(dir.path().join(format!("{index}")), "x").unwrap();

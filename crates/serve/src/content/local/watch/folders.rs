@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_looked_at_before_a_folder_was_watched_has_to_be_looked_at_again() {
+    fn a_check_before_a_folder_was_watched_is_repeated() {
         let mut fixture = Fixture::new();
         let before = fixture.folders.changes();
         let first = fixture.join(0, "a/");
