@@ -281,9 +281,9 @@ impl Plan {
 
     /// How long before an arrival a thread's sleep ends; what is left it spends without sleeping,
     /// so that the request leaves when it is due (bench/TRIED.md, "Waking before an arrival"). A
-    /// closed loop has no schedule to be late on, and threads that share a CPU have no time to spare; nor has one whose arrivals
-    /// follow so closely that it would hardly sleep at all. It would be taken for one that uses up
-    /// its CPU, by the kernel's scheduler, too.
+    /// closed loop has no schedule to be late on, and threads that share a CPU have no time to
+    /// spare; nor has one whose arrivals follow so closely that it would hardly sleep at all. It
+    /// would be taken for one that uses up its CPU, by the kernel's scheduler, too.
     pub fn wake_early_ns(&self) -> u64 {
         const WAKE_EARLY_NS: u64 = 30_000;
         const RATE_MAX: f64 = 8_000.0;

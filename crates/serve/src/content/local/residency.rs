@@ -2,10 +2,10 @@
 //!
 //! Before a part of a file is sent, the loop looks whether the kernel has it in memory, since a
 //! send that has to wait for a disk keeps all connections waiting. The look is a sample: the kernel
-//! reads, and evicts, runs of pages, and a look that is wrong costs a wait, not an error. It takes a
-//! system call for each byte that is looked at (bench/TRIED.md, "Page-cache residency"). Such files
-//! are sent to several clients at once, or again soon, so a part that was found in memory is taken
-//! to be there for a moment longer.
+//! reads, and evicts, runs of pages, and a look that is wrong costs a wait, not an error. It takes
+//! a system call for each byte that is looked at (bench/TRIED.md, "Page-cache residency"). Such
+//! files are sent to several clients at once, or again soon, so a part that was found in memory is
+//! taken to be there for a moment longer.
 
 use std::ops::Range;
 
