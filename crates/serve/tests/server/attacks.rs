@@ -20,6 +20,11 @@ const CONNECTIONS_PER_S: usize = 100;
 /// The longest that other clients may wait, most of the time: the test's own machine may be busy.
 const PROMPT: Duration = Duration::from_millis(100);
 
+/// The slots are full after 1.5 s. A client that takes nothing of its response is known for one 0.7 s
+/// after the last bytes that its kernel took, at the next check, of which a round takes 0.25 s; until
+/// then a newcomer may be refused.
+const KNOWN_AFTER: Duration = Duration::from_secs(2);
+
 /// Starts an attack on a path.
 fn attack(served: &Served, mode: &[&str], path: &str) -> Child {
     let url = format!("http://{}{path}", served.address());
@@ -39,13 +44,15 @@ fn attack(served: &Served, mode: &[&str], path: &str) -> Child {
 /// response.
 fn ask_meanwhile(served: &Served, attack: &mut Child) -> Vec<Duration> {
     let mut times = Vec::new();
+    let attacked = Instant::now();
     while attack.try_wait().unwrap().is_none() {
         let begun = Instant::now();
         let mut stream = served.connect();
         stream.write_all(b"GET /letters HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
         let responses = naive::take_all(&read_to_end(&mut stream), &["GET"]);
         times.push(begun.elapsed());
-        assert_eq!(responses[0].status, 200);
+        let is_early = begun - attacked < KNOWN_AFTER;
+        assert!(responses[0].status == 200 || (responses[0].status == 503 && is_early), "{:?}", responses[0]);
         // The pause keeps the probing client from becoming a load.
         std::thread::park_timeout(Duration::from_millis(20));
     }
