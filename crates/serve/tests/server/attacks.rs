@@ -20,9 +20,9 @@ const CONNECTIONS_PER_S: usize = 100;
 /// The longest that other clients may wait, most of the time: the test's own machine may be busy.
 const PROMPT: Duration = Duration::from_millis(100);
 
-/// The slots are full after 1.5 s. A client that takes nothing of its response is known for one 0.7 s
-/// after the last bytes that its kernel took, at the next check, of which a round takes 0.25 s; until
-/// then a newcomer may be refused.
+/// The slots are full after 1.5 s. A client that takes nothing of its response is known for one 0.7
+/// s after the last bytes that its kernel took, at the next check, of which a round takes 0.25 s;
+/// until then a newcomer may be refused.
 const KNOWN_AFTER: Duration = Duration::from_secs(2);
 
 /// Starts an attack on a path.
