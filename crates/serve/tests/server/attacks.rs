@@ -42,7 +42,7 @@ fn attack(served: &Served, mode: &[&str], path: &str) -> Child {
 
 /// Requests a file on a new connection now and then while an attack lasts. Returns the time of each
 /// response.
-fn ask_meanwhile(served: &Served, attack: &mut Child) -> Vec<Duration> {
+fn ask_meanwhile(served: &Served, attack: &mut Child, known_after: Duration) -> Vec<Duration> {
     let mut times = Vec::new();
     let attacked = Instant::now();
     while attack.try_wait().unwrap().is_none() {
@@ -51,7 +51,7 @@ fn ask_meanwhile(served: &Served, attack: &mut Child) -> Vec<Duration> {
         stream.write_all(b"GET /letters HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
         let responses = naive::take_all(&read_to_end(&mut stream), &["GET"]);
         times.push(begun.elapsed());
-        let is_early = begun - attacked < KNOWN_AFTER;
+        let is_early = begun - attacked < known_after;
         assert!(responses[0].status == 200 || (responses[0].status == 503 && is_early), "{:?}", responses[0]);
         // The pause keeps the probing client from becoming a load.
         std::thread::park_timeout(Duration::from_millis(20));
@@ -60,8 +60,8 @@ fn ask_meanwhile(served: &Served, attack: &mut Child) -> Vec<Duration> {
 }
 
 /// Attacks a server with few slots. Other clients are served all the time, and `counts` checks the
-/// outcome of the attackers.
-fn check(mode: &[&str], path: &str, counts: impl Fn(&Totals) -> bool) {
+/// outcome of the attackers. Until `known_after` a refusal is accepted.
+fn check(mode: &[&str], path: &str, known_after: Duration, counts: impl Fn(&Totals) -> bool) {
     each_driver(|driver| {
         let served = Served::start(driver, |config| {
             config.limits.connections_max = 150;
@@ -70,7 +70,7 @@ fn check(mode: &[&str], path: &str, counts: impl Fn(&Totals) -> bool) {
         });
         let Some(served) = served else { return };
         let mut attack = attack(&served, mode, path);
-        let mut times = ask_meanwhile(&served, &mut attack);
+        let mut times = ask_meanwhile(&served, &mut attack, known_after);
         let said = attack.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         let totals = served.server.totals();
@@ -94,23 +94,23 @@ fn have_made_room(totals: &Totals) -> bool {
 
 #[test]
 fn slow_heads_make_room() {
-    check(&["-H"], "/letters", have_made_room);
+    check(&["-H"], "/letters", Duration::ZERO, have_made_room);
 }
 
 #[test]
 fn slow_bodies_are_not_waited_for() {
     // They get a 405 at once, and close.
-    check(&["-B", "-s", "8192"], "/letters", |totals| totals.accepted > CONNECTIONS as u64);
+    check(&["-B", "-s", "8192"], "/letters", Duration::ZERO, |totals| totals.accepted > CONNECTIONS as u64);
 }
 
 #[test]
 fn many_ranges_are_answered_like_others() {
-    check(&["-R"], "/large.bin", |totals| totals.accepted > CONNECTIONS as u64);
+    check(&["-R"], "/large.bin", Duration::ZERO, |totals| totals.accepted > CONNECTIONS as u64);
 }
 
 #[test]
 fn slow_readers_make_room() {
-    check(&["-X", "-w", "10", "-y", "20", "-n", "1", "-z", "5"], "/large.bin", have_made_room);
+    check(&["-X", "-w", "10", "-y", "20", "-n", "1", "-z", "5"], "/large.bin", KNOWN_AFTER, have_made_room);
 }
 
 /// One driver, the one that is always available, is enough to show that connections that make
