@@ -1,0 +1,22 @@
+//! Options of `thalweg demo`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::values::DriverOption;
+
+/// Options of `thalweg demo`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thalweg demo
+  thalweg demo --out /tmp/demo.html --driver epoll")]
+pub struct DemoOptions {
+    /// Report file to write
+    #[arg(long, value_name = "FILE", default_value = "thalweg-demo.html")]
+    pub out: PathBuf,
+    /// Kernel interface
+    #[arg(long, value_name = "DRIVER", default_value = "auto")]
+    pub driver: DriverOption,
+}

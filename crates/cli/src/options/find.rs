@@ -1,0 +1,43 @@
+//! Options of `thalweg find`.
+
+use std::time::Duration;
+
+use clap::Args;
+use thalweg_units::{parse_percent, parse_time};
+
+use super::load::LoadOptions;
+use super::output::OutputOptions;
+
+/// Options of `thalweg find`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thalweg find http://127.0.0.1:8080/ --limit 'p99<50ms'
+  thalweg find http://127.0.0.1:8080/ --limit 'p99<10ms' --limit 'errors<0.1%' --out report.html --json
+
+The default limit is p99<50ms. No errors are allowed unless a limit on errors is given.")]
+pub struct FindOptions {
+    /// URL to request, such as http://127.0.0.1:8080/index.html
+    pub url: String,
+    /// Length of the final, confirming trials
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10s")]
+    pub duration: Duration,
+    /// Length of the first, short trials [default: a fifth of --duration]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub probe: Option<Duration>,
+    /// Final width of the bracket, relative to the capacity
+    #[arg(long, value_name = "SHARE", value_parser = parse_percent, default_value = "2%")]
+    pub width: f64,
+    /// Maximum total time of all trials
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10m")]
+    pub budget: Duration,
+    /// Time for the target to recover from a collapse, before the search gives up
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "60s")]
+    pub recovery: Duration,
+    /// The load.
+    #[command(flatten)]
+    pub load: LoadOptions,
+    /// The output.
+    #[command(flatten)]
+    pub output: OutputOptions,
+}

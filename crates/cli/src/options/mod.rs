@@ -1,0 +1,58 @@
+//! The commands and their options, as clap reads them. Plans check how they go together.
+
+mod demo;
+mod find;
+mod load;
+mod output;
+mod replay;
+mod run;
+mod serve;
+mod values;
+
+pub use demo::DemoOptions;
+pub use find::FindOptions;
+pub use load::{ArrivalsOption, HttpVersion, LoadOptions, METHOD_DEFAULT};
+pub use output::{Format, OutputOptions};
+pub use replay::ReplayOptions;
+pub use run::RunOptions;
+pub use serve::{SandboxOption, ServeOptions, parse_listen};
+pub use values::{CpuList, parse_cpus};
+
+use clap::{Parser, Subcommand};
+
+/// Measures the capacity of web servers, and serves files.
+#[derive(Debug, Parser)]
+#[command(name = "thalweg", version, max_term_width = 100)]
+pub struct Options {
+    /// The command to run.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run one trial: offer a load and account for every request.
+    Run(RunOptions),
+    /// Find the capacity: the highest rate that meets the limits, and the bottleneck.
+    Find(FindOptions),
+    /// Replay an access log with its own timing.
+    Replay(ReplayOptions),
+    /// Serve the files of a directory.
+    Serve(ServeOptions),
+    /// Serve a small tree on this host, find its capacity, and write a report.
+    Demo(DemoOptions),
+    /// Print the JSON Schema of the result document.
+    Schema,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_options_are_consistent() {
+        Options::command().debug_assert();
+    }
+}

@@ -1,0 +1,38 @@
+//! The options that say where a result goes and in which form.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Output options.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct OutputOptions {
+    /// Format of the result on stdout
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+    /// Write a report to this HTML file
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Write the response times of each interval as an HdrHistogram log
+    #[arg(long, value_name = "FILE")]
+    pub hdr: Option<PathBuf>,
+}
+
+/// Forms of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Human-readable text
+    Text,
+    /// One JSON document
+    Json,
+    /// Table with column names and one line per trial
+    Tsv,
+    /// Output of httperf 0.9
+    Httperf,
+    /// Output of ApacheBench 2.3
+    Ab,
+}

@@ -1,0 +1,158 @@
+//! The result document, `thalweg.result/1`: what every command that measures leaves behind.
+//!
+//! It is a contract with scripts: fields are added, never renamed or removed. Units stand in the
+//! names; times are in microseconds where they describe requests and in seconds where they describe
+//! runs, rates are per second, sizes are bytes.
+
+mod find;
+mod trial;
+
+pub use find::{Find, LimitedBy, Overload, OverloadShape};
+pub use trial::{Client, ServerObservation, Trial};
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use thalweg_load::{LogSummary, SkipCounts};
+use thalweg_measure::Verdict;
+use thalweg_measure::limit::{Limit, Statistic};
+pub use thalweg_measure::trial::{Bytes, Connections, Rates, Sample, SessionsSummary};
+
+/// The value of [`Document::schema`].
+pub const SCHEMA: &str = "thalweg.result/1";
+
+/// One result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Document {
+    /// Always [`SCHEMA`].
+    pub schema: String,
+    /// The command.
+    pub kind: Kind,
+    /// Names this result among all others.
+    pub id: String,
+    /// When it began, RFC 3339, UTC.
+    pub started: String,
+    /// The plan, with every default filled in.
+    pub plan: PlanDocument,
+    /// SHA-256 of the plan's canonical JSON, so that two results can be recognised as results of
+    /// the same plan.
+    pub plan_sha256: String,
+    /// Seed of everything that is random in the run.
+    pub seed: u64,
+    /// Version of Thalweg.
+    pub version: String,
+    /// The machine that measured.
+    pub host: HostDocument,
+    /// The verdict on the whole.
+    pub verdict: Verdict,
+    /// Why the verdict is what it is, one sentence each.
+    pub reasons: Vec<String>,
+    /// Every trial in the order in which it was run, invalid ones too.
+    pub trials: Vec<Trial>,
+    /// The bounds that a search found.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub find: Option<Find>,
+    /// The log that was replayed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub log: Option<LogDocument>,
+}
+
+/// A log that was replayed: what of it, and what not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogDocument {
+    /// Requests that were replayed.
+    pub requests: u64,
+    /// Lines that were left out.
+    pub skipped: SkippedLines,
+    /// Requests so far behind later ones in the log that they were replayed later than at their
+    /// logged times.
+    pub displaced: u64,
+}
+
+/// Lines of a log that were left out, in all and by reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SkippedLines {
+    /// All of them.
+    pub total: u64,
+    /// The request was none, such as a TLS handshake.
+    pub malformed: u64,
+    /// The method is one whose body is not in the log.
+    pub method: u64,
+    /// The target cannot be sent.
+    pub target: u64,
+}
+
+impl From<LogSummary> for LogDocument {
+    fn from(log: LogSummary) -> Self {
+        let SkipCounts { malformed, method, target } = log.skipped;
+        let skipped = SkippedLines { total: log.skipped.total(), malformed, method, target };
+        Self { requests: log.requests, skipped, displaced: log.displaced }
+    }
+}
+
+/// Which command made the document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// One trial.
+    Run,
+    /// A capacity search.
+    Find,
+    /// An access log at its own times.
+    Replay,
+}
+
+/// The plan of a command.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanDocument {
+    /// The command line.
+    pub command: Vec<String>,
+    /// The target as it was given.
+    pub target: String,
+    /// The address that it resolved to.
+    pub address: String,
+    /// The load in one line for people, for example
+    /// `open loop, 5000/s, 64 connections, keep-alive`.
+    pub load: String,
+    /// The limits that PASS means, for example `p99<50ms`.
+    pub limits: Vec<String>,
+    /// Every other setting by its option's name.
+    pub settings: BTreeMap<String, String>,
+}
+
+impl PlanDocument {
+    /// The tightest limit on a figure of the response time.
+    pub fn bound_on(&self, figure: Statistic) -> Option<Duration> {
+        let limits = self.limits.iter().filter_map(|limit| limit.parse::<Limit>().ok());
+        limits.filter_map(|limit| limit.bound_on(figure)).min()
+    }
+}
+
+/// The machine that measured: the facts needed to repeat the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostDocument {
+    /// Its name.
+    pub name: String,
+    /// Kernel and release.
+    pub kernel: String,
+    /// Machine architecture.
+    pub machine: String,
+    /// Model of the CPU.
+    pub cpu_model: String,
+    /// CPUs online.
+    pub cpus: usize,
+    /// CPUs that the load ran on.
+    pub load_cpus: Vec<usize>,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// The kernel's clock source.
+    pub clock_source: String,
+    /// Descriptors that the process could open.
+    pub descriptors: u64,
+    /// Kernel settings that bear on the result.
+    pub sysctls: BTreeMap<String, String>,
+    /// Client and server shared this machine.
+    pub shared_with_target: bool,
+}

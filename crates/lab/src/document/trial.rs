@@ -1,0 +1,145 @@
+//! One trial of the result document: its load, its outcomes, its figures, the client and the server
+//! meanwhile.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use thalweg_measure::trial::{Bytes, Connections, Rates, Sample, SessionsSummary};
+use thalweg_measure::{
+    Causes, Counts, IntervalSummary, LoopKind, Outcomes, StatusClasses, StatusCodes, Summary, Verdict,
+};
+
+/// One load at one level for one length.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Trial {
+    /// Its purpose: `run`, `calibrate`, `probe`, `bracket`, `narrow`, `confirm` or `recover`.
+    pub phase: String,
+    /// Seconds from the start of the document to the start of the trial.
+    pub at_s: f64,
+    /// Whether arrivals waited for responses.
+    #[serde(rename = "loop")]
+    pub loop_kind: LoopKind,
+    /// Requests per second that the schedule called for; `null` in a closed loop.
+    pub offered_rate: Option<f64>,
+    /// Measured length without the warm-up.
+    pub seconds: f64,
+    /// From the start of the measured part to the end of the last request offered in it, seconds;
+    /// at least `seconds`. Counts, outcomes and bytes are of this span, `rates` are of the measured
+    /// part.
+    #[serde(default)]
+    pub span_s: f64,
+    /// The verdict on this trial alone.
+    pub verdict: Verdict,
+    /// Why, one sentence each.
+    pub reasons: Vec<String>,
+    /// Offered, sent, completed and good requests.
+    pub counts: Counts,
+    /// How each offered request ended.
+    #[schemars(with = "BTreeMap<String, u64>")]
+    pub outcomes: Outcomes,
+    /// Failures by cause, in more detail than by outcome.
+    #[serde(default)]
+    pub causes: Causes,
+    /// Responses by class of status.
+    pub status: StatusClasses,
+    /// Responses by status code, those that came.
+    #[schemars(with = "BTreeMap<String, u64>")]
+    #[serde(default)]
+    pub status_codes: StatusCodes,
+    /// Events per second of measured length.
+    pub rates: Rates,
+    /// Bytes on the wire above TCP.
+    pub bytes: Bytes,
+    /// Last byte minus intended time: the headline figure.
+    pub response_time_us: Summary,
+    /// Last byte minus sent.
+    pub service_time_us: Summary,
+    /// Sent minus the moment at which it could have been sent, which is the intended time or, where
+    /// the request had to wait for a connection, the end of that wait: the client's own lateness.
+    pub lag_us: Summary,
+    /// The wait for a connection that the target kept busy, from when the client saw that the
+    /// request was due.
+    pub queue_us: Summary,
+    /// Establishing a connection.
+    pub connect_us: Summary,
+    /// First byte of the response minus sent.
+    pub first_byte_us: Summary,
+    /// Last byte of the response minus its first.
+    #[serde(default)]
+    pub transfer_us: Summary,
+    /// From the attempt to connect to the close, of connections that carried at least one whole
+    /// response.
+    #[serde(default)]
+    pub connection_lifetime_us: Summary,
+    /// Connections.
+    pub connections: Connections,
+    /// Thousands of bits per second at which each connection's responses arrived, of the
+    /// connections that received any.
+    #[serde(default)]
+    pub kbit_per_connection: Summary,
+    /// Sessions, where the load is made of some.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sessions: Option<SessionsSummary>,
+    /// The first good response, as a sample of the target's responses.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sample: Option<Sample>,
+    /// The measuring client itself.
+    pub client: Client,
+    /// Width of each interval in seconds; the last one may be filled in part.
+    #[serde(default)]
+    pub interval_s: f64,
+    /// The course of the trial.
+    pub intervals: Vec<IntervalSummary>,
+    /// The target's processes during the trial, where they run on this host.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub server: Option<ServerObservation>,
+}
+
+impl Trial {
+    /// Whether the trial is held against the limits. Calibration and probe are not: one measures
+    /// the client, the other is a hint.
+    pub fn is_judged(&self) -> bool {
+        !matches!(self.phase.as_str(), "calibrate" | "probe")
+    }
+}
+
+/// The measuring client itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Client {
+    /// `uring` or `epoll`.
+    pub driver: String,
+    /// How many CPUs there was load from.
+    pub cores: usize,
+    /// Those CPUs.
+    pub cpus: Vec<usize>,
+    /// CPU time in user space, seconds, all load threads.
+    pub cpu_user_s: f64,
+    /// CPU time in the kernel, seconds, all load threads.
+    pub cpu_sys_s: f64,
+    /// Share of the busiest load CPU that its threads used, 0 to 1.
+    pub busiest_core: f64,
+    /// How long before an arrival a load thread stopped sleeping, so as to be on time.
+    #[serde(default)]
+    pub wakes_early_us: f64,
+    /// Seconds in which a load thread was ready to run and was not run, nor another one on its CPU.
+    pub run_queue_wait_s: f64,
+}
+
+/// The observation of a target on this host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerObservation {
+    /// Name of the processes that listen on the target's port.
+    pub process: String,
+    /// Their CPU time per second of the trial, in CPUs.
+    pub cpu_cores: f64,
+    /// Use of each CPU that the load did not run on, 0 to 1.
+    pub cpus_busy: BTreeMap<usize, f64>,
+    /// Share of the host's CPU time that its hypervisor gave to other guests, 0 to 1.
+    #[serde(default)]
+    pub stolen: f64,
+    /// Segments sent again, per segment sent, on the whole host.
+    pub retransmitted: f64,
+    /// Connections dropped because a listener's queue was full, on the whole host.
+    pub listen_overflows: u64,
+}
