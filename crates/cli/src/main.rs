@@ -24,6 +24,7 @@ mod requests;
 mod run;
 mod serve;
 mod text;
+mod yardstick;
 
 use std::process::ExitCode;
 
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Replay(options) => replay::replay(options),
         Command::Serve(options) => serve::serve(options),
         Command::Demo(options) => demo::demo(options),
+        Command::Yardstick(options) => yardstick::yardstick(options),
         Command::Schema => output::schema(),
     };
     ended.unwrap_or_else(Failure::report)

@@ -8,6 +8,7 @@ mod replay;
 mod run;
 mod serve;
 mod values;
+mod yardstick;
 
 pub use demo::DemoOptions;
 pub use find::FindOptions;
@@ -17,6 +18,7 @@ pub use replay::ReplayOptions;
 pub use run::RunOptions;
 pub use serve::{SandboxOption, ServeOptions, parse_listen};
 pub use values::{CpuList, parse_cpus};
+pub use yardstick::{LawOption, Preset, StallOption, YardstickOptions};
 
 use clap::{Parser, Subcommand};
 
@@ -42,6 +44,8 @@ pub enum Command {
     Serve(ServeOptions),
     /// Serve a small tree on this host, find its capacity, and write a report.
     Demo(DemoOptions),
+    /// Serve with a known capacity and known faults, to calibrate load generators.
+    Yardstick(YardstickOptions),
     /// Print the JSON Schema of the result document.
     Schema,
 }
