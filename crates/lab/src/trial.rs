@@ -166,6 +166,7 @@ fn document_of(phase: &str, at_s: f64, run: &RunFigures, judgement: &Judgement) 
             busiest_core: figures.cpus.iter().map(share).fold(0.0, f64::max),
             wakes_early_us: run.wake_early_ns as f64 / 1e3,
             run_queue_wait_s: figures.cpus.iter().map(|cpu| seconds_of(cpu.run_queue_wait_ns)).sum(),
+            throttled_s: figures.cpus.iter().map(|cpu| seconds_of(cpu.throttled_ns)).fold(0.0, f64::max),
         },
         interval_s: figures.intervals.width_ns() as f64 / 1e9,
         intervals: figures.intervals.summaries(),

@@ -86,6 +86,7 @@ pub fn trial() -> Trial {
             busiest_core: 0.075,
             wakes_early_us: 30.0,
             run_queue_wait_s: 0.001,
+            throttled_s: 0.0,
         },
         interval_s: 1.0,
         intervals: intervals(&[200, 200, 200, 200, 200, 198, 198, 198, 198, 198, 1], 1.0),

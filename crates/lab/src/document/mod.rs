@@ -5,9 +5,11 @@
 //! runs, rates are per second, sizes are bytes.
 
 mod find;
+mod finding;
 mod trial;
 
-pub use find::{Find, LimitedBy, Overload, OverloadShape};
+pub use find::{Find, Overload, OverloadShape};
+pub use finding::{Finding, LimitedBy, Strength};
 pub use trial::{Client, ServerObservation, Trial};
 
 use std::collections::BTreeMap;

@@ -124,6 +124,9 @@ pub struct Client {
     pub wakes_early_us: f64,
     /// Seconds in which a load thread was ready to run and was not run, nor another one on its CPU.
     pub run_queue_wait_s: f64,
+    /// Seconds for which the CPU quota of its control group stopped the client.
+    #[serde(default)]
+    pub throttled_s: f64,
 }
 
 /// The observation of a target on this host.

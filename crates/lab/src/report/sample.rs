@@ -50,6 +50,8 @@ pub(crate) fn search() -> Document {
         ended: Some(EndReason::WidthReached),
         overload: None,
         limit: LimitedBy::Server,
+        cause: Some("server CPU".into()),
+        findings: Vec::new(),
         evidence: vec![
             "CPU 1 was busy 99 % of the time at 42,070/s, and nginx used 0.97 CPUs of it.".into(),
             "The client's ceiling of 96,400/s is 2.3 times the rate that passed.".into(),
@@ -188,6 +190,7 @@ pub(crate) fn trial(phase: &str, at_s: f64, rate: f64, seconds: f64) -> Trial {
             busiest_core: (rate / CEILING * 0.93).min(1.0),
             wakes_early_us: 30.0,
             run_queue_wait_s: 0.004 * seconds,
+            throttled_s: 0.0,
         },
         interval_s: interval_s(seconds),
         intervals: intervals(rate, seconds, &response),
