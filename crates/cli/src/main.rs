@@ -8,6 +8,7 @@
 mod arrivals;
 mod configuration;
 mod demo;
+mod doctor;
 mod exit;
 mod find;
 mod format;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Replay(options) => replay::replay(options),
         Command::Serve(options) => serve::serve(options),
         Command::Demo(options) => demo::demo(options),
+        Command::Doctor(options) => doctor::doctor(options),
         Command::Schema => output::schema(),
     };
     ended.unwrap_or_else(Failure::report)

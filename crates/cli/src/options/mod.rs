@@ -1,6 +1,7 @@
 //! The commands and their options, as clap reads them. Plans check how they go together.
 
 mod demo;
+mod doctor;
 mod find;
 mod load;
 mod output;
@@ -10,6 +11,7 @@ mod serve;
 mod values;
 
 pub use demo::DemoOptions;
+pub use doctor::DoctorOptions;
 pub use find::FindOptions;
 pub use load::{ArrivalsOption, HttpVersion, LoadOptions, METHOD_DEFAULT};
 pub use output::{Format, OutputOptions};
@@ -42,6 +44,8 @@ pub enum Command {
     Serve(ServeOptions),
     /// Serve a small tree on this host, find its capacity, and write a report.
     Demo(DemoOptions),
+    /// Show what on this host would spoil a planned load, and the commands that mend it.
+    Doctor(DoctorOptions),
     /// Print the JSON Schema of the result document.
     Schema,
 }

@@ -10,7 +10,7 @@ mod trial;
 
 pub use find::{Find, Overload, OverloadShape};
 pub use finding::{Finding, LimitedBy, Strength};
-pub use trial::{Client, ServerObservation, Trial};
+pub use trial::{Client, ServerObservation, SpoiledSecond, Trial};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
