@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod compare;
+mod compare_text;
 mod configuration;
 mod demo;
 mod exit;
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
     let ended = match &options.command {
         Command::Run(options) => run::run(options),
         Command::Find(options) => find::find(options),
+        Command::Compare(options) => compare::compare(options),
         Command::Replay(options) => replay::replay(options),
         Command::Serve(options) => serve::serve(options),
         Command::Demo(options) => demo::demo(options),

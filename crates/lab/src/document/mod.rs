@@ -4,9 +4,11 @@
 //! names; times are in microseconds where they describe requests and in seconds where they describe
 //! runs, rates are per second, sizes are bytes.
 
+mod compare;
 mod find;
 mod trial;
 
+pub use compare::{Compare, CompareEnd, ComparedSide, Finding, MetricComparison, Planning, Round};
 pub use find::{Find, LimitedBy, Overload, OverloadShape};
 pub use trial::{Client, ServerObservation, Trial};
 
@@ -54,6 +56,9 @@ pub struct Document {
     /// The bounds that a search found.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub find: Option<Find>,
+    /// The comparison of two sides.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub compare: Option<Compare>,
     /// The log that was replayed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub log: Option<LogDocument>,
@@ -100,6 +105,8 @@ pub enum Kind {
     Run,
     /// A capacity search.
     Find,
+    /// Two sides compared.
+    Compare,
     /// An access log at its own times.
     Replay,
 }
