@@ -10,6 +10,7 @@ mod compare;
 mod compare_text;
 mod configuration;
 mod demo;
+mod doctor;
 mod exit;
 mod find;
 mod format;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Replay(options) => replay::replay(options),
         Command::Serve(options) => serve::serve(options),
         Command::Demo(options) => demo::demo(options),
+        Command::Doctor(options) => doctor::doctor(options),
         Command::Schema => output::schema(),
     };
     ended.unwrap_or_else(Failure::report)

@@ -2,6 +2,7 @@
 
 mod compare;
 mod demo;
+mod doctor;
 mod find;
 mod load;
 mod output;
@@ -12,6 +13,7 @@ mod values;
 
 pub use compare::{CompareOptions, RoundsOption};
 pub use demo::DemoOptions;
+pub use doctor::DoctorOptions;
 pub use find::FindOptions;
 pub use load::{ArrivalsOption, HttpVersion, LoadOptions, METHOD_DEFAULT};
 pub use output::{Format, OutputOptions};
@@ -46,6 +48,8 @@ pub enum Command {
     Serve(ServeOptions),
     /// Serve a small tree on this host, find its capacity, and write a report.
     Demo(DemoOptions),
+    /// Show what on this host would spoil a planned load, and the commands that mend it.
+    Doctor(DoctorOptions),
     /// Print the JSON Schema of the result document.
     Schema,
 }

@@ -10,7 +10,7 @@ mod trial;
 
 pub use compare::{Compare, CompareEnd, ComparedSide, Finding, MetricComparison, Planning, Round};
 pub use find::{Find, LimitedBy, Overload, OverloadShape};
-pub use trial::{Client, ServerObservation, Trial};
+pub use trial::{Client, ServerObservation, SpoiledSecond, Trial};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
