@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod compare;
+mod compare_text;
 mod configuration;
 mod demo;
 mod doctor;
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
     let ended = match &options.command {
         Command::Run(options) => run::run(options),
         Command::Find(options) => find::find(options),
+        Command::Compare(options) => compare::compare(options),
         Command::Replay(options) => replay::replay(options),
         Command::Serve(options) => serve::serve(options),
         Command::Demo(options) => demo::demo(options),

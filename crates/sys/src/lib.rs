@@ -26,6 +26,7 @@ pub mod inotify;
 mod operation;
 pub mod proc;
 pub mod process;
+pub mod process_group;
 pub mod resource_limits;
 pub mod sandbox;
 pub mod service_manager;

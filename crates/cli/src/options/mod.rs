@@ -1,5 +1,6 @@
 //! The commands and their options, as clap reads them. Plans check how they go together.
 
+mod compare;
 mod demo;
 mod doctor;
 mod find;
@@ -10,6 +11,7 @@ mod run;
 mod serve;
 mod values;
 
+pub use compare::{CompareOptions, RoundsOption};
 pub use demo::DemoOptions;
 pub use doctor::DoctorOptions;
 pub use find::FindOptions;
@@ -38,6 +40,8 @@ pub enum Command {
     Run(RunOptions),
     /// Find the capacity: the highest rate that meets the limits, and the bottleneck.
     Find(FindOptions),
+    /// Compare two servers, or one before and after a change, in interleaved rounds.
+    Compare(CompareOptions),
     /// Replay an access log with its own timing.
     Replay(ReplayOptions),
     /// Serve the files of a directory.
