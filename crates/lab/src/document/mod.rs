@@ -8,7 +8,7 @@ mod find;
 mod trial;
 
 pub use find::{Find, LimitedBy, Overload, OverloadShape};
-pub use trial::{Client, ServerObservation, Trial};
+pub use trial::{Client, ServerObservation, SpoiledSecond, Trial};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
