@@ -16,7 +16,7 @@ use super::{CompareError, CompareSettings, RoundLoad, SideName};
 use crate::document::{CompareEnd, Trial};
 use crate::search::{self, SearchSettings};
 use crate::target::Target;
-use crate::trial::{TestBed, TrialResult, Watcher};
+use crate::trial::{TestBed, TrialRequest, TrialResult, Watcher};
 
 /// Length of the closed-loop trial that a moderate rate is a share of.
 const PROBE: Duration = Duration::from_millis(1_000);
@@ -300,7 +300,7 @@ impl<'a> Rounds<'a> {
         watcher: &mut dyn Watcher,
     ) -> Result<TrialResult, CompareError> {
         let test_bed = self.test_beds[side as usize].as_ref().expect("the side was set up");
-        Ok(test_bed.trial(phase, plan, watcher)?)
+        Ok(test_bed.trial(&TrialRequest { make_up: true, ..TrialRequest::new(phase, plan) }, watcher)?)
     }
 
     /// Restarts the side, or switches the server to it, if there is a command for that.
