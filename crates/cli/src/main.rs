@@ -6,8 +6,11 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod compare;
+mod compare_text;
 mod configuration;
 mod demo;
+mod doctor;
 mod exit;
 mod find;
 mod format;
@@ -38,9 +41,11 @@ fn main() -> ExitCode {
     let ended = match &options.command {
         Command::Run(options) => run::run(options),
         Command::Find(options) => find::find(options),
+        Command::Compare(options) => compare::compare(options),
         Command::Replay(options) => replay::replay(options),
         Command::Serve(options) => serve::serve(options),
         Command::Demo(options) => demo::demo(options),
+        Command::Doctor(options) => doctor::doctor(options),
         Command::Yardstick(options) => yardstick::yardstick(options),
         Command::Schema => output::schema(),
     };
