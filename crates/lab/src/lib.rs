@@ -13,6 +13,7 @@ pub mod bottleneck;
 pub mod conclusion;
 pub mod credentials;
 pub mod document;
+pub mod evidence;
 pub mod file;
 pub mod observe;
 pub mod report;

@@ -57,7 +57,7 @@ impl Case {
 
     fn name(&self) -> Bottleneck {
         let Self { result, ceiling, trials, shared_host } = self;
-        name_bottleneck(&Evidence { result, ceiling: *ceiling, trials, shared_host: *shared_host })
+        name_bottleneck(&Evidence { result, ceiling: *ceiling, trials, shared_host: *shared_host, diagnosis: None })
     }
 
     #[track_caller]
@@ -221,7 +221,7 @@ fn a_contradiction_names_nothing() {
     ];
     let evidence = |case: &Case, findings: &[Finding]| {
         let Case { result, ceiling, trials, shared_host } = case;
-        let seen = Evidence { result, ceiling: *ceiling, trials, shared_host: *shared_host };
+        let seen = Evidence { result, ceiling: *ceiling, trials, shared_host: *shared_host, diagnosis: None };
         rule::combine(&seen, findings.to_vec())
     };
     let both = evidence(&case, &findings);
