@@ -84,9 +84,9 @@ fn loss(seen: &Evidence<'_>, trial: &Trial, path: &PathFigures) -> Option<Findin
     Some(finding.figure("out_of_order", path.out_of_order).figure("retransmitted", path.retransmitted))
 }
 
-/// Bits that arrived per second, without the headers below HTTP.
+/// Bits of responses that arrived per second, without the headers below HTTP.
 fn received_bits(trial: &Trial) -> f64 {
-    trial.bytes.received as f64 * 8.0 / trial.span_s.max(1e-9)
+    trial.rates.completed * 8.0 * trial.bytes.received as f64 / trial.counts.completed.max(1) as f64
 }
 
 pub(super) fn time(us: f64) -> String {
