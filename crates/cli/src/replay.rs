@@ -65,8 +65,13 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     let made = test_bed.trial(&TrialRequest::new("replay", plan.clone()), &mut line);
     line.clear();
     let trial = made?.trial;
-    let measurement =
-        Measurement { verdict: trial.verdict, reasons: trial.reasons.clone(), trials: vec![trial], find: None };
+    let measurement = Measurement {
+        verdict: trial.verdict,
+        reasons: trial.reasons.clone(),
+        trials: vec![trial],
+        find: None,
+        compare: None,
+    };
     let document = Document { log: Some(log.into()), ..result::document(&invocation, &test_bed, &plan, measurement) };
     output::give_out(&document, &options.output)
 }

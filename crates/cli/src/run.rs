@@ -53,8 +53,13 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     let made = test_bed.trial(&TrialRequest::new("run", plan.clone()), &mut line);
     line.clear();
     let trial = made?.trial;
-    let measurement =
-        Measurement { verdict: trial.verdict, reasons: trial.reasons.clone(), trials: vec![trial], find: None };
+    let measurement = Measurement {
+        verdict: trial.verdict,
+        reasons: trial.reasons.clone(),
+        trials: vec![trial],
+        find: None,
+        compare: None,
+    };
     output::give_out(&result::document(&invocation, &test_bed, &plan, measurement), &options.output)
 }
 

@@ -4,10 +4,12 @@
 //! names; times are in microseconds where they describe requests and in seconds where they describe
 //! runs, rates are per second, sizes are bytes.
 
+mod compare;
 mod find;
 mod finding;
 mod trial;
 
+pub use compare::{Compare, CompareEnd, ComparedSide, Difference, MetricComparison, Planning, Round};
 pub use find::{Find, Overload, OverloadShape};
 pub use finding::{Finding, LimitedBy, Strength};
 pub use trial::{Client, ServerObservation, SpoiledSecond, Trial};
@@ -56,6 +58,9 @@ pub struct Document {
     /// The bounds that a search found.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub find: Option<Find>,
+    /// The comparison of two sides.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub compare: Option<Compare>,
     /// The log that was replayed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub log: Option<LogDocument>,
@@ -102,6 +107,8 @@ pub enum Kind {
     Run,
     /// A capacity search.
     Find,
+    /// Two sides compared.
+    Compare,
     /// An access log at its own times.
     Replay,
 }

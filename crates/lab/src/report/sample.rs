@@ -114,6 +114,7 @@ pub(crate) fn document(kind: Kind, trials: Vec<Trial>) -> Document {
         reasons: vec![],
         trials,
         find: None,
+        compare: None,
         log: None,
     }
 }
