@@ -77,8 +77,13 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     let found = search::find(&test_bed, &settings, &mut line);
     line.clear();
     let found = found?;
-    let measurement =
-        Measurement { verdict: found.verdict, reasons: found.reasons, trials: found.trials, find: Some(found.find) };
+    let measurement = Measurement {
+        verdict: found.verdict,
+        reasons: found.reasons,
+        trials: found.trials,
+        find: Some(found.find),
+        compare: None,
+    };
     output::give_out(&result::document(&invocation, &test_bed, &settings.base, measurement), &options.output)
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
+use thalweg_doctor::needs::{Sources, Threads};
 use thalweg_lab::target::Target;
 use thalweg_load::{CONFORMING_BITS_PER_S, LoopPlan, Pace, Pick, Plan, Reuse, Spacing, UserPlan};
 use thalweg_measure::{Limit, LoopKind};
@@ -13,7 +14,7 @@ use thalweg_sys::{AnyDriver, DriverChoice};
 use crate::arrivals::Shape;
 use crate::exit::Failure;
 use crate::options::{ArrivalsOption, CpuList, HttpVersion, LoadOptions};
-use crate::reach::{self, Sources, Threads};
+use crate::reach;
 use crate::requests::CheckedRequests;
 
 /// The plan of a load at one level. `requests` come with the check of responses to requests that
@@ -29,7 +30,7 @@ pub fn plan(
 ) -> Result<Plan, Failure> {
     ensure_driver(options.driver.into())?;
     ensure_consistent(options, &shape)?;
-    let listed = cpus(options.cores.as_ref(), target)?;
+    let listed = cpus(options.cores.as_ref(), target.is_local())?;
     // Each CPU has at least one connection of its own.
     let connections = options.connections.unwrap_or(shape.connections).max(listed.len());
     let Threads { cpus, own_tables } = reach::threads(connections, &listed)?;
@@ -151,11 +152,14 @@ pub fn settings(options: &LoadOptions, target: &Target, plan: &Plan) -> BTreeMap
 }
 
 /// The CPUs to load from. A target on this host needs some for itself.
-fn cpus(listed: Option<&CpuList>, target: &Target) -> Result<Vec<usize>, Failure> {
+///
+/// # Errors
+/// A listed CPU is not available.
+pub fn cpus(listed: Option<&CpuList>, shared_host: bool) -> Result<Vec<usize>, Failure> {
     let allowed =
         allowed_cpus().map_err(|error| Failure::unreachable(format!("cannot determine this host's CPUs: {error}")))?;
     let Some(CpuList(listed)) = listed else {
-        let own = if target.is_local() { allowed.len().div_ceil(2).min(allowed.len()) } else { allowed.len() };
+        let own = if shared_host { allowed.len().div_ceil(2).min(allowed.len()) } else { allowed.len() };
         return Ok(allowed[allowed.len() - own..].to_vec());
     };
     match listed.iter().find(|cpu| !allowed.contains(cpu)) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thalweg_lab::document::{Document, Kind};
 use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::target::Target;
-use thalweg_lab::trial::TestBed;
+use thalweg_lab::trial::{TestBed, TrialRequest};
 use thalweg_load::{CheckTable, Extent, LogSummary, LoopPlan, Recording, ReplayHead};
 
 use crate::arrivals::CONNECTIONS_DEFAULT;
@@ -62,11 +62,16 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
 
     let test_bed = TestBed::new(target, load.limits.clone());
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false, &test_bed.limits);
-    let made = test_bed.trial("replay", plan.clone(), &mut line);
+    let made = test_bed.trial(&TrialRequest::new("replay", plan.clone()), &mut line);
     line.clear();
     let trial = made?.trial;
-    let measurement =
-        Measurement { verdict: trial.verdict, reasons: trial.reasons.clone(), trials: vec![trial], find: None };
+    let measurement = Measurement {
+        verdict: trial.verdict,
+        reasons: trial.reasons.clone(),
+        trials: vec![trial],
+        find: None,
+        compare: None,
+    };
     let document = Document { log: Some(log.into()), ..result::document(&invocation, &test_bed, &plan, measurement) };
     output::give_out(&document, &options.output)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thalweg_lab::document::Kind;
 use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::target::Target;
-use thalweg_lab::trial::TestBed;
+use thalweg_lab::trial::{TestBed, TrialRequest};
 use thalweg_load::{Extent, UserPlan};
 use thalweg_units::display;
 
@@ -50,11 +50,16 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
 
     let test_bed = TestBed::new(target, options.load.limits.clone());
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false, &test_bed.limits);
-    let made = test_bed.trial("run", plan.clone(), &mut line);
+    let made = test_bed.trial(&TrialRequest::new("run", plan.clone()), &mut line);
     line.clear();
     let trial = made?.trial;
-    let measurement =
-        Measurement { verdict: trial.verdict, reasons: trial.reasons.clone(), trials: vec![trial], find: None };
+    let measurement = Measurement {
+        verdict: trial.verdict,
+        reasons: trial.reasons.clone(),
+        trials: vec![trial],
+        find: None,
+        compare: None,
+    };
     output::give_out(&result::document(&invocation, &test_bed, &plan, measurement), &options.output)
 }
 

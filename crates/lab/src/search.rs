@@ -14,7 +14,7 @@ use crate::bottleneck::Evidence;
 use crate::conclusion::{Conclusion, DISTURBED_MAX, conclude, nothing_good};
 use crate::document::Trial;
 use crate::sink::Sink;
-use crate::trial::{TestBed, TrialResult, Watcher};
+use crate::trial::{TestBed, TrialRequest, TrialResult, Watcher};
 
 /// Length of the two trials at full speed: the calibration, and the one that gives the hint (phase
 /// `probe` in documents).
@@ -86,7 +86,7 @@ pub fn find(
     watcher: &mut dyn Watcher,
 ) -> Result<Conclusion, SearchError> {
     let mut trials = Vec::new();
-    let mut hint_trial = test_bed.trial("probe", closed_loop(&settings.base), watcher)?;
+    let mut hint_trial = test_bed.trial(&TrialRequest::new("probe", closed_loop(&settings.base)), watcher)?;
     unjudged(&mut hint_trial.trial, "first estimate at full speed");
     let outcomes = &hint_trial.figures.trial.outcomes;
     let good = outcomes.count(Outcome::Good);
@@ -110,10 +110,9 @@ pub fn find(
     trials.push(hint_trial.trial);
 
     let search = Search::new(plan_of(settings, hint, ceiling))?;
-    let mut judged = Vec::new();
-    let result = carry_out(test_bed, settings, search, ceiling, &mut judged, &mut trials, watcher)?;
-    let evidence = Evidence { result: &result, ceiling, judged: &judged, shared_host: test_bed.shared_host };
-    Ok(conclude(&evidence, trials))
+    let result = carry_out(test_bed, settings, search, ceiling, &mut trials, watcher)?;
+    let evidence = Evidence { result: &result, ceiling, trials: &trials, shared_host: test_bed.shared_host };
+    Ok(conclude(&evidence))
 }
 
 fn plan_of(settings: &SearchSettings, hint: f64, ceiling: f64) -> SearchPlan {
@@ -134,7 +133,6 @@ fn carry_out(
     settings: &SearchSettings,
     mut search: Search,
     ceiling: f64,
-    judged: &mut Vec<TrialResult>,
     trials: &mut Vec<Trial>,
     watcher: &mut dyn Watcher,
 ) -> Result<SearchResult, SearchError> {
@@ -152,7 +150,8 @@ fn carry_out(
             }
         };
         let begun = Instant::now();
-        let one = test_bed.trial(phase.name(), open_loop(&settings.base, rate, duration), watcher)?;
+        let plan = open_loop(&settings.base, rate, duration);
+        let one = test_bed.trial(&TrialRequest::new(phase.name(), plan), watcher)?;
         if watcher.wants_stop() {
             return Ok(search.end(EndReason::Interrupted));
         }
@@ -173,8 +172,7 @@ fn carry_out(
             verdict: one.judgement.verdict,
             goodput: one.figures.trial.rates().good,
         });
-        trials.push(one.trial.clone());
-        judged.push(one);
+        trials.push(one.trial);
     }
 }
 
@@ -256,5 +254,5 @@ fn calibrate(
     plan.pick = Pick::Sequential;
     plan.check = Default::default();
     let test_bed = TestBed { server: None, ..test_bed.clone() };
-    Ok(test_bed.trial("calibrate", plan, watcher)?)
+    Ok(test_bed.trial(&TrialRequest::new("calibrate", plan), watcher)?)
 }

@@ -1,5 +1,6 @@
 //! One trial: run a plan, watch it, judge it, put it into the document's form.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
@@ -9,7 +10,7 @@ use thalweg_measure::{Limit, StatusClasses, verdict};
 use thalweg_sys::PeerAddr;
 use thalweg_units::display;
 
-use crate::document::{Client, Trial};
+use crate::document::{Client, SpoiledSecond, Trial};
 use crate::observe::{HostSnapshot, LocalServer, Observation};
 use crate::target::Target;
 
@@ -46,6 +47,37 @@ pub trait Watcher {
     fn wants_stop(&self) -> bool;
 }
 
+/// A trial to make.
+#[derive(Clone, Debug)]
+pub struct TrialRequest<'a> {
+    /// Its purpose, as in the document.
+    pub phase: &'a str,
+    /// Its load.
+    pub plan: Plan,
+    /// Whether it ends as soon as FAIL is certain, whatever the rest of it might bring.
+    pub stop_when_certain: bool,
+    /// Whether it goes on for as long as a disturbance took, up to twice its length.
+    pub make_up: bool,
+}
+
+impl<'a> TrialRequest<'a> {
+    /// A trial that takes its planned time.
+    pub fn new(phase: &'a str, plan: Plan) -> Self {
+        Self { phase, plan, stop_when_certain: false, make_up: false }
+    }
+}
+
+/// What other programs, or the hypervisor, took from a trial.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Disturbance {
+    /// The time that the judgement rests on.
+    pub clean: Duration,
+    /// The time that was left out.
+    pub lost: Duration,
+    /// The seconds of which some was left out.
+    pub seconds: Vec<SpoiledSecond>,
+}
+
 /// A completed trial.
 #[derive(Clone, Debug)]
 pub struct TrialResult {
@@ -53,6 +85,10 @@ pub struct TrialResult {
     pub figures: RunFigures,
     /// The verdict on them.
     pub judgement: Judgement,
+    /// When FAIL was certain, from the start of the measured part, if the trial was ended then.
+    pub certain_after: Option<Duration>,
+    /// What was left out of the figures and the verdict.
+    pub disturbance: Disturbance,
     /// The state of this host during the trial.
     pub observation: Observation,
     /// All of it in the document's form.
@@ -74,7 +110,8 @@ impl TestBed {
     ///
     /// # Errors
     /// The load threads could not be set up, or have failed.
-    pub fn trial(&self, phase: &str, plan: Plan, watcher: &mut dyn Watcher) -> Result<TrialResult, LoadError> {
+    pub fn trial(&self, request: &TrialRequest<'_>, watcher: &mut dyn Watcher) -> Result<TrialResult, LoadError> {
+        let (phase, plan) = (request.phase, request.plan.clone());
         let at_s = self.started.elapsed().as_secs_f64();
         watcher.on_trial(phase, &plan);
         let cpus = plan.cpus.clone();
@@ -98,7 +135,8 @@ impl TestBed {
         let mut trial = document_of(phase, at_s, &figures, &judgement);
         trial.server = self.shared_host.then(|| observation.server.clone());
         watcher.on_judged(&trial);
-        Ok(TrialResult { figures, judgement, observation, trial })
+        let disturbance = Disturbance { clean: figures.trial.duration, ..Disturbance::default() };
+        Ok(TrialResult { figures, judgement, certain_after: None, disturbance, observation, trial })
     }
 }
 
@@ -135,6 +173,9 @@ fn document_of(phase: &str, at_s: f64, run: &RunFigures, judgement: &Judgement) 
         offered_rate: figures.offered_rate,
         seconds,
         span_s: figures.span().as_secs_f64(),
+        certain_after_s: None,
+        lost_s: 0.0,
+        spoiled: Vec::new(),
         verdict: judgement.verdict,
         reasons,
         counts: figures.counts,
@@ -166,6 +207,9 @@ fn document_of(phase: &str, at_s: f64, run: &RunFigures, judgement: &Judgement) 
             busiest_core: figures.cpus.iter().map(share).fold(0.0, f64::max),
             wakes_early_us: run.wake_early_ns as f64 / 1e3,
             run_queue_wait_s: figures.cpus.iter().map(|cpu| seconds_of(cpu.run_queue_wait_ns)).sum(),
+            // The quota is of the whole group, and each CPU was given all of it.
+            throttled_s: figures.cpus.iter().map(|cpu| seconds_of(cpu.throttled_ns)).fold(0.0, f64::max),
+            cpus_others: BTreeMap::new(),
         },
         interval_s: figures.intervals.width_ns() as f64 / 1e9,
         intervals: figures.intervals.summaries(),

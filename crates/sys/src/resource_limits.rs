@@ -1,7 +1,8 @@
 //! Resource limits of this process, above all the number of descriptors that it may have open.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
@@ -88,6 +89,46 @@ pub fn own_table_with(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     close_range(first, u32::MAX)
 }
 
+/// The room that a trial found in a file table.
+#[derive(Debug)]
+pub struct TableRoom {
+    /// Descriptors that were open at once, beside the standard streams.
+    pub opened: u64,
+    /// The kernel's refusal of one more; `None` if `wanted` were opened, or the time was over.
+    pub refusal: Option<io::Error>,
+}
+
+/// Opens `wanted` descriptors at once in a file table of its own, to find out how many there is
+/// room for, and closes them. It stops after a second, which is enough for about a million.
+///
+/// # Errors
+/// The kernel refuses a thread or a table of its own.
+pub fn room_in_a_table(wanted: u64) -> io::Result<TableRoom> {
+    const TIME_MAX: Duration = Duration::from_secs(1);
+    /// Descriptors between two looks at the clock.
+    const BATCH: u64 = 1024;
+    raise_descriptors(wanted)?;
+    let opening = move || -> io::Result<TableRoom> {
+        own_table_with(&[])?;
+        let started = Instant::now();
+        let first = OwnedFd::from(std::fs::File::open("/dev/null")?);
+        let mut opened = Vec::new();
+        let mut refusal = None;
+        while (opened.len() as u64) + 1 < wanted && refusal.is_none() {
+            match rustix::io::dup(&first) {
+                Ok(fd) => opened.push(fd),
+                Err(error) => refusal = Some(io::Error::from(error)),
+            }
+            if (opened.len() as u64).is_multiple_of(BATCH) && started.elapsed() > TIME_MAX {
+                break;
+            }
+        }
+        Ok(TableRoom { opened: opened.len() as u64 + 1, refusal })
+    };
+    let thread = std::thread::Builder::new().name("table trial".to_owned()).spawn(opening)?;
+    thread.join().unwrap_or_else(|_| Err(io::Error::other("the trial of a file table panicked")))
+}
+
 /// Closes all of these numbers in the calling thread's table.
 fn close_range(first: u32, last: u32) -> io::Result<()> {
     // SAFETY: the arguments are plain values. The table is a fresh copy that belongs to this thread
@@ -133,6 +174,14 @@ mod tests {
         drop(other);
         assert_eq!(its_peer.read(&mut received).unwrap(), 0);
         drop(kept);
+    }
+
+    #[test]
+    fn a_table_has_room_for_as_many_as_it_is_tried_for() {
+        let room = room_in_a_table(300).unwrap();
+        assert!(room.opened == 300 && room.refusal.is_none(), "{room:?}");
+        let beyond = room_in_a_table(descriptors().hard.saturating_add(10)).unwrap();
+        assert!(beyond.opened <= descriptors().hard, "{beyond:?}");
     }
 
     #[test]

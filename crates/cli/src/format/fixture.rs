@@ -1,5 +1,7 @@
 //! A document for the tests of the formats, with figures that can be recognised in the output.
 
+use std::collections::BTreeMap;
+
 use thalweg_lab::document::{
     Bytes, Client, Connections, Document, HostDocument, Kind, PlanDocument, Rates, SCHEMA, Sample, SessionsSummary,
     Trial,
@@ -35,6 +37,9 @@ pub fn trial() -> Trial {
         offered_rate: Some(200.0),
         seconds: 10.0,
         span_s: 10.25,
+        certain_after_s: None,
+        lost_s: 0.0,
+        spoiled: Vec::new(),
         verdict: Verdict::Fail,
         reasons: vec!["errors 0.750 % (15 of 2,000) miss the limit errors<=0%".into()],
         counts,
@@ -86,6 +91,8 @@ pub fn trial() -> Trial {
             busiest_core: 0.075,
             wakes_early_us: 30.0,
             run_queue_wait_s: 0.001,
+            throttled_s: 0.0,
+            cpus_others: BTreeMap::new(),
         },
         interval_s: 1.0,
         intervals: intervals(&[200, 200, 200, 200, 200, 198, 198, 198, 198, 198, 1], 1.0),
@@ -187,6 +194,7 @@ pub fn document(trials: Vec<Trial>) -> Document {
         reasons: Vec::new(),
         trials,
         find: None,
+        compare: None,
         log: None,
     }
 }

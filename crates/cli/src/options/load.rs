@@ -158,7 +158,7 @@ fn parse_unix(text: &str) -> Result<UnixAddr, String> {
     UnixAddr::new(text).map_err(|error| error.to_string())
 }
 
-fn parse_sources(text: &str) -> Result<Vec<IpAddr>, String> {
+pub(super) fn parse_sources(text: &str) -> Result<Vec<IpAddr>, String> {
     let wrong = || format!("{text:?} is not an address; expected for example 127.0.0.2 or 127.0.0.2-127.0.0.9");
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?) {

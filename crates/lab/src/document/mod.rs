@@ -4,11 +4,15 @@
 //! names; times are in microseconds where they describe requests and in seconds where they describe
 //! runs, rates are per second, sizes are bytes.
 
+mod compare;
 mod find;
+mod finding;
 mod trial;
 
-pub use find::{Find, LimitedBy, Overload, OverloadShape};
-pub use trial::{Client, ServerObservation, Trial};
+pub use compare::{Compare, CompareEnd, ComparedSide, Difference, MetricComparison, Planning, Round};
+pub use find::{Find, Overload, OverloadShape};
+pub use finding::{Finding, LimitedBy, Strength};
+pub use trial::{Client, ServerObservation, SpoiledSecond, Trial};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -54,6 +58,9 @@ pub struct Document {
     /// The bounds that a search found.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub find: Option<Find>,
+    /// The comparison of two sides.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub compare: Option<Compare>,
     /// The log that was replayed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub log: Option<LogDocument>,
@@ -100,6 +107,8 @@ pub enum Kind {
     Run,
     /// A capacity search.
     Find,
+    /// Two sides compared.
+    Compare,
     /// An access log at its own times.
     Replay,
 }

@@ -29,6 +29,17 @@ pub struct Trial {
     /// part.
     #[serde(default)]
     pub span_s: f64,
+    /// Seconds from the start of the measured part to the moment at which the verdict was certain
+    /// and the trial was ended before its time; `null` if it was not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub certain_after_s: Option<f64>,
+    /// Seconds of the measured part that are left out of everything else here, because something
+    /// else on this host kept the client from its work.
+    #[serde(default)]
+    pub lost_s: f64,
+    /// The seconds in which time was left out, with the cause.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub spoiled: Vec<SpoiledSecond>,
     /// The verdict on this trial alone.
     pub verdict: Verdict,
     /// Why, one sentence each.
@@ -124,6 +135,25 @@ pub struct Client {
     pub wakes_early_us: f64,
     /// Seconds in which a load thread was ready to run and was not run, nor another one on its CPU.
     pub run_queue_wait_s: f64,
+    /// Seconds in which the quota of the client's own control group kept it from running.
+    #[serde(default)]
+    pub throttled_s: f64,
+    /// Share of each load CPU that other programs used, 0 to 1.
+    #[serde(default)]
+    pub cpus_others: BTreeMap<usize, f64>,
+}
+
+/// A second of a trial of which some was left out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SpoiledSecond {
+    /// Its beginning, in seconds from the start of the trial's measured part.
+    pub t: f64,
+    /// How much of it was left out, in seconds.
+    pub lost_s: f64,
+    /// What kept the client from its work, in words.
+    pub cause: String,
+    /// The share of a load CPU, 0 to 1, that this took.
+    pub amount: f64,
 }
 
 /// The observation of a target on this host.

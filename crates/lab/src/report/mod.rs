@@ -85,7 +85,7 @@ fn page(document: &Document) -> Markup {
     let notes = document.find.as_ref().map_or(&[][..], |find| &find.notes);
     markup! {
         header {
-            p.kind { "Thalweg · " (match document.kind { Kind::Run => "run", Kind::Replay => "replay", Kind::Find => "capacity search" }) }
+            p.kind { "Thalweg · " (match document.kind { Kind::Run => "run", Kind::Replay => "replay", Kind::Find => "capacity search", Kind::Compare => "comparison" }) }
             h1 { (words::unbroken(&answer::sentence(document))) }
             @if !document.reasons.is_empty() { div.why { (trials::sentences(&document.reasons)) } }
             (sections::facts(document))
@@ -114,6 +114,7 @@ fn trial_in_full(document: &Document, trial: &Trial) -> Markup {
     let title = match (document.kind, trial.phase.as_str(), trial.verdict) {
         (Kind::Run | Kind::Replay, ..) => "The trial",
         (Kind::Find, "confirm", Verdict::Pass) => "The confirming trial",
+        (Kind::Compare, ..) => "The last round",
         (Kind::Find, ..) => "The most relevant trial",
     };
     markup! {

@@ -50,6 +50,8 @@ pub(crate) fn search() -> Document {
         ended: Some(EndReason::WidthReached),
         overload: None,
         limit: LimitedBy::Server,
+        cause: Some("server CPU".into()),
+        findings: Vec::new(),
         evidence: vec![
             "CPU 1 was busy 99 % of the time at 42,070/s, and nginx used 0.97 CPUs of it.".into(),
             "The client's ceiling of 96,400/s is 2.3 times the rate that passed.".into(),
@@ -112,6 +114,7 @@ pub(crate) fn document(kind: Kind, trials: Vec<Trial>) -> Document {
         reasons: vec![],
         trials,
         find: None,
+        compare: None,
         log: None,
     }
 }
@@ -146,6 +149,9 @@ pub(crate) fn trial(phase: &str, at_s: f64, rate: f64, seconds: f64) -> Trial {
         offered_rate: Some(rate),
         seconds,
         span_s: seconds,
+        certain_after_s: None,
+        lost_s: 0.0,
+        spoiled: Vec::new(),
         verdict,
         reasons,
         counts,
@@ -188,6 +194,8 @@ pub(crate) fn trial(phase: &str, at_s: f64, rate: f64, seconds: f64) -> Trial {
             busiest_core: (rate / CEILING * 0.93).min(1.0),
             wakes_early_us: 30.0,
             run_queue_wait_s: 0.004 * seconds,
+            throttled_s: 0.0,
+            cpus_others: BTreeMap::new(),
         },
         interval_s: interval_s(seconds),
         intervals: intervals(rate, seconds, &response),
