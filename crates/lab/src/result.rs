@@ -134,5 +134,6 @@ fn host(test_bed: &TestBed, plan: &Plan) -> HostDocument {
         descriptors: descriptors().soft,
         sysctls: settings.collect(),
         shared_with_target: test_bed.shared_host,
+        findings: Vec::new(),
     }
 }

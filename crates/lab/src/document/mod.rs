@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use thalweg_doctor::Finding;
 use thalweg_load::{LogSummary, SkipCounts};
 use thalweg_measure::Verdict;
 use thalweg_measure::limit::{Limit, Statistic};
@@ -57,6 +58,15 @@ pub struct Document {
     /// The log that was replayed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub log: Option<LogDocument>,
+}
+
+impl Document {
+    /// The same with the findings about this host.
+    #[must_use]
+    pub fn with_findings(mut self, findings: Vec<Finding>) -> Self {
+        self.host.findings = findings;
+        self
+    }
 }
 
 /// A log that was replayed: what of it, and what not.
@@ -155,4 +165,7 @@ pub struct HostDocument {
     pub sysctls: BTreeMap<String, String>,
     /// Client and server shared this machine.
     pub shared_with_target: bool,
+    /// Settings and states of this host that bear on the result, found before it began.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub findings: Vec<Finding>,
 }
