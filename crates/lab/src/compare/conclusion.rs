@@ -107,7 +107,8 @@ fn overall(
     measured: &Measured,
     side: SideName,
 ) -> Option<f64> {
-    let rounds = || measured.rounds.iter().filter(|round| round.counts && round.side == side);
+    let of_side = measured.rounds.iter().filter(|round| round.counts && round.side == side);
+    let rounds = || of_side.clone().filter(|round| round.values[position].is_some());
     let load = metric.load(!matches!(settings.load, RoundLoad::Share(_)));
     if load == LoadKind::Search {
         return median(&rounds().filter_map(|round| round.values[position]).collect::<Vec<_>>());

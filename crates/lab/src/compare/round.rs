@@ -16,7 +16,7 @@ use super::{CompareError, CompareSettings, RoundLoad, SideName};
 use crate::document::{CompareEnd, Trial};
 use crate::search::{self, SearchSettings};
 use crate::target::Target;
-use crate::trial::{TestBed, TrialResult, Watcher};
+use crate::trial::{TestBed, TrialRequest, TrialResult, Watcher};
 
 /// Length of the closed-loop trial that a moderate rate is a share of.
 const PROBE: Duration = Duration::from_millis(1_000);
@@ -24,6 +24,9 @@ const PROBE: Duration = Duration::from_millis(1_000);
 const PROBE_WARMUP: Duration = Duration::from_millis(250);
 /// How long a target that has lost a round's requests is tried.
 const REACH_TIMEOUT: Duration = Duration::from_millis(1_000);
+/// The share of its CPU that a load thread may use at a moderate rate. Beyond it the client would
+/// often fall short.
+const CLIENT_SHARE: f64 = 0.5;
 /// The time for each search of a capacity, in lengths of a round.
 const SEARCH_BUDGET: u32 = 8;
 /// The width of the bracket of such a search. Its scatter over the rounds is in the interval.
@@ -39,7 +42,7 @@ pub(super) struct MeasuredRound {
     pub counts: bool,
     /// By the position of the metric.
     pub values: Vec<Option<f64>>,
-    /// The figures by load, if they are valid.
+    /// The figures by load, if there were good responses.
     pub tallies: [Option<Tally>; 2],
     /// The first reason of a trial that was not passed.
     pub missed: Option<String>,
@@ -81,13 +84,14 @@ impl<'a> Rounds<'a> {
             started: Instant::now(),
         };
         let sides = if settings.once { &[SideName::A][..] } else { &[SideName::A, SideName::B] };
-        let mut lowest = f64::INFINITY;
+        let (mut lowest, mut of_client) = (f64::INFINITY, f64::INFINITY);
         for &side in sides {
             rounds.set_up(side, watcher)?;
-            lowest = lowest.min(rounds.probe(side, watcher)?);
+            let probed = rounds.probe(side, watcher)?;
+            (lowest, of_client) = (lowest.min(probed[0]), of_client.min(probed[1]));
         }
         rounds.choose_metrics(sides)?;
-        let (arrivals, load) = rounds.arrivals_for(lowest);
+        let (arrivals, load) = rounds.arrivals_for(lowest, of_client);
         rounds.arrivals = Some(arrivals);
         rounds.load = load;
         Ok(rounds)
@@ -111,7 +115,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    fn arrivals_for(&self, lowest: f64) -> (LoopPlan, String) {
+    fn arrivals_for(&self, lowest: f64, of_client: f64) -> (LoopPlan, String) {
         let spacing = match self.settings.sides[0].base.arrivals {
             LoopPlan::Open { spacing, .. } => spacing,
             _ => Spacing::Constant,
@@ -123,11 +127,11 @@ impl<'a> Rounds<'a> {
                 (LoopPlan::of_workers(workers, Duration::ZERO), format!("closed loop, {workers} workers"))
             }
             RoundLoad::Share(share) => {
-                let rate = two_digits(lowest * share).max(1.0);
+                let rate = two_digits((lowest * share).min(of_client)).max(1.0);
                 let text = format!(
                     "open loop, {} ({} of the slower side's rate in a closed loop, {})",
                     display::rate(rate),
-                    display::percent(share),
+                    display::percent(rate / lowest),
                     display::rate(lowest)
                 );
                 (open(rate), text)
@@ -214,7 +218,7 @@ impl<'a> Rounds<'a> {
             _ => ("saturate", closed_loop(&side.base, self.settings.duration / 2, self.settings.warmup)),
         };
         let phase = format!("{phase}-{}", round.side.letter().to_lowercase());
-        let warmup_s = plan.warmup.as_secs_f64();
+        let warmup = plan.warmup;
         let before = server_cpu(&side.target);
         let result = self.trial(round.side, &phase, plan, watcher)?;
         let cpu = cpu_since(&before, &server_cpu(&side.target));
@@ -222,11 +226,8 @@ impl<'a> Rounds<'a> {
         if result.judgement.verdict != Verdict::Pass && round.missed.is_none() {
             round.missed = result.trial.reasons.first().cloned();
         }
-        // At full speed the target's limit is met on purpose.
-        let is_valid = result.judgement.verdict != Verdict::Invalid;
-        let good = result.figures.trial.outcomes.count(Outcome::Good);
-        if is_valid && good > 0 {
-            round.tallies[load as usize] = Some(Tally::of(&result.figures, cpu, warmup_s));
+        if result.figures.trial.outcomes.count(Outcome::Good) > 0 {
+            round.tallies[load as usize] = Some(Tally::of(&result, cpu, warmup + result.disturbance.lost));
         }
         self.trials.push(result.trial);
         Ok(())
@@ -267,8 +268,9 @@ impl<'a> Rounds<'a> {
         Ok(bracket.map(|(lower, upper)| (lower * upper).sqrt()))
     }
 
-    /// The rate of a closed loop at full speed; shows that the side gives good responses.
-    fn probe(&mut self, side: SideName, watcher: &mut dyn Watcher) -> Result<f64, CompareError> {
+    /// The rates of a closed loop at full speed and of a client with half of its CPU; shows that the
+    /// side gives good responses.
+    fn probe(&mut self, side: SideName, watcher: &mut dyn Watcher) -> Result<[f64; 2], CompareError> {
         let plan = closed_loop(&self.settings.sides[side as usize].base, PROBE, PROBE_WARMUP);
         let result = self.trial(side, "probe", plan, watcher)?;
         if watcher.wants_stop() {
@@ -286,10 +288,11 @@ impl<'a> Rounds<'a> {
         }
         let rate = figures.rates().good;
         let mut trial = result.trial;
+        let of_client = rate * CLIENT_SHARE / trial.client.busiest_core.max(0.01);
         trial.verdict = Verdict::Invalid;
         trial.reasons = vec![format!("not judged: the rate of side {} at full speed", side.letter())];
         self.trials.push(trial);
-        Ok(rate)
+        Ok([rate, of_client])
     }
 
     fn trial(
@@ -300,7 +303,8 @@ impl<'a> Rounds<'a> {
         watcher: &mut dyn Watcher,
     ) -> Result<TrialResult, CompareError> {
         let test_bed = self.test_beds[side as usize].as_ref().expect("the side was set up");
-        Ok(test_bed.trial(phase, plan, watcher)?)
+        let request = TrialRequest { make_up: true, ..TrialRequest::new(phase, plan) };
+        Ok(test_bed.trial(&request, watcher)?)
     }
 
     /// Restarts the side, or switches the server to it, if there is a command for that.
