@@ -8,7 +8,10 @@ mod compare;
 mod find;
 mod trial;
 
-pub use compare::{Compare, CompareEnd, ComparedSide, Finding, MetricComparison, Planning, Round};
+pub use compare::{
+    Compare, CompareEnd, ComparedSide, Finding, MetricComparison, Planning, Round, ScaleLevel, ScaleResult,
+    UniversalScaling,
+};
 pub use find::{Find, LimitedBy, Overload, OverloadShape};
 pub use trial::{Client, ServerObservation, SpoiledSecond, Trial};
 

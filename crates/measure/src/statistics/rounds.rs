@@ -104,7 +104,7 @@ fn quantiles(pairs: usize, confidence: f64) -> [f64; 2] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::interleaving::begins_with_a;
+    use super::super::interleaving::order;
     use super::*;
     use crate::simulation::Random;
 
@@ -157,7 +157,7 @@ mod tests {
         /// The difference of one pair, in the order of the interleaving.
         fn pair(&mut self, seed: u64, pair: usize, effect: f64) -> f64 {
             let (first, second) = (self.round(true), self.round(false));
-            effect + if begins_with_a(seed, pair) { second - first } else { first - second }
+            effect + if order(seed, pair, 2)[0] == 0 { second - first } else { first - second }
         }
     }
 
