@@ -27,6 +27,7 @@ mod requests;
 mod run;
 mod serve;
 mod text;
+mod yardstick;
 
 use std::process::ExitCode;
 
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve::serve(options),
         Command::Demo(options) => demo::demo(options),
         Command::Doctor(options) => doctor::doctor(options),
+        Command::Yardstick(options) => yardstick::yardstick(options),
         Command::Schema => output::schema(),
     };
     ended.unwrap_or_else(Failure::report)

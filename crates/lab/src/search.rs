@@ -110,10 +110,9 @@ pub fn find(
     trials.push(hint_trial.trial);
 
     let search = Search::new(plan_of(settings, hint, ceiling))?;
-    let mut judged = Vec::new();
-    let result = carry_out(test_bed, settings, search, ceiling, &mut judged, &mut trials, watcher)?;
-    let evidence = Evidence { result: &result, ceiling, judged: &judged, shared_host: test_bed.shared_host };
-    Ok(conclude(&evidence, trials))
+    let result = carry_out(test_bed, settings, search, ceiling, &mut trials, watcher)?;
+    let evidence = Evidence { result: &result, ceiling, trials: &trials, shared_host: test_bed.shared_host };
+    Ok(conclude(&evidence))
 }
 
 fn plan_of(settings: &SearchSettings, hint: f64, ceiling: f64) -> SearchPlan {
@@ -134,7 +133,6 @@ fn carry_out(
     settings: &SearchSettings,
     mut search: Search,
     ceiling: f64,
-    judged: &mut Vec<TrialResult>,
     trials: &mut Vec<Trial>,
     watcher: &mut dyn Watcher,
 ) -> Result<SearchResult, SearchError> {
@@ -174,8 +172,7 @@ fn carry_out(
             verdict: one.judgement.verdict,
             goodput: one.figures.trial.rates().good,
         });
-        trials.push(one.trial.clone());
-        judged.push(one);
+        trials.push(one.trial);
     }
 }
 

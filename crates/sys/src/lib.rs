@@ -22,6 +22,7 @@ pub mod fault;
 pub mod file;
 pub mod folder;
 pub mod handover;
+pub mod host;
 pub mod inotify;
 mod operation;
 pub mod proc;

@@ -10,6 +10,7 @@ mod replay;
 mod run;
 mod serve;
 mod values;
+mod yardstick;
 
 pub use compare::{CompareOptions, RoundsOption};
 pub use demo::DemoOptions;
@@ -21,6 +22,7 @@ pub use replay::ReplayOptions;
 pub use run::RunOptions;
 pub use serve::{SandboxOption, ServeOptions, parse_listen};
 pub use values::{CpuList, parse_cpus};
+pub use yardstick::{LawOption, Preset, StallOption, YardstickOptions};
 
 use clap::{Parser, Subcommand};
 
@@ -50,6 +52,8 @@ pub enum Command {
     Demo(DemoOptions),
     /// Show what on this host would spoil a planned load, and the commands that mend it.
     Doctor(DoctorOptions),
+    /// Serve with a known capacity and known faults, to calibrate load generators.
+    Yardstick(YardstickOptions),
     /// Print the JSON Schema of the result document.
     Schema,
 }

@@ -12,7 +12,7 @@ use thalweg_units::display;
 use super::metric::{LoadKind, Metric, Tally};
 use super::round::{MeasuredRound, Rounds};
 use super::{A, CompareSettings, Comparison, Measured, RoundLoad};
-use crate::document::{Compare, CompareEnd, ComparedSide, Finding, MetricComparison, Planning, Round};
+use crate::document::{Compare, CompareEnd, ComparedSide, Difference, MetricComparison, Planning, Round};
 
 /// Draws the conclusion from all rounds.
 pub(super) fn conclude(settings: &CompareSettings, rounds: &Rounds<'_>, measured: &Measured) -> Comparison {
@@ -29,7 +29,7 @@ pub(super) fn conclude(settings: &CompareSettings, rounds: &Rounds<'_>, measured
         interval95: primary.interval95,
         smallest_detectable: primary.smallest_detectable,
         sentence: primary.sentence.clone(),
-        finding: primary.finding,
+        difference: primary.difference,
         sides: (0..settings.sides.len()).map(|side| described(settings, side)).collect(),
         notes: notes(settings, rounds, measured, &planning),
         rounds: measured.rounds.iter().map(|round| in_document(settings, round)).collect(),
@@ -70,16 +70,16 @@ fn compared(settings: &CompareSettings, metrics: &[Metric], position: usize, mea
     let interval = ranks.as_ref().and_then(|ranks| ranks.interval(confidence));
     let p_value = ranks.as_ref().map(SignedRank::p_value);
     let effect = ranks.as_ref().map(|ranks| ranks.centre().exp());
-    let finding = match (p_value, effect) {
-        _ if differences.len() < PAIRS_MIN => Finding::Undetermined,
+    let difference = match (p_value, effect) {
+        _ if differences.len() < PAIRS_MIN => Difference::Undetermined,
         (Some(p_value), Some(effect)) if p_value <= SIGNIFICANCE => {
             if effect > 1.0 {
-                Finding::More
+                Difference::More
             } else {
-                Finding::Less
+                Difference::Less
             }
         }
-        _ => Finding::None,
+        _ => Difference::None,
     };
     let mut compared = MetricComparison {
         metric: metric.to_string(),
@@ -93,7 +93,7 @@ fn compared(settings: &CompareSettings, metrics: &[Metric], position: usize, mea
         smallest_detectable: smallest_detectable(&differences).map(f64::exp_m1),
         p_value,
         pairs: differences.len(),
-        finding,
+        difference,
         sentence: String::new(),
     };
     compared.sentence = sentence(metric, &compared);
@@ -135,8 +135,8 @@ fn sentence(metric: Metric, compared: &MetricComparison) -> String {
         );
     };
     let interval = interval_in_words(effect, low, high);
-    match compared.finding {
-        Finding::More | Finding::Less => {
+    match compared.difference {
+        Difference::More | Difference::Less => {
             let (size, more) = (percent((effect - 1.0).abs()), if effect > 1.0 { "more" } else { "less" });
             match metric {
                 Metric::ServerCpu => {
@@ -234,7 +234,7 @@ fn verdict_of(
         CompareEnd::Interrupted => reasons.push("the comparison was interrupted; the result is incomplete".to_owned()),
         CompareEnd::Complete | CompareEnd::BudgetSpent => {}
     }
-    if primary.finding == Finding::Undetermined {
+    if primary.difference == Difference::Undetermined {
         reasons.push(primary.sentence.clone());
         return (Verdict::Invalid, reasons);
     }

@@ -23,7 +23,7 @@ pub struct Compare {
     /// The answer in one sentence.
     pub sentence: String,
     /// The answer for programs.
-    pub finding: Finding,
+    pub difference: Difference,
     /// A and B.
     pub sides: Vec<ComparedSide>,
     /// All metrics, the primary one first. The others are descriptive: with several of them, one
@@ -46,7 +46,7 @@ pub struct Compare {
 /// What a comparison found about a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Finding {
+pub enum Difference {
     /// B has more of it than A.
     More,
     /// B has less of it.
@@ -96,7 +96,7 @@ pub struct MetricComparison {
     /// The pairs that have a valid value on both sides.
     pub pairs: usize,
     /// What was found.
-    pub finding: Finding,
+    pub difference: Difference,
     /// The same in one sentence.
     pub sentence: String,
 }

@@ -6,13 +6,15 @@
 
 mod compare;
 mod find;
+mod finding;
 mod trial;
 
 pub use compare::{
-    Compare, CompareEnd, ComparedSide, Finding, MetricComparison, Planning, Round, ScaleLevel, ScaleResult,
+    Compare, CompareEnd, ComparedSide, Difference, MetricComparison, Planning, Round, ScaleLevel, ScaleResult,
     UniversalScaling,
 };
-pub use find::{Find, LimitedBy, Overload, OverloadShape};
+pub use find::{Find, Overload, OverloadShape};
+pub use finding::{Finding, LimitedBy, Strength};
 pub use trial::{Client, ServerObservation, SpoiledSecond, Trial};
 
 use std::collections::BTreeMap;
