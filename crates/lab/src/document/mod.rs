@@ -9,7 +9,10 @@ mod find;
 mod finding;
 mod trial;
 
-pub use compare::{Compare, CompareEnd, ComparedSide, Difference, MetricComparison, Planning, Round};
+pub use compare::{
+    Compare, CompareEnd, ComparedSide, Difference, MetricComparison, Planning, Round, ScaleLevel, ScaleResult,
+    UniversalScaling,
+};
 pub use find::{Find, Overload, OverloadShape};
 pub use finding::{Finding, LimitedBy, Strength};
 pub use trial::{Client, ServerObservation, SpoiledSecond, Trial};
