@@ -168,14 +168,34 @@ fn throttled_ns(stat: &str) -> Option<u64> {
 /// The processes of this host that listen on a TCP port, found by the sockets that they hold. Those
 /// of other users stay hidden from an unprivileged caller.
 pub fn listeners(port: u16) -> Vec<u32> {
-    let inodes = diag::listening(port).unwrap_or_else(|_| listening_of_tables(port));
+    let sockets = diag::listening(port).map(|sockets| sockets.iter().map(|socket| socket.inode).collect());
+    holders_of_sockets(&sockets.unwrap_or_else(|_| listening_of_tables(port)))
+}
+
+/// The processes that hold any of these sockets, by the sockets' inodes.
+pub fn holders_of_sockets(inodes: &[u32]) -> Vec<u32> {
     if inodes.is_empty() {
         return Vec::new();
     }
-    let sockets: HashSet<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
+    let inodes: HashSet<u32> = inodes.iter().copied().collect();
+    processes().into_iter().filter(|pid| sockets_of(*pid).any(|inode| inodes.contains(&inode))).collect()
+}
+
+/// All processes of this host.
+pub fn processes() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| holds_any(*pid, &sockets)).collect()
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The inodes of the sockets that a process holds, as far as this user may see them.
+pub fn sockets_of(pid: u32) -> impl Iterator<Item = u32> {
+    // They are listed by number, and a server listens before it has connections.
+    const DESCRIPTORS_MAX: usize = 4096;
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().take(DESCRIPTORS_MAX);
+    descriptors.filter_map(|entry| {
+        let target = fs::read_link(entry.path()).ok()?;
+        target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    })
 }
 
 /// The same for a kernel that has no socket diagnosis or does not let us use it. The tables name
@@ -195,17 +215,6 @@ fn listening_of_table(table: &str, port: u16) -> Vec<u32> {
         if here { fields.get(9)?.parse().ok() } else { None }
     };
     table.lines().skip(1).filter_map(socket).collect()
-}
-
-fn holds_any(pid: u32, sockets: &HashSet<String>) -> bool {
-    // They are listed by number, and a server listens before it has connections.
-    const DESCRIPTORS_MAX: usize = 4096;
-    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
-    descriptors
-        .flatten()
-        .take(DESCRIPTORS_MAX)
-        .filter_map(|entry| fs::read_link(entry.path()).ok())
-        .any(|target| target.to_str().is_some_and(|target| sockets.contains(target)))
 }
 
 /// The description of this host for the readers of a result.
@@ -260,6 +269,16 @@ fn sysfs(path: &str) -> Option<String> {
     fs::read_to_string(Path::new(path)).ok().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
+/// The unit of times in `/proc/stat` and `/proc/PID/stat`.
+pub fn clock_tick_ms() -> u64 {
+    1_000 / rustix::param::clock_ticks_per_second()
+}
+
+/// The unit of memory in `/proc/PID/stat` and `/proc/net/sockstat`.
+pub fn page_kib() -> u64 {
+    rustix::param::page_size() as u64 / 1024
+}
+
 /// Resident memory of this process in bytes.
 pub fn resident_bytes() -> Option<u64> {
     let statm = fs::read_to_string("/proc/self/statm").ok()?;
@@ -291,7 +310,8 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         assert_eq!(listeners(port), vec![std::process::id()]);
-        assert_eq!(listening_of_tables(port), diag::listening(port).unwrap(), "both ways find the same");
+        let by_diagnosis: Vec<u32> = diag::listening(port).unwrap().iter().map(|socket| socket.inode).collect();
+        assert_eq!(listening_of_tables(port), by_diagnosis, "both ways find the same");
     }
 
     #[test]
