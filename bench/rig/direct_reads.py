@@ -15,7 +15,8 @@ BLOCK = 4096
 
 def serve(address, port, path):
     file = os.open(path, os.O_RDONLY | os.O_DIRECT)
-    blocks = os.fstat(file).st_size // BLOCK
+    # A device has no size for fstat.
+    blocks = os.lseek(file, 0, os.SEEK_END) // BLOCK
     buffers = threading.local()
 
     class Handler(http.server.BaseHTTPRequestHandler):
