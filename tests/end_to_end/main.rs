@@ -18,6 +18,7 @@
 //! | [`rewritten`] | files that are written to, or replaced, while they are downloaded |
 //! | [`attackers`], [`pipelines`] | attackers with more connections than there are slots, and long pipelines; their effect on other clients |
 //! | [`conformance`] | transcripts of HTTP, compared with Thalweg's server and with nginx |
+//! | [`bottleneck`] | planted bottlenecks, and the part that a search names |
 //! | [`collapse`] | targets that fail while they are measured |
 //! | [`credentials`] | user information in a URL: sent, and shown nowhere |
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and downloads by common clients |
@@ -29,6 +30,7 @@
 
 mod arrivals;
 mod attackers;
+mod bottleneck;
 mod browser;
 mod changes;
 mod clients;
