@@ -19,6 +19,7 @@
 //! | [`attackers`], [`pipelines`] | attackers with more connections than there are slots, and long pipelines; their effect on other clients |
 //! | [`conformance`] | transcripts of HTTP, compared with Thalweg's server and with nginx |
 //! | [`yardstick`] | the server of known capacity, as load generators find it |
+//! | [`bottleneck`] | planted bottlenecks, and the part that a search names |
 //! | [`collapse`] | targets that fail while they are measured |
 //! | [`credentials`] | user information in a URL: sent, and shown nowhere |
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and downloads by common clients |
@@ -30,6 +31,7 @@
 
 mod arrivals;
 mod attackers;
+mod bottleneck;
 mod browser;
 mod changes;
 mod clients;

@@ -10,6 +10,7 @@ use thalweg_measure::{Limit, StatusClasses, verdict};
 use thalweg_sys::PeerAddr;
 use thalweg_units::display;
 
+use crate::client_process::ClientCommand;
 use crate::document::{Client, SpoiledSecond, Trial};
 use crate::observe::{HostSnapshot, LocalServer, Observation};
 use crate::target::Target;
@@ -30,6 +31,8 @@ pub struct TestBed {
     pub shared_host: bool,
     /// When the command began.
     pub started: Instant,
+    /// The command that makes a client's share of a load, for the comparison of one with two.
+    pub client_command: Option<ClientCommand>,
 }
 
 /// The observer of running trials: it draws progress and decides whether to go on.
@@ -103,7 +106,7 @@ impl TestBed {
             PeerAddr::Tcp(address) if shared_host => LocalServer::on_port(address.port()),
             _ => None,
         };
-        Self { target, limits, server, shared_host, started: Instant::now() }
+        Self { target, limits, server, shared_host, started: Instant::now(), client_command: None }
     }
 
     /// Makes one trial.
