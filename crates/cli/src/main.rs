@@ -20,6 +20,7 @@ mod load_options;
 mod log_file;
 mod options;
 mod output;
+mod preflight;
 mod progress;
 mod reach;
 mod replay;

@@ -57,19 +57,19 @@ pub fn yardstick(options: &YardstickOptions) -> Result<ExitCode, Failure> {
 fn start(options: &YardstickOptions, model: Model, truth: Truth) -> Result<Running, Failure> {
     ensure_driver(options.driver.into())?;
     raise_descriptors(descriptors().hard).map_err(Failure::unreachable)?;
-    let cpu = match options.cores.as_ref().map(|list| list.0.as_slice()) {
-        None => None,
-        Some([cpu]) => Some(*cpu),
-        Some(_) => return Err(Failure::usage("--cores: a yardstick has one thread; name one CPU")),
-    };
+    let cpus = options.cores.as_ref().map_or(Vec::new(), |list| list.0.clone());
+    if cpus.len() > 1 && !options.burn {
+        return Err(Failure::usage("--cores: a yardstick without --burn has one thread; name one CPU"));
+    }
     let config = ServerConfig {
-        wake_early_ns: wake_early_ns(&model),
+        wake_early_ns: if options.burn { 0 } else { wake_early_ns(&model) },
         model,
         truth,
         body_bytes: usize::try_from(options.body).map_err(Failure::usage)?,
         retry_after_s: options.retry_after,
         listen: options.listen,
-        cpu,
+        cpus,
+        burn: options.burn,
         driver: options.driver.into(),
         connections_max: usize::try_from(options.connections).map_err(Failure::usage)?,
     };

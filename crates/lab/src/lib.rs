@@ -14,6 +14,7 @@ pub mod compare;
 pub mod conclusion;
 pub mod credentials;
 pub mod document;
+pub mod evidence;
 pub mod file;
 pub mod observe;
 pub mod report;

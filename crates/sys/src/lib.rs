@@ -22,6 +22,7 @@ pub mod fault;
 pub mod file;
 pub mod folder;
 pub mod handover;
+pub mod handshake;
 pub mod host;
 pub mod inotify;
 mod operation;
@@ -33,6 +34,7 @@ pub mod sandbox;
 pub mod service_manager;
 pub mod socket;
 pub mod table;
+pub mod tasks;
 mod uring;
 pub mod wake;
 

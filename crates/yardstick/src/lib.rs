@@ -4,12 +4,13 @@
 //! [`Station`] is that model as a queue in virtual time; [`truth`] says up to which rate it meets
 //! limits; the [`server`] answers HTTP requests at the times at which the station says that they
 //! depart. The work of a request is computed, not done, so that a yardstick of 20,000 requests per
-//! second needs little CPU time.
+//! second needs little CPU time; `burners` do it, where CPUs are to be busy.
 //!
 //! Deliberately not here: options and printing.
 
 #![forbid(unsafe_code)]
 
+mod burners;
 pub mod faults;
 pub mod law;
 pub mod model;

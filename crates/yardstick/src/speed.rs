@@ -171,3 +171,104 @@ impl Window {
         self.sum
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const S: u64 = 1000 * MS;
+
+    const STALL: Stall = Stall { length_ns: S, every_ns: 10 * S };
+
+    #[test]
+    fn a_stall_interrupts_services() {
+        for (start_ms, work_ms, end_ms) in [
+            (0, 5, 5),
+            (8_990, 10, 9_000),
+            (8_990, 11, 10_001),
+            (9_000, 5, 10_005),
+            (9_999, 5, 10_005),
+            (10_000, 9_000, 19_000),
+            (10_000, 9_001, 20_001),
+            (8_000, 19_000, 29_000),
+            (8_000, 19_001, 30_001),
+        ] {
+            let end = STALL.end(start_ms * MS, work_ms * MS);
+            assert_eq!(end / MS, end_ms, "{work_ms} ms from {start_ms} ms on");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_service_works_as_long_as_it_needs(start in 0..100 * S, work in 1..50 * S, length in 1..9 * S) {
+            let stall = Stall { length_ns: length, every_ns: 10 * S };
+            let active = |until: u64| until / stall.every_ns * (stall.every_ns - length)
+                + (until % stall.every_ns).min(stall.every_ns - length);
+            let end = stall.end(start, work);
+            prop_assert_eq!(active(end) - active(start), work);
+            prop_assert!(active(end - 1) < active(end), "it ends while the servers work");
+        }
+
+        #[test]
+        fn the_window_counts_the_last_second(gaps in prop::collection::vec(0_u64..3 * S, 1..200)) {
+            let (mut window, mut now, mut all) = (Window::default(), 0, Vec::new());
+            for gap in gaps {
+                now += gap / 7;
+                all.push(now);
+                let oldest = (now / Window::PART_NS).saturating_sub(Window::PARTS - 1) * Window::PART_NS;
+                let expected = all.iter().filter(|&&at| at >= oldest).count() as u64;
+                prop_assert_eq!(window.count(now), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_slow_start_begins_with_the_first_request_and_after_idle_times() {
+        let slow_start = SlowStart { ramp_ns: 10 * S, from: 0.1, idle_ns: 30 * S };
+        let mut speed = Speed::new(None, Some(slow_start), None);
+        let mut check = |arrival: u64, at: u64, expected: f64| {
+            speed.on_arrival(arrival * S, 0);
+            let took = speed.end(at * S, 1e6) - at * S;
+            assert!((1e6 / took as f64 - expected).abs() < 1e-3, "{took} ns at {at} s");
+        };
+        check(5, 5, 0.1);
+        check(9, 10, 0.55);
+        check(14, 15, 1.0);
+        check(40, 43, 1.0);
+        check(70, 70, 0.1);
+        check(80, 80, 1.0);
+    }
+
+    #[test]
+    fn a_collapse_lasts_until_its_recovery() {
+        let collapse = |recovery_ns| Collapse { above: Overload::RatePerS(100.0), left: 0.25, recovery_ns };
+        for (recovery, collapsed_later) in [(Some(5 * S), false), (None, true)] {
+            let mut speed = Speed::new(None, None, Some(collapse(recovery)));
+            // 99 per second are no overload, and 110 per second are.
+            (0..5 * 99).for_each(|number| speed.on_arrival(number * S / 99, 0));
+            assert!(!speed.is_collapsed(5 * S));
+            (0..5 * 110).for_each(|number| speed.on_arrival(5 * S + number * S / 110, 0));
+            assert!(speed.is_collapsed(10 * S));
+            assert_eq!(speed.end(10 * S, 1e6), 10 * S + 4 * MS);
+            // The last overload was just before 10 s.
+            assert!(speed.is_collapsed(14 * S + 980 * MS));
+            assert_eq!(speed.is_collapsed(15 * S), collapsed_later);
+            // An overload while the capacity is lowered is no collapse of its own.
+            assert_eq!(speed.collapses(), 1);
+        }
+    }
+
+    #[test]
+    fn a_queue_too_long_is_an_overload_as_well() {
+        let collapse = Collapse { above: Overload::Waiting(10), left: 0.5, recovery_ns: Some(S) };
+        let mut speed = Speed::new(None, None, Some(collapse));
+        speed.on_arrival(S, 10);
+        assert!(!speed.is_collapsed(S));
+        speed.on_arrival(2 * S, 11);
+        assert!(speed.is_collapsed(2 * S));
+        assert!(!speed.is_collapsed(3 * S));
+    }
+}

@@ -194,3 +194,147 @@ impl<T> PartialEq for Service<T> {
 }
 
 impl<T> Eq for Service<T> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::speed::{Collapse, Overload, Stall};
+
+    const MS: u64 = 1_000_000;
+    const S: u64 = 1000 * MS;
+
+    fn fixed(servers: usize, time_ms: u64) -> Model {
+        Model::plain(servers, Law::Fixed { time_s: time_ms as f64 / 1e3 })
+    }
+
+    /// Offers arrivals at these times (ms). Returns each request's number and departure (ms), and
+    /// the numbers of those that were refused.
+    fn departures(model: &Model, arrivals_ms: &[u64]) -> (Vec<(usize, u64)>, Vec<usize>) {
+        let mut station = Station::new(model);
+        let (mut departed, mut refused) = (Vec::new(), Vec::new());
+        for (number, &at) in arrivals_ms.iter().enumerate() {
+            let now = at * MS;
+            while let Some((number, at)) = station.depart(now, |_| true) {
+                departed.push((number, at / MS));
+            }
+            refused.extend(station.arrive(now, number).err());
+        }
+        while let Some((number, at)) = station.depart(u64::MAX, |_| true) {
+            departed.push((number, at / MS));
+        }
+        (departed, refused)
+    }
+
+    #[test]
+    fn requests_depart_in_the_order_of_the_servers() {
+        let (departed, _) = departures(&fixed(1, 10), &[0, 1, 25]);
+        assert_eq!(departed, [(0, 10), (1, 20), (2, 35)]);
+        let (departed, _) = departures(&fixed(2, 10), &[0, 1, 2, 3, 30]);
+        assert_eq!(departed, [(0, 10), (1, 11), (2, 20), (3, 21), (4, 40)]);
+    }
+
+    #[test]
+    fn a_late_look_delays_no_later_departure() {
+        let mut station = Station::new(&fixed(1, 10));
+        for number in 0..3 {
+            station.arrive(number * MS, number).unwrap();
+        }
+        assert_eq!(station.depart(9 * MS, |_| true), None);
+        let late: Vec<_> = std::iter::from_fn(|| station.depart(100 * MS, |_| true)).collect();
+        assert_eq!(late, [(0, 10 * MS), (1, 20 * MS), (2, 30 * MS)]);
+    }
+
+    #[test]
+    fn a_full_queue_refuses() {
+        let model = Model { queue_max: Some(2), ..fixed(1, 10) };
+        let (departed, refused) = departures(&model, &[0, 1, 2, 3, 11, 12]);
+        assert_eq!(departed, [(0, 10), (1, 20), (2, 30), (4, 40)]);
+        assert_eq!(refused, [3, 5]);
+        let none = Model { queue_max: Some(0), ..fixed(1, 10) };
+        assert_eq!(departures(&none, &[0, 5, 10]), (vec![(0, 10), (2, 20)], vec![1]));
+    }
+
+    #[test]
+    fn requests_that_nobody_awaits_take_no_time() {
+        let mut station = Station::new(&fixed(1, 10));
+        for number in 0..4 {
+            station.arrive(0, number).unwrap();
+        }
+        let is_awaited = |number: &u64| number.is_multiple_of(2);
+        let departed: Vec<_> = std::iter::from_fn(|| station.depart(S, is_awaited)).collect();
+        assert_eq!(departed, [(0, 10 * MS), (2, 20 * MS)]);
+        let counts = station.counts();
+        assert_eq!((counts.served, counts.abandoned, counts.waiting_peak), (2, 2, 3));
+        assert_eq!((station.waiting(), station.in_service(), counts.busy_ns), (0, 0, 20 * MS));
+    }
+
+    /// The rate of departures of a station that always has work.
+    fn busiest(model: &Model, seconds: u64) -> f64 {
+        let mut station = Station::new(model);
+        let interval = (1e9 / (2.0 * model.capacity())) as u64;
+        let mut departed = 0;
+        for now in (0..seconds * S).step_by(interval as usize) {
+            while station.depart(now, |_| true).is_some() {
+                departed += 1;
+            }
+            station.arrive(now, ()).unwrap_or_default();
+        }
+        f64::from(departed) / seconds as f64
+    }
+
+    #[test]
+    fn the_capacity_is_the_rate_under_full_load() {
+        let exponential = Law::Exponential { mean_s: 0.004 };
+        let two_point = Law::TwoPoint { short_s: 0.001, long_s: 0.01, long_share: 0.05 };
+        let stall = Some(Stall { length_ns: S, every_ns: 4 * S });
+        for (model, seconds, expected) in [
+            (fixed(1, 1), 10, 1000.0),
+            (Model::plain(4, exponential), 200, 1000.0),
+            (Model::plain(1, two_point), 200, 1000.0 / 1.45),
+            (Model { stall, ..fixed(1, 1) }, 40, 750.0),
+        ] {
+            let rate = busiest(&model, seconds);
+            assert!((model.capacity() - expected).abs() < 1e-6, "{model:?}: {}", model.capacity());
+            assert!((rate / expected - 1.0).abs() < 0.02, "{model:?}: {rate}/s");
+        }
+    }
+
+    #[test]
+    fn a_hot_server_fills_while_the_others_idle() {
+        let model = Model { hot_share: Some(0.5), ..fixed(4, 4) };
+        assert_eq!(model.capacity(), 500.0);
+        let mut station = Station::new(&model);
+        for number in 0..6000 {
+            while station.depart(number * S / 600, |_| true).is_some() {}
+            station.arrive(number * S / 600, ()).unwrap();
+        }
+        // 300 per second go to the server that serves 250, for ten seconds.
+        let (hot, others) = (station.lanes[0].waiting.len(), station.lanes[1].waiting.len());
+        assert!((350..650).contains(&hot) && others < 5, "{hot}, {others}");
+    }
+
+    #[test]
+    fn an_overload_costs_capacity_until_the_recovery() {
+        let above = Overload::RatePerS(1200.0);
+        let collapse = Some(Collapse { above, left: 0.25, recovery_ns: Some(5 * S) });
+        let mut station = Station::new(&Model { collapse, ..fixed(1, 1) });
+        let mut offer = |from_s: u64, to_s: u64, rate: u64| {
+            let mut served = 0;
+            for number in 0..(to_s - from_s) * rate {
+                let now = from_s * S + number * S / rate;
+                // Clients that have been refused before do not wait any longer.
+                while station.depart(now, |&arrival| arrival + S > now).is_some() {
+                    served += 1;
+                }
+                station.arrive(now, now).unwrap();
+            }
+            served as f64 / (to_s - from_s) as f64
+        };
+        assert!(offer(0, 5, 900) > 890.0);
+        assert!(offer(5, 10, 1500) < 700.0, "it collapses after a second");
+        let after = offer(10, 14, 900);
+        assert!((240.0..=275.0).contains(&after), "{after}/s are left");
+        assert!(offer(17, 20, 900) > 890.0, "it has recovered");
+        assert_eq!(station.collapses(), 1);
+    }
+}

@@ -110,7 +110,10 @@ pub struct YardstickOptions {
     /// Print the truth as JSON
     #[arg(long, requires = "truth")]
     pub json: bool,
-    /// CPU to serve from [default: any]
+    /// Burn CPU time for each service, on a thread per server, instead of computing departures
+    #[arg(long, conflicts_with_all = ["stall", "slow_start", "collapse_above", "collapse_queue"])]
+    pub burn: bool,
+    /// CPU to serve from; with --burn, CPUs of the threads in turn [default: any]
     #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
     pub cores: Option<CpuList>,
     /// Most connections open at once

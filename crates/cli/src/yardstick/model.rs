@@ -43,6 +43,9 @@ pub fn model(options: &YardstickOptions) -> Result<Model, Failure> {
         seed: options.seed,
     };
     model.check().map_err(Failure::usage)?;
+    if options.burn && (model.stall.is_some() || model.slow_start.is_some() || model.collapse.is_some()) {
+        return Err(Failure::usage("--burn: stalls, slow start and collapse need departures that are computed"));
+    }
     let needs_body = model.faults.wrong_bodies > 0.0 || model.faults.truncated > 0.0;
     if needs_body && options.body == 0 {
         return Err(Failure::usage("a body of 0 bytes can be neither wrong nor truncated; use --body 512"));

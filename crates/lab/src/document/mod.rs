@@ -69,6 +69,15 @@ pub struct Document {
     pub log: Option<LogDocument>,
 }
 
+impl Document {
+    /// The same with the findings about this host.
+    #[must_use]
+    pub fn with_findings(mut self, findings: Vec<thalweg_doctor::Finding>) -> Self {
+        self.host.findings = findings;
+        self
+    }
+}
+
 /// A log that was replayed: what of it, and what not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LogDocument {
@@ -167,4 +176,7 @@ pub struct HostDocument {
     pub sysctls: BTreeMap<String, String>,
     /// Client and server shared this machine.
     pub shared_with_target: bool,
+    /// Settings and states of this host that bear on the result, found before it began.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub findings: Vec<thalweg_doctor::Finding>,
 }

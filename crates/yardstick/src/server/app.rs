@@ -19,6 +19,7 @@ use thalweg_wire::RequestHead;
 use super::config::ServerConfig;
 use super::figures::{FaultCounts, Figures, Lateness};
 use super::messages::{Form, Messages};
+use crate::burners::Burners;
 use crate::faults::Fault;
 use crate::model::Model;
 use crate::station::Station;
@@ -30,7 +31,7 @@ pub const STATUS_PATH: &str = "/.yardstick";
 /// A yardstick as an application of the loop.
 pub(super) struct YardstickApp {
     server: Server<Reception>,
-    station: Station<Request>,
+    work: Work,
     messages: Messages,
     faults: Pcg64Mcg,
     fault_counts: FaultCounts,
@@ -44,9 +45,18 @@ pub(super) struct YardstickApp {
     busy_wait_ns: u64,
 }
 
+/// The servers of the model, which do the work of requests.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// In virtual time.
+    Computed(Station<Request>),
+    /// On threads of their own.
+    Burnt(Burners<Request>),
+}
+
 /// A request that waits for its response.
 #[derive(Clone, Copy, Debug)]
-struct Request {
+pub(super) struct Request {
     ticket: Ticket,
     form: Form,
 }
@@ -82,10 +92,10 @@ struct Status<'a> {
 }
 
 impl YardstickApp {
-    pub(super) fn new(config: &ServerConfig, stop: Arc<AtomicBool>, start: Instant) -> Self {
+    pub(super) fn new(config: &ServerConfig, work: Work, stop: Arc<AtomicBool>, start: Instant) -> Self {
         Self {
             server: Server::new(settings(), Reception::default()),
-            station: Station::new(&config.model),
+            work,
             messages: Messages::new(config.body_bytes, config.retry_after_s),
             faults: Pcg64Mcg::seed_from_u64(config.model.seed.rotate_left(48) ^ 3),
             fault_counts: FaultCounts::default(),
@@ -106,48 +116,64 @@ impl YardstickApp {
 
     /// The figures as of `now`. CPU time is that of the calling thread.
     pub(super) fn figures(&self, now: Instant) -> Figures {
-        let mut figures = Figures {
-            uptime_s: now.ns_since(self.start) as f64 / 1e9,
-            arrived: 0,
-            served: 0,
-            refused: 0,
-            abandoned: 0,
-            waiting: self.station.waiting(),
-            in_service: self.station.in_service(),
-            waiting_peak: 0,
-            busy_s: 0.0,
-            collapses: self.station.collapses(),
-            is_collapsed: self.station.is_collapsed(now.ns_since(self.start)),
+        let now_ns = now.ns_since(self.start);
+        let (counts, waiting, in_service, collapses) = match &self.work {
+            Work::Computed(station) => {
+                let collapses = (station.collapses(), station.is_collapsed(now_ns));
+                (station.counts(), station.waiting(), station.in_service(), collapses)
+            }
+            Work::Burnt(burners) => (burners.counts(), burners.waiting(), burners.in_service(), (0, false)),
+        };
+        Figures {
+            uptime_s: now_ns as f64 / 1e9,
+            arrived: counts.arrived,
+            served: counts.served,
+            refused: counts.refused,
+            abandoned: counts.abandoned,
+            waiting,
+            in_service,
+            waiting_peak: counts.waiting_peak,
+            busy_s: counts.busy_ns as f64 / 1e9,
+            collapses: collapses.0,
+            is_collapsed: collapses.1,
             faults: self.fault_counts,
             connections: self.server.connections(),
             cpu_s: thread_cpu_ns() as f64 / 1e9,
             busy_wait_s: self.busy_wait_ns as f64 / 1e9,
             lateness_us: Lateness::of(&self.lateness),
-        };
-        figures.set_counts(self.station.counts());
-        figures
+        }
     }
 
     /// Sends the responses that depart until `now`.
     fn depart<D: Driver>(&mut self, driver: &mut D, now: Instant) {
-        let now_ns = now.ns_since(self.start);
-        loop {
-            let Self { server, station, .. } = self;
-            let mut is_awaited = |request: &Request| {
-                let is_awaited = server.is_awaited(request.ticket);
-                if !is_awaited {
-                    // Nobody reads the response any more; the connection must not stay.
-                    server.answer(driver, request.ticket, Response::reset());
-                }
-                is_awaited
-            };
-            let Some((request, departure)) = station.depart(now_ns, &mut is_awaited) else { return };
+        while let Some((request, departure)) = self.next_departure(driver, now) {
             let fault = self.draw_fault();
             let response = self.messages.served(fault, request.form);
-            if self.server.answer(driver, request.ticket, response) {
-                self.expect_sent(request.ticket, self.start.plus_ns(departure));
+            if self.server.answer(driver, request.ticket, response)
+                && let Some(departure) = departure
+            {
+                self.expect_sent(request.ticket, departure);
             }
         }
+    }
+
+    /// The next request that has been served by `now`, with its departure if that is computed.
+    fn next_departure<D: Driver>(&mut self, driver: &mut D, now: Instant) -> Option<(Request, Option<Instant>)> {
+        let Self { server, work, start, .. } = self;
+        let station = match work {
+            Work::Computed(station) => station,
+            Work::Burnt(burners) => return burners.finished().map(|request| (request, None)),
+        };
+        let is_awaited = |request: &Request| {
+            let is_awaited = server.is_awaited(request.ticket);
+            if !is_awaited {
+                // Nobody reads the response any more; the connection must not stay.
+                server.answer(driver, request.ticket, Response::reset());
+            }
+            is_awaited
+        };
+        let (request, departure) = station.depart(now.ns_since(*start), is_awaited)?;
+        Some((request, Some(start.plus_ns(departure))))
     }
 
     fn draw_fault(&mut self) -> Option<Fault> {
@@ -188,7 +214,11 @@ impl YardstickApp {
         self.depart(driver, now);
         let mut requests = std::mem::take(&mut self.server.handler().requests);
         for request in requests.drain(..) {
-            if let Err(refused) = self.station.arrive(now.ns_since(self.start), request) {
+            let admitted = match &mut self.work {
+                Work::Computed(station) => station.arrive(now.ns_since(self.start), request),
+                Work::Burnt(burners) => burners.arrive(request),
+            };
+            if let Err(refused) = admitted {
                 self.server.answer(driver, refused.ticket, self.messages.refusal(refused.form));
             }
         }
@@ -234,7 +264,11 @@ impl<D: Driver> App<D> for YardstickApp {
         self.depart(driver, now);
         self.busy_wait_ns = driver.busy_wait_ns();
         let LoopControl::WaitUntil(check) = self.server.on_iteration(driver, now) else { return LoopControl::Stop };
-        let departure = self.station.next_departure().map(|at| self.start.plus_ns(at));
+        let departure = match &self.work {
+            Work::Computed(station) => station.next_departure().map(|at| self.start.plus_ns(at)),
+            // Burners use the driver's waker.
+            Work::Burnt(_) => None,
+        };
         LoopControl::WaitUntil([check, departure].into_iter().flatten().min())
     }
 }

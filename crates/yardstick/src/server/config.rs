@@ -20,8 +20,10 @@ pub struct ServerConfig {
     pub retry_after_s: Option<u64>,
     /// The address to listen on.
     pub listen: SocketAddr,
-    /// The CPU of its thread; `None` leaves it to the kernel.
-    pub cpu: Option<usize>,
+    /// The CPUs of its threads; without any, the kernel chooses.
+    pub cpus: Vec<usize>,
+    /// Whether threads burn CPU time for the service times, instead of computing departures.
+    pub burn: bool,
     /// The driver.
     pub driver: DriverChoice,
     /// Most connections open at once. Further ones wait in the listener's queue.

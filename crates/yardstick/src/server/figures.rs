@@ -3,8 +3,6 @@
 use serde::Serialize;
 use thalweg_measure::Histogram;
 
-use crate::station::StationCounts;
-
 /// The figures since the start.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Figures {
@@ -91,11 +89,5 @@ impl Figures {
     /// a thousand was later than a millisecond.
     pub fn fell_short(&self) -> bool {
         self.lateness_us.p999 > 1000.0
-    }
-
-    pub(super) fn set_counts(&mut self, counts: StationCounts) {
-        let StationCounts { arrived, refused, served, abandoned, waiting_peak, busy_ns } = counts;
-        (self.arrived, self.refused, self.served, self.abandoned) = (arrived, refused, served, abandoned);
-        (self.waiting_peak, self.busy_s) = (waiting_peak, busy_ns as f64 / 1e9);
     }
 }

@@ -19,18 +19,20 @@ use thalweg_sys::driver::Listen;
 use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Waker};
 
 pub use self::app::STATUS_PATH;
-use self::app::YardstickApp;
+use self::app::{Work, YardstickApp};
 pub use self::config::ServerConfig;
 pub use self::figures::{Figures, Lateness};
+use crate::burners::Burners;
+use crate::station::Station;
 
 /// A server that could not be started or has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The CPU is not granted to this process.
-    #[error("cannot run on CPU {cpu}: {error}")]
+    /// A CPU is not granted to this process.
+    #[error("cannot run on the CPUs {cpus:?}: {error}")]
     Pin {
-        /// The CPU.
-        cpu: usize,
+        /// The CPUs.
+        cpus: Vec<usize>,
         /// The kernel's error.
         error: io::Error,
     },
@@ -129,16 +131,18 @@ fn serve(
 ) -> io::Result<Figures> {
     /// Sockets that are being closed while others open, and the listener.
     const SPARE_SOCKETS: usize = 64;
-    let pinned = config.cpu.map_or(Ok(()), |cpu| pin_to(&[cpu]).map_err(|error| ServerError::Pin { cpu, error }));
     let driver_config = DriverConfig {
         wake_early_ns: config.wake_early_ns,
-        ..DriverConfig::new(config.connections_max + SPARE_SOCKETS, waker)
+        ..DriverConfig::new(config.connections_max + SPARE_SOCKETS, waker.clone())
     };
-    wake_precisely();
-    let opened = pinned.and_then(|()| AnyDriver::open(config.driver, &driver_config).map_err(ServerError::Thread));
+    let opened = work(config, &waker).and_then(|work| {
+        // Only now, because burners inherit what their thread had when they started.
+        wake_precisely();
+        Ok((AnyDriver::open(config.driver, &driver_config)?, work))
+    });
     match opened {
-        Ok(AnyDriver::Uring(driver)) => serve_over(driver, config, stop, started),
-        Ok(AnyDriver::Epoll(driver)) => serve_over(driver, config, stop, started),
+        Ok((AnyDriver::Uring(driver), work)) => serve_over(driver, config, work, stop, started),
+        Ok((AnyDriver::Epoll(driver), work)) => serve_over(driver, config, work, stop, started),
         Err(error) => {
             // The owner waits for this message.
             let _ = started.send(Err(error));
@@ -147,13 +151,27 @@ fn serve(
     }
 }
 
+/// The model's servers. Leaves this thread on the CPUs of the settings.
+fn work(config: &ServerConfig, waker: &Waker) -> Result<Work, ServerError> {
+    let pin = |error| ServerError::Pin { cpus: config.cpus.clone(), error };
+    let work = match config.burn {
+        true => Work::Burnt(Burners::start(&config.model, &config.cpus, waker).map_err(pin)?),
+        false => Work::Computed(Station::new(&config.model)),
+    };
+    if !config.cpus.is_empty() {
+        pin_to(&config.cpus).map_err(pin)?;
+    }
+    Ok(work)
+}
+
 fn serve_over<D: Driver>(
     mut driver: D,
     config: &ServerConfig,
+    work: Work,
     stop: Arc<AtomicBool>,
     started: &mpsc::Sender<Started>,
 ) -> io::Result<Figures> {
-    let mut app = YardstickApp::new(config, stop, driver.now());
+    let mut app = YardstickApp::new(config, work, stop, driver.now());
     let listening = app.listen(&mut driver, Listen::Address(config.listen));
     let failed = listening.is_err();
     let kind = driver.kind();

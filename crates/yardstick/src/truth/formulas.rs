@@ -59,11 +59,15 @@ impl Queue {
 fn mmk_share_beyond(rate: f64, servers: usize, mean_s: f64, time: f64) -> f64 {
     let (mu, load, k) = (1.0 / mean_s, rate * mean_s, servers as f64);
     let waits = erlang_c(load, servers);
-    // The convolution has the factor (1 - exp(-x mu t)) / x with x = k - 1 - a, which is mu t at 0.
-    let x = k - 1.0 - load;
-    let exponent = mu * time;
-    let factor = if (x * exponent).abs() < 1e-9 { exponent } else { -(-x * exponent).exp_m1() / x };
-    (-exponent).exp() * (1.0 + waits * factor)
+    // The sum of a service and a wait is beyond t with (exp(-mu t) - exp(-(k mu - lambda) t)) / x
+    // more than a service alone, with x = k - 1 - a; near x = 0 that is mu t exp(-mu t).
+    let (x, exponent) = (k - 1.0 - load, mu * time);
+    let more = if (x * exponent).abs() < 1e-6 {
+        exponent * (-exponent).exp()
+    } else {
+        ((-exponent).exp() - (-(x + 1.0) * exponent).exp()) / x
+    };
+    (-exponent).exp() + waits * more
 }
 
 /// The probability that an arrival finds all of `servers` busy, at an offered load in Erlangs.

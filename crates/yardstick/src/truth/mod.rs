@@ -101,7 +101,8 @@ fn by_formula(queue: &Queue, capacity: f64, statistic: Statistic, bound_s: f64) 
     let meets = |rate: f64| match statistic {
         Statistic::Percentile(percent) => queue.share_beyond(rate, bound_s) <= 1.0 - percent / 100.0,
         Statistic::Mean => queue.mean(rate) <= bound_s,
-        Statistic::Max => queue.share_beyond(rate, bound_s) == 0.0,
+        // Service and waiting times are bounded in no other queue.
+        Statistic::Max => matches!(queue, Queue::DDk { .. }) && queue.share_beyond(rate, bound_s) == 0.0,
     };
     highest(capacity, 50, meets)
 }
