@@ -21,6 +21,7 @@
 //! | [`yardstick`] | the server of known capacity, as load generators find it |
 //! | [`bottleneck`] | planted bottlenecks, and the part that a search names |
 //! | [`collapse`] | targets that fail while they are measured |
+//! | [`compare`] | comparisons of servers with a known difference, their commands, and their ends |
 //! | [`credentials`] | user information in a URL: sent, and shown nowhere |
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and downloads by common clients |
 //! | [`process`], [`machine`], [`namespace`] | child processes; tests that may run side by side; networks of single tests |
@@ -36,6 +37,7 @@ mod browser;
 mod changes;
 mod clients;
 mod collapse;
+mod compare;
 mod configuration;
 mod conformance;
 mod connections;
