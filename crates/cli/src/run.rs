@@ -55,9 +55,7 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     let made = test_bed.trial(&TrialRequest::new("run", plan.clone()), &mut line);
     line.clear();
     let trial = made?.trial;
-    let measurement =
-        Measurement { verdict: trial.verdict, reasons: trial.reasons.clone(), trials: vec![trial], find: None };
-    let document = result::document(&invocation, &test_bed, &plan, measurement).with_findings(findings);
+    let document = result::document(&invocation, &test_bed, &plan, Measurement::of(trial)).with_findings(findings);
     output::give_out(&document, &options.output)
 }
 

@@ -195,6 +195,7 @@ pub fn document(trials: Vec<Trial>) -> Document {
         reasons: Vec::new(),
         trials,
         find: None,
+        compare: None,
         log: None,
     }
 }
