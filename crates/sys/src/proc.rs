@@ -91,7 +91,7 @@ impl WaitReader {
     /// For a thread on that CPU.
     pub fn new(cpu: usize) -> Self {
         let is_guest = cpus_busy().iter().any(|cpu| cpu.stolen_ns > 0);
-        let throttling = cpu_stat_of_cgroup();
+        let throttling = cpu_stat_of_cgroup(std::process::id());
         Self { cpu, is_guest, throttling, read: Waits::default(), stolen_read_at: Instant::default() }
     }
 
@@ -242,6 +242,10 @@ pub struct TcpCounters {
     pub retransmitted: u64,
     /// Connections dropped because a listener's queue was full.
     pub listen_overflows: u64,
+    /// Segments received.
+    pub segments_in: u64,
+    /// Segments received before one that was sent earlier: that one was lost or overtaken.
+    pub out_of_order: u64,
 }
 
 /// The TCP stack's counters.
@@ -252,6 +256,8 @@ pub fn tcp_counters() -> Option<TcpCounters> {
         segments_out: counter(&snmp, "Tcp:", "OutSegs")?,
         retransmitted: counter(&snmp, "Tcp:", "RetransSegs")?,
         listen_overflows: counter(&netstat, "TcpExt:", "ListenOverflows")?,
+        segments_in: counter(&snmp, "Tcp:", "InSegs")?,
+        out_of_order: counter(&netstat, "TcpExt:", "TCPOFOQueue")?,
     })
 }
 
@@ -265,12 +271,17 @@ fn counter(text: &str, table: &str, name: &str) -> Option<u64> {
 /// Nanoseconds during which the control group of this process was kept from running by its CPU
 /// quota; `None` where there is no such account.
 pub fn cgroup_throttled_ns() -> Option<u64> {
-    throttled_ns(&fs::read_to_string(cpu_stat_of_cgroup()?).ok()?)
+    cgroup_throttled_ns_of(std::process::id())
 }
 
-/// The file with the account of this process's control group that has its throttling.
-fn cpu_stat_of_cgroup() -> Option<PathBuf> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+/// The same of another process.
+pub fn cgroup_throttled_ns_of(pid: u32) -> Option<u64> {
+    throttled_ns(&fs::read_to_string(cpu_stat_of_cgroup(pid)?).ok()?)
+}
+
+/// The file with the account of a process's control group that has its throttling.
+fn cpu_stat_of_cgroup(pid: u32) -> Option<PathBuf> {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     let v1 = groups.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
         controllers.split(',').any(|name| name == "cpu").then(|| format!("/sys/fs/cgroup/cpu{path}/cpu.stat"))
