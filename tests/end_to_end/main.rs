@@ -11,6 +11,7 @@
 //! | [`arrivals`], [`connections`], [`workloads`], [`sessions`], [`replay`], [`slow`] | tests of the composition of a load, as the server sees it |
 //! | [`input`], [`files`], [`formats`], [`memory`] | tests of input and output, and of the cost of input |
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
+//! | [`doctor`] | settings of the host: examined, changed, put back |
 //! | [`listings`], [`changes`] | folders without an index, in a browser too; changes of files that the kernel reports |
 //! | [`operation`], [`reload`] | tests of a server's life: signals, upgrades, users, the sandbox; reloads while it serves |
 //! | [`signals`], [`sandbox`], [`unix_sockets`], [`full_disk`] | more of that: each signal, access inside the sandbox, owners of sockets, logs on a full disk |
@@ -18,7 +19,9 @@
 //! | [`attackers`], [`pipelines`] | attackers with more connections than there are slots, and long pipelines; their effect on other clients |
 //! | [`conformance`] | transcripts of HTTP, compared with Thalweg's server and with nginx |
 //! | [`yardstick`] | the server of known capacity, as load generators find it |
+//! | [`bottleneck`] | planted bottlenecks, and the part that a search names |
 //! | [`collapse`] | targets that fail while they are measured |
+//! | [`compare`] | comparisons of servers with a known difference, their commands, and their ends |
 //! | [`credentials`] | user information in a URL: sent, and shown nowhere |
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and downloads by common clients |
 //! | [`process`], [`machine`], [`namespace`] | child processes; tests that may run side by side; networks of single tests |
@@ -29,16 +32,19 @@
 
 mod arrivals;
 mod attackers;
+mod bottleneck;
 mod browser;
 mod changes;
 mod clients;
 mod collapse;
+mod compare;
 mod configuration;
 mod conformance;
 mod connections;
 mod credentials;
 mod curl;
 mod demo;
+mod doctor;
 mod document;
 mod downloads;
 mod fallback;

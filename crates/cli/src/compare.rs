@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_lab::compare::command::Parameter;
+use thalweg_lab::compare::metric::Metric;
 use thalweg_lab::compare::{self, CompareSettings, RoundLoad, Side};
 use thalweg_lab::document::Kind;
 use thalweg_lab::result::{self, Invocation, Measurement};
@@ -30,6 +32,9 @@ const MODERATE_SHARE: f64 = 0.6;
 /// Default bound on connections, and the workers of a closed loop at full speed.
 const CONNECTIONS_DEFAULT: usize = 64;
 
+/// Cycles of a scaling: enough for an interval of 95 % and a margin.
+const SCALE_CYCLES: usize = 8;
+
 /// Default time for a planned number of rounds.
 const BUDGET_DEFAULT: Duration = Duration::from_secs(300);
 
@@ -41,17 +46,22 @@ const BUDGET_DEFAULT: Duration = Duration::from_secs(300);
 pub fn compare(options: &CompareOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     ensure_consistent(options)?;
-    let url_b = options.url_b.as_ref().unwrap_or(&options.url_a);
     let settings = CompareSettings {
-        sides: [side(options, &options.url_a, &options.restart_a)?, side(options, url_b, &options.restart_b)?],
+        sides: sides(options)?,
+        scale: options.scale.clone(),
         switch: options.switch_cmd.clone(),
         once: options.once,
-        metrics: options.metrics.clone(),
+        metrics: if options.scale.is_some() && options.metrics.is_empty() {
+            vec![Metric::Throughput]
+        } else {
+            options.metrics.clone()
+        },
         load: load(options),
         duration: options.duration,
         warmup: options.warmup,
         pairs: match options.rounds {
             RoundsOption::Fixed(pairs) => PairPlan::Fixed(pairs),
+            RoundsOption::Auto if options.scale.is_some() => PairPlan::Fixed(SCALE_CYCLES),
             RoundsOption::Auto => PairPlan::Detect { detect: options.detect.ln_1p() },
         },
         budget: match options.rounds {
@@ -63,7 +73,7 @@ pub fn compare(options: &CompareOptions) -> Result<ExitCode, Failure> {
         limits: options.load.limits.clone(),
         seed: options.load.seed,
     };
-    let [a, b] = &settings.sides;
+    let (a, b) = (&settings.sides[0], &settings.sides[1]);
     let invocation = Invocation {
         kind: Kind::Compare,
         command: output::command_line(),
@@ -91,9 +101,10 @@ pub fn compare(options: &CompareOptions) -> Result<ExitCode, Failure> {
 }
 
 fn ensure_consistent(options: &CompareOptions) -> Result<(), Failure> {
-    if options.url_b.is_none() && options.restart_a.is_none() && options.switch_cmd.is_none() {
+    let is_one_side = options.url_b.is_none() && options.restart_a.is_none() && options.switch_cmd.is_none();
+    if is_one_side && options.scale.is_none() {
         return Err(Failure::usage(
-            "compare needs two sides: a second URL, --restart-a and --restart-b, or --switch-cmd",
+            "compare needs two sides: a second URL, --restart-a and --restart-b, --switch-cmd, or --scale",
         ));
     }
     if options.duration < Duration::from_millis(100) {
@@ -107,13 +118,50 @@ fn ensure_consistent(options: &CompareOptions) -> Result<(), Failure> {
     if let Some((_, metric)) = twice {
         return Err(Failure::usage(format!("--metric {metric} is given twice")));
     }
+    if let Some(scale) = &options.scale {
+        let is_rate =
+            |metric: &Metric| matches!(metric, Metric::Capacity | Metric::Throughput | Metric::BytesPerSecond);
+        if options.metrics.len() > 1 || !options.metrics.iter().all(is_rate) {
+            return Err(Failure::usage("--scale takes one --metric: throughput, bytes_per_s or capacity"));
+        }
+        if options.rate.is_some() {
+            return Err(Failure::usage(format!(
+                "--rate with --scale would measure this rate at every level; leave it out, or use --workers to load each \
+                 of the {} levels in a closed loop",
+                scale.levels.len()
+            )));
+        }
+    }
     if options.once && options.rounds == RoundsOption::Auto {
         return Err(Failure::usage("--once needs --rounds N: no pilot of B can be made before the switch"));
     }
     Ok(())
 }
 
-fn side(options: &CompareOptions, url: &str, restart: &Option<String>) -> Result<Side, Failure> {
+fn sides(options: &CompareOptions) -> Result<Vec<Side>, Failure> {
+    if let Some(scale) = &options.scale {
+        let level = |n: &u32| {
+            let parameter = Parameter { name: "THALWEG_N", placeholder: "{n}", value: n.to_string() };
+            let name = format!("{}={n}", scale.parameter);
+            side(options, &name, &options.url_a, &options.restart_cmd, parameter)
+        };
+        return scale.levels.iter().map(level).collect();
+    }
+    let parameter = |value: &str| Parameter { name: "THALWEG_SIDE", placeholder: "{side}", value: value.to_owned() };
+    let url_b = options.url_b.as_ref().unwrap_or(&options.url_a);
+    Ok(vec![
+        side(options, "A", &options.url_a, &options.restart_a, parameter("A"))?,
+        side(options, "B", url_b, &options.restart_b, parameter("B"))?,
+    ])
+}
+
+fn side(
+    options: &CompareOptions,
+    name: &str,
+    url: &str,
+    restart: &Option<String>,
+    parameter: Parameter,
+) -> Result<Side, Failure> {
     let target = Target::resolve(url, options.load.unix_socket.as_ref())?;
     let requests = requests::of(&options.load, &target)?;
     let (arrivals, connections) = match options.workers {
@@ -134,7 +182,7 @@ fn side(options: &CompareOptions, url: &str, restart: &Option<String>) -> Result
         pipeline: 1,
     };
     let base = load_options::plan(&options.load, &target, shape, requests)?;
-    Ok(Side { target, base, restart: restart.clone() })
+    Ok(Side { name: name.to_owned(), target, base, restart: restart.clone(), parameter })
 }
 
 fn load(options: &CompareOptions) -> RoundLoad {
@@ -151,9 +199,10 @@ fn settings_of(options: &CompareOptions, side: &Side) -> BTreeMap<String, String
     set("restart-a", options.restart_a.clone());
     set("restart-b", options.restart_b.clone());
     set("switch-cmd", options.switch_cmd.clone());
+    set("scale", options.scale.as_ref().map(|scale| format!("{}={}", scale.parameter, joined(&scale.levels))));
+    set("restart-cmd", options.restart_cmd.clone());
     set("once", options.once.then(|| "true".to_owned()));
-    let metrics: Vec<String> = options.metrics.iter().map(ToString::to_string).collect();
-    set("metric", (!metrics.is_empty()).then(|| metrics.join(",")));
+    set("metric", (!options.metrics.is_empty()).then(|| joined(&options.metrics)));
     set("rate", options.rate.map(display::rate));
     set("workers", options.workers.map(|workers| workers.to_string()));
     set("duration", Some(display::exact_time(options.duration)));
@@ -170,4 +219,8 @@ fn settings_of(options: &CompareOptions, side: &Side) -> BTreeMap<String, String
     }
     set("max-regression", options.max_regression.map(display::percent));
     settings
+}
+
+fn joined(items: &[impl ToString]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use thalweg_lab::document::{Compare, Document, MetricComparison};
+use thalweg_lab::document::{Compare, Document, MetricComparison, ScaleLevel, ScaleResult};
 use thalweg_units::display;
 
 /// Writes the text: the answer first, then what it rests on.
@@ -19,6 +19,20 @@ pub fn write(out: &mut String, document: &Document, compare: &Compare) -> std::f
     writeln!(out, "\n  {:<24}{:>12}{:>12}{:>9}  {:<18}{:>10}", "", "A", "B", "B / A", "95 % interval", "would see")?;
     for metric in &compare.metrics {
         row(out, metric)?;
+    }
+    if let Some(scale) = &compare.scale {
+        writeln!(out)?;
+        for level in &scale.levels {
+            self::level(out, scale, level, &compare.metrics[0].unit)?;
+        }
+        if let Some(law) = &scale.universal {
+            writeln!(
+                out,
+                "  Universal Scalability Law: contention {} %, coherency {} %",
+                in_percent(law.contention, law.contention95),
+                in_percent(law.coherency, law.coherency95)
+            )?;
+        }
     }
     let planning = &compare.planning;
     writeln!(out, "\n  {} pairs of rounds that count, {} repeated", planning.pairs, planning.repeated)?;
@@ -37,6 +51,20 @@ fn row(out: &mut String, metric: &MetricComparison) -> std::fmt::Result {
     let primary = if metric.primary { "*" } else { "" };
     let name = format!("{}{primary}", metric.metric);
     writeln!(out, "  {name:<24}{a:>12}{b:>12}{ratio:>9}  {interval:<18}{smallest:>10}")
+}
+
+fn level(out: &mut String, scale: &ScaleResult, level: &ScaleLevel, unit: &str) -> std::fmt::Result {
+    let name = format!("{} {}", level.n, scale.parameter);
+    let value = level.value.map_or_else(|| "-".to_owned(), |value| quantity(value, unit));
+    let speedup = level.speedup.map_or_else(|| "-".to_owned(), |speedup| format!("{speedup:.3}"));
+    let interval = level.speedup95.map_or_else(String::new, |[low, high]| format!("{low:.3} to {high:.3}"));
+    writeln!(out, "  {name:<24}{:>12}{value:>12}{speedup:>9}  {interval}", "")
+}
+
+fn in_percent(share: f64, interval: Option<[f64; 2]>) -> String {
+    let interval = interval
+        .map_or_else(String::new, |[low, high]| format!(" (95 % interval {:.2} to {:.2})", 100.0 * low, 100.0 * high));
+    format!("{:.2}{interval}", 100.0 * share)
 }
 
 fn quantity(value: f64, unit: &str) -> String {

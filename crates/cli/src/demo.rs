@@ -74,13 +74,8 @@ pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
     let found = search::find(&test_bed, &settings, &mut line);
     line.clear();
     let found = found?;
-    let measurement = Measurement {
-        verdict: found.verdict,
-        reasons: found.reasons,
-        trials: found.trials,
-        find: Some(found.find),
-        compare: None,
-    };
+    let measurement =
+        Measurement { find: Some(found.find), ..Measurement::new(found.verdict, found.reasons, found.trials) };
     let document = result::document(&invocation, &test_bed, &settings.base, measurement);
     output::print(&text::of(&document))?;
     output::write_report(&document, &options.out)?;

@@ -20,8 +20,10 @@ use crate::interrupt::Interrupt;
 use crate::load_options;
 use crate::options::FindOptions;
 use crate::output;
+use crate::preflight;
 use crate::progress::Line;
 use crate::requests;
+use crate::second_client;
 
 /// Default limit: a response time that people do not yet notice as a wait.
 const LIMIT_DEFAULT: &str = "p99<50ms";
@@ -62,8 +64,12 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
         started: jiff::Timestamp::now(),
     };
     target.reach(base.timeout, &base.sources)?;
+    if let Some(share) = &options.client_share {
+        return second_client::offer(share, base, target, limits);
+    }
+    let findings = preflight::examine_for_search(&base, &target);
 
-    let test_bed = TestBed::new(target, limits);
+    let test_bed = TestBed { client_command: second_client::command(), ..TestBed::new(target, limits) };
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, true, &test_bed.limits);
     let settings = SearchSettings {
         base,
@@ -77,14 +83,10 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     let found = search::find(&test_bed, &settings, &mut line);
     line.clear();
     let found = found?;
-    let measurement = Measurement {
-        verdict: found.verdict,
-        reasons: found.reasons,
-        trials: found.trials,
-        find: Some(found.find),
-        compare: None,
-    };
-    output::give_out(&result::document(&invocation, &test_bed, &settings.base, measurement), &options.output)
+    let measurement =
+        Measurement { find: Some(found.find), ..Measurement::new(found.verdict, found.reasons, found.trials) };
+    let document = result::document(&invocation, &test_bed, &settings.base, measurement).with_findings(findings);
+    output::give_out(&document, &options.output)
 }
 
 /// The limits of the options. Without one on the response time only errors could limit a rate.

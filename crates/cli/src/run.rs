@@ -17,6 +17,7 @@ use crate::length;
 use crate::load_options;
 use crate::options::RunOptions;
 use crate::output;
+use crate::preflight;
 use crate::progress::Line;
 use crate::requests;
 
@@ -46,21 +47,17 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
         started: jiff::Timestamp::now(),
     };
     target.reach(plan.timeout, &plan.sources)?;
+    let findings = preflight::examine(&plan, &target);
     length::announce(&plan);
 
     let test_bed = TestBed::new(target, options.load.limits.clone());
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false, &test_bed.limits);
-    let made = test_bed.trial(&TrialRequest::new("run", plan.clone()), &mut line);
+    let request = TrialRequest { make_up: true, ..TrialRequest::new("run", plan.clone()) };
+    let made = test_bed.trial(&request, &mut line);
     line.clear();
     let trial = made?.trial;
-    let measurement = Measurement {
-        verdict: trial.verdict,
-        reasons: trial.reasons.clone(),
-        trials: vec![trial],
-        find: None,
-        compare: None,
-    };
-    output::give_out(&result::document(&invocation, &test_bed, &plan, measurement), &options.output)
+    let document = result::document(&invocation, &test_bed, &plan, Measurement::of(trial)).with_findings(findings);
+    output::give_out(&document, &options.output)
 }
 
 fn settings(

@@ -10,10 +10,12 @@
 #![forbid(unsafe_code)]
 
 pub mod bottleneck;
+pub mod client_process;
 pub mod compare;
 pub mod conclusion;
 pub mod credentials;
 pub mod document;
+pub mod evidence;
 pub mod file;
 pub mod observe;
 pub mod report;

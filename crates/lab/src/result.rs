@@ -39,6 +39,18 @@ pub struct Measurement {
     pub compare: Option<Compare>,
 }
 
+impl Measurement {
+    /// The outcome of trials that no search and no comparison made.
+    pub fn new(verdict: Verdict, reasons: Vec<String>, trials: Vec<Trial>) -> Self {
+        Self { verdict, reasons, trials, find: None, compare: None }
+    }
+
+    /// The outcome of a command that makes one trial: the trial's own verdict.
+    pub fn of(trial: Trial) -> Self {
+        Self::new(trial.verdict, trial.reasons.clone(), vec![trial])
+    }
+}
+
 /// The invocation of a command, as far as it does not follow from the plan.
 #[derive(Clone, Debug)]
 pub struct Invocation {
@@ -138,5 +150,6 @@ fn host(test_bed: &TestBed, plan: &Plan) -> HostDocument {
         descriptors: descriptors().soft,
         sysctls: settings.collect(),
         shared_with_target: test_bed.shared_host,
+        findings: Vec::new(),
     }
 }

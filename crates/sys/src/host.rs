@@ -11,7 +11,12 @@ pub fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// Whether this process is root's, in its user namespace.
+/// The user as whom this process acts.
+pub fn user_id() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Whether this process acts as root, in its user namespace.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

@@ -15,13 +15,14 @@ mod any_driver;
 pub mod clock;
 #[cfg(feature = "count-allocations")]
 pub mod counting;
-mod diag;
+pub mod diag;
 pub mod driver;
 mod epoll;
 pub mod fault;
 pub mod file;
 pub mod folder;
 pub mod handover;
+pub mod handshake;
 pub mod host;
 pub mod inotify;
 mod operation;
@@ -33,6 +34,8 @@ pub mod sandbox;
 pub mod service_manager;
 pub mod socket;
 pub mod table;
+pub mod tasks;
+pub mod tracepoint;
 mod uring;
 pub mod wake;
 

@@ -189,6 +189,7 @@ pub fn document(trials: Vec<Trial>) -> Document {
             descriptors: 1024,
             sysctls: [].into(),
             shared_with_target: true,
+            findings: Vec::new(),
         },
         verdict: Verdict::Fail,
         reasons: Vec::new(),

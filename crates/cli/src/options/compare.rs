@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use thalweg_lab::compare::Scale;
 use thalweg_lab::compare::metric::Metric;
 use thalweg_units::{parse_percent, parse_rate, parse_time};
 
@@ -16,8 +17,9 @@ use super::values::positive;
 Examples:
   thalweg compare http://127.0.0.1:8080/ http://127.0.0.1:8081/
   thalweg compare http://127.0.0.1:8080/ http://127.0.0.1:8081/ --metric p99 --rate 2000/s --detect 5%
-  thalweg compare http://127.0.0.1:8080/ --restart-a 'nginx -c /etc/a.conf' --restart-b 'nginx -c /etc/b.conf'
+  thalweg compare http://127.0.0.1:8080/ --restart-a './server --old' --restart-b './server --new'
   thalweg compare http://127.0.0.1:8080/ --switch-cmd './set-sendfile {side} && nginx -s reload'
+  thalweg compare http://127.0.0.1:8080/ --scale cores=1,2,4 --restart-cmd 'taskset -c 0-$(({n}-1)) ./server'
   thalweg compare URL_A URL_B --metric throughput --workers 64 --max-regression 2%
 
 The first --metric is the primary one: the answer and the number of rounds rest on it. Metrics: cpu_per_request (the server's CPU
@@ -47,6 +49,14 @@ pub struct CompareOptions {
     /// Switch only once: all rounds of A, then all of B; drift then cannot be told from the effect
     #[arg(long, requires = "switch_cmd")]
     pub once: bool,
+    /// Levels of a scaling, such as cores=1,2,4: compares them all and fits the serial share
+    #[arg(long, value_name = "[NAME=]N,N,...", value_parser = parse_scale, requires = "restart_cmd",
+        conflicts_with_all = ["url_b", "restart_a", "switch_cmd", "max_regression"])]
+    pub scale: Option<Scale>,
+    /// Command that restarts the server at a level of --scale: {n} in it, $1 and $THALWEG_N are the
+    /// level
+    #[arg(long, value_name = "CMD", requires = "scale")]
+    pub restart_cmd: Option<String>,
     /// Time for a server to accept connections after its command
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "30s")]
     pub restart_timeout: Duration,
@@ -106,9 +116,33 @@ fn parse_rounds(text: &str) -> Result<RoundsOption, String> {
     }
 }
 
+/// The parameter of a scaling that has no name.
+const SCALE_PARAMETER: &str = "n";
+
+fn parse_scale(text: &str) -> Result<Scale, String> {
+    let (parameter, list) = text.split_once('=').unwrap_or((SCALE_PARAMETER, text));
+    let wrong = || format!("{text:?} is not a scaling; expected ascending levels such as cores=1,2,4");
+    let levels: Vec<u32> = list.split(',').map(str::parse).collect::<Result<_, _>>().map_err(|_| wrong())?;
+    let is_ascending = levels.windows(2).all(|two| two[0] < two[1]);
+    if levels.len() < 2 || levels[0] == 0 || !is_ascending || parameter.is_empty() {
+        return Err(wrong());
+    }
+    Ok(Scale { parameter: parameter.to_owned(), levels })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scalings_are_ascending_levels() {
+        let scale = parse_scale("cores=1,2,4").unwrap();
+        assert_eq!((scale.parameter.as_str(), &scale.levels[..]), ("cores", &[1, 2, 4][..]));
+        assert_eq!(parse_scale("1,2").unwrap().parameter, SCALE_PARAMETER);
+        for wrong in ["", "1", "2,1", "1,1", "0,1", "cores=", "=1,2", "a,b"] {
+            assert!(parse_scale(wrong).is_err(), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn rounds_are_a_number_that_can_show_something() {

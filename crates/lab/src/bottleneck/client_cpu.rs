@@ -32,7 +32,9 @@ pub(super) fn findings(selection: &Selection<'_>) -> Vec<Finding> {
         let finding = Finding::of(LimitedBy::Client, strength, KIND, sentence);
         findings.push(finding.caused_by("client throttled by its control group").figure("throttled", share));
     }
-    if let Some((trial, share)) = highest(&selection.shortfalls, |trial| trial.client.run_queue_wait_s / seconds(trial))
+    // A thread that the quota has stopped counts as ready to run.
+    let waited = |trial: &Trial| (trial.client.run_queue_wait_s - trial.client.throttled_s).max(0.0) / seconds(trial);
+    if let Some((trial, share)) = highest(&selection.shortfalls, waited)
         && share > WAITED
     {
         let sentence = format!(

@@ -8,20 +8,25 @@
 
 mod calibration;
 mod client_cpu;
+mod clients;
 mod history;
+mod path;
 mod refusals;
 mod resources;
 mod rule;
 mod server_cpu;
+mod server_tasks;
 #[cfg(test)]
 mod tests;
 mod trials;
+mod waiting;
 
 pub use rule::Bottleneck;
 
 use thalweg_measure::search::SearchResult;
 
 use crate::document::{Finding, Strength, Trial};
+use crate::evidence::{Diagnosis, SecondClient};
 use trials::Selection;
 
 /// Everything that a search has collected.
@@ -35,6 +40,10 @@ pub struct Evidence<'a> {
     pub trials: &'a [Trial],
     /// Client and target share this host.
     pub shared_host: bool,
+    /// The overload that was made for the evidence, if there was an upper bound to exceed.
+    pub diagnosis: Option<&'a Diagnosis>,
+    /// One client process against two.
+    pub second_client: &'a SecondClient,
 }
 
 /// Names the bottleneck, with all findings.
@@ -43,9 +52,13 @@ pub fn name_bottleneck(seen: &Evidence<'_>) -> Bottleneck {
     let findings = [
         calibration::findings(seen, &selection),
         client_cpu::findings(&selection),
+        clients::findings(seen),
         resources::findings(&selection),
-        refusals::findings(&selection),
+        server_tasks::findings(seen),
         server_cpu::findings(seen, &selection),
+        refusals::findings(&selection),
+        path::findings(seen),
+        waiting::findings(seen, &selection),
         history::findings(seen),
     ];
     rule::combine(seen, findings.into_iter().flatten().collect())

@@ -1,13 +1,15 @@
 //! The trials that bear on the bottleneck.
 
 use thalweg_measure::Verdict;
-use thalweg_measure::search::{Phase, SearchResult};
+use thalweg_measure::search::{EndReason, Phase, SearchResult};
 
 use crate::document::Trial;
 
 /// Overloads up to this multiple of the upper bound show the bottleneck at that bound; further
 /// above, another part may be the first to give way.
 const NEAR: f64 = 1.5;
+/// The share of the lower bound up to which a target is at ease.
+const EASE: f64 = 0.7;
 
 /// The trials of a search by their use as evidence.
 #[derive(Debug)]
@@ -17,10 +19,10 @@ pub(super) struct Selection<'a> {
     pub(super) overloads: Vec<&'a Trial>,
     /// Trials in which the client fell short, lowest rate first.
     pub(super) shortfalls: Vec<&'a Trial>,
-    /// Whether the shortfalls decide the result. Where the target has an upper bound, that was
-    /// found with a client that did its part, and its other trials do not matter.
+    /// Whether the shortfalls decide the result: they ended the search. Otherwise the upper bound
+    /// was found with a client that did its part, and its other trials do not matter.
     pub(super) client_decides: bool,
-    /// Trials that passed at no more than half the lower bound: the target at ease.
+    /// Trials that passed well below the lower bound: the target at ease.
     pub(super) relaxed: Vec<&'a Trial>,
 }
 
@@ -38,9 +40,10 @@ impl<'a> Selection<'a> {
         overloads.retain(|trial| rate_of(trial) <= far);
         let mut shortfalls: Vec<&Trial> = judged(Verdict::Invalid).collect();
         shortfalls.sort_by(|a, b| rate_of(a).total_cmp(&rate_of(b)));
-        let half = result.lower_bound.unwrap_or(0.0) / 2.0;
-        let relaxed = judged(Verdict::Pass).filter(|trial| rate_of(trial) <= half).collect();
-        let client_decides = result.limited_by_client || result.upper_bound.is_none();
+        let ease = result.lower_bound.unwrap_or(0.0) * EASE;
+        let relaxed = judged(Verdict::Pass).filter(|trial| rate_of(trial) <= ease).collect();
+        let gave_up = result.upper_bound.is_none() || result.ended == EndReason::Disturbed;
+        let client_decides = result.limited_by_client || gave_up;
         Self { overloads, shortfalls, client_decides, relaxed }
     }
 }

@@ -11,16 +11,16 @@ use thalweg_units::display;
 
 use super::metric::{LoadKind, Metric, Tally};
 use super::round::{MeasuredRound, Rounds};
-use super::{CompareSettings, Comparison, Measured, RoundLoad, SideName};
+use super::{A, CompareSettings, Comparison, Measured, RoundLoad};
 use crate::document::{Compare, CompareEnd, ComparedSide, Difference, MetricComparison, Planning, Round};
 
 /// Draws the conclusion from all rounds.
-pub(super) fn conclude(settings: &CompareSettings, rounds: &Rounds<'_>, measured: Measured) -> Comparison {
+pub(super) fn conclude(settings: &CompareSettings, rounds: &Rounds<'_>, measured: &Measured) -> Comparison {
     let metrics: Vec<MetricComparison> =
-        (0..rounds.metrics.len()).map(|position| compared(settings, &rounds.metrics, position, &measured)).collect();
+        (0..rounds.metrics.len()).map(|position| compared(settings, &rounds.metrics, position, measured)).collect();
     let primary = &metrics[0];
-    let planning = planning(settings, &measured);
-    let (verdict, reasons) = verdict_of(settings, primary, &measured, rounds.metrics[0]);
+    let planning = planning(settings, measured);
+    let (verdict, reasons) = verdict_of(settings, primary, measured, rounds.metrics[0]);
     let compare = Compare {
         metric: primary.metric.clone(),
         a: primary.a,
@@ -30,29 +30,30 @@ pub(super) fn conclude(settings: &CompareSettings, rounds: &Rounds<'_>, measured
         smallest_detectable: primary.smallest_detectable,
         sentence: primary.sentence.clone(),
         difference: primary.difference,
-        sides: [SideName::A, SideName::B].map(|side| described(settings, side)).into(),
-        notes: notes(settings, rounds, &measured, &planning),
-        rounds: measured.rounds.iter().map(in_document).collect(),
+        sides: (0..settings.sides.len()).map(|side| described(settings, side)).collect(),
+        notes: notes(settings, rounds, measured, &planning),
+        rounds: measured.rounds.iter().map(|round| in_document(settings, round)).collect(),
         planning,
         max_regression: settings.max_regression,
         metrics,
+        scale: None,
     };
     Comparison { compare, verdict, reasons, trials: rounds.trials.clone() }
 }
 
-fn described(settings: &CompareSettings, side: SideName) -> ComparedSide {
-    let of = &settings.sides[side as usize];
+fn described(settings: &CompareSettings, side: usize) -> ComparedSide {
+    let of = &settings.sides[side];
     ComparedSide {
-        name: side.letter().to_owned(),
+        name: of.name.clone(),
         target: of.target.shown.clone(),
         command: of.restart.clone().or_else(|| settings.switch.clone()),
     }
 }
 
-fn in_document(round: &MeasuredRound) -> Round {
+fn in_document(settings: &CompareSettings, round: &MeasuredRound) -> Round {
     Round {
         pair: round.pair + 1,
-        side: round.side.letter().to_owned(),
+        side: settings.sides[round.side].name.clone(),
         at_s: round.at_s,
         counts: round.counts,
         values: round.values.clone(),
@@ -85,8 +86,8 @@ fn compared(settings: &CompareSettings, metrics: &[Metric], position: usize, mea
         unit: metric.unit().to_owned(),
         less_is_better: metric.less_is_better(),
         primary: position == 0,
-        a: overall(settings, metric, position, measured, SideName::A),
-        b: overall(settings, metric, position, measured, SideName::B),
+        a: overall(settings, metric, position, measured, A),
+        b: overall(settings, metric, position, measured, measured.last_side),
         effect,
         interval95: interval.map(|interval| [interval.low.exp(), interval.high.exp()]),
         smallest_detectable: smallest_detectable(&differences).map(f64::exp_m1),
@@ -105,9 +106,10 @@ fn overall(
     metric: Metric,
     position: usize,
     measured: &Measured,
-    side: SideName,
+    side: usize,
 ) -> Option<f64> {
-    let rounds = || measured.rounds.iter().filter(|round| round.counts && round.side == side);
+    let of_side = measured.rounds.iter().filter(|round| round.counts && round.side == side);
+    let rounds = || of_side.clone().filter(|round| round.values[position].is_some());
     let load = metric.load(!matches!(settings.load, RoundLoad::Share(_)));
     if load == LoadKind::Search {
         return median(&rounds().filter_map(|round| round.values[position]).collect::<Vec<_>>());
@@ -152,12 +154,12 @@ fn sentence(metric: Metric, compared: &MetricComparison) -> String {
             }
         }
         _ => {
-            let possible = if low > 1.0 || high < 1.0 { "; chance cannot be ruled out" } else { "" };
+            // The test is stricter than the interval.
+            let chance = if low > 1.0 || high < 1.0 { ", which may be chance" } else { "" };
             format!(
-                "no difference in {noun} seen (B is {} {}, 95 % interval {interval}{possible}); the run would have seen \
-                 {}",
+                "no difference in {noun} seen: B differs by {} (95 % interval {interval}){chance}; the run would have \
+                 seen {}",
                 signed_percent(effect - 1.0),
-                "against A",
                 percent(smallest)
             )
         }
@@ -288,7 +290,7 @@ fn notes(settings: &CompareSettings, rounds: &Rounds<'_>, measured: &Measured, p
         });
         notes.push(format!("the time was over before the run could see {}{advice}", percent(detect)));
     }
-    for side in [SideName::A, SideName::B] {
+    for (side, of) in settings.sides.iter().enumerate() {
         let missed: Vec<&String> = measured
             .rounds
             .iter()
@@ -296,7 +298,7 @@ fn notes(settings: &CompareSettings, rounds: &Rounds<'_>, measured: &Measured, p
             .filter_map(|round| round.missed.as_ref())
             .collect();
         if let Some(first) = missed.first() {
-            notes.push(format!("{} rounds of {} were not passed; the first: {first}", missed.len(), side.letter()));
+            notes.push(format!("{} rounds of {} were not passed; the first: {first}", missed.len(), of.name));
         }
     }
     notes

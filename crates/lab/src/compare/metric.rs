@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
-use thalweg_load::RunFigures;
-use thalweg_measure::Histogram;
 use thalweg_measure::limit::Statistic;
+use thalweg_measure::{Histogram, Verdict};
+
+use crate::trial::TrialResult;
 
 /// A metric by which sides are compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -132,27 +134,54 @@ pub struct Tally {
     server_cpu_ns: Option<u64>,
     completed: u64,
     client_cpu_ns: u64,
+    /// Good responses before the schedule ended, and its length.
     good: u64,
-    bytes: u64,
     seconds: f64,
+    /// Bytes up to the end of the last request, and the time until then.
+    bytes: u64,
+    span_s: f64,
+    validity: Validity,
 }
 
+/// What the client's part in a trial allows to say about the target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Validity {
+    /// Nothing.
+    #[default]
+    None,
+    /// What a request costs: the client was late, but its requests were sent.
+    Cost,
+    /// Everything.
+    Full,
+}
+
+/// The share of the requests that was sent, from which on the rest does not matter to the cost of
+/// one.
+const SENT_SHARE: f64 = 0.99;
+
 impl Tally {
-    /// Of one trial. `server_cpu_ns` is of the whole trial, of which `warmup_s` were not measured.
-    pub fn of(figures: &RunFigures, server_cpu_ns: Option<u64>, warmup_s: f64) -> Self {
-        let trial = &figures.trial;
+    /// Of one trial. `server_cpu_ns` is of the whole trial, also of the part that the figures leave
+    /// out: the warm-up and disturbed seconds.
+    pub fn of(result: &TrialResult, server_cpu_ns: Option<u64>, left_out: Duration) -> Self {
+        let trial = &result.figures.trial;
         let seconds = trial.duration.as_secs_f64();
         let completed = trial.outcomes.completed();
         Self {
             response_time: trial.response_time(),
             service_time: trial.service_time.clone(),
-            requests: completed as f64 * (seconds + warmup_s) / seconds.max(1e-9),
+            requests: completed as f64 * (seconds + left_out.as_secs_f64()) / seconds.max(1e-9),
             server_cpu_ns,
             completed,
             client_cpu_ns: trial.cpus.iter().map(|cpu| cpu.cpu_user_ns + cpu.cpu_system_ns).sum(),
             good: trial.in_window.good,
+            seconds,
             bytes: trial.bytes.received,
-            seconds: trial.span().as_secs_f64(),
+            span_s: trial.span().as_secs_f64(),
+            validity: match result.judgement.verdict {
+                Verdict::Pass | Verdict::Fail => Validity::Full,
+                _ if trial.counts.sent as f64 >= trial.counts.offered as f64 * SENT_SHARE => Validity::Cost,
+                _ => Validity::None,
+            },
         }
     }
 
@@ -170,19 +199,28 @@ impl Tally {
         self.good += other.good;
         self.bytes += other.bytes;
         self.seconds += other.seconds;
+        self.span_s += other.span_s;
+        self.validity = self.validity.max(other.validity);
     }
 
-    /// The value of a metric in its unit; `None` if there is none or if it is zero, of which no
-    /// ratio could be made.
+    /// The value of a metric in its unit; `None` if there is no valid one, or if it is zero, of which
+    /// no ratio could be made.
     pub fn value(&self, metric: Metric) -> Option<f64> {
-        let per_second = |count: u64| count as f64 / self.seconds;
+        let wanted = match metric {
+            // A late client changes when requests arrive, and hardly what they cost.
+            Metric::ServerCpu | Metric::ClientCpu => Validity::Cost,
+            _ => Validity::Full,
+        };
+        if self.validity < wanted {
+            return None;
+        }
         let us = |statistic: Statistic, histogram: &Histogram| statistic.of(histogram) / 1e3;
         let value = match metric {
             Metric::ServerCpu => self.server_cpu_ns? as f64 / 1e3 / self.requests,
             Metric::ClientCpu => self.client_cpu_ns as f64 / 1e3 / self.completed as f64,
             Metric::Capacity => return None,
-            Metric::Throughput => per_second(self.good),
-            Metric::BytesPerSecond => per_second(self.bytes),
+            Metric::Throughput => self.good as f64 / self.seconds,
+            Metric::BytesPerSecond => self.bytes as f64 / self.span_s,
             Metric::ResponseTime(statistic) => us(statistic, &self.response_time),
             Metric::ServiceTime(statistic) => us(statistic, &self.service_time),
         };

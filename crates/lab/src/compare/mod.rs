@@ -7,6 +7,7 @@
 //! | `command` | the commands that set a side up |
 //! | `round` | one round: set the side up, load it, measure |
 //! | `conclusion` | estimates and sentences from all rounds |
+//! | `scaling` | the law of a scaling over several levels |
 //!
 //! The order, the estimates and the plan of the number of pairs are pure: `measure::statistics`.
 
@@ -14,15 +15,16 @@ pub mod command;
 mod conclusion;
 pub mod metric;
 mod round;
+mod scaling;
 
 use std::time::{Duration, Instant};
 
 use thalweg_load::{LoadError, Plan};
 use thalweg_measure::Verdict;
-use thalweg_measure::statistics::interleaving::begins_with_a;
+use thalweg_measure::statistics::interleaving::order;
 use thalweg_measure::statistics::rounds::PairPlan;
 
-use self::command::CommandError;
+use self::command::{CommandError, Parameter};
 use self::metric::Metric;
 use self::round::{MeasuredRound, Rounds};
 use crate::document::{Compare, CompareEnd, Trial};
@@ -33,34 +35,24 @@ use crate::trial::Watcher;
 /// The pairs that may be invalid one after the other before the comparison ends.
 const REPEATED_MAX: usize = 5;
 
-/// One of the two sides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SideName {
-    /// The side that the other one is compared with.
-    A,
-    /// The side whose difference is sought.
-    B,
-}
-
-impl SideName {
-    /// `A` or `B`.
-    pub fn letter(self) -> &'static str {
-        match self {
-            Self::A => "A",
-            Self::B => "B",
-        }
-    }
-}
+/// The position of the side that the other one is compared with.
+pub(crate) const A: usize = 0;
+/// The position of the side whose difference is sought.
+pub(crate) const B: usize = 1;
 
 /// A side: its target, the load on it, and its command.
 #[derive(Clone, Debug)]
 pub struct Side {
+    /// `A` or `B`, or the level of a scaling.
+    pub name: String,
     /// The server.
     pub target: Target,
     /// The load but for its arrivals and length.
     pub base: Plan,
     /// The command that restarts its server before each of its rounds.
     pub restart: Option<String>,
+    /// The side, as its commands are told.
+    pub parameter: Parameter,
 }
 
 /// The load of a round.
@@ -74,11 +66,22 @@ pub enum RoundLoad {
     Workers(usize),
 }
 
+/// The levels of a scaling, such as 1, 2 and 4 CPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// The parameter, such as `cores`.
+    pub parameter: String,
+    /// Its levels in ascending order, one for each side.
+    pub levels: Vec<u32>,
+}
+
 /// The settings of a comparison.
 #[derive(Clone, Debug)]
 pub struct CompareSettings {
-    /// A and B.
-    pub sides: [Side; 2],
+    /// A and B, or the levels of a scaling.
+    pub sides: Vec<Side>,
+    /// The parameter whose levels are the sides, and these levels, if this is a scaling.
+    pub scale: Option<Scale>,
     /// The command that switches the one server between the sides.
     pub switch: Option<String>,
     /// All rounds of A come before those of B.
@@ -115,7 +118,7 @@ pub enum CompareError {
     #[error("{side}: {source}")]
     Search {
         /// The side.
-        side: &'static str,
+        side: String,
         /// The search's error.
         source: SearchError,
     },
@@ -123,7 +126,7 @@ pub enum CompareError {
     #[error("{side}: {source}")]
     Target {
         /// The side.
-        side: &'static str,
+        side: String,
         /// The attempt's error.
         source: TargetError,
     },
@@ -131,7 +134,7 @@ pub enum CompareError {
     #[error("{side}: {source}")]
     Command {
         /// The side.
-        side: &'static str,
+        side: String,
         /// The command's error.
         source: CommandError,
     },
@@ -139,7 +142,7 @@ pub enum CompareError {
     #[error("{side}: no response of {target} was good ({outcomes}); check the address and the requests")]
     NothingGood {
         /// The side.
-        side: &'static str,
+        side: String,
         /// Its target.
         target: String,
         /// How its requests ended.
@@ -152,7 +155,7 @@ pub enum CompareError {
     )]
     NoServer {
         /// The side.
-        side: &'static str,
+        side: String,
         /// Its target.
         target: String,
     },
@@ -176,9 +179,11 @@ pub struct Comparison {
 
 /// The rounds of a comparison, as far as it came.
 struct Measured {
+    /// B, or the highest level of a scaling.
+    last_side: usize,
     rounds: Vec<MeasuredRound>,
     ended: CompareEnd,
-    /// The number of pairs planned after the pilot.
+    /// The number of pairs planned for at last.
     planned: usize,
     repeated: usize,
     /// Why the comparison ended, if the target or the client is the reason.
@@ -200,7 +205,13 @@ pub fn compare(settings: &CompareSettings, watcher: &mut dyn Watcher) -> Result<
     if measured.ended == CompareEnd::Interrupted && !measured.rounds.iter().any(|round| round.counts) {
         return Err(CompareError::Interrupted);
     }
-    Ok(conclusion::conclude(settings, &rounds, measured))
+    let mut comparison = conclusion::conclude(settings, &rounds, &measured);
+    if let Some(scale) = &settings.scale {
+        let scaling = scaling::conclude(scale, rounds.metrics[0], &measured);
+        comparison.compare.sentence.clone_from(&scaling.sentence);
+        comparison.compare.scale = Some(scaling);
+    }
+    Ok(comparison)
 }
 
 /// Carries pairs out, until there are as many valid ones as the plan wants.
@@ -210,11 +221,11 @@ fn interleaved(
     watcher: &mut dyn Watcher,
 ) -> Result<Measured, CompareError> {
     let begun = Instant::now();
-    let mut measured = Measured::new();
+    let mut measured = Measured::new(settings);
     let mut repeated_in_a_row = 0;
     let mut goal = 0;
     for pair in 0.. {
-        let differences = measured.primary_differences();
+        let differences = measured.differences(0);
         if differences.len() >= goal {
             match settings.pairs.goal(&differences) {
                 None => break,
@@ -227,10 +238,8 @@ fn interleaved(
             measured.ended = CompareEnd::BudgetSpent;
             break;
         }
-        let order =
-            if begins_with_a(settings.seed, pair) { [SideName::A, SideName::B] } else { [SideName::B, SideName::A] };
         let before = measured.rounds.len();
-        for side in order {
+        for side in order(settings.seed, pair, settings.sides.len()) {
             if let Some((ended, reason)) = rounds.measure(pair, side, &mut measured.rounds, watcher)? {
                 measured.ended = ended;
                 measured.reason = reason;
@@ -257,8 +266,9 @@ fn interleaved(
 }
 
 impl Measured {
-    fn new() -> Self {
+    fn new(settings: &CompareSettings) -> Self {
         Self {
+            last_side: settings.sides.len() - 1,
             rounds: Vec::new(),
             ended: CompareEnd::Complete,
             planned: 0,
@@ -268,20 +278,20 @@ impl Measured {
         }
     }
 
-    /// The logarithms of B / A of the primary metric, of the pairs that count.
-    fn primary_differences(&self) -> Vec<f64> {
-        self.differences(0)
+    /// The logarithms of B / A of the metric at this position, of the pairs that count; in a scaling
+    /// those of its highest and its lowest level.
+    fn differences(&self, metric: usize) -> Vec<f64> {
+        self.log_ratios(metric, A, self.last_side)
     }
 
-    /// The logarithms of B / A of the metric at this position.
-    fn differences(&self, metric: usize) -> Vec<f64> {
-        let value = |round: &MeasuredRound| round.values[metric];
-        let pairs = self.rounds.iter().filter(|round| round.counts && round.side == SideName::A);
-        let with_b = pairs.filter_map(|a| {
-            let b = self.rounds.iter().find(|b| b.counts && b.pair == a.pair && b.side == SideName::B)?;
-            Some((value(b)? / value(a)?).ln())
-        });
-        with_b.collect()
+    /// The logarithms of the ratios of two sides, of the pairs (or cycles) that count.
+    fn log_ratios(&self, metric: usize, from: usize, to: usize) -> Vec<f64> {
+        let value = |pair: usize, side: usize| {
+            let is_it = |round: &&MeasuredRound| round.counts && round.pair == pair && round.side == side;
+            self.rounds.iter().find(is_it)?.values[metric]
+        };
+        let pairs = self.rounds.iter().filter(|round| round.side == from).map(|round| round.pair);
+        pairs.filter_map(|pair| Some((value(pair, to)? / value(pair, from)?).ln())).collect()
     }
 }
 
@@ -292,9 +302,9 @@ fn one_after_the_other(
     watcher: &mut dyn Watcher,
 ) -> Result<Measured, CompareError> {
     let begun = Instant::now();
-    let mut measured = Measured::new();
+    let mut measured = Measured::new(settings);
     measured.planned = settings.pairs.goal(&[]).unwrap_or_default();
-    for side in [SideName::A, SideName::B] {
+    for side in [A, B] {
         for pair in 0..measured.planned {
             if let Some((ended, reason)) = rounds.measure(pair, side, &mut measured.rounds, watcher)? {
                 measured.ended = ended;

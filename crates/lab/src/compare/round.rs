@@ -10,9 +10,9 @@ use thalweg_measure::{Outcome, Verdict};
 use thalweg_sys::{PeerAddr, proc, process_group};
 use thalweg_units::display;
 
-use super::command::{Parameter, RunningCommand};
+use super::command::RunningCommand;
 use super::metric::{LoadKind, Metric, Tally};
-use super::{CompareError, CompareSettings, RoundLoad, SideName};
+use super::{A, CompareError, CompareSettings, RoundLoad};
 use crate::document::{CompareEnd, Trial};
 use crate::search::{self, SearchSettings};
 use crate::target::Target;
@@ -24,6 +24,9 @@ const PROBE: Duration = Duration::from_millis(1_000);
 const PROBE_WARMUP: Duration = Duration::from_millis(250);
 /// How long a target that has lost a round's requests is tried.
 const REACH_TIMEOUT: Duration = Duration::from_millis(1_000);
+/// The share of its CPU that a load thread may use at a moderate rate. Beyond it the client would
+/// often fall short.
+const CLIENT_SHARE: f64 = 0.5;
 /// The time for each search of a capacity, in lengths of a round.
 const SEARCH_BUDGET: u32 = 8;
 /// The width of the bracket of such a search. Its scatter over the rounds is in the interval.
@@ -34,12 +37,12 @@ const SEARCH_WIDTH: f64 = 0.03;
 pub(super) struct MeasuredRound {
     /// The pair, from 0.
     pub pair: usize,
-    pub side: SideName,
+    pub side: usize,
     pub at_s: f64,
     pub counts: bool,
     /// By the position of the metric.
     pub values: Vec<Option<f64>>,
-    /// The figures by load, if they are valid.
+    /// The figures by load, if there were good responses.
     pub tallies: [Option<Tally>; 2],
     /// The first reason of a trial that was not passed.
     pub missed: Option<String>,
@@ -55,11 +58,11 @@ pub(super) struct Rounds<'a> {
     pub trials: Vec<Trial>,
     /// The load of rounds in words.
     pub load: String,
-    pub test_beds: [Option<TestBed>; 2],
+    pub test_beds: Vec<Option<TestBed>>,
     arrivals: Option<LoopPlan>,
-    commands: [Option<RunningCommand>; 2],
+    commands: Vec<Option<RunningCommand>>,
     /// The side that the one server was switched to.
-    switched_to: Option<SideName>,
+    switched_to: Option<usize>,
     started: Instant,
 }
 
@@ -74,28 +77,30 @@ impl<'a> Rounds<'a> {
             metrics: settings.metrics.clone(),
             trials: Vec::new(),
             load: String::new(),
-            test_beds: [None, None],
+            test_beds: settings.sides.iter().map(|_| None).collect(),
             arrivals: None,
-            commands: [None, None],
+            commands: settings.sides.iter().map(|_| None).collect(),
             switched_to: None,
             started: Instant::now(),
         };
-        let sides = if settings.once { &[SideName::A][..] } else { &[SideName::A, SideName::B] };
-        let mut lowest = f64::INFINITY;
+        let all: Vec<usize> = (0..settings.sides.len()).collect();
+        let sides = if settings.once { &all[..=A] } else { &all };
+        let (mut lowest, mut of_client) = (f64::INFINITY, f64::INFINITY);
         for &side in sides {
             rounds.set_up(side, watcher)?;
-            lowest = lowest.min(rounds.probe(side, watcher)?);
+            let probed = rounds.probe(side, watcher)?;
+            (lowest, of_client) = (lowest.min(probed[0]), of_client.min(probed[1]));
         }
         rounds.choose_metrics(sides)?;
-        let (arrivals, load) = rounds.arrivals_for(lowest);
+        let (arrivals, load) = rounds.arrivals_for(lowest, of_client);
         rounds.arrivals = Some(arrivals);
         rounds.load = load;
         Ok(rounds)
     }
 
     /// Without a choice: the server's CPU time if it can be seen, p99 and throughput.
-    fn choose_metrics(&mut self, sides: &[SideName]) -> Result<(), CompareError> {
-        let unseen = sides.iter().find(|side| server_cpu(&self.settings.sides[**side as usize].target).is_empty());
+    fn choose_metrics(&mut self, sides: &[usize]) -> Result<(), CompareError> {
+        let unseen = sides.iter().copied().find(|&side| server_cpu(&self.settings.sides[side].target).is_empty());
         if self.metrics.is_empty() {
             self.metrics = vec![Metric::ResponseTime(Statistic::Percentile(99.0)), Metric::Throughput];
             if unseen.is_none() {
@@ -104,14 +109,18 @@ impl<'a> Rounds<'a> {
         }
         match unseen {
             Some(side) if self.metrics.contains(&Metric::ServerCpu) => Err(CompareError::NoServer {
-                side: side.letter(),
-                target: self.settings.sides[*side as usize].target.shown.clone(),
+                side: self.name(side),
+                target: self.settings.sides[side].target.shown.clone(),
             }),
             _ => Ok(()),
         }
     }
 
-    fn arrivals_for(&self, lowest: f64) -> (LoopPlan, String) {
+    fn name(&self, side: usize) -> String {
+        self.settings.sides[side].name.clone()
+    }
+
+    fn arrivals_for(&self, lowest: f64, of_client: f64) -> (LoopPlan, String) {
         let spacing = match self.settings.sides[0].base.arrivals {
             LoopPlan::Open { spacing, .. } => spacing,
             _ => Spacing::Constant,
@@ -123,11 +132,11 @@ impl<'a> Rounds<'a> {
                 (LoopPlan::of_workers(workers, Duration::ZERO), format!("closed loop, {workers} workers"))
             }
             RoundLoad::Share(share) => {
-                let rate = two_digits(lowest * share).max(1.0);
+                let rate = two_digits((lowest * share).min(of_client)).max(1.0);
                 let text = format!(
                     "open loop, {} ({} of the slower side's rate in a closed loop, {})",
                     display::rate(rate),
-                    display::percent(share),
+                    display::percent(rate / lowest),
                     display::rate(lowest)
                 );
                 (open(rate), text)
@@ -143,7 +152,7 @@ impl<'a> Rounds<'a> {
     pub fn measure(
         &mut self,
         pair: usize,
-        side: SideName,
+        side: usize,
         measured: &mut Vec<MeasuredRound>,
         watcher: &mut dyn Watcher,
     ) -> Result<Option<(CompareEnd, Option<String>)>, CompareError> {
@@ -189,13 +198,13 @@ impl<'a> Rounds<'a> {
             }
         }
         // A side that has gone away says nothing about its speed.
-        let target = &self.settings.sides[side as usize].target;
+        let target = &self.settings.sides[side].target;
         if round.missed.is_some()
             && let Err(error) = target.reach(REACH_TIMEOUT, &[])
         {
             round.counts = false;
             measured.push(round);
-            return Ok(Some((CompareEnd::TargetLost, Some(format!("{}: {error}", side.letter())))));
+            return Ok(Some((CompareEnd::TargetLost, Some(format!("{}: {error}", self.name(side))))));
         }
         measured.push(round);
         Ok(None)
@@ -208,13 +217,13 @@ impl<'a> Rounds<'a> {
         round: &mut MeasuredRound,
         watcher: &mut dyn Watcher,
     ) -> Result<(), CompareError> {
-        let side = &self.settings.sides[round.side as usize];
+        let side = &self.settings.sides[round.side];
         let (phase, plan) = match load {
             LoadKind::Given => ("compare", self.given_plan(&side.base)),
             _ => ("saturate", closed_loop(&side.base, self.settings.duration / 2, self.settings.warmup)),
         };
-        let phase = format!("{phase}-{}", round.side.letter().to_lowercase());
-        let warmup_s = plan.warmup.as_secs_f64();
+        let phase = format!("{phase}-{}", self.name(round.side).to_lowercase());
+        let warmup = plan.warmup;
         let before = server_cpu(&side.target);
         let result = self.trial(round.side, &phase, plan, watcher)?;
         let cpu = cpu_since(&before, &server_cpu(&side.target));
@@ -222,11 +231,8 @@ impl<'a> Rounds<'a> {
         if result.judgement.verdict != Verdict::Pass && round.missed.is_none() {
             round.missed = result.trial.reasons.first().cloned();
         }
-        // At full speed the target's limit is met on purpose.
-        let is_valid = result.judgement.verdict != Verdict::Invalid;
-        let good = result.figures.trial.outcomes.count(Outcome::Good);
-        if is_valid && good > 0 {
-            round.tallies[load as usize] = Some(Tally::of(&result.figures, cpu, warmup_s));
+        if result.figures.trial.outcomes.count(Outcome::Good) > 0 {
+            round.tallies[load as usize] = Some(Tally::of(&result, cpu, warmup + result.disturbance.lost));
         }
         self.trials.push(result.trial);
         Ok(())
@@ -245,7 +251,7 @@ impl<'a> Rounds<'a> {
     fn search(&mut self, round: &mut MeasuredRound, watcher: &mut dyn Watcher) -> Result<Option<f64>, CompareError> {
         let duration = self.settings.duration;
         let settings = SearchSettings {
-            base: self.settings.sides[round.side as usize].base.clone(),
+            base: self.settings.sides[round.side].base.clone(),
             lowest_rate: 10.0,
             initial_trial: duration / 4,
             final_trial: duration,
@@ -253,10 +259,10 @@ impl<'a> Rounds<'a> {
             budget: duration * SEARCH_BUDGET,
             recovery: duration * SEARCH_BUDGET,
         };
-        let test_bed = self.test_beds[round.side as usize].as_ref().expect("the side was set up");
+        let test_bed = self.test_beds[round.side].as_ref().expect("the side was set up");
         let found = match search::find(test_bed, &settings, watcher) {
             Err(search::SearchError::Interrupted) => return Ok(None),
-            found => found.map_err(|source| CompareError::Search { side: round.side.letter(), source })?,
+            found => found.map_err(|source| CompareError::Search { side: self.name(round.side), source })?,
         };
         round.trials.extend(self.trials.len()..self.trials.len() + found.trials.len());
         self.trials.extend(found.trials);
@@ -267,9 +273,10 @@ impl<'a> Rounds<'a> {
         Ok(bracket.map(|(lower, upper)| (lower * upper).sqrt()))
     }
 
-    /// The rate of a closed loop at full speed; shows that the side gives good responses.
-    fn probe(&mut self, side: SideName, watcher: &mut dyn Watcher) -> Result<f64, CompareError> {
-        let plan = closed_loop(&self.settings.sides[side as usize].base, PROBE, PROBE_WARMUP);
+    /// The rates of a closed loop at full speed and of a client with half of its CPU; shows that the
+    /// side gives good responses.
+    fn probe(&mut self, side: usize, watcher: &mut dyn Watcher) -> Result<[f64; 2], CompareError> {
+        let plan = closed_loop(&self.settings.sides[side].base, PROBE, PROBE_WARMUP);
         let result = self.trial(side, "probe", plan, watcher)?;
         if watcher.wants_stop() {
             return Err(CompareError::Interrupted);
@@ -279,62 +286,61 @@ impl<'a> Rounds<'a> {
             let ends = figures.outcomes.iter().filter(|(_, count)| *count > 0);
             let outcomes: Vec<String> = ends.map(|(end, count)| format!("{} {end}", display::count(count))).collect();
             return Err(CompareError::NothingGood {
-                side: side.letter(),
-                target: self.settings.sides[side as usize].target.shown.clone(),
+                side: self.name(side),
+                target: self.settings.sides[side].target.shown.clone(),
                 outcomes: outcomes.join(", "),
             });
         }
         let rate = figures.rates().good;
         let mut trial = result.trial;
+        let of_client = rate * CLIENT_SHARE / trial.client.busiest_core.max(0.01);
         trial.verdict = Verdict::Invalid;
-        trial.reasons = vec![format!("not judged: the rate of side {} at full speed", side.letter())];
+        trial.reasons = vec![format!("not judged: the rate of side {} at full speed", self.name(side))];
         self.trials.push(trial);
-        Ok(rate)
+        Ok([rate, of_client])
     }
 
     fn trial(
         &self,
-        side: SideName,
+        side: usize,
         phase: &str,
         plan: Plan,
         watcher: &mut dyn Watcher,
     ) -> Result<TrialResult, CompareError> {
-        let test_bed = self.test_beds[side as usize].as_ref().expect("the side was set up");
-        Ok(test_bed.trial(&TrialRequest { make_up: true, ..TrialRequest::new(phase, plan) }, watcher)?)
+        let test_bed = self.test_beds[side].as_ref().expect("the side was set up");
+        let request = TrialRequest { make_up: true, ..TrialRequest::new(phase, plan) };
+        Ok(test_bed.trial(&request, watcher)?)
     }
 
     /// Restarts the side, or switches the server to it, if there is a command for that.
-    fn set_up(&mut self, side: SideName, watcher: &dyn Watcher) -> Result<(), CompareError> {
-        let settings = &self.settings.sides[side as usize];
-        let is_one_server = self.settings.sides[0].target.address == self.settings.sides[1].target.address;
+    fn set_up(&mut self, side: usize, watcher: &dyn Watcher) -> Result<(), CompareError> {
+        let settings = &self.settings.sides[side];
         let switch = self.settings.switch.as_ref().filter(|_| self.switched_to != Some(side));
         if let Some(command) = settings.restart.as_ref().or(switch) {
-            // The server of an earlier round holds the address.
-            let ended = if is_one_server && settings.restart.is_some() {
-                &mut self.commands[..]
-            } else {
-                &mut self.commands[side as usize..=side as usize]
-            };
-            ended.iter_mut().for_each(|command| drop(command.take()));
-            let failed = |source| CompareError::Command { side: side.letter(), source };
+            // Only one server can hold an address.
+            for (other, running) in self.settings.sides.iter().zip(&mut self.commands) {
+                if other.target.address == settings.target.address {
+                    *running = None;
+                }
+            }
+            let failed = |source| CompareError::Command { side: self.name(side), source };
             let was_reachable = settings.target.reach(REACH_TIMEOUT, &[]).is_ok();
-            let parameter = Parameter { name: "THALWEG_SIDE", placeholder: "{side}", value: side.letter().to_owned() };
-            let running = RunningCommand::start(command, &parameter).map_err(failed)?;
+            let running = RunningCommand::start(command, &settings.parameter).map_err(failed)?;
             running
                 .wait_until_reachable(&settings.target, was_reachable, self.settings.restart_timeout, &|| {
                     watcher.wants_stop()
                 })
                 .map_err(failed)?;
-            self.commands[side as usize] = Some(running);
+            self.commands[side] = Some(running);
             self.switched_to = Some(side);
-            self.test_beds[side as usize] = None;
+            self.test_beds[side] = None;
         } else {
             let reached = settings.target.reach(settings.base.timeout, &settings.base.sources);
-            reached.map_err(|source| CompareError::Target { side: side.letter(), source })?;
+            reached.map_err(|source| CompareError::Target { side: self.name(side), source })?;
         }
-        if self.test_beds[side as usize].is_none() {
+        if self.test_beds[side].is_none() {
             let test_bed = TestBed::new(settings.target.clone(), self.settings.limits.clone());
-            self.test_beds[side as usize] = Some(TestBed { started: self.started, ..test_bed });
+            self.test_beds[side] = Some(TestBed { started: self.started, ..test_bed });
         }
         Ok(())
     }

@@ -36,6 +36,9 @@ pub struct Compare {
     /// The largest relative worsening allowed by `--max-regression`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub max_regression: Option<f64>,
+    /// The scaling over several levels, of which A is the lowest and B the highest.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub scale: Option<ScaleResult>,
     /// Facts that a reader needs to judge the answer.
     pub notes: Vec<String>,
 }
@@ -57,7 +60,7 @@ pub enum Difference {
 /// One side of a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparedSide {
-    /// `A` or `B`.
+    /// `A` or `B`, or the level of a scaling such as `cores=2`.
     pub name: String,
     /// Its target as it was given.
     pub target: String,
@@ -103,7 +106,7 @@ pub struct MetricComparison {
 pub struct Round {
     /// The pair that it belongs to, from 1.
     pub pair: usize,
-    /// `A` or `B`.
+    /// The name of its side.
     pub side: String,
     /// Seconds from the start of the document to the start of the round.
     pub at_s: f64,
@@ -122,7 +125,7 @@ pub struct Planning {
     /// The relative difference that the number of pairs was planned for; `null` if the number was
     /// given.
     pub detect: Option<f64>,
-    /// The number of pairs that was planned for after the pilot, or given.
+    /// The number of pairs that was planned for at last, or given.
     pub planned: usize,
     /// The number of pairs that the scatter of all pairs would need for it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -149,4 +152,50 @@ pub enum CompareEnd {
     TargetLost,
     /// The client fell short in too many rounds.
     Disturbed,
+}
+
+/// How a metric grows over the levels of a parameter.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ScaleResult {
+    /// The parameter, such as `cores`.
+    pub parameter: String,
+    /// The levels in ascending order.
+    pub levels: Vec<ScaleLevel>,
+    /// The serial share by Amdahl's law; less than zero is more than linear growth.
+    pub serial_share: Option<f64>,
+    /// Its interval with a coverage of 95 %.
+    pub serial_share95: Option<[f64; 2]>,
+    /// The Universal Scalability Law, of three levels and more.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub universal: Option<UniversalScaling>,
+    /// The answer in one sentence.
+    pub sentence: String,
+}
+
+/// One level of a scaling.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ScaleLevel {
+    /// The parameter's value.
+    pub n: u32,
+    /// The median of the metric over its rounds.
+    pub value: Option<f64>,
+    /// The ratio to the lowest level.
+    pub speedup: Option<f64>,
+    /// Its interval with a coverage of 95 %.
+    pub speedup95: Option<[f64; 2]>,
+}
+
+/// The coefficients of the Universal Scalability Law.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UniversalScaling {
+    /// Contention: the serial share.
+    pub contention: f64,
+    /// Its interval with a coverage of 95 %.
+    pub contention95: Option<[f64; 2]>,
+    /// The cost of coherency.
+    pub coherency: f64,
+    /// Its interval with a coverage of 95 %.
+    pub coherency95: Option<[f64; 2]>,
+    /// The level beyond which the metric falls; `null` if there is none.
+    pub peak_at: Option<f64>,
 }

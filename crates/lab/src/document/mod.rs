@@ -9,7 +9,10 @@ mod find;
 mod finding;
 mod trial;
 
-pub use compare::{Compare, CompareEnd, ComparedSide, Difference, MetricComparison, Planning, Round};
+pub use compare::{
+    Compare, CompareEnd, ComparedSide, Difference, MetricComparison, Planning, Round, ScaleLevel, ScaleResult,
+    UniversalScaling,
+};
 pub use find::{Find, Overload, OverloadShape};
 pub use finding::{Finding, LimitedBy, Strength};
 pub use trial::{Client, ServerObservation, SpoiledSecond, Trial};
@@ -64,6 +67,15 @@ pub struct Document {
     /// The log that was replayed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub log: Option<LogDocument>,
+}
+
+impl Document {
+    /// The same with the findings about this host.
+    #[must_use]
+    pub fn with_findings(mut self, findings: Vec<thalweg_doctor::Finding>) -> Self {
+        self.host.findings = findings;
+        self
+    }
 }
 
 /// A log that was replayed: what of it, and what not.
@@ -164,4 +176,7 @@ pub struct HostDocument {
     pub sysctls: BTreeMap<String, String>,
     /// Client and server shared this machine.
     pub shared_with_target: bool,
+    /// Settings and states of this host that bear on the result, found before it began.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub findings: Vec<thalweg_doctor::Finding>,
 }

@@ -109,6 +109,7 @@ pub(crate) fn document(kind: Kind, trials: Vec<Trial>) -> Document {
                 ("net.ipv4.tcp_tw_reuse", "2"),
             ]),
             shared_with_target: true,
+            findings: Vec::new(),
         },
         verdict: Verdict::Pass,
         reasons: vec![],

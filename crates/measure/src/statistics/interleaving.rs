@@ -1,23 +1,16 @@
 //! The order of the sides in an interleaved comparison: random by a seed, and balanced, so that
 //! neither drift nor the place within a pair favours a side.
 
-/// Whether pair `pair` begins with A. Of each two pairs one does, in an order by chance: A B B A or
-/// B A A B. A steady drift cancels out over such four rounds.
-pub fn begins_with_a(seed: u64, pair: usize) -> bool {
-    let block_begins_with_a = mixed(seed, pair as u64 / 2) & 1 == 0;
-    block_begins_with_a == pair.is_multiple_of(2)
-}
-
-/// The order of `levels` levels in cycle `cycle`. Each second cycle is the one before it backwards,
-/// for the same reason.
-pub fn cycle_order(seed: u64, cycle: usize, levels: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..levels).collect();
-    let block = mixed(seed, cycle as u64 / 2);
-    for last in (1..levels).rev() {
+/// The order of `sides` sides in round `round`: of two sides A B or B A. Each second round is the one
+/// before it backwards (A B B A or B A A B), so that a steady drift cancels out over both.
+pub fn order(seed: u64, round: usize, sides: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..sides).collect();
+    let block = mixed(seed, round as u64 / 2);
+    for last in (1..sides).rev() {
         let chosen = mixed(block, last as u64) % (last as u64 + 1);
         order.swap(last, chosen as usize);
     }
-    if cycle % 2 == 1 {
+    if round % 2 == 1 {
         order.reverse();
     }
     order
@@ -37,23 +30,23 @@ mod tests {
 
     #[test]
     fn each_block_of_two_pairs_is_balanced_and_their_order_varies() {
-        let blocks: Vec<[bool; 2]> =
-            (0..1000).map(|block| [begins_with_a(7, 2 * block), begins_with_a(7, 2 * block + 1)]).collect();
-        assert!(blocks.iter().all(|[first, second]| first != second));
-        let beginning_with_a = blocks.iter().filter(|[first, _]| *first).count();
+        let blocks: Vec<[Vec<usize>; 2]> =
+            (0..1000).map(|block| [order(7, 2 * block, 2), order(7, 2 * block + 1, 2)]).collect();
+        assert!(blocks.iter().all(|[first, second]| first[0] == second[1] && first[1] == second[0]));
+        let beginning_with_a = blocks.iter().filter(|[first, _]| first[0] == 0).count();
         assert!((450..550).contains(&beginning_with_a), "{beginning_with_a} of 1000");
     }
 
     #[test]
-    fn cycles_are_permutations_and_come_in_mirrored_twos() {
-        for cycle in (0..20).step_by(2) {
-            let (order, mut mirrored) = (cycle_order(3, cycle, 5), cycle_order(3, cycle + 1, 5));
+    fn rounds_are_permutations_and_come_in_mirrored_twos() {
+        for round in (0..20).step_by(2) {
+            let (forth, mut mirrored) = (order(3, round, 5), order(3, round + 1, 5));
             mirrored.reverse();
-            assert_eq!(order, mirrored);
-            let mut sorted = order;
+            assert_eq!(forth, mirrored);
+            let mut sorted = forth;
             sorted.sort_unstable();
             assert_eq!(sorted, [0, 1, 2, 3, 4]);
         }
-        assert_ne!(cycle_order(3, 0, 5), cycle_order(4, 0, 5), "this seed gives another order");
+        assert_ne!(order(3, 0, 5), order(4, 0, 5), "this seed gives another order");
     }
 }

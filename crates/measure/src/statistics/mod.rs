@@ -5,6 +5,7 @@
 
 pub mod interleaving;
 pub mod rounds;
+pub mod scaling;
 pub mod signed_rank;
 
 use serde::{Deserialize, Serialize};

@@ -104,19 +104,23 @@ fn quantiles(pairs: usize, confidence: f64) -> [f64; 2] {
 
 #[cfg(test)]
 mod tests {
+    use super::super::interleaving::order;
     use super::*;
     use crate::simulation::Random;
 
-    /// The logarithms of one side's rounds in relation to the other's, as machines scatter.
+    /// How the logarithms of rounds scatter; each with the standard deviation of a quiet round.
     #[derive(Debug, Clone, Copy)]
     enum Noise {
-        /// Normal, of this standard deviation.
+        /// Normal.
         Normal(f64),
-        /// The same, and one round in eight is slower by up to a third.
+        /// One round in eight is slower, by up to a third: other programs run in bursts.
         Bursts(f64),
-        /// A machine that becomes slower and faster over some rounds (AR(1), 0.9).
+        /// The machine becomes slower and faster over some rounds (AR(1) with 0.9), and every round
+        /// that begins a pair is slower by as much as the standard deviation.
         Drift(f64),
     }
+
+    const NOISES: [Noise; 3] = [Noise::Normal(0.01), Noise::Bursts(0.01), Noise::Drift(0.01)];
 
     struct Machine {
         random: Random,
@@ -126,53 +130,55 @@ mod tests {
 
     impl Machine {
         fn new(seed: u64, noise: Noise) -> Self {
-            Self { random: Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d)), noise, state: 0.0 }
+            Self { random: Random((seed + 1).wrapping_mul(0x2545_f491_4f6c_dd1d)), noise, state: 0.0 }
         }
 
-        fn normal(&mut self) -> f64 {
+        /// By Box and Muller.
+        fn normal(&mut self, deviation: f64) -> f64 {
             let (radius, angle) = (self.random.exponential(0.5).sqrt(), self.random.uniform());
-            radius * (std::f64::consts::TAU * angle).cos()
+            deviation * radius * (std::f64::consts::TAU * angle).cos()
         }
 
         /// The logarithm of one round.
-        fn round(&mut self) -> f64 {
+        fn round(&mut self, is_first: bool) -> f64 {
             match self.noise {
-                Noise::Normal(deviation) => self.normal() * deviation,
+                Noise::Normal(deviation) => self.normal(deviation),
                 Noise::Bursts(deviation) => {
                     let burst = if self.random.uniform() < 0.125 { self.random.uniform() * 0.3 } else { 0.0 };
-                    self.normal() * deviation + burst
+                    self.normal(deviation) + burst
                 }
                 Noise::Drift(deviation) => {
-                    self.state = 0.9 * self.state + self.normal() * deviation;
-                    self.state + self.normal() * deviation
+                    self.state = 0.9 * self.state + self.normal(deviation);
+                    self.state + self.normal(deviation) + if is_first { deviation } else { 0.0 }
                 }
             }
         }
 
         /// The difference of one pair, in the order of the interleaving.
         fn pair(&mut self, seed: u64, pair: usize, effect: f64) -> f64 {
-            let (first, second) = (self.round(), self.round());
-            let difference =
-                if super::super::interleaving::begins_with_a(seed, pair) { second - first } else { first - second };
-            difference + effect
+            let (first, second) = (self.round(true), self.round(false));
+            effect + if order(seed, pair, 2)[0] == 0 { second - first } else { first - second }
         }
     }
 
+    /// Shares of simulated comparisons, and means over them.
     #[derive(Default, Debug)]
-    struct Shares {
+    struct Simulated {
         called_different: f64,
         covered: f64,
         covered_by_student: f64,
+        half_width: f64,
+        half_width_of_student: f64,
         pairs: f64,
-        detectable: f64,
     }
 
     /// Carries comparisons out as the command does, up to `pairs_max` pairs.
-    fn simulate(noise: Noise, effect: f64, plan: PairPlan, pairs_max: usize, runs: u64) -> Shares {
-        let mut shares = Shares::default();
+    fn simulate(noise: Noise, effect: f64, plan: PairPlan, pairs_max: usize, runs: u64) -> Simulated {
+        let mut simulated = Simulated::default();
         let weight = 1.0 / runs as f64;
+        let share = |holds: bool| if holds { weight } else { 0.0 };
         for seed in 0..runs {
-            let mut machine = Machine::new(seed + 1, noise);
+            let mut machine = Machine::new(seed, noise);
             let mut differences = Vec::new();
             while let Some(goal) = plan.goal(&differences).filter(|_| differences.len() < pairs_max) {
                 while differences.len() < goal.min(pairs_max) {
@@ -180,36 +186,108 @@ mod tests {
                 }
             }
             let ranks = SignedRank::of(&differences).unwrap();
-            let covers = !ranks.interval(CONFIDENCE).unwrap().excludes(effect);
+            let confidence = if let PairPlan::Fixed(_) = plan { CONFIDENCE } else { CONFIDENCE_PLANNED };
+            let interval = ranks.interval(confidence).unwrap();
             let n = differences.len() as f64;
             let mean = differences.iter().sum::<f64>() / n;
-            let deviation = (differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
-            let student = StudentsT::new(0.0, 1.0, n - 1.0).unwrap().inverse_cdf(0.975) * deviation / n.sqrt();
-            shares.called_different += if ranks.p_value() <= SIGNIFICANCE { weight } else { 0.0 };
-            shares.covered += if covers { weight } else { 0.0 };
-            shares.covered_by_student += if (mean - effect).abs() <= student { weight } else { 0.0 };
-            shares.pairs += n * weight;
-            shares.detectable += smallest_detectable(&differences).unwrap_or(0.0) * weight;
+            let variance = differences.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / (n - 1.0);
+            let student = StudentsT::new(0.0, 1.0, n - 1.0).unwrap().inverse_cdf(0.5 + confidence / 2.0);
+            let student = student * (variance / n).sqrt();
+            simulated.called_different += share(ranks.p_value() <= SIGNIFICANCE);
+            simulated.covered += share(!interval.excludes(effect));
+            simulated.covered_by_student += share((mean - effect).abs() <= student);
+            simulated.half_width += weight * interval.half_width();
+            simulated.half_width_of_student += weight * student;
+            simulated.pairs += weight * n;
         }
-        shares
+        simulated
+    }
+
+    const RUNS: u64 = 3_000;
+    /// Three standard errors of a share of 95 % and of 1 % over so many runs.
+    const COVERAGE_ERROR: f64 = 0.012;
+    const FALSE_POSITIVE_ERROR: f64 = 0.0055;
+    const AUTO: PairPlan = PairPlan::Detect { detect: 0.0198 };
+    /// What a budget may allow.
+    const PAIRS_MAX: usize = 60;
+
+    #[test]
+    fn intervals_cover_the_effect_under_every_noise() {
+        for noise in NOISES {
+            for plan in [PairPlan::Fixed(8), PairPlan::Fixed(20), AUTO] {
+                let simulated = simulate(noise, 0.03, plan, PAIRS_MAX, RUNS);
+                assert!(simulated.covered > CONFIDENCE - COVERAGE_ERROR, "{noise:?} {plan:?}: {simulated:?}");
+            }
+        }
+    }
+
+    /// Neither the noise nor the planned number of pairs makes differences out of nothing.
+    #[test]
+    fn equal_sides_are_rarely_called_different() {
+        for noise in NOISES {
+            for plan in [PairPlan::Fixed(8), PairPlan::Fixed(20), AUTO] {
+                let simulated = simulate(noise, 0.0, plan, PAIRS_MAX, RUNS);
+                let most = SIGNIFICANCE + FALSE_POSITIVE_ERROR;
+                assert!(simulated.called_different < most, "{noise:?} {plan:?}: {simulated:?}");
+                // The acceptance over 20 comparisons: at least 19 say "no difference".
+                assert!(simulated.covered > CONFIDENCE - COVERAGE_ERROR, "{noise:?} {plan:?}: {simulated:?}");
+            }
+        }
     }
 
     #[test]
-    fn explore() {
-        for noise in [Noise::Normal(0.01), Noise::Normal(0.03), Noise::Bursts(0.01), Noise::Drift(0.01)] {
-            for (plan, max) in [
-                (PairPlan::Fixed(8), 8),
-                (PairPlan::Fixed(20), 20),
-                (PairPlan::Detect { detect: 0.02 }, 60),
-                (PairPlan::Detect { detect: 0.02 }, 400),
-            ] {
-                for effect in [0.0, 0.02, 0.03] {
-                    println!(
-                        "{noise:?} {plan:?} max {max} effect {effect}: {:?}",
-                        simulate(noise, effect, plan, max, 2000)
-                    );
-                }
-            }
+    fn a_planned_comparison_sees_the_difference_that_it_was_planned_for() {
+        for noise in NOISES {
+            let simulated = simulate(noise, 0.0198, AUTO, 1000, RUNS / 8);
+            assert!(simulated.called_different > POWER, "{noise:?}: {simulated:?}");
+            // Half as much again is hardly ever missed.
+            let simulated = simulate(noise, 0.0296, AUTO, 1000, RUNS / 8);
+            assert!(simulated.called_different > 0.97, "{noise:?}: {simulated:?}");
         }
+    }
+
+    /// A few disturbed rounds do not make the plan endless.
+    #[test]
+    fn a_plan_asks_for_no_more_pairs_than_it_needs() {
+        let quiet = simulate(Noise::Normal(0.003), 0.0, AUTO, 1000, 200);
+        assert!(quiet.pairs < PAIRS_MIN as f64 + 0.1, "{quiet:?}");
+        let normal = simulate(Noise::Normal(0.02), 0.0, AUTO, 1000, 200);
+        // Known scatter would need (2.58 + 0.84)^2 2 0.02^2 / 0.0198^2 pairs, and 5 % more for the rank test.
+        assert!((24.0..40.0).contains(&normal.pairs), "{normal:?}");
+    }
+
+    /// Why not Student's interval of the same pairs: under bursts it is half as wide again.
+    #[test]
+    fn the_rank_interval_is_narrower_under_bursts_and_hardly_wider_without() {
+        let bursts = simulate(Noise::Bursts(0.01), 0.0, PairPlan::Fixed(20), PAIRS_MAX, 1_000);
+        assert!(bursts.half_width_of_student > 1.4 * bursts.half_width, "{bursts:?}");
+        let normal = simulate(Noise::Normal(0.01), 0.0, PairPlan::Fixed(20), PAIRS_MAX, 1_000);
+        assert!(normal.half_width < 1.06 * normal.half_width_of_student, "{normal:?}");
+        assert!(bursts.covered_by_student > 0.94 && normal.covered_by_student > 0.93, "{bursts:?} {normal:?}");
+    }
+
+    /// A difference of just the size that is called detectable is seen in about four of five runs.
+    #[test]
+    fn the_smallest_detectable_difference_is_seen_as_often_as_it_says() {
+        for pairs in [8, 12, 30] {
+            let differences = |seed: u64, effect: f64| -> Vec<f64> {
+                let mut machine = Machine::new(seed, Noise::Normal(0.01));
+                (0..pairs).map(|pair| machine.pair(seed, pair, effect)).collect()
+            };
+            let detectable = (0..2000).map(|seed| smallest_detectable(&differences(seed, 0.0)).unwrap());
+            let detectable = detectable.sum::<f64>() / 2000.0;
+            let seen = |seed: &u64| SignedRank::of(&differences(*seed, detectable)).unwrap().p_value() <= SIGNIFICANCE;
+            let share = (2000..4000).filter(seen).count() as f64 / 2000.0;
+            assert!((POWER - 0.1..POWER + 0.1).contains(&share), "{pairs} pairs: {share}");
+        }
+    }
+
+    #[test]
+    fn a_plan_begins_with_a_pilot_and_never_more_than_doubles() {
+        assert_eq!(AUTO.goal(&[]), Some(PILOT_PAIRS));
+        assert_eq!(AUTO.goal(&[0.9, -0.9, 0.8, -0.8, 0.5, -0.4]), Some(12));
+        assert_eq!(AUTO.goal(&[0.001, -0.001, 0.002, 0.0, 0.001, 0.0]), Some(8));
+        assert_eq!(AUTO.goal(&[0.001; 8]), None);
+        assert_eq!([PairPlan::Fixed(9).goal(&[]), PairPlan::Fixed(9).goal(&[0.0; 9])], [Some(9), None]);
     }
 }

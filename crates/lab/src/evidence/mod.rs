@@ -1,0 +1,117 @@
+//! Measurements that are made for the bottleneck alone: the *diagnosis*, a trial above the upper
+//! bound with samples of path and server beside it.
+//!
+//! They are made after the search, since a sample costs the server a little: a connection that
+//! carries nothing, ten times a second. Judging them is the part of `bottleneck`.
+
+mod figures;
+mod sampler;
+
+pub use figures::{Diagnosis, HandshakeTimes, PathFigures, ServerFigures, TaskFigures};
+
+use std::thread;
+use std::time::Duration;
+
+use thalweg_load::{LoadError, Plan};
+use thalweg_measure::Verdict;
+use thalweg_measure::search::{EndReason, SearchResult};
+use thalweg_sys::affinity::allowed_cpus;
+
+use crate::client_process::{TwoClients, compare};
+use crate::document::Trial;
+use crate::trial::{TestBed, TrialRequest, Watcher};
+use sampler::Sampler;
+
+/// The phase of the diagnosis in documents.
+pub const PHASE: &str = "diagnose";
+/// Length of the trial.
+pub const LENGTH: Duration = Duration::from_secs(3);
+/// The load, as a multiple of the upper bound: an overload that a search meets anyway.
+pub const OVERLOAD: f64 = 1.25;
+/// The share of its ceiling that the client is sure to offer.
+pub const CEILING_SHARE: f64 = 0.9;
+/// A pause before the trial in which queues of the trial before drain.
+const PAUSE: Duration = Duration::from_millis(300);
+/// Trials that are made if the client does not keep up.
+const ATTEMPTS: usize = 2;
+
+/// A client with less headroom than this is compared with two.
+const HEADROOM: f64 = 3.0;
+/// A CPU that is busy for less than this share has room for a second client.
+const IDLE: f64 = 0.2;
+
+/// The comparison of one client process with two.
+#[derive(Clone, Debug, Default)]
+pub enum SecondClient {
+    /// The client had room enough, or the search found nothing to offer.
+    #[default]
+    NotNeeded,
+    /// There was no idle CPU beside the load threads' and the server's.
+    NoSpareCpu,
+    /// The processes have returned no result.
+    Failed(String),
+    /// The result.
+    Compared(TwoClients),
+}
+
+/// Compares one client process with two, a little above what one has carried, if the client is
+/// near its ceiling.
+pub fn second_client(
+    test_bed: &TestBed,
+    plan: &Plan,
+    result: &SearchResult,
+    ceiling: f64,
+    diagnosis: Option<&Diagnosis>,
+) -> SecondClient {
+    let reached = result.lower_bound.or(result.upper_bound);
+    let (Some(reached), Some(command)) = (reached, &test_bed.client_command) else { return SecondClient::NotNeeded };
+    let cut_short = matches!(result.ended, EndReason::Interrupted | EndReason::NotRecovered);
+    if cut_short || ceiling >= HEADROOM * reached {
+        return SecondClient::NotNeeded;
+    }
+    let mut spare = allowed_cpus().unwrap_or_default();
+    spare.retain(|cpu| !plan.cpus.contains(cpu));
+    if test_bed.shared_host {
+        let busy = diagnosis.and_then(|diagnosis| diagnosis.trial.server.as_ref()).map(|server| &server.cpus_busy);
+        spare.retain(|cpu| busy.is_some_and(|busy| busy.get(cpu).is_some_and(|share| *share < IDLE)));
+    }
+    if spare.is_empty() {
+        return SecondClient::NoSpareCpu;
+    }
+    spare.truncate(plan.cpus.len());
+    match compare(command, reached * OVERLOAD, &plan.cpus, &spare) {
+        Ok(compared) => SecondClient::Compared(compared),
+        Err(error) => SecondClient::Failed(error.to_string()),
+    }
+}
+
+/// Makes the trial of `plan`, an overload, with the samples beside it. Appends it to `trials`.
+///
+/// # Errors
+/// The trial could not be made.
+pub fn diagnose(
+    test_bed: &TestBed,
+    plan: &Plan,
+    trials: &mut Vec<Trial>,
+    watcher: &mut dyn Watcher,
+) -> Result<Option<Diagnosis>, LoadError> {
+    let sampler = Sampler::new(test_bed, plan);
+    let mut diagnosis = None;
+    for _ in 0..ATTEMPTS {
+        thread::sleep(PAUSE);
+        if watcher.wants_stop() {
+            break;
+        }
+        let idle = sampler.idle_handshakes();
+        let request = TrialRequest::new(PHASE, plan.clone());
+        let (trial, samples) = sampler.beside(|| test_bed.trial(&request, watcher));
+        let trial = trial?.trial;
+        trials.push(trial.clone());
+        let is_valid = trial.verdict != Verdict::Invalid;
+        diagnosis = Some(Diagnosis::of(trial, idle, samples));
+        if is_valid {
+            break;
+        }
+    }
+    Ok(diagnosis)
+}
