@@ -11,6 +11,7 @@
 //! | [`arrivals`], [`connections`], [`workloads`], [`sessions`], [`replay`], [`slow`] | tests of the composition of a load, as the server sees it |
 //! | [`input`], [`files`], [`formats`], [`memory`] | tests of input and output, and of the cost of input |
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
+//! | [`doctor`] | settings of the host: examined, changed, put back |
 //! | [`listings`], [`changes`] | folders without an index, in a browser too; changes of files that the kernel reports |
 //! | [`operation`], [`reload`] | tests of a server's life: signals, upgrades, users, the sandbox; reloads while it serves |
 //! | [`signals`], [`sandbox`], [`unix_sockets`], [`full_disk`] | more of that: each signal, access inside the sandbox, owners of sockets, logs on a full disk |
@@ -38,6 +39,7 @@ mod connections;
 mod credentials;
 mod curl;
 mod demo;
+mod doctor;
 mod document;
 mod downloads;
 mod fallback;

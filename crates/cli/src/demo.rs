@@ -75,7 +75,7 @@ pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
     line.clear();
     let found = found?;
     let measurement =
-        Measurement { verdict: found.verdict, reasons: found.reasons, trials: found.trials, find: Some(found.find) };
+        Measurement { find: Some(found.find), ..Measurement::new(found.verdict, found.reasons, found.trials) };
     let document = result::document(&invocation, &test_bed, &settings.base, measurement);
     output::print(&text::of(&document))?;
     output::write_report(&document, &options.out)?;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use thalweg_lab::compare::CompareError;
 use thalweg_lab::search::SearchError;
 use thalweg_lab::target::TargetError;
 use thalweg_load::LoadError;
@@ -100,6 +101,15 @@ impl From<TargetError> for Failure {
 impl From<LoadError> for Failure {
     fn from(error: LoadError) -> Self {
         Self::unreachable(error)
+    }
+}
+
+impl From<CompareError> for Failure {
+    fn from(error: CompareError) -> Self {
+        match error {
+            CompareError::Search { source: SearchError::Plan(_), .. } => Self::usage(error),
+            _ => Self::unreachable(error),
+        }
     }
 }
 

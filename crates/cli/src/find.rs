@@ -20,6 +20,7 @@ use crate::interrupt::Interrupt;
 use crate::load_options;
 use crate::options::FindOptions;
 use crate::output;
+use crate::preflight;
 use crate::progress::Line;
 use crate::requests;
 
@@ -62,6 +63,7 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
         started: jiff::Timestamp::now(),
     };
     target.reach(base.timeout, &base.sources)?;
+    let findings = preflight::examine_for_search(&base, &target);
 
     let test_bed = TestBed::new(target, limits);
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, true, &test_bed.limits);
@@ -78,8 +80,9 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     line.clear();
     let found = found?;
     let measurement =
-        Measurement { verdict: found.verdict, reasons: found.reasons, trials: found.trials, find: Some(found.find) };
-    output::give_out(&result::document(&invocation, &test_bed, &settings.base, measurement), &options.output)
+        Measurement { find: Some(found.find), ..Measurement::new(found.verdict, found.reasons, found.trials) };
+    let document = result::document(&invocation, &test_bed, &settings.base, measurement).with_findings(findings);
+    output::give_out(&document, &options.output)
 }
 
 /// The limits of the options. Without one on the response time only errors could limit a rate.

@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod compare;
+mod compare_text;
 mod configuration;
 mod demo;
 mod doctor;
@@ -18,6 +20,7 @@ mod load_options;
 mod log_file;
 mod options;
 mod output;
+mod preflight;
 mod progress;
 mod reach;
 mod replay;
@@ -25,6 +28,7 @@ mod requests;
 mod run;
 mod serve;
 mod text;
+mod yardstick;
 
 use std::process::ExitCode;
 
@@ -38,10 +42,12 @@ fn main() -> ExitCode {
     let ended = match &options.command {
         Command::Run(options) => run::run(options),
         Command::Find(options) => find::find(options),
+        Command::Compare(options) => compare::compare(options),
         Command::Replay(options) => replay::replay(options),
         Command::Serve(options) => serve::serve(options),
         Command::Demo(options) => demo::demo(options),
         Command::Doctor(options) => doctor::doctor(options),
+        Command::Yardstick(options) => yardstick::yardstick(options),
         Command::Schema => output::schema(),
     };
     ended.unwrap_or_else(Failure::report)

@@ -18,6 +18,7 @@ use crate::load_options;
 use crate::log_file;
 use crate::options::{ArrivalsOption, LoadOptions, METHOD_DEFAULT, ReplayOptions};
 use crate::output;
+use crate::preflight;
 use crate::progress::Line;
 use crate::requests;
 
@@ -58,6 +59,7 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
         started: jiff::Timestamp::now(),
     };
     target.reach(plan.timeout, &plan.sources)?;
+    let findings = preflight::examine(&plan, &target);
     length::announce(&plan);
 
     let test_bed = TestBed::new(target, load.limits.clone());
@@ -65,10 +67,8 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     let made = test_bed.trial(&TrialRequest::new("replay", plan.clone()), &mut line);
     line.clear();
     let trial = made?.trial;
-    let measurement =
-        Measurement { verdict: trial.verdict, reasons: trial.reasons.clone(), trials: vec![trial], find: None };
-    let document = Document { log: Some(log.into()), ..result::document(&invocation, &test_bed, &plan, measurement) };
-    output::give_out(&document, &options.output)
+    let document = result::document(&invocation, &test_bed, &plan, Measurement::of(trial)).with_findings(findings);
+    output::give_out(&Document { log: Some(log.into()), ..document }, &options.output)
 }
 
 /// Refuses options that contradict the log.

@@ -17,6 +17,7 @@ use crate::length;
 use crate::load_options;
 use crate::options::RunOptions;
 use crate::output;
+use crate::preflight;
 use crate::progress::Line;
 use crate::requests;
 
@@ -46,6 +47,7 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
         started: jiff::Timestamp::now(),
     };
     target.reach(plan.timeout, &plan.sources)?;
+    let findings = preflight::examine(&plan, &target);
     length::announce(&plan);
 
     let test_bed = TestBed::new(target, options.load.limits.clone());
@@ -53,9 +55,8 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     let made = test_bed.trial(&TrialRequest::new("run", plan.clone()), &mut line);
     line.clear();
     let trial = made?.trial;
-    let measurement =
-        Measurement { verdict: trial.verdict, reasons: trial.reasons.clone(), trials: vec![trial], find: None };
-    output::give_out(&result::document(&invocation, &test_bed, &plan, measurement), &options.output)
+    let document = result::document(&invocation, &test_bed, &plan, Measurement::of(trial)).with_findings(findings);
+    output::give_out(&document, &options.output)
 }
 
 fn settings(

@@ -7,15 +7,17 @@ use thalweg_measure::limit::Statistic;
 use thalweg_measure::{Summary, Verdict};
 use thalweg_units::display;
 
+use crate::compare_text;
 use crate::progress::trial_line;
 
 /// The text of a result.
 pub fn of(document: &Document) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
-    let _ = match &document.find {
-        Some(find) => search(&mut text, document, find),
-        None => document.trials.iter().try_for_each(|trial| run(&mut text, document, trial)),
+    let _ = match (&document.compare, &document.find) {
+        (Some(compare), _) => compare_text::write(&mut text, document, compare),
+        (None, Some(find)) => search(&mut text, document, find),
+        (None, None) => document.trials.iter().try_for_each(|trial| run(&mut text, document, trial)),
     };
     text
 }

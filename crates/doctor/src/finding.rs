@@ -98,6 +98,13 @@ impl Finding {
         self
     }
 
+    /// Adds a file to write for a remedy that has been named already.
+    #[must_use]
+    pub fn change(mut self, path: impl Into<String>, value: impl fmt::Display) -> Self {
+        self.changes.push(Change { path: path.into(), value: value.to_string() });
+        self
+    }
+
     /// The finding in one line, without its remedy: `STATE: EFFECT`.
     pub fn sentence(&self) -> String {
         if self.spoils.is_empty() { self.is.clone() } else { format!("{}: {}", self.is, self.spoils) }

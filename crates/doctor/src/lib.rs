@@ -5,6 +5,7 @@
 //! run before every measurement. A check sees the host through its files ([`Host`]) and the load
 //! through [`PlannedLoad`], and gives [`Finding`]s with the figure computed for that load.
 //! [`needs`] has the rules about descriptors, addresses and ports that a run itself follows.
+//! [`repair`] writes the settings that findings propose, and puts them back.
 //!
 //!
 //! Deliberately not here: options, printing, exit codes, questions to the user.
@@ -15,6 +16,7 @@ mod finding;
 mod host;
 mod load;
 pub mod needs;
+pub mod repair;
 
 pub use checks::{CHECKS, Check};
 pub use finding::{Change, Finding, Level};

@@ -180,7 +180,8 @@ fn users(rate: Option<&str>, calls: Option<u32>) -> Result<PlannedLoad, String> 
     let calls = calls.unwrap_or(1);
     // Connections that are open at once, at a lifetime of a second.
     let connections = rate.ceil().max(1.0) as u64;
-    let name = format!("open {} connections per second, {calls} requests each", display::count(rate.round() as u64));
+    let each = if calls == 1 { "one request".to_owned() } else { format!("{calls} requests") };
+    let name = format!("open {} connections per second with {each} each", display::count(rate.round() as u64));
     Ok(PlannedLoad {
         requests_per_s: Some(rate * f64::from(calls)),
         opened_per_s: rate,
@@ -210,7 +211,7 @@ mod tests {
             ("hold 5 http://h/", "hold 5 connections", 5, 0.0),
             ("rate 50000/s", "offer 50,000/s", 256, 0.0),
             ("rate 1000/s calls 10", "offer 1,000/s", 50, 100.0),
-            ("conn-rate 2000/s", "open 2,000 connections per second, 1 requests each", 2000, 2000.0),
+            ("conn-rate 2000/s", "open 2,000 connections per second with one request each", 2000, 2000.0),
             ("find http://h/", "a capacity search", 256, 0.0),
             ("serve", "serve 10,000 connections", 10_000, 0.0),
             ("serve /srv 50000", "serve /srv to 50,000 connections", 50_000, 0.0),

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use thalweg_sys::{Instant, SendBuf, SocketId};
+use thalweg_sys::{Instant, SocketId};
 use thalweg_wire::{FieldSlots, RequestEvent, RequestReader};
 
-use crate::handler::Handler;
-use crate::response::Response;
+use crate::handler::{Handler, Ticket};
+use crate::response::{Framing, Outgoing, Response};
 use crate::settings::Settings;
 
 /// The state of one connection.
@@ -23,7 +23,7 @@ pub(crate) struct Connection {
     reader: RequestReader,
     requests: u32,
     /// The response to a request whose body is still on its way.
-    unfinished: Option<SendBuf>,
+    unfinished: Option<Slot>,
 }
 
 /// The incoming direction of a connection.
@@ -39,29 +39,50 @@ pub(crate) enum Input {
     Ended,
 }
 
+/// The place of a response in the order of its connection.
+enum Slot {
+    Ready(Outgoing),
+    /// The response to the request of this number is still to come.
+    Deferred {
+        request: u32,
+        framing: Framing,
+    },
+}
+
 /// Responses in the order of their requests. A queue of one, which is the usual length, allocates
 /// nothing.
 #[derive(Default)]
 pub(crate) struct Responses {
-    first: Option<SendBuf>,
-    others: VecDeque<SendBuf>,
+    first: Option<Slot>,
+    others: VecDeque<Slot>,
 }
 
 impl Responses {
-    fn push(&mut self, response: SendBuf) {
+    fn push(&mut self, slot: Slot) {
         if self.first.is_none() {
-            self.first = Some(response);
+            self.first = Some(slot);
         } else {
-            self.others.push_back(response);
+            self.others.push_back(slot);
         }
     }
 
-    pub(crate) fn pop(&mut self) -> Option<SendBuf> {
-        std::mem::replace(&mut self.first, self.others.pop_front())
+    /// Takes out the first response, unless it is still to come.
+    pub(crate) fn pop(&mut self) -> Option<Outgoing> {
+        if !matches!(self.first, Some(Slot::Ready(_))) {
+            return None;
+        }
+        match std::mem::replace(&mut self.first, self.others.pop_front()) {
+            Some(Slot::Ready(outgoing)) => Some(outgoing),
+            _ => unreachable!("the first one is ready"),
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
         usize::from(self.first.is_some()) + self.others.len()
+    }
+
+    fn slots(&mut self) -> impl Iterator<Item = &mut Slot> {
+        self.first.iter_mut().chain(&mut self.others)
     }
 }
 
@@ -90,7 +111,7 @@ impl Connection {
                 Err(error) => {
                     self.unfinished = None;
                     let refusal = handler.refuse(error).unwrap_or_else(|| Response::new(error.status()));
-                    self.responses.push(refusal.encode(None, true));
+                    self.responses.push(Slot::Ready(refusal.encode(Framing::of_no_request())));
                     self.input = Input::Ignored;
                     return;
                 }
@@ -104,12 +125,17 @@ impl Connection {
                     let is_last = !head.keep_alive()
                         || head.expects_continue()
                         || self.requests >= settings.requests_per_connection_max;
-                    let response = handler.respond(&head).encode(Some(&head), is_last);
+                    let framing = Framing::of(&head, is_last);
+                    let request = self.requests;
+                    let slot = match handler.respond_or_defer(&head, Ticket { socket: self.socket, request }) {
+                        Some(response) => Slot::Ready(response.encode(framing)),
+                        None => Slot::Deferred { request, framing },
+                    };
                     if is_last {
                         self.input = Input::Ignored;
-                        self.responses.push(response);
+                        self.responses.push(slot);
                     } else {
-                        self.unfinished = Some(response);
+                        self.unfinished = Some(slot);
                     }
                 }
                 Some(RequestEvent::Body(_)) => {}
@@ -119,7 +145,26 @@ impl Connection {
         }
     }
 
-    /// Whether no response is on its way or waits for one that is.
+    /// Gives a deferred response. Returns whether a request of that number waits for one.
+    pub(crate) fn answer(&mut self, request: u32, response: Response) -> bool {
+        let is_it = |slot: &&mut Slot| matches!(**slot, Slot::Deferred { request: waiting, .. } if waiting == request);
+        let Some(slot) = self.responses.slots().chain(&mut self.unfinished).find(is_it) else { return false };
+        if let Slot::Deferred { framing, .. } = *slot {
+            *slot = Slot::Ready(response.encode(framing));
+        }
+        true
+    }
+
+    /// Drops the responses behind the one that is sent now; no further request is read.
+    pub(crate) fn end_behind(&mut self) {
+        self.responses = Responses::default();
+        self.unfinished = None;
+        if self.input == Input::Open {
+            self.input = Input::Ignored;
+        }
+    }
+
+    /// Whether no response is on its way or waits to be sent or given.
     pub(crate) fn is_idle(&self) -> bool {
         !self.is_sending && self.responses.len() == 0
     }

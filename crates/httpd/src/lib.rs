@@ -3,8 +3,9 @@
 //!
 //! A [`Server`] is an [`App`](thalweg_reactor::App) of the loop, generic over the driver. It
 //! accepts connections, reads request heads within bounds, lets a [`Handler`] make each
-//! [`Response`], and sends the responses of pipelined requests in order. Connections, their
-//! requests and their times are bounded by [`Settings`]; request bodies are read and discarded.
+//! [`Response`], at once or later, and sends the responses of pipelined requests in order.
+//! Connections, their requests and their times are bounded by [`Settings`]; request bodies are read
+//! and discarded.
 //!
 //! ```no_run
 //! # fn serve(driver: &mut thalweg_sys::Epoll) -> std::io::Result<()> {
@@ -31,7 +32,7 @@ mod response;
 mod server;
 mod settings;
 
-pub use handler::Handler;
+pub use handler::{Handler, Ticket};
 pub use response::Response;
 pub use server::Server;
 pub use settings::{Settings, Times, WhenFull};

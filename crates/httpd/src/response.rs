@@ -15,6 +15,9 @@ pub struct Response(Content);
 enum Content {
     /// Head and body as they are sent.
     Message(SendBuf),
+    /// Bytes behind which the connection ends.
+    CutShort(SendBuf),
+    Reset,
     Parts {
         status: u16,
         fields: FieldBlock,
@@ -40,6 +43,19 @@ impl Response {
         Self(Content::Message(SendBuf::Shared(message)))
     }
 
+    /// Bytes that are sent as they are and end the connection, whatever they promise: a fault to
+    /// test clients with.
+    #[must_use]
+    pub const fn cut_short(message: Rc<Vec<u8>>) -> Self {
+        Self(Content::CutShort(SendBuf::Shared(message)))
+    }
+
+    /// No response: the connection is reset in its place, a fault to test clients with.
+    #[must_use]
+    pub const fn reset() -> Self {
+        Self(Content::Reset)
+    }
+
     /// Adds a field. The server adds Content-Length and, where it matters, Connection.
     ///
     /// # Panics
@@ -63,16 +79,46 @@ impl Response {
         self
     }
 
-    /// The message as it answers `request` (or, without one, bytes that are no request) and, if
-    /// `closes`, ends the connection.
-    pub(crate) fn encode(self, request: Option<&RequestHead<'_>>, closes: bool) -> SendBuf {
+    /// The response in the form in which it is sent.
+    pub(crate) fn encode(self, framing: Framing) -> Outgoing {
         match self.0 {
-            Content::Message(message) => message,
+            Content::Message(message) => Outgoing::Message(message),
+            Content::CutShort(message) => Outgoing::Last(message),
+            Content::Reset => Outgoing::Reset,
             Content::Parts { status, fields, body } => {
-                let message = encode(status, &fields, &body, request, closes);
-                SendBuf::Owned(message.expect("status and names are valid"))
+                let message = encode(status, &fields, &body, framing);
+                Outgoing::Message(SendBuf::Owned(message.expect("status and names are valid")))
             }
         }
+    }
+}
+
+/// A response as it leaves.
+#[derive(Debug)]
+pub(crate) enum Outgoing {
+    Message(SendBuf),
+    /// Bytes behind which the connection ends.
+    Last(SendBuf),
+    Reset,
+}
+
+/// The properties of a request that the form of its response depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Framing {
+    is_http10: bool,
+    is_head: bool,
+    /// The response ends the connection.
+    closes: bool,
+}
+
+impl Framing {
+    pub(crate) fn of(request: &RequestHead<'_>, closes: bool) -> Self {
+        Self { is_http10: request.version == Version::Http10, is_head: request.method == Method::Head, closes }
+    }
+
+    /// For bytes that are no request.
+    pub(crate) const fn of_no_request() -> Self {
+        Self { is_http10: false, is_head: false, closes: true }
     }
 }
 
@@ -104,13 +150,7 @@ impl From<Vec<u8>> for Bytes {
     }
 }
 
-fn encode(
-    status: u16,
-    fields: &FieldBlock,
-    body: &[u8],
-    request: Option<&RequestHead<'_>>,
-    closes: bool,
-) -> Result<Vec<u8>, EncodeError> {
+fn encode(status: u16, fields: &FieldBlock, body: &[u8], framing: Framing) -> Result<Vec<u8>, EncodeError> {
     let mut message = Vec::with_capacity(128 + fields.as_bytes().len() + body.len());
     let mut head = HeadWriter::response(&mut message, Version::Http11, status)?;
     head.block(fields);
@@ -119,13 +159,13 @@ fn encode(
     if has_content {
         head.field_number("Content-Length", body.len() as u64)?;
     }
-    if closes {
+    if framing.closes {
         head.field("Connection", b"close")?;
-    } else if request.is_some_and(|request| request.version == Version::Http10) {
+    } else if framing.is_http10 {
         head.field("Connection", b"keep-alive")?;
     }
     head.end();
-    if has_content && request.is_none_or(|request| request.method != Method::Head) {
+    if has_content && !framing.is_head {
         message.extend_from_slice(body);
     }
     Ok(message)

@@ -8,7 +8,8 @@ use thalweg_sys::driver::Listen;
 use thalweg_sys::{Completion, Driver, Instant, SocketId};
 
 use crate::connection::{Connection, Input};
-use crate::handler::Handler;
+use crate::handler::{Handler, Ticket};
+use crate::response::{Outgoing, Response};
 use crate::settings::{Settings, Times, WhenFull};
 
 /// How long a listener that has failed to accept waits if no connection is closed before.
@@ -92,6 +93,23 @@ impl<H: Handler> Server<H> {
         &mut self.handler
     }
 
+    /// Gives a response that the handler has deferred. Returns whether it is used: the connection
+    /// may have ended.
+    pub fn answer<D: Driver>(&mut self, driver: &mut D, ticket: Ticket, response: Response) -> bool {
+        let waits =
+            self.connection(ticket.socket).is_some_and(|connection| connection.answer(ticket.request, response));
+        if waits {
+            self.proceed(driver, ticket.socket);
+        }
+        waits
+    }
+
+    /// Whether the client of a request may still want the response: it has not closed its side.
+    pub fn is_awaited(&self, ticket: Ticket) -> bool {
+        let connection = self.connections.get(ticket.socket.index()).and_then(Option::as_ref);
+        connection.is_some_and(|connection| connection.socket == ticket.socket && connection.input != Input::Ended)
+    }
+
     /// Connections that are open.
     pub fn connections(&self) -> usize {
         self.open
@@ -152,13 +170,26 @@ impl<H: Handler> Server<H> {
             return;
         }
         if let Some(response) = connection.responses.pop() {
+            let message = match response {
+                Outgoing::Message(message) => message,
+                Outgoing::Last(message) => {
+                    connection.end_behind();
+                    message
+                }
+                Outgoing::Reset => return self.reset(driver, socket),
+            };
             connection.is_sending = true;
             connection.deadline = sending;
-            driver.send(socket, response);
+            driver.send(socket, message);
             if connection.is_paused && connection.responses.len() <= bound {
                 connection.is_paused = false;
                 driver.resume(socket);
             }
+            return;
+        }
+        if connection.responses.len() > 0 {
+            // The next response is still to come, which may take its time.
+            connection.deadline = None;
             return;
         }
         match connection.input {
@@ -189,13 +220,27 @@ impl<H: Handler> Server<H> {
     }
 
     fn close<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
-        if self.connection(socket).is_none() {
-            return;
+        if self.forget(socket) {
+            driver.close(socket);
+            self.accept_again(driver);
         }
-        self.connections[socket.index()] = None;
-        self.open -= 1;
-        driver.close(socket);
-        self.accept_again(driver);
+    }
+
+    fn reset<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
+        if self.forget(socket) {
+            driver.reset(socket);
+            self.accept_again(driver);
+        }
+    }
+
+    /// Takes a connection out of the table. Returns whether it was there.
+    fn forget(&mut self, socket: SocketId) -> bool {
+        let there = self.connection(socket).is_some();
+        if there {
+            self.connections[socket.index()] = None;
+            self.open -= 1;
+        }
+        there
     }
 
     fn close_oldest<D: Driver>(&mut self, driver: &mut D) {

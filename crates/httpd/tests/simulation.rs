@@ -2,12 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use thalweg_httpd::{Handler, Response, Server, Settings, Times, WhenFull};
+use thalweg_httpd::{Handler, Response, Server, Settings, Ticket, Times, WhenFull};
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, LoopControl, run};
 use thalweg_sys::driver::{Completion, Connect, Driver, Listen, SendBuf};
@@ -53,13 +53,17 @@ struct World<H> {
 impl<H: Handler> World<H> {
     fn run(config: SimConfig, settings: Settings, handler: H, clients: Vec<Client>, until_ms: u64) -> Self {
         let mut sim = Sim::new(config);
-        let mut server = Server::new(settings, handler);
-        let addr: SocketAddr = "10.0.0.1:80".parse().unwrap();
-        server.listen(&mut sim, Listen::Address(addr)).unwrap();
-        let (start, sockets, until) = (sim.now(), BTreeMap::new(), until_ms * MS);
-        let mut world = World { server, addr, clients, sockets, start, until, connections_max: 0 };
+        let mut world = Self::new(&mut sim, settings, handler, clients, until_ms);
         run(&mut sim, &mut world).unwrap();
         world
+    }
+
+    fn new(sim: &mut Sim, settings: Settings, handler: H, clients: Vec<Client>, until_ms: u64) -> Self {
+        let mut server = Server::new(settings, handler);
+        let addr: SocketAddr = "10.0.0.1:80".parse().unwrap();
+        server.listen(sim, Listen::Address(addr)).unwrap();
+        let (start, sockets, until) = (sim.now(), BTreeMap::new(), until_ms * MS);
+        World { server, addr, clients, sockets, start, until, connections_max: 0 }
     }
 
     fn on_client(&mut self, sim: &mut Sim, index: usize, completion: &Completion) {
@@ -301,4 +305,159 @@ fn a_listener_can_be_replaced() {
     assert_eq!(server.listen(&mut sim, Listen::Address(second)).unwrap(), Some(second));
     // The first address is free again.
     sim.listen(Listen::Address(first)).unwrap();
+}
+
+/// A server whose owner gives all responses when `batch` requests wait, the last one first, or when
+/// `delay` has passed since the first of them.
+struct Owner {
+    world: World<Deferring>,
+    batch: usize,
+    delay: u64,
+    respond: fn(&str) -> Response,
+    /// Whether the network resets each connection that has a request.
+    resets: bool,
+    /// The number of responses that were not used.
+    unused: usize,
+}
+
+#[derive(Clone, Default)]
+struct Deferring {
+    waiting: Rc<RefCell<Vec<(Ticket, String)>>>,
+    since: Rc<Cell<Option<Instant>>>,
+}
+
+impl Handler for Deferring {
+    fn respond(&mut self, _: &RequestHead<'_>) -> Response {
+        unreachable!("each response is deferred")
+    }
+
+    fn respond_or_defer(&mut self, request: &RequestHead<'_>, ticket: Ticket) -> Option<Response> {
+        self.waiting.borrow_mut().push((ticket, String::from_utf8(request.target.to_vec()).unwrap()));
+        None
+    }
+}
+
+impl App<Sim> for Owner {
+    fn on_completion(&mut self, sim: &mut Sim, completion: Completion) {
+        self.world.on_completion(sim, completion);
+    }
+
+    fn on_iteration(&mut self, sim: &mut Sim, now: Instant) -> LoopControl {
+        let handler = self.world.server.handler().clone();
+        if handler.waiting.borrow().is_empty() {
+            handler.since.set(None);
+            return self.world.on_iteration(sim, now);
+        }
+        if self.resets {
+            for (ticket, _) in handler.waiting.borrow().iter() {
+                if self.world.server.is_awaited(*ticket) {
+                    sim.reset(ticket.socket());
+                }
+            }
+        }
+        let due = handler.since.get().unwrap_or(now).plus_ns(self.delay);
+        handler.since.set(Some(handler.since.get().unwrap_or(now)));
+        if handler.waiting.borrow().len() >= self.batch || due <= now {
+            handler.since.set(None);
+            for (ticket, target) in handler.waiting.take().into_iter().rev() {
+                let used = self.world.server.answer(sim, ticket, (self.respond)(&target));
+                self.unused += usize::from(!used);
+                assert!(!self.world.server.answer(sim, ticket, Response::new(500)), "each has one response");
+            }
+            return self.world.on_iteration(sim, now);
+        }
+        match self.world.on_iteration(sim, now) {
+            LoopControl::WaitUntil(next) => LoopControl::WaitUntil(Some(next.map_or(due, |next| next.min(due)))),
+            LoopControl::Stop => LoopControl::Stop,
+        }
+    }
+}
+
+impl Owner {
+    fn run(
+        config: SimConfig,
+        batch: usize,
+        delay_ms: u64,
+        respond: fn(&str) -> Response,
+        clients: Vec<Client>,
+    ) -> Self {
+        let mut sim = Sim::new(config);
+        let world = World::new(&mut sim, settings(), Deferring::default(), clients, 60_000);
+        let mut owner = Self { world, batch, delay: delay_ms * MS, respond, resets: false, unused: 0 };
+        run(&mut sim, &mut owner).unwrap();
+        owner
+    }
+}
+
+fn echo_text(target: &str) -> Response {
+    Response::new(200).field("Content-Type", "text/plain").body(target.to_owned())
+}
+
+#[test]
+fn deferred_responses_keep_the_order_of_their_requests() {
+    let targets: Vec<String> = (0..60).map(|number| format!("/{number}")).collect();
+    let requests: String = targets.iter().map(|target| format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n")).collect();
+    let expected: String = targets.iter().map(|target| ok(target, "")).collect();
+    for (seed, batch) in (0..8).flat_map(|seed| [1, 3, 7].map(|batch| (seed, batch))) {
+        let client = Client::new(0, requests.clone());
+        let owner = Owner::run(SimConfig::rough(seed), batch, 20, echo_text, vec![client]);
+        assert_eq!(owner.world.clients[0].text(), expected, "seed {seed}, batches of {batch}");
+        assert_eq!((owner.unused, owner.world.server.connections()), (0, 0), "seed {seed}");
+    }
+}
+
+#[test]
+fn deferred_responses_have_the_form_that_their_request_asks_for() {
+    let head = "HEAD /twelve-bytes HTTP/1.1\r\nHost: x\r\n\r\n";
+    let posted = "POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc";
+    let old = "GET /c HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    let last = "GET /d HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let expected = [
+        ok("/twelve-bytes", "").replace("/twelve-bytes", ""),
+        ok("/b", ""),
+        ok("/c", "Connection: keep-alive\r\n"),
+        ok("/d", CLOSE),
+    ];
+    let client = Client::new(0, [head, posted, old, last, last].concat());
+    let owner = Owner::run(SimConfig::rough(1), 2, 20, echo_text, vec![client]);
+    assert_eq!(owner.world.clients[0].text(), expected.concat());
+}
+
+/// A step's time is one second here; the response takes ten of them.
+#[test]
+fn a_response_may_be_deferred_for_longer_than_a_request_may_take() {
+    let client = Client::new(0, "GET /a HTTP/1.1\r\nHost: x\r\n\r\n");
+    let owner = Owner::run(SimConfig::calm(1), usize::MAX, 10_000, echo_text, vec![client]);
+    assert_eq!(owner.world.clients[0].text(), ok("/a", ""));
+    let ended = owner.world.clients[0].ended_at.expect("the next request's deadline passes");
+    assert!((11_000..12_500).contains(&(ended / MS)), "{} ms", ended / MS);
+}
+
+#[test]
+fn a_response_for_a_connection_that_has_ended_is_not_used() {
+    let mut sim = Sim::new(SimConfig::calm(1));
+    let clients = (0..5).map(|number| Client::new(number * 100, "GET /a HTTP/1.1\r\nHost: x\r\n\r\n"));
+    let world = World::new(&mut sim, settings(), Deferring::default(), clients.collect(), 60_000);
+    let mut owner = Owner { world, batch: usize::MAX, delay: 500 * MS, respond: echo_text, resets: true, unused: 0 };
+    run(&mut sim, &mut owner).unwrap();
+    assert_eq!((owner.unused, owner.world.server.connections()), (5, 0));
+}
+
+#[test]
+fn a_message_cut_short_and_a_reset_end_the_connection() {
+    let respond = |target: &str| match target {
+        "/short" => Response::cut_short(Rc::new(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc".to_vec())),
+        "/reset" => Response::reset(),
+        target => echo_text(target),
+    };
+    let request = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n");
+    for seed in 0..8 {
+        let short = Client::new(0, ["/a", "/short", "/b"].map(request).concat());
+        let reset = Client::new(50, request("/reset") + &request("/b"));
+        let owner = Owner::run(SimConfig::rough(seed), 1, 0, respond, vec![short, reset]);
+        let expected = ok("/a", "") + "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc";
+        assert_eq!(owner.world.clients[0].text(), expected, "seed {seed}");
+        assert_eq!(owner.world.clients[1].text(), "", "seed {seed}");
+        assert!(owner.world.clients.iter().all(|client| client.ended_at.is_some()), "seed {seed}");
+    }
 }

@@ -5,7 +5,7 @@ use thalweg_measure::Verdict;
 use thalweg_measure::search::{Collapse, EndReason, SearchResult};
 use thalweg_units::display;
 
-use crate::bottleneck::{Evidence, name_bottleneck};
+use crate::bottleneck::{Bottleneck, Evidence, name_bottleneck};
 use crate::document::{Find, LimitedBy, Overload, OverloadShape, Trial};
 
 /// The conclusion of a search.
@@ -26,16 +26,16 @@ pub struct Conclusion {
 pub(crate) const DISTURBED_MAX: u32 = 5;
 
 /// Draws the conclusion of a search.
-pub(crate) fn conclude(evidence: &Evidence<'_>, trials: Vec<Trial>) -> Conclusion {
+pub(crate) fn conclude(evidence: &Evidence<'_>) -> Conclusion {
     let result = evidence.result;
     let overload = result.collapse.as_ref().map(overload_of);
-    let (limit, mut sentences) = name_bottleneck(evidence);
-    let (verdict, reason) = verdict_of(result, limit);
+    let Bottleneck { limit, cause, findings, mut sentences } = name_bottleneck(evidence);
+    let (verdict, reason) = verdict_of(result, limit, cause.as_deref());
     // The effect of an overload on the target comes first.
     let collapsed = overload.as_ref().map(Overload::sentence);
     sentences.splice(0..0, collapsed.clone());
     let contradicted = contradiction(result);
-    let mut notes = notes(result);
+    let mut notes = notes(result, limit);
     notes.splice(0..0, contradicted.clone());
     let reasons = collapsed.into_iter().chain([reason]).chain(contradicted).collect();
     Conclusion {
@@ -48,13 +48,15 @@ pub(crate) fn conclude(evidence: &Evidence<'_>, trials: Vec<Trial>) -> Conclusio
             ended: Some(result.ended),
             overload,
             limit,
+            cause,
             evidence: sentences,
+            findings,
             client_ceiling: Some(evidence.ceiling),
             notes,
         },
         verdict,
         reasons,
-        trials,
+        trials: evidence.trials.to_vec(),
     }
 }
 
@@ -73,6 +75,8 @@ pub(crate) fn nothing_good(probe: Trial, ends: &str) -> Conclusion {
             ended: None,
             overload: None,
             limit: LimitedBy::Undetermined,
+            cause: None,
+            findings: Vec::new(),
             evidence: vec!["no rate was tried, because none could have met the limits".to_owned()],
             client_ceiling: None,
             notes: Vec::new(),
@@ -118,7 +122,10 @@ impl Overload {
     }
 }
 
-fn verdict_of(result: &SearchResult, limit: LimitedBy) -> (Verdict, String) {
+fn verdict_of(result: &SearchResult, limit: LimitedBy, cause: Option<&str>) -> (Verdict, String) {
+    if let (EndReason::Disturbed, LimitedBy::Client, Some(cause)) = (result.ended, limit, cause) {
+        return (Verdict::Invalid, format!("the client could not measure: {cause}"));
+    }
     if result.ended == EndReason::Disturbed {
         return (Verdict::Invalid, "this host was too busy with other programs to measure".to_owned());
     }
@@ -147,7 +154,7 @@ fn verdict_of(result: &SearchResult, limit: LimitedBy) -> (Verdict, String) {
     }
 }
 
-fn notes(result: &SearchResult) -> Vec<String> {
+fn notes(result: &SearchResult, limit: LimitedBy) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |text: &str| notes.push(text.to_owned());
     if result.width.is_some() {
@@ -163,6 +170,10 @@ fn notes(result: &SearchResult) -> Vec<String> {
             note("the search ended with the collapse; restart the target before the next search")
         }
         EndReason::Interrupted => note("the search was interrupted; the result is incomplete"),
+        EndReason::Disturbed if limit == LimitedBy::Client => note(&format!(
+            "the search was stopped: {} trials in a row were invalid at a rate that the client reaches easily otherwise",
+            DISTURBED_MAX + 1
+        )),
         EndReason::Disturbed => note(&format!(
             "the search was stopped: {} trials in a row were invalid at a rate that the client reaches easily, so \
              something else uses its CPUs (another program, or another guest of the same hypervisor)",

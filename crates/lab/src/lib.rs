@@ -10,9 +10,11 @@
 #![forbid(unsafe_code)]
 
 pub mod bottleneck;
+pub mod compare;
 pub mod conclusion;
 pub mod credentials;
 pub mod document;
+pub mod evidence;
 pub mod file;
 pub mod observe;
 pub mod report;

@@ -33,6 +33,11 @@ impl LocalServer {
         &self.name
     }
 
+    /// The numbers of its processes.
+    pub fn pids(&self) -> &[u32] {
+        &self.pids
+    }
+
     fn cpu(&self) -> CpuTime {
         let times = self.pids.iter().filter_map(|&pid| process_cpu(pid));
         times.fold(CpuTime::default(), |sum, time| CpuTime {

@@ -9,7 +9,7 @@ use thalweg_sys::proc;
 use thalweg_sys::resource_limits::descriptors;
 use thalweg_units::display;
 
-use crate::document::{Document, Find, HostDocument, Kind, PlanDocument, SCHEMA, Trial};
+use crate::document::{Compare, Document, Find, HostDocument, Kind, PlanDocument, SCHEMA, Trial};
 use crate::trial::{TestBed, describe_load};
 
 /// Kernel settings that bear on how much a client or a server on this host can do.
@@ -35,6 +35,20 @@ pub struct Measurement {
     pub trials: Vec<Trial>,
     /// The bounds that a search found.
     pub find: Option<Find>,
+    /// The comparison of two sides.
+    pub compare: Option<Compare>,
+}
+
+impl Measurement {
+    /// The outcome of trials that no search and no comparison made.
+    pub fn new(verdict: Verdict, reasons: Vec<String>, trials: Vec<Trial>) -> Self {
+        Self { verdict, reasons, trials, find: None, compare: None }
+    }
+
+    /// The outcome of a command that makes one trial: the trial's own verdict.
+    pub fn of(trial: Trial) -> Self {
+        Self::new(trial.verdict, trial.reasons.clone(), vec![trial])
+    }
 }
 
 /// The invocation of a command, as far as it does not follow from the plan.
@@ -77,6 +91,7 @@ pub fn document(invocation: &Invocation, test_bed: &TestBed, plan: &Plan, outcom
         reasons: outcome.reasons,
         trials: outcome.trials,
         find: outcome.find,
+        compare: outcome.compare,
         log: None,
     }
 }
@@ -85,6 +100,7 @@ fn describe(kind: Kind, plan: &Plan) -> String {
     let load = match kind {
         Kind::Run | Kind::Replay => describe_load(plan),
         Kind::Find => "open loop, the rate searched".to_owned(),
+        Kind::Compare => "interleaved rounds of two sides".to_owned(),
     };
     let calls = if let Some(UserPlan::Calls(calls)) = plan.user { Some(calls) } else { plan.calls };
     let reuse = match calls {
@@ -134,5 +150,6 @@ fn host(test_bed: &TestBed, plan: &Plan) -> HostDocument {
         descriptors: descriptors().soft,
         sysctls: settings.collect(),
         shared_with_target: test_bed.shared_host,
+        findings: Vec::new(),
     }
 }

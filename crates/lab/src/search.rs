@@ -13,6 +13,7 @@ use thalweg_units::display;
 use crate::bottleneck::Evidence;
 use crate::conclusion::{Conclusion, DISTURBED_MAX, conclude, nothing_good};
 use crate::document::Trial;
+use crate::evidence::{self, Diagnosis};
 use crate::sink::Sink;
 use crate::trial::{TestBed, TrialRequest, TrialResult, Watcher};
 
@@ -110,10 +111,28 @@ pub fn find(
     trials.push(hint_trial.trial);
 
     let search = Search::new(plan_of(settings, hint, ceiling))?;
-    let mut judged = Vec::new();
-    let result = carry_out(test_bed, settings, search, ceiling, &mut judged, &mut trials, watcher)?;
-    let evidence = Evidence { result: &result, ceiling, judged: &judged, shared_host: test_bed.shared_host };
-    Ok(conclude(&evidence, trials))
+    let result = carry_out(test_bed, settings, search, ceiling, &mut trials, watcher)?;
+    let diagnosis = diagnose(test_bed, settings, &result, ceiling, &mut trials, watcher)?;
+    let diagnosis = diagnosis.as_ref();
+    let evidence = Evidence { result: &result, ceiling, trials: &trials, diagnosis, shared_host: test_bed.shared_host };
+    Ok(conclude(&evidence))
+}
+
+/// Overloads the target once more, with samples of path and server beside it, if an upper bound was
+/// found and the target is still there.
+fn diagnose(
+    test_bed: &TestBed,
+    settings: &SearchSettings,
+    result: &SearchResult,
+    ceiling: f64,
+    trials: &mut Vec<Trial>,
+    watcher: &mut dyn Watcher,
+) -> Result<Option<Diagnosis>, SearchError> {
+    let collapsed = result.collapse.is_some_and(|collapse| collapse.recovery_s.is_none());
+    let Some(upper) = result.upper_bound.filter(|_| !collapsed && !watcher.wants_stop()) else { return Ok(None) };
+    let rate = (upper * evidence::OVERLOAD).min(ceiling * evidence::CEILING_SHARE).max(upper);
+    let plan = open_loop(&settings.base, rate, evidence::LENGTH);
+    Ok(evidence::diagnose(test_bed, &plan, trials, watcher)?)
 }
 
 fn plan_of(settings: &SearchSettings, hint: f64, ceiling: f64) -> SearchPlan {
@@ -134,7 +153,6 @@ fn carry_out(
     settings: &SearchSettings,
     mut search: Search,
     ceiling: f64,
-    judged: &mut Vec<TrialResult>,
     trials: &mut Vec<Trial>,
     watcher: &mut dyn Watcher,
 ) -> Result<SearchResult, SearchError> {
@@ -174,8 +192,7 @@ fn carry_out(
             verdict: one.judgement.verdict,
             goodput: one.figures.trial.rates().good,
         });
-        trials.push(one.trial.clone());
-        judged.push(one);
+        trials.push(one.trial);
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use thalweg_load::{LoadError, LoopPlan, Plan, RunFigures, Snapshot, Spacing, UserPlan, start};
-use thalweg_measure::trial::{Judgement, Sessions};
+use thalweg_measure::trial::{Certainty, Judgement, Sessions, Thresholds};
 use thalweg_measure::{Limit, StatusClasses, verdict};
 use thalweg_sys::PeerAddr;
 use thalweg_units::display;
@@ -111,18 +111,23 @@ impl TestBed {
     /// # Errors
     /// The load threads could not be set up, or have failed.
     pub fn trial(&self, request: &TrialRequest<'_>, watcher: &mut dyn Watcher) -> Result<TrialResult, LoadError> {
-        let (phase, plan) = (request.phase, request.plan.clone());
+        let (phase, mut plan) = (request.phase, request.plan.clone());
+        plan.thresholds = Thresholds::of(&self.limits);
+        let certainty = Certainty::new(&self.limits, plan.arrivals.kind(), plan.offered_max());
         let at_s = self.started.elapsed().as_secs_f64();
         watcher.on_trial(phase, &plan);
         let cpus = plan.cpus.clone();
         let before = HostSnapshot::now(self.server.as_ref());
         let begun = Instant::now();
+        let mut is_certain = false;
         let running = start(plan)?;
         let progress = running.progress();
         while !running.is_finished() {
             thread::sleep(POLL_INTERVAL);
-            watcher.on_progress(progress.snapshot(), begun.elapsed());
-            if watcher.wants_stop() {
+            let seen = progress.snapshot();
+            watcher.on_progress(seen, begun.elapsed());
+            is_certain |= request.stop_when_certain && certainty.is_fail(&seen.so_far);
+            if is_certain || watcher.wants_stop() {
                 running.stop();
             }
         }
@@ -132,21 +137,31 @@ impl TestBed {
             cpu.throttled_ns = observation.throttled_ns;
         }
         let judgement = verdict(&figures.trial, &self.limits);
-        let mut trial = document_of(phase, at_s, &figures, &judgement);
+        let certain_after = (is_certain && figures.interrupted).then_some(figures.trial.duration);
+        let mut trial = document_of(phase, at_s, &figures, &judgement, certain_after);
         trial.server = self.shared_host.then(|| observation.server.clone());
         watcher.on_judged(&trial);
         let disturbance = Disturbance { clean: figures.trial.duration, ..Disturbance::default() };
-        Ok(TrialResult { figures, judgement, certain_after: None, disturbance, observation, trial })
+        Ok(TrialResult { figures, judgement, certain_after, disturbance, observation, trial })
     }
 }
 
-fn document_of(phase: &str, at_s: f64, run: &RunFigures, judgement: &Judgement) -> Trial {
+fn document_of(
+    phase: &str,
+    at_s: f64,
+    run: &RunFigures,
+    judgement: &Judgement,
+    certain_after: Option<Duration>,
+) -> Trial {
     let figures = &run.trial;
     let seconds = figures.duration.as_secs_f64();
     let rates = figures.rates();
     let mut reasons: Vec<String> = judgement.reasons.iter().map(ToString::to_string).collect();
     reasons.extend(judgement.notes.iter().map(ToString::to_string));
-    if run.interrupted {
+    if let Some(after) = certain_after {
+        let after = display::time(after.as_nanos() as u64);
+        reasons.push(format!("the trial was ended after {after}, when nothing could have made it pass any more"));
+    } else if run.interrupted {
         reasons.push("the run was interrupted; requests in flight at that time are not counted".to_owned());
     } else if figures.under_way > 0 {
         let count = display::count(figures.under_way);
@@ -173,7 +188,7 @@ fn document_of(phase: &str, at_s: f64, run: &RunFigures, judgement: &Judgement) 
         offered_rate: figures.offered_rate,
         seconds,
         span_s: figures.span().as_secs_f64(),
-        certain_after_s: None,
+        certain_after_s: certain_after.map(|after| after.as_secs_f64()),
         lost_s: 0.0,
         spoiled: Vec::new(),
         verdict: judgement.verdict,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thalweg_measure::IntervalSeries;
 use thalweg_measure::trial::Sessions;
-use thalweg_measure::trial::{CpuUse, TrialFigures};
+use thalweg_measure::trial::{CpuUse, OverLimits, TrialFigures};
 use thalweg_sys::DriverKind;
 use thalweg_sys::proc::{CpuTime, thread_cpu, thread_run_queue_wait_ns};
 
@@ -40,6 +40,7 @@ impl RunFigures {
         let series = IntervalSeries::new(interval_ns(plan), INTERVALS_MAX);
         let mut trial = TrialFigures::new(plan.arrivals.kind(), plan.offered_rate(), Duration::ZERO, series);
         trial.sessions = matches!(plan.user, Some(UserPlan::Sessions { .. })).then(Sessions::default);
+        trial.over_limits = OverLimits::new(plan.thresholds);
         trial.to_hold = plan.hold.map(|connections| connections as u64);
         Self {
             trial,

@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use thalweg_measure::trial::SoFar;
+
 /// The progress of a run, shared between its threads and an observer.
 #[derive(Debug)]
 pub struct Progress {
@@ -16,9 +18,15 @@ pub struct Progress {
 struct ThreadProgress {
     offered: AtomicU64,
     good: AtomicU64,
-    errors: AtomicU64,
     connections: AtomicU64,
+    errors: AtomicU64,
+    missing: AtomicU64,
+    response_ns: AtomicU64,
+    over: [AtomicU64; OVER],
 }
+
+/// How many limits are counted against.
+const OVER: usize = SoFar::COUNTED_MAX;
 
 /// Counters of the measured part so far, over all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +39,8 @@ pub struct Snapshot {
     pub errors: u64,
     /// Connections open.
     pub connections: u64,
+    /// The counts that may make FAIL certain.
+    pub so_far: SoFar,
 }
 
 impl Progress {
@@ -46,14 +56,21 @@ impl Progress {
 
     /// The counters as the threads published them last, a few hundredths of a second ago.
     pub fn snapshot(&self) -> Snapshot {
-        let sum = |field: fn(&ThreadProgress) -> &AtomicU64| -> u64 {
+        let sum = |field: &dyn Fn(&ThreadProgress) -> &AtomicU64| -> u64 {
             self.threads.iter().map(|thread| field(thread).load(Ordering::Relaxed)).sum()
         };
+        let errors = sum(&|thread| &thread.errors);
         Snapshot {
-            offered: sum(|thread| &thread.offered),
-            good: sum(|thread| &thread.good),
-            errors: sum(|thread| &thread.errors),
-            connections: sum(|thread| &thread.connections),
+            offered: sum(&|thread| &thread.offered),
+            good: sum(&|thread| &thread.good),
+            errors,
+            connections: sum(&|thread| &thread.connections),
+            so_far: SoFar {
+                errors,
+                missing: sum(&|thread| &thread.missing),
+                response_ns: sum(&|thread| &thread.response_ns),
+                over: std::array::from_fn(|limit| sum(&|thread| &thread.over[limit])),
+            },
         }
     }
 
@@ -61,11 +78,16 @@ impl Progress {
         self.stop.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn publish(&self, thread: usize, offered: u64, good: u64, errors: u64, connections: u64) {
+    pub(crate) fn publish(&self, thread: usize, seen: Snapshot) {
         let own = &self.threads[thread];
-        own.offered.store(offered, Ordering::Relaxed);
-        own.good.store(good, Ordering::Relaxed);
-        own.errors.store(errors, Ordering::Relaxed);
-        own.connections.store(connections, Ordering::Relaxed);
+        own.offered.store(seen.offered, Ordering::Relaxed);
+        own.good.store(seen.good, Ordering::Relaxed);
+        own.connections.store(seen.connections, Ordering::Relaxed);
+        own.errors.store(seen.so_far.errors, Ordering::Relaxed);
+        own.missing.store(seen.so_far.missing, Ordering::Relaxed);
+        own.response_ns.store(seen.so_far.response_ns, Ordering::Relaxed);
+        for (over, count) in own.over.iter().zip(seen.so_far.over) {
+            over.store(count, Ordering::Relaxed);
+        }
     }
 }

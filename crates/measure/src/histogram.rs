@@ -34,6 +34,14 @@ pub struct Histogram {
     max: u64,
 }
 
+/// The rank, from 1, of the value that is the `q` quantile of `count` values in ascending order.
+pub(crate) fn rank_of_quantile(q: f64, count: u64) -> u64 {
+    // A product that is whole in decimals may come out a hair above it in binary (0.9999 * 10000),
+    // and rounding that up would name the next value. The allowance is far below one request.
+    let exact = q.clamp(0.0, 1.0) * count as f64;
+    ((exact - exact * 1e-12).ceil() as u64).clamp(1, count.max(1))
+}
+
 impl Default for Histogram {
     fn default() -> Self {
         Self::new()
@@ -123,13 +131,8 @@ impl Histogram {
         if count == 0 {
             return 0;
         }
-        // A product that is whole in decimals may come out a hair above it in binary (0.9999 *
-        // 10000), and rounding that up would name the next value. The allowance is far below one
-        // request.
-        let exact = q.clamp(0.0, 1.0) * count as f64;
-        let rank = (exact - exact * 1e-12).ceil().max(1.0);
         // Aimed at the middle of the rank, the crate's own rounding up cannot miss it.
-        let value = self.counts.value_at_quantile((rank - 0.5) / count as f64);
+        let value = self.counts.value_at_quantile((rank_of_quantile(q, count) as f64 - 0.5) / count as f64);
         value.clamp(self.min, self.max)
     }
 

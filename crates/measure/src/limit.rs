@@ -120,7 +120,11 @@ impl Statistic {
         }
     }
 
-    fn parse(name: &str) -> Result<Self, String> {
+    /// The statistic of this name: `p99`, `p99.9`, `mean`, `max`.
+    ///
+    /// # Errors
+    /// There is none of this name; the text is a clause.
+    pub fn parse(name: &str) -> Result<Self, String> {
         if name == "mean" {
             return Ok(Statistic::Mean);
         }

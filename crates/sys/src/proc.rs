@@ -110,6 +110,10 @@ pub struct TcpCounters {
     pub retransmitted: u64,
     /// Connections dropped because a listener's queue was full.
     pub listen_overflows: u64,
+    /// Segments received.
+    pub segments_in: u64,
+    /// Segments received before one that was sent earlier: that one was lost or overtaken.
+    pub out_of_order: u64,
 }
 
 /// The TCP stack's counters.
@@ -120,6 +124,8 @@ pub fn tcp_counters() -> Option<TcpCounters> {
         segments_out: counter(&snmp, "Tcp:", "OutSegs")?,
         retransmitted: counter(&snmp, "Tcp:", "RetransSegs")?,
         listen_overflows: counter(&netstat, "TcpExt:", "ListenOverflows")?,
+        segments_in: counter(&snmp, "Tcp:", "InSegs")?,
+        out_of_order: counter(&netstat, "TcpExt:", "TCPOFOQueue")?,
     })
 }
 
@@ -133,7 +139,16 @@ fn counter(text: &str, table: &str, name: &str) -> Option<u64> {
 /// Nanoseconds during which the control group of this process was kept from running by its CPU
 /// quota; `None` where there is no such account.
 pub fn cgroup_throttled_ns() -> Option<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    throttled_ns_of("self")
+}
+
+/// The same of another process.
+pub fn cgroup_throttled_ns_of(pid: u32) -> Option<u64> {
+    throttled_ns_of(&pid.to_string())
+}
+
+fn throttled_ns_of(process: &str) -> Option<u64> {
+    let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
     let v1 = groups.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
         controllers.split(',').any(|name| name == "cpu").then(|| format!("/sys/fs/cgroup/cpu{path}/cpu.stat"))

@@ -189,11 +189,13 @@ pub fn document(trials: Vec<Trial>) -> Document {
             descriptors: 1024,
             sysctls: [].into(),
             shared_with_target: true,
+            findings: Vec::new(),
         },
         verdict: Verdict::Fail,
         reasons: Vec::new(),
         trials,
         find: None,
+        compare: None,
         log: None,
     }
 }

@@ -1,5 +1,6 @@
 //! The commands and their options, as clap reads them. Plans check how they go together.
 
+mod compare;
 mod demo;
 mod doctor;
 mod find;
@@ -9,7 +10,9 @@ mod replay;
 mod run;
 mod serve;
 mod values;
+mod yardstick;
 
+pub use compare::{CompareOptions, RoundsOption};
 pub use demo::DemoOptions;
 pub use doctor::DoctorOptions;
 pub use find::FindOptions;
@@ -19,6 +22,7 @@ pub use replay::ReplayOptions;
 pub use run::RunOptions;
 pub use serve::{SandboxOption, ServeOptions, parse_listen};
 pub use values::{CpuList, parse_cpus};
+pub use yardstick::{LawOption, Preset, StallOption, YardstickOptions};
 
 use clap::{Parser, Subcommand};
 
@@ -38,6 +42,8 @@ pub enum Command {
     Run(RunOptions),
     /// Find the capacity: the highest rate that meets the limits, and the bottleneck.
     Find(FindOptions),
+    /// Compare two servers, or one before and after a change, in interleaved rounds.
+    Compare(CompareOptions),
     /// Replay an access log with its own timing.
     Replay(ReplayOptions),
     /// Serve the files of a directory.
@@ -46,6 +52,8 @@ pub enum Command {
     Demo(DemoOptions),
     /// Show what on this host would spoil a planned load, and the commands that mend it.
     Doctor(DoctorOptions),
+    /// Serve with a known capacity and known faults, to calibrate load generators.
+    Yardstick(YardstickOptions),
     /// Print the JSON Schema of the result document.
     Schema,
 }

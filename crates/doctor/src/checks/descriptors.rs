@@ -9,6 +9,9 @@ use crate::host::Host;
 use crate::load::{PlannedLoad, Role};
 use crate::needs::{DESCRIPTORS_BESIDE, share_out};
 
+/// Descriptors of a trial that are not counted.
+const TRIAL_BESIDE: u64 = 8;
+
 /// `RLIMIT_NOFILE`, soft and hard, and `fs.nr_open` above it.
 pub fn limits(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let Some(limit) = host.process_limit("Max open files") else { return Vec::new() };
@@ -86,7 +89,8 @@ pub fn file_table(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     };
     let wanted = (load.connections + DESCRIPTORS_BESIDE).min(limit.hard);
     let Ok(room) = room_in_a_table(wanted) else { return Vec::new() };
-    if room.opened >= wanted {
+    // The standard streams and those of the trial itself are in the table too.
+    if room.opened + TRIAL_BESIDE >= wanted {
         return vec![Finding::ok(format!("{} descriptors were opened at once, as a trial", count(room.opened)))];
     }
     let Some(error) = room.refusal else {

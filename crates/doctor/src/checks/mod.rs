@@ -1,8 +1,17 @@
 //! The checks. Each is a function from a host and a load to findings; none knows another.
 
+mod activity;
+mod advice;
+mod cgroup;
+mod cpu;
 mod descriptors;
+mod kernel;
+mod memory;
+mod network;
 mod ports;
 mod queues;
+mod storage;
+mod tcp;
 
 use crate::finding::Finding;
 use crate::host::Host;
@@ -39,4 +48,39 @@ pub const CHECKS: &[Check] = &[
     quick("syn-cookies", queues::syn_cookies),
     quick("packet-backlog", queues::packet_backlog),
     quick("listen-overflows", queues::listen_overflows),
+    quick("connection-tracking", network::connection_tracking),
+    quick("memory", memory::connections),
+    quick("tcp-memory", memory::tcp_memory),
+    quick("tcp-buffers", memory::buffers),
+    quick("orphans", memory::orphans),
+    quick("keepalive", tcp::keepalive),
+    quick("slow-start", tcp::slow_start),
+    quick("congestion", tcp::congestion),
+    quick("clock", cpu::clock),
+    quick("governor", cpu::governor),
+    slow("turbo", cpu::turbo),
+    quick("hardware-threads", cpu::hardware_threads),
+    quick("memory-nodes", cpu::nodes),
+    quick("cpu-quota", cgroup::cpu_quota),
+    quick("memory-limit", cgroup::memory_limit),
+    quick("task-limit", cgroup::task_limit),
+    slow("activity", activity::watched),
+    slow("virtual-machine", cpu::virtual_machine),
+    quick("swap", memory::swap),
+    quick("huge-pages", memory::huge_pages),
+    quick("kernel", kernel::release),
+    quick("io-uring-setting", kernel::ring_setting),
+    slow("io-uring", kernel::ring),
+    quick("locked-memory", kernel::locked_memory),
+    slow("path", network::path),
+    slow("link", network::link),
+    slow("interface-queues", network::queues),
+    slow("offloads", network::offloads),
+    slow("firewall", network::firewall),
+    slow("access-times", storage::access_times),
+    slow("file-system", storage::file_system),
+    slow("room", storage::room),
+    slow("watches", storage::watches),
+    slow("calls", advice::calls),
+    slow("server-threads", advice::server_threads),
 ];

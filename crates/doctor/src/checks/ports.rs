@@ -159,9 +159,11 @@ pub fn time_wait_now(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let (Some(waiting), Some((ports, _))) = (host.sockets("TCP", "tw"), usual_ports(host)) else { return Vec::new() };
     let mut findings = Vec::new();
     let is = format!("{} connections are in TIME_WAIT now", count(waiting));
-    let free = (ports as u64 * load.sources.max(1) as u64).saturating_sub(waiting);
+    let all = ports as u64 * load.sources.max(1) as u64;
+    let free = all.saturating_sub(waiting);
+    let enough = |ports: u64| load.connections as f64 <= ports as f64 * PORTS_COUNTED_ON;
     // On loopback they give way after a second.
-    if opens_ports(load) && !load.over_loopback() && load.connections as f64 > free as f64 * PORTS_COUNTED_ON {
+    if opens_ports(load) && !load.over_loopback() && enough(all) && !enough(free) {
         let spoils = format!(
             "if they are with the same server, {} of the ports are left for {} connections",
             count(free),

@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thalweg_measure::search::EndReason;
 
+use super::finding::{Finding, LimitedBy};
+
 /// The result of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Find {
@@ -30,8 +32,14 @@ pub struct Find {
     pub overload: Option<Overload>,
     /// The bottleneck: the cause that kept the rate from rising.
     pub limit: LimitedBy,
-    /// The evidence for it.
+    /// The more precise cause, such as "server CPU" or "path full", if it is known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cause: Option<String>,
+    /// The evidence for it, in words.
     pub evidence: Vec<String>,
+    /// The same with the figures behind it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub findings: Vec<Finding>,
     /// The client's own ceiling against the built-in sink, requests per second.
     pub client_ceiling: Option<f64>,
     /// Notes on the result: a label such as a bracket wider than requested.
@@ -83,18 +91,4 @@ pub struct Overload {
 pub enum OverloadShape {
     /// It carries less afterwards than it did before.
     Collapse,
-}
-
-/// The cause that keeps the rate from rising.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum LimitedBy {
-    /// The target.
-    Server,
-    /// The measuring client.
-    Client,
-    /// The path between them.
-    Network,
-    /// The evidence is not sufficient.
-    Undetermined,
 }

@@ -4,10 +4,17 @@
 //! names; times are in microseconds where they describe requests and in seconds where they describe
 //! runs, rates are per second, sizes are bytes.
 
+mod compare;
 mod find;
+mod finding;
 mod trial;
 
-pub use find::{Find, LimitedBy, Overload, OverloadShape};
+pub use compare::{
+    Compare, CompareEnd, ComparedSide, Difference, MetricComparison, Planning, Round, ScaleLevel, ScaleResult,
+    UniversalScaling,
+};
+pub use find::{Find, Overload, OverloadShape};
+pub use finding::{Finding, LimitedBy, Strength};
 pub use trial::{Client, ServerObservation, SpoiledSecond, Trial};
 
 use std::collections::BTreeMap;
@@ -54,9 +61,21 @@ pub struct Document {
     /// The bounds that a search found.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub find: Option<Find>,
+    /// The comparison of two sides.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub compare: Option<Compare>,
     /// The log that was replayed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub log: Option<LogDocument>,
+}
+
+impl Document {
+    /// The same with the findings about this host.
+    #[must_use]
+    pub fn with_findings(mut self, findings: Vec<thalweg_doctor::Finding>) -> Self {
+        self.host.findings = findings;
+        self
+    }
 }
 
 /// A log that was replayed: what of it, and what not.
@@ -100,6 +119,8 @@ pub enum Kind {
     Run,
     /// A capacity search.
     Find,
+    /// Two sides compared.
+    Compare,
     /// An access log at its own times.
     Replay,
 }
@@ -155,4 +176,7 @@ pub struct HostDocument {
     pub sysctls: BTreeMap<String, String>,
     /// Client and server shared this machine.
     pub shared_with_target: bool,
+    /// Settings and states of this host that bear on the result, found before it began.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub findings: Vec<thalweg_doctor::Finding>,
 }

@@ -18,6 +18,9 @@ pub(super) fn sentence(document: &Document) -> String {
     match (document.kind, &document.find) {
         (Kind::Find, Some(find)) => find_sentence(document, find),
         (Kind::Find, None) => format!("The search on {} ended without a result.", subject(document)),
+        (Kind::Compare, _) => {
+            document.compare.as_ref().map_or_else(String::new, |compare| format!("{}.", compare.sentence))
+        }
         (Kind::Run | Kind::Replay, _) => match headline_trial(document) {
             Some(trial) => run_sentence(document, trial),
             None => format!("Nothing was run against {}.", subject(document)),

@@ -3,14 +3,11 @@
 //! Calibration is not in them, because its requests went to the built-in sink, and neither are
 //! closed loops, because they offer no rate.
 
-use plotly::Scatter;
-use plotly::common::{Anchor, DashType, HoverInfo, Marker, MarkerSymbol, Mode};
-use plotly::layout::{Annotation, Axis, Layout, Shape};
 use thalweg_measure::histogram::Histogram;
 use thalweg_measure::{LoopKind, Verdict};
 use thalweg_units::display;
 
-use super::chart::{self, Across, Chart};
+use super::chart::{Across, Axis, Chart, Color, Dash, Mark, Panel, Point, Rule, Series};
 use super::words;
 use crate::document::{Document, Find, Trial};
 
@@ -28,12 +25,14 @@ struct Level<'a> {
 }
 
 /// Percentiles that are drawn: name, quantile, colour, width and dash.
-const PERCENTILES: [(&str, f64, &str, f64, DashType); 4] = [
-    ("p50", 0.5, "var(--p50)", 1.5, DashType::Dot),
-    ("p90", 0.9, "var(--p90)", 1.5, DashType::Dash),
-    ("p99", 0.99, "var(--p99)", 2.5, DashType::Solid),
-    ("p99.9", 0.999, "var(--p999)", 1.5, DashType::LongDash),
+const PERCENTILES: [(&str, f64, Color, f64, Dash); 4] = [
+    ("p50", 0.5, Color::P50, 1.5, Dash::Dot),
+    ("p90", 0.9, Color::P90, 1.5, Dash::Dash),
+    ("p99", 0.99, Color::P99, 2.5, Dash::Solid),
+    ("p99.9", 0.999, Color::P999, 1.5, Dash::LongDash),
 ];
+/// Height of each of the two charts.
+const HEIGHT: f64 = 300.0;
 /// Of these, the one whose points are marked with the verdict.
 const MARKED: usize = 2;
 
@@ -60,34 +59,25 @@ impl<'a> ByRate<'a> {
     pub(super) fn throughput(&self) -> Chart {
         let highest = self.highest();
         let valid: Vec<&Level> = self.levels.iter().filter(|level| level.is_valid()).collect();
-        let offered: Vec<f64> = valid.iter().map(|level| level.offered).collect();
-        let good: Vec<Option<f64>> = valid.iter().map(|level| Some(level.good_rate())).collect();
-        let errors: Vec<Option<f64>> = valid.iter().map(|level| Some(level.error_rate())).collect();
-        let errors_hover =
-            valid.iter().map(|level| format!("errors {}", words::per_second(level.error_rate()))).collect();
+        let good = valid.iter().map(|level| Point::new(level.offered, Some(level.good_rate()), ""));
+        let errors = valid.iter().map(|level| {
+            let rate = level.error_rate();
+            let errors = words::per_second(rate);
+            Point::new(level.offered, Some(rate), format!("errors {errors} at {}", words::per_second(level.offered)))
+        });
+        let ideal = [0.0, highest].map(|rate| Point::new(rate, Some(rate), "")).into();
+        let mut series = vec![
+            Series::line("all good", Color::Muted, 1.0, Dash::Dot, ideal),
+            Series::line("good", Color::Series, 2.0, Dash::Solid, good.collect()),
+            Series::line("errors", Color::Errors, 1.5, Dash::Dash, errors.collect()).marked(Mark::Square),
+        ];
+        series.extend(self.verdicts(|trial| Some(trial.rates.good)));
 
-        let ideal_style = chart::stroke("var(--muted)", 1.0, DashType::Dot);
-        let ideal = chart::line("all good", vec![0.0, highest], vec![Some(0.0), Some(highest)], vec![], ideal_style);
-        let good_style = chart::stroke("var(--series)", 2.0, DashType::Solid);
-        let good = chart::line("good", offered.clone(), good, vec![], good_style);
-        let errors_style = chart::stroke("var(--errors)", 1.5, DashType::Dash);
-        let errors = chart::line("errors", offered, errors, errors_hover, errors_style)
-            .mode(Mode::LinesMarkers)
-            .marker(Marker::new().symbol(MarkerSymbol::Square).size(5).color("var(--errors)"));
-        let mut traces: Vec<Box<dyn plotly::Trace>> =
-            vec![ideal.hover_info(HoverInfo::Skip), good.hover_info(HoverInfo::Skip), errors];
-        traces.extend(self.verdict_traces(|trial| Some(trial.rates.good)));
-
-        let (shapes, notes) = self.bounds();
         let highest_good = self.trials().map(|trial| trial.rates.good).fold(highest, f64::max);
-        Chart {
-            id: "throughput",
-            title: "Good responses and errors per second".to_owned(),
-            alternative: self.throughput_in_words(),
-            height_px: 400,
-            traces,
-            layout: self.layout(chart::axis_from_zero(highest_good * 1.06)).shapes(shapes).annotations(notes),
-        }
+        let mut panel = Panel::new(Axis::from_zero(highest_good * 1.06), HEIGHT, series);
+        panel.rules = self.bounds();
+        let chart = Chart::new("throughput", "Good responses and errors per second", self.x_axis(), panel);
+        chart.in_words(self.throughput_in_words())
     }
 
     /// Percentiles of the response time over the offered rate.
@@ -98,42 +88,28 @@ impl<'a> ByRate<'a> {
             .filter(|level| level.is_valid())
             .filter_map(|level| Some((level.offered, level.percentiles()?)))
             .collect();
-        let mut traces: Vec<Box<dyn plotly::Trace>> = Vec::new();
-        for (position, (name, _, color, width, dash)) in PERCENTILES.into_iter().enumerate() {
-            let x = measured.iter().map(|(offered, _)| *offered).collect();
-            let y = measured.iter().map(|(_, us)| Some(chart::floored_us(us[position]))).collect();
-            let hover = |(offered, us): &(f64, [f64; 4])| {
-                format!("{name} {} at {}", words::time_us(us[position]), words::per_second(*offered))
+        let percentile = |(position, (name, _, color, width, dash)): (usize, (&str, f64, Color, f64, Dash))| {
+            let point = |(offered, us): &(f64, [f64; 4])| {
+                let hover = format!("{name} {} at {}", words::time_us(us[position]), words::per_second(*offered));
+                Point::new(*offered, Some(us[position]), hover)
             };
-            let hover = measured.iter().map(hover).collect();
-            traces.push(chart::line(name, x, y, hover, chart::stroke(color, width, dash)));
-        }
-        let marked = |trial: &Trial| {
-            let response = &trial.response_time_us;
-            (response.count > 0).then(|| chart::floored_us(response.p99))
+            Series::line(name, color, width, dash, measured.iter().map(point).collect())
         };
-        traces.extend(self.verdict_traces(marked));
+        let mut series: Vec<Series> = PERCENTILES.into_iter().enumerate().map(percentile).collect();
+        let marked = |trial: &Trial| (trial.response_time_us.count > 0).then_some(trial.response_time_us.p99);
+        series.extend(self.verdicts(marked));
 
         let limit = words::response_time_limit(self.limits);
         let drawn = measured.iter().flat_map(|(_, us)| *us);
         let y_axis =
-            chart::time_axis(drawn.chain(self.trials().filter_map(marked)).chain(limit.as_ref().map(|(_, us)| *us)));
-        let (mut shapes, mut notes) = self.bounds();
+            Axis::times_us(drawn.chain(self.trials().filter_map(marked)).chain(limit.as_ref().map(|(_, us)| *us)));
+        let mut panel = Panel::new(y_axis, HEIGHT, series);
+        panel.rules = self.bounds();
         if let Some((text, us)) = &limit {
-            let at = chart::floored_us(*us);
-            shapes.push(chart::rule(Across::Y(at), "var(--fail)", DashType::Dash));
-            let place =
-                chart::note(&format!("limit {text}"), "var(--fail)").x_ref("paper").x(0.0).x_anchor(Anchor::Left);
-            notes.push(place.y_ref("y").y(at.log10()).y_anchor(Anchor::Bottom));
+            panel.rules.push(Rule::new(Across::Y(*us), Color::Fail, Dash::Dash, format!("limit {text}")));
         }
-        Chart {
-            id: "response-time",
-            title: "Response time".to_owned(),
-            alternative: self.response_time_in_words(&measured, limit.map(|(text, _)| text)),
-            height_px: 400,
-            traces,
-            layout: self.layout(y_axis).shapes(shapes).annotations(notes),
-        }
+        let chart = Chart::new("response-time", "Response time", self.x_axis(), panel);
+        chart.in_words(self.response_time_in_words(&measured, limit.map(|(text, _)| text)))
     }
 
     fn trials(&self) -> impl Iterator<Item = &'a Trial> {
@@ -144,49 +120,34 @@ impl<'a> ByRate<'a> {
         self.levels.iter().map(|level| level.offered).fold(0.0, f64::max)
     }
 
-    /// One trace per verdict, so that shape and legend show the same as the colour.
-    fn verdict_traces(&self, y: impl Fn(&Trial) -> Option<f64>) -> Vec<Box<dyn plotly::Trace>> {
-        let symbols = [
-            (Verdict::Pass, MarkerSymbol::Circle, "var(--pass)"),
-            (Verdict::Fail, MarkerSymbol::X, "var(--fail)"),
-            (Verdict::Invalid, MarkerSymbol::DiamondOpen, "var(--invalid)"),
+    /// One series per verdict, so that shape and legend show the same as the colour.
+    fn verdicts(&self, y: impl Fn(&Trial) -> Option<f64>) -> Vec<Series> {
+        let looks = [
+            (Verdict::Pass, Mark::Circle, Color::Pass),
+            (Verdict::Fail, Mark::Cross, Color::Fail),
+            (Verdict::Invalid, Mark::Diamond, Color::Invalid),
         ];
-        let mut traces: Vec<Box<dyn plotly::Trace>> = Vec::new();
-        for (verdict, symbol, color) in symbols {
-            let trials: Vec<&Trial> = self.trials().filter(|trial| trial.verdict == verdict).collect();
-            if trials.is_empty() {
-                continue;
-            }
-            let x = trials.iter().map(|trial| trial.offered_rate.unwrap_or(0.0)).collect();
-            let y = trials.iter().map(|trial| y(trial)).collect();
-            let hover = trials.iter().map(|trial| trial_in_hover(trial)).collect::<Vec<_>>();
-            let marker = Marker::new().symbol(symbol).size(9).color(color);
-            let points = Scatter::new(x, y).name(words::verdict(verdict)).mode(Mode::Markers).marker(marker);
-            traces.push(points.hover_text_array(hover).hover_info(HoverInfo::Text));
-        }
-        traces
-    }
-
-    /// The right end of the horizontal axis.
-    fn right(&self) -> f64 {
-        self.highest() * 1.04
-    }
-
-    fn layout(&self, y_axis: Axis) -> Layout {
-        let x_axis = chart::linear_axis(0.0, self.right()).title("offered requests per second");
-        chart::layout().x_axis(x_axis).y_axis(y_axis)
-    }
-
-    /// Lower and upper bound as vertical lines with a note each.
-    fn bounds(&self) -> (Vec<Shape>, Vec<Annotation>) {
-        let lower = self.find.and_then(|find| find.lower_bound).map(|rate| (rate, "passes", "var(--pass)"));
-        let upper = self.find.and_then(|find| find.upper_bound).map(|rate| (rate, "fails", "var(--fail)"));
-        let drawn = |(row, (rate, word, color)): (usize, (f64, &str, &'static str))| {
-            let text = format!("{word} {}", words::per_second(rate));
-            let note = bound_note(rate, self.right(), row, &text, color);
-            (chart::rule(Across::X(rate), color, DashType::Dot), note)
+        let of = |(verdict, mark, color)| {
+            let trials = self.trials().filter(|trial| trial.verdict == verdict);
+            let point = |trial: &Trial| Point::new(trial.offered_rate.unwrap_or(0.0), y(trial), trial_in_hover(trial));
+            let points: Vec<Point> = trials.map(point).collect();
+            (!points.is_empty()).then(|| Series::marks(words::verdict(verdict), color, mark, points))
         };
-        [lower, upper].into_iter().flatten().enumerate().map(drawn).unzip()
+        looks.into_iter().filter_map(of).collect()
+    }
+
+    fn x_axis(&self) -> Axis {
+        Axis::from_zero(self.highest() * 1.04).titled("offered requests per second")
+    }
+
+    /// Lower and upper bound as vertical lines with a label each.
+    fn bounds(&self) -> Vec<Rule> {
+        let lower = self.find.and_then(|find| find.lower_bound).map(|rate| (rate, "passes", Color::Pass));
+        let upper = self.find.and_then(|find| find.upper_bound).map(|rate| (rate, "fails", Color::Fail));
+        let drawn = |(rate, word, color): (f64, &str, Color)| {
+            Rule::new(Across::X(rate), color, Dash::Dot, format!("{word} {}", words::per_second(rate)))
+        };
+        [lower, upper].into_iter().flatten().map(drawn).collect()
     }
 
     fn throughput_in_words(&self) -> String {
@@ -275,15 +236,6 @@ impl Level<'_> {
     }
 }
 
-/// Lower and upper bound lie too close together for two notes side by side, so they stand in rows,
-/// on the side of their line where there is room.
-fn bound_note(rate: f64, right: f64, row: usize, text: &str, color: &'static str) -> Annotation {
-    let (anchor, shift) = if rate > right * 0.55 { (Anchor::Right, -4.0) } else { (Anchor::Left, 4.0) };
-    let y = 0.99 - 0.075 * row as f64;
-    let note = chart::note(text, color).x_ref("x").x(rate).x_anchor(anchor).x_shift(shift);
-    note.y_ref("paper").y(y).y_anchor(Anchor::Top)
-}
-
 fn trial_in_hover(trial: &Trial) -> String {
     let mut lines = vec![format!("{} · {}", words::verdict(trial.verdict), trial.phase)];
     let rate = |per_second| words::per_second(per_second);
@@ -301,5 +253,5 @@ fn trial_in_hover(trial: &Trial) -> String {
         display::count(trial.counts.offered)
     ));
     lines.extend(trial.reasons.iter().cloned());
-    chart::hover_lines(&lines)
+    lines.join("\n")
 }

@@ -1,17 +1,15 @@
 //! The course of one trial: three rows over one time axis.
 
-use plotly::Trace;
-use plotly::common::{Anchor, DashType};
-use plotly::layout::{Axis, HoverMode};
 use thalweg_measure::IntervalSummary;
 use thalweg_units::display;
 
-use super::chart::{self, Chart};
+use super::chart::Point as ChartPoint;
+use super::chart::{Axis, Chart, Color, Dash, Panel, Series};
 use super::words;
 use crate::document::Trial;
 
-/// The places of the rows, from top to bottom, as shares of the height. The gaps hold their titles.
-const ROWS: [[f64; 2]; 3] = [[0.70, 0.97], [0.35, 0.62], [0.0, 0.27]];
+/// Height of each row.
+const HEIGHT: f64 = 118.0;
 
 /// One interval with events as rates, at its middle.
 struct Point<'a> {
@@ -26,47 +24,33 @@ pub(super) fn chart(trial: &Trial) -> Option<Chart> {
     if points.is_empty() {
         return None;
     }
-    let (response, response_axis) = response_time(&points);
-    let mut traces = rates(&points);
-    traces.extend(response);
     let answered = points.iter().any(|point| point.interval.p99_us > 0.0);
     let response_title = if answered { "response time" } else { "response time: no response received" };
-    let row_titles = ["requests per second", response_title, "requests in flight"];
     let in_flight = |point: &Point| Some(point.interval.in_flight as f64);
-    let style = chart::stroke("var(--series)", 1.5, DashType::Solid);
-    let words = |point: &Point| format!("in flight {}", display::count(point.interval.in_flight));
-    traces.push(series("in flight", &points, in_flight, words, style).y_axis("y3").show_legend(false));
+    let in_flight_words = |point: &Point| format!("in flight {}", display::count(point.interval.in_flight));
+    let in_flight =
+        Series::line("in flight", Color::Series, 1.5, Dash::Solid, series(&points, in_flight, in_flight_words));
 
     let end = trial.seconds.max(points.last().map_or(0.0, |point| point.at_s));
     let highest_rate = points.iter().map(|point| {
         let interval = point.interval;
         point.rate(interval.offered.max(interval.good).max(interval.errors))
     });
+    let highest_rate = highest_rate.fold(0.0, f64::max);
     let highest_in_flight = points.iter().map(|point| point.interval.in_flight as f64).fold(0.0, f64::max);
-    let x_axis = chart::linear_axis(0.0, end).anchor("y3").tick_suffix(" s").title("since the start of the trial");
-    let row = |position: usize, axis: Axis| axis.domain(&ROWS[position]).anchor("x");
-    let layout = chart::layout()
-        .hover_mode(HoverMode::XUnified)
-        .x_axis(x_axis.hover_format(",.4~r"))
-        .y_axis(row(0, chart::axis_from_zero(highest_rate.fold(0.0, f64::max) * 1.15).n_ticks(4)))
-        .y_axis2(row(1, response_axis))
-        .y_axis3(row(2, chart::axis_from_zero(highest_in_flight * 1.15).n_ticks(4)))
-        .annotations(
-            ROWS.iter()
-                .zip(row_titles)
-                .map(|(row, title)| {
-                    let place = chart::note(title, "var(--muted)").x_ref("paper").x(0.0).x_anchor(Anchor::Left);
-                    place.y_ref("paper").y(row[1]).y_anchor(Anchor::Bottom)
-                })
-                .collect(),
-        );
+    let (response, response_axis) = response_time(&points);
     Some(Chart {
-        id: "course",
+        id: "course".to_owned(),
         title: "Throughput, response time and requests in flight".to_owned(),
         alternative: in_words(trial, &points),
-        height_px: 560,
-        traces,
-        layout,
+        x: Axis::from_zero(end).in_unit(" s").titled("since the start of the trial"),
+        panels: vec![
+            Panel::new(Axis::from_zero(highest_rate * 1.15), HEIGHT, rates(&points)).titled("requests per second"),
+            Panel::new(response_axis, HEIGHT, response).titled(response_title),
+            Panel::new(Axis::from_zero(highest_in_flight * 1.15), HEIGHT, vec![in_flight.unlisted()])
+                .titled("requests in flight"),
+        ],
+        by_column: true,
     })
 }
 
@@ -98,47 +82,36 @@ impl Point<'_> {
     }
 }
 
-fn series(
-    name: &str,
-    points: &[Point],
-    y: impl Fn(&Point) -> Option<f64>,
-    hover: impl Fn(&Point) -> String,
-    style: plotly::common::Line,
-) -> Box<plotly::Scatter<f64, Option<f64>>> {
-    let x = points.iter().map(|point| point.at_s).collect();
-    let line = chart::line(name, x, points.iter().map(y).collect(), points.iter().map(hover).collect(), style);
-    // All rows answer in one label, which has the time as its title and needs no further names.
-    line.hover_template("%{hovertext}<extra></extra>")
+fn series(points: &[Point], y: impl Fn(&Point) -> Option<f64>, hover: impl Fn(&Point) -> String) -> Vec<ChartPoint> {
+    points.iter().map(|point| ChartPoint::new(point.at_s, y(point), hover(point))).collect()
 }
 
-fn rates(points: &[Point]) -> Vec<Box<dyn Trace>> {
-    let of = |n: fn(&IntervalSummary) -> u64| move |point: &Point| Some(point.rate(n(point.interval)));
-    let words = |name: &'static str, n: fn(&IntervalSummary) -> u64| {
-        move |point: &Point| format!("{name} {}", words::per_second(point.rate(n(point.interval))))
+fn rates(points: &[Point]) -> Vec<Series> {
+    let of = |name: &'static str, color, width, dash, n: fn(&IntervalSummary) -> u64| {
+        let rate = |point: &Point| point.rate(n(point.interval));
+        let words = |point: &Point| format!("{name} {}", words::per_second(rate(point)));
+        Series::line(name, color, width, dash, series(points, |point| Some(rate(point)), words))
     };
-    let offered = chart::stroke("var(--muted)", 1.0, DashType::Dot);
-    let good = chart::stroke("var(--series)", 2.0, DashType::Solid);
-    let errors = chart::stroke("var(--errors)", 1.5, DashType::Dash);
     vec![
-        series("offered", points, of(|i| i.offered), words("offered", |i| i.offered), offered),
-        series("good", points, of(|i| i.good), words("good", |i| i.good), good),
-        series("errors", points, of(|i| i.errors), words("errors", |i| i.errors), errors),
+        of("offered", Color::Muted, 1.0, Dash::Dot, |interval| interval.offered),
+        of("good", Color::Series, 2.0, Dash::Solid, |interval| interval.good),
+        of("errors", Color::Errors, 1.5, Dash::Dash, |interval| interval.errors),
     ]
 }
 
 /// Median and 99th percentile with their axis. Where nothing ended there is a gap, not a zero.
-fn response_time(points: &[Point]) -> (Vec<Box<dyn Trace>>, Axis) {
-    let measured = |us: f64| (us > 0.0).then(|| chart::floored_us(us));
-    let p50 = chart::stroke("var(--p50)", 1.5, DashType::Dot);
-    let p99 = chart::stroke("var(--p99)", 2.0, DashType::Solid);
-    let p50_words = |point: &Point| format!("p50 {}", words::time_us(point.interval.p50_us));
-    let p99_words = |point: &Point| format!("p99 {}", words::time_us(point.interval.p99_us));
-    let traces: Vec<Box<dyn Trace>> = vec![
-        series("p50", points, |point| measured(point.interval.p50_us), p50_words, p50).y_axis("y2"),
-        series("p99", points, |point| measured(point.interval.p99_us), p99_words, p99).y_axis("y2"),
+fn response_time(points: &[Point]) -> (Vec<Series>, Axis) {
+    let of = |name: &'static str, color, width, dash, us: fn(&IntervalSummary) -> f64| {
+        let measured = |point: &Point| Some(us(point.interval)).filter(|us| *us > 0.0);
+        let words = |point: &Point| format!("{name} {}", words::time_us(us(point.interval)));
+        Series::line(name, color, width, dash, series(points, measured, words))
+    };
+    let lines = vec![
+        of("p50", Color::P50, 1.5, Dash::Dot, |interval| interval.p50_us),
+        of("p99", Color::P99, 2.0, Dash::Solid, |interval| interval.p99_us),
     ];
     let drawn = points.iter().flat_map(|point| [point.interval.p50_us, point.interval.p99_us]);
-    (traces, chart::time_axis(drawn.filter(|us| *us > 0.0)))
+    (lines, Axis::times_us(drawn.filter(|us| *us > 0.0)))
 }
 
 fn in_words(trial: &Trial, points: &[Point]) -> String {

@@ -10,7 +10,7 @@
 //! | `answer` | the answer in one sentence |
 //! | `headline` | the trial that the answer rests on |
 //! | `by_rate`, `course`, `spread` | the charts: over the offered rate, over time, over the percentiles |
-//! | `chart` | what charts share |
+//! | `chart` | the drawing of charts |
 //! | `trials`, `sections` | tables and text |
 //! | `words` | figures as the page writes them |
 
@@ -54,11 +54,10 @@ pub fn html(document: &Document) -> String {
                 // A browser requests an icon if a served page names none.
                 link rel="icon" href="data:,";
                 title { (answer::title(document)) }
-                style { (PreEscaped(STYLE)) }
+                style { (PreEscaped(chart::page_style())) (PreEscaped(STYLE)) }
             }
             body {
                 main { (page(document)) }
-                script { (PreEscaped(chart_library())) }
                 script { (PreEscaped(SCRIPT)) }
             }
         }
@@ -82,29 +81,15 @@ const CONTENT_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; st
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// Plotly's JavaScript, 4.6 MB of it.
-///
-/// It was chosen because the crate brings both the script and a typed interface to it: readers can
-/// zoom and see the trial of a point, and neither building nor reading a report needs Node or a
-/// network. Its size is the price.
-fn chart_library() -> String {
-    // The crate provides two elements, the second one for formulas, which no chart here has.
-    let sources = plotly::Plot::offline_js_sources();
-    let from = sources.find('>').expect("the crate hands out script elements") + 1;
-    let to = sources.find("</script>").expect("the crate hands out script elements");
-    sources[from..to].to_owned()
-}
-
 fn page(document: &Document) -> Markup {
     let notes = document.find.as_ref().map_or(&[][..], |find| &find.notes);
     markup! {
         header {
-            p.kind { "Thalweg · " (match document.kind { Kind::Run => "run", Kind::Replay => "replay", Kind::Find => "capacity search" }) }
+            p.kind { "Thalweg · " (match document.kind { Kind::Run => "run", Kind::Replay => "replay", Kind::Find => "capacity search", Kind::Compare => "comparison" }) }
             h1 { (words::unbroken(&answer::sentence(document))) }
             @if !document.reasons.is_empty() { div.why { (trials::sentences(&document.reasons)) } }
             (sections::facts(document))
             @if !notes.is_empty() { div.notice { (trials::sentences(notes)) } }
-            noscript { p.notice { "The charts need JavaScript; the tables and the data below do not." } }
         }
         @if let (Kind::Find, Some(by_rate)) = (document.kind, by_rate::ByRate::of(document)) {
             section {
@@ -129,6 +114,7 @@ fn trial_in_full(document: &Document, trial: &Trial) -> Markup {
     let title = match (document.kind, trial.phase.as_str(), trial.verdict) {
         (Kind::Run | Kind::Replay, ..) => "The trial",
         (Kind::Find, "confirm", Verdict::Pass) => "The confirming trial",
+        (Kind::Compare, ..) => "The last round",
         (Kind::Find, ..) => "The most relevant trial",
     };
     markup! {

@@ -1,59 +1,87 @@
 "use strict";
-// Draws the charts in the colours of the style sheet, makes tables sortable, and hands out command and document.
+// Shows the values of charts under the pointer, makes tables sortable, and hands out command and document.
 // Everything that is said on the page stands in it without this script too.
 (() => {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const print = matchMedia("print");
-  const touch = matchMedia("(pointer: coarse)");
-
-  // Replaces each `var(--name)` in a chart by what the style sheet says at present.
-  const coloured = (value, style) => {
-    if (Array.isArray(value)) return value.map((item) => coloured(item, style));
-    if (value && typeof value === "object") {
-      return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, coloured(item, style)]));
-    }
-    const name = typeof value === "string" && /^var\((--[a-z0-9-]+)\)$/.exec(value);
-    return name ? style.getPropertyValue(name[1]).trim() : value;
+  const svgElement = (name, attributes) => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    return element;
   };
 
-  // What all charts look like, as a template: what a chart says itself goes before it.
-  const template = (style) => {
-    const color = (name) => style.getPropertyValue(name).trim();
-    const axis = {
-      gridcolor: color("--rule"), linecolor: color("--rule"), tickcolor: color("--rule"), color: color("--muted"),
-      title: { font: { size: 13 }, standoff: 8 },
+  // Marks a spot of a chart and shows its text beside it: the nearest to the pointer, or the one that the arrow keys reach.
+  const NEAR = 40;
+  for (const figure of document.querySelectorAll("figure.chart")) {
+    const { columns, spots } = JSON.parse(figure.querySelector("script").textContent);
+    const plot = figure.querySelector(".plot");
+    const label = document.createElement("div");
+    label.className = "values";
+    label.hidden = true;
+    plot.append(label);
+    let mark = null;
+    let current = -1;
+
+    // The drawing that the style sheet shows, its scale, and the rectangles of its panels.
+    const drawing = () => {
+      const svg = [...plot.querySelectorAll(":scope > svg")].find((svg) => svg.getBoundingClientRect().width > 0);
+      const panels = svg.dataset.panels.split(";").map((panel) => panel.split(" ").map(Number));
+      return { svg, panels, scale: svg.getBoundingClientRect().width / svg.viewBox.baseVal.width };
     };
-    return {
-      layout: {
-        font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: color("--ink") },
-        paper_bgcolor: "transparent", plot_bgcolor: "transparent", xaxis: axis, yaxis: axis,
-        hoverlabel: { bgcolor: color("--panel"), bordercolor: color("--muted"), align: "left", font: { family: getComputedStyle(document.body).fontFamily, color: color("--ink") } },
-      },
+    const place = ({ panels }, [panel, x, y]) => {
+      const [left, top, width, height] = panels[panel];
+      return [left + x * width, top + (1 - y) * height];
     };
-  };
-
-  const charts = [...document.querySelectorAll("figure.chart")].map((figure) => ({
-    plot: figure.querySelector(".plot"),
-    specification: JSON.parse(figure.querySelector("script").textContent),
-  }));
-
-  const draw = () => {
-    const style = getComputedStyle(document.documentElement);
-    for (const { plot, specification } of charts) {
-      const { data, layout } = coloured(specification, style);
-      // A finger that scrolls the page must not be caught by a chart.
-      const dragmode = touch.matches ? false : "zoom";
-      // The printed page is narrower than the window that the chart was drawn in.
-      const size = print.matches ? { width: 660 } : {};
-      // Rows over one axis answer together.
-      const shared = { hoversubplots: "axis", dragmode, height: plot.clientHeight, template: template(style) };
-      Plotly.react(plot, data, { ...layout, ...size, ...shared }, { responsive: true, displayModeBar: false, displaylogo: false });
-    }
-  };
-  draw();
-  dark.addEventListener("change", draw);
-  print.addEventListener("change", draw);
-  touch.addEventListener("change", draw);
+    const hide = () => {
+      label.hidden = true;
+      mark?.remove();
+      current = -1;
+    };
+    const show = (index) => {
+      mark?.remove();
+      current = index;
+      const drawn = drawing();
+      const [x, y] = place(drawn, spots[index]);
+      const first = drawn.panels[0], last = drawn.panels.at(-1);
+      mark = columns
+        ? svgElement("path", { class: "spot", d: `M${x} ${first[1]}V${last[1] + last[3]}` })
+        : svgElement("circle", { class: "spot", cx: x, cy: y, r: 7 });
+      drawn.svg.append(mark);
+      label.textContent = spots[index][3];
+      label.hidden = false;
+      const right = x * drawn.scale > plot.clientWidth / 2;
+      label.style.left = right ? "auto" : `${x * drawn.scale + 14}px`;
+      label.style.right = right ? `${plot.clientWidth - x * drawn.scale + 14}px` : "auto";
+      const top = columns ? first[1] * drawn.scale : y * drawn.scale - label.offsetHeight / 2;
+      label.style.top = `${Math.max(0, Math.min(top, plot.clientHeight - label.offsetHeight))}px`;
+    };
+    const nearest = (event) => {
+      const drawn = drawing();
+      const box = drawn.svg.getBoundingClientRect();
+      const [x, y] = [(event.clientX - box.left) / drawn.scale, (event.clientY - box.top) / drawn.scale];
+      let best = -1, least = columns ? Infinity : NEAR;
+      spots.forEach((spot, index) => {
+        const [spotX, spotY] = place(drawn, spot);
+        const distance = columns ? Math.abs(spotX - x) : Math.hypot(spotX - x, spotY - y);
+        // Of points in one place the last is drawn on top.
+        if (distance <= least) [best, least] = [index, distance];
+      });
+      return best;
+    };
+    if (spots.length === 0) continue;
+    plot.addEventListener("pointermove", (event) => {
+      const index = nearest(event);
+      if (index < 0) hide();
+      else if (index !== current) show(index);
+    });
+    plot.addEventListener("pointerleave", hide);
+    plot.addEventListener("blur", hide);
+    plot.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (event.key === "Escape") hide();
+      if (step === undefined) return;
+      event.preventDefault();
+      show((current + step + spots.length + (current < 0 && step < 0 ? 1 : 0)) % spots.length);
+    });
+  }
 
   // Sorts by a column; a second click turns the order round.
   const value = (row, column) => {

@@ -50,6 +50,8 @@ pub(crate) fn search() -> Document {
         ended: Some(EndReason::WidthReached),
         overload: None,
         limit: LimitedBy::Server,
+        cause: Some("server CPU".into()),
+        findings: Vec::new(),
         evidence: vec![
             "CPU 1 was busy 99 % of the time at 42,070/s, and nginx used 0.97 CPUs of it.".into(),
             "The client's ceiling of 96,400/s is 2.3 times the rate that passed.".into(),
@@ -107,11 +109,13 @@ pub(crate) fn document(kind: Kind, trials: Vec<Trial>) -> Document {
                 ("net.ipv4.tcp_tw_reuse", "2"),
             ]),
             shared_with_target: true,
+            findings: Vec::new(),
         },
         verdict: Verdict::Pass,
         reasons: vec![],
         trials,
         find: None,
+        compare: None,
         log: None,
     }
 }

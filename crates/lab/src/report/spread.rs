@@ -2,14 +2,11 @@
 //! as a table.
 
 use maud::{Markup, html};
-use plotly::Trace;
-use plotly::common::{DashType, Fill, HoverInfo};
-use plotly::layout::{Axis, HoverMode};
 use thalweg_measure::Summary;
 use thalweg_measure::histogram::Histogram;
 use thalweg_units::display;
 
-use super::chart::{self, Chart};
+use super::chart::{Axis, Chart, Color, Dash, Panel, Point, Series};
 use super::words;
 use crate::document::Trial;
 
@@ -17,10 +14,13 @@ use crate::document::Trial;
 struct Spread {
     name: &'static str,
     histogram: Histogram,
-    color: &'static str,
+    color: Color,
     width: f64,
-    dash: DashType,
+    dash: Dash,
 }
+
+/// Height of both charts.
+const HEIGHT: f64 = 250.0;
 
 /// The spectrum and the histogram of `trial`; empty if nothing was measured or the distributions
 /// cannot be read.
@@ -29,8 +29,8 @@ pub(super) fn charts(trial: &Trial) -> Vec<Chart> {
         let histogram = Histogram::from_hdr_base64_us(&summary.hdr).ok().filter(|histogram| !histogram.is_empty())?;
         Some(Spread { name, histogram, color, width, dash })
     };
-    let response = spread("response time", &trial.response_time_us, "var(--series)", 2.5, DashType::Solid);
-    let service = spread("service time", &trial.service_time_us, "var(--service)", 1.5, DashType::Dash);
+    let response = spread("response time", &trial.response_time_us, Color::Series, 2.5, Dash::Solid);
+    let service = spread("service time", &trial.service_time_us, Color::Service, 1.5, Dash::Dash);
     let spreads: Vec<Spread> = [response, service].into_iter().flatten().collect();
     if spreads.is_empty() {
         return Vec::new();
@@ -40,36 +40,25 @@ pub(super) fn charts(trial: &Trial) -> Vec<Chart> {
 
 /// Percentiles on an axis on which each further nine takes the same room.
 fn spectrum(trial: &Trial, spreads: &[Spread]) -> Chart {
-    let traces = spreads.iter().map(|spread| {
-        let points = spectrum_points(&spread.histogram);
-        let hover = |(quantile, us): &(f64, f64)| {
-            format!("{}: {} within {}", spread.name, percentage(*quantile), words::time_us(*us))
+    let lines = spreads.iter().map(|spread| {
+        let point = |(quantile, us): (f64, f64)| {
+            let hover = format!("{}: {} within {}", spread.name, percentage(quantile), words::time_us(us));
+            Point::new(nines(quantile), Some(us), hover)
         };
-        let x = points.iter().map(|(quantile, _)| nines(*quantile)).collect();
-        let y = points.iter().map(|(_, us)| Some(chart::floored_us(*us))).collect();
-        let style = chart::stroke(spread.color, spread.width, spread.dash.clone());
-        chart::line(spread.name, x, y, points.iter().map(hover).collect(), style) as Box<dyn Trace>
+        let points = spectrum_points(&spread.histogram).into_iter().map(point).collect();
+        Series::line(spread.name, spread.color, spread.width, spread.dash, points)
     });
-    let traces = traces.collect();
     let count = spreads.iter().map(|spread| spread.histogram.count()).max().unwrap_or(1);
     let ends = spreads.iter().flat_map(|spread| [spread.histogram.min(), spread.histogram.max()]);
-    let y_axis = chart::time_axis(ends.map(|ns| ns as f64 / 1000.0));
-    let layout = chart::layout().hover_mode(HoverMode::Closest).x_axis(percentile_axis(count)).y_axis(y_axis);
+    let panel = Panel::new(Axis::times_us(ends.map(|ns| ns as f64 / 1000.0)), HEIGHT, lines.collect());
     let response = &trial.response_time_us;
-    Chart {
-        id: "spectrum",
-        title: "Percentile spectrum".to_owned(),
-        alternative: format!(
-            "50 % of the requests took at most {}, 99 % at most {}, 99.9 % at most {}; the slowest took {}.",
-            words::time_us(response.p50),
-            words::time_us(response.p99),
-            words::time_us(response.p999),
-            words::time_us(response.max)
-        ),
-        height_px: 360,
-        traces,
-        layout,
-    }
+    Chart::new("spectrum", "Percentile spectrum", percentile_axis(count), panel).in_words(format!(
+        "50 % of the requests took at most {}, 99 % at most {}, 99.9 % at most {}; the slowest took {}.",
+        words::time_us(response.p50),
+        words::time_us(response.p99),
+        words::time_us(response.p999),
+        words::time_us(response.max)
+    ))
 }
 
 /// The place of a quantile on the axis: 0.9 at 1, 0.99 at 2, 0.999 at 3.
@@ -95,9 +84,8 @@ fn percentile_axis(count: u64) -> Axis {
     let end = nines(1.0 - 0.5 / count.max(1) as f64);
     let quantiles = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999_999, 0.999_999_9];
     let ticks: Vec<f64> = quantiles.into_iter().filter(|quantile| nines(*quantile) <= end).collect();
-    let texts = ticks.iter().map(|quantile| percentage(*quantile)).collect();
-    let axis = chart::axis().range(vec![0.0, end * 1.02]).title("percentile");
-    axis.tick_values(ticks.into_iter().map(nines).collect()).tick_text(texts)
+    let ticks = ticks.into_iter().map(|quantile| (nines(quantile), percentage(quantile))).collect();
+    Axis::from_zero(end * 1.02).labelled(ticks).titled("percentile")
 }
 
 /// As many digits as are needed to distinguish a percentile from 100 %.
@@ -110,7 +98,7 @@ fn percentage(quantile: f64) -> String {
 
 /// Shares of requests by time, in bins of equal width on the logarithmic axis.
 fn histogram(spreads: &[Spread]) -> Chart {
-    let mut traces: Vec<Box<dyn Trace>> = Vec::new();
+    let mut outlines: Vec<Series> = Vec::new();
     let mut tallest = 0.0_f64;
     let mut ends: Vec<f64> = Vec::new();
     for (position, spread) in spreads.iter().enumerate() {
@@ -118,8 +106,8 @@ fn histogram(spreads: &[Spread]) -> Chart {
         tallest = bins.iter().map(|bin| bin.share).fold(tallest, f64::max);
         ends.extend(bins.iter().flat_map(|bin| [bin.from_us, bin.to_us]));
         // The outline begins and ends on the axis.
-        let edge = |bin: Option<&Bin>, us: fn(&Bin) -> f64| bin.map(|bin| (us(bin), Some(0.0), String::new()));
-        let mut outline: Vec<(f64, Option<f64>, String)> = edge(bins.first(), |bin| bin.from_us).into_iter().collect();
+        let edge = |bin: Option<&Bin>, us: fn(&Bin) -> f64| bin.map(|bin| Point::new(us(bin), Some(0.0), ""));
+        let mut outline: Vec<Point> = edge(bins.first(), |bin| bin.from_us).into_iter().collect();
         for bin in &bins {
             let text = format!(
                 "{}: {} between {} and {}",
@@ -128,24 +116,16 @@ fn histogram(spreads: &[Spread]) -> Chart {
                 words::time_us(bin.from_us),
                 words::time_us(bin.to_us)
             );
-            outline.extend([bin.from_us, bin.to_us].map(|us| (us, Some(bin.share * 100.0), text.clone())));
+            outline.extend([bin.from_us, bin.to_us].map(|us| Point::new(us, Some(bin.share * 100.0), text.clone())));
         }
         outline.extend(edge(bins.last(), |bin| bin.to_us));
-        let (x, (y, hover)) = outline.into_iter().map(|(x, y, hover)| (x, (y, hover))).unzip();
-        let style = chart::stroke(spread.color, spread.width, spread.dash.clone());
-        let trace = chart::line(spread.name, x, y, hover, style).hover_info(HoverInfo::Text);
+        let series = Series::line(spread.name, spread.color, spread.width, spread.dash, outline);
         // Only the first is filled: two fills on top of each other hide which line is whose.
-        traces.push(if position == 0 { trace.fill(Fill::ToZeroY).fill_color("var(--series-veil)") } else { trace });
+        outlines.push(if position == 0 { series.filled() } else { series });
     }
-    let y_axis = chart::linear_axis(0.0, tallest * 108.0).tick_suffix(" %");
-    Chart {
-        id: "histogram",
-        title: "Distribution of times".to_owned(),
-        alternative: histogram_in_words(spreads),
-        height_px: 360,
-        traces,
-        layout: chart::layout().x_axis(chart::time_axis(ends).title("time")).y_axis(y_axis),
-    }
+    let panel = Panel::new(Axis::from_zero(tallest * 108.0).in_unit(" %"), HEIGHT, outlines);
+    let chart = Chart::new("histogram", "Distribution of times", Axis::times_us(ends).titled("time"), panel);
+    chart.in_words(histogram_in_words(spreads))
 }
 
 /// Requests whose time lies between two bounds, in microseconds.

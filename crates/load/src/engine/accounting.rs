@@ -8,6 +8,7 @@ use super::state::{Engine, Phase};
 use crate::call::Due;
 use crate::connection::outcome_of_fault;
 use crate::figures::{RunFigures, ThreadUse};
+use crate::progress::Snapshot;
 use crate::protocol::{Protocol, StreamId};
 use crate::schedule::TakenArrival;
 use crate::user::Ending;
@@ -67,6 +68,7 @@ impl<P: Protocol> Engine<P> {
             Outcome::Timeout => Some(response_ns.max(self.plan.timeout.as_nanos() as u64)),
             _ => None,
         };
+        counted.into_iter().for_each(|ns| figures.over_limits.record(ns));
         figures.intervals.record_end(outcome, counted);
         if outcome.is_completed() {
             let first_byte = call.first_byte.get().unwrap_or(now);
@@ -111,7 +113,9 @@ impl<P: Protocol> Engine<P> {
         figures.lag.record(late_ns);
         figures.queue.record(waited_ns - late_ns);
         figures.outcomes.record(outcome);
-        figures.intervals.record_end(outcome, (outcome == Outcome::Timeout).then_some(waited_ns.max(timeout_ns)));
+        let counted = (outcome == Outcome::Timeout).then_some(waited_ns.max(timeout_ns));
+        counted.into_iter().for_each(|ns| figures.over_limits.record(ns));
+        figures.intervals.record_end(outcome, counted);
     }
 
     /// Accounts for measured requests, so many of them, that have waited for the target until it
@@ -245,7 +249,16 @@ impl<P: Protocol> Engine<P> {
             Phase::Running(schedule) => schedule.offered(),
             _ => 0,
         };
-        let outcomes = &self.figures.trial.outcomes;
-        self.progress.publish(self.thread, offered, outcomes.count(Outcome::Good), outcomes.errors(), self.open as u64);
+        let trial = &self.figures.trial;
+        self.progress.publish(
+            self.thread,
+            Snapshot {
+                offered,
+                good: trial.outcomes.count(Outcome::Good),
+                errors: trial.outcomes.errors(),
+                connections: self.open as u64,
+                so_far: trial.so_far(),
+            },
+        );
     }
 }

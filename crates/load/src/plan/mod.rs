@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_measure::LoopKind;
+use thalweg_measure::trial::Thresholds;
 use thalweg_sys::{DriverChoice, PeerAddr, PortRange};
 
 use crate::input::check::Check;
@@ -73,6 +74,8 @@ pub struct Plan {
     pub check: Check,
     /// The rate from which on a connection counts as conforming.
     pub conforming_bits_per_s: u64,
+    /// Response times against which requests are counted while the run lasts.
+    pub thresholds: Thresholds,
     /// The CPU of each thread; never empty. Several threads may share one, so that each brings its
     /// own file table.
     pub cpus: Vec<usize>,
@@ -216,6 +219,7 @@ impl Plan {
             pace: None,
             check: Check::default(),
             conforming_bits_per_s: CONFORMING_BITS_PER_S,
+            thresholds: Thresholds::default(),
             cpus: vec![0],
             own_tables: false,
             driver: DriverChoice::default(),
@@ -277,6 +281,29 @@ impl Plan {
             Some(UserPlan::Calls(calls)) => arrivals * f64::from(*calls),
             Some(UserPlan::Sessions { sessions, .. }) => arrivals * sessions.calls_mean(),
         })
+    }
+
+    /// Most requests that the measured part offers; `None` where that depends on the target, or on
+    /// the sessions that come.
+    pub fn offered_max(&self) -> Option<u64> {
+        /// Standard deviations that a Poisson process stays below but for one in a billion.
+        const DEVIATIONS: f64 = 6.0;
+        let calls = match &self.user {
+            None => 1,
+            Some(UserPlan::Calls(calls)) => u64::from(*calls),
+            Some(UserPlan::Sessions { .. }) => return None,
+        };
+        let arrivals = match (self.extent, &self.arrivals) {
+            (Extent::Requests(total), _) => total,
+            (Extent::Duration(length), LoopPlan::Open { rate, spacing }) => {
+                let mean = rate.count_until(length.as_secs_f64());
+                let more = if *spacing == Spacing::Poisson { DEVIATIONS * mean.max(1.0).sqrt() } else { 0.0 };
+                (mean + more).ceil() as u64
+            }
+            (Extent::Duration(_), LoopPlan::Recorded { recording }) => recording.requests(),
+            (Extent::Duration(_), LoopPlan::Closed { .. }) => return None,
+        };
+        Some(arrivals.saturating_mul(calls))
     }
 
     /// How long before an arrival a thread's sleep ends; what is left it spends without sleeping,

@@ -1,6 +1,7 @@
 //! The figures of one trial: counts, times and the use of CPUs, from one load thread or merged over
 //! all.
 
+use super::certainty::{OverLimits, SoFar, Thresholds};
 use super::connections::Connections;
 use super::sample::Sample;
 use super::sessions::Sessions;
@@ -66,6 +67,8 @@ pub struct TrialFigures {
     /// From the first attempt to connect to the close, of connections that carried at least one
     /// whole response.
     pub connection_lifetime: Histogram,
+    /// Response times against the limits, while the trial lasts.
+    pub over_limits: OverLimits,
     /// The course of the trial, and with it the response times.
     pub intervals: IntervalSeries,
     /// Connections that were to be open at the end, over all load threads, if the load was to hold
@@ -210,6 +213,7 @@ impl TrialFigures {
             first_byte: Histogram::new(),
             transfer: Histogram::new(),
             connection_lifetime: Histogram::new(),
+            over_limits: OverLimits::new(Thresholds::default()),
             intervals,
             to_hold: None,
             connections: Connections::default(),
@@ -239,6 +243,7 @@ impl TrialFigures {
         self.first_byte.merge(&other.first_byte);
         self.transfer.merge(&other.transfer);
         self.connection_lifetime.merge(&other.connection_lifetime);
+        self.over_limits.merge(&other.over_limits);
         self.intervals.merge(&other.intervals);
         self.connections.merge(&other.connections);
         self.bits_per_connection.merge(&other.bits_per_connection);
@@ -259,6 +264,12 @@ impl TrialFigures {
     /// latency look better. Summed over the intervals at every call; take it once.
     pub fn response_time(&self) -> Histogram {
         self.intervals.response_time()
+    }
+
+    /// The counts that may make FAIL certain.
+    pub fn so_far(&self) -> SoFar {
+        let (ended, completed) = (self.outcomes.total(), self.outcomes.completed());
+        self.over_limits.so_far(self.outcomes.errors(), ended - completed)
     }
 
     /// How long the trial took until everything that was offered in it had ended: at least the

@@ -5,6 +5,7 @@
 //! whole.
 
 mod backlog;
+mod certainty;
 mod connections;
 mod figures;
 mod sample;
@@ -13,6 +14,7 @@ mod sessions;
 mod tests;
 mod verdict;
 
+pub use certainty::{Certainty, OverLimits, SoFar, Thresholds};
 pub use connections::Connections;
 pub use figures::{Bytes, CpuUse, LoopKind, Rates, TrialFigures, WindowCounts};
 pub use sample::Sample;

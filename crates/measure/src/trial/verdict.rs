@@ -42,7 +42,7 @@ const UNSENT_MAX: f64 = 0.001;
 const LAG_MAX: Duration = Duration::from_millis(1);
 const LAG_OF_LIMIT: f64 = 0.1;
 /// Share of offered requests that may be missing from the completions.
-const INCOMPLETE_MAX: f64 = 0.01;
+pub(super) const INCOMPLETE_MAX: f64 = 0.01;
 /// Share of the offered requests that a target has to refuse for that to be known of it whatever
 /// the client did.
 const REFUSED_MIN: f64 = 0.01;
@@ -91,10 +91,7 @@ const OVERSLEPT_MAX: f64 = 0.05;
 ///
 /// **FAIL** otherwise.
 pub fn verdict(figures: &TrialFigures, limits: &[Limit]) -> Judgement {
-    let mut effective = limits.to_vec();
-    if !limits.iter().any(|limit| matches!(limit, Limit::Errors { .. })) {
-        effective.push(Limit::NO_ERRORS);
-    }
+    let effective = effective_limits(limits);
     let response_time = figures.response_time();
     let mut notes: Vec<Note> = effective.iter().filter_map(|limit| few_samples(limit, response_time.count())).collect();
 
@@ -126,6 +123,15 @@ pub fn verdict(figures: &TrialFigures, limits: &[Limit]) -> Judgement {
     reasons.extend(late);
     let verdict = verdict_by_client.unwrap_or(if reasons.is_empty() { Verdict::Pass } else { Verdict::Fail });
     Judgement { verdict, reasons, notes }
+}
+
+/// The limits with that on errors, which holds if no other is given.
+pub(super) fn effective_limits(limits: &[Limit]) -> Vec<Limit> {
+    let mut effective = limits.to_vec();
+    if !limits.iter().any(|limit| matches!(limit, Limit::Errors { .. })) {
+        effective.push(Limit::NO_ERRORS);
+    }
+    effective
 }
 
 /// Everything in which the client did not do its part.
@@ -247,12 +253,17 @@ fn not_held(figures: &TrialFigures) -> Option<Reason> {
     (held < wanted).then_some(Reason::NotHeld { held, wanted })
 }
 
-fn missing_completions(figures: &TrialFigures, limits: &[Limit]) -> Option<Reason> {
+/// Share of the offered requests that may be missing from the completions.
+pub(super) fn missing_allowed(limits: &[Limit]) -> f64 {
     let errors_allowed = limits.iter().filter_map(|limit| match limit {
         Limit::Errors { share, .. } => Some(*share),
         Limit::ResponseTime { .. } | Limit::KbitPerConnection { .. } => None,
     });
-    let allowed = errors_allowed.fold(1.0, f64::min).max(INCOMPLETE_MAX);
+    errors_allowed.fold(1.0, f64::min).max(INCOMPLETE_MAX)
+}
+
+fn missing_completions(figures: &TrialFigures, limits: &[Limit]) -> Option<Reason> {
+    let allowed = missing_allowed(limits);
     let (completed, offered) = (figures.counts.completed, figures.counts.offered);
     let missing = offered.saturating_sub(completed);
     (missing as f64 > allowed * offered as f64).then_some(Reason::Incomplete { completed, offered, allowed })

@@ -1,5 +1,7 @@
 //! `thalweg doctor`: the state of this host that would spoil a planned load, and its remedies.
 
+mod repair;
+
 use std::fmt::Write;
 use std::process::ExitCode;
 
@@ -26,26 +28,43 @@ struct DoctorDocument<'f> {
     /// The gravest level found.
     worst: Level,
     findings: &'f [Finding],
+    /// The settings that `--fix` has written; the findings are those afterwards.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    changes: Vec<repair::StepDocument>,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// The target has no address, or a setting cannot be changed.
+/// The target has no address, or settings cannot be changed.
 pub fn doctor(options: &DoctorOptions) -> Result<ExitCode, Failure> {
     let host = options.root.as_ref().map_or_else(Host::this, Host::beneath);
+    if options.undo {
+        return repair::undo(&host, options);
+    }
     let load = planned(options)?;
-    let findings = examine(&host, &load);
+    let mut findings = examine(&host, &load);
+    let mut steps = Vec::new();
+    if options.fix {
+        steps = repair::fix(&host, &findings, options)?;
+        findings = examine(&host, &load);
+    }
     let worst = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok);
     let (shown, kept_back): (Vec<_>, Vec<_>) =
         findings.into_iter().partition(|finding| options.all || finding.level > Level::Ok);
+    let failed = steps.iter().any(repair::StepDocument::failed);
     output::print(&if options.json {
-        let document = DoctorDocument { schema: SCHEMA, load: &load.name, worst, findings: &shown };
+        let document = DoctorDocument { schema: SCHEMA, load: &load.name, worst, findings: &shown, changes: steps };
         serde_json::to_string_pretty(&document).map_err(Failure::unreachable)? + "\n"
     } else {
         text_of(&load, &shown, kept_back.len())
     })?;
-    Ok(if worst >= Level::Warning { Exit::NotMet } else { Exit::Met }.into())
+    Ok(match worst {
+        _ if failed => Exit::Unreachable,
+        Level::Ok | Level::Hint => Exit::Met,
+        Level::Warning | Level::Error => Exit::NotMet,
+    }
+    .into())
 }
 
 /// The load with its target resolved, and its CPUs.
@@ -62,23 +81,32 @@ fn planned(options: &DoctorOptions) -> Result<PlannedLoad, Failure> {
     Ok(load)
 }
 
-/// The findings as lines: level, state, effect, remedies.
+/// The findings as lines: level, state, effect, remedies. Those that are as they should be have a
+/// line each, at the end.
 fn text_of(load: &PlannedLoad, shown: &[Finding], kept_back: usize) -> String {
     let mut text = format!("this host, to {}:\n", load.name);
-    for finding in shown {
-        let _ = writeln!(text, "\n{:<8} {}: {}", finding.level, finding.check, finding.is);
+    let mut line = |line: std::fmt::Arguments<'_>| text.write_fmt(line).expect("a string takes everything");
+    let (fine, others): (Vec<_>, Vec<_>) = shown.iter().partition(|finding| finding.level == Level::Ok);
+    for finding in &others {
+        line(format_args!("\n{:<8} {}: {}\n", finding.level, finding.check, finding.is));
         if !finding.spoils.is_empty() {
-            let _ = writeln!(text, "         {}", finding.spoils);
+            line(format_args!("         {}\n", finding.spoils));
         }
         for (place, remedy) in finding.mend.iter().enumerate() {
-            let _ = writeln!(text, "         {} {remedy}", if place == 0 { "mend:" } else { "     " });
+            line(format_args!("         {} {remedy}\n", if place == 0 { "mend:" } else { "     " }));
         }
     }
-    if shown.is_empty() {
-        text.push_str("nothing would spoil it\n");
+    if others.is_empty() {
+        line(format_args!("nothing found that would spoil it\n"));
     }
-    if kept_back > 0 {
-        let _ = writeln!(text, "\n{} checks found it as it should be (--all shows them)", count(kept_back as u64));
+    if !fine.is_empty() || kept_back > 0 {
+        line(format_args!("\n"));
+    }
+    fine.iter().for_each(|finding| line(format_args!("{:<8} {}: {}\n", finding.level, finding.check, finding.is)));
+    match kept_back {
+        0 => {}
+        1 => line(format_args!("one more finding is as it should be (--all shows it)\n")),
+        many => line(format_args!("{} more findings are as they should be (--all shows them)\n", count(many as u64))),
     }
     text
 }

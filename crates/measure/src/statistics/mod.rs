@@ -3,6 +3,11 @@
 //! Formulas for independent samples are left out on purpose: neighbouring seconds of a trial
 //! resemble each other, and an interval that ignores it is too narrow.
 
+pub mod interleaving;
+pub mod rounds;
+pub mod scaling;
+pub mod signed_rank;
+
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 

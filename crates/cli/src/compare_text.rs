@@ -1,0 +1,76 @@
+//! A comparison as text for a terminal.
+
+use std::fmt::Write;
+
+use thalweg_lab::document::{Compare, Document, MetricComparison, ScaleLevel, ScaleResult};
+use thalweg_units::display;
+
+/// Writes the text: the answer first, then what it rests on.
+pub fn write(out: &mut String, document: &Document, compare: &Compare) -> std::fmt::Result {
+    writeln!(out, "{}", compare.sentence)?;
+    for reason in document.reasons.iter().filter(|reason| **reason != compare.sentence) {
+        writeln!(out, "{reason}")?;
+    }
+    writeln!(out)?;
+    for side in &compare.sides {
+        let command = side.command.as_ref().map_or_else(String::new, |command| format!("  ({command})"));
+        writeln!(out, "  {}  {}{command}", side.name, side.target)?;
+    }
+    writeln!(out, "\n  {:<24}{:>12}{:>12}{:>9}  {:<18}{:>10}", "", "A", "B", "B / A", "95 % interval", "would see")?;
+    for metric in &compare.metrics {
+        row(out, metric)?;
+    }
+    if let Some(scale) = &compare.scale {
+        writeln!(out)?;
+        for level in &scale.levels {
+            self::level(out, scale, level, &compare.metrics[0].unit)?;
+        }
+        if let Some(law) = &scale.universal {
+            writeln!(
+                out,
+                "  Universal Scalability Law: contention {} %, coherency {} %",
+                in_percent(law.contention, law.contention95),
+                in_percent(law.coherency, law.coherency95)
+            )?;
+        }
+    }
+    let planning = &compare.planning;
+    writeln!(out, "\n  {} pairs of rounds that count, {} repeated", planning.pairs, planning.repeated)?;
+    for note in &compare.notes {
+        writeln!(out, "  {note}")?;
+    }
+    Ok(())
+}
+
+fn row(out: &mut String, metric: &MetricComparison) -> std::fmt::Result {
+    let dash = || "-".to_owned();
+    let [a, b] = [metric.a, metric.b].map(|value| value.map_or_else(dash, |value| quantity(value, &metric.unit)));
+    let ratio = metric.effect.map_or_else(dash, |effect| format!("{effect:.4}"));
+    let interval = metric.interval95.map_or_else(dash, |[low, high]| format!("{low:.4} to {high:.4}"));
+    let smallest = metric.smallest_detectable.map_or_else(dash, display::percent);
+    let primary = if metric.primary { "*" } else { "" };
+    let name = format!("{}{primary}", metric.metric);
+    writeln!(out, "  {name:<24}{a:>12}{b:>12}{ratio:>9}  {interval:<18}{smallest:>10}")
+}
+
+fn level(out: &mut String, scale: &ScaleResult, level: &ScaleLevel, unit: &str) -> std::fmt::Result {
+    let name = format!("{} {}", level.n, scale.parameter);
+    let value = level.value.map_or_else(|| "-".to_owned(), |value| quantity(value, unit));
+    let speedup = level.speedup.map_or_else(|| "-".to_owned(), |speedup| format!("{speedup:.3}"));
+    let interval = level.speedup95.map_or_else(String::new, |[low, high]| format!("{low:.3} to {high:.3}"));
+    writeln!(out, "  {name:<24}{:>12}{value:>12}{speedup:>9}  {interval}", "")
+}
+
+fn in_percent(share: f64, interval: Option<[f64; 2]>) -> String {
+    let interval = interval
+        .map_or_else(String::new, |[low, high]| format!(" (95 % interval {:.2} to {:.2})", 100.0 * low, 100.0 * high));
+    format!("{:.2}{interval}", 100.0 * share)
+}
+
+fn quantity(value: f64, unit: &str) -> String {
+    match unit {
+        "us" => display::time((value * 1e3).round() as u64),
+        "B/s" => display::link_rate((value * 8.0) as u64),
+        _ => display::rate(value),
+    }
+}

@@ -1,0 +1,57 @@
+//! The client's ceiling against the built-in sink, held against the rate that was found.
+
+use thalweg_measure::search::EndReason;
+use thalweg_units::display;
+
+use super::trials::{Selection, highest};
+use super::{Evidence, Finding, Strength};
+use crate::document::LimitedBy;
+
+const KIND: &str = "calibration";
+
+/// The ratio of the client's ceiling to the rate found from which on the client had room.
+pub(super) const HEADROOM: f64 = 1.5;
+
+pub(super) fn findings(seen: &Evidence<'_>, selection: &Selection<'_>) -> Vec<Finding> {
+    let reached = seen.result.lower_bound.or(seen.result.upper_bound).unwrap_or(0.0);
+    let mut findings = Vec::new();
+    if reached > 0.0 {
+        let headroom = seen.ceiling / reached;
+        let ceiling = display::rate(seen.ceiling);
+        let sentence =
+            format!("the client reached {ceiling} against the built-in sink, {headroom:.2} times the rate found");
+        findings.push(Finding::context(KIND, sentence).figure("headroom", headroom).figure("ceiling", seen.ceiling));
+        findings.extend(at_ceiling(seen, selection, headroom));
+    }
+    if let Some(trial) = selection.overloads.first() {
+        let (busy, lag_us) = (trial.client.busiest_core, trial.lag_us.p99);
+        let rate = display::rate(trial.offered_rate.unwrap_or(0.0));
+        let sentence = format!(
+            "at {rate}, just above the rate found, the busiest load thread used {} of its CPU, with a p99 lag of {}",
+            display::percent(busy),
+            display::time((lag_us * 1e3) as u64)
+        );
+        findings.push(Finding::context(KIND, sentence).figure("busiest_core", busy).figure("lag_p99_us", lag_us));
+    }
+    findings
+}
+
+/// The client is the limit if it carried everything that it can offer and nothing failed, or fell
+/// short above that.
+fn at_ceiling(seen: &Evidence<'_>, selection: &Selection<'_>, headroom: f64) -> Option<Finding> {
+    let nothing_failed = seen.result.upper_bound.is_none() && seen.result.ended == EndReason::ClientCeiling;
+    if nothing_failed && headroom < HEADROOM {
+        let sentence = "no rate that the client could offer failed".to_owned();
+        return Some(Finding::of(LimitedBy::Client, Strength::Shows, KIND, sentence).caused_by("client CPU"));
+    }
+    if !seen.result.limited_by_client || headroom >= HEADROOM {
+        return None;
+    }
+    let (_, lag_us) = highest(&selection.shortfalls, |trial| trial.lag_us.p99)?;
+    let sentence = format!(
+        "trials at higher rates were invalid: the client did not keep up (p99 lag up to {})",
+        display::time((lag_us * 1e3) as u64)
+    );
+    let finding = Finding::of(LimitedBy::Client, Strength::Shows, KIND, sentence);
+    Some(finding.caused_by("client CPU").figure("lag_p99_us", lag_us))
+}

@@ -1,0 +1,61 @@
+//! The bottleneck of a search: the server, the client or the path between them, as far as the
+//! evidence shows.
+//!
+//! Each kind of evidence has a module, which turns figures into [`Finding`]s; [`rule`] combines
+//! them. Nothing is concluded by elimination: a part is named only by a finding that points at it.
+//! The modules read no clock and no file; what has to be measured for them is in
+//! [`crate::evidence`].
+
+mod calibration;
+mod client_cpu;
+mod history;
+mod path;
+mod refusals;
+mod resources;
+mod rule;
+mod server_cpu;
+mod server_tasks;
+#[cfg(test)]
+mod tests;
+mod trials;
+mod waiting;
+
+pub use rule::Bottleneck;
+
+use thalweg_measure::search::SearchResult;
+
+use crate::document::{Finding, Strength, Trial};
+use crate::evidence::Diagnosis;
+use trials::Selection;
+
+/// Everything that a search has collected.
+#[derive(Debug)]
+pub struct Evidence<'a> {
+    /// The result of the search.
+    pub result: &'a SearchResult,
+    /// The client's ceiling against the sink, requests per second.
+    pub ceiling: f64,
+    /// Every trial in order.
+    pub trials: &'a [Trial],
+    /// Client and target share this host.
+    pub shared_host: bool,
+    /// The overload that was made for the evidence, if there was an upper bound to exceed.
+    pub diagnosis: Option<&'a Diagnosis>,
+}
+
+/// Names the bottleneck, with all findings.
+pub fn name_bottleneck(seen: &Evidence<'_>) -> Bottleneck {
+    let selection = Selection::of(seen.result, seen.trials);
+    let findings = [
+        calibration::findings(seen, &selection),
+        client_cpu::findings(&selection),
+        resources::findings(&selection),
+        server_tasks::findings(seen),
+        server_cpu::findings(seen, &selection),
+        refusals::findings(&selection),
+        path::findings(seen),
+        waiting::findings(seen, &selection),
+        history::findings(seen),
+    ];
+    rule::combine(seen, findings.into_iter().flatten().collect())
+}

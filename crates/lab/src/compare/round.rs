@@ -1,0 +1,398 @@
+//! One round: the side is set up, loaded and measured.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use thalweg_load::{Extent, LoopPlan, Plan, RateProfile, Spacing};
+use thalweg_measure::limit::Statistic;
+use thalweg_measure::{Outcome, Verdict};
+use thalweg_sys::{PeerAddr, proc, process_group};
+use thalweg_units::display;
+
+use super::command::RunningCommand;
+use super::metric::{LoadKind, Metric, Tally};
+use super::{A, CompareError, CompareSettings, RoundLoad};
+use crate::document::{CompareEnd, Trial};
+use crate::search::{self, SearchSettings};
+use crate::target::Target;
+use crate::trial::{TestBed, TrialRequest, TrialResult, Watcher};
+
+/// Length of the closed-loop trial that a moderate rate is a share of.
+const PROBE: Duration = Duration::from_millis(1_000);
+/// Its warm-up.
+const PROBE_WARMUP: Duration = Duration::from_millis(250);
+/// How long a target that has lost a round's requests is tried.
+const REACH_TIMEOUT: Duration = Duration::from_millis(1_000);
+/// The share of its CPU that a load thread may use at a moderate rate. Beyond it the client would
+/// often fall short.
+const CLIENT_SHARE: f64 = 0.5;
+/// The time for each search of a capacity, in lengths of a round.
+const SEARCH_BUDGET: u32 = 8;
+/// The width of the bracket of such a search. Its scatter over the rounds is in the interval.
+const SEARCH_WIDTH: f64 = 0.03;
+
+/// A completed round.
+#[derive(Debug)]
+pub(super) struct MeasuredRound {
+    /// The pair, from 0.
+    pub pair: usize,
+    pub side: usize,
+    pub at_s: f64,
+    pub counts: bool,
+    /// By the position of the metric.
+    pub values: Vec<Option<f64>>,
+    /// The figures by load, if there were good responses.
+    pub tallies: [Option<Tally>; 2],
+    /// The first reason of a trial that was not passed.
+    pub missed: Option<String>,
+    /// Positions of its trials.
+    pub trials: Vec<usize>,
+}
+
+/// The rounds' conditions: what is set up, and what was measured of it.
+#[derive(Debug)]
+pub(super) struct Rounds<'a> {
+    settings: &'a CompareSettings,
+    pub metrics: Vec<Metric>,
+    pub trials: Vec<Trial>,
+    /// The load of rounds in words.
+    pub load: String,
+    pub test_beds: Vec<Option<TestBed>>,
+    arrivals: Option<LoopPlan>,
+    commands: Vec<Option<RunningCommand>>,
+    /// The side that the one server was switched to.
+    switched_to: Option<usize>,
+    started: Instant,
+}
+
+impl<'a> Rounds<'a> {
+    /// Sets both sides up, determines the load, and checks that they can be measured.
+    ///
+    /// # Errors
+    /// A side cannot be set up or reached, or gives no good response.
+    pub fn prepare(settings: &'a CompareSettings, watcher: &mut dyn Watcher) -> Result<Self, CompareError> {
+        let mut rounds = Self {
+            settings,
+            metrics: settings.metrics.clone(),
+            trials: Vec::new(),
+            load: String::new(),
+            test_beds: settings.sides.iter().map(|_| None).collect(),
+            arrivals: None,
+            commands: settings.sides.iter().map(|_| None).collect(),
+            switched_to: None,
+            started: Instant::now(),
+        };
+        let all: Vec<usize> = (0..settings.sides.len()).collect();
+        let sides = if settings.once { &all[..=A] } else { &all };
+        let (mut lowest, mut of_client) = (f64::INFINITY, f64::INFINITY);
+        for &side in sides {
+            rounds.set_up(side, watcher)?;
+            let probed = rounds.probe(side, watcher)?;
+            (lowest, of_client) = (lowest.min(probed[0]), of_client.min(probed[1]));
+        }
+        rounds.choose_metrics(sides)?;
+        let (arrivals, load) = rounds.arrivals_for(lowest, of_client);
+        rounds.arrivals = Some(arrivals);
+        rounds.load = load;
+        Ok(rounds)
+    }
+
+    /// Without a choice: the server's CPU time if it can be seen, p99 and throughput.
+    fn choose_metrics(&mut self, sides: &[usize]) -> Result<(), CompareError> {
+        let unseen = sides.iter().copied().find(|&side| server_cpu(&self.settings.sides[side].target).is_empty());
+        if self.metrics.is_empty() {
+            self.metrics = vec![Metric::ResponseTime(Statistic::Percentile(99.0)), Metric::Throughput];
+            if unseen.is_none() {
+                self.metrics.insert(0, Metric::ServerCpu);
+            }
+        }
+        match unseen {
+            Some(side) if self.metrics.contains(&Metric::ServerCpu) => Err(CompareError::NoServer {
+                side: self.name(side),
+                target: self.settings.sides[side].target.shown.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn name(&self, side: usize) -> String {
+        self.settings.sides[side].name.clone()
+    }
+
+    fn arrivals_for(&self, lowest: f64, of_client: f64) -> (LoopPlan, String) {
+        let spacing = match self.settings.sides[0].base.arrivals {
+            LoopPlan::Open { spacing, .. } => spacing,
+            _ => Spacing::Constant,
+        };
+        let open = |rate: f64| LoopPlan::Open { rate: Arc::new(RateProfile::constant(rate)), spacing };
+        match self.settings.load {
+            RoundLoad::Rate(rate) => (open(rate), format!("open loop, {}", display::rate(rate))),
+            RoundLoad::Workers(workers) => {
+                (LoopPlan::of_workers(workers, Duration::ZERO), format!("closed loop, {workers} workers"))
+            }
+            RoundLoad::Share(share) => {
+                let rate = two_digits((lowest * share).min(of_client)).max(1.0);
+                let text = format!(
+                    "open loop, {} ({} of the slower side's rate in a closed loop, {})",
+                    display::rate(rate),
+                    display::percent(rate / lowest),
+                    display::rate(lowest)
+                );
+                (open(rate), text)
+            }
+        }
+    }
+
+    /// Measures one round of `side` and adds it to `measured`; the end of the comparison and its
+    /// reason, if it came meanwhile.
+    ///
+    /// # Errors
+    /// The side cannot be set up, or the client has failed.
+    pub fn measure(
+        &mut self,
+        pair: usize,
+        side: usize,
+        measured: &mut Vec<MeasuredRound>,
+        watcher: &mut dyn Watcher,
+    ) -> Result<Option<(CompareEnd, Option<String>)>, CompareError> {
+        if watcher.wants_stop() {
+            return Ok(Some((CompareEnd::Interrupted, None)));
+        }
+        match self.set_up(side, watcher) {
+            // A command that fails has its message; a server that has gone ends the comparison.
+            Err(CompareError::Target { side, source }) if !measured.is_empty() => {
+                return Ok(Some((CompareEnd::TargetLost, Some(format!("{side}: {source}")))));
+            }
+            set_up => set_up?,
+        }
+        let mut round = MeasuredRound {
+            pair,
+            side,
+            at_s: self.started.elapsed().as_secs_f64(),
+            counts: true,
+            values: vec![None; self.metrics.len()],
+            tallies: [None, None],
+            missed: None,
+            trials: Vec::new(),
+        };
+        let is_load_given = !matches!(self.settings.load, RoundLoad::Share(_));
+        let loads: Vec<LoadKind> = self.metrics.iter().map(|metric| metric.load(is_load_given)).collect();
+        for load in [LoadKind::Given, LoadKind::FullSpeed, LoadKind::Search] {
+            if !loads.contains(&load) {
+                continue;
+            }
+            let capacity = match load {
+                LoadKind::Search => self.search(&mut round, watcher)?,
+                _ => {
+                    self.load(load, &mut round, watcher)?;
+                    None
+                }
+            };
+            if watcher.wants_stop() {
+                return Ok(Some((CompareEnd::Interrupted, None)));
+            }
+            let tally = round.tallies.get(load as usize).and_then(Option::as_ref);
+            for (position, metric) in self.metrics.iter().enumerate().filter(|(position, _)| loads[*position] == load) {
+                round.values[position] = capacity.or_else(|| tally?.value(*metric));
+            }
+        }
+        // A side that has gone away says nothing about its speed.
+        let target = &self.settings.sides[side].target;
+        if round.missed.is_some()
+            && let Err(error) = target.reach(REACH_TIMEOUT, &[])
+        {
+            round.counts = false;
+            measured.push(round);
+            return Ok(Some((CompareEnd::TargetLost, Some(format!("{}: {error}", self.name(side))))));
+        }
+        measured.push(round);
+        Ok(None)
+    }
+
+    /// One trial of a round.
+    fn load(
+        &mut self,
+        load: LoadKind,
+        round: &mut MeasuredRound,
+        watcher: &mut dyn Watcher,
+    ) -> Result<(), CompareError> {
+        let side = &self.settings.sides[round.side];
+        let (phase, plan) = match load {
+            LoadKind::Given => ("compare", self.given_plan(&side.base)),
+            _ => ("saturate", closed_loop(&side.base, self.settings.duration / 2, self.settings.warmup)),
+        };
+        let phase = format!("{phase}-{}", self.name(round.side).to_lowercase());
+        let warmup = plan.warmup;
+        let before = server_cpu(&side.target);
+        let result = self.trial(round.side, &phase, plan, watcher)?;
+        let cpu = cpu_since(&before, &server_cpu(&side.target));
+        round.trials.push(self.trials.len());
+        if result.judgement.verdict != Verdict::Pass && round.missed.is_none() {
+            round.missed = result.trial.reasons.first().cloned();
+        }
+        if result.figures.trial.outcomes.count(Outcome::Good) > 0 {
+            round.tallies[load as usize] = Some(Tally::of(&result, cpu, warmup + result.disturbance.lost));
+        }
+        self.trials.push(result.trial);
+        Ok(())
+    }
+
+    fn given_plan(&self, base: &Plan) -> Plan {
+        Plan {
+            arrivals: self.arrivals.clone().expect("the load was determined before the first round"),
+            extent: Extent::Duration(self.settings.duration),
+            warmup: self.settings.warmup,
+            ..base.clone()
+        }
+    }
+
+    /// A short capacity search; the middle of its bracket.
+    fn search(&mut self, round: &mut MeasuredRound, watcher: &mut dyn Watcher) -> Result<Option<f64>, CompareError> {
+        let duration = self.settings.duration;
+        let settings = SearchSettings {
+            base: self.settings.sides[round.side].base.clone(),
+            lowest_rate: 10.0,
+            initial_trial: duration / 4,
+            final_trial: duration,
+            width: SEARCH_WIDTH,
+            budget: duration * SEARCH_BUDGET,
+            recovery: duration * SEARCH_BUDGET,
+        };
+        let test_bed = self.test_beds[round.side].as_ref().expect("the side was set up");
+        let found = match search::find(test_bed, &settings, watcher) {
+            Err(search::SearchError::Interrupted) => return Ok(None),
+            found => found.map_err(|source| CompareError::Search { side: self.name(round.side), source })?,
+        };
+        round.trials.extend(self.trials.len()..self.trials.len() + found.trials.len());
+        self.trials.extend(found.trials);
+        if found.verdict != Verdict::Pass {
+            round.missed = found.reasons.first().cloned();
+        }
+        let bracket = found.find.lower_bound.zip(found.find.upper_bound);
+        Ok(bracket.map(|(lower, upper)| (lower * upper).sqrt()))
+    }
+
+    /// The rates of a closed loop at full speed and of a client with half of its CPU; shows that the
+    /// side gives good responses.
+    fn probe(&mut self, side: usize, watcher: &mut dyn Watcher) -> Result<[f64; 2], CompareError> {
+        let plan = closed_loop(&self.settings.sides[side].base, PROBE, PROBE_WARMUP);
+        let result = self.trial(side, "probe", plan, watcher)?;
+        if watcher.wants_stop() {
+            return Err(CompareError::Interrupted);
+        }
+        let figures = &result.figures.trial;
+        if figures.outcomes.count(Outcome::Good) == 0 {
+            let ends = figures.outcomes.iter().filter(|(_, count)| *count > 0);
+            let outcomes: Vec<String> = ends.map(|(end, count)| format!("{} {end}", display::count(count))).collect();
+            return Err(CompareError::NothingGood {
+                side: self.name(side),
+                target: self.settings.sides[side].target.shown.clone(),
+                outcomes: outcomes.join(", "),
+            });
+        }
+        let rate = figures.rates().good;
+        let mut trial = result.trial;
+        let of_client = rate * CLIENT_SHARE / trial.client.busiest_core.max(0.01);
+        trial.verdict = Verdict::Invalid;
+        trial.reasons = vec![format!("not judged: the rate of side {} at full speed", self.name(side))];
+        self.trials.push(trial);
+        Ok([rate, of_client])
+    }
+
+    fn trial(
+        &self,
+        side: usize,
+        phase: &str,
+        plan: Plan,
+        watcher: &mut dyn Watcher,
+    ) -> Result<TrialResult, CompareError> {
+        let test_bed = self.test_beds[side].as_ref().expect("the side was set up");
+        let request = TrialRequest { make_up: true, ..TrialRequest::new(phase, plan) };
+        Ok(test_bed.trial(&request, watcher)?)
+    }
+
+    /// Restarts the side, or switches the server to it, if there is a command for that.
+    fn set_up(&mut self, side: usize, watcher: &dyn Watcher) -> Result<(), CompareError> {
+        let settings = &self.settings.sides[side];
+        let switch = self.settings.switch.as_ref().filter(|_| self.switched_to != Some(side));
+        if let Some(command) = settings.restart.as_ref().or(switch) {
+            // Only one server can hold an address.
+            for (other, running) in self.settings.sides.iter().zip(&mut self.commands) {
+                if other.target.address == settings.target.address {
+                    *running = None;
+                }
+            }
+            let failed = |source| CompareError::Command { side: self.name(side), source };
+            let was_reachable = settings.target.reach(REACH_TIMEOUT, &[]).is_ok();
+            let running = RunningCommand::start(command, &settings.parameter).map_err(failed)?;
+            running
+                .wait_until_reachable(&settings.target, was_reachable, self.settings.restart_timeout, &|| {
+                    watcher.wants_stop()
+                })
+                .map_err(failed)?;
+            self.commands[side] = Some(running);
+            self.switched_to = Some(side);
+            self.test_beds[side] = None;
+        } else {
+            let reached = settings.target.reach(settings.base.timeout, &settings.base.sources);
+            reached.map_err(|source| CompareError::Target { side: self.name(side), source })?;
+        }
+        if self.test_beds[side].is_none() {
+            let test_bed = TestBed::new(settings.target.clone(), self.settings.limits.clone());
+            self.test_beds[side] = Some(TestBed { started: self.started, ..test_bed });
+        }
+        Ok(())
+    }
+}
+
+/// The plan of a trial at full speed.
+fn closed_loop(base: &Plan, duration: Duration, warmup: Duration) -> Plan {
+    Plan {
+        arrivals: LoopPlan::of_workers(base.connections * base.pipeline as usize, Duration::ZERO),
+        extent: Extent::Duration(duration),
+        warmup,
+        ..base.clone()
+    }
+}
+
+/// The CPU time of each process that serves the target, if it is on this host.
+fn server_cpu(target: &Target) -> BTreeMap<u32, u64> {
+    let PeerAddr::Tcp(address) = &target.address else { return BTreeMap::new() };
+    if !target.is_local() {
+        return BTreeMap::new();
+    }
+    let processes = proc::listeners(address.port()).into_iter();
+    processes.filter_map(|process| Some((process, process_group::cpu_ns(process)?))).collect()
+}
+
+/// The time used between the two; `None` if no process was seen.
+fn cpu_since(before: &BTreeMap<u32, u64>, after: &BTreeMap<u32, u64>) -> Option<u64> {
+    let used = after.iter().map(|(process, ns)| ns.saturating_sub(before.get(process).copied().unwrap_or(0)));
+    (!after.is_empty()).then(|| used.sum())
+}
+
+/// A rate of two digits, which a person remembers and types again.
+fn two_digits(rate: f64) -> f64 {
+    let digit = 10_f64.powf(rate.log10().floor() - 1.0);
+    (rate / digit).round() * digit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_rounded_to_two_digits() {
+        for (rate, rounded) in [(12_345.0, 12_000.0), (996.0, 1000.0), (0.5678, 0.57)] {
+            assert!((two_digits(rate) - rounded).abs() < 1e-9, "{rate}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_came_meanwhile_counts_as_a_whole() {
+        let before = BTreeMap::from([(1, 100), (2, 50)]);
+        assert_eq!(cpu_since(&before, &BTreeMap::from([(1, 160), (3, 7)])), Some(67));
+        assert_eq!(cpu_since(&before, &BTreeMap::new()), None);
+    }
+}

@@ -1,0 +1,144 @@
+//! The figures of a diagnosis, in the form in which they are judged.
+
+use std::time::Duration;
+
+use crate::document::Trial;
+
+use super::sampler::{PathSamples, Samples, ServerSamples};
+
+/// An overload with the samples beside it.
+#[derive(Clone, Debug)]
+pub struct Diagnosis {
+    /// The trial.
+    pub trial: Trial,
+    /// The path; `None` for a Unix socket.
+    pub path: Option<PathFigures>,
+    /// The server's processes, where they run on this host.
+    pub server: Option<ServerFigures>,
+}
+
+/// The path between client and server.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PathFigures {
+    /// Handshakes without load.
+    pub idle: HandshakeTimes,
+    /// Handshakes during the overload.
+    pub loaded: HandshakeTimes,
+    /// Segments that the client received out of order, per segment received: what was lost on the
+    /// way from the server, or overtaken.
+    pub out_of_order: f64,
+    /// Segments that the client sent again, per segment sent.
+    pub retransmitted: f64,
+}
+
+/// Times from SYN to SYN-ACK, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HandshakeTimes {
+    /// Handshakes whose time is known.
+    pub count: usize,
+    /// Handshakes whose SYN got no answer at first, or none at all.
+    pub unanswered: usize,
+    /// The shortest.
+    pub min_us: f64,
+    /// Median.
+    pub p50_us: f64,
+    /// 90 % are at most this.
+    pub p90_us: f64,
+}
+
+/// The server's processes on this host during the overload.
+#[derive(Clone, Debug, Default)]
+pub struct ServerFigures {
+    /// The program's name.
+    pub name: String,
+    /// CPUs that it may run on.
+    pub cpus_allowed: usize,
+    /// Its threads, the busiest first.
+    pub tasks: Vec<TaskFigures>,
+    /// Open descriptors of the process that is nearest to its limit, and that limit.
+    pub descriptors: Option<(u64, u64)>,
+    /// Threads in the wait for storage, on average.
+    pub storage: f64,
+    /// Threads that ran or were ready to, on average.
+    pub runnable: f64,
+    /// Share of the time for which the quota of its control group stopped it.
+    pub throttled: f64,
+}
+
+/// A thread of the server. Shares are of the time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TaskFigures {
+    /// Its name.
+    pub name: String,
+    /// The share for which it ran.
+    pub cpu: f64,
+    /// The share for which it was ready to run and was not run.
+    pub wait: f64,
+}
+
+impl Diagnosis {
+    pub(super) fn of(trial: Trial, idle: HandshakeTimes, samples: Samples) -> Self {
+        Self { trial, path: samples.path.map(|path| path.figures(idle)), server: samples.server.and_then(server) }
+    }
+}
+
+impl HandshakeTimes {
+    /// Of times that are known, in nanoseconds.
+    pub(super) fn of(mut times_ns: Vec<u64>, unanswered: usize) -> Self {
+        times_ns.sort_unstable();
+        let at = |share: f64| {
+            let place = (share * times_ns.len() as f64) as usize;
+            times_ns.get(place.min(times_ns.len().saturating_sub(1))).map_or(0.0, |ns| *ns as f64 / 1e3)
+        };
+        Self { count: times_ns.len(), unanswered, min_us: at(0.0), p50_us: at(0.5), p90_us: at(0.9) }
+    }
+}
+
+impl PathSamples {
+    fn figures(self, idle: HandshakeTimes) -> PathFigures {
+        let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+        let counted = self.counted.unwrap_or_default();
+        PathFigures {
+            idle,
+            loaded: HandshakeTimes::of(self.times_ns, self.unanswered),
+            out_of_order: share(counted.out_of_order, counted.segments_in),
+            retransmitted: share(counted.retransmitted, counted.segments_out),
+        }
+    }
+}
+
+/// The figures of the server between the first sample and the last.
+fn server(samples: ServerSamples) -> Option<ServerFigures> {
+    let ServerSamples { name, cpus_allowed, rounds, throttled_ns } = samples;
+    let [first, .., last] = &rounds[..] else { return None };
+    let elapsed = (last.at - first.at).max(Duration::from_millis(1)).as_nanos() as f64;
+    let mut tasks: Vec<TaskFigures> = last
+        .tasks
+        .iter()
+        .map(|task| {
+            // A thread that was started in between has used everything since.
+            let before = first.tasks.iter().find(|before| before.id == task.id);
+            let since = |now: u64, then: Option<u64>| now.saturating_sub(then.unwrap_or(0)) as f64 / elapsed;
+            TaskFigures {
+                name: task.name.clone(),
+                cpu: since(task.cpu_ns, before.map(|before| before.cpu_ns)),
+                wait: since(task.wait_ns, before.map(|before| before.wait_ns)),
+            }
+        })
+        .collect();
+    tasks.sort_by(|a, b| (b.cpu + b.wait).total_cmp(&(a.cpu + a.wait)));
+    let mean = |count: fn(&super::sampler::Round) -> usize| {
+        rounds.iter().map(|round| count(round) as f64).sum::<f64>() / rounds.len() as f64
+    };
+    let nearest = rounds.iter().filter_map(|round| round.descriptors);
+    let descriptors = nearest.max_by(|a, b| (a.0 as f64 / a.1 as f64).total_cmp(&(b.0 as f64 / b.1 as f64)));
+    Some(ServerFigures {
+        name,
+        cpus_allowed,
+        tasks,
+        descriptors,
+        storage: mean(|round| round.in_state(thalweg_sys::tasks::TaskState::Storage)),
+        runnable: mean(|round| round.in_state(thalweg_sys::tasks::TaskState::Runnable)),
+        throttled: throttled_ns as f64 / elapsed,
+    })
+}
