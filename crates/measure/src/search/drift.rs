@@ -8,10 +8,11 @@
 
 use super::threshold::{Estimate, Likelihoods};
 use super::trial::Evidence;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// A threshold that moved.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Drift {
     /// Interval of the threshold before the movement, requests per second.
     pub before: [f64; 2],

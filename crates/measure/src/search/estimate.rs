@@ -6,7 +6,7 @@ use super::bracket::{Decision, round};
 use super::load::LoadClass;
 use super::state::{ESTIMATE, Search};
 use super::threshold::{Estimate, Posterior};
-use super::trial::{Evidence, Phase, Sensitivity, TrialEvidence, TrialSummary};
+use super::trial::{Evidence, Sensitivity, TrialEvidence, TrialSummary};
 use crate::trial::Verdict;
 use std::time::Duration;
 
@@ -138,7 +138,11 @@ impl Search {
         match trial.slow.zip(self.plan.tail) {
             Some(((slow, judged), tail)) if self.is_full(trial.duration) && judged as f64 >= 0.98 * whole => {
                 let (slow, allowed) = (slow as f64, judged as f64 * tail.share);
-                if passed == (slow <= allowed) { TrialEvidence::Tail { slow, allowed } } else { TrialEvidence::Bit { passed } }
+                if passed == (slow <= allowed) {
+                    TrialEvidence::Tail { slow, allowed }
+                } else {
+                    TrialEvidence::Bit { passed }
+                }
             }
             _ => TrialEvidence::Bit { passed },
         }
@@ -158,8 +162,8 @@ impl Search {
         }
     }
 
-    /// The estimate, if the threshold is bounded on both sides.
-    pub(super) fn estimate(&self) -> Option<Estimate> {
+    /// The estimate so far, if the threshold is bounded on both sides.
+    pub fn estimate(&self) -> Option<Estimate> {
         let trials = self.evidence();
         let bounded = trials.iter().any(|trial| trial.passed) && trials.iter().any(|trial| !trial.passed);
         bounded.then(|| self.posterior().estimate())
@@ -175,9 +179,8 @@ impl Search {
         }
     }
 
-    /// The length of a recovery probe: as short as the rate of the probes allows.
+    /// The length of a recovery probe.
     pub(super) fn probe_length(&self) -> Duration {
-        let _ = Phase::Recover;
         self.plan.initial_trial
     }
 }

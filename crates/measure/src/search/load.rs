@@ -149,7 +149,13 @@ mod tests {
         let mut load = Load::new(100.0, 1);
         for (seconds, verdict) in trials {
             let duration = Duration::from_secs(*seconds);
-            load.record(&TrialSummary { rate: 100.0, duration, cost: duration, verdict: *verdict, ..TrialSummary::EXAMPLE });
+            load.record(&TrialSummary {
+                rate: 100.0,
+                duration,
+                cost: duration,
+                verdict: *verdict,
+                ..TrialSummary::EXAMPLE
+            });
         }
         load.class(goal)
     }

@@ -33,7 +33,7 @@ mod trial;
 
 pub use drift::Drift;
 pub use load::{JudgedLoad, LoadClass};
-pub use overload::OverloadPoint;
+pub use overload::{OverloadPoint, OverloadShape, shape_of};
 pub use plan::{PlanError, SearchPlan, TailLimit};
 pub use recovery::Collapse;
 pub use state::Search;

@@ -5,7 +5,8 @@ use super::recovery::{Collapse, Recovery};
 use super::state::Search;
 use super::trial::{Phase, TrialSummary};
 use super::{EndReason, Step};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Rates of the trials, in multiples of the threshold.
@@ -31,8 +32,41 @@ pub(super) struct Closing {
     pub(super) ended: EndReason,
 }
 
+/// The form of goodput over the offered rate beyond the threshold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OverloadShape {
+    /// At the highest rate the goodput is at least 95 % of its peak.
+    Flat,
+    /// It is less, but at least half.
+    Decline,
+    /// It is less than half of the peak, or the target failed afterwards at rates that it had
+    /// carried before.
+    Collapse,
+}
+
+/// Goodput at the highest rate, as a share of the peak, from which on the shape is flat.
+const FLAT: f64 = 0.95;
+/// And below which it is a collapse.
+const COLLAPSED: f64 = 0.5;
+
+/// The shape of these points, ascending by rate; `carried` is the goodput at the highest rate that
+/// passed. `None` without points.
+pub fn shape_of(points: &[OverloadPoint], carried: f64) -> Option<OverloadShape> {
+    let last = points.last()?;
+    let peak = points.iter().map(|point| point.good_rate).fold(carried, f64::max);
+    // Twice the standard deviation of the count, which is a Poisson variable at most.
+    let by_chance = 2.0 / (last.good_rate * TRIAL.as_secs_f64() * 2.0).max(1.0).sqrt();
+    let share = last.good_rate / peak.max(f64::MIN_POSITIVE);
+    Some(match share {
+        share if share + by_chance.min(0.1) >= FLAT => OverloadShape::Flat,
+        share if share >= COLLAPSED => OverloadShape::Decline,
+        _ => OverloadShape::Collapse,
+    })
+}
+
 /// A trial under overload.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OverloadPoint {
     /// Requests per second that the schedule called for.
     pub offered_rate: f64,

@@ -83,7 +83,9 @@ impl Recovery {
         let left = patience.saturating_sub(spent.saturating_sub(self.since));
         match self.pause {
             None => RecoveryStep::Probe,
-            Some(_) if left.is_zero() && matches!(self.stage, Stage::Shown | Stage::Returning { .. }) => RecoveryStep::GiveUp,
+            Some(_) if left.is_zero() && matches!(self.stage, Stage::Shown | Stage::Returning { .. }) => {
+                RecoveryStep::GiveUp
+            }
             Some(_) if left.is_zero() => RecoveryStep::Probe,
             Some(pause) => RecoveryStep::Pause(pause.min(left)),
         }

@@ -14,7 +14,10 @@ enum Law {
     Fixed,
     Exponential,
     /// A share of the requests takes so many times as long as the others.
-    TwoPoint { share: f64, times: f64 },
+    TwoPoint {
+        share: f64,
+        times: f64,
+    },
 }
 
 /// A station of servers with one queue.
@@ -107,17 +110,35 @@ impl Operation {
             if stop_when_certain && slow > allowed * 1.05 + 2.0 {
                 let cost = arrival + self.station.limit_s - start;
                 self.now = arrival + self.station.limit_s;
-                return Outcome { verdict: Verdict::Fail, cost: cost + 0.2, completed: completed / (arrival - begin), slow: slow as u64, judged: ((arrival - begin) * rate) as u64 };
+                return Outcome {
+                    verdict: Verdict::Fail,
+                    cost: cost + 0.2,
+                    completed: completed / (arrival - begin),
+                    slow: slow as u64,
+                    judged: ((arrival - begin) * rate) as u64,
+                };
             }
         }
         self.now = end;
         let mut level = 0.0;
-        let levels: Vec<f64> = changes[..20].iter().map(|change| { level += change; level }).collect();
+        let levels: Vec<f64> = changes[..20]
+            .iter()
+            .map(|change| {
+                level += change;
+                level
+            })
+            .collect();
         let points: Vec<(f64, f64)> = levels.iter().enumerate().map(|(at, level)| (at as f64, *level)).collect();
         let rise = theil_sen_slope(&points).unwrap_or(0.0) * 19.0;
         let grows = rise > (0.01 * offered).max((2.0 * offered).sqrt()) && mann_kendall_score(&levels) > 2.326;
         let verdict = if slow > allowed || grows { Verdict::Fail } else { Verdict::Pass };
-        Outcome { verdict, cost: self.now - start + 0.2, completed: completed / length, slow: slow as u64, judged: offered as u64 }
+        Outcome {
+            verdict,
+            cost: self.now - start + 0.2,
+            completed: completed / length,
+            slow: slow as u64,
+            judged: offered as u64,
+        }
     }
 }
 
@@ -219,7 +240,16 @@ fn table() {
     for (name, station) in stations {
         let plan = plan(station.limit_s);
         let c = coverage(&station, searches, &plan);
-        println!("{name:<24} {:6.1}% {:5.2}% {:5.1}% {:+5.2}% {:5.1}% {:5.1}% {:6.1}", c.covered * 100.0, c.width * 100.0, c.narrow * 100.0, c.bias * 100.0, c.drift * 100.0, c.collapse * 100.0, c.seconds);
+        println!(
+            "{name:<24} {:6.1}% {:5.2}% {:5.1}% {:+5.2}% {:5.1}% {:5.1}% {:6.1}",
+            c.covered * 100.0,
+            c.width * 100.0,
+            c.narrow * 100.0,
+            c.bias * 100.0,
+            c.drift * 100.0,
+            c.collapse * 100.0,
+            c.seconds
+        );
     }
 }
 #[test]
@@ -236,19 +266,41 @@ fn dbg() {
             shares.push(o.slow as f64 / o.judged as f64);
             passes += u32::from(o.verdict == Verdict::Pass);
         }
-        println!("{rate} long {} mean of 10s {} passes {passes}/200", o.slow as f64 / o.judged as f64, shares.iter().sum::<f64>() / 200.0);
+        println!(
+            "{rate} long {} mean of 10s {} passes {passes}/200",
+            o.slow as f64 / o.judged as f64,
+            shares.iter().sum::<f64>() / 200.0
+        );
     }
     let mut server = Operation::new(fixed(1000.0, 0.05), 77);
     let mut search = Search::new(SearchPlan { hint: Some(950.0), ..plan(0.05) }).unwrap();
     for _ in 0..40 {
         match search.step() {
-            Step::Done(r) => { println!("{r:?}"); break; }
+            Step::Done(r) => {
+                println!("{r:?}");
+                break;
+            }
             Step::Pause(p) => search.record_pause(p),
             Step::Trial { rate, duration, stop_when_certain, phase } => {
                 let o = server.trial(rate, duration.as_secs_f64(), stop_when_certain);
-                search.record(TrialSummary { rate, duration, cost: Duration::from_secs_f64(o.cost), verdict: o.verdict, goodput: 0.0, completed: 0.0, p99_us: 0.0, slow: Some((o.slow, o.judged)) });
+                search.record(TrialSummary {
+                    rate,
+                    duration,
+                    cost: Duration::from_secs_f64(o.cost),
+                    verdict: o.verdict,
+                    goodput: 0.0,
+                    completed: 0.0,
+                    p99_us: 0.0,
+                    slow: Some((o.slow, o.judged)),
+                });
                 let e = search.estimate();
-                println!("{:.1} {phase:?} {rate} {duration:?} {:?} slow {} of {} -> {e:?}", search.spent.as_secs_f64(), o.verdict, o.slow, o.judged);
+                println!(
+                    "{:.1} {phase:?} {rate} {duration:?} {:?} slow {} of {} -> {e:?}",
+                    search.spent.as_secs_f64(),
+                    o.verdict,
+                    o.slow,
+                    o.judged
+                );
             }
         }
     }

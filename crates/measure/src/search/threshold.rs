@@ -202,9 +202,20 @@ impl Within {
             })
         };
         let mut at_least = 1.0;
-        let reached: Vec<f64> = poisson(1.0 / cluster).map(|p| { let now = at_least; at_least -= p; now.max(0.0) }).collect();
-        let exponents = (0..).map(|step| EXPONENT_MIN + f64::from(step) / PER_DOUBLING).take_while(|exponent| *exponent < 8.0);
-        Within(exponents.map(|exponent| poisson(exponent.exp2()).zip(&reached).map(|(p, reached)| p * reached).sum()).collect())
+        let reached: Vec<f64> = poisson(1.0 / cluster)
+            .map(|p| {
+                let now = at_least;
+                at_least -= p;
+                now.max(0.0)
+            })
+            .collect();
+        let exponents =
+            (0..).map(|step| EXPONENT_MIN + f64::from(step) / PER_DOUBLING).take_while(|exponent| *exponent < 8.0);
+        Within(
+            exponents
+                .map(|exponent| poisson(exponent.exp2()).zip(&reached).map(|(p, reached)| p * reached).sum())
+                .collect(),
+        )
     }
 
     fn at(&self, clusters: f64) -> f64 {
@@ -245,7 +256,10 @@ impl Posterior {
         // The grid moves closer until it is fine enough for the narrow part of the distribution.
         for _ in 0..5 {
             let step = posterior.step();
-            let (from, to) = (posterior.log_quantile(NEGLIGIBLE) - 2.0 * step, posterior.log_quantile(1.0 - NEGLIGIBLE) + 2.0 * step);
+            let (from, to) = (
+                posterior.log_quantile(NEGLIGIBLE) - 2.0 * step,
+                posterior.log_quantile(1.0 - NEGLIGIBLE) + 2.0 * step,
+            );
             if to - from > 0.7 * (high - low) {
                 break;
             }
@@ -367,9 +381,7 @@ impl Likelihoods {
     pub(super) fn factor_of_change(&self, split: usize) -> f64 {
         let priors: Vec<f64> = shapes(1e-3).map(|shape| shape.prior()).collect();
         let total = |of: &dyn Fn(usize) -> f64| (0..SHAPES).map(|shape| priors[shape] * of(shape)).sum::<f64>();
-        let mean = |cells: &[f64], shape: usize| {
-            cells.iter().skip(shape).step_by(SHAPES).sum::<f64>() / POINTS as f64
-        };
+        let mean = |cells: &[f64], shape: usize| cells.iter().skip(shape).step_by(SHAPES).sum::<f64>() / POINTS as f64;
         let all = &self.of_first[self.of_first.len() - 1];
         let (before, after) = (&self.of_first[split], &self.of_last[split]);
         let single = total(&|shape| mean(all, shape));
