@@ -61,6 +61,7 @@ pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
         width: 0.05,
         budget: Duration::from_secs(75),
         recovery: Duration::from_secs(20),
+        overload: true,
     };
     let invocation = Invocation {
         kind: Kind::Find,

@@ -15,7 +15,7 @@ mod yardstick;
 pub use compare::{CompareOptions, RoundsOption};
 pub use demo::DemoOptions;
 pub use doctor::DoctorOptions;
-pub use find::FindOptions;
+pub use find::{FindOptions, OverloadOption};
 pub use load::{ArrivalsOption, HttpVersion, LoadOptions, METHOD_DEFAULT};
 pub use output::{Format, OutputOptions};
 pub use replay::ReplayOptions;

@@ -13,8 +13,9 @@ pub use compare::{
     Compare, CompareEnd, ComparedSide, Difference, MetricComparison, Planning, Round, ScaleLevel, ScaleResult,
     UniversalScaling,
 };
-pub use find::{Find, Overload, OverloadShape};
+pub use find::{Find, Overload};
 pub use finding::{Finding, LimitedBy, Strength};
+pub use thalweg_measure::search::OverloadShape;
 pub use trial::{Client, ServerObservation, SpoiledSecond, Trial};
 
 use std::collections::BTreeMap;
