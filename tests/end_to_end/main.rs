@@ -18,7 +18,7 @@
 //! | [`rewritten`] | files that are written to, or replaced, while they are downloaded |
 //! | [`attackers`], [`pipelines`] | attackers with more connections than there are slots, and long pipelines; their effect on other clients |
 //! | [`conformance`] | transcripts of HTTP, compared with Thalweg's server and with nginx |
-//! | [`collapse`] | targets that fail while they are measured |
+//! | [`collapse`], [`disturbance`] | targets that fail while they are measured; other programs on the CPU of the client |
 //! | [`credentials`] | user information in a URL: sent, and shown nowhere |
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and downloads by common clients |
 //! | [`process`], [`machine`], [`namespace`] | child processes; tests that may run side by side; networks of single tests |
@@ -39,6 +39,7 @@ mod connections;
 mod credentials;
 mod curl;
 mod demo;
+mod disturbance;
 mod doctor;
 mod document;
 mod downloads;
