@@ -15,6 +15,21 @@ pub struct Diagnosis {
     pub path: Option<PathFigures>,
     /// The server's processes, where they run on this host.
     pub server: Option<ServerFigures>,
+    /// The interface to the target, if its speed is known.
+    pub interface: Option<InterfaceFigures>,
+    /// Bits per second that a bulk transfer from the server's host has shown the path to carry.
+    pub path_capacity: Option<f64>,
+    /// Goodput with twice the connections, if all were busy and the target was as fast as ever.
+    pub on_more_connections: Option<f64>,
+}
+
+/// A network interface of this host.
+#[derive(Clone, Debug)]
+pub struct InterfaceFigures {
+    /// Its name.
+    pub name: String,
+    /// Its speed in bits per second.
+    pub bits_per_s: u64,
 }
 
 /// The path between client and server.
@@ -78,7 +93,14 @@ pub struct TaskFigures {
 
 impl Diagnosis {
     pub(super) fn of(trial: Trial, idle: HandshakeTimes, samples: Samples) -> Self {
-        Self { trial, path: samples.path.map(|path| path.figures(idle)), server: samples.server.and_then(server) }
+        Self {
+            trial,
+            path: samples.path.map(|path| path.figures(idle)),
+            server: samples.server.and_then(server),
+            interface: None,
+            path_capacity: None,
+            on_more_connections: None,
+        }
     }
 }
 
