@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use thalweg_sys::diag;
-use thalweg_sys::proc::{holders_of_sockets, listeners, process_name, processes, sockets_of};
+use thalweg_sys::proc::{holders_of_sockets, listeners, process_ids, process_name, sockets_of};
 
 /// The name by which a server is found; it may start, stop and start again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(super) fn find(name: &ServerName) -> Found {
         ServerName::Process(name) => {
             let cut = name.get(..NAME_BYTES_MAX).unwrap_or(name);
             let named = |pid: &u32| process_name(*pid).is_some_and(|process| process == cut);
-            processes().into_iter().filter(named).collect()
+            process_ids().into_iter().filter(named).collect()
         }
     };
     let listening = diag::listening(0).unwrap_or_default();
