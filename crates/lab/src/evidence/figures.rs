@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use thalweg_observe::Sample;
+
 use crate::document::Trial;
 
+use super::observed;
 use super::sampler::{PathSamples, Samples, ServerSamples};
 
 /// An overload with the samples beside it.
@@ -100,6 +103,16 @@ impl Diagnosis {
             interface: None,
             path_capacity: None,
             on_more_connections: None,
+        }
+    }
+}
+
+impl Diagnosis {
+    /// Adds the server as an observer on its host has seen it during the trial. What is known of a
+    /// server on this host stays: it was sampled more often.
+    pub fn observe(&mut self, sample: &Sample) {
+        if self.server.is_none() {
+            self.server = observed::server(sample);
         }
     }
 }

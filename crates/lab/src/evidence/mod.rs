@@ -5,6 +5,7 @@
 //! carries nothing, ten times a second. Judging them is the part of `bottleneck`.
 
 mod figures;
+mod observed;
 pub mod path_check;
 mod sampler;
 
