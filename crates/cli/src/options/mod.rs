@@ -5,6 +5,7 @@ mod demo;
 mod doctor;
 mod find;
 mod load;
+mod observe;
 mod output;
 mod replay;
 mod run;
@@ -17,6 +18,7 @@ pub use demo::DemoOptions;
 pub use doctor::DoctorOptions;
 pub use find::{FindOptions, OverloadOption};
 pub use load::{ArrivalsOption, HttpVersion, LoadOptions, METHOD_DEFAULT};
+pub use observe::{ObserveOptions, ObserverOptions};
 pub use output::{Format, OutputOptions};
 pub use replay::ReplayOptions;
 pub use run::RunOptions;
@@ -50,6 +52,8 @@ pub enum Command {
     Serve(ServeOptions),
     /// Serve a small tree on this host, find its capacity, and write a report.
     Demo(DemoOptions),
+    /// Show the figures of this host and a server on it, or answer a measuring client with them.
+    Observe(ObserveOptions),
     /// Show what on this host would spoil a planned load, and the commands that mend it.
     Doctor(DoctorOptions),
     /// Serve with a known capacity and known faults, to calibrate load generators.
