@@ -79,10 +79,8 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     let found = search::find(&test_bed, &settings, &mut line);
     line.clear();
     let found = found?;
-    let measurement = Measurement {
-        find: Some(found.find),
-        ..Measurement::new(found.verdict, found.reasons, found.trials)
-    };
+    let measurement =
+        Measurement { find: Some(found.find), ..Measurement::new(found.verdict, found.reasons, found.trials) };
     let document = result::document(&invocation, &test_bed, &settings.base, measurement).with_findings(findings);
     output::give_out(&document, &options.output)
 }
