@@ -18,6 +18,8 @@
 //! | [`rewritten`] | files that are written to, or replaced, while they are downloaded |
 //! | [`attackers`], [`pipelines`] | attackers with more connections than there are slots, and long pipelines; their effect on other clients |
 //! | [`conformance`] | transcripts of HTTP, compared with Thalweg's server and with nginx |
+//! | [`yardstick`] | the server of known capacity, as load generators find it |
+//! | [`bottleneck`] | planted bottlenecks, and the part that a search names |
 //! | [`collapse`] | targets that fail while they are measured |
 //! | [`compare`] | comparisons of servers with a known difference, their commands, and their ends |
 //! | [`credentials`] | user information in a URL: sent, and shown nowhere |
@@ -30,6 +32,7 @@
 
 mod arrivals;
 mod attackers;
+mod bottleneck;
 mod browser;
 mod changes;
 mod clients;
@@ -79,3 +82,4 @@ mod stall;
 mod standstill;
 mod unix_sockets;
 mod workloads;
+mod yardstick;

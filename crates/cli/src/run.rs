@@ -52,7 +52,8 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
 
     let test_bed = TestBed::new(target, options.load.limits.clone());
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false, &test_bed.limits);
-    let made = test_bed.trial(&TrialRequest::new("run", plan.clone()), &mut line);
+    let request = TrialRequest { make_up: true, ..TrialRequest::new("run", plan.clone()) };
+    let made = test_bed.trial(&request, &mut line);
     line.clear();
     let trial = made?.trial;
     let document = result::document(&invocation, &test_bed, &plan, Measurement::of(trial)).with_findings(findings);
