@@ -185,3 +185,121 @@ fn quantity(value: f64, unit: &str) -> String {
         _ => format!("{} {unit}", words::rate(value)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{html as page, sample};
+    use super::*;
+    use crate::document::{CompareEnd, ComparedSide, Difference, Kind, Planning, ScaleLevel};
+
+    fn compared() -> Compare {
+        let round = |position: usize| Round {
+            pair: position / 2 + 1,
+            side: if [0, 3].contains(&(position % 4)) { "A" } else { "B" }.to_owned(),
+            at_s: position as f64,
+            counts: true,
+            values: vec![Some(if [0, 3].contains(&(position % 4)) { 100.0 } else { 103.0 })],
+            trials: vec![0],
+        };
+        let side = |name: &str| ComparedSide { name: name.to_owned(), target: "http://h/".to_owned(), command: None };
+        let metric = MetricComparison {
+            metric: "cpu_per_request".to_owned(),
+            unit: "us".to_owned(),
+            less_is_better: true,
+            primary: true,
+            a: Some(100.0),
+            b: Some(103.0),
+            effect: Some(1.03),
+            interval95: Some([1.02, 1.04]),
+            smallest_detectable: Some(0.015),
+            p_value: Some(0.001),
+            pairs: 8,
+            difference: Difference::More,
+            sentence: "B uses 3.0 % more <server> CPU per request than A".to_owned(),
+        };
+        Compare {
+            metric: metric.metric.clone(),
+            a: metric.a,
+            b: metric.b,
+            effect: metric.effect,
+            interval95: metric.interval95,
+            smallest_detectable: metric.smallest_detectable,
+            sentence: metric.sentence.clone(),
+            difference: metric.difference,
+            sides: vec![side("A"), side("B")],
+            metrics: vec![metric],
+            rounds: (0..16).map(round).collect(),
+            planning: Planning {
+                detect: None,
+                planned: 8,
+                needed: None,
+                pairs: 8,
+                repeated: 0,
+                ended: CompareEnd::Complete,
+            },
+            max_regression: None,
+            scale: None,
+            notes: vec!["a note".to_owned()],
+        }
+    }
+
+    #[test]
+    fn the_page_has_the_answer_the_pairs_and_the_rounds() {
+        let mut document = sample::document(Kind::Compare, vec![sample::trial("compare-a", 0.0, 100.0, 2.0)]);
+        document.compare = Some(compared());
+        let html = page(&document);
+        for part in [
+            "more &lt;server&gt; CPU per request than A.",
+            "<title>B / A = 1.030",
+            "id=\"effects\"",
+            "id=\"pairs\"",
+            "id=\"rounds\"",
+            "1.0200 to 1.0400",
+            "a note",
+        ] {
+            assert!(html.contains(part), "{part} is missing");
+        }
+        assert!(!html.contains("NaN"));
+    }
+
+    #[test]
+    fn a_scaling_is_drawn_against_proportion() {
+        let mut compare = compared();
+        let level = |n: u32, speedup: f64| ScaleLevel {
+            n,
+            value: Some(speedup),
+            speedup: Some(speedup),
+            speedup95: (n > 1).then_some([speedup - 0.1, speedup + 0.1]),
+        };
+        compare.scale = Some(ScaleResult {
+            parameter: "cores".to_owned(),
+            levels: vec![level(1, 1.0), level(2, 1.8)],
+            serial_share: Some(0.1),
+            serial_share95: None,
+            universal: None,
+            sentence: "throughput grows".to_owned(),
+        });
+        let html = sections(&compare).into_string();
+        assert!(html.contains("in proportion") && html.contains("throughput grows."), "{html}");
+        assert!(!html.contains("id=\"pairs\""), "levels are no pairs");
+    }
+
+    #[test]
+    fn a_comparison_without_a_valid_pair_is_still_a_page() {
+        let mut compare = compared();
+        compare.rounds.iter_mut().for_each(|round| {
+            round.counts = false;
+            round.values = vec![None];
+        });
+        compare.metrics[0] = MetricComparison {
+            effect: None,
+            interval95: None,
+            smallest_detectable: None,
+            ..compare.metrics[0].clone()
+        };
+        compare.effect = None;
+        assert!(!sections(&compare).into_string().contains("NaN"));
+        compare.rounds.clear();
+        assert!(!sections(&compare).into_string().contains("NaN"));
+    }
+}
