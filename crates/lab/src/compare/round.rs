@@ -337,7 +337,7 @@ impl<'a> Rounds<'a> {
             self.test_beds[side] = None;
         } else {
             let reached = settings.target.reach(settings.base.timeout, &settings.base.sources);
-            reached.map_err(|source| CompareError::Target { side: self.name(side), source })?;
+            reached.map_err(|source| CompareError::Target { side: self.name(side), source: Box::new(source) })?;
         }
         if self.test_beds[side].is_none() {
             let test_bed = TestBed::new(settings.target.clone(), self.settings.limits.clone());

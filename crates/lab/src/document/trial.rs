@@ -13,7 +13,8 @@ use thalweg_measure::{
 /// One load at one level for one length.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
-    /// Its purpose: `run`, `calibrate`, `probe`, `bracket`, `narrow`, `confirm` or `recover`.
+    /// Its purpose: `run`, `calibrate`, `probe`, `bracket`, `narrow`, `confirm` or `recover`; in a
+    /// comparison `compare-SIDE`, and `saturate-SIDE` at full speed.
     pub phase: String,
     /// Seconds from the start of the document to the start of the trial.
     pub at_s: f64,
