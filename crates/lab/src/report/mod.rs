@@ -10,6 +10,7 @@
 //! | `answer` | the answer in one sentence |
 //! | `headline` | the trial that the answer rests on |
 //! | `by_rate`, `course`, `spread` | the charts: over the offered rate, over time, over the percentiles |
+//! | `comparison` | the metrics and rounds of a comparison |
 //! | `chart` | the drawing of charts |
 //! | `trials`, `sections` | tables and text |
 //! | `words` | figures as the page writes them |
@@ -17,6 +18,7 @@
 mod answer;
 mod by_rate;
 mod chart;
+mod comparison;
 mod course;
 mod headline;
 mod sections;
@@ -100,6 +102,7 @@ fn page(document: &Document) -> Markup {
         }
         @if let Some(trial) = headline_trial(document) { (trial_in_full(document, trial)) }
         @if let Some(find) = &document.find { (sections::limit(document, find)) }
+        @if let Some(compare) = &document.compare { (comparison::section(compare)) }
         section {
             h2 { "Trials" }
             @if document.trials.is_empty() { p { "No trial was run." } } @else { (trials::table(document)) }
