@@ -23,7 +23,7 @@ pub use output::{Format, OutputOptions};
 pub use replay::ReplayOptions;
 pub use run::RunOptions;
 pub use serve::{SandboxOption, ServeOptions, parse_listen};
-pub use values::{CpuList, parse_cpus};
+pub use values::{CpuList, DriverOption, parse_cpus};
 pub use yardstick::{LawOption, Preset, StallOption, YardstickOptions};
 
 use clap::{Parser, Subcommand};
