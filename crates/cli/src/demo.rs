@@ -74,10 +74,8 @@ pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
     let found = search::find(&test_bed, &settings, &mut line);
     line.clear();
     let found = found?;
-    let measurement = Measurement {
-        find: Some(found.find),
-        ..Measurement::new(found.verdict, found.reasons, found.trials)
-    };
+    let measurement =
+        Measurement { find: Some(found.find), ..Measurement::new(found.verdict, found.reasons, found.trials) };
     let document = result::document(&invocation, &test_bed, &settings.base, measurement);
     output::print(&text::of(&document))?;
     output::write_report(&document, &options.out)?;

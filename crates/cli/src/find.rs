@@ -23,6 +23,7 @@ use crate::output;
 use crate::preflight;
 use crate::progress::Line;
 use crate::requests;
+use crate::stored_run::StoredRun;
 
 /// Default limit: a response time that people do not yet notice as a wait.
 const LIMIT_DEFAULT: &str = "p99<50ms";
@@ -76,13 +77,12 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
         budget: options.budget,
         recovery: options.recovery,
     };
-    let found = search::find(&test_bed, &settings, &mut line);
+    let mut stored = StoredRun::begin(&invocation, &test_bed, &settings.base, &options.output.store);
+    let found = search::find(&test_bed, &settings, &mut stored.watching(&mut line));
     line.clear();
     let found = found?;
-    let measurement = Measurement {
-        find: Some(found.find),
-        ..Measurement::new(found.verdict, found.reasons, found.trials)
-    };
+    let measurement =
+        Measurement { find: Some(found.find), ..Measurement::new(found.verdict, found.reasons, found.trials) };
     let document = result::document(&invocation, &test_bed, &settings.base, measurement).with_findings(findings);
     output::give_out(&document, &options.output)
 }

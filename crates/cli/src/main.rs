@@ -26,7 +26,10 @@ mod reach;
 mod replay;
 mod requests;
 mod run;
+mod runs;
 mod serve;
+mod stored_run;
+mod sweep;
 mod text;
 mod yardstick;
 
@@ -42,8 +45,10 @@ fn main() -> ExitCode {
     let ended = match &options.command {
         Command::Run(options) => run::run(options),
         Command::Find(options) => find::find(options),
+        Command::Sweep(options) => sweep::sweep(options),
         Command::Compare(options) => compare::compare(options),
         Command::Replay(options) => replay::replay(options),
+        Command::Runs(options) => runs::runs(options),
         Command::Serve(options) => serve::serve(options),
         Command::Demo(options) => demo::demo(options),
         Command::Doctor(options) => doctor::doctor(options),

@@ -8,7 +8,10 @@ mod load;
 mod output;
 mod replay;
 mod run;
+mod runs;
 mod serve;
+mod store;
+mod sweep;
 mod values;
 mod yardstick;
 
@@ -20,7 +23,10 @@ pub use load::{ArrivalsOption, HttpVersion, LoadOptions, METHOD_DEFAULT};
 pub use output::{Format, OutputOptions};
 pub use replay::ReplayOptions;
 pub use run::RunOptions;
+pub use runs::RunsOptions;
 pub use serve::{SandboxOption, ServeOptions, parse_listen};
+pub use store::{StoreOptions, StorePath, StorePlace};
+pub use sweep::SweepOptions;
 pub use values::{CpuList, parse_cpus};
 pub use yardstick::{LawOption, Preset, StallOption, YardstickOptions};
 
@@ -42,10 +48,14 @@ pub enum Command {
     Run(RunOptions),
     /// Find the capacity: the highest rate that meets the limits, and the bottleneck.
     Find(FindOptions),
+    /// Offer rates from low to high by a step, to one or several servers.
+    Sweep(SweepOptions),
     /// Compare two servers, or one before and after a change, in interleaved rounds.
     Compare(CompareOptions),
     /// Replay an access log with its own timing.
     Replay(ReplayOptions),
+    /// List the stored runs.
+    Runs(RunsOptions),
     /// Serve the files of a directory.
     Serve(ServeOptions),
     /// Serve a small tree on this host, find its capacity, and write a report.
