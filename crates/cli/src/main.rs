@@ -24,6 +24,7 @@ mod preflight;
 mod progress;
 mod reach;
 mod replay;
+mod report;
 mod requests;
 mod run;
 mod runs;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Sweep(options) => sweep::sweep(options),
         Command::Compare(options) => compare::compare(options),
         Command::Replay(options) => replay::replay(options),
+        Command::Report(options) => report::report(options),
         Command::Runs(options) => runs::runs(options),
         Command::Serve(options) => serve::serve(options),
         Command::Demo(options) => demo::demo(options),

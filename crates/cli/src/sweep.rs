@@ -2,14 +2,13 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use thalweg_lab::document::Kind;
 use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::sweep::{SweepSettings, SweepTarget, sweep as carry_out};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::TestBed;
-use thalweg_load::{Extent, LoopPlan, RateProfile, RateText, UserPlan};
+use thalweg_load::{Extent, LoopPlan, RateProfile, UserPlan};
 use thalweg_units::display;
 
 use crate::arrivals::{CONNECTIONS_DEFAULT, Shape, VISITS_DEFAULT};
@@ -84,13 +83,10 @@ pub fn sweep(options: &SweepOptions) -> Result<ExitCode, Failure> {
 
 /// Lowest rate, highest rate and step.
 fn rates(options: &SweepOptions) -> Result<[f64; 3], Failure> {
-    let constant = |name: &str, rate: &RateText| {
-        let rate = rate.over(Duration::from_secs(1)).as_constant().filter(|rate| *rate > 0.0);
-        rate.ok_or_else(|| Failure::usage(format!("--{name} is one rate above zero, such as 100/s")))
-    };
-    let low = constant("low-rate", &options.low_rate)?;
-    let high = constant("high-rate", &options.high_rate)?;
-    let step = constant("step", &options.step)?;
+    let SweepOptions { low_rate: low, high_rate: high, step, .. } = *options;
+    if !(low > 0.0 && step > 0.0) {
+        return Err(Failure::usage("--low-rate and --step are above zero"));
+    }
     if high < low {
         return Err(Failure::usage(format!(
             "--high-rate {} is below --low-rate {}",

@@ -7,6 +7,7 @@ mod find;
 mod load;
 mod output;
 mod replay;
+mod report;
 mod run;
 mod runs;
 mod serve;
@@ -22,6 +23,7 @@ pub use find::FindOptions;
 pub use load::{ArrivalsOption, HttpVersion, LoadOptions, METHOD_DEFAULT};
 pub use output::{Format, OutputOptions};
 pub use replay::ReplayOptions;
+pub use report::{ReportFormat, ReportOptions};
 pub use run::RunOptions;
 pub use runs::RunsOptions;
 pub use serve::{SandboxOption, ServeOptions, parse_listen};
@@ -54,6 +56,8 @@ pub enum Command {
     Compare(CompareOptions),
     /// Replay an access log with its own timing.
     Replay(ReplayOptions),
+    /// Report on stored runs, alone or side by side, or bundle them for others.
+    Report(ReportOptions),
     /// List the stored runs.
     Runs(RunsOptions),
     /// Serve the files of a directory.

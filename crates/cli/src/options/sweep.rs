@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use thalweg_load::RateText;
-use thalweg_units::parse_time;
+use thalweg_units::{parse_rate, parse_time};
 
 use super::load::LoadOptions;
 use super::output::OutputOptions;
@@ -27,14 +26,14 @@ pub struct SweepOptions {
     #[arg(required = true, value_name = "URL")]
     pub urls: Vec<String>,
     /// Lowest rate, in requests per second
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    pub low_rate: RateText,
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub low_rate: f64,
     /// Highest rate
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    pub high_rate: RateText,
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub high_rate: f64,
     /// Distance between rates
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    pub step: RateText,
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub step: f64,
     /// Length of the trial at each rate
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10s")]
     pub duration: Duration,

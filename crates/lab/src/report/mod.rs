@@ -74,6 +74,12 @@ pub fn svg(documents: &[Labelled<'_>]) -> Vec<(String, String)> {
     charts.into_iter().map(|chart| (chart.id.clone(), chart.file())).collect()
 }
 
+/// The curves of several documents as a table with `separator` between fields: one line per target
+/// and rate.
+pub fn table_of_several(documents: &[Labelled<'_>], separator: char) -> String {
+    several::rows(documents, separator)
+}
+
 fn charts(document: &Document) -> Vec<Chart> {
     let mut charts = Vec::new();
     match document.kind {

@@ -147,6 +147,22 @@ pub(super) fn curves_of(documents: &[(Option<&str>, &Document)]) -> Vec<Curve> {
     curves
 }
 
+/// The curves as lines of a table. Fields have neither separators nor white space.
+pub(super) fn rows(documents: &[(Option<&str>, &Document)], separator: char) -> String {
+    let names = ["target", "offered_rate", "good_rate", "error_rate", "response_p99_us", "verdict"];
+    let mut lines = vec![names.map(str::to_owned)];
+    for curve in curves_of(documents) {
+        let is_unfit = |c: char| c.is_whitespace() || c == separator;
+        let name: String = curve.name.chars().map(|c| if is_unfit(c) { '_' } else { c }).collect();
+        lines.extend(curve.points.iter().map(|point| {
+            let p99 = point.p99_us.map_or_else(|| "-".to_owned(), |us| format!("{us:.3}"));
+            let [offered, good, errors] = [point.offered, point.good, point.errors].map(|rate| format!("{rate:.3}"));
+            [name.clone(), offered, good, errors, p99, if point.passed { "pass" } else { "fail" }.to_owned()]
+        }));
+    }
+    lines.iter().map(|line| line.join(&separator.to_string()) + "\n").collect()
+}
+
 /// The page's body about several documents.
 pub(super) fn page(documents: &[(Option<&str>, &Document)]) -> Markup {
     let curves = curves_of(documents);
