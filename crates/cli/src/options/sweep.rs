@@ -24,7 +24,7 @@ Exit codes: 0 every rate met the limits, 1 one missed them, 2 wrong usage, 3 INV
 pub struct SweepOptions {
     /// URL to request; several are measured by turns at each rate
     #[arg(required = true, value_name = "URL")]
-    pub urls: Vec<String>,
+    pub targets: Vec<String>,
     /// Lowest rate, in requests per second
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub low_rate: f64,
