@@ -26,6 +26,7 @@ mod reach;
 mod replay;
 mod requests;
 mod run;
+mod second_client;
 mod serve;
 mod text;
 mod yardstick;

@@ -91,7 +91,7 @@ impl WaitReader {
     /// For a thread on that CPU.
     pub fn new(cpu: usize) -> Self {
         let is_guest = cpus_busy().iter().any(|cpu| cpu.stolen_ns > 0);
-        let throttling = cpu_stat_of_cgroup(std::process::id());
+        let throttling = cpu_stat_of_cgroup("self");
         Self { cpu, is_guest, throttling, read: Waits::default(), stolen_read_at: Instant::default() }
     }
 
@@ -140,8 +140,7 @@ pub struct Process {
 
 /// The processes of this host that this user may see. Takes about ten microseconds for each.
 pub fn processes() -> Vec<Process> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries.flatten().filter_map(|entry| process(entry.file_name().to_str()?.parse().ok()?)).collect()
+    process_ids().into_iter().filter_map(process).collect()
 }
 
 fn process(pid: u32) -> Option<Process> {
@@ -271,17 +270,17 @@ fn counter(text: &str, table: &str, name: &str) -> Option<u64> {
 /// Nanoseconds during which the control group of this process was kept from running by its CPU
 /// quota; `None` where there is no such account.
 pub fn cgroup_throttled_ns() -> Option<u64> {
-    cgroup_throttled_ns_of(std::process::id())
+    throttled_ns(&fs::read_to_string(cpu_stat_of_cgroup("self")?).ok()?)
 }
 
 /// The same of another process.
 pub fn cgroup_throttled_ns_of(pid: u32) -> Option<u64> {
-    throttled_ns(&fs::read_to_string(cpu_stat_of_cgroup(pid)?).ok()?)
+    throttled_ns(&fs::read_to_string(cpu_stat_of_cgroup(&pid.to_string())?).ok()?)
 }
 
 /// The file with the account of a process's control group that has its throttling.
-fn cpu_stat_of_cgroup(pid: u32) -> Option<PathBuf> {
-    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+fn cpu_stat_of_cgroup(process: &str) -> Option<PathBuf> {
+    let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
     let v1 = groups.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
         controllers.split(',').any(|name| name == "cpu").then(|| format!("/sys/fs/cgroup/cpu{path}/cpu.stat"))
@@ -302,14 +301,34 @@ fn throttled_ns(stat: &str) -> Option<u64> {
 /// The processes of this host that listen on a TCP port, found by the sockets that they hold. Those
 /// of other users stay hidden from an unprivileged caller.
 pub fn listeners(port: u16) -> Vec<u32> {
-    let inodes = diag::listening(port).unwrap_or_else(|_| listening_of_tables(port));
+    let sockets = diag::listening(port).map(|sockets| sockets.iter().map(|socket| socket.inode).collect());
+    holders_of_sockets(&sockets.unwrap_or_else(|_| listening_of_tables(port)))
+}
+
+/// The processes that hold any of these sockets, by the sockets' inodes.
+pub fn holders_of_sockets(inodes: &[u32]) -> Vec<u32> {
     if inodes.is_empty() {
         return Vec::new();
     }
-    let sockets: HashSet<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
+    let inodes: HashSet<u32> = inodes.iter().copied().collect();
+    process_ids().into_iter().filter(|pid| sockets_of(*pid).any(|inode| inodes.contains(&inode))).collect()
+}
+
+/// The numbers of all processes of this host.
+pub fn process_ids() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| holds_any(*pid, &sockets)).collect()
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The inodes of the sockets that a process holds, as far as this user may see them.
+pub fn sockets_of(pid: u32) -> impl Iterator<Item = u32> {
+    // They are listed by number, and a server listens before it has connections.
+    const DESCRIPTORS_MAX: usize = 4096;
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().take(DESCRIPTORS_MAX);
+    descriptors.filter_map(|entry| {
+        let target = fs::read_link(entry.path()).ok()?;
+        target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    })
 }
 
 /// The same for a kernel that has no socket diagnosis or does not let us use it. The tables name
@@ -329,17 +348,6 @@ fn listening_of_table(table: &str, port: u16) -> Vec<u32> {
         if here { fields.get(9)?.parse().ok() } else { None }
     };
     table.lines().skip(1).filter_map(socket).collect()
-}
-
-fn holds_any(pid: u32, sockets: &HashSet<String>) -> bool {
-    // They are listed by number, and a server listens before it has connections.
-    const DESCRIPTORS_MAX: usize = 4096;
-    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
-    descriptors
-        .flatten()
-        .take(DESCRIPTORS_MAX)
-        .filter_map(|entry| fs::read_link(entry.path()).ok())
-        .any(|target| target.to_str().is_some_and(|target| sockets.contains(target)))
 }
 
 /// The description of this host for the readers of a result.
@@ -394,6 +402,16 @@ fn sysfs(path: &str) -> Option<String> {
     fs::read_to_string(Path::new(path)).ok().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
+/// The unit of times in `/proc/stat` and `/proc/PID/stat`.
+pub fn clock_tick_ms() -> u64 {
+    1_000 / rustix::param::clock_ticks_per_second()
+}
+
+/// The unit of memory in `/proc/PID/stat` and `/proc/net/sockstat`.
+pub fn page_kib() -> u64 {
+    rustix::param::page_size() as u64 / 1024
+}
+
 /// Resident memory of this process in bytes.
 pub fn resident_bytes() -> Option<u64> {
     let statm = fs::read_to_string("/proc/self/statm").ok()?;
@@ -445,7 +463,8 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         assert_eq!(listeners(port), vec![std::process::id()]);
-        assert_eq!(listening_of_tables(port), diag::listening(port).unwrap(), "both ways find the same");
+        let by_diagnosis: Vec<u32> = diag::listening(port).unwrap().iter().map(|socket| socket.inode).collect();
+        assert_eq!(listening_of_tables(port), by_diagnosis, "both ways find the same");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use thalweg_sys::affinity::allowed_cpus;
 use thalweg_units::display;
 
 use self::cpu_watch::{CpuUseOfOthers, CpuWatch};
+use crate::client_process::ClientCommand;
 use crate::document::{Client, Trial};
 use crate::observe::{HostSnapshot, LocalServer, Observation};
 use crate::target::Target;
@@ -37,6 +38,8 @@ pub struct TestBed {
     pub shared_host: bool,
     /// When the command began.
     pub started: Instant,
+    /// The command that makes a client's share of a load, for the comparison of one with two.
+    pub client_command: Option<ClientCommand>,
 }
 
 /// The observer of running trials: it draws progress and decides whether to go on.
@@ -99,7 +102,7 @@ impl TestBed {
             PeerAddr::Tcp(address) if shared_host => LocalServer::on_port(address.port()),
             _ => None,
         };
-        Self { target, limits, server, shared_host, started: Instant::now() }
+        Self { target, limits, server, shared_host, started: Instant::now(), client_command: None }
     }
 
     /// How late the client may be before the time in which others kept it from its work is left
