@@ -278,8 +278,8 @@ impl Measured {
         }
     }
 
-    /// The logarithms of B / A of the metric at this position, of the pairs that count; in a scaling
-    /// those of its highest and its lowest level.
+    /// The logarithms of B / A of the metric at this position, of the pairs that count; in a
+    /// scaling those of its highest and its lowest level.
     fn differences(&self, metric: usize) -> Vec<f64> {
         self.log_ratios(metric, A, self.last_side)
     }

@@ -129,9 +129,9 @@ impl Search {
             .collect()
     }
 
-    /// A trial that was made to its end tells by the number of slow requests how far it was from the
-    /// limit. One that was ended early tells only that it failed: it was ended in the middle of a
-    /// cluster of slow requests, whose rest is not known.
+    /// A trial that was made to its end tells by the number of slow requests how far it was from
+    /// the limit. One that was ended early tells only that it failed: it was ended in the middle of
+    /// a cluster of slow requests, whose rest is not known.
     fn trial_evidence(&self, trial: &TrialSummary) -> TrialEvidence {
         let passed = trial.verdict == Verdict::Pass;
         let whole = trial.rate * trial.duration.as_secs_f64();
