@@ -95,6 +95,10 @@ impl Search {
             let (information, pass) = posterior.information(log_rate, &trial);
             information / self.expected_cost(log_rate, pass, &estimate, &trial)
         };
+        // Where the threshold seems to lie beyond the client, the highest rate has to show it.
+        if posterior.information(cap.ln(), &trial).1 > 0.5 {
+            return cap;
+        }
         let best = rates.map(|rate| (value(rate), rate)).max_by(|a, b| a.0.total_cmp(&b.0));
         best.map_or(cap, |(_, log_rate)| round(log_rate.exp()).min(cap))
     }
