@@ -19,7 +19,10 @@
 //! | [`rewritten`] | files that are written to, or replaced, while they are downloaded |
 //! | [`attackers`], [`pipelines`] | attackers with more connections than there are slots, and long pipelines; their effect on other clients |
 //! | [`conformance`] | transcripts of HTTP, compared with Thalweg's server and with nginx |
+//! | [`yardstick`] | the server of known capacity, as load generators find it |
+//! | [`bottleneck`] | planted bottlenecks, and the part that a search names |
 //! | [`collapse`] | targets that fail while they are measured |
+//! | [`compare`] | comparisons of servers with a known difference, their commands, and their ends |
 //! | [`credentials`] | user information in a URL: sent, and shown nowhere |
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and downloads by common clients |
 //! | [`process`], [`machine`], [`namespace`] | child processes; tests that may run side by side; networks of single tests |
@@ -30,10 +33,12 @@
 
 mod arrivals;
 mod attackers;
+mod bottleneck;
 mod browser;
 mod changes;
 mod clients;
 mod collapse;
+mod compare;
 mod configuration;
 mod conformance;
 mod connections;
@@ -80,3 +85,4 @@ mod store;
 mod sweep;
 mod unix_sockets;
 mod workloads;
+mod yardstick;

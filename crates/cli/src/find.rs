@@ -23,6 +23,7 @@ use crate::output;
 use crate::preflight;
 use crate::progress::Line;
 use crate::requests;
+use crate::second_client;
 use crate::stored_run::StoredRun;
 
 /// Default limit: a response time that people do not yet notice as a wait.
@@ -64,9 +65,12 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
         started: jiff::Timestamp::now(),
     };
     target.reach(base.timeout, &base.sources)?;
+    if let Some(share) = &options.client_share {
+        return second_client::offer(share, base, target, limits);
+    }
     let findings = preflight::examine_for_search(&base, &target);
 
-    let test_bed = TestBed::new(target, limits);
+    let test_bed = TestBed { client_command: second_client::command(), ..TestBed::new(target, limits) };
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, true, &test_bed.limits);
     let settings = SearchSettings {
         base,

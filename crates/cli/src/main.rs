@@ -28,6 +28,7 @@ mod report;
 mod requests;
 mod run;
 mod runs;
+mod second_client;
 mod serve;
 mod stored_run;
 mod sweep;

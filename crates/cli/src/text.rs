@@ -239,17 +239,12 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
         (None, None) => writeln!(out, "no rate was judged with {limits}")?,
         (None, Some(_)) => writeln!(out, "{target} handled none of the rates tried with {limits}")?,
     }
-    let limit = match find.limit {
-        LimitedBy::Server => "the server",
-        LimitedBy::Client => "the client",
-        LimitedBy::Network => "the network",
-        LimitedBy::Undetermined => "undetermined",
-    };
     if let Some([low, high]) = find.interval95 {
         writeln!(out, "95 % interval of the capacity: {} to {}", shown(low), shown(high))?;
     }
     statuses(out, document)?;
-    writeln!(out, "bottleneck: {limit}")?;
+    let cause = find.cause.as_ref().map_or_else(String::new, |cause| format!(" ({cause})"));
+    writeln!(out, "bottleneck: {}{cause}", find.limit.name())?;
     let said = |line: &&String| first != Some(*line);
     for line in find.evidence.iter().chain(&find.notes).filter(said) {
         writeln!(out, "  {line}")?;

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bottleneck;
+pub mod client_process;
 pub mod compare;
 pub mod conclusion;
 pub mod credentials;

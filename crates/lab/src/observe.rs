@@ -28,6 +28,11 @@ impl LocalServer {
         (!pids.is_empty()).then(|| Self { pids, name: names.into_iter().collect::<Vec<_>>().join(", ") })
     }
 
+    /// Whether that process is one of them.
+    pub fn has(&self, pid: u32) -> bool {
+        self.pids.contains(&pid)
+    }
+
     /// The name of the program.
     pub fn name(&self) -> &str {
         &self.name

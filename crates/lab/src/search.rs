@@ -114,7 +114,15 @@ pub fn find(
     let result = carry_out(test_bed, settings, search, ceiling, &mut trials, watcher)?;
     let diagnosis = diagnose(test_bed, settings, &result, ceiling, &mut trials, watcher)?;
     let diagnosis = diagnosis.as_ref();
-    let evidence = Evidence { result: &result, ceiling, trials: &trials, diagnosis, shared_host: test_bed.shared_host };
+    let second_client = evidence::second_client(test_bed, &settings.base, &result, ceiling, diagnosis);
+    let evidence = Evidence {
+        result: &result,
+        ceiling,
+        trials: &trials,
+        diagnosis,
+        second_client: &second_client,
+        shared_host: test_bed.shared_host,
+    };
     Ok(conclude(&evidence))
 }
 

@@ -15,7 +15,7 @@ mod any_driver;
 pub mod clock;
 #[cfg(feature = "count-allocations")]
 pub mod counting;
-mod diag;
+pub mod diag;
 pub mod driver;
 mod epoll;
 pub mod fault;
@@ -35,6 +35,7 @@ pub mod service_manager;
 pub mod socket;
 pub mod table;
 pub mod tasks;
+pub mod tracepoint;
 mod uring;
 pub mod wake;
 

@@ -90,6 +90,10 @@ pub fn figures(figures: &Figures) -> String {
         display::count(figures.waiting_peak as u64),
     );
     let late = &figures.lateness_us;
+    if late.count == 0 {
+        // Burnt services have no computed departures.
+        return text;
+    }
     let us = |us: f64| display::time((us * 1e3).round() as u64);
     text.push_str(&format!(
         "responses left later than computed by {} (median), {} (p99), {} (p99.9), {} (maximum); CPU use {}\n",

@@ -8,6 +8,7 @@
 
 mod calibration;
 mod client_cpu;
+mod clients;
 mod history;
 mod path;
 mod refusals;
@@ -25,7 +26,7 @@ pub use rule::Bottleneck;
 use thalweg_measure::search::SearchResult;
 
 use crate::document::{Finding, Strength, Trial};
-use crate::evidence::Diagnosis;
+use crate::evidence::{Diagnosis, SecondClient};
 use trials::Selection;
 
 /// Everything that a search has collected.
@@ -41,6 +42,8 @@ pub struct Evidence<'a> {
     pub shared_host: bool,
     /// The overload that was made for the evidence, if there was an upper bound to exceed.
     pub diagnosis: Option<&'a Diagnosis>,
+    /// One client process against two.
+    pub second_client: &'a SecondClient,
 }
 
 /// Names the bottleneck, with all findings.
@@ -49,6 +52,7 @@ pub fn name_bottleneck(seen: &Evidence<'_>) -> Bottleneck {
     let findings = [
         calibration::findings(seen, &selection),
         client_cpu::findings(&selection),
+        clients::findings(seen),
         resources::findings(&selection),
         server_tasks::findings(seen),
         server_cpu::findings(seen, &selection),

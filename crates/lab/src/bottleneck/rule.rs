@@ -82,15 +82,3 @@ fn missing(seen: &Evidence<'_>) -> String {
      whether it is the server"
         .to_owned()
 }
-
-impl LimitedBy {
-    /// The part in words.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Server => "the server",
-            Self::Client => "the client",
-            Self::Network => "the network",
-            Self::Undetermined => "undetermined",
-        }
-    }
-}

@@ -4,6 +4,7 @@ use thalweg_measure::search::{Collapse, EndReason, PhaseCounts, SearchResult};
 use thalweg_measure::{Counts, LoopKind, Outcome, Outcomes, Verdict};
 
 use super::*;
+use crate::client_process::TwoClients;
 use crate::document::LimitedBy::{self, Client, Network, Server, Undetermined};
 use crate::evidence::{HandshakeTimes, PathFigures, ServerFigures, TaskFigures};
 use crate::report::sample;
@@ -58,7 +59,14 @@ impl Case {
 
     fn evidence(&self) -> Evidence<'_> {
         let Self { result, ceiling, trials, shared_host } = self;
-        Evidence { result, ceiling: *ceiling, trials, shared_host: *shared_host, diagnosis: None }
+        Evidence {
+            result,
+            ceiling: *ceiling,
+            trials,
+            shared_host: *shared_host,
+            diagnosis: None,
+            second_client: &SecondClient::NotNeeded,
+        }
     }
 
     #[track_caller]
@@ -416,4 +424,18 @@ fn a_saturated_server_behind_a_queue_is_the_server() {
         it.server.as_mut().unwrap().tasks[0].cpu = 0.99;
     };
     diagnosed(both, Server, Some("server CPU"), "packets queued on the path");
+}
+
+#[test]
+fn two_clients_that_carry_more_than_one_show_the_client() {
+    let named = |second_client: SecondClient, limit, cause, said| {
+        let case = Case::new();
+        let seen = Evidence { second_client: &second_client, ..case.evidence() };
+        case.checked(name_bottleneck(&seen), limit, cause, said);
+    };
+    let compared = |two: f64| SecondClient::Compared(TwoClients { offered: 1250.0, one: 1000.0, two });
+    named(compared(1200.0), Client, Some("client CPU"), "one client process carried 1,000/s and two of them 1,200/s");
+    named(compared(1020.0), Undetermined, None, "a second one does not help");
+    named(SecondClient::NoSpareCpu, Undetermined, None, "no idle CPU");
+    named(SecondClient::Failed("it ended".to_owned()), Undetermined, None, "it ended");
 }

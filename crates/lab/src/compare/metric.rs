@@ -134,9 +134,12 @@ pub struct Tally {
     server_cpu_ns: Option<u64>,
     completed: u64,
     client_cpu_ns: u64,
+    /// Good responses before the schedule ended, and its length.
     good: u64,
-    bytes: u64,
     seconds: f64,
+    /// Bytes up to the end of the last request, and the time until then.
+    bytes: u64,
+    span_s: f64,
     validity: Validity,
 }
 
@@ -171,8 +174,9 @@ impl Tally {
             completed,
             client_cpu_ns: trial.cpus.iter().map(|cpu| cpu.cpu_user_ns + cpu.cpu_system_ns).sum(),
             good: trial.in_window.good,
+            seconds,
             bytes: trial.bytes.received,
-            seconds: trial.span().as_secs_f64(),
+            span_s: trial.span().as_secs_f64(),
             validity: match result.judgement.verdict {
                 Verdict::Pass | Verdict::Fail => Validity::Full,
                 _ if trial.counts.sent as f64 >= trial.counts.offered as f64 * SENT_SHARE => Validity::Cost,
@@ -195,6 +199,7 @@ impl Tally {
         self.good += other.good;
         self.bytes += other.bytes;
         self.seconds += other.seconds;
+        self.span_s += other.span_s;
         self.validity = self.validity.max(other.validity);
     }
 
@@ -209,14 +214,13 @@ impl Tally {
         if self.validity < wanted {
             return None;
         }
-        let per_second = |count: u64| count as f64 / self.seconds;
         let us = |statistic: Statistic, histogram: &Histogram| statistic.of(histogram) / 1e3;
         let value = match metric {
             Metric::ServerCpu => self.server_cpu_ns? as f64 / 1e3 / self.requests,
             Metric::ClientCpu => self.client_cpu_ns as f64 / 1e3 / self.completed as f64,
             Metric::Capacity => return None,
-            Metric::Throughput => per_second(self.good),
-            Metric::BytesPerSecond => per_second(self.bytes),
+            Metric::Throughput => self.good as f64 / self.seconds,
+            Metric::BytesPerSecond => self.bytes as f64 / self.span_s,
             Metric::ResponseTime(statistic) => us(statistic, &self.response_time),
             Metric::ServiceTime(statistic) => us(statistic, &self.service_time),
         };

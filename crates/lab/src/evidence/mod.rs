@@ -2,7 +2,7 @@
 //! bound with samples of path and server beside it.
 //!
 //! They are made after the search, since a sample costs the server a little: a connection that
-//! carries nothing, ten times a second. Judging them is in [`crate::bottleneck`].
+//! carries nothing, ten times a second. Judging them is the part of `bottleneck`.
 
 mod figures;
 mod sampler;
@@ -14,7 +14,10 @@ use std::time::Duration;
 
 use thalweg_load::{LoadError, Plan};
 use thalweg_measure::Verdict;
+use thalweg_measure::search::{EndReason, SearchResult};
+use thalweg_sys::affinity::allowed_cpus;
 
+use crate::client_process::{TwoClients, compare};
 use crate::document::Trial;
 use crate::trial::{TestBed, TrialRequest, Watcher};
 use sampler::Sampler;
@@ -31,6 +34,56 @@ pub const CEILING_SHARE: f64 = 0.9;
 const PAUSE: Duration = Duration::from_millis(300);
 /// Trials that are made if the client does not keep up.
 const ATTEMPTS: usize = 2;
+
+/// A client with less headroom than this is compared with two.
+const HEADROOM: f64 = 3.0;
+/// A CPU that is busy for less than this share has room for a second client.
+const IDLE: f64 = 0.2;
+
+/// The comparison of one client process with two.
+#[derive(Clone, Debug, Default)]
+pub enum SecondClient {
+    /// The client had room enough, or the search found nothing to offer.
+    #[default]
+    NotNeeded,
+    /// There was no idle CPU beside the load threads' and the server's.
+    NoSpareCpu,
+    /// The processes have returned no result.
+    Failed(String),
+    /// The result.
+    Compared(TwoClients),
+}
+
+/// Compares one client process with two, a little above what one has carried, if the client is
+/// near its ceiling.
+pub fn second_client(
+    test_bed: &TestBed,
+    plan: &Plan,
+    result: &SearchResult,
+    ceiling: f64,
+    diagnosis: Option<&Diagnosis>,
+) -> SecondClient {
+    let reached = result.lower_bound.or(result.upper_bound);
+    let (Some(reached), Some(command)) = (reached, &test_bed.client_command) else { return SecondClient::NotNeeded };
+    let cut_short = matches!(result.ended, EndReason::Interrupted | EndReason::NotRecovered);
+    if cut_short || ceiling >= HEADROOM * reached {
+        return SecondClient::NotNeeded;
+    }
+    let mut spare = allowed_cpus().unwrap_or_default();
+    spare.retain(|cpu| !plan.cpus.contains(cpu));
+    if test_bed.shared_host {
+        let busy = diagnosis.and_then(|diagnosis| diagnosis.trial.server.as_ref()).map(|server| &server.cpus_busy);
+        spare.retain(|cpu| busy.is_some_and(|busy| busy.get(cpu).is_some_and(|share| *share < IDLE)));
+    }
+    if spare.is_empty() {
+        return SecondClient::NoSpareCpu;
+    }
+    spare.truncate(plan.cpus.len());
+    match compare(command, reached * OVERLOAD, &plan.cpus, &spare) {
+        Ok(compared) => SecondClient::Compared(compared),
+        Err(error) => SecondClient::Failed(error.to_string()),
+    }
+}
 
 /// Makes the trial of `plan`, an overload, with the samples beside it. Appends it to `trials`.
 ///

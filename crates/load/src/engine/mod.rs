@@ -13,6 +13,7 @@
 mod accounting;
 mod app;
 mod calls;
+mod disturbance;
 mod opening;
 mod pacer;
 mod pacing;
@@ -22,4 +23,5 @@ mod responses;
 mod state;
 mod users;
 
+pub use disturbance::WaitSource;
 pub use state::Engine;

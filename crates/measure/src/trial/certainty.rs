@@ -84,6 +84,11 @@ impl OverLimits {
         Self { thresholds, over: [0; SoFar::COUNTED_MAX], response_ns: 0 }
     }
 
+    /// The same thresholds with nothing counted.
+    pub(super) fn emptied(&self) -> Self {
+        Self::new(self.thresholds)
+    }
+
     /// Counts a response time.
     #[inline]
     pub fn record(&mut self, response_ns: u64) {

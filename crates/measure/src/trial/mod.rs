@@ -8,6 +8,7 @@ mod backlog;
 mod certainty;
 mod connections;
 mod figures;
+mod left_out;
 mod sample;
 mod sessions;
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod verdict;
 pub use certainty::{Certainty, OverLimits, SoFar, Thresholds};
 pub use connections::Connections;
 pub use figures::{Bytes, CpuUse, LoopKind, Rates, TrialFigures, WindowCounts};
+pub use left_out::{LeftOut, SecondLost, settled_after_ns};
 pub use sample::Sample;
 pub use sessions::{Sessions, SessionsSummary};
-pub use verdict::{Judgement, Note, Reason, Starvation, Verdict, verdict};
+pub use verdict::{Judgement, Note, Reason, Starvation, Verdict, lag_bound, verdict};

@@ -36,6 +36,18 @@ pub struct Judgement {
     pub notes: Vec<Note>,
 }
 
+impl Judgement {
+    /// Whether a client that was kept from its work may have brought this about: it was late, or
+    /// what it sent late and all at once overtaxed the target.
+    pub fn may_be_disturbed(&self) -> bool {
+        self.reasons.iter().any(|reason| {
+            let overtaxed =
+                matches!(reason, Reason::ResponseTime { .. } | Reason::Incomplete { .. } | Reason::BacklogGrew { .. });
+            overtaxed || reason.is_lateness()
+        })
+    }
+}
+
 /// Share of the offered requests that the client may fail to send.
 const UNSENT_MAX: f64 = 0.001;
 /// p99 lag that is always too much, and the share of the tightest response-time limit that is.
@@ -46,6 +58,8 @@ pub(super) const INCOMPLETE_MAX: f64 = 0.01;
 /// Share of the offered requests that a target has to refuse for that to be known of it whatever
 /// the client did.
 const REFUSED_MIN: f64 = 0.01;
+/// Share of the wanted time that has to be left when disturbed time is left out.
+const CLEAN_MIN: f64 = 0.5;
 /// A load thread busy for more than this share of a trial has no room for bursts.
 const BUSY_MAX: f64 = 0.95;
 /// Waits in the run queue are short and scattered; at this share they reach into the upper
@@ -78,6 +92,8 @@ const OVERSLEPT_MAX: f64 = 0.05;
 /// * A load thread starved: over 5 % of the time runnable without running, throttled for 1 %, or in
 ///   a closed loop busy for over 95 % or standing still for over 5 %. In an open loop the lag says
 ///   whether such a thread was too slow.
+/// * Less than half of the wanted time is left, because the rest was disturbed from outside
+///   ([`LeftOut`](super::LeftOut)).
 /// * Nothing was offered, or the counts contradict each other.
 ///
 /// One thing is known of the target even if the client was late or short of CPU time: connections
@@ -164,7 +180,9 @@ fn client_shortfalls(figures: &TrialFigures, limits: &[Limit]) -> Vec<Reason> {
     if lacking > 0 {
         reasons.push(Reason::ConnectionsLacking { connections: lacking });
     }
-    reasons.extend(figures.cpus.iter().filter_map(|cpu| starvation(cpu, figures.loop_kind, figures.duration)));
+    let (clean, whole) = (figures.clean(), figures.duration);
+    reasons.extend(disturbance(figures));
+    reasons.extend(figures.cpus.iter().filter_map(|cpu| starvation(cpu, figures.loop_kind, clean, whole)));
     reasons
 }
 
@@ -219,8 +237,8 @@ fn refusals(figures: &TrialFigures, limits: &[Limit]) -> Option<Reason> {
 }
 
 /// The p99 lag that is still allowed: 1 ms, or a tenth of the tightest response-time limit if that
-/// is less.
-fn lag_bound(limits: &[Limit]) -> Duration {
+/// is less. A load thread that waits for its CPU for longer is late.
+pub fn lag_bound(limits: &[Limit]) -> Duration {
     let tenths = limits.iter().filter_map(|limit| match limit {
         Limit::ResponseTime { bound, .. } => Some(bound.mul_f64(LAG_OF_LIMIT)),
         Limit::Errors { .. } | Limit::KbitPerConnection { .. } => None,
@@ -228,20 +246,28 @@ fn lag_bound(limits: &[Limit]) -> Duration {
     tenths.fold(LAG_MAX, Duration::min)
 }
 
+/// Whether less than half of the wanted time is left.
+fn disturbance(figures: &TrialFigures) -> Option<Reason> {
+    let (clean, wanted) = (figures.clean(), figures.wanted.unwrap_or(figures.duration));
+    let cause = figures.disturbed_by.clone();
+    (clean.as_secs_f64() < wanted.as_secs_f64() * CLEAN_MIN).then_some(Reason::Disturbed { clean, wanted, cause })
+}
+
 /// The first sign, in order of how much it explains, that a load thread did not get the CPU time
-/// that it needed.
-fn starvation(cpu: &CpuUse, loop_kind: LoopKind, duration: Duration) -> Option<Reason> {
+/// that it needed: in the `clean` time, if it is one that could be left out, else in the whole.
+fn starvation(cpu: &CpuUse, loop_kind: LoopKind, clean: Duration, whole: Duration) -> Option<Reason> {
     // The lag of a schedule shows whether a thread has fallen behind. Workers only send later.
     let is_closed = loop_kind == LoopKind::Closed;
     let (busy_ns, overslept_ns) = if is_closed { (cpu.busy_ns, cpu.overslept_ns) } else { (0, 0) };
-    let length = duration.as_nanos().max(1) as f64;
+    let share = |ns: u64, of: Duration| ns as f64 / of.as_nanos().max(1) as f64;
+    let waited_ns = cpu.run_queue_wait_ns.saturating_sub(cpu.left_out_wait_ns);
     let signs = [
-        (Starvation::Throttled, cpu.throttled_ns, THROTTLED_MAX),
-        (Starvation::RunQueue, cpu.run_queue_wait_ns, RUN_QUEUE_WAIT_MAX),
-        (Starvation::Overslept, overslept_ns, OVERSLEPT_MAX),
-        (Starvation::Busy, busy_ns, BUSY_MAX),
+        (Starvation::Throttled, share(cpu.throttled_ns, whole), THROTTLED_MAX),
+        (Starvation::RunQueue, share(waited_ns, clean), RUN_QUEUE_WAIT_MAX),
+        (Starvation::Overslept, share(overslept_ns, clean), OVERSLEPT_MAX),
+        (Starvation::Busy, share(busy_ns, whole), BUSY_MAX),
     ];
-    signs.into_iter().map(|(cause, ns, bound)| (cause, ns as f64 / length, bound)).find_map(|(cause, share, bound)| {
+    signs.into_iter().find_map(|(cause, share, bound)| {
         (share > bound).then_some(Reason::CpuStarved { cpu: cpu.cpu, cause, share, bound })
     })
 }
@@ -348,6 +374,15 @@ pub enum Reason {
         /// Share that is allowed.
         bound: f64,
     },
+    /// INVALID: something outside of the client kept it from its work for too long.
+    Disturbed {
+        /// The time that is left.
+        clean: Duration,
+        /// The time that was wanted.
+        wanted: Duration,
+        /// The disturbance, in words.
+        cause: Option<String>,
+    },
     /// FAIL, whatever the client did: the target refused connections.
     Refused {
         /// Requests that ended so.
@@ -448,7 +483,11 @@ impl Reason {
     fn is_lateness(&self) -> bool {
         matches!(
             self,
-            Reason::Unsent { .. } | Reason::Lag { .. } | Reason::LagInTail { .. } | Reason::CpuStarved { .. }
+            Reason::Unsent { .. }
+                | Reason::Lag { .. }
+                | Reason::LagInTail { .. }
+                | Reason::CpuStarved { .. }
+                | Reason::Disturbed { .. }
         )
     }
 }
@@ -493,6 +532,11 @@ impl fmt::Display for Reason {
             Reason::CpuStarved { cpu, cause, share, bound } => {
                 let (share, bound) = (display::percent_against(*share, *bound), short_percent(*bound));
                 write!(f, "the load thread on CPU {cpu} {cause} for {share} of the trial, above {bound} %")
+            }
+            Reason::Disturbed { clean, wanted, cause } => {
+                let [clean, wanted] = [clean, wanted].map(|time| display::time(time.as_nanos() as u64));
+                let cause = cause.as_deref().unwrap_or("the client waited for its CPU");
+                write!(f, "{cause}: only {clean} of {wanted} are left when the disturbed time is left out")
             }
             Reason::Refused { refused, offered } => {
                 write!(f, "the target refused connections for {} requests", of(*refused, *offered))

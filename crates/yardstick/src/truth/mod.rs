@@ -80,13 +80,19 @@ fn of_limit(model: &Model, arrivals: Arrivals, limit: Limit) -> LimitTruth {
 fn queue_of(model: &Model, arrivals: Arrivals) -> Option<Queue> {
     let Model { servers, law, queue_max, hot_share, stall, slow_start, collapse, .. } = *model;
     // A collapse sets in above a rate that no limit can be met at, so that it changes nothing here.
-    let is_plain = queue_max.is_none() && hot_share.is_none() && stall.is_none() && slow_start.is_none();
+    let is_plain = queue_max.is_none() && stall.is_none() && slow_start.is_none();
     let beyond_capacity = collapse.is_none_or(|collapse| match collapse.above {
         crate::speed::Overload::RatePerS(rate) => rate > model.capacity(),
         crate::speed::Overload::Waiting(_) => false,
     });
     if !is_plain || !beyond_capacity {
         return None;
+    }
+    if let Some(hot_share) = hot_share {
+        return match (arrivals, law) {
+            (Arrivals::Poisson, Law::Exponential { mean_s }) => Some(Queue::Split { servers, mean_s, hot_share }),
+            _ => None,
+        };
     }
     match (arrivals, law, servers) {
         (Arrivals::Poisson, Law::Exponential { mean_s }, _) => Some(Queue::MMk { servers, mean_s }),
