@@ -84,7 +84,12 @@ pub fn sweep(settings: &SweepSettings, watcher: &mut dyn Watcher) -> Result<Swep
                 ended = SweepEnd::Interrupted;
                 break 'rates;
             }
-            failures[target] = if trial.verdict == Verdict::Fail { failures[target] + 1 } else { 0 };
+            match trial.verdict {
+                Verdict::Pass => failures[target] = 0,
+                Verdict::Fail => failures[target] += 1,
+                // It says nothing about the target.
+                Verdict::Invalid => {}
+            }
             positions[target].push(trials.len());
             trials.push(trial);
         }
