@@ -264,6 +264,16 @@ impl Store {
         Ok(StoredDocument { document: text(&document)?, trials: trials.iter().map(text).collect::<Result<_, _>>()? })
     }
 
+    /// Removes a run that has begun and has neither a trial nor an end.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn delete_empty(&self, id: &str) -> Result<(), StoreError> {
+        let sql = "DELETE FROM runs WHERE id = ?1 AND state = 'running' \
+                   AND NOT EXISTS (SELECT * FROM trials WHERE run = ?1)";
+        self.write(|connection| connection.execute(sql, [id]).map(drop))
+    }
+
     /// Removes a run.
     ///
     /// # Errors
