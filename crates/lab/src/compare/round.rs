@@ -12,7 +12,7 @@ use thalweg_units::display;
 
 use super::command::RunningCommand;
 use super::metric::{LoadKind, Metric, Tally};
-use super::{A, CompareError, CompareSettings, RoundLoad};
+use super::settings::{A, CompareError, CompareSettings, RoundLoad};
 use crate::document::{CompareEnd, Trial};
 use crate::search::{self, SearchSettings};
 use crate::target::Target;

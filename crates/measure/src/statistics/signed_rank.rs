@@ -127,9 +127,8 @@ mod tests {
         assert!((actual - expected).abs() <= tolerance, "{actual} is not {expected}");
     }
 
-    /// The depression scores of Hollander and Wolfe, table 3.1; R's
-    /// `wilcox.test(d, conf.int = TRUE)` says V = 5, p = 0.03906, estimate -0.46, and 96.1 % from
-    /// -0.786 to -0.010.
+    /// The depression scores of Hollander and Wolfe, table 3.1; R's `wilcox.test(d, conf.int =
+    /// TRUE)` says V = 5, p = 0.03906, estimate -0.46, and 96.1 % from -0.786 to -0.010.
     #[test]
     #[expect(clippy::approx_constant, reason = "3.14 is a patient's score")]
     fn a_worked_example() {
