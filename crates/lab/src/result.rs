@@ -92,6 +92,7 @@ pub fn document(invocation: &Invocation, test_bed: &TestBed, plan: &Plan, outcom
         trials: outcome.trials,
         find: outcome.find,
         compare: outcome.compare,
+        observation: test_bed.observation(),
         log: None,
     }
 }

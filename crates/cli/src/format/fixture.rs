@@ -196,6 +196,7 @@ pub fn document(trials: Vec<Trial>) -> Document {
         trials,
         find: None,
         compare: None,
+        observation: None,
         log: None,
     }
 }

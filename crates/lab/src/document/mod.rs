@@ -7,6 +7,7 @@
 mod compare;
 mod find;
 mod finding;
+mod observation;
 mod trial;
 
 pub use compare::{
@@ -15,7 +16,11 @@ pub use compare::{
 };
 pub use find::{Find, Overload, OverloadShape};
 pub use finding::{Finding, LimitedBy, Strength};
-pub use trial::{Client, ServerObservation, SpoiledSecond, Trial};
+pub use observation::{
+    BusiestThread, ConnectionSummary, HostFigures, InterfaceUse, LostObserver, Observation, ServerFigures,
+    ServerObservation,
+};
+pub use trial::{Client, SpoiledSecond, Trial};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -64,6 +69,9 @@ pub struct Document {
     /// The comparison of two sides.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub compare: Option<Compare>,
+    /// The target's host while the command ran, where it is this host or has an observer.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub observation: Option<Observation>,
     /// The log that was replayed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub log: Option<LogDocument>,
