@@ -43,6 +43,9 @@ pub struct FindOptions {
     /// The load.
     #[command(flatten)]
     pub load: LoadOptions,
+    /// Measure what the path carries, by a bulk transfer from the observer after the search
+    #[arg(long, requires = "observe")]
+    pub path_check: bool,
     /// The observer of the target's host.
     #[command(flatten)]
     pub observer: ObserverOptions,

@@ -16,6 +16,7 @@ use self::cpu_watch::{CpuUseOfOthers, CpuWatch};
 use crate::client_process::ClientCommand;
 use crate::document::{Client, Trial};
 use crate::observe::{HostObserver, LocalServer, Observation, TrialObservation};
+use crate::path_check::PathCheck;
 use crate::target::Target;
 
 mod cpu_watch;
@@ -41,6 +42,8 @@ pub struct TestBed {
     pub started: Instant,
     /// The command that makes a client's share of a load, for the comparison of one with two.
     pub client_command: Option<ClientCommand>,
+    /// The transfer that shows what the path carries, if it was asked for.
+    pub path_check: Option<PathCheck>,
     /// The observer of the target's host; one of this host is started by the first trial.
     pub observer: Arc<OnceLock<Option<HostObserver>>>,
 }
@@ -106,7 +109,7 @@ impl TestBed {
             _ => None,
         };
         let (started, observer) = (Instant::now(), Arc::default());
-        Self { target, limits, server, shared_host, started, client_command: None, observer }
+        Self { target, limits, server, shared_host, started, client_command: None, path_check: None, observer }
     }
 
     /// Has the target's host observed by an observer of its own.
