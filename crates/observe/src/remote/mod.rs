@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::facts::HostFacts;
 use crate::sample::Sample;
 
-pub use client::{ClockOffset, PullError, RemoteObserver};
+pub use client::{ClockOffset, PullError, RemoteObserver, path_request};
 pub use server::ObserverServer;
 pub use token::{Token, TokenError};
 
