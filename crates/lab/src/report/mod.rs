@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | `answer` | the answer in one sentence |
 //! | `headline` | the trial that the answer rests on |
-//! | `by_rate`, `course`, `spread` | the charts: over the offered rate, over time, over the percentiles |
+//! | `by_rate`, `course`, `spread`, `observed` | the charts: over the offered rate, over time, over the percentiles, of the target's host |
 //! | `chart` | the drawing of charts |
 //! | `trials`, `sections` | tables and text |
 //! | `words` | figures as the page writes them |
@@ -19,6 +19,7 @@ mod by_rate;
 mod chart;
 mod course;
 mod headline;
+mod observed;
 mod sections;
 mod spread;
 mod trials;
@@ -99,6 +100,12 @@ fn page(document: &Document) -> Markup {
             }
         }
         @if let Some(trial) = headline_trial(document) { (trial_in_full(document, trial)) }
+        @if let Some(chart) = observed::chart(document) {
+            section {
+                h2 { "The server's host" }
+                (chart.figure())
+            }
+        }
         @if let Some(find) = &document.find { (sections::limit(document, find)) }
         section {
             h2 { "Trials" }
