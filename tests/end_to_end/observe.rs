@@ -170,7 +170,9 @@ fn an_observer_lost_in_mid_run_ends_nothing() {
     let trial = &document["trials"][0];
     assert!(trial["reasons"].to_string().contains("the observer was lost: no observer answers at"), "{trial:#}");
     assert!(trial["server"].is_null(), "half a trial is no summary: {trial:#}");
-    assert!(trial["counts"]["good"].as_u64().expect("a count") >= 900, "{trial:#}");
+    // On a busy machine a part of the trial is left out.
+    let [seconds, lost] = ["seconds", "lost_s"].map(|name| trial[name].as_f64().expect("a number"));
+    assert!(seconds + lost > 4.5, "the load went on: {trial:#}");
     assert_eq!(document["observation"]["lost"].as_array().map(Vec::len), Some(1), "{:#}", document["observation"]);
 }
 
