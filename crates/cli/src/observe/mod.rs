@@ -75,7 +75,7 @@ fn follow(
     loop {
         let is_over = interrupt.is_wanted() || duration.is_some_and(|duration| begun.elapsed() >= duration);
         if is_over {
-            // What has happened since the last sample belongs to the observation, too.
+            // The time since the last sample belongs to the observation, too.
             let now_s = samples.unix_s();
             samples.cut();
             samples.wait_for(now_s, POLL_INTERVAL);
