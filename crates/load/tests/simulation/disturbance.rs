@@ -80,7 +80,8 @@ fn lateness_without_an_outside_cause_is_the_clients() {
 /// What ends outside of the time that is left out counts, however slow it is and whenever it began.
 #[test]
 fn slow_responses_are_not_left_out_for_being_slow() {
-    let slow = |number: u64| if number.is_multiple_of(10) { Response::Late(700 * MS) } else { Response::Late(500 * US) };
+    let slow =
+        |number: u64| if number.is_multiple_of(10) { Response::Late(700 * MS) } else { Response::Late(500 * US) };
     let targets = plan(LoopPlan::at_rate(RATE), Extent::Duration(LENGTH), 10).requests;
     let run = standing_still(Plan { requests: targets, ..watched() }, true).run(slow);
     let trial = &run.figures.trial;
