@@ -12,6 +12,7 @@
 //! | [`input`], [`files`], [`formats`], [`memory`] | tests of input and output, and of the cost of input |
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`doctor`] | settings of the host: examined, changed, put back |
+//! | [`store`], [`sweep`] | the run store, reports and bundles; rates from low to high |
 //! | [`listings`], [`changes`] | folders without an index, in a browser too; changes of files that the kernel reports |
 //! | [`operation`], [`reload`] | tests of a server's life: signals, upgrades, users, the sandbox; reloads while it serves |
 //! | [`signals`], [`sandbox`], [`unix_sockets`], [`full_disk`] | more of that: each signal, access inside the sandbox, owners of sockets, logs on a full disk |
@@ -82,6 +83,8 @@ mod signals;
 mod slow;
 mod stall;
 mod standstill;
+mod store;
+mod sweep;
 mod unix_sockets;
 mod workloads;
 mod yardstick;

@@ -24,6 +24,7 @@ use crate::preflight;
 use crate::progress::Line;
 use crate::requests;
 use crate::second_client;
+use crate::stored_run::StoredRun;
 
 /// Default limit: a response time that people do not yet notice as a wait.
 const LIMIT_DEFAULT: &str = "p99<50ms";
@@ -83,7 +84,8 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
         recovery: options.recovery,
         overload: options.overload == OverloadOption::Yes,
     };
-    let found = search::find(&test_bed, &settings, &mut line);
+    let mut stored = StoredRun::begin(&invocation, &test_bed, &settings.base, &options.output.store);
+    let found = search::find(&test_bed, &settings, &mut stored.watching(&mut line));
     line.clear();
     let found = found?;
     let measurement =

@@ -209,8 +209,8 @@ impl Tally {
         self.validity = self.validity.max(other.validity);
     }
 
-    /// The value of a metric in its unit; `None` if there is no valid one, or if it is zero, of which
-    /// no ratio could be made.
+    /// The value of a metric in its unit; `None` if there is no valid one, or if it is zero, of
+    /// which no ratio could be made.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         let wanted = match metric {
             // A late client changes when requests arrive, and hardly what they cost.

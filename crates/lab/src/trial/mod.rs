@@ -13,7 +13,7 @@ use thalweg_units::display;
 
 use self::cpu_watch::{CpuUseOfOthers, CpuWatch};
 use crate::client_process::ClientCommand;
-use crate::document::{Client, Trial};
+use crate::document::{Client, RUN_INTERRUPTED, Trial};
 use crate::observe::{HostSnapshot, LocalServer, Observation};
 use crate::target::Target;
 
@@ -214,7 +214,7 @@ fn document_of(
         let after = display::time(after.as_nanos() as u64);
         reasons.push(format!("the trial was ended after {after}, when nothing could have made it pass any more"));
     } else if run.interrupted {
-        reasons.push("the run was interrupted; requests in flight at that time are not counted".to_owned());
+        reasons.push(format!("{RUN_INTERRUPTED}; requests in flight at that time are not counted"));
     } else if figures.under_way > 0 {
         let count = display::count(figures.under_way);
         reasons.push(format!("{count} downloads were still in progress at the end; they are not counted"));
