@@ -12,6 +12,7 @@
 //! | [`input`], [`files`], [`formats`], [`memory`] | tests of input and output, and of the cost of input |
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`doctor`] | settings of the host: examined, changed, put back |
+//! | [`store`], [`sweep`] | the run store, reports and bundles; rates from low to high |
 //! | [`listings`], [`changes`] | folders without an index, in a browser too; changes of files that the kernel reports |
 //! | [`operation`], [`reload`] | tests of a server's life: signals, upgrades, users, the sandbox; reloads while it serves |
 //! | [`signals`], [`sandbox`], [`unix_sockets`], [`full_disk`] | more of that: each signal, access inside the sandbox, owners of sockets, logs on a full disk |
@@ -23,6 +24,7 @@
 //! | [`observe`] | the observer of a host: alone, asked by a measuring client, lost |
 //! | [`collapse`] | targets that fail while they are measured |
 //! | [`compare`] | comparisons of servers with a known difference, their commands, and their ends |
+//! | [`collapse`], [`disturbance`] | targets that fail while they are measured; other programs on the CPU of the client |
 //! | [`credentials`] | user information in a URL: sent, and shown nowhere |
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and downloads by common clients |
 //! | [`process`], [`machine`], [`namespace`] | child processes; tests that may run side by side; networks of single tests |
@@ -45,6 +47,7 @@ mod connections;
 mod credentials;
 mod curl;
 mod demo;
+mod disturbance;
 mod doctor;
 mod document;
 mod downloads;
@@ -82,6 +85,8 @@ mod signals;
 mod slow;
 mod stall;
 mod standstill;
+mod store;
+mod sweep;
 mod unix_sockets;
 mod workloads;
 mod yardstick;

@@ -1,5 +1,6 @@
 //! The faults of a store, as a user can act on them.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -79,11 +80,22 @@ pub enum StoreError {
     },
 }
 
+/// Whether the disk with the store has no room for a page.
+fn is_full(path: &Path) -> bool {
+    let probe = path.with_extension(format!("{}.probe", std::process::id()));
+    let written = fs::write(&probe, [0; 4096]);
+    // It may not have been made.
+    let _ = fs::remove_file(&probe);
+    written.is_err_and(|error| error.kind() == io::ErrorKind::StorageFull)
+}
+
 impl StoreError {
     pub(crate) fn of(path: &Path, error: rusqlite::Error) -> Self {
         let (path, what) = (path.to_owned(), error.to_string());
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full { path },
+            // SQLite has no other word for a log that cannot grow.
+            Some(ErrorCode::SystemIoFailure) if is_full(&path) => Self::Full { path },
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy { path },
             Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
                 Self::ReadOnly { path, what }

@@ -132,7 +132,8 @@ impl Store {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(path, flags).map_err(fail)?;
         if version(&connection).is_err() {
-            // The log of a store in a folder without write permission cannot be opened; the file itself can.
+            // The log of a store in a folder without write permission cannot be opened; the file
+            // itself can.
             let uri =
                 format!("file:{}?immutable=1", path.display().to_string().replace('?', "%3f").replace('#', "%23"));
             connection = Connection::open_with_flags(uri, flags).map_err(fail)?;
@@ -264,6 +265,16 @@ impl Store {
         Ok(StoredDocument { document: text(&document)?, trials: trials.iter().map(text).collect::<Result<_, _>>()? })
     }
 
+    /// Removes a run that has begun and has neither a trial nor an end.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn delete_empty(&self, id: &str) -> Result<(), StoreError> {
+        let sql = "DELETE FROM runs WHERE id = ?1 AND state = 'running' \
+                   AND NOT EXISTS (SELECT * FROM trials WHERE run = ?1)";
+        self.write(|connection| connection.execute(sql, [id]).map(drop))
+    }
+
     /// Removes a run.
     ///
     /// # Errors
@@ -272,8 +283,8 @@ impl Store {
         self.write(|connection| connection.execute("DELETE FROM runs WHERE id = ?1", [id]).map(drop))
     }
 
-    /// Removes the runs that began before `started` (RFC 3339, UTC) and says how many. A run that is
-    /// under way is kept.
+    /// Removes the runs that began before `started` (RFC 3339, UTC) and says how many. A run that
+    /// is under way is kept.
     ///
     /// # Errors
     /// See [`StoreError`].

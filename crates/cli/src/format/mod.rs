@@ -6,6 +6,7 @@
 //! two differ. The text for people is in `text`.
 
 mod ab;
+mod autobench;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod hdr;
@@ -17,4 +18,4 @@ mod tsv;
 pub use ab::ab;
 pub use hdr::hdr_log;
 pub use httperf::httperf;
-pub use tsv::tsv;
+pub use tsv::{csv, tsv, verdict as verdict_name};

@@ -19,7 +19,7 @@ use crate::interrupt::Interrupt;
 use crate::options::ObserveOptions;
 use token::token;
 
-pub use pull::observer;
+pub use pull::{observer, path_check};
 
 /// The time between two looks at the user's wish to end.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -35,8 +35,8 @@ pub struct CompareOptions {
     /// URL of side B
     #[arg(conflicts_with = "switch_cmd")]
     pub url_b: Option<String>,
-    /// Command that restarts side A before each of its rounds, or that is its server; run by sh, with
-    /// THALWEG_SIDE=A
+    /// Command that restarts side A before each of its rounds, or that is its server; run by sh,
+    /// with THALWEG_SIDE=A
     #[arg(long, value_name = "CMD", requires = "restart_b")]
     pub restart_a: Option<String>,
     /// The same for side B

@@ -9,8 +9,9 @@ use thalweg_measure::statistics::rounds::CONFIDENCE;
 use thalweg_measure::statistics::scaling::ScalingLaw;
 use thalweg_measure::statistics::signed_rank::SignedRank;
 
+use super::measured::Measured;
 use super::metric::Metric;
-use super::{Measured, Scale};
+use super::settings::Scale;
 use crate::document::{ScaleLevel, ScaleResult, UniversalScaling};
 
 /// Levels from which on the universal law is fitted.

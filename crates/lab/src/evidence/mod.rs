@@ -5,9 +5,10 @@
 //! carries nothing, ten times a second. Judging them is the part of `bottleneck`.
 
 mod figures;
+mod observed;
 mod sampler;
 
-pub use figures::{Diagnosis, HandshakeTimes, PathFigures, ServerFigures, TaskFigures};
+pub use figures::{Diagnosis, HandshakeTimes, InterfaceFigures, PathFigures, ServerFigures, TaskFigures};
 
 use std::thread;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use thalweg_sys::affinity::allowed_cpus;
 
 use crate::client_process::{TwoClients, compare};
 use crate::document::Trial;
+use crate::path_check;
 use crate::trial::{TestBed, TrialRequest, Watcher};
 use sampler::Sampler;
 
@@ -103,15 +105,43 @@ pub fn diagnose(
             break;
         }
         let idle = sampler.idle_handshakes();
-        let request = TrialRequest::new(PHASE, plan.clone());
+        let request = TrialRequest { make_up: true, ..TrialRequest::new(PHASE, plan.clone()) };
         let (trial, samples) = sampler.beside(|| test_bed.trial(&request, watcher));
-        let trial = trial?.trial;
-        trials.push(trial.clone());
-        let is_valid = trial.verdict != Verdict::Invalid;
-        diagnosis = Some(Diagnosis::of(trial, idle, samples));
+        let made = trial?;
+        trials.push(made.trial.clone());
+        let is_valid = made.trial.verdict != Verdict::Invalid;
+        let diagnosis = diagnosis.insert(Diagnosis::of(made.trial, idle, samples));
+        if let Some(sample) = &made.observation.sample {
+            diagnosis.observe(sample);
+        }
         if is_valid {
             break;
         }
     }
+    if let Some(diagnosis) = &mut diagnosis {
+        diagnosis.interface = sampler.interface();
+        let check = test_bed.path_check.as_ref().map(path_check::PathCheck::capacity);
+        diagnosis.path_capacity = check.map(|result| result.map_err(|error| error.to_string()));
+        if is_short_of_connections(&diagnosis.trial, trials) && plan.connections <= CONNECTIONS_MAX {
+            let more = Plan { connections: plan.connections * 2, ..plan.clone() };
+            let trial =
+                test_bed.trial(&TrialRequest { make_up: true, ..TrialRequest::new(PHASE, more) }, watcher)?.trial;
+            diagnosis.on_more_connections = Some(trial.rates.good);
+            trials.push(trial);
+        }
+    }
     Ok(diagnosis)
+}
+
+/// Connections that can be doubled without a thought of descriptors and ports.
+const CONNECTIONS_MAX: usize = 1000;
+/// Growth of the service time between ease and overload that is no growth.
+const STEADY: f64 = 1.3;
+
+/// Whether requests waited for connections although the target was as fast as it ever was.
+fn is_short_of_connections(overload: &Trial, trials: &[Trial]) -> bool {
+    let passed = trials.iter().filter(|trial| trial.is_judged() && trial.verdict == Verdict::Pass);
+    let fastest = passed.map(|trial| trial.service_time_us.mean).fold(f64::INFINITY, f64::min);
+    let service = overload.service_time_us.mean;
+    overload.outcomes.errors() == 0 && overload.queue_us.p50 >= service / 2.0 && service <= STEADY * fastest
 }

@@ -7,7 +7,7 @@ use thalweg_measure::histogram::Histogram;
 use thalweg_measure::{LoopKind, Verdict};
 use thalweg_units::display;
 
-use super::chart::{Across, Axis, Chart, Color, Dash, Mark, Panel, Point, Rule, Series};
+use super::chart::{Across, Axis, Band, Chart, Color, Dash, Mark, Panel, Point, Rule, Series};
 use super::words;
 use crate::document::{Document, Find, Trial};
 
@@ -76,6 +76,7 @@ impl<'a> ByRate<'a> {
         let highest_good = self.trials().map(|trial| trial.rates.good).fold(highest, f64::max);
         let mut panel = Panel::new(Axis::from_zero(highest_good * 1.06), HEIGHT, series);
         panel.rules = self.bounds();
+        panel.bands = self.interval();
         let chart = Chart::new("throughput", "Good responses and errors per second", self.x_axis(), panel);
         chart.in_words(self.throughput_in_words())
     }
@@ -105,6 +106,7 @@ impl<'a> ByRate<'a> {
             Axis::times_us(drawn.chain(self.trials().filter_map(marked)).chain(limit.as_ref().map(|(_, us)| *us)));
         let mut panel = Panel::new(y_axis, HEIGHT, series);
         panel.rules = self.bounds();
+        panel.bands = self.interval();
         if let Some((text, us)) = &limit {
             panel.rules.push(Rule::new(Across::Y(*us), Color::Fail, Dash::Dash, format!("limit {text}")));
         }
@@ -148,6 +150,12 @@ impl<'a> ByRate<'a> {
             Rule::new(Across::X(rate), color, Dash::Dot, format!("{word} {}", words::per_second(rate)))
         };
         [lower, upper].into_iter().flatten().map(drawn).collect()
+    }
+
+    /// The interval of the capacity, shaded.
+    fn interval(&self) -> Vec<Band> {
+        let interval = self.find.and_then(|find| find.interval95);
+        interval.map(|[from, to]| Band { from, to, color: Color::Pass }).into_iter().collect()
     }
 
     fn throughput_in_words(&self) -> String {

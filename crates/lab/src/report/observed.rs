@@ -261,8 +261,8 @@ mod tests {
         let mut seen = columns(&[1.0, 0.02, 0.3, 0.7, 1.0]);
         assert_eq!(places(&seen), [0..1, 1..4, 4..5]);
         seen.columns.insert("cpu.user".to_owned(), vec![Some(0.5), Some(1.0), None, Some(0.0), Some(0.25)]);
-        let value = value(&seen, "cpu.user", 1..4).unwrap();
-        assert!((value - 0.02 / 0.72).abs() < 1e-9, "{value}");
+        let mean = value(&seen, "cpu.user", 1..4).unwrap();
+        assert!((mean - 0.02 / 0.72).abs() < 1e-9, "{mean}");
         assert_eq!(value(&seen, "cpu.user", 2..3), None);
         assert!((middle(&seen, &(1..4)) - 1.51).abs() < 1e-9);
     }

