@@ -78,7 +78,7 @@ fn follow(
     loop {
         let is_over = interrupt.is_wanted() || duration.is_some_and(|duration| begun.elapsed() >= duration);
         if is_over {
-            // What has happened since the last sample belongs to the observation, too.
+            // The observation includes the time since the last sample.
             let now_s = samples.unix_s();
             samples.cut();
             samples.wait_for(now_s, LAST_SAMPLE_PATIENCE);
