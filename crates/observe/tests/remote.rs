@@ -1,8 +1,6 @@
 //! An observer and its client, over loopback.
 #![forbid(unsafe_code)]
 
-#![forbid(unsafe_code)]
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};

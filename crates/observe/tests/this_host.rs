@@ -1,8 +1,6 @@
 //! Observes the host that the tests run on.
 #![forbid(unsafe_code)]
 
-#![forbid(unsafe_code)]
-
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
