@@ -145,8 +145,8 @@ impl TestBed {
         is_apart.then(|| lag_bound(&self.limits))
     }
 
-    /// Judges a trial: with all that was counted if the client's lateness decides nothing then, or
-    /// if it is the target itself that ran on the client's CPU; else without the time in which
+    /// Judges a trial: with all that was counted if the client's lateness decides nothing then, if
+    /// it is the target itself that ran on the client's CPU, or if nothing else is left; else without the time in which
     /// others kept the client from its work.
     fn judge(&self, figures: &mut TrialFigures, others: &CpuUseOfOthers) -> Judgement {
         if figures.left_out.total().is_zero() {
