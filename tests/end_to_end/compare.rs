@@ -72,6 +72,12 @@ fn listed<'a>(value: &'a Value, at: &str) -> &'a Vec<Value> {
     value[at].as_array().unwrap_or_else(|| panic!("{at} is a list in {value:#}"))
 }
 
+/// The end of a comparison without its trials, which are long.
+fn brief(ended: &ExitedProcess) -> String {
+    let document: Value = serde_json::from_str(&ended.stdout).unwrap_or_default();
+    format!("{} {:#} {}", document["reasons"], document["compare"]["planning"], ended.stderr)
+}
+
 /// `A` and `B` in the order of the rounds.
 fn sides(compare: &Value) -> String {
     listed(compare, "rounds").iter().map(|round| round["side"].as_str().expect("a name")).collect()
@@ -83,7 +89,7 @@ fn a_planted_difference_is_found_with_an_interval_that_covers_it() {
     let (a, b) = (Yardstick::start("2ms"), Yardstick::start("2.2ms"));
     let load = ["--metric", "throughput", "--metric", "p50", "--workers", "4", "--max-regression", "2%", "--json"];
     let ended = valid(|| compare(&[&[&a.url(), &b.url()], &SHORT, &load]));
-    assert_eq!(ended.code, Some(1), "a tenth less throughput is more than 2 %: {ended:?}");
+    assert_eq!(ended.code, Some(1), "a tenth less throughput is more than 2 %: {}", brief(&ended));
     let compare = comparison(&ended);
     assert_eq!((&compare["metric"], &compare["difference"]), (&"throughput".into(), &"less".into()), "{compare:#}");
     let [low, high] = ["/interval95/0", "/interval95/1"].map(|at| number(&compare, at));
@@ -99,7 +105,7 @@ fn a_planted_difference_is_found_with_an_interval_that_covers_it() {
         sentence.starts_with("the throughput of B is ") && sentence.contains(" % lower than that of A"),
         "{sentence}"
     );
-    assert!(document::of(&ended)["reasons"][0].as_str().unwrap().contains("--max-regression"), "{ended:?}");
+    assert!(document::of(&ended)["reasons"][0].as_str().unwrap().contains("--max-regression"), "{}", brief(&ended));
 }
 
 #[test]
@@ -108,7 +114,7 @@ fn equal_sides_show_no_difference_and_what_would_have_been_seen() {
     let server = Yardstick::start("2ms");
     let load = ["--metric", "throughput", "--workers", "4"];
     let ended = valid(|| compare(&[&[&server.url(), &server.url()], &SHORT, &load]));
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.code, Some(0), "{}", brief(&ended));
     let first = ended.stdout.lines().next().unwrap();
     assert!(first.starts_with("no difference in throughput seen: B differs by "), "{first}");
     assert!(first.contains("; the run would have seen "), "{first}");
@@ -122,7 +128,7 @@ fn rounds_are_interleaved_and_balanced() {
     let server = Yardstick::start("100us");
     let run = |seed: &str| {
         let ended = compare(&[&[&server.url(), &server.url()], &SHORT, &ROBUST, &["--json", "--seed", seed]]);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert_eq!(ended.code, Some(0), "{}", brief(&ended));
         comparison(&ended)
     };
     let first = run("1");
@@ -151,7 +157,7 @@ fn each_side_is_restarted_before_each_of_its_rounds() {
     };
     let (a, b, url) = (command("100us"), command("110us"), format!("http://127.0.0.1:{port}/"));
     let ended = compare(&[&[&url, "--restart-a", &a, "--restart-b", &b], &SHORT, &ROBUST, &["--json"]]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.code, Some(0), "{}", brief(&ended));
     let compare = comparison(&ended);
     let starts = fs::read_to_string(&log).unwrap();
     let starts: Vec<Vec<&str>> = starts.lines().map(|line| line.split(' ').collect()).collect();
@@ -205,7 +211,7 @@ fn one_server_is_switched_between_the_sides() {
     let log = folder.path().join("switches");
     let command = format!("echo -n $THALWEG_SIDE >> {}", log.display());
     let ended = compare(&[&[&server.url(), "--switch-cmd", &command], &SHORT, &ROBUST, &["--json"]]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.code, Some(0), "{}", brief(&ended));
     let order = format!("AB{}", sides(&comparison(&ended)));
     let mut switches = order.into_bytes();
     switches.dedup();
@@ -270,7 +276,7 @@ fn a_server_that_goes_away_ends_the_comparison() {
     let load = ["--rounds", "200", "--duration", "200ms", "--warmup", "0s", "--connections", "1", "--json"];
     let metric = ["--metric", "client_cpu_per_request", "--rate", "50/s"];
     let ended = compare(&[&[&stays.url(), &goes.url()], &load, &metric]);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(ended.code, Some(1), "{}", brief(&ended));
     let document = document::of(&ended);
     assert_eq!(document["compare"]["planning"]["ended"], "target_lost", "{:#}", document["compare"]);
     let reason = document["reasons"][0].as_str().unwrap();
@@ -284,7 +290,7 @@ fn scaling_finds_the_serial_share() {
     let (url, command) = (format!("http://127.0.0.1:{port}/"), yardstick_command(port, "--service 5ms --servers {n}"));
     let scale = ["--scale", "servers=1,2,4", "--restart-cmd", &command, "--workers", "16", "--json"];
     let ended = valid(|| compare(&[&[&url], &scale, &SHORT]));
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.code, Some(0), "{}", brief(&ended));
     let compare = comparison(&ended);
     let scale = &compare["scale"];
     let levels = listed(scale, "levels");

@@ -23,6 +23,7 @@
 //! | [`bottleneck`] | planted bottlenecks, and the part that a search names |
 //! | [`collapse`] | targets that fail while they are measured |
 //! | [`compare`] | comparisons of servers with a known difference, their commands, and their ends |
+//! | [`collapse`], [`disturbance`] | targets that fail while they are measured; other programs on the CPU of the client |
 //! | [`credentials`] | user information in a URL: sent, and shown nowhere |
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and downloads by common clients |
 //! | [`process`], [`machine`], [`namespace`] | child processes; tests that may run side by side; networks of single tests |
@@ -45,6 +46,7 @@ mod connections;
 mod credentials;
 mod curl;
 mod demo;
+mod disturbance;
 mod doctor;
 mod document;
 mod downloads;

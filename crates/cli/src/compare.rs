@@ -22,6 +22,7 @@ use crate::interrupt::Interrupt;
 use crate::load_options;
 use crate::options::{CompareOptions, RoundsOption};
 use crate::output;
+use crate::preflight;
 use crate::progress::Line;
 use crate::requests;
 use crate::stored_run::StoredRun;
@@ -86,6 +87,7 @@ pub fn compare(options: &CompareOptions) -> Result<ExitCode, Failure> {
         settings: settings_of(options, a),
         started: jiff::Timestamp::now(),
     };
+    let findings = preflight::examine_for_search(&a.base, &a.target);
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, true, &settings.limits);
     let test_bed = TestBed::new(a.target.clone(), settings.limits.clone());
     let mut stored = StoredRun::begin(&invocation, &test_bed, &a.base, &options.output.store);
@@ -96,7 +98,8 @@ pub fn compare(options: &CompareOptions) -> Result<ExitCode, Failure> {
         compare: Some(compared.compare),
         ..Measurement::new(compared.verdict, compared.reasons, compared.trials)
     };
-    output::give_out(&result::document(&invocation, &test_bed, &a.base, measurement), &options.output)
+    let document = result::document(&invocation, &test_bed, &a.base, measurement).with_findings(findings);
+    output::give_out(&document, &options.output)
 }
 
 fn ensure_consistent(options: &CompareOptions) -> Result<(), Failure> {

@@ -18,7 +18,7 @@ use crate::arrivals::Shape;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::load_options;
-use crate::options::FindOptions;
+use crate::options::{FindOptions, OverloadOption};
 use crate::output;
 use crate::preflight;
 use crate::progress::Line;
@@ -29,6 +29,8 @@ use crate::stored_run::StoredRun;
 /// Default limit: a response time that people do not yet notice as a wait.
 const LIMIT_DEFAULT: &str = "p99<50ms";
 
+/// Trials that are shorter have too few requests to say anything.
+const PROBE_MIN: Duration = Duration::from_millis(100);
 /// The lowest rate of a search.
 const LOWEST_RATE: f64 = 10.0;
 
@@ -39,8 +41,8 @@ const LOWEST_RATE: f64 = 10.0;
 /// available.
 pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
-    let probe = options.probe.unwrap_or(options.duration / 5);
-    if probe < Duration::from_millis(100) {
+    let probe = options.probe.unwrap_or((options.duration / 20).max(PROBE_MIN).min(options.duration));
+    if probe < PROBE_MIN {
         return Err(Failure::usage("trials shorter than 100ms are too short; use a longer --duration or --probe"));
     }
     let target = Target::resolve(&options.url, options.load.unix_socket.as_ref())?;
@@ -80,6 +82,7 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
         width: options.width,
         budget: options.budget,
         recovery: options.recovery,
+        overload: options.overload == OverloadOption::Yes,
     };
     let mut stored = StoredRun::begin(&invocation, &test_bed, &settings.base, &options.output.store);
     let found = search::find(&test_bed, &settings, &mut stored.watching(&mut line));

@@ -18,6 +18,7 @@ mod interrupt;
 mod length;
 mod load_options;
 mod log_file;
+mod observe;
 mod options;
 mod output;
 mod preflight;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Command::Runs(options) => runs::runs(options),
         Command::Serve(options) => serve::serve(options),
         Command::Demo(options) => demo::demo(options),
+        Command::Observe(options) => observe::observe(options),
         Command::Doctor(options) => doctor::doctor(options),
         Command::Yardstick(options) => yardstick::yardstick(options),
         Command::Schema => output::schema(),

@@ -22,6 +22,8 @@ pub struct Line {
     phase: String,
     load: String,
     seconds: f64,
+    /// The interval of the capacity so far, in words.
+    interval: String,
 }
 
 impl Line {
@@ -31,7 +33,16 @@ impl Line {
         bar.set_style(ProgressStyle::with_template("{spinner} {wide_msg}").expect("a valid template"));
         let p99 = Statistic::Percentile(99.0);
         let p99_bound = limits.iter().filter_map(|limit| limit.bound_on(p99)).min();
-        Self { bar, interrupt, keep_trials, p99_bound, phase: String::new(), load: String::new(), seconds: 0.0 }
+        Self {
+            bar,
+            interrupt,
+            keep_trials,
+            p99_bound,
+            phase: String::new(),
+            load: String::new(),
+            seconds: 0.0,
+            interval: String::new(),
+        }
     }
 
     /// Removes the line.
@@ -48,11 +59,11 @@ impl Watcher for Line {
     }
 
     fn on_progress(&mut self, seen: Snapshot, elapsed: Duration) {
-        let Self { phase, load, seconds, .. } = self;
+        let Self { phase, load, seconds, interval, .. } = self;
         let elapsed = elapsed.as_secs_f64();
         let of = if *seconds > 0.0 { format!(" of {seconds:.0}") } else { String::new() };
         self.bar.set_message(format!(
-            "{phase}: {load}, {elapsed:.0}{of} s, {} good, {} errors, {} in flight on {} connections",
+            "{phase}: {load}, {elapsed:.0}{of} s, {} good, {} errors, {} in flight on {} connections{interval}",
             display::count(seen.good),
             display::count(seen.errors),
             display::count(seen.offered.saturating_sub(seen.good + seen.errors)),
@@ -69,6 +80,10 @@ impl Watcher for Line {
             patience.as_secs_f64()
         ));
         self.bar.tick();
+    }
+
+    fn on_estimate(&mut self, [low, high]: [f64; 2]) {
+        self.interval = format!("; capacity {} to {}", display::rate(low).trim_end_matches("/s"), display::rate(high));
     }
 
     fn on_judged(&mut self, trial: &Trial) {

@@ -226,6 +226,9 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
     }
     let (target, shown) = (&document.plan.target, display::rate);
     let takes = if find.collapsed().is_some() { "handled, before it collapsed," } else { "handles" };
+    if let Some(capacity) = find.capacity() {
+        writeln!(out, "capacity {capacity} at {limits}")?;
+    }
     match (find.lower_bound, find.upper_bound) {
         (Some(lower), Some(upper)) => {
             writeln!(out, "{target} {takes} {} with {limits}, but not {}", shown(lower), shown(upper))?;

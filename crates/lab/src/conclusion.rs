@@ -2,7 +2,7 @@
 //! the trials have shown.
 
 use thalweg_measure::Verdict;
-use thalweg_measure::search::{Collapse, EndReason, SearchResult};
+use thalweg_measure::search::{Collapse, EndReason, SearchResult, shape_of};
 use thalweg_units::display;
 
 use crate::bottleneck::{Bottleneck, Evidence, name_bottleneck};
@@ -21,21 +21,23 @@ pub struct Conclusion {
     pub trials: Vec<Trial>,
 }
 
-/// Disturbed trials in a row after which a search repeats no further one and gives the host up as
-/// too busy.
-pub(crate) const DISTURBED_MAX: u32 = 5;
-
 /// Draws the conclusion of a search.
 pub(crate) fn conclude(evidence: &Evidence<'_>) -> Conclusion {
     let result = evidence.result;
-    let overload = result.collapse.as_ref().map(overload_of);
+    let overload = overload_of(result);
     let Bottleneck { limit, cause, findings, mut sentences } = name_bottleneck(evidence);
     let (verdict, reason) = verdict_of(result, limit, cause.as_deref());
     // The effect of an overload on the target comes first.
-    let collapsed = overload.as_ref().map(Overload::sentence);
+    let collapsed = overload.as_ref().filter(|overload| overload.has_collapsed()).map(Overload::sentence);
     sentences.splice(0..0, collapsed.clone());
     let contradicted = contradiction(result);
     let mut notes = notes(result, limit);
+    notes.extend(overload.as_ref().filter(|overload| !overload.has_collapsed()).map(Overload::sentence));
+    notes.extend(
+        Some(lost_s(evidence.trials)).filter(|lost| *lost > 0.05).map(|lost| {
+            format!("{lost:.1} s of the trials were left out, because something else disturbed the client")
+        }),
+    );
     notes.splice(0..0, contradicted.clone());
     let reasons = collapsed.into_iter().chain([reason]).chain(contradicted).collect();
     Conclusion {
@@ -44,7 +46,11 @@ pub(crate) fn conclude(evidence: &Evidence<'_>) -> Conclusion {
             upper_bound: result.upper_bound,
             lower_confirmed: result.lower_confirmed,
             upper_confirmed: result.upper_confirmed,
-            interval95: None,
+            threshold: result.estimate.map(|estimate| estimate.threshold),
+            interval95: result.estimate.map(|estimate| estimate.interval95),
+            spread: result.estimate.map(|estimate| estimate.spread),
+            drift: result.drift,
+            lost_s: lost_s(evidence.trials),
             ended: Some(result.ended),
             overload,
             limit,
@@ -71,7 +77,11 @@ pub(crate) fn nothing_good(probe: Trial, ends: &str) -> Conclusion {
             upper_bound: None,
             lower_confirmed: false,
             upper_confirmed: false,
+            threshold: None,
             interval95: None,
+            spread: None,
+            drift: None,
+            lost_s: 0.0,
             ended: None,
             overload: None,
             limit: LimitedBy::Undetermined,
@@ -87,21 +97,55 @@ pub(crate) fn nothing_good(probe: Trial, ends: &str) -> Conclusion {
     }
 }
 
-fn overload_of(collapse: &Collapse) -> Overload {
+/// Seconds of all trials that were left out.
+fn lost_s(trials: &[Trial]) -> f64 {
+    trials.iter().map(|trial| trial.lost_s).sum()
+}
+
+/// The effect of the overload: a collapse that the search ran into, or the trials that it ended
+/// with.
+fn overload_of(result: &SearchResult) -> Option<Overload> {
+    let points = result.overload.clone();
+    let curve = shape_of(&points, result.goodput.unwrap_or(0.0));
+    if let Some(collapse) = &result.collapse {
+        return Some(Overload { points, ..overload_by(collapse) });
+    }
+    let (shape, last) = curve.zip(points.last())?;
+    Some(Overload {
+        shape,
+        recovered: result.recovered.flatten().is_some(),
+        recovery_s: result.recovered.flatten(),
+        held_rate: result.lower_bound.unwrap_or(0.0),
+        overload_rate: last.offered_rate,
+        failed_rate: None,
+        waited_s: 0.0,
+        failed_looks: 0,
+        times: 0,
+        points,
+    })
+}
+
+fn overload_by(collapse: &Collapse) -> Overload {
     Overload {
         shape: OverloadShape::Collapse,
         recovered: collapse.recovery_s.is_some(),
         recovery_s: collapse.recovery_s,
         held_rate: collapse.held,
         overload_rate: collapse.overload,
-        failed_rate: collapse.failed,
+        failed_rate: Some(collapse.failed),
         waited_s: collapse.waited_s,
         failed_looks: collapse.failed_probes,
         times: collapse.times,
+        points: Vec::new(),
     }
 }
 
 impl Overload {
+    /// Whether the target collapsed.
+    pub fn has_collapsed(&self) -> bool {
+        self.shape == OverloadShape::Collapse
+    }
+
     /// The event as a clause without a full stop.
     pub fn sentence(&self) -> String {
         format!("the target {}", self.predicate())
@@ -109,15 +153,29 @@ impl Overload {
 
     /// The same, for a subject that is named before it.
     pub fn predicate(&self) -> String {
-        let [held, overload, failed] = [self.held_rate, self.overload_rate, self.failed_rate].map(display::rate);
+        let [held, overload] = [self.held_rate, self.overload_rate].map(display::rate);
+        let goodput = self.points.last().map(|point| display::rate(point.good_rate));
         let times = if self.times > 1 { format!(" {} times", self.times) } else { String::new() };
-        let what = format!(
-            "collapsed{times}: it handled {held} before the overload at {overload}, and then not even \
-                {failed}"
-        );
+        let what = match (self.shape, self.failed_rate.map(display::rate), goodput) {
+            (OverloadShape::Collapse, Some(failed), _) => format!(
+                "collapsed{times}: it handled {held} before the overload at {overload}, and then not even {failed}"
+            ),
+            (OverloadShape::Collapse, None, goodput) => {
+                format!("collapsed: offered {overload}, it answered only {}", goodput.unwrap_or_default())
+            }
+            (OverloadShape::Flat, _, goodput) => {
+                format!("kept its goodput under overload: {} when offered {overload}", goodput.unwrap_or_default())
+            }
+            (OverloadShape::Decline, _, goodput) => {
+                format!("lost goodput under overload: {} when offered {overload}", goodput.unwrap_or_default())
+            }
+        };
         match self.recovery_s {
+            Some(seconds) if seconds < 0.05 => format!("{what}; it recovered at once"),
+            Some(seconds) if seconds < 9.95 => format!("{what}; it recovered after {seconds:.1} s"),
             Some(seconds) => format!("{what}; it recovered after {seconds:.0} s"),
-            None => format!("{what}; it did not recover within {:.0} s", self.waited_s),
+            None if self.waited_s > 0.0 => format!("{what}; it did not recover within {:.0} s", self.waited_s),
+            None => what,
         }
     }
 }
@@ -157,28 +215,34 @@ fn verdict_of(result: &SearchResult, limit: LimitedBy, cause: Option<&str>) -> (
 fn notes(result: &SearchResult, limit: LimitedBy) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |text: &str| notes.push(text.to_owned());
-    if result.width.is_some() {
-        note("the bounds are from one search; repeated searches may give others");
-    }
     match result.ended {
         EndReason::WidthReached => {}
         EndReason::ClientCeiling => note("the client reached its ceiling before the target"),
         EndReason::LowestRate => note("the lowest rate already misses the limits"),
-        EndReason::BudgetSpent => note("the time budget ran out before the bracket was narrow enough"),
-        EndReason::TrialsSpent => note("the maximum number of trials was reached before the bracket was narrow enough"),
+        EndReason::BudgetSpent => note("the time budget ran out before the interval was narrow enough"),
+        EndReason::TrialsSpent => {
+            note("the maximum number of trials was reached before the interval was narrow enough")
+        }
         EndReason::NotRecovered => {
             note("the search ended with the collapse; restart the target before the next search")
         }
         EndReason::Interrupted => note("the search was interrupted; the result is incomplete"),
-        EndReason::Disturbed if limit == LimitedBy::Client => note(&format!(
-            "the search was stopped: {} trials in a row were invalid at a rate that the client reaches easily otherwise",
-            DISTURBED_MAX + 1
-        )),
-        EndReason::Disturbed => note(&format!(
-            "the search was stopped: {} trials in a row were invalid at a rate that the client reaches easily, so \
+        EndReason::Disturbed if limit == LimitedBy::Client => note(
+            "the search was stopped: one trial after the other was invalid at a rate that the client reaches easily otherwise",
+        ),
+        EndReason::Disturbed => note(
+            "the search was stopped: one trial after the other was invalid at a rate that the client reaches easily, so \
              something else uses its CPUs (another program, or another guest of the same hypervisor)",
-            DISTURBED_MAX + 1
-        )),
+        ),
+    }
+    if let Some(drift) = result.drift {
+        let [before, after] = [drift.before, drift.after]
+            .map(|[low, high]| format!("{} to {}", display::rate(low).trim_end_matches("/s"), display::rate(high)));
+        notes.push(format!(
+            "the capacity moved during the search: {before} by the first {} trials, {after} by the last {}; the interval \
+             covers both",
+            drift.trials_before, drift.trials_after
+        ));
     }
     notes
 }

@@ -105,7 +105,7 @@ fn describe(kind: Kind, plan: &Plan) -> String {
         Kind::Run | Kind::Replay => describe_load(plan),
         Kind::Find => "open loop, the rate searched".to_owned(),
         Kind::Sweep => "open loop, rates from low to high".to_owned(),
-        Kind::Compare => "interleaved rounds of two sides".to_owned(),
+        Kind::Compare => "interleaved rounds".to_owned(),
     };
     let calls = if let Some(UserPlan::Calls(calls)) = plan.user { Some(calls) } else { plan.calls };
     let reuse = match calls {

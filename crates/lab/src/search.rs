@@ -6,12 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use thalweg_load::{Extent, LoadError, LoopPlan, Pick, Plan, RateProfile, RequestText, Spacing, template};
-use thalweg_measure::search::{EndReason, PlanError, Search, SearchPlan, SearchResult, Step, TrialSummary};
-use thalweg_measure::{Outcome, Verdict};
+use thalweg_measure::limit::Statistic;
+use thalweg_measure::search::{EndReason, PlanError, Search, SearchPlan, SearchResult, Step, TailLimit, TrialSummary};
+use thalweg_measure::{Limit, Outcome, Verdict};
 use thalweg_units::display;
 
 use crate::bottleneck::Evidence;
-use crate::conclusion::{Conclusion, DISTURBED_MAX, conclude, nothing_good};
+use crate::conclusion::{Conclusion, conclude, nothing_good};
 use crate::document::Trial;
 use crate::evidence::{self, Diagnosis};
 use crate::sink::Sink;
@@ -29,6 +30,9 @@ const SINK_BODY_MAX: u64 = 16 << 20;
 /// Below this share of its ceiling the client is known to keep up. A trial that is invalid all the
 /// same was disturbed by something else; it is repeated and does not count against the rate.
 const CALIBRATED_SHARE: f64 = 0.7;
+/// Share of the budget that invalid trials in a row, below that share of the ceiling, may take before
+/// the search gives up.
+const DISTURBED_SHARE: f64 = 0.25;
 /// The interval at which a pause is checked for an interruption.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -41,14 +45,16 @@ pub struct SearchSettings {
     pub lowest_rate: f64,
     /// Length of the short trials.
     pub initial_trial: Duration,
-    /// Length of the confirming ones.
+    /// Longest of the trials that the estimate rests on.
     pub final_trial: Duration,
-    /// Relative width of the final bracket.
+    /// Relative width of the interval at which the search ends.
     pub width: f64,
     /// Time that the trials may take in all.
     pub budget: Duration,
     /// The time in which a target that has collapsed under an overload can recover.
     pub recovery: Duration,
+    /// Whether the search ends with an overload, to see its effect.
+    pub overload: bool,
 }
 
 /// The reasons why a search cannot be made.
@@ -110,7 +116,7 @@ pub fn find(
     trials.push(calibration.trial);
     trials.push(hint_trial.trial);
 
-    let search = Search::new(plan_of(settings, hint, ceiling))?;
+    let search = Search::new(plan_of(settings, &test_bed.limits, hint, ceiling))?;
     let result = carry_out(test_bed, settings, search, ceiling, &mut trials, watcher)?;
     let diagnosis = diagnose(test_bed, settings, &result, ceiling, &mut trials, watcher)?;
     let diagnosis = diagnosis.as_ref();
@@ -143,16 +149,28 @@ fn diagnose(
     Ok(evidence::diagnose(test_bed, &plan, trials, watcher)?)
 }
 
-fn plan_of(settings: &SearchSettings, hint: f64, ceiling: f64) -> SearchPlan {
+fn plan_of(settings: &SearchSettings, limits: &[Limit], hint: f64, ceiling: f64) -> SearchPlan {
     let mut plan = SearchPlan::new(settings.lowest_rate.min(ceiling), ceiling);
     plan.hint = Some(hint);
     plan.width = settings.width;
     plan.initial_trial = settings.initial_trial;
     plan.final_trial = settings.final_trial;
-    plan.duration_sum = settings.final_trial * 3;
+    plan.tail = tail_limit(limits);
     plan.budget = settings.budget;
+    plan.overload = settings.overload;
     plan.recovery = settings.recovery;
     plan
+}
+
+/// The tightest limit on a percentile.
+fn tail_limit(limits: &[Limit]) -> Option<TailLimit> {
+    let percentiles = limits.iter().filter_map(|limit| match *limit {
+        Limit::ResponseTime { statistic: Statistic::Percentile(percent), bound, .. } if percent < 100.0 => {
+            Some(TailLimit { share: 1.0 - percent / 100.0, bound })
+        }
+        _ => None,
+    });
+    percentiles.min_by_key(|limit| limit.bound)
 }
 
 /// Makes the trials and pauses that the search requests, up to its result.
@@ -164,11 +182,12 @@ fn carry_out(
     trials: &mut Vec<Trial>,
     watcher: &mut dyn Watcher,
 ) -> Result<SearchResult, SearchError> {
-    let mut disturbed = 0;
+    let tail = tail_limit(&test_bed.limits);
+    let mut disturbed = Duration::ZERO;
     loop {
-        let (rate, duration, phase) = match search.step() {
+        let (rate, duration, phase, stop_when_certain) = match search.step() {
             Step::Done(result) => return Ok(result),
-            Step::Trial { rate, duration, phase } => (rate, duration, phase),
+            Step::Trial { rate, duration, phase, stop_when_certain } => (rate, duration, phase, stop_when_certain),
             Step::Pause(length) => {
                 pause(&mut search, length, settings.recovery, watcher);
                 if watcher.wants_stop() {
@@ -179,28 +198,46 @@ fn carry_out(
         };
         let begun = Instant::now();
         let plan = open_loop(&settings.base, rate, duration);
-        let one = test_bed.trial(&TrialRequest::new(phase.name(), plan), watcher)?;
+        let request = TrialRequest { stop_when_certain, make_up: true, ..TrialRequest::new(phase.name(), plan) };
+        let one = test_bed.trial(&request, watcher)?;
         if watcher.wants_stop() {
             return Ok(search.end(EndReason::Interrupted));
         }
         if one.judgement.verdict == Verdict::Invalid && rate < ceiling * CALIBRATED_SHARE {
             trials.push(one.trial);
             search.spend(begun.elapsed());
-            disturbed += 1;
-            if disturbed > DISTURBED_MAX {
+            disturbed += begun.elapsed();
+            if disturbed > settings.budget.mul_f64(DISTURBED_SHARE) {
                 return Ok(search.end(EndReason::Disturbed));
             }
             continue;
         }
-        disturbed = 0;
-        search.record(TrialSummary {
-            rate,
-            duration,
-            cost: begun.elapsed(),
-            verdict: one.judgement.verdict,
-            goodput: one.figures.trial.rates().good,
-        });
+        disturbed = Duration::ZERO;
+        search.record(summary(&one, rate, duration, begun.elapsed(), tail));
+        if let Some(estimate) = search.estimate() {
+            watcher.on_estimate(estimate.interval95);
+        }
         trials.push(one.trial);
+    }
+}
+
+/// A trial as the search sees it.
+fn summary(one: &TrialResult, rate: f64, asked: Duration, cost: Duration, tail: Option<TailLimit>) -> TrialSummary {
+    let figures = &one.figures.trial;
+    let rates = figures.rates();
+    let times = figures.response_time();
+    let slow = tail.map(|tail| (times.count_above(tail.bound.as_nanos() as u64), times.count()));
+    // A certain FAIL is that of the whole trial.
+    let duration = if one.certain_after.is_some() { asked } else { one.disturbance.clean };
+    TrialSummary {
+        rate,
+        duration,
+        cost,
+        verdict: one.judgement.verdict,
+        goodput: rates.good,
+        completed: rates.completed,
+        p99_us: one.trial.response_time_us.p99,
+        slow,
     }
 }
 
@@ -240,9 +277,7 @@ fn closed_loop(base: &Plan) -> Plan {
 }
 
 fn open_loop(base: &Plan, rate: f64, duration: Duration) -> Plan {
-    // The warm-up is long enough to bring every connection into use and fill caches, and does not
-    // double the search.
-    let warmup = duration.mul_f64(0.2).min(Duration::from_secs(1));
+    let warmup = SearchPlan::warmup(duration);
     let spacing = if let LoopPlan::Open { spacing, .. } = base.arrivals { spacing } else { Spacing::Constant };
     Plan {
         arrivals: LoopPlan::Open { rate: Arc::new(RateProfile::constant(rate)), spacing },

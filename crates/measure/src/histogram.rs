@@ -91,6 +91,11 @@ impl Histogram {
         self.counts.len()
     }
 
+    /// How many of the values were above this one, to the width of a bucket.
+    pub fn count_above(&self, ns: u64) -> u64 {
+        self.count() - self.counts.count_between(0, ns.min(NS_MAX))
+    }
+
     /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()

@@ -17,6 +17,11 @@ impl Clock {
         Self { started: Instant::now(), started_unix_s: unix.as_secs_f64() }
     }
 
+    /// When it was started, in seconds since 1970.
+    pub const fn started_s(&self) -> f64 {
+        self.started_unix_s
+    }
+
     /// Seconds since 1970.
     pub fn unix_s(&self) -> f64 {
         self.at(Instant::now())

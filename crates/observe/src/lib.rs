@@ -16,6 +16,7 @@ mod kernel_file;
 pub mod local;
 mod pace;
 pub mod parse;
+pub mod remote;
 pub mod sample;
 mod sampler;
 pub mod series;

@@ -119,6 +119,11 @@ impl Samples {
         self.0.clock.unix_s()
     }
 
+    /// When the observation was started, by the same clock.
+    pub fn started_s(&self) -> f64 {
+        self.0.clock.started_s()
+    }
+
     /// The samples that are kept, from the one after `number` on.
     pub fn since(&self, number: u64) -> Vec<Sample> {
         let state = self.0.lock();

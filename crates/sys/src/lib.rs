@@ -25,6 +25,7 @@ pub mod handover;
 pub mod handshake;
 pub mod host;
 pub mod inotify;
+pub mod interface;
 mod operation;
 pub mod proc;
 pub mod process;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use thalweg_lab::client_process::ClientShare;
 use thalweg_units::{parse_percent, parse_time};
 
@@ -20,18 +20,21 @@ The default limit is p99<50ms. No errors are allowed unless a limit on errors is
 pub struct FindOptions {
     /// URL to request, such as http://127.0.0.1:8080/index.html
     pub url: String,
-    /// Length of the final, confirming trials
+    /// Longest of the trials that the capacity is estimated from
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10s")]
     pub duration: Duration,
-    /// Length of the first, short trials [default: a fifth of --duration]
+    /// Length of the first, short trials [default: a twentieth of --duration]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub probe: Option<Duration>,
-    /// Final width of the bracket, relative to the capacity
-    #[arg(long, value_name = "SHARE", value_parser = parse_percent, default_value = "2%")]
+    /// Width of the capacity's 95 % interval, relative to it, at which the search ends
+    #[arg(long, value_name = "SHARE", value_parser = parse_percent, default_value = "3%")]
     pub width: f64,
     /// Maximum total time of all trials
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10m")]
     pub budget: Duration,
+    /// Whether to end with trials of up to twice the capacity, to see what an overload does
+    #[arg(long, value_enum, default_value_t = OverloadOption::Yes)]
+    pub overload: OverloadOption,
     /// Time for the target to recover from a collapse, before the search gives up
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "60s")]
     pub recovery: Duration,
@@ -49,4 +52,13 @@ pub struct FindOptions {
 
 fn parse_share(text: &str) -> Result<ClientShare, String> {
     ClientShare::parse(text).ok_or_else(|| "expected RATE,SECONDS,CPU".to_owned())
+}
+
+/// Whether a search ends with an overload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OverloadOption {
+    /// Short trials of up to twice the capacity, then the recovery.
+    Yes,
+    /// No rate is tried only for the overload: for targets in production.
+    No,
 }

@@ -5,6 +5,7 @@ mod demo;
 mod doctor;
 mod find;
 mod load;
+mod observe;
 mod output;
 mod replay;
 mod report;
@@ -19,8 +20,9 @@ mod yardstick;
 pub use compare::{CompareOptions, RoundsOption};
 pub use demo::DemoOptions;
 pub use doctor::DoctorOptions;
-pub use find::FindOptions;
+pub use find::{FindOptions, OverloadOption};
 pub use load::{ArrivalsOption, HttpVersion, LoadOptions, METHOD_DEFAULT};
+pub use observe::ObserveOptions;
 pub use output::{Format, OutputOptions};
 pub use replay::ReplayOptions;
 pub use report::{ReportFormat, ReportOptions};
@@ -29,7 +31,7 @@ pub use runs::RunsOptions;
 pub use serve::{SandboxOption, ServeOptions, parse_listen};
 pub use store::{StoreOptions, StorePath, StorePlace};
 pub use sweep::SweepOptions;
-pub use values::{CpuList, parse_cpus};
+pub use values::{CpuList, DriverOption, parse_cpus};
 pub use yardstick::{LawOption, Preset, StallOption, YardstickOptions};
 
 use clap::{Parser, Subcommand};
@@ -64,6 +66,8 @@ pub enum Command {
     Serve(ServeOptions),
     /// Serve a small tree on this host, find its capacity, and write a report.
     Demo(DemoOptions),
+    /// Show the figures of this host and a server on it, or answer a measuring client with them.
+    Observe(ObserveOptions),
     /// Show what on this host would spoil a planned load, and the commands that mend it.
     Doctor(DoctorOptions),
     /// Serve with a known capacity and known faults, to calibrate load generators.

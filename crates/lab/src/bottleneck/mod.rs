@@ -58,7 +58,7 @@ pub fn name_bottleneck(seen: &Evidence<'_>) -> Bottleneck {
         server_cpu::findings(seen, &selection),
         refusals::findings(&selection),
         path::findings(seen),
-        waiting::findings(seen, &selection),
+        waiting::findings(seen),
         history::findings(seen),
     ];
     rule::combine(seen, findings.into_iter().flatten().collect())

@@ -307,3 +307,69 @@ fn notes(settings: &CompareSettings, rounds: &Rounds<'_>, measured: &Measured, p
 fn in_minutes(seconds: f64) -> String {
     if seconds < 90.0 { format!("{seconds:.0}s") } else { format!("{:.0}m", (seconds / 60.0).ceil()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use thalweg_measure::limit::Statistic;
+
+    use super::*;
+
+    const P99: Metric = Metric::ResponseTime(Statistic::Percentile(99.0));
+
+    #[track_caller]
+    fn check(metric: Metric, difference: Difference, [effect, low, high]: [f64; 3], expected: &str) {
+        let compared = MetricComparison {
+            metric: metric.to_string(),
+            unit: metric.unit().to_owned(),
+            less_is_better: metric.less_is_better(),
+            primary: true,
+            a: Some(1.0),
+            b: Some(effect),
+            effect: Some(effect),
+            interval95: Some([low, high]),
+            smallest_detectable: Some(0.018),
+            p_value: Some(0.5),
+            pairs: 12,
+            difference,
+            sentence: String::new(),
+        };
+        assert_eq!(sentence(metric, &compared), expected);
+    }
+
+    #[test]
+    fn sentences_name_direction_size_and_interval() {
+        let (more, less, none) = (Difference::More, Difference::Less, Difference::None);
+        check(
+            Metric::ServerCpu,
+            more,
+            [1.031, 1.024, 1.039],
+            "B uses 3.1 % more server CPU per request than A (95 % interval 2.4 to 3.9 %)",
+        );
+        check(
+            P99,
+            less,
+            [0.8, 0.75, 0.86],
+            "the p99 response time of B is 20.0 % lower than that of A (95 % interval 14.0 to 25.0 %)",
+        );
+        check(
+            Metric::Throughput,
+            none,
+            [0.998, 0.989, 1.008],
+            "no difference in throughput seen: B differs by -0.20 % (95 % interval -1.1 to +0.80 %); the run would have \
+             seen 1.8 %",
+        );
+        // The interval excludes zero, the stricter test does not.
+        check(
+            Metric::ServerCpu,
+            none,
+            [1.011, 1.001, 1.021],
+            "no difference in server CPU per request seen: B differs by +1.1 % (95 % interval 0.10 to 2.1 %), which may \
+             be chance; the run would have seen 1.8 %",
+        );
+    }
+
+    #[test]
+    fn a_budget_is_advised_in_round_times() {
+        assert_eq!([in_minutes(31.4), in_minutes(91.0), in_minutes(600.0)], ["31s", "2m", "10m"]);
+    }
+}

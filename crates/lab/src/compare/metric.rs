@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use thalweg_measure::limit::Statistic;
-use thalweg_measure::{Histogram, Verdict};
+use thalweg_measure::{Histogram, LoopKind, Verdict};
 
 use crate::trial::TrialResult;
 
@@ -134,7 +134,7 @@ pub struct Tally {
     server_cpu_ns: Option<u64>,
     completed: u64,
     client_cpu_ns: u64,
-    /// Good responses before the schedule ended, and its length.
+    /// Good responses, and the time that they make a rate over.
     good: u64,
     seconds: f64,
     /// Bytes up to the end of the last request, and the time until then.
@@ -173,7 +173,13 @@ impl Tally {
             server_cpu_ns,
             completed,
             client_cpu_ns: trial.cpus.iter().map(|cpu| cpu.cpu_user_ns + cpu.cpu_system_ns).sum(),
-            good: trial.in_window.good,
+            // In a closed loop each response lets the next request go, so that the requests of the
+            // window are a rate. Those answered within it are fewer: requests of the warm-up were
+            // answered first.
+            good: match trial.loop_kind {
+                LoopKind::Closed => trial.counts.good,
+                LoopKind::Open => trial.in_window.good,
+            },
             seconds,
             bytes: trial.bytes.received,
             span_s: trial.span().as_secs_f64(),

@@ -128,7 +128,7 @@ pub enum CompareError {
         /// The side.
         side: String,
         /// The attempt's error.
-        source: TargetError,
+        source: Box<TargetError>,
     },
     /// A command has failed.
     #[error("{side}: {source}")]

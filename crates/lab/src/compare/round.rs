@@ -258,6 +258,7 @@ impl<'a> Rounds<'a> {
             width: SEARCH_WIDTH,
             budget: duration * SEARCH_BUDGET,
             recovery: duration * SEARCH_BUDGET,
+            overload: false,
         };
         let test_bed = self.test_beds[round.side].as_ref().expect("the side was set up");
         let found = match search::find(test_bed, &settings, watcher) {
@@ -270,7 +271,7 @@ impl<'a> Rounds<'a> {
             round.missed = found.reasons.first().cloned();
         }
         let bracket = found.find.lower_bound.zip(found.find.upper_bound);
-        Ok(bracket.map(|(lower, upper)| (lower * upper).sqrt()))
+        Ok(found.find.threshold.or_else(|| bracket.map(|(lower, upper)| (lower * upper).sqrt())))
     }
 
     /// The rates of a closed loop at full speed and of a client with half of its CPU; shows that the
@@ -336,7 +337,7 @@ impl<'a> Rounds<'a> {
             self.test_beds[side] = None;
         } else {
             let reached = settings.target.reach(settings.base.timeout, &settings.base.sources);
-            reached.map_err(|source| CompareError::Target { side: self.name(side), source })?;
+            reached.map_err(|source| CompareError::Target { side: self.name(side), source: Box::new(source) })?;
         }
         if self.test_beds[side].is_none() {
             let test_bed = TestBed::new(settings.target.clone(), self.settings.limits.clone());

@@ -2,7 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thalweg_measure::search::EndReason;
+use thalweg_measure::search::{Drift, EndReason, OverloadPoint, OverloadShape};
+use thalweg_units::display;
 
 use super::finding::{Finding, LimitedBy};
 
@@ -21,13 +22,26 @@ pub struct Find {
     /// Whether the upper bound was.
     #[serde(default)]
     pub upper_confirmed: bool,
-    /// An interval for the capacity with 95 % coverage. A single search has none, only its bracket,
-    /// and says `null`.
+    /// The capacity: the median of the threshold between rates that pass and rates that fail.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub threshold: Option<f64>,
+    /// The interval that holds the threshold with 95 % probability; `null` if no rate passed or none
+    /// failed.
     pub interval95: Option<[f64; 2]>,
+    /// Relative standard deviation of the threshold from trial to trial.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub spread: Option<f64>,
+    /// The movement of the threshold during the search, if the trials show one. The interval covers
+    /// the threshold before it and after it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub drift: Option<Drift>,
+    /// Seconds of trials that were left out because something disturbed the client.
+    #[serde(default)]
+    pub lost_s: f64,
     /// Why the search ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ended: Option<EndReason>,
-    /// The effect of an overload on the target, if it was seen to change it.
+    /// The effect of an overload on the target.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub overload: Option<Overload>,
     /// The bottleneck: the cause that kept the rate from rising.
@@ -59,23 +73,22 @@ impl Find {
     }
 }
 
-/// An overload that has changed the target: it failed afterwards at rates that it had carried
-/// before.
+/// The effect of rates above the capacity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Overload {
-    /// The kind of change.
+    /// The form of the goodput beyond the capacity.
     pub shape: OverloadShape,
-    /// Whether it has recovered.
+    /// Whether the target carried its load again afterwards.
     pub recovered: bool,
-    /// How long that took, seconds, from the end of the last trial before the looks to the end of
-    /// the look that passed.
+    /// How long that took, seconds, from the end of the overload; 0 if the first look at it passed.
     pub recovery_s: Option<f64>,
-    /// The highest rate that passed before.
+    /// The highest rate that passed before, or at which the recovery was looked for.
     pub held_rate: f64,
-    /// The rate of the overload.
+    /// The rate of the overload; of several, the highest.
     pub overload_rate: f64,
-    /// The lowest rate that failed after it.
-    pub failed_rate: f64,
+    /// The lowest rate that failed after it, if one did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub failed_rate: Option<f64>,
     /// How long the target was given, seconds.
     pub waited_s: f64,
     /// Looks that failed meanwhile: short trials at a rate well below the one that had passed.
@@ -83,12 +96,17 @@ pub struct Overload {
     /// How often the target has collapsed during the search. The figures are those of the longest
     /// recovery.
     pub times: u32,
+    /// The trials under overload, ascending by rate.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub points: Vec<OverloadPoint>,
 }
 
-/// The change of a target under an overload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum OverloadShape {
-    /// It carries less afterwards than it did before.
-    Collapse,
+impl Find {
+    /// The capacity and its interval in words, if there is one.
+    pub fn capacity(&self) -> Option<String> {
+        let ([low, high], threshold) = (self.interval95?, self.threshold?);
+        let (low, high) = (display::rate(low), display::rate(high));
+        let low = low.trim_end_matches("/s");
+        Some(format!("{} (95 % interval {low} to {high})", display::rate(threshold)))
+    }
 }

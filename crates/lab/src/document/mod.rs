@@ -16,9 +16,10 @@ pub use compare::{
     UniversalScaling,
 };
 pub use disclosure::{Disclosure, Interface};
-pub use find::{Find, Overload, OverloadShape};
+pub use find::{Find, Overload};
 pub use finding::{Finding, LimitedBy, Strength};
 pub use sweep::{Sweep, SweepEnd, SweptTarget};
+pub use thalweg_measure::search::OverloadShape;
 pub use trial::{Client, ServerObservation, SpoiledSecond, Trial};
 
 use std::collections::BTreeMap;

@@ -13,7 +13,8 @@ use thalweg_measure::{
 /// One load at one level for one length.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
-    /// Its purpose: `run`, `calibrate`, `probe`, `bracket`, `narrow`, `confirm` or `recover`.
+    /// Its purpose: `run`, `calibrate`, `probe`, `bracket`, `narrow`, `confirm` or `recover`; in a
+    /// comparison `compare-SIDE`, and `saturate-SIDE` at full speed.
     pub phase: String,
     /// Seconds from the start of the document to the start of the trial.
     pub at_s: f64,
@@ -22,7 +23,7 @@ pub struct Trial {
     pub loop_kind: LoopKind,
     /// Requests per second that the schedule called for; `null` in a closed loop.
     pub offered_rate: Option<f64>,
-    /// Measured length without the warm-up.
+    /// Measured length without the warm-up, with what was left out of it (`lost_s`).
     pub seconds: f64,
     /// From the start of the measured part to the end of the last request offered in it, seconds;
     /// at least `seconds`. Counts, outcomes and bytes are of this span, `rates` are of the measured

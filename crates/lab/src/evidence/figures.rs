@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use thalweg_observe::Sample;
+
 use crate::document::Trial;
 
+use super::observed;
 use super::sampler::{PathSamples, Samples, ServerSamples};
 
 /// An overload with the samples beside it.
@@ -15,6 +18,21 @@ pub struct Diagnosis {
     pub path: Option<PathFigures>,
     /// The server's processes, where they run on this host.
     pub server: Option<ServerFigures>,
+    /// The interface to the target, if its speed is known.
+    pub interface: Option<InterfaceFigures>,
+    /// Bits per second that a bulk transfer from the server's host has shown the path to carry.
+    pub path_capacity: Option<f64>,
+    /// Goodput with twice the connections, if all were busy and the target was as fast as ever.
+    pub on_more_connections: Option<f64>,
+}
+
+/// A network interface of this host.
+#[derive(Clone, Debug)]
+pub struct InterfaceFigures {
+    /// Its name.
+    pub name: String,
+    /// Its speed in bits per second.
+    pub bits_per_s: u64,
 }
 
 /// The path between client and server.
@@ -78,7 +96,24 @@ pub struct TaskFigures {
 
 impl Diagnosis {
     pub(super) fn of(trial: Trial, idle: HandshakeTimes, samples: Samples) -> Self {
-        Self { trial, path: samples.path.map(|path| path.figures(idle)), server: samples.server.and_then(server) }
+        Self {
+            trial,
+            path: samples.path.map(|path| path.figures(idle)),
+            server: samples.server.and_then(server),
+            interface: None,
+            path_capacity: None,
+            on_more_connections: None,
+        }
+    }
+}
+
+impl Diagnosis {
+    /// Adds the server as an observer on its host has seen it during the trial. What is known of a
+    /// server on this host stays: it was sampled more often.
+    pub fn observe(&mut self, sample: &Sample) {
+        if self.server.is_none() {
+            self.server = observed::server(sample);
+        }
     }
 }
 

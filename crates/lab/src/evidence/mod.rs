@@ -5,9 +5,11 @@
 //! carries nothing, ten times a second. Judging them is the part of `bottleneck`.
 
 mod figures;
+mod observed;
+pub mod path_check;
 mod sampler;
 
-pub use figures::{Diagnosis, HandshakeTimes, PathFigures, ServerFigures, TaskFigures};
+pub use figures::{Diagnosis, HandshakeTimes, InterfaceFigures, PathFigures, ServerFigures, TaskFigures};
 
 use std::thread;
 use std::time::Duration;
@@ -103,7 +105,7 @@ pub fn diagnose(
             break;
         }
         let idle = sampler.idle_handshakes();
-        let request = TrialRequest::new(PHASE, plan.clone());
+        let request = TrialRequest { make_up: true, ..TrialRequest::new(PHASE, plan.clone()) };
         let (trial, samples) = sampler.beside(|| test_bed.trial(&request, watcher));
         let trial = trial?.trial;
         trials.push(trial.clone());
@@ -113,5 +115,28 @@ pub fn diagnose(
             break;
         }
     }
+    if let Some(diagnosis) = &mut diagnosis {
+        diagnosis.interface = sampler.interface();
+        if is_short_of_connections(&diagnosis.trial, trials) && plan.connections <= CONNECTIONS_MAX {
+            let more = Plan { connections: plan.connections * 2, ..plan.clone() };
+            let trial =
+                test_bed.trial(&TrialRequest { make_up: true, ..TrialRequest::new(PHASE, more) }, watcher)?.trial;
+            diagnosis.on_more_connections = Some(trial.rates.good);
+            trials.push(trial);
+        }
+    }
     Ok(diagnosis)
+}
+
+/// Connections that can be doubled without a thought of descriptors and ports.
+const CONNECTIONS_MAX: usize = 1000;
+/// Growth of the service time between ease and overload that is no growth.
+const STEADY: f64 = 1.3;
+
+/// Whether requests waited for connections although the target was as fast as it ever was.
+fn is_short_of_connections(overload: &Trial, trials: &[Trial]) -> bool {
+    let passed = trials.iter().filter(|trial| trial.is_judged() && trial.verdict == Verdict::Pass);
+    let fastest = passed.map(|trial| trial.service_time_us.mean).fold(f64::INFINITY, f64::min);
+    let service = overload.service_time_us.mean;
+    overload.outcomes.errors() == 0 && overload.queue_us.p50 >= service / 2.0 && service <= STEADY * fastest
 }

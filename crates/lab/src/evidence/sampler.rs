@@ -9,10 +9,11 @@ use thalweg_load::Plan;
 use thalweg_sys::PeerAddr;
 use thalweg_sys::affinity::{allowed_cpus, pin_to};
 use thalweg_sys::handshake::{Handshake, HandshakeState};
+use thalweg_sys::interface;
 use thalweg_sys::proc::{TcpCounters, cgroup_throttled_ns_of, tcp_counters};
 use thalweg_sys::tasks::{self, Task, TaskState};
 
-use super::figures::HandshakeTimes;
+use super::figures::{HandshakeTimes, InterfaceFigures};
 use crate::observe::LocalServer;
 use crate::trial::TestBed;
 
@@ -86,6 +87,12 @@ impl Sampler {
         let mut cpus = allowed_cpus().unwrap_or_default();
         cpus.retain(|cpu| !plan.cpus.contains(cpu));
         Self { peer, source: plan.sources.first().copied(), server: test_bed.server.clone(), cpus }
+    }
+
+    /// The interface to the target, if its speed is known.
+    pub(super) fn interface(&self) -> Option<InterfaceFigures> {
+        let name = interface::towards(self.peer?)?;
+        Some(InterfaceFigures { bits_per_s: interface::speed(&name)?, name })
     }
 
     /// Handshakes without load.

@@ -33,6 +33,9 @@ pub(super) fn sentence(document: &Document) -> String {
 /// The answer in a few words, for the title of the window.
 pub(super) fn title(document: &Document) -> String {
     let target = &document.plan.target;
+    if let Some(effect) = document.compare.as_ref().and_then(|compare| compare.effect) {
+        return format!("B / A = {effect:.3} – {target} – Thalweg");
+    }
     let find = document.find.as_ref();
     match find.and_then(|find| find.lower_bound) {
         Some(_) if find.is_some_and(|find| find.collapsed().is_some()) => format!("collapsed – {target} – Thalweg"),

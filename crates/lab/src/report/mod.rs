@@ -12,12 +12,14 @@
 //! | `by_rate`, `course`, `spread` | the charts: over the offered rate, over time, over the percentiles |
 //! | `curve`, `several` | peak and shape of a target, and several targets in one figure |
 //! | `chart` | the drawing of charts |
+//! | `compare` | charts and the table of a comparison |
 //! | `trials`, `sections` | tables and text |
 //! | `words` | figures as the page writes them |
 
 mod answer;
 mod by_rate;
 mod chart;
+mod compare;
 mod course;
 mod curve;
 mod headline;
@@ -137,7 +139,10 @@ const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 fn page(document: &Document) -> Markup {
-    let notes = document.find.as_ref().map_or(&[][..], |find| &find.notes);
+    let notes = match (&document.compare, &document.find) {
+        (Some(compare), _) => &compare.notes[..],
+        (None, find) => find.as_ref().map_or(&[][..], |find| &find.notes),
+    };
     markup! {
         header {
             p.kind { "Thalweg · " (match document.kind { Kind::Run => "run", Kind::Replay => "replay", Kind::Find => "capacity search", Kind::Sweep => "sweep", Kind::Compare => "comparison" }) }
@@ -153,6 +158,7 @@ fn page(document: &Document) -> Markup {
                 (by_rate.response_time().figure())
             }
         }
+        @if let Some(compare) = &document.compare { (compare::sections(compare)) }
         @if document.kind == Kind::Sweep { (swept(document)) }
         @if let Some(trial) = headline_trial(document) { (trial_in_full(document, trial)) }
         @if let Some(find) = &document.find { (sections::limit(document, find)) }

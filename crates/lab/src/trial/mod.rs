@@ -51,6 +51,8 @@ pub trait Watcher {
     /// The search sends nothing, so that the target can recover: `failed_probes` recovery probes
     /// have failed so far, and `elapsed` of the `patience` for the recovery is over.
     fn on_pause(&mut self, failed_probes: u32, elapsed: Duration, patience: Duration);
+    /// A search knows the interval of the threshold so far.
+    fn on_estimate(&mut self, _interval95: [f64; 2]) {}
     /// The trial has ended and was judged.
     fn on_judged(&mut self, trial: &Trial);
     /// Whether to end the run now.

@@ -94,6 +94,11 @@ impl Load {
         }
     }
 
+    /// Valid trials of the goal's length.
+    pub(super) fn full_trials(&self, goal: &Goal) -> usize {
+        self.valid.iter().filter(|(length, _)| *length >= goal.trial).count()
+    }
+
     /// The load as the result shows it.
     pub(super) fn judged(&self, goal: &Goal) -> JudgedLoad {
         let any = |_: &Duration| true;
@@ -144,7 +149,13 @@ mod tests {
         let mut load = Load::new(100.0, 1);
         for (seconds, verdict) in trials {
             let duration = Duration::from_secs(*seconds);
-            load.record(&TrialSummary { rate: 100.0, duration, cost: duration, verdict: *verdict, goodput: 0.0 });
+            load.record(&TrialSummary {
+                rate: 100.0,
+                duration,
+                cost: duration,
+                verdict: *verdict,
+                ..TrialSummary::EXAMPLE
+            });
         }
         load.class(goal)
     }

@@ -1,38 +1,51 @@
 //! The capacity search as a state machine: it requests the next trial, receives the trial's result,
-//! and ends with a bracket of the capacity. It runs no trial itself.
+//! and ends with an estimate of the capacity. It runs no trial itself.
 //!
-//! A search works through *goals* (RFC 9971, MLRsearch) of growing strictness: first short trials
-//! that each decide a load, then longer ones, at last the final length, at which a load is judged
-//! on the sum of its trials with an exceed ratio. Each goal starts from the bracket of the one
-//! before and verifies it, so what a short trial got wrong, a longer one mends: where a bound does
-//! not hold, the search reaches out again, in growing steps.
+//! A search has three parts. Short trials *bracket* the capacity (`bracket`). Trials of the final
+//! length *estimate* the threshold: the rate at which a trial is as likely to pass as to fail, with
+//! its 95 % interval (`estimate`, `threshold`). Short trials above it show the effect of an
+//! *overload*, and probes below it the recovery (`overload`).
 //!
-//! Loads need not behave: one may fail below another that passes. Then the higher one is no bound.
-//! The lower bound is the highest load that passed with no failed load at or below it.
+//! Beside the estimate, every load is judged by the trials made at it, with the rules of RFC 9971
+//! (MLRsearch; `load`). Loads need not behave: one may fail below another that passes. Then the
+//! higher one is no bound. The lower bound is the highest load that passed with no failed load at or
+//! below it. The bounds are what trials have shown, and no interval.
 //!
 //! Targets need not stay as they are either: one may collapse under an overload, for a while or for
 //! good. `suspicion` treats that case.
 
+mod bracket;
+mod drift;
+mod estimate;
 mod load;
+mod overload;
 mod plan;
 mod recovery;
+mod result;
+#[cfg(test)]
+mod simulated;
 mod state;
 mod suspicion;
 #[cfg(test)]
 mod tests;
+mod threshold;
 mod trial;
 
+pub use drift::Drift;
 pub use load::{JudgedLoad, LoadClass};
-pub use plan::{PlanError, SearchPlan};
+pub use overload::{OverloadPoint, OverloadShape, shape_of};
+pub use plan::{PlanError, SearchPlan, TailLimit};
 pub use recovery::Collapse;
 pub use state::Search;
+pub use threshold::Estimate;
 pub use trial::{Phase, PhaseCounts, TrialSummary};
 
 use crate::trial::Verdict;
+use bracket::Decision;
 use recovery::RecoveryStep;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use state::REACH_MAX;
+use state::{BRACKET, ESTIMATE};
 use std::time::Duration;
 use trial::HistoryEntry;
 
@@ -47,6 +60,8 @@ pub enum Step {
         duration: Duration,
         /// Its purpose.
         phase: Phase,
+        /// Whether it may end as soon as FAIL is certain.
+        stop_when_certain: bool,
     },
     /// A pause in which nothing is offered, so that the target can recover;
     /// [`Search::record_pause`] takes its length.
@@ -60,7 +75,7 @@ pub enum Step {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Ended")]
 pub enum EndReason {
-    /// The bracket is confirmed and as narrow as requested.
+    /// The interval of the threshold is as narrow as requested.
     WidthReached,
     /// The highest load that the client can offer is confirmed: the capacity lies above.
     ClientCeiling,
@@ -92,8 +107,17 @@ pub struct SearchResult {
     pub upper_bound: Option<f64>,
     /// Whether the upper bound was judged at the final length.
     pub upper_confirmed: bool,
-    /// The relative width reached, `(upper - lower) / upper`.
-    pub width: Option<f64>,
+    /// The threshold with its 95 % interval; `None` if no rate passed, or none failed.
+    pub estimate: Option<Estimate>,
+    /// The movement of the threshold during the search, if the trials show one.
+    pub drift: Option<Drift>,
+    /// The trials under overload, ascending by rate.
+    pub overload: Vec<OverloadPoint>,
+    /// Whether the target was seen to carry its load again after the overload, and how long that
+    /// took in seconds; `None` if it was not tried.
+    pub recovered: Option<Option<f64>>,
+    /// Length of the trials that the estimate rests on.
+    pub estimate_trial: Duration,
     /// Whether the client, not the target, keeps the result from being higher or narrower.
     pub limited_by_client: bool,
     /// Why the search ended.
@@ -113,28 +137,11 @@ pub struct SearchResult {
     pub spent_s: f64,
 }
 
-/// The loads that matter at one goal.
-#[derive(Debug, Clone, Copy)]
-struct Bounds {
-    /// Highest load that passed below every failed one.
-    lower: Option<f64>,
-    /// Lowest load that failed.
-    upper: Option<f64>,
-    /// Lowest load above `lower` that is beyond the client, if it is below `upper`.
-    client: Option<f64>,
-}
-
-/// The decision that the loads tried so far lead to.
-enum Decision {
-    Try(f64),
-    GoalReached,
-}
-
 impl Search {
     /// The next step. It stays the same until the trial that it requests is recorded.
     pub fn step(&mut self) -> Step {
         if let Some((rate, phase)) = self.pending {
-            return Step::Trial { rate, duration: self.length_of(phase), phase };
+            return self.trial(rate, phase);
         }
         if let Some(recovery) = self.recovery {
             return match recovery.next(self.spent, self.plan.recovery) {
@@ -146,37 +153,56 @@ impl Search {
                 RecoveryStep::Pause(pause) => Step::Pause(pause),
             };
         }
+        if self.closing.is_some() {
+            return self.close();
+        }
         loop {
-            match self.decide() {
+            let decision = if self.goal == BRACKET { self.bracket() } else { self.estimate_on() };
+            match decision {
                 Decision::Try(rate) => {
                     let phase = self.phase();
                     return self.request(rate, phase);
                 }
-                Decision::GoalReached if self.goal + 1 == self.goals.len() => return Step::Done(self.result(None)),
-                Decision::GoalReached => {
-                    self.reach = 1.0 / (1.0 - self.goals[self.goal].width);
-                    self.goal += 1;
-                    self.last_rate = None;
-                }
+                Decision::GoalReached if self.goal == BRACKET => self.begin_estimate(),
+                Decision::GoalReached => return self.begin_closing(),
             }
         }
     }
 
     /// Requests a trial, if there is time for it.
     fn request(&mut self, rate: f64, phase: Phase) -> Step {
-        let duration = self.length_of(phase);
         if self.trials.total() >= self.plan.trials_max {
             return Step::Done(self.result(Some(EndReason::TrialsSpent)));
         }
-        if self.spent.saturating_add(duration) > self.plan.budget {
+        if self.spent.saturating_add(self.length_of(phase)) > self.plan.budget {
             return Step::Done(self.result(Some(EndReason::BudgetSpent)));
         }
         self.pending = Some((rate, phase));
-        Step::Trial { rate, duration, phase }
+        self.trial(rate, phase)
+    }
+
+    fn trial(&self, rate: f64, phase: Phase) -> Step {
+        // What follows a certain FAIL shows how the target fares under the overload.
+        let stop_when_certain = phase != Phase::Overload;
+        Step::Trial { rate, duration: self.length_of(phase), phase, stop_when_certain }
     }
 
     fn length_of(&self, phase: Phase) -> Duration {
-        if phase == Phase::Recover { self.plan.initial_trial } else { self.goals[self.goal].trial }
+        match phase {
+            Phase::Bracket | Phase::Narrow => self.goals[BRACKET].trial,
+            Phase::Confirm => self.goals[ESTIMATE].trial,
+            Phase::Overload => self.overload_trial(),
+            Phase::Recover => self.probe_length(),
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        let bounds = self.bounds(self.goal);
+        match self.goal {
+            ESTIMATE => Phase::Confirm,
+            _ if bounds.lower.is_none() || bounds.top().is_none() => Phase::Bracket,
+            _ => Phase::Narrow,
+        }
     }
 
     /// Records the trial that [`Search::step`] requested.
@@ -186,19 +212,17 @@ impl Search {
     pub fn record(&mut self, trial: TrialSummary) {
         let (rate, phase) = self.pending.take().expect("a trial is recorded after it was asked for");
         assert!(rate == trial.rate, "the trial was asked for at {rate}/s, not at {}/s", trial.rate);
-        match phase {
-            Phase::Bracket => self.trials.bracket += 1,
-            Phase::Narrow => self.trials.narrow += 1,
-            Phase::Confirm => self.trials.confirm += 1,
-            Phase::Recover => self.trials.recover += 1,
-        }
-        self.spent = self.spent.saturating_add(trial.cost.max(trial.duration));
+        self.trials.count(phase);
+        let begun = self.spent;
+        self.spent = self.spent.saturating_add(trial.cost);
         let trial = TrialSummary { duration: nominal(trial.duration, self.length_of(phase)), ..trial };
-        if phase == Phase::Recover {
-            return self.record_probe(trial);
+        match phase {
+            Phase::Recover => return self.record_probe(trial, begun),
+            Phase::Overload => return self.record_overload(&trial),
+            Phase::Bracket | Phase::Narrow | Phase::Confirm => {}
         }
         self.last_rate = Some(rate);
-        self.history.push(HistoryEntry { trial, goal: self.goal, probe: false });
+        self.history.push(HistoryEntry { trial, goal: self.goal, probe: false, ended: self.spent });
         self.enter(&trial);
         if trial.verdict == Verdict::Fail {
             self.suspect();
@@ -211,81 +235,6 @@ impl Search {
         if let Some(recovery) = &mut self.recovery {
             recovery.end_pause();
         }
-    }
-
-    /// The next step towards the present goal.
-    fn decide(&mut self) -> Decision {
-        let bounds = self.bounds(self.goal);
-        let top = bounds.top();
-        if let Some(rate) = self.unfinished(&bounds) {
-            return Decision::Try(rate);
-        }
-        let previous = self.goal.checked_sub(1).map(|goal| self.bounds(goal));
-        match (bounds.lower, top) {
-            (None, None) => Decision::Try(self.first_rate(previous)),
-            (Some(lower), None) if lower >= self.plan.client_ceiling => Decision::GoalReached,
-            (Some(lower), None) => {
-                let known = previous.and_then(|previous| previous.upper).filter(|upper| *upper > lower);
-                let rate = known.unwrap_or_else(|| lower * self.step_outwards());
-                Decision::Try(rate.min(self.plan.client_ceiling))
-            }
-            (None, Some(top)) if top <= self.plan.lowest_rate => Decision::GoalReached,
-            (None, Some(top)) => {
-                let known = previous.and_then(|previous| previous.lower).filter(|lower| *lower < top);
-                let rate = known.unwrap_or_else(|| top / self.step_outwards());
-                Decision::Try(rate.max(self.plan.lowest_rate))
-            }
-            (Some(lower), Some(top)) if relative_width(lower, top) <= self.goals[self.goal].width => {
-                Decision::GoalReached
-            }
-            (Some(lower), Some(top)) => Decision::Try(between(lower, top)),
-        }
-    }
-
-    /// The last load, if its trials have not decided it and it still matters.
-    fn unfinished(&self, bounds: &Bounds) -> Option<f64> {
-        let load = self.loads.iter().find(|load| Some(load.rate) == self.last_rate)?;
-        let matters =
-            bounds.lower.is_none_or(|lower| load.rate > lower) && bounds.top().is_none_or(|top| load.rate < top);
-        let undecided = load.class(&self.goals[self.goal]) == LoadClass::Undecided;
-        (undecided && matters).then_some(load.rate)
-    }
-
-    /// The first rate of a goal: the bracket of the goal before; for the first one half the hint or
-    /// the lowest rate.
-    fn first_rate(&self, previous: Option<Bounds>) -> f64 {
-        let known = previous.and_then(|previous| previous.lower.or(previous.top()));
-        let half_hint = self.plan.hint.filter(|hint| hint.is_finite()).map(|hint| hint / 2.0);
-        let rate = known.or(half_hint).unwrap_or(self.plan.lowest_rate);
-        rate.clamp(self.plan.lowest_rate, self.plan.client_ceiling)
-    }
-
-    fn step_outwards(&mut self) -> f64 {
-        let step = self.reach.min(REACH_MAX);
-        self.reach = step * step;
-        step
-    }
-
-    fn phase(&self) -> Phase {
-        let bounds = self.bounds(self.goal);
-        if self.goal + 1 == self.goals.len() {
-            Phase::Confirm
-        } else if self.goal == 0 && (bounds.lower.is_none() || bounds.top().is_none()) {
-            Phase::Bracket
-        } else {
-            Phase::Narrow
-        }
-    }
-
-    fn bounds(&self, goal: usize) -> Bounds {
-        let classes = || self.loads.iter().map(|load| (load.rate, load.class(&self.goals[goal])));
-        let is = |wanted: LoadClass| move |(rate, class): (f64, LoadClass)| (class == wanted).then_some(rate);
-        let upper = classes().find_map(is(LoadClass::Upper));
-        let below_upper = |rate: &f64| upper.is_none_or(|upper| *rate < upper);
-        let lower = classes().filter_map(is(LoadClass::Lower)).rfind(below_upper);
-        let above_lower = |rate: &f64| lower.is_none_or(|lower| *rate > lower);
-        let client = classes().filter_map(is(LoadClass::BeyondClient)).find(above_lower).filter(below_upper);
-        Bounds { lower, upper, client }
     }
 
     /// Counts time against the budget that went into a trial which is not recorded.
@@ -302,102 +251,10 @@ impl Search {
     pub fn recovery(&self) -> Option<(u32, Duration)> {
         self.recovery.as_ref().map(|recovery| recovery.so_far(self.spent))
     }
-
-    /// The result of all trials so far. Where a search ran out of time, a bound that the final goal
-    /// lacks is taken from the strictest goal that has one, and is marked as unconfirmed.
-    ///
-    /// Of a target that has not recovered nothing counts that was measured after its overload.
-    fn result(&self, cut_short: Option<EndReason>) -> SearchResult {
-        let search = self.without_damage();
-        let answer = search.answer_by_loads(cut_short);
-        match search.collapse.filter(|collapse| collapse.recovery_s.is_none()) {
-            None => answer,
-            Some(collapse) => {
-                // One failure need not decide a load, but this one has changed the target.
-                let upper = answer.upper_bound.map_or(collapse.overload, |upper| upper.min(collapse.overload));
-                let held = Some(collapse.held).filter(|held| *held < upper);
-                let lower = answer.lower_bound.filter(|lower| *lower < upper).or(held);
-                let width = lower.map(|lower| relative_width(lower, upper));
-                let upper_confirmed = answer.upper_confirmed && answer.upper_bound == Some(upper);
-                let lower_confirmed = answer.lower_confirmed && answer.lower_bound == lower;
-                let goodput = lower.and_then(|lower| search.goodput_at(lower));
-                let upper_bound = Some(upper);
-                SearchResult {
-                    lower_bound: lower,
-                    lower_confirmed,
-                    goodput,
-                    upper_bound,
-                    upper_confirmed,
-                    width,
-                    ..answer
-                }
-            }
-        }
-    }
-
-    fn answer_by_loads(&self, cut_short: Option<EndReason>) -> SearchResult {
-        let last = self.goals.len() - 1;
-        let confirmed = self.bounds(last);
-        let earlier = || (0..last).rev().map(|goal| self.bounds(goal));
-        let above = |rate: &f64| confirmed.lower.is_none_or(|lower| *rate > lower);
-        let upper = confirmed.upper.or_else(|| earlier().find_map(|bounds| bounds.upper.filter(above)));
-        let below = |rate: &f64| upper.is_none_or(|upper| *rate < upper);
-        let lower = confirmed.lower.or_else(|| earlier().find_map(|bounds| bounds.lower.filter(below)));
-        let bracket = lower.zip(upper);
-        let at_ceiling = lower.is_some_and(|lower| lower >= self.plan.client_ceiling);
-        let limited_by_client = at_ceiling || confirmed.client.is_some();
-        let ended = cut_short.unwrap_or(match lower {
-            None => EndReason::LowestRate,
-            Some(_) if limited_by_client => EndReason::ClientCeiling,
-            Some(_) => EndReason::WidthReached,
-        });
-        SearchResult {
-            lower_bound: lower,
-            lower_confirmed: confirmed.lower.is_some(),
-            goodput: lower.and_then(|lower| self.goodput_at(lower)),
-            upper_bound: upper,
-            upper_confirmed: confirmed.upper.is_some(),
-            width: bracket.map(|(lower, upper)| relative_width(lower, upper)),
-            limited_by_client,
-            ended,
-            collapse: self.collapse,
-            contradicted: upper.and_then(|upper| self.contradicting(upper)),
-            trials: self.trials,
-            loads: self.loads.iter().map(|load| load.judged(&self.goals[last])).collect(),
-            spent_s: self.spent.as_secs_f64(),
-        }
-    }
-
-    fn goodput_at(&self, rate: f64) -> Option<f64> {
-        let trials = || self.goodputs.iter().filter(|(at, _, _)| *at == rate);
-        let seconds: f64 = trials().map(|(_, length, _)| length.as_secs_f64()).sum();
-        let good: f64 = trials().map(|(_, length, goodput)| length.as_secs_f64() * goodput).sum();
-        (seconds > 0.0).then(|| good / seconds)
-    }
-}
-
-impl Bounds {
-    /// The load to stay below, because the client or the target could not carry it.
-    fn top(&self) -> Option<f64> {
-        self.client.or(self.upper)
-    }
 }
 
 /// The requested length, if the measured one is within a hundredth of it: clocks and last requests
 /// are not exact, and a trial that ended slightly early is not a short one.
 fn nominal(measured: Duration, asked: Duration) -> Duration {
     if measured.abs_diff(asked) <= asked / 100 { asked } else { measured }
-}
-
-fn relative_width(lower: f64, upper: f64) -> f64 {
-    (upper - lower) / upper
-}
-
-/// The geometric mean, rounded to five digits where that keeps it strictly between: a rate that a
-/// person can repeat.
-fn between(lower: f64, upper: f64) -> f64 {
-    let mean = (lower * upper).sqrt();
-    let power = 10_f64.powi(4 - mean.log10().floor() as i32);
-    let rounded = (mean * power).round() / power;
-    if lower < rounded && rounded < upper { rounded } else { mean }
 }

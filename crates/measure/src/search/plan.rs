@@ -1,4 +1,4 @@
-//! The plan of a search: its bounds, and the goals that follow from it.
+//! The plan of a search: its bounds, and the lengths of its trials.
 
 use super::load::Goal;
 use std::time::Duration;
@@ -12,15 +12,19 @@ pub struct SearchPlan {
     pub client_ceiling: f64,
     /// Throughput of a closed-loop probe. Only moves the first trial to half of it.
     pub hint: Option<f64>,
-    /// Relative width of the final bracket, `(upper - lower) / upper`.
+    /// The threshold that an earlier search of the same target has found. The search then begins
+    /// with trials of the final length around it.
+    pub expected: Option<f64>,
+    /// Relative width of the threshold's 95 % interval at which the search ends.
     pub width: f64,
     /// Length of the first, short trials (*goal initial trial duration*).
     pub initial_trial: Duration,
-    /// Length of the trials that confirm (*goal final trial duration*).
+    /// Longest of the trials that the estimate rests on (*goal final trial duration*). They are
+    /// shorter where the rate is high enough for as many samples.
     pub final_trial: Duration,
-    /// Summed length of final trials on which a load is judged (*goal duration sum*).
-    pub duration_sum: Duration,
-    /// Share of that sum that may fail (*goal exceed ratio*), at least 0 and below 1.
+    /// The tightest limit on a tail of the response times.
+    pub tail: Option<TailLimit>,
+    /// Share of the trials of a load that may fail (*goal exceed ratio*), at least 0 and below 1.
     pub exceed_ratio: f64,
     /// How many INVALID trials in a row are repeated before their rate is taken to be beyond the
     /// client.
@@ -29,33 +33,56 @@ pub struct SearchPlan {
     pub trials_max: u32,
     /// How much time the trials may take in all, by their [`super::TrialSummary::cost`].
     pub budget: Duration,
+    /// Whether the search ends with trials above the threshold, to see what an overload does.
+    pub overload: bool,
     /// How long a target that collapses under an overload is given to recover.
     pub recovery: Duration,
 }
 
+/// A limit on the response times: at most `share` of them may be above `bound`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TailLimit {
+    /// Share that may be above the bound: 0.01 for a limit on p99.
+    pub share: f64,
+    /// The bound.
+    pub bound: Duration,
+}
+
+/// Samples beyond a quantile that its estimate needs, in units of one over the quantile's tail.
+const SAMPLES_OF_TAIL: f64 = 1000.0;
+/// A queue that starts empty may hide this relative excess in a trial that is long enough.
+const BUILD_UP_MAX: f64 = 0.008;
+/// A relative excess that shows by missing completions, whatever the limit on the response time.
+const MISSING_SHOWS: f64 = 0.012;
+/// Width of the bracket at which the short trials end.
+const BRACKET_WIDTH: f64 = 0.12;
+
 impl SearchPlan {
-    /// A plan between two rates with the usual goal: 2 % width, 2 s trials at first and 10 s trials
-    /// at last, 50 s in all per load with an exceed ratio of one half. So a load is decided by
-    /// three final trials of at most five.
-    ///
-    /// Against a simulated target of which one verdict in ten is wrong, 968 of 1000 such searches
-    /// held the capacity in their bracket. Two of three (30 s) held it in 896, at three quarters of
-    /// the time.
+    /// A plan between two rates with the usual goals: an interval 3 % wide, by trials of 0.5 s at
+    /// first and 10 s at last.
     pub fn new(lowest_rate: f64, client_ceiling: f64) -> Self {
         SearchPlan {
             lowest_rate,
             client_ceiling,
             hint: None,
-            width: 0.02,
-            initial_trial: Duration::from_secs(2),
+            expected: None,
+            width: 0.03,
+            initial_trial: Duration::from_millis(500),
             final_trial: Duration::from_secs(10),
-            duration_sum: Duration::from_secs(50),
+            tail: None,
             exceed_ratio: 0.5,
             invalid_repeats: 2,
             trials_max: 200,
-            budget: Duration::from_secs(900),
+            budget: Duration::from_secs(600),
+            overload: true,
             recovery: Duration::from_secs(60),
         }
+    }
+
+    /// Length of the warm-up before a trial: long enough to bring every connection into use and
+    /// fill caches, and short enough not to prolong the search.
+    pub fn warmup(trial: Duration) -> Duration {
+        trial.mul_f64(0.2).min(Duration::from_secs(1))
     }
 
     pub(super) fn check(&self) -> Result<(), PlanError> {
@@ -66,8 +93,8 @@ impl SearchPlan {
         if !positive(self.client_ceiling) || self.client_ceiling < self.lowest_rate {
             return Err(PlanError::Ceiling { ceiling: self.client_ceiling, lowest: self.lowest_rate });
         }
-        // Below a ten-thousandth, no schedule could distinguish the rates of neighbouring loads.
-        if !(0.0001..1.0).contains(&self.width) {
+        // Below a thousandth, the build-up of queues alone is wider than the interval.
+        if !(0.001..1.0).contains(&self.width) {
             return Err(PlanError::Width(self.width));
         }
         if self.initial_trial.is_zero() || self.initial_trial > self.final_trial {
@@ -79,26 +106,41 @@ impl SearchPlan {
         Ok(())
     }
 
-    /// The goals in order. Each is twice as narrow as the one before; lengths grow geometrically.
+    /// Length of the trials that the estimate rests on: it yields enough samples of the limit's
+    /// tail, and gives a queue time to build up, but no more than the plan allows.
+    pub(super) fn estimate_trial(&self, rate: f64) -> Duration {
+        let Some(tail) = self.tail else { return self.final_trial };
+        let samples = SAMPLES_OF_TAIL / tail.share / rate;
+        let build_up = tail.bound.as_secs_f64() / BUILD_UP_MAX;
+        let wanted = samples.max(build_up).min(self.final_trial.as_secs_f64());
+        Duration::from_secs_f64(wanted).clamp(self.initial_trial, self.final_trial)
+    }
+
+    /// Whether a trial of this length has the samples that a quantile wants.
+    pub fn has_samples(&self, rate: f64, trial: Duration) -> bool {
+        self.tail.is_none_or(|tail| rate * trial.as_secs_f64() * tail.share >= SAMPLES_OF_TAIL)
+    }
+
+    /// The largest relative excess over the sustained rate that a queue may hide in a trial which
+    /// it begins empty: it takes so much to reach the limit, or to leave completions missing.
+    pub(super) fn build_up(&self, rate: f64, trial: Duration) -> f64 {
+        let seconds = (Self::warmup(trial) + trial).as_secs_f64();
+        let missing = MISSING_SHOWS.max((2.0 / (rate * seconds)).sqrt());
+        self.tail.map_or(missing, |tail| missing.min(tail.bound.as_secs_f64() / seconds))
+    }
+
+    /// The goals in order: a bracket by short trials, and trials of the final length.
     ///
-    /// Before the last goal, a load is judged on twice the length of a trial. With an exceed ratio
-    /// of one half a single pass is then enough, but a failure has to repeat itself. That asymmetry
-    /// is wanted: passing too much costs a few short trials further up, while one wrong failure far
-    /// below the capacity would leave the longest trials, one after the other, to climb all the way
-    /// back.
-    pub(super) fn goals(&self) -> Vec<Goal> {
-        let (first, last) = (self.initial_trial, self.final_trial);
-        let middle = Duration::from_secs_f64((first.as_secs_f64() * last.as_secs_f64()).sqrt());
-        let width = |doublings: f64| (self.width * doublings).min(0.5_f64.max(self.width));
-        // With one length for all there is nothing to prepare by shorter trials but the bracket
-        // itself.
-        let mut goals = vec![Goal { trial: first, sum: first * 2, exceed_ratio: self.exceed_ratio, width: width(4.0) }];
-        if first < last {
-            goals.push(Goal { trial: middle, sum: middle * 2, exceed_ratio: self.exceed_ratio, width: width(2.0) });
-        }
-        let sum = self.duration_sum.max(last);
-        goals.push(Goal { trial: last, sum, exceed_ratio: self.exceed_ratio, width: self.width });
-        goals
+    /// A load is judged on twice the length of a short trial. With an exceed ratio of one half a
+    /// single pass is then enough, but a failure has to repeat itself. That asymmetry is wanted:
+    /// passing too much costs a few short trials further up, while one wrong failure far below the
+    /// capacity would leave the longest trials, one after the other, to climb all the way back.
+    pub(super) fn goals(&self) -> [Goal; 2] {
+        let goal = |trial: Duration, sum, width| Goal { trial, sum, exceed_ratio: self.exceed_ratio, width };
+        [
+            goal(self.initial_trial, self.initial_trial * 2, BRACKET_WIDTH.max(self.width)),
+            goal(self.final_trial, self.final_trial, self.width),
+        ]
     }
 }
 
@@ -117,7 +159,7 @@ pub enum PlanError {
         lowest: f64,
     },
     /// The width is no relative width.
-    #[error("the width {0} is not between 0.0001 and 1")]
+    #[error("the width {0} is not between 0.001 and 1")]
     Width(f64),
     /// Trial lengths out of order.
     #[error("trials of {initial:?} at first and {last:?} at last do not grow from above zero")]

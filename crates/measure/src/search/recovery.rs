@@ -4,9 +4,11 @@
 use serde::Serialize;
 use std::time::Duration;
 
-/// Pauses between probes double from the first to the last.
-pub(super) const PAUSE_MIN: Duration = Duration::from_secs(1);
-pub(super) const PAUSE_MAX: Duration = Duration::from_secs(16);
+/// Pauses between probes grow with the time that the target has had, so that its recovery is known
+/// to within a tenth of it.
+const PAUSE_SHARE: f64 = 0.05;
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(4);
 
 /// A collapse of the target: an overload after which it failed at loads that it had carried.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -43,9 +45,13 @@ pub(super) struct Recovery {
     pub(super) since: Duration,
     /// Probes that failed.
     pub(super) failed_probes: u32,
-    /// The pause that comes before the next probe, and the one before that.
+    /// The pause that comes before the next probe.
     pub(super) pause: Option<Duration>,
-    pub(super) last_pause: Duration,
+    /// When the overload was over, and the last probe that failed.
+    pub(super) overload_end: Duration,
+    pub(super) failed_until: Duration,
+    /// When the first of the probes began that have passed in a row.
+    pub(super) passed_from: Duration,
 }
 
 /// The progress of the probes in telling a collapse from luck.
@@ -58,6 +64,8 @@ pub(super) enum Stage {
     Verified { passed: u32 },
     /// The collapse is shown.
     Shown,
+    /// Probes after the trials under overload, of which so many have passed in a row.
+    Returning { passed: u32 },
 }
 
 /// The next step of a recovery.
@@ -75,15 +83,51 @@ impl Recovery {
         let left = patience.saturating_sub(spent.saturating_sub(self.since));
         match self.pause {
             None => RecoveryStep::Probe,
-            Some(_) if left.is_zero() && self.stage == Stage::Shown => RecoveryStep::GiveUp,
+            Some(_) if left.is_zero() && matches!(self.stage, Stage::Shown | Stage::Returning { .. }) => {
+                RecoveryStep::GiveUp
+            }
             Some(_) if left.is_zero() => RecoveryStep::Probe,
             Some(pause) => RecoveryStep::Pause(pause.min(left)),
         }
     }
 
-    pub(super) fn longer_pause(&mut self) -> Duration {
-        self.last_pause = (self.last_pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
-        self.last_pause
+    /// A recovery after the trials under overload.
+    pub(super) fn after_overload(probe_rate: f64, now: Duration) -> Self {
+        Recovery {
+            probe_rate,
+            first_rate: probe_rate,
+            stage: Stage::Returning { passed: 0 },
+            overload: usize::MAX,
+            since: now,
+            failed_probes: 0,
+            pause: None,
+            overload_end: now,
+            failed_until: now,
+            passed_from: now,
+        }
+    }
+
+    /// Notes a failed probe that ended now, and plans the pause behind it.
+    pub(super) fn fail(&mut self, now: Duration) {
+        self.failed_probes += 1;
+        self.failed_until = now;
+        self.wait(now);
+    }
+
+    /// Plans a pause before the next probe.
+    pub(super) fn wait(&mut self, now: Duration) {
+        let elapsed = now.saturating_sub(self.overload_end);
+        self.pause = Some(elapsed.mul_f64(PAUSE_SHARE).clamp(PAUSE_MIN, PAUSE_MAX));
+    }
+
+    /// The time of a recovery that lies between the last failed probe and one that began at `begun`
+    /// and passed, in seconds since the overload.
+    pub(super) fn recovery_s(&self, begun: Duration) -> f64 {
+        if self.failed_probes == 0 {
+            return 0.0;
+        }
+        let middle = (self.failed_until + begun.max(self.failed_until)) / 2;
+        middle.saturating_sub(self.overload_end).as_secs_f64()
     }
 
     /// The probes that have failed, and the time that the target has had so far.

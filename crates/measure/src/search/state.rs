@@ -1,6 +1,7 @@
 //! The state of a search: its plan, the loads tried, and the history of its trials.
 
 use super::load::{Goal, Load};
+use super::overload::Closing;
 use super::plan::{PlanError, SearchPlan};
 use super::recovery::{Collapse, Recovery};
 use super::trial::{HistoryEntry, Phase, PhaseCounts, TrialSummary};
@@ -11,7 +12,8 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct Search {
     pub(super) plan: SearchPlan,
-    pub(super) goals: Vec<Goal>,
+    /// Goals of the bracket and of the estimate.
+    pub(super) goals: [Goal; 2],
     /// Index of the goal worked on.
     pub(super) goal: usize,
     /// Every load tried, ascending by rate.
@@ -24,6 +26,8 @@ pub struct Search {
     pub(super) recovery: Option<Recovery>,
     /// The collapse with the longest recovery so far.
     pub(super) collapse: Option<Collapse>,
+    /// The trials under overload, once the threshold is known.
+    pub(super) closing: Option<Closing>,
     /// The trial that is being made.
     pub(super) pending: Option<(f64, Phase)>,
     /// The rate of the last trial.
@@ -34,7 +38,11 @@ pub struct Search {
     pub(super) spent: Duration,
 }
 
-/// Steps outwards at most double the rate, as in the bracketing.
+/// Index of the goal of short trials that bracket the capacity.
+pub(super) const BRACKET: usize = 0;
+/// Index of the goal of trials that estimate the threshold.
+pub(super) const ESTIMATE: usize = 1;
+/// Steps outwards at most double the rate.
 pub(super) const REACH_MAX: f64 = 2.0;
 
 impl Search {
@@ -45,12 +53,13 @@ impl Search {
         Ok(Search {
             plan,
             goals,
-            goal: 0,
+            goal: BRACKET,
             loads: Vec::new(),
             goodputs: Vec::new(),
             history: Vec::new(),
             recovery: None,
             collapse: None,
+            closing: None,
             pending: None,
             last_rate: None,
             reach: REACH_MAX,
@@ -75,6 +84,6 @@ impl Search {
     pub(super) fn return_to(&mut self, goal: usize, rate: f64) {
         self.goal = goal;
         self.last_rate = Some(rate);
-        self.reach = goal.checked_sub(1).map_or(REACH_MAX, |before| 1.0 / (1.0 - self.goals[before].width));
+        self.reach = REACH_MAX;
     }
 }

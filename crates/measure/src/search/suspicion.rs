@@ -13,7 +13,7 @@
 //! half of that, have to fail as well. If one of those passes instead, the first load has to pass
 //! now, again and again: then it was the target that changed, and it is back.
 
-use super::recovery::{Collapse, PAUSE_MIN, Recovery, Stage};
+use super::recovery::{Collapse, Recovery, Stage};
 use super::state::Search;
 use super::trial::{HistoryEntry, TrialSummary};
 use crate::trial::Verdict;
@@ -63,29 +63,23 @@ impl Search {
         if (suspicious || known) && probe_rate >= self.plan.lowest_rate {
             let first = since.iter().position(|past| past.trial.verdict == Verdict::Fail).expect("one failed");
             let overload = last_pass + 1 + first;
+            let overloads = self.history[overload..].iter().filter(|past| past.trial.rate > held);
+            let overload_end = overloads.last().map_or(self.spent, |past| past.ended);
             let stage = Stage::Suspected { halved: 0 };
-            self.recovery = Some(Recovery {
-                probe_rate,
-                first_rate: probe_rate,
-                stage,
-                overload,
-                since: self.spent,
-                failed_probes: 0,
-                last_pause: Duration::ZERO,
-                pause: None,
-            });
+            self.recovery =
+                Some(Recovery { stage, overload, overload_end, ..Recovery::after_overload(probe_rate, self.spent) });
         }
     }
 
     /// Records a probe.
-    pub(super) fn record_probe(&mut self, trial: TrialSummary) {
+    pub(super) fn record_probe(&mut self, trial: TrialSummary, begun: Duration) {
         let Some(mut recovery) = self.recovery.take() else { return };
-        self.history.push(HistoryEntry { trial, goal: self.goal, probe: true });
+        self.history.push(HistoryEntry { trial, goal: self.goal, probe: true, ended: self.spent });
         let goes_on = match trial.verdict {
-            Verdict::Pass => self.on_passed_probe(&mut recovery),
+            Verdict::Pass => self.on_passed_probe(&mut recovery, begun),
             Verdict::Fail => self.on_failed_probe(&mut recovery),
             Verdict::Invalid => {
-                recovery.pause = Some(PAUSE_MIN);
+                recovery.wait(self.spent);
                 true
             }
         };
@@ -94,7 +88,7 @@ impl Search {
 
     /// Whether the probes go on after one that has failed.
     fn on_failed_probe(&mut self, recovery: &mut Recovery) -> bool {
-        recovery.failed_probes += 1;
+        recovery.fail(self.spent);
         match recovery.stage {
             Stage::Suspected { halved } if recovery.failed_probes as usize >= (halved + 1) * FAILED_PROBES as usize => {
                 if self.collapse.is_some() || self.support(recovery) >= SUPPORT_NEEDED[halved] {
@@ -105,14 +99,11 @@ impl Search {
                 }
             }
             Stage::Suspected { .. } | Stage::Shown => {}
+            Stage::Returning { .. } => recovery.stage = Stage::Returning { passed: 0 },
             // The target carries a part of the load and not all of it, and little evidence shows
             // that it ever did.
             Stage::Verified { .. } => return false,
         }
-        recovery.pause = Some(match recovery.stage {
-            Stage::Shown => recovery.longer_pause(),
-            Stage::Suspected { .. } | Stage::Verified { .. } => PAUSE_MIN,
-        });
         true
     }
 
@@ -126,7 +117,7 @@ impl Search {
     }
 
     /// Whether the probes go on after one that has passed.
-    fn on_passed_probe(&mut self, recovery: &mut Recovery) -> bool {
+    fn on_passed_probe(&mut self, recovery: &mut Recovery, begun: Duration) -> bool {
         recovery.pause = None;
         match recovery.stage {
             Stage::Suspected { halved: 0 } => false,
@@ -140,7 +131,19 @@ impl Search {
                 true
             }
             Stage::Verified { .. } | Stage::Shown => {
-                self.on_recovered(recovery);
+                self.on_recovered(recovery, begun);
+                false
+            }
+            Stage::Returning { passed: 0 } => {
+                recovery.stage = Stage::Returning { passed: 1 };
+                recovery.passed_from = begun;
+                true
+            }
+            Stage::Returning { .. } => {
+                let recovery_s = recovery.recovery_s(recovery.passed_from);
+                if let Some(closing) = &mut self.closing {
+                    closing.recovered = Some(Some(recovery_s));
+                }
                 false
             }
         }
@@ -148,8 +151,8 @@ impl Search {
 
     /// The target is as it was. The trials in between are dropped, and the search goes on from the
     /// state in which it was at the overload.
-    fn on_recovered(&mut self, recovery: &Recovery) {
-        self.collapse = Some(self.collapse_by(recovery, true));
+    fn on_recovered(&mut self, recovery: &Recovery, begun: Duration) {
+        self.collapse = Some(self.collapse_by(recovery, Some(recovery.recovery_s(begun))));
         let probe = self.history.pop().expect("the probe that passed");
         self.forget_after(recovery.overload);
         self.history.push(probe);
@@ -176,8 +179,13 @@ impl Search {
     pub(super) fn without_damage(&self) -> Search {
         let mut search = self.clone();
         if let Some(recovery) = search.recovery.take().filter(|recovery| recovery.failed_probes > 0) {
+            if let (Stage::Returning { .. }, Some(closing)) = (recovery.stage, &mut search.closing) {
+                closing.recovered = Some(None);
+                search.collapse = Some(closing.collapse_by(&recovery, self.spent));
+                return search;
+            }
             if recovery.stage == Stage::Shown {
-                search.collapse = Some(self.collapse_by(&recovery, false));
+                search.collapse = Some(self.collapse_by(&recovery, None));
             }
             search.forget_after(recovery.overload);
         }
@@ -191,7 +199,7 @@ impl Search {
     }
 
     /// The collapse that a recovery is from, together with earlier ones.
-    fn collapse_by(&self, recovery: &Recovery, recovered: bool) -> Collapse {
+    fn collapse_by(&self, recovery: &Recovery, recovery_s: Option<f64>) -> Collapse {
         let overload = self.history[recovery.overload].trial.rate;
         let passed = self.history[..recovery.overload].iter().filter(|past| past.trial.verdict == Verdict::Pass);
         let passed = passed.map(|past| past.trial.rate);
@@ -204,7 +212,7 @@ impl Search {
             failed: failed.map(|past| past.trial.rate).fold(overload, f64::min),
             failed_probes: recovery.failed_probes,
             waited_s,
-            recovery_s: recovered.then_some(waited_s),
+            recovery_s,
             times: 1,
         };
         let times = self.collapse.map_or(0, |before| before.times) + 1;

@@ -12,8 +12,10 @@ pub enum Phase {
     Bracket,
     /// To bring the two closer.
     Narrow,
-    /// To judge at the final length.
+    /// To estimate the threshold and judge rates at the final length.
     Confirm,
+    /// To see what an overload does to the target.
+    Overload,
     /// To see whether the target still carries a load that had passed.
     Recover,
 }
@@ -25,6 +27,7 @@ impl Phase {
             Phase::Bracket => "bracket",
             Phase::Narrow => "narrow",
             Phase::Confirm => "confirm",
+            Phase::Overload => "overload",
             Phase::Recover => "recover",
         }
     }
@@ -35,7 +38,8 @@ impl Phase {
 pub struct TrialSummary {
     /// The requested rate, in requests per second.
     pub rate: f64,
-    /// The measured length.
+    /// The measured length without disturbed seconds. A trial that ended early because its verdict
+    /// was certain counts as long as it was asked to be.
     pub duration: Duration,
     /// The time that it took in all, with warm-up, draining and pauses; at least the duration.
     pub cost: Duration,
@@ -43,6 +47,61 @@ pub struct TrialSummary {
     pub verdict: Verdict,
     /// Good requests per second.
     pub goodput: f64,
+    /// Completed requests per second.
+    pub completed: f64,
+    /// 99th percentile of the response time in microseconds.
+    pub p99_us: f64,
+    /// Requests above the bound of the plan's limit on the tail, and requests judged.
+    pub slow: Option<(u64, u64)>,
+}
+
+#[cfg(test)]
+impl TrialSummary {
+    pub(super) const EXAMPLE: TrialSummary = TrialSummary {
+        rate: 100.0,
+        duration: Duration::from_secs(10),
+        cost: Duration::from_secs(10),
+        verdict: Verdict::Pass,
+        goodput: 0.0,
+        completed: 0.0,
+        p99_us: 0.0,
+        slow: None,
+    };
+}
+
+/// A trial as evidence about the threshold.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Evidence {
+    pub(super) log_rate: f64,
+    pub(super) passed: bool,
+    pub(super) result: TrialEvidence,
+    pub(super) sensitivity: Sensitivity,
+}
+
+/// The part of a trial's result that the threshold is estimated from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum TrialEvidence {
+    /// The verdict alone.
+    Bit { passed: bool },
+    /// The number of requests above the limit's bound.
+    Tail {
+        slow: f64,
+        /// The number that the trial may have.
+        allowed: f64,
+    },
+}
+
+/// The sharpness with which a trial of one length tells rates below the threshold from those above.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Sensitivity {
+    /// The largest relative excess that a queue may hide in a trial of this length.
+    pub(super) build_up: f64,
+    /// The spread of such trials relative to that of trials of the estimate's length.
+    pub(super) spread_scale: f64,
+    /// Share of trials whose result has nothing to do with the rate.
+    pub(super) lapse: f64,
+    /// The result is decided by the number of slow requests.
+    pub(super) tail: bool,
 }
 
 /// One trial of a search, in the order in which they were made. INVALID ones say nothing about the
@@ -54,6 +113,8 @@ pub(super) struct HistoryEntry {
     pub(super) goal: usize,
     /// It was a probe, which counts for no load.
     pub(super) probe: bool,
+    /// The time that the search had spent at its end.
+    pub(super) ended: Duration,
 }
 
 /// The number of trials of each phase.
@@ -65,13 +126,25 @@ pub struct PhaseCounts {
     pub narrow: u32,
     /// Trials to confirm.
     pub confirm: u32,
+    /// Trials under overload.
+    pub overload: u32,
     /// Probes whether the target has recovered.
     pub recover: u32,
 }
 
 impl PhaseCounts {
+    pub(super) fn count(&mut self, phase: Phase) {
+        *match phase {
+            Phase::Bracket => &mut self.bracket,
+            Phase::Narrow => &mut self.narrow,
+            Phase::Confirm => &mut self.confirm,
+            Phase::Overload => &mut self.overload,
+            Phase::Recover => &mut self.recover,
+        } += 1;
+    }
+
     /// All trials.
     pub fn total(&self) -> u32 {
-        self.bracket + self.narrow + self.confirm + self.recover
+        self.bracket + self.narrow + self.confirm + self.overload + self.recover
     }
 }

@@ -73,6 +73,8 @@ pub(crate) struct Point {
     y: Option<f64>,
     /// Lines of text for the pointer; empty for a point that it passes over.
     hover: String,
+    /// The ends of an interval around `y`.
+    interval: Option<[f64; 2]>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +128,12 @@ pub(crate) struct Band {
 impl Point {
     /// A point with a text for the pointer.
     pub(crate) fn new(x: f64, y: Option<f64>, hover: impl Into<String>) -> Self {
-        Self { x, y, hover: hover.into() }
+        Self { x, y, hover: hover.into(), interval: None }
+    }
+
+    /// The same with an interval around it.
+    pub(crate) fn within(self, interval: [f64; 2]) -> Self {
+        Self { interval: Some(interval), ..self }
     }
 }
 

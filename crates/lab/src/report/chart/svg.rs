@@ -209,6 +209,10 @@ impl Chart {
         };
         let drawn = || series.points.iter().filter(|point| is_drawn(point));
         html! {
+            @for point in drawn() { @if let (Some((x, _)), Some(interval)) = (place(point), point.interval) {
+                @let [low, high] = interval.map(|value| plot.y(panel, value).clamp(plot.top, plot.top + plot.height));
+                line class={ "s-" (series.color.name()) } x1=(short(x)) x2=(short(x)) y1=(short(low)) y2=(short(high)) stroke-width="1.5" {}
+            } }
             @if let Some(mark) = series.mark {
                 @for point in drawn() { @if let Some((x, y)) = place(point) { (mark.draw(x, y, series.color)) } }
             }
