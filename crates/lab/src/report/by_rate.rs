@@ -77,6 +77,7 @@ impl<'a> ByRate<'a> {
         let mut panel = Panel::new(Axis::from_zero(highest_good * 1.06), HEIGHT, series);
         panel.rules = self.bounds();
         panel.bands = self.interval();
+        panel.bands.extend(self.overload());
         let chart = Chart::new("throughput", "Good responses and errors per second", self.x_axis(), panel);
         chart.in_words(self.throughput_in_words())
     }
@@ -156,6 +157,14 @@ impl<'a> ByRate<'a> {
     fn interval(&self) -> Vec<Band> {
         let interval = self.find.and_then(|find| find.interval95);
         interval.map(|[from, to]| Band { from, to, color: Color::Pass }).into_iter().collect()
+    }
+
+    /// The rates above the capacity that were offered to see the shape of an overload, shaded.
+    fn overload(&self) -> Option<Band> {
+        let overload = self.find?.overload.as_ref()?;
+        let from = overload.points.iter().map(|point| point.offered_rate).reduce(f64::min)?;
+        let to = overload.points.iter().map(|point| point.offered_rate).reduce(f64::max)?;
+        Some(Band { from, to, color: Color::Fail })
     }
 
     fn throughput_in_words(&self) -> String {
