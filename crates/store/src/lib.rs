@@ -132,7 +132,8 @@ impl Store {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(path, flags).map_err(fail)?;
         if version(&connection).is_err() {
-            // The log of a store in a folder without write permission cannot be opened; the file itself can.
+            // The log of a store in a folder without write permission cannot be opened; the file
+            // itself can.
             let uri =
                 format!("file:{}?immutable=1", path.display().to_string().replace('?', "%3f").replace('#', "%23"));
             connection = Connection::open_with_flags(uri, flags).map_err(fail)?;
@@ -142,7 +143,7 @@ impl Store {
         Ok(Some(Self { connection, path: path.to_owned() }))
     }
 
-    /// Where the store is.
+    /// The path of the store.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -282,8 +283,8 @@ impl Store {
         self.write(|connection| connection.execute("DELETE FROM runs WHERE id = ?1", [id]).map(drop))
     }
 
-    /// Removes the runs that began before `started` (RFC 3339, UTC) and says how many. A run that is
-    /// under way is kept.
+    /// Removes the runs that began before `started` (RFC 3339, UTC) and says how many. A run that
+    /// is under way is kept.
     ///
     /// # Errors
     /// See [`StoreError`].

@@ -1,5 +1,5 @@
-//! What an independent party needs of the measuring host and program beside the plan, to repeat a
-//! measurement.
+//! The measuring host and program, as far as an independent party needs to know them beside the
+//! plan, to repeat a measurement.
 
 use std::collections::BTreeMap;
 
