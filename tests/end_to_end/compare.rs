@@ -235,7 +235,8 @@ fn an_interrupted_comparison_keeps_what_it_has() {
         let begun = server.requests();
         let running = Process::start(&mut thalweg(&arguments));
         let mut seen = (begun, 0);
-        // A pause between two trials shows as a look without new requests; the probe is much longer.
+        // A pause between two trials shows as a look without new requests; the probe is much
+        // longer.
         until("the rounds to be under way", PATIENCE, || {
             std::thread::sleep(Duration::from_millis(100));
             let requests = server.requests();

@@ -21,6 +21,7 @@
 //! | [`conformance`] | transcripts of HTTP, compared with Thalweg's server and with nginx |
 //! | [`yardstick`] | the server of known capacity, as load generators find it |
 //! | [`bottleneck`] | planted bottlenecks, and the part that a search names |
+//! | [`observe`] | the observer of a host: alone, asked by a measuring client, lost |
 //! | [`collapse`] | targets that fail while they are measured |
 //! | [`compare`] | comparisons of servers with a known difference, their commands, and their ends |
 //! | [`collapse`], [`disturbance`] | targets that fail while they are measured; other programs on the CPU of the client |
@@ -64,6 +65,7 @@ mod memory;
 mod namespace;
 mod networks;
 mod nginx;
+mod observe;
 mod operation;
 mod outcomes;
 mod pipelines;

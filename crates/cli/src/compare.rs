@@ -27,8 +27,8 @@ use crate::progress::Line;
 use crate::requests;
 use crate::stored_run::StoredRun;
 
-/// The share of the slower side's rate at which CPU and times are compared: well loaded, and without
-/// the queues of a load near the capacity.
+/// The share of the slower side's rate at which CPU and times are compared: well loaded, and
+/// without the queues of a load near the capacity.
 const MODERATE_SHARE: f64 = 0.6;
 
 /// Default bound on connections, and the workers of a closed loop at full speed.

@@ -18,6 +18,7 @@ use crate::arrivals::Shape;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::load_options;
+use crate::observe::{observer, path_check};
 use crate::options::{FindOptions, OverloadOption};
 use crate::output;
 use crate::preflight;
@@ -71,8 +72,13 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
         return second_client::offer(share, base, target, limits);
     }
     let findings = preflight::examine_for_search(&base, &target);
+    let observer = observer(&options.observer, &base.cpus)?;
 
-    let test_bed = TestBed { client_command: second_client::command(), ..TestBed::new(target, limits) };
+    let path_check = options.path_check.then(|| path_check(&options.observer)).transpose()?.flatten();
+
+    let client_command = second_client::command();
+    let test_bed = TestBed { client_command, path_check, ..TestBed::new(target, limits) };
+    let test_bed = test_bed.observed_by(observer);
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, true, &test_bed.limits);
     let settings = SearchSettings {
         base,

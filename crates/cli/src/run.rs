@@ -15,6 +15,7 @@ use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::length;
 use crate::load_options;
+use crate::observe::observer;
 use crate::options::RunOptions;
 use crate::output;
 use crate::preflight;
@@ -49,9 +50,10 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     };
     target.reach(plan.timeout, &plan.sources)?;
     let findings = preflight::examine(&plan, &target);
+    let observer = observer(&options.observer, &plan.cpus)?;
     length::announce(&plan);
 
-    let test_bed = TestBed::new(target, options.load.limits.clone());
+    let test_bed = TestBed::new(target, options.load.limits.clone()).observed_by(observer);
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false, &test_bed.limits);
     let mut stored = StoredRun::begin(&invocation, &test_bed, &plan, &options.output.store);
     let request = TrialRequest { make_up: true, ..TrialRequest::new("run", plan.clone()) };

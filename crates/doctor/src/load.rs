@@ -31,8 +31,8 @@ pub struct PlannedLoad {
     pub requests_per_s: Option<f64>,
     /// Requests per connection; `None` if a connection is kept as long as the server allows.
     pub calls: Option<u32>,
-    /// The client asks the server to close, so that the server's end of a connection waits after its
-    /// end (TIME_WAIT), if the server obeys.
+    /// The client asks the server to close, so that the server's end of a connection waits after
+    /// its end (TIME_WAIT), if the server obeys.
     pub asks_to_close: bool,
     /// Length of the load; `None` if not known.
     pub length: Option<Duration>,

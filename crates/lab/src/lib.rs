@@ -19,6 +19,7 @@ pub mod document;
 pub mod evidence;
 pub mod file;
 pub mod observe;
+pub mod path_check;
 pub mod report;
 pub mod result;
 pub mod search;

@@ -96,6 +96,7 @@ pub fn document(invocation: &Invocation, test_bed: &TestBed, plan: &Plan, outcom
         find: outcome.find,
         compare: outcome.compare,
         sweep: outcome.sweep,
+        observation: test_bed.observation(),
         log: None,
     }
 }

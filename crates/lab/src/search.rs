@@ -30,8 +30,8 @@ const SINK_BODY_MAX: u64 = 16 << 20;
 /// Below this share of its ceiling the client is known to keep up. A trial that is invalid all the
 /// same was disturbed by something else; it is repeated and does not count against the rate.
 const CALIBRATED_SHARE: f64 = 0.7;
-/// Share of the budget that invalid trials in a row, below that share of the ceiling, may take before
-/// the search gives up.
+/// Share of the budget that invalid trials in a row, below that share of the ceiling, may take
+/// before the search gives up.
 const DISTURBED_SHARE: f64 = 0.25;
 /// The interval at which a pause is checked for an interruption.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -1,9 +1,9 @@
 //! The text forms of the kernel's accounts.
 //!
-//! Kernels differ: fields are looked up by name where the form has names, further ones at the end of
-//! a line are ignored, and a text in an unknown form gives `None` or an empty list. The parsers read
-//! only what a sample holds and allocate only names, since they run every second on a host that is
-//! measured.
+//! Kernels differ: fields are looked up by name where the form has names, further ones at the end
+//! of a line are ignored, and a text in an unknown form gives `None` or an empty list. The parsers
+//! read only what a sample holds and allocate only names, since they run every second on a host
+//! that is measured.
 
 use crate::sample::{
     Cpu, CpuTimes, DiskFigures, GroupFigures, InterfaceFigures, Memory, Named, Scheduler, Sockets, Stall, Tcp,

@@ -141,7 +141,8 @@ fn request(family: u8, port: u16, state: u32, with_info: bool) -> [u8; REQUEST_B
 }
 
 /// Sends a request and passes each message of the response to `each`, until it breaks off; whether
-/// the response came to its end. The kernel makes the response as it is read, so that the rest costs nothing.
+/// the response came to its end. The kernel makes the response as it is read, so that the rest
+/// costs nothing.
 fn dump(request: &[u8], mut each: impl FnMut(&[u8]) -> Option<ControlFlow<()>>) -> io::Result<bool> {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, Some(SOCK_DIAG))?;

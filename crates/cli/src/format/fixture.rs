@@ -198,6 +198,7 @@ pub fn document(trials: Vec<Trial>) -> Document {
         find: None,
         compare: None,
         sweep: None,
+        observation: None,
         log: None,
     }
 }

@@ -1,5 +1,6 @@
 //! `thalweg observe`: the figures of this host, as a table, as JSON, and for measuring clients.
 
+mod pull;
 mod summary;
 mod table;
 mod token;
@@ -16,8 +17,9 @@ use thalweg_observe::{LocalObserver, Sample, Samples, ServerName, Settings};
 use crate::exit::{Exit, Failure, remark};
 use crate::interrupt::Interrupt;
 use crate::options::ObserveOptions;
+use token::token;
 
-pub use token::token;
+pub use pull::{observer, path_check};
 
 /// The time between two looks at the user's wish to end.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -73,7 +75,7 @@ fn follow(
     loop {
         let is_over = interrupt.is_wanted() || duration.is_some_and(|duration| begun.elapsed() >= duration);
         if is_over {
-            // What has happened since the last sample belongs to the observation, too.
+            // The time since the last sample belongs to the observation, too.
             let now_s = samples.unix_s();
             samples.cut();
             samples.wait_for(now_s, POLL_INTERVAL);

@@ -7,6 +7,7 @@ use thalweg_lab::client_process::ClientShare;
 use thalweg_units::{parse_percent, parse_time};
 
 use super::load::LoadOptions;
+use super::observe::ObserverOptions;
 use super::output::OutputOptions;
 
 /// Options of `thalweg find`.
@@ -45,6 +46,12 @@ pub struct FindOptions {
     /// The load.
     #[command(flatten)]
     pub load: LoadOptions,
+    /// Measure what the path carries, by a bulk transfer from the observer after the search
+    #[arg(long, requires = "observe")]
+    pub path_check: bool,
+    /// The observer of the target's host.
+    #[command(flatten)]
+    pub observer: ObserverOptions,
     /// The output.
     #[command(flatten)]
     pub output: OutputOptions,

@@ -22,7 +22,7 @@ pub use demo::DemoOptions;
 pub use doctor::DoctorOptions;
 pub use find::{FindOptions, OverloadOption};
 pub use load::{ArrivalsOption, HttpVersion, LoadOptions, METHOD_DEFAULT};
-pub use observe::ObserveOptions;
+pub use observe::{ObserveOptions, ObserverOptions};
 pub use output::{Format, OutputOptions};
 pub use replay::ReplayOptions;
 pub use report::{ReportFormat, ReportOptions};

@@ -25,7 +25,7 @@ const MANIFEST: &str = "manifest.json";
 const REPORT: &str = "report.html";
 const ATTACHMENTS: &str = "attachments";
 
-/// The most bytes of a bundle that are read into memory.
+/// Most memory that a bundle may take when it is read.
 const BYTES_MAX: u64 = 2 << 30;
 
 /// Files by path.

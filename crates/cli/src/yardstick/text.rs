@@ -40,6 +40,7 @@ fn collapse(collapse: &Collapse) -> String {
     let above = match collapse.above {
         Overload::RatePerS(per_second) => format!("above {}", rate(per_second)),
         Overload::Waiting(bound) => format!("where more than {bound} requests wait"),
+        Overload::BusyForNs(ns) => format!("where requests have waited for {} without a break", exact(ns)),
     };
     let recovery = match collapse.recovery_ns {
         Some(ns) => format!("until {} after the overload", exact(ns)),

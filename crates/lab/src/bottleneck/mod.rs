@@ -51,7 +51,7 @@ pub fn name_bottleneck(seen: &Evidence<'_>) -> Bottleneck {
     let selection = Selection::of(seen.result, seen.trials);
     let findings = [
         calibration::findings(seen, &selection),
-        client_cpu::findings(&selection),
+        client_cpu::findings(seen, &selection),
         clients::findings(seen),
         resources::findings(&selection),
         server_tasks::findings(seen),

@@ -69,7 +69,10 @@ fn interface(diagnosis: &Diagnosis) -> Option<Finding> {
 
 /// The path carries as much as a bulk transfer has shown it to.
 fn capacity(diagnosis: &Diagnosis) -> Option<Finding> {
-    let capacity = diagnosis.path_capacity.filter(|bits| *bits > 0.0)?;
+    let capacity = match diagnosis.path_capacity.as_ref()? {
+        Ok(capacity) => capacity.max(1.0),
+        Err(error) => return Some(Finding::context(KIND, format!("the path check failed: {error}"))),
+    };
     let bits = received_bits(&diagnosis.trial);
     let (share, figures) = (bits / capacity, [bits, capacity].map(|bits| display::link_rate(bits as u64)));
     let [used, carried] = figures;

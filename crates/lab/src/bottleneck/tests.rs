@@ -378,7 +378,7 @@ fn a_rate_that_grows_with_the_connections_is_bounded_by_the_client() {
 fn a_path_that_carries_what_it_can_is_full() {
     let with = |capacity: f64| {
         move |it: &mut Diagnosis| {
-            it.path_capacity = Some(capacity);
+            it.path_capacity = Some(Ok(capacity));
             it.trial.rates.completed = 1000.0;
             it.trial.bytes.received = it.trial.counts.completed * 11_750;
         }

@@ -9,10 +9,24 @@ use thalweg_measure::statistics::rounds::{
 use thalweg_measure::statistics::signed_rank::SignedRank;
 use thalweg_units::display;
 
+use super::measured::Measured;
 use super::metric::{LoadKind, Metric, Tally};
 use super::round::{MeasuredRound, Rounds};
-use super::{A, CompareSettings, Comparison, Measured, RoundLoad};
-use crate::document::{Compare, CompareEnd, ComparedSide, Difference, MetricComparison, Planning, Round};
+use super::settings::{A, CompareSettings, RoundLoad};
+use crate::document::{Compare, CompareEnd, ComparedSide, Difference, MetricComparison, Planning, Round, Trial};
+
+/// A completed comparison.
+#[derive(Debug)]
+pub struct Comparison {
+    /// The comparison in the document's form.
+    pub compare: Compare,
+    /// The verdict on the whole.
+    pub verdict: Verdict,
+    /// Its reasons.
+    pub reasons: Vec<String>,
+    /// Every trial in order.
+    pub trials: Vec<Trial>,
+}
 
 /// Draws the conclusion from all rounds.
 pub(super) fn conclude(settings: &CompareSettings, rounds: &Rounds<'_>, measured: &Measured) -> Comparison {
@@ -119,7 +133,7 @@ fn overall(
     sum.value(metric)
 }
 
-/// What was found, in a sentence without a full stop.
+/// The answer in a sentence without a full stop.
 fn sentence(metric: Metric, compared: &MetricComparison) -> String {
     let noun = metric.noun();
     let (Some(effect), Some([low, high]), Some(smallest)) =

@@ -143,13 +143,13 @@ pub struct Tally {
     validity: Validity,
 }
 
-/// What the client's part in a trial allows to say about the target.
+/// The claims about the target that the client's part in a trial allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Validity {
     /// Nothing.
     #[default]
     None,
-    /// What a request costs: the client was late, but its requests were sent.
+    /// The cost of a request alone: the client was late, but its requests were sent.
     Cost,
     /// Everything.
     Full,
@@ -209,8 +209,8 @@ impl Tally {
         self.validity = self.validity.max(other.validity);
     }
 
-    /// The value of a metric in its unit; `None` if there is no valid one, or if it is zero, of which
-    /// no ratio could be made.
+    /// The value of a metric in its unit; `None` if there is no valid one, or if it is zero, of
+    /// which no ratio could be made.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         let wanted = match metric {
             // A late client changes when requests arrive, and hardly what they cost.

@@ -1,5 +1,5 @@
-//! The measuring host and program, as far as an independent party needs to know them beside the
-//! plan, to repeat a measurement.
+//! The facts of the measuring host and program that an independent party needs beside the plan, to
+//! repeat a measurement.
 
 use std::collections::BTreeMap;
 

@@ -8,6 +8,7 @@ mod compare;
 mod disclosure;
 mod find;
 mod finding;
+mod observation;
 mod sweep;
 mod trial;
 
@@ -18,9 +19,13 @@ pub use compare::{
 pub use disclosure::{Disclosure, Interface};
 pub use find::{Find, Overload};
 pub use finding::{Finding, LimitedBy, Strength};
+pub use observation::{
+    BusiestThread, ConnectionSummary, HostFigures, InterfaceUse, LostObserver, Observation, ServerFigures,
+    ServerObservation,
+};
 pub use sweep::{Sweep, SweepEnd, SweptTarget};
 pub use thalweg_measure::search::OverloadShape;
-pub use trial::{Client, ServerObservation, SpoiledSecond, Trial};
+pub use trial::{Client, SpoiledSecond, Trial};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -76,6 +81,9 @@ pub struct Document {
     /// The rates of a sweep.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sweep: Option<Sweep>,
+    /// The target's host while the command ran, where it is this host or has an observer.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub observation: Option<Observation>,
     /// The log that was replayed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub log: Option<LogDocument>,

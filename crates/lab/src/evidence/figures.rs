@@ -20,8 +20,9 @@ pub struct Diagnosis {
     pub server: Option<ServerFigures>,
     /// The interface to the target, if its speed is known.
     pub interface: Option<InterfaceFigures>,
-    /// Bits per second that a bulk transfer from the server's host has shown the path to carry.
-    pub path_capacity: Option<f64>,
+    /// Bits per second that a bulk transfer from the server's host has shown the path to carry, or
+    /// why it failed.
+    pub path_capacity: Option<Result<f64, String>>,
     /// Goodput with twice the connections, if all were busy and the target was as fast as ever.
     pub on_more_connections: Option<f64>,
 }

@@ -6,7 +6,6 @@
 
 mod figures;
 mod observed;
-pub mod path_check;
 mod sampler;
 
 pub use figures::{Diagnosis, HandshakeTimes, InterfaceFigures, PathFigures, ServerFigures, TaskFigures};
@@ -21,6 +20,7 @@ use thalweg_sys::affinity::allowed_cpus;
 
 use crate::client_process::{TwoClients, compare};
 use crate::document::Trial;
+use crate::path_check;
 use crate::trial::{TestBed, TrialRequest, Watcher};
 use sampler::Sampler;
 
@@ -107,16 +107,21 @@ pub fn diagnose(
         let idle = sampler.idle_handshakes();
         let request = TrialRequest { make_up: true, ..TrialRequest::new(PHASE, plan.clone()) };
         let (trial, samples) = sampler.beside(|| test_bed.trial(&request, watcher));
-        let trial = trial?.trial;
-        trials.push(trial.clone());
-        let is_valid = trial.verdict != Verdict::Invalid;
-        diagnosis = Some(Diagnosis::of(trial, idle, samples));
+        let made = trial?;
+        trials.push(made.trial.clone());
+        let is_valid = made.trial.verdict != Verdict::Invalid;
+        let diagnosis = diagnosis.insert(Diagnosis::of(made.trial, idle, samples));
+        if let Some(sample) = &made.observation.sample {
+            diagnosis.observe(sample);
+        }
         if is_valid {
             break;
         }
     }
     if let Some(diagnosis) = &mut diagnosis {
         diagnosis.interface = sampler.interface();
+        let check = test_bed.path_check.as_ref().map(path_check::PathCheck::capacity);
+        diagnosis.path_capacity = check.map(|result| result.map_err(|error| error.to_string()));
         if is_short_of_connections(&diagnosis.trial, trials) && plan.connections <= CONNECTIONS_MAX {
             let more = Plan { connections: plan.connections * 2, ..plan.clone() };
             let trial =

@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | `answer` | the answer in one sentence |
 //! | `headline` | the trial that the answer rests on |
-//! | `by_rate`, `course`, `spread` | the charts: over the offered rate, over time, over the percentiles |
+//! | `by_rate`, `course`, `spread`, `observed` | the charts: over the offered rate, over time, over the percentiles, of the target's host |
 //! | `curve`, `several` | peak and shape of a target, and several targets in one figure |
 //! | `chart` | the drawing of charts |
 //! | `compare` | charts and the table of a comparison |
@@ -23,6 +23,7 @@ mod compare;
 mod course;
 mod curve;
 mod headline;
+mod observed;
 mod sections;
 mod several;
 mod spread;
@@ -161,6 +162,12 @@ fn page(document: &Document) -> Markup {
         @if let Some(compare) = &document.compare { (compare::sections(compare)) }
         @if document.kind == Kind::Sweep { (swept(document)) }
         @if let Some(trial) = headline_trial(document) { (trial_in_full(document, trial)) }
+        @if let Some(chart) = observed::chart(document) {
+            section {
+                h2 { "The server's host" }
+                (chart.figure())
+            }
+        }
         @if let Some(find) = &document.find { (sections::limit(document, find)) }
         section {
             h2 { "Trials" }

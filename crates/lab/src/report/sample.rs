@@ -122,6 +122,7 @@ pub(crate) fn document(kind: Kind, trials: Vec<Trial>) -> Document {
         find: None,
         compare: None,
         sweep: None,
+        observation: None,
         log: None,
     }
 }
@@ -213,6 +214,7 @@ pub(crate) fn trial(phase: &str, at_s: f64, rate: f64, seconds: f64) -> Trial {
             stolen: 0.001,
             retransmitted: 0.0,
             listen_overflows: 0,
+            ..ServerObservation::default()
         }),
     }
 }

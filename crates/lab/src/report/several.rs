@@ -207,8 +207,8 @@ fn headline(curves: &[Curve]) -> String {
     }
 }
 
-/// A notice of all that differs apart from the targets: figures of different hosts, limits or
-/// versions are no comparison.
+/// The differences of runs apart from their targets: figures of different hosts, limits or versions
+/// are no comparison.
 fn comparability(documents: &[(Option<&str>, &Document)]) -> Markup {
     type Fact = (&'static str, fn(&Document) -> String);
     const FACTS: [Fact; 6] = [

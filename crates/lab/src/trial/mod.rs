@@ -1,6 +1,7 @@
 //! One trial: run a plan, watch it, judge it, put it into the document's form.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
@@ -14,7 +15,8 @@ use thalweg_units::display;
 use self::cpu_watch::{CpuUseOfOthers, CpuWatch};
 use crate::client_process::ClientCommand;
 use crate::document::{Client, RUN_INTERRUPTED, Trial};
-use crate::observe::{HostSnapshot, LocalServer, Observation};
+use crate::observe::{HostObserver, LocalServer, Observation, TrialObservation};
+use crate::path_check::PathCheck;
 use crate::target::Target;
 
 mod cpu_watch;
@@ -40,6 +42,10 @@ pub struct TestBed {
     pub started: Instant,
     /// The command that makes a client's share of a load, for the comparison of one with two.
     pub client_command: Option<ClientCommand>,
+    /// The transfer that shows what the path carries, if it was asked for.
+    pub path_check: Option<PathCheck>,
+    /// The observer of the target's host; one of this host is started by the first trial.
+    pub observer: Arc<OnceLock<Option<HostObserver>>>,
 }
 
 /// The observer of running trials: it draws progress and decides whether to go on.
@@ -88,7 +94,7 @@ pub struct TrialResult {
     pub judgement: Judgement,
     /// When FAIL was certain, from the start of the measured part, if the trial was ended then.
     pub certain_after: Option<Duration>,
-    /// What was left out of the figures and the verdict.
+    /// The part that was left out of the figures and the verdict.
     pub disturbance: Disturbance,
     /// The state of this host during the trial.
     pub observation: Observation,
@@ -104,7 +110,30 @@ impl TestBed {
             PeerAddr::Tcp(address) if shared_host => LocalServer::on_port(address.port()),
             _ => None,
         };
-        Self { target, limits, server, shared_host, started: Instant::now(), client_command: None }
+        let (started, observer) = (Instant::now(), Arc::default());
+        Self { target, limits, server, shared_host, started, client_command: None, path_check: None, observer }
+    }
+
+    /// Has the target's host observed by an observer of its own.
+    #[must_use]
+    pub fn observed_by(self, observer: Option<HostObserver>) -> Self {
+        match observer {
+            Some(observer) => Self { observer: Arc::new(OnceLock::from(Some(observer))), ..self },
+            None => self,
+        }
+    }
+
+    /// The observer of the target's host, if it is this one or has an observer.
+    fn observer(&self, load_cpus: &[usize]) -> Option<&HostObserver> {
+        let port = if let PeerAddr::Tcp(address) = &self.target.address { Some(address.port()) } else { None };
+        // Without a further thread the measurement goes on unobserved.
+        let here = || self.shared_host.then(|| HostObserver::here(port, load_cpus).ok()).flatten();
+        self.observer.get_or_init(here).as_ref()
+    }
+
+    /// The target's host since the command began, as far as it was observed.
+    pub(crate) fn observation(&self) -> Option<crate::document::Observation> {
+        self.observer.get()?.as_ref()?.document(self.started)
     }
 
     /// How late the client may be before the time in which others kept it from its work is left
@@ -151,10 +180,10 @@ impl TestBed {
         }
         let makes_up = !plan.extension_max.is_zero();
         let certainty = Certainty::new(&self.limits, plan.arrivals.kind(), plan.offered_max());
+        let cpus = plan.cpus.clone();
+        let observing = TrialObservation::begin(self.observer(&cpus));
         let at_s = self.started.elapsed().as_secs_f64();
         watcher.on_trial(phase, &plan);
-        let cpus = plan.cpus.clone();
-        let before = HostSnapshot::now(self.server.as_ref());
         let begun = Instant::now();
         let mut is_certain = false;
         let running = start(plan)?;
@@ -175,7 +204,7 @@ impl TestBed {
         let joined = running.join();
         let others = watch.end();
         let mut figures = joined?;
-        let observation = before.since(self.server.as_ref(), &cpus);
+        let observation = observing.end(self.server.is_some() || !self.shared_host, &cpus);
         for cpu in &mut figures.trial.cpus {
             cpu.throttled_ns = observation.throttled_ns;
         }
@@ -189,7 +218,8 @@ impl TestBed {
         let disturbance = Disturbance::of(&figures.trial, &others);
         let mut trial = document_of(phase, at_s, &figures, &judgement, certain_after, &disturbance);
         trial.client.cpus_others = others.by_cpu().into_iter().map(|(cpu, taken)| (cpu, taken.programs())).collect();
-        trial.server = self.shared_host.then(|| observation.server.clone());
+        trial.server = observation.server.clone();
+        trial.reasons.extend(observation.lost.as_ref().map(|reason| format!("the observer was lost: {reason}")));
         watcher.on_judged(&trial);
         Ok(TrialResult { figures, judgement, certain_after, disturbance, observation, trial })
     }

@@ -74,8 +74,8 @@ pub struct Plan {
     pub check: Check,
     /// The rate from which on a connection counts as conforming.
     pub conforming_bits_per_s: u64,
-    /// By how much longer the measured part may be made while it lasts ([`Progress::extend_by`]), to
-    /// make up for time that was lost. Only of a load that goes on as before.
+    /// By how much longer the measured part may be made while it lasts ([`Progress::extend_by`]),
+    /// to make up for time that was lost. Only of a load that goes on as before.
     ///
     /// [`Progress::extend_by`]: crate::Progress::extend_by
     pub extension_max: Duration,

@@ -23,6 +23,8 @@ const RATES_OF_WIDTH: f64 = 1.0 / 3.0;
 const OVERHEAD: f64 = 0.25;
 /// Share of its length after which a trial far above the threshold is certain to fail.
 const EARLIEST_END: f64 = 0.1;
+/// Rates that are compared at most.
+const RATES_MAX: i64 = 24;
 /// How far from the rates tried the threshold may be at most.
 const REACH: f64 = 2.0;
 
@@ -87,12 +89,16 @@ impl Search {
         let (low, high) = posterior.range();
         let (first, last) = ((low / step).floor() as i64 - 2, (high / step).ceil() as i64 + 2);
         // A wide range is looked over in larger steps.
-        let stride = ((last - first) / 60).max(1) as usize;
+        let stride = ((last - first) / RATES_MAX).max(1) as usize;
         let rates = (first..=last).step_by(stride).map(|place| place as f64 * step).filter(|log| log.exp() <= cap);
         let value = |log_rate: f64| {
             let (information, pass) = posterior.information(log_rate, &trial);
             information / self.expected_cost(log_rate, pass, &estimate, &trial)
         };
+        // A threshold that seems to lie beyond the client has to be shown by the highest rate.
+        if posterior.information(cap.ln(), &trial).1 > 0.5 {
+            return cap;
+        }
         let best = rates.map(|rate| (value(rate), rate)).max_by(|a, b| a.0.total_cmp(&b.0));
         best.map_or(cap, |(_, log_rate)| round(log_rate.exp()).min(cap))
     }
@@ -129,9 +135,9 @@ impl Search {
             .collect()
     }
 
-    /// A trial that was made to its end tells by the number of slow requests how far it was from the
-    /// limit. One that was ended early tells only that it failed: it was ended in the middle of a
-    /// cluster of slow requests, whose rest is not known.
+    /// A trial that was made to its end tells by the number of slow requests how far it was from
+    /// the limit. One that was ended early tells only that it failed: it was ended in the middle of
+    /// a cluster of slow requests, whose rest is not known.
     fn trial_evidence(&self, trial: &TrialSummary) -> TrialEvidence {
         let passed = trial.verdict == Verdict::Pass;
         let whole = trial.rate * trial.duration.as_secs_f64();

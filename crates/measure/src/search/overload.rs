@@ -106,7 +106,8 @@ impl Search {
         rates.retain(|rate| *rate > estimate.interval95[1]);
         rates.reverse();
         let lower = estimate.interval95[0] * RETURN_SHARE;
-        let return_rate = self.answer_by_loads(None).lower_bound.map_or(lower, |bound| bound.min(lower));
+        let return_rate =
+            self.answer_by_loads(None).lower_bound.map_or(lower, |bound| bound.min(lower)).max(self.plan.lowest_rate);
         self.closing = Some(Closing { rates, points: Vec::new(), return_rate, recovered: None, ended });
         self.close()
     }

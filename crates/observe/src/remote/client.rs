@@ -11,7 +11,7 @@ use thalweg_sys::affinity::pin_to;
 use thalweg_wire::{Bounds, FieldSlots, RequestKind, ResponseEvent, ResponseReader};
 
 use super::token::Token;
-use super::{HostReply, SAMPLES_PER_REPLY_MAX, SamplesReply};
+use super::{HostReply, PATH_BYTES_MAX, SAMPLES_PER_REPLY_MAX, SamplesReply};
 use crate::clock::Clock;
 use crate::facts::HostFacts;
 use crate::sample::Sample;
@@ -285,6 +285,12 @@ fn wait_for_work(shared: &Shared, wait: Duration) -> Option<bool> {
             _ => return Some(std::mem::take(&mut state.cut)),
         }
     }
+}
+
+/// The request for a body that no path check reads to its end.
+pub fn path_request(address: &str, token: Option<&Token>) -> Vec<u8> {
+    let token = token.map_or_else(String::new, |token| format!("Authorization: {}\r\n", token.field()));
+    format!("GET /path?bytes={PATH_BYTES_MAX} HTTP/1.1\r\nHost: {address}\r\n{token}\r\n").into_bytes()
 }
 
 /// One connection to an observer.

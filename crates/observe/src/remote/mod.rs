@@ -2,8 +2,9 @@
 //! pulls.
 //!
 //! The protocol is HTTP/1.1 with JSON: `GET /host` gives [`HostReply`], `GET /samples?since=N`
-//! gives [`SamplesReply`] (with `&cut`, the current interval is ended, too), and `GET /path?bytes=N`
-//! gives that many bytes, to measure a path with. Each request carries the token, if there is one.
+//! gives [`SamplesReply`] (with `&cut`, the current interval is ended, too), and
+//! `GET /path?bytes=N` gives that many bytes, to measure a path with. Each request carries the
+//! token, if there is one.
 
 mod client;
 mod server;
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::facts::HostFacts;
 use crate::sample::Sample;
 
-pub use client::{ClockOffset, PullError, RemoteObserver};
+pub use client::{ClockOffset, PullError, RemoteObserver, path_request};
 pub use server::ObserverServer;
 pub use token::{Token, TokenError};
 

@@ -1,8 +1,8 @@
 //! Finds the named server on this host and reads the accounts of its processes, threads, sockets
 //! and control group.
 //!
-//! Finding the processes of a port means reading the descriptors of all processes. That is done when
-//! a process or a listening socket has come or gone, and now and then, never every second.
+//! Finding the processes of a port means reading the descriptors of all processes. That is done
+//! when a process or a listening socket has come or gone, and now and then, never every second.
 
 mod connections;
 mod find;

@@ -15,12 +15,26 @@ const MEASURED: Duration = Duration::from_millis(1_500);
 /// Longest silence.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Bits per second that arrive over the path, above TCP. `request` asks for a body that is longer
-/// than the transfer lasts.
-///
-/// # Errors
-/// The peer cannot be reached, or its response is no transfer.
-pub fn capacity(peer: SocketAddr, request: &[u8]) -> io::Result<f64> {
+/// The transfer to make.
+#[derive(Clone, Debug)]
+pub struct PathCheck {
+    /// The observer's address.
+    pub peer: SocketAddr,
+    /// The request for a body that is longer than the transfer lasts.
+    pub request: Vec<u8>,
+}
+
+impl PathCheck {
+    /// Bits per second that arrive over the path, above TCP.
+    ///
+    /// # Errors
+    /// The peer cannot be reached, or its response is no transfer.
+    pub fn capacity(&self) -> io::Result<f64> {
+        capacity(self.peer, &self.request)
+    }
+}
+
+fn capacity(peer: SocketAddr, request: &[u8]) -> io::Result<f64> {
     let begun = Instant::now();
     let counted = AtomicU64::new(0);
     let connections: Vec<TcpStream> = (0..CONNECTIONS)
