@@ -146,8 +146,8 @@ impl TestBed {
     }
 
     /// Judges a trial: with all that was counted if the client's lateness decides nothing then, if
-    /// it is the target itself that ran on the client's CPU, or if nothing else is left; else without the time in which
-    /// others kept the client from its work.
+    /// it is the target itself that ran on the client's CPU, or if nothing else is left; else
+    /// without the time in which others kept the client from its work.
     fn judge(&self, figures: &mut TrialFigures, others: &CpuUseOfOthers) -> Judgement {
         if figures.left_out.total().is_zero() {
             figures.take_back();

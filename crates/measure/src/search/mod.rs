@@ -4,7 +4,7 @@
 //! A search has three parts. Short trials *bracket* the capacity (`bracket`). Trials of the final
 //! length *estimate* the threshold: the rate at which a trial is as likely to pass as to fail, with
 //! its 95 % interval (`estimate`, `threshold`). Short trials above it show the effect of an
-//! *overload*, and probes below it the recovery (`overload`).
+//! *overload*, and probes below it the recovery (`closing`).
 //!
 //! Beside the estimate, every load is judged by the trials made at it, with the rules of RFC 9971
 //! (MLRsearch; `load`). Loads need not behave: one may fail below another that passes. Then the
@@ -15,7 +15,9 @@
 //! good. `suspicion` treats that case.
 
 mod bracket;
+mod closing;
 mod drift;
+mod end_reason;
 mod estimate;
 mod load;
 mod overload;
@@ -25,6 +27,7 @@ mod result;
 #[cfg(test)]
 mod simulated;
 mod state;
+mod step;
 mod suspicion;
 #[cfg(test)]
 mod tests;
@@ -32,110 +35,22 @@ mod threshold;
 mod trial;
 
 pub use drift::Drift;
+pub use end_reason::EndReason;
 pub use load::{JudgedLoad, LoadClass};
 pub use overload::{OverloadPoint, OverloadShape, shape_of};
 pub use plan::{PlanError, SearchPlan, TailLimit};
 pub use recovery::Collapse;
 pub use state::Search;
+pub use step::{SearchResult, Step};
 pub use threshold::Estimate;
 pub use trial::{Phase, PhaseCounts, TrialSummary};
 
 use crate::trial::Verdict;
 use bracket::Decision;
 use recovery::RecoveryStep;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use state::{BRACKET, ESTIMATE};
 use std::time::Duration;
 use trial::HistoryEntry;
-
-/// The next step of a search.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Step {
-    /// A trial to make and to pass to [`Search::record`].
-    Trial {
-        /// Requests per second to offer.
-        rate: f64,
-        /// Length of the trial, without warm-up.
-        duration: Duration,
-        /// Its purpose.
-        phase: Phase,
-        /// Whether it may end as soon as FAIL is certain.
-        stop_when_certain: bool,
-    },
-    /// A pause in which nothing is offered, so that the target can recover;
-    /// [`Search::record_pause`] takes its length.
-    Pause(Duration),
-    /// The search is over.
-    Done(SearchResult),
-}
-
-/// The reason why a search ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(rename = "Ended")]
-pub enum EndReason {
-    /// The interval of the threshold is as narrow as requested.
-    WidthReached,
-    /// The highest load that the client can offer is confirmed: the capacity lies above.
-    ClientCeiling,
-    /// Already the lowest rate fails, or is beyond the client.
-    LowestRate,
-    /// The next trial would have exceeded the time budget.
-    BudgetSpent,
-    /// All allowed trials were made.
-    TrialsSpent,
-    /// The target collapsed under an overload and did not recover in the time that it was given.
-    NotRecovered,
-    /// The caller has ended the search, see [`Search::end`].
-    Interrupted,
-    /// The caller has ended the search because something else kept the measuring host from
-    /// measuring.
-    Disturbed,
-}
-
-/// The result of a search.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct SearchResult {
-    /// The highest rate that is shown to be carried; `None` if no rate was.
-    pub lower_bound: Option<f64>,
-    /// Whether the lower bound was judged at the final length.
-    pub lower_confirmed: bool,
-    /// Goodput at the lower bound: the mean over its valid trials, weighted by length.
-    pub goodput: Option<f64>,
-    /// The lowest rate that is shown not to be carried; `None` if the client could not offer one.
-    pub upper_bound: Option<f64>,
-    /// Whether the upper bound was judged at the final length.
-    pub upper_confirmed: bool,
-    /// The threshold with its 95 % interval; `None` if no rate passed, or none failed.
-    pub estimate: Option<Estimate>,
-    /// The movement of the threshold during the search, if the trials show one.
-    pub drift: Option<Drift>,
-    /// The trials under overload, ascending by rate.
-    pub overload: Vec<OverloadPoint>,
-    /// Whether the target was seen to carry its load again after the overload, and how long that
-    /// took in seconds; `None` if it was not tried.
-    pub recovered: Option<Option<f64>>,
-    /// Length of the trials that the estimate rests on.
-    pub estimate_trial: Duration,
-    /// Whether the client, not the target, keeps the result from being higher or narrower.
-    pub limited_by_client: bool,
-    /// Why the search ended.
-    pub ended: EndReason,
-    /// The collapse that the target has shown. If it has not recovered, the bounds are those from
-    /// before the collapse.
-    pub collapse: Option<Collapse>,
-    /// A load that passed once, above what the target was found to carry by a third or more: either
-    /// by chance, or because an overload has changed the target in a way that the probes could not
-    /// distinguish from chance.
-    pub contradicted: Option<f64>,
-    /// Trials by phase.
-    pub trials: PhaseCounts,
-    /// All loads that were tried, ascending.
-    pub loads: Vec<JudgedLoad>,
-    /// Time spent by the costs of the trials, in seconds.
-    pub spent_s: f64,
-}
 
 impl Search {
     /// The next step. It stays the same until the trial that it requests is recorded.

@@ -1,7 +1,10 @@
 //! The result of a search, from the trials so far.
 
+use super::drift::{self, Drift};
+use super::end_reason::EndReason;
 use super::state::{BRACKET, ESTIMATE, Search};
-use super::{Drift, EndReason, Estimate, SearchResult, drift};
+use super::step::SearchResult;
+use super::threshold::Estimate;
 
 impl Search {
     /// The result of all trials so far. Where a search ran out of time, a bound that the final goal

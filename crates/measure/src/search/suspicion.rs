@@ -63,8 +63,8 @@ impl Search {
         if (suspicious || known) && probe_rate >= self.plan.lowest_rate {
             let first = since.iter().position(|past| past.trial.verdict == Verdict::Fail).expect("one failed");
             let overload = last_pass + 1 + first;
-            let overloads = self.history[overload..].iter().filter(|past| past.trial.rate > held);
-            let overload_end = overloads.last().map_or(self.spent, |past| past.ended);
+            let mut overloads = self.history[overload..].iter().filter(|past| past.trial.rate > held);
+            let overload_end = overloads.next_back().map_or(self.spent, |past| past.ended);
             let stage = Stage::Suspected { halved: 0 };
             self.recovery =
                 Some(Recovery { stage, overload, overload_end, ..Recovery::after_overload(probe_rate, self.spent) });

@@ -131,7 +131,8 @@ fn a_server_that_needs_a_trial_to_recover_is_measured() {
     assert_found(&result, capacity);
 }
 
-/// Lapses are a parameter of the estimate, so that a few wrong verdicts widen it and do not move it.
+/// Lapses are a parameter of the estimate, so that a few wrong verdicts widen it and do not move
+/// it.
 #[test]
 fn one_wrong_verdict_in_twenty_is_outvoted() {
     let (capacity, searches) = (5000.0, 40);

@@ -77,8 +77,8 @@ const SHAPES: usize = (STEPS + QUEUES) * BUILD_UPS.len();
 const SPREAD_USUAL: f64 = 0.005;
 /// A step's trials pass without a single slow request, but for so many of them.
 const SLOW_BELOW_STEP: f64 = 0.1;
-/// Probability on either side of the interval. A search ends when its interval happens to be narrow,
-/// and no target follows the model exactly; simulations show what is left of 97 %.
+/// Probability on either side of the interval. A search ends when its interval happens to be
+/// narrow, and no target follows the model exactly; simulations show what is left of 97 %.
 const OUTSIDE: f64 = 0.015;
 /// Points of the grid along the threshold.
 const POINTS: usize = 64;
