@@ -31,8 +31,8 @@ fn a_report_is_drawn_without_a_network_and_without_an_error() {
     let page = &ended.stdout;
     let figures = page.matches("class=\"chart\"").count();
     assert!(figures >= 4, "the page has {figures} charts");
-    // The page's script has run to its end: it makes a label for each chart, and the last thing that
-    // it does is to show a button.
+    // The page's script has run to its end: it makes a label for each chart, and the last thing
+    // that it does is to show a button.
     assert_eq!(page.matches("class=\"values\"").count(), figures, "charts with values under the pointer");
     assert!(page.contains("<p class=\"download\">"), "the document can be downloaded");
     // Errors of scripts, and what the content security policy has kept from the network, both come

@@ -117,6 +117,18 @@ const FIND: [(&str, Is); 5] = [
     ("/evidence", Is::List),
 ];
 
+const COMPARE: [(&str, Is); 9] = [
+    ("/metric", Is::Text),
+    ("/a", Is::NumberOrNull),
+    ("/b", Is::NumberOrNull),
+    ("/effect", Is::NumberOrNull),
+    ("/interval95", Is::ListOrNull),
+    ("/smallest_detectable", Is::NumberOrNull),
+    ("/sentence", Is::Text),
+    ("/metrics", Is::List),
+    ("/rounds", Is::List),
+];
+
 /// The document that a program has printed, which must be all that it printed. Its counts add up.
 pub fn of(ended: &ExitedProcess) -> Value {
     let document: Value = serde_json::from_str(&ended.stdout)
@@ -136,6 +148,9 @@ pub fn keeps_the_contract(document: &Value) {
     trials.iter().for_each(check_trial);
     if document["kind"] == "find" {
         fields("/find", &document["find"], &FIND);
+    }
+    if document["kind"] == "compare" {
+        fields("/compare", &document["compare"], &COMPARE);
     }
 }
 

@@ -12,13 +12,19 @@
 //! | [`input`], [`files`], [`formats`], [`memory`] | tests of input and output, and of the cost of input |
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`doctor`] | settings of the host: examined, changed, put back |
+//! | [`store`], [`sweep`] | the run store, reports and bundles; rates from low to high |
 //! | [`listings`], [`changes`] | folders without an index, in a browser too; changes of files that the kernel reports |
 //! | [`operation`], [`reload`] | tests of a server's life: signals, upgrades, users, the sandbox; reloads while it serves |
 //! | [`signals`], [`sandbox`], [`unix_sockets`], [`full_disk`] | more of that: each signal, access inside the sandbox, owners of sockets, logs on a full disk |
 //! | [`rewritten`] | files that are written to, or replaced, while they are downloaded |
 //! | [`attackers`], [`pipelines`] | attackers with more connections than there are slots, and long pipelines; their effect on other clients |
 //! | [`conformance`] | transcripts of HTTP, compared with Thalweg's server and with nginx |
+//! | [`yardstick`] | the server of known capacity, as load generators find it |
+//! | [`bottleneck`] | planted bottlenecks, and the part that a search names |
+//! | [`observe`] | the observer of a host: alone, asked by a measuring client, lost |
 //! | [`collapse`] | targets that fail while they are measured |
+//! | [`compare`] | comparisons of servers with a known difference, their commands, and their ends |
+//! | [`collapse`], [`disturbance`] | targets that fail while they are measured; other programs on the CPU of the client |
 //! | [`credentials`] | user information in a URL: sent, and shown nowhere |
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and downloads by common clients |
 //! | [`process`], [`machine`], [`namespace`] | child processes; tests that may run side by side; networks of single tests |
@@ -29,16 +35,19 @@
 
 mod arrivals;
 mod attackers;
+mod bottleneck;
 mod browser;
 mod changes;
 mod clients;
 mod collapse;
+mod compare;
 mod configuration;
 mod conformance;
 mod connections;
 mod credentials;
 mod curl;
 mod demo;
+mod disturbance;
 mod doctor;
 mod document;
 mod downloads;
@@ -56,6 +65,7 @@ mod memory;
 mod namespace;
 mod networks;
 mod nginx;
+mod observe;
 mod operation;
 mod outcomes;
 mod pipelines;
@@ -75,5 +85,8 @@ mod signals;
 mod slow;
 mod stall;
 mod standstill;
+mod store;
+mod sweep;
 mod unix_sockets;
 mod workloads;
+mod yardstick;

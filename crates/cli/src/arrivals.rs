@@ -20,7 +20,7 @@ const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Default bound on connections that users have open at once. httperf has no bound but the
 /// descriptors.
-const VISITS_DEFAULT: usize = 16_384;
+pub const VISITS_DEFAULT: usize = 16_384;
 
 /// Requests that a session pipelines, as in httperf.
 const SESSION_PIPELINE: u32 = 32;

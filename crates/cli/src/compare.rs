@@ -22,11 +22,13 @@ use crate::interrupt::Interrupt;
 use crate::load_options;
 use crate::options::{CompareOptions, RoundsOption};
 use crate::output;
+use crate::preflight;
 use crate::progress::Line;
 use crate::requests;
+use crate::stored_run::StoredRun;
 
-/// The share of the slower side's rate at which CPU and times are compared: well loaded, and without
-/// the queues of a load near the capacity.
+/// The share of the slower side's rate at which CPU and times are compared: well loaded, and
+/// without the queues of a load near the capacity.
 const MODERATE_SHARE: f64 = 0.6;
 
 /// Default bound on connections, and the workers of a closed loop at full speed.
@@ -85,19 +87,19 @@ pub fn compare(options: &CompareOptions) -> Result<ExitCode, Failure> {
         settings: settings_of(options, a),
         started: jiff::Timestamp::now(),
     };
+    let findings = preflight::examine_for_search(&a.base, &a.target);
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, true, &settings.limits);
-    let compared = compare::compare(&settings, &mut line);
+    let test_bed = TestBed::new(a.target.clone(), settings.limits.clone());
+    let mut stored = StoredRun::begin(&invocation, &test_bed, &a.base, &options.output.store);
+    let compared = compare::compare(&settings, &mut stored.watching(&mut line));
     line.clear();
     let compared = compared?;
-    let test_bed = TestBed::new(a.target.clone(), settings.limits.clone());
     let measurement = Measurement {
-        verdict: compared.verdict,
-        reasons: compared.reasons,
-        trials: compared.trials,
-        find: None,
         compare: Some(compared.compare),
+        ..Measurement::new(compared.verdict, compared.reasons, compared.trials)
     };
-    output::give_out(&result::document(&invocation, &test_bed, &a.base, measurement), &options.output)
+    let document = result::document(&invocation, &test_bed, &a.base, measurement).with_findings(findings);
+    output::give_out(&document, &options.output)
 }
 
 fn ensure_consistent(options: &CompareOptions) -> Result<(), Failure> {

@@ -1,24 +1,37 @@
-//! `thalweg demo`: both halves of the tool against each other, on this host, in under two minutes.
+//! `thalweg demo`: both halves of the tool against each other, on this host, within a minute: the
+//! capacity of a server with its overload, and a comparison of two, in one report.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use thalweg_lab::document::Kind;
+use clap::ValueEnum;
+use thalweg_lab::compare::command::Parameter;
+use thalweg_lab::compare::metric::Metric;
+use thalweg_lab::compare::{self, CompareSettings, RoundLoad, Side};
+use thalweg_lab::document::{Compare, Document, Kind};
 use thalweg_lab::result::{self, Invocation, Measurement};
-use thalweg_lab::search::{self, SearchSettings};
+use thalweg_lab::search::{self, SearchError, SearchSettings};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::TestBed;
 use thalweg_load::{Check, Extent, LoopPlan, Pick, Plan, RequestText, template};
+use thalweg_measure::Limit;
+use thalweg_measure::limit::Statistic;
+use thalweg_measure::statistics::rounds::PairPlan;
+use thalweg_sys::AnyDriver;
 use thalweg_sys::affinity::allowed_cpus;
+use thalweg_sys::proc::{CpuBusy, cpus_busy};
+use thalweg_units::display;
 use thalweg_wire::Version;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, remark};
 use crate::interrupt::Interrupt;
-use crate::options::DemoOptions;
+use crate::options::{DemoOptions, DriverOption};
 use crate::output;
+use crate::preflight;
 use crate::progress::Line;
 use crate::text;
 
@@ -30,11 +43,31 @@ const FILE_BYTES: usize = 512;
 const CONNECTIONS: usize = 64;
 const LIMIT: &str = "p99<10ms";
 
+/// The time that the demo takes at most, but for the end of a trial under way.
+const WHOLE: Duration = Duration::from_secs(57);
+/// The trials of a search may take this much of it; calibration and diagnosis come on top.
+const SEARCH_BUDGET: Duration = Duration::from_secs(24);
+/// A search that other programs have spoiled is repeated, if it can end within this time.
+const SEARCHED_BY: Duration = Duration::from_secs(36);
+/// The least time for another search.
+const SEARCH_MIN: Duration = Duration::from_secs(10);
+/// A comparison in less time would have too few rounds for an answer.
+const COMPARISON_MIN: Duration = Duration::from_secs(12);
+
+/// The time in which the use of the CPUs is watched, to find the quietest.
+const WATCHED: Duration = Duration::from_millis(400);
+
+/// Pairs of rounds: with fewer than eight, no difference could be called one.
+const PAIRS: usize = 8;
+/// The load of a round, as a share of what the slower side carries.
+const MODERATE_SHARE: f64 = 0.5;
+
 /// Runs the command.
 ///
 /// # Errors
-/// The tree cannot be written, the server cannot start, or the report has no place.
+/// The tree cannot be written, a server cannot start, or the report has no place.
 pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
+    let begun = Instant::now();
     output::check_report_path(&options.out)?;
     let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;
     let tree = tempfile::tempdir()
@@ -43,45 +76,213 @@ pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
         Failure::unreachable(format!("cannot write the demo's files to {}: {error}", tree.path().display()))
     })?;
     let cpus = allowed_cpus().map_err(Failure::unreachable)?;
-    let (server_cpu, load_cpu) = (cpus[0], *cpus.last().unwrap_or(&cpus[0]));
-    let server = ServerProcess::start(tree.path(), server_cpu, options)?;
+    let (server_cpu, load_cpu) = quietest(&cpus);
+    let server = ServerProcess::start(tree.path(), server_cpu, options.driver)?;
     output::print(&format!(
         "serving {FILES} files of {FILE_BYTES} bytes at {} on CPU {server_cpu}, searching for the capacity from CPU \
          {load_cpu}\n\n",
         server.url
     ))?;
-
-    let target = Target::resolve(&server.url, None)?;
+    let mut line = Line::new(interrupt.clone(), true, &[limit()]);
+    let base = |server: &ServerProcess| -> Result<(Target, Plan), Failure> {
+        let target = Target::resolve(&server.url, None)?;
+        let plan = plan(&target, &paths, load_cpu, options)?;
+        Ok((target, plan))
+    };
+    let (target, found_plan) = base(&server)?;
     target.reach(Duration::from_secs(5), &[])?;
+    let mut budget = SEARCH_BUDGET;
+    let mut document = loop {
+        let found = find(&server, target.clone(), found_plan.clone(), budget, &mut line);
+        let left = SEARCHED_BY.saturating_sub(begun.elapsed());
+        if !is_spoiled(&found) || left < SEARCH_MIN || interrupt.is_wanted() {
+            break found?;
+        }
+        remark("other programs have spoiled the search; it is made again");
+        budget = left.mul_f64(0.7);
+    };
+    output::print(&text::of(&document))?;
+
+    let left = WHOLE.saturating_sub(begun.elapsed());
+    if left >= COMPARISON_MIN {
+        let (other, difference) = Contestant::choose(tree.path(), server_cpu, options)?;
+        let (other_target, other_plan) =
+            other.server.as_ref().map_or(Ok((target.clone(), found_plan.clone())), base)?;
+        let other_plan = Plan { calls: other.calls, ..other_plan };
+        output::print(&format!("\ncomparing {difference}, for at most {} s\n\n", left.as_secs()))?;
+        let sides = [(target, found_plan), (other_target, other_plan)];
+        document.compare = compared(sides, &difference, left, &document, &mut line)?;
+        if let (Some(find), Some(compare)) = (&mut document.find, &document.compare) {
+            find.notes.push(format!("comparing {difference}: {}", compare.sentence));
+        }
+    }
+    if let (false, Some(bound)) = (has_answer(&document), document.compare.as_ref().and_then(bound_by_cpu)) {
+        output::print(&format!("\n{bound}\n"))?;
+        document.reasons.push(bound);
+    }
+    output::write_report(&document, &options.out)?;
+    output::print(&format!("\nreport: {}\n", absolute(&options.out)))?;
+    Ok(Exit::from(document.verdict).into())
+}
+
+/// The two CPUs with the least use by other programs, for the server and for the load. They are the
+/// same if there is only one.
+fn quietest(cpus: &[usize]) -> (usize, usize) {
+    let before = cpus_busy();
+    thread::sleep(WATCHED);
+    by_use(cpus, &before, &cpus_busy())
+}
+
+fn by_use(cpus: &[usize], before: &[CpuBusy], after: &[CpuBusy]) -> (usize, usize) {
+    let used = |cpu: &usize| {
+        let busy = |all: &[CpuBusy]| all.iter().find(|one| one.cpu == *cpu).map_or(0, |one| one.busy_ns);
+        busy(after).saturating_sub(busy(before))
+    };
+    let mut cpus = cpus.to_vec();
+    cpus.sort_by_key(used);
+    // The load needs a quiet CPU more than the server does: its lateness makes a trial invalid.
+    (*cpus.get(1).unwrap_or(&cpus[0]), cpus[0])
+}
+
+/// Whether the search has found a rate that passes.
+fn has_answer(document: &Document) -> bool {
+    document.find.as_ref().is_some_and(|find| find.lower_bound.is_some())
+}
+
+/// Whether another search may find what this one has not. The server is known to respond, so that a
+/// trial without a response had no time on its CPU.
+fn is_spoiled(found: &Result<Document, SearchError>) -> bool {
+    match found {
+        Ok(document) => !has_answer(document),
+        Err(error) => matches!(error, SearchError::NothingGood { .. }),
+    }
+}
+
+/// The highest rate that the server's CPU time per request allows, in a sentence. CPU time is the
+/// figure that other programs spoil least.
+fn bound_by_cpu(compare: &Compare) -> Option<String> {
+    let cpu_us = compare.a.filter(|&us| us > 0.0)?;
+    let rate = display::rate(1e6 / cpu_us);
+    Some(format!("the server takes {cpu_us:.1} us of CPU time for a request, so that one CPU carries {rate} at most"))
+}
+
+fn limit() -> Limit {
+    LIMIT.parse().expect("a valid limit")
+}
+
+/// The capacity of the server.
+fn find(
+    server: &ServerProcess,
+    target: Target,
+    base: Plan,
+    budget: Duration,
+    line: &mut Line,
+) -> Result<Document, SearchError> {
+    let findings = preflight::examine_for_search(&base, &target);
     let settings = SearchSettings {
-        base: plan(&target, &paths, load_cpu, options)?,
+        base,
         lowest_rate: 100.0,
         initial_trial: Duration::from_millis(500),
         final_trial: Duration::from_secs(3),
         width: 0.05,
-        budget: Duration::from_secs(75),
-        recovery: Duration::from_secs(20),
+        budget,
+        recovery: Duration::from_secs(8),
         overload: true,
     };
-    let invocation = Invocation {
-        kind: Kind::Find,
-        command: output::command_line(),
-        target: server.url.clone(),
-        settings: [("demo".to_owned(), format!("{FILES} files of {FILE_BYTES} bytes"))].into(),
-        started: jiff::Timestamp::now(),
-    };
-    let test_bed = TestBed::new(target, vec![LIMIT.parse().expect("a valid limit")]);
-    let mut line = Line::new(interrupt, true, &test_bed.limits);
-    let found = search::find(&test_bed, &settings, &mut line);
+    let invocation = invocation(Kind::Find, server.url.clone());
+    let test_bed = TestBed::new(target, vec![limit()]);
+    let found = search::find(&test_bed, &settings, line);
     line.clear();
     let found = found?;
     let measurement =
         Measurement { find: Some(found.find), ..Measurement::new(found.verdict, found.reasons, found.trials) };
-    let document = result::document(&invocation, &test_bed, &settings.base, measurement);
-    output::print(&text::of(&document))?;
-    output::write_report(&document, &options.out)?;
-    output::print(&format!("\nreport: {}\n", absolute(&options.out)))?;
-    Ok(Exit::from(document.verdict).into())
+    Ok(result::document(&invocation, &test_bed, &settings.base, measurement).with_findings(findings))
+}
+
+fn invocation(kind: Kind, target: String) -> Invocation {
+    Invocation {
+        kind,
+        command: output::command_line(),
+        target,
+        settings: [("demo".to_owned(), format!("{FILES} files of {FILE_BYTES} bytes"))].into(),
+        started: jiff::Timestamp::now(),
+    }
+}
+
+/// The side that the server is compared with.
+struct Contestant {
+    /// A server of its own; `None` if only the load differs.
+    server: Option<ServerProcess>,
+    /// Requests per connection.
+    calls: Option<u32>,
+}
+
+impl Contestant {
+    /// The same server over epoll, where the first one is over io_uring; otherwise the same server
+    /// with a connection for each request. Also the difference in words.
+    fn choose(folder: &Path, cpu: usize, options: &DemoOptions) -> Result<(Self, String), Failure> {
+        if options.driver != DriverOption::Epoll && AnyDriver::refusal().is_none() {
+            let server = ServerProcess::start(folder, cpu, DriverOption::Epoll)?;
+            let difference = "the server over io_uring (A) with the same server over epoll (B)".to_owned();
+            return Ok((Self { server: Some(server), calls: None }, difference));
+        }
+        let difference = "kept connections (A) with a new connection for each request (B)".to_owned();
+        Ok((Self { server: None, calls: Some(1) }, difference))
+    }
+}
+
+/// The comparison of two sides in interleaved rounds; `None` if it could not be made, which is no
+/// reason to withhold the capacity.
+fn compared(
+    sides: [(Target, Plan); 2],
+    difference: &str,
+    left: Duration,
+    found: &Document,
+    line: &mut Line,
+) -> Result<Option<Compare>, Failure> {
+    let side = |name: &str, (target, base): (Target, Plan)| {
+        let parameter = Parameter { name: "THALWEG_SIDE", placeholder: "{side}", value: name.to_owned() };
+        Side { name: name.to_owned(), target, base, restart: None, parameter }
+    };
+    let [a, b] = sides;
+    let settings = CompareSettings {
+        sides: vec![side("A", a), side("B", b)],
+        scale: None,
+        switch: None,
+        once: false,
+        metrics: vec![Metric::ServerCpu, Metric::ResponseTime(Statistic::Percentile(99.0))],
+        load: RoundLoad::Share(MODERATE_SHARE),
+        duration: Duration::from_millis(800),
+        warmup: Duration::from_millis(150),
+        pairs: PairPlan::Fixed(PAIRS),
+        budget: Some(left.saturating_sub(Duration::from_secs(4))),
+        restart_timeout: Duration::from_secs(5),
+        max_regression: None,
+        limits: Vec::new(),
+        seed: 1,
+    };
+    let comparison = compare::compare(&settings, line);
+    line.clear();
+    let comparison = match comparison {
+        Ok(comparison) => comparison,
+        Err(error) => {
+            remark(&format!("the comparison could not be made: {error}"));
+            return Ok(None);
+        }
+    };
+    let mut compare = comparison.compare;
+    compare.notes.insert(0, format!("this compares {difference}"));
+    // The trials of a search alone make its charts; the rounds carry their values.
+    compare.rounds.iter_mut().for_each(|round| round.trials.clear());
+    let shown = Document {
+        kind: Kind::Compare,
+        find: None,
+        compare: Some(compare.clone()),
+        reasons: comparison.reasons,
+        ..found.clone()
+    };
+    output::print(&text::of(&shown))?;
+    Ok(Some(compare))
 }
 
 fn absolute(path: &Path) -> String {
@@ -130,12 +331,12 @@ struct ServerProcess {
 }
 
 impl ServerProcess {
-    fn start(folder: &Path, cpu: usize, options: &DemoOptions) -> Result<Self, Failure> {
+    fn start(folder: &Path, cpu: usize, driver: DriverOption) -> Result<Self, Failure> {
         let failed = |what: String| Failure::unreachable(format!("cannot start the demo's server: {what}"));
         let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
         let mut command = Command::new(program);
         command.arg("serve").arg(folder).args(["--listen", "127.0.0.1:0", "--cores", &cpu.to_string()]);
-        if let Some(name) = clap::ValueEnum::to_possible_value(&options.driver) {
+        if let Some(name) = driver.to_possible_value() {
             command.args(["--driver", name.get_name()]);
         }
         let mut child =
@@ -159,5 +360,23 @@ impl Drop for ServerProcess {
         // Both calls fail only if the server has ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_load_gets_the_quietest_cpu() {
+        let busy = |busy_ns: [u64; 3]| -> Vec<CpuBusy> {
+            let of = |(cpu, busy_ns)| CpuBusy { cpu, busy_ns, ..CpuBusy::default() };
+            busy_ns.into_iter().enumerate().map(of).collect()
+        };
+        let (before, after) = (busy([5, 100, 0]), busy([5, 110, 300]));
+        assert_eq!(by_use(&[0, 1, 2], &before, &after), (1, 0));
+        assert_eq!(by_use(&[1, 2], &before, &after), (2, 1));
+        assert_eq!(by_use(&[2], &before, &after), (2, 2));
+        assert_eq!(by_use(&[0, 1], &before, &before), (1, 0), "those that are equal keep their order");
     }
 }

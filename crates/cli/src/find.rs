@@ -18,11 +18,14 @@ use crate::arrivals::Shape;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::load_options;
+use crate::observe::{observer, path_check};
 use crate::options::{FindOptions, OverloadOption};
 use crate::output;
 use crate::preflight;
 use crate::progress::Line;
 use crate::requests;
+use crate::second_client;
+use crate::stored_run::StoredRun;
 
 /// Default limit: a response time that people do not yet notice as a wait.
 const LIMIT_DEFAULT: &str = "p99<50ms";
@@ -65,9 +68,17 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
         started: jiff::Timestamp::now(),
     };
     target.reach(base.timeout, &base.sources)?;
+    if let Some(share) = &options.client_share {
+        return second_client::offer(share, base, target, limits);
+    }
     let findings = preflight::examine_for_search(&base, &target);
+    let observer = observer(&options.observer, &base.cpus)?;
 
-    let test_bed = TestBed::new(target, limits);
+    let path_check = options.path_check.then(|| path_check(&options.observer)).transpose()?.flatten();
+
+    let client_command = second_client::command();
+    let test_bed = TestBed { client_command, path_check, ..TestBed::new(target, limits) };
+    let test_bed = test_bed.observed_by(observer);
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, true, &test_bed.limits);
     let settings = SearchSettings {
         base,
@@ -79,7 +90,8 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
         recovery: options.recovery,
         overload: options.overload == OverloadOption::Yes,
     };
-    let found = search::find(&test_bed, &settings, &mut line);
+    let mut stored = StoredRun::begin(&invocation, &test_bed, &settings.base, &options.output.store);
+    let found = search::find(&test_bed, &settings, &mut stored.watching(&mut line));
     line.clear();
     let found = found?;
     let measurement =

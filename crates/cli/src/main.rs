@@ -18,15 +18,21 @@ mod interrupt;
 mod length;
 mod load_options;
 mod log_file;
+mod observe;
 mod options;
 mod output;
 mod preflight;
 mod progress;
 mod reach;
 mod replay;
+mod report;
 mod requests;
 mod run;
+mod runs;
+mod second_client;
 mod serve;
+mod stored_run;
+mod sweep;
 mod text;
 mod yardstick;
 
@@ -42,10 +48,14 @@ fn main() -> ExitCode {
     let ended = match &options.command {
         Command::Run(options) => run::run(options),
         Command::Find(options) => find::find(options),
+        Command::Sweep(options) => sweep::sweep(options),
         Command::Compare(options) => compare::compare(options),
         Command::Replay(options) => replay::replay(options),
+        Command::Report(options) => report::report(options),
+        Command::Runs(options) => runs::runs(options),
         Command::Serve(options) => serve::serve(options),
         Command::Demo(options) => demo::demo(options),
+        Command::Observe(options) => observe::observe(options),
         Command::Doctor(options) => doctor::doctor(options),
         Command::Yardstick(options) => yardstick::yardstick(options),
         Command::Schema => output::schema(),

@@ -14,6 +14,7 @@ use thalweg_measure::Verdict;
 use crate::exit::{Exit, Failure, remark};
 use crate::format;
 use crate::options::{Format, OutputOptions};
+use crate::stored_run;
 use crate::text;
 
 /// The command line without the credentials of URLs, as results show it.
@@ -64,14 +65,11 @@ fn folder_of(path: &Path) -> &Path {
 /// A file or stdout cannot be written to.
 pub fn give_out(document: &Document, options: &OutputOptions) -> Result<ExitCode, Failure> {
     let form = if options.json { Format::Json } else { options.format };
-    print(&match form {
-        Format::Text => text::of(document),
-        Format::Json => to_json(document)?,
-        Format::Tsv => format::tsv(document),
-        Format::Httperf => format::httperf(document),
-        Format::Ab => format::ab(document),
-    })?;
-    if matches!(form, Format::Tsv | Format::Httperf | Format::Ab) {
+    let printed = print(&in_form(document, form)?);
+    // The result comes first, and neither hangs on the other.
+    stored_run::store(document, &options.store);
+    printed?;
+    if matches!(form, Format::Tsv | Format::Csv | Format::Httperf | Format::Ab) {
         explain(document);
     }
     if let Some(path) = &options.hdr {
@@ -84,6 +82,21 @@ pub fn give_out(document: &Document, options: &OutputOptions) -> Result<ExitCode
         }
     }
     Ok(Exit::from(document.verdict).into())
+}
+
+/// The text of a result.
+///
+/// # Errors
+/// None but of the program itself.
+pub fn in_form(document: &Document, form: Format) -> Result<String, Failure> {
+    Ok(match form {
+        Format::Text => text::of(document),
+        Format::Json => to_json(document)?,
+        Format::Tsv => format::tsv(document),
+        Format::Csv => format::csv(document),
+        Format::Httperf => format::httperf(document),
+        Format::Ab => format::ab(document),
+    })
 }
 
 /// Prints the reason of the exit code, where the form of the result has no place for it.

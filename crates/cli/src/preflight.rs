@@ -49,6 +49,7 @@ fn planned(plan: &Plan, target: &Target) -> PlannedLoad {
         requests_per_s,
         opened_per_s,
         calls,
+        asks_to_close: true,
         url: Some(target.shown.clone()),
         target: if let PeerAddr::Tcp(address) = target.address { Some(address) } else { None },
         shared_host: target.is_local(),

@@ -21,6 +21,7 @@ use crate::output;
 use crate::preflight;
 use crate::progress::Line;
 use crate::requests;
+use crate::stored_run::StoredRun;
 
 /// Runs the command.
 ///
@@ -64,7 +65,8 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
 
     let test_bed = TestBed::new(target, load.limits.clone());
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false, &test_bed.limits);
-    let made = test_bed.trial(&TrialRequest::new("replay", plan.clone()), &mut line);
+    let mut stored = StoredRun::begin(&invocation, &test_bed, &plan, &options.output.store);
+    let made = test_bed.trial(&TrialRequest::new("replay", plan.clone()), &mut stored.watching(&mut line));
     line.clear();
     let trial = made?.trial;
     let document = result::document(&invocation, &test_bed, &plan, Measurement::of(trial)).with_findings(findings);

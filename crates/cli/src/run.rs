@@ -15,11 +15,13 @@ use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::length;
 use crate::load_options;
+use crate::observe::observer;
 use crate::options::RunOptions;
 use crate::output;
 use crate::preflight;
 use crate::progress::Line;
 use crate::requests;
+use crate::stored_run::StoredRun;
 
 /// Runs the command.
 ///
@@ -48,11 +50,14 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     };
     target.reach(plan.timeout, &plan.sources)?;
     let findings = preflight::examine(&plan, &target);
+    let observer = observer(&options.observer, &plan.cpus)?;
     length::announce(&plan);
 
-    let test_bed = TestBed::new(target, options.load.limits.clone());
+    let test_bed = TestBed::new(target, options.load.limits.clone()).observed_by(observer);
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false, &test_bed.limits);
-    let made = test_bed.trial(&TrialRequest::new("run", plan.clone()), &mut line);
+    let mut stored = StoredRun::begin(&invocation, &test_bed, &plan, &options.output.store);
+    let request = TrialRequest { make_up: true, ..TrialRequest::new("run", plan.clone()) };
+    let made = test_bed.trial(&request, &mut stored.watching(&mut line));
     line.clear();
     let trial = made?.trial;
     let document = result::document(&invocation, &test_bed, &plan, Measurement::of(trial)).with_findings(findings);

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use thalweg_lab::document::{Document, Find, LimitedBy, LogDocument, Trial};
+use thalweg_lab::report;
 use thalweg_measure::limit::Statistic;
 use thalweg_measure::{Summary, Verdict};
 use thalweg_units::display;
@@ -17,6 +18,7 @@ pub fn of(document: &Document) -> String {
     let _ = match (&document.compare, &document.find) {
         (Some(compare), _) => compare_text::write(&mut text, document, compare),
         (None, Some(find)) => search(&mut text, document, find),
+        (None, None) if document.sweep.is_some() => swept(&mut text, document),
         (None, None) => document.trials.iter().try_for_each(|trial| run(&mut text, document, trial)),
     };
     text
@@ -180,6 +182,35 @@ fn connections(out: &mut String, document: &Document, trial: &Trial) -> std::fmt
     writeln!(out)
 }
 
+/// A line per trial, and capacity, peak and shape of each target.
+fn swept(out: &mut String, document: &Document) -> std::fmt::Result {
+    let bound = document.plan.bound_on(Statistic::Percentile(99.0));
+    for target in document.sweep.iter().flat_map(|sweep| &sweep.targets) {
+        writeln!(out, "{}", target.target)?;
+        for trial in target.trials.iter().filter_map(|position| document.trials.get(*position)) {
+            writeln!(out, "  {}", trial_line(trial, bound))?;
+        }
+        writeln!(out)?;
+    }
+    writeln!(out, "{}  {}", verdict(document.verdict), report::sentence(document))?;
+    document.reasons.iter().try_for_each(|reason| writeln!(out, "  {reason}"))?;
+    statuses(out, document)
+}
+
+/// Responses by status code over all trials of the target, unless all of them were 200.
+fn statuses(out: &mut String, document: &Document) -> std::fmt::Result {
+    let mut counts: std::collections::BTreeMap<u16, u64> = std::collections::BTreeMap::new();
+    for trial in document.trials.iter().filter(|trial| trial.phase != "calibrate") {
+        trial.status_codes.iter().for_each(|(code, count)| *counts.entry(code).or_default() += count);
+    }
+    if counts.keys().all(|code| *code == 200) {
+        return Ok(());
+    }
+    let counts: Vec<String> =
+        counts.into_iter().map(|(code, count)| format!("{} x {code}", display::count(count))).collect();
+    writeln!(out, "  status codes: {}", counts.join(", "))
+}
+
 fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Result {
     for trial in &document.trials {
         writeln!(out, "  {}", trial_line(trial, document.plan.bound_on(Statistic::Percentile(99.0))))?;
@@ -211,13 +242,9 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
         (None, None) => writeln!(out, "no rate was judged with {limits}")?,
         (None, Some(_)) => writeln!(out, "{target} handled none of the rates tried with {limits}")?,
     }
-    let limit = match find.limit {
-        LimitedBy::Server => "the server",
-        LimitedBy::Client => "the client",
-        LimitedBy::Network => "the network",
-        LimitedBy::Undetermined => "undetermined",
-    };
-    writeln!(out, "bottleneck: {limit}")?;
+    statuses(out, document)?;
+    let cause = find.cause.as_ref().map_or_else(String::new, |cause| format!(" ({cause})"));
+    writeln!(out, "bottleneck: {}{cause}", find.limit.name())?;
     let said = |line: &&String| first != Some(*line);
     for line in find.evidence.iter().chain(&find.notes).filter(said) {
         writeln!(out, "  {line}")?;

@@ -34,6 +34,7 @@ impl fmt::Display for Level {
 
 /// One finding about this host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "HostFinding")]
 pub struct Finding {
     /// Name of the check, as docs/doctor.md lists it.
     pub check: String,

@@ -38,7 +38,7 @@ impl Host {
         self.root == Path::new("/")
     }
 
-    /// Where a file of the host lies.
+    /// The place of a file of the host.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }

@@ -31,6 +31,9 @@ pub struct PlannedLoad {
     pub requests_per_s: Option<f64>,
     /// Requests per connection; `None` if a connection is kept as long as the server allows.
     pub calls: Option<u32>,
+    /// The client asks the server to close, so that the server's end of a connection waits after
+    /// its end (TIME_WAIT), if the server obeys.
+    pub asks_to_close: bool,
     /// Length of the load; `None` if not known.
     pub length: Option<Duration>,
     /// The URL of the target, before it is resolved.
@@ -79,6 +82,7 @@ impl PlannedLoad {
             opened_per_s: 0.0,
             requests_per_s: None,
             calls: None,
+            asks_to_close: false,
             length: None,
             url: None,
             target: None,

@@ -6,7 +6,7 @@ use thalweg_sys::{Instant, SocketId};
 use thalweg_wire::{FieldSlots, RequestEvent, RequestReader};
 
 use crate::handler::{Handler, Ticket};
-use crate::response::{Framing, Outgoing, Response};
+use crate::response::{Framing, Outgoing, Repetition, Response};
 use crate::settings::Settings;
 
 /// The state of one connection.
@@ -20,6 +20,8 @@ pub(crate) struct Connection {
     /// Its input is paused because too many responses wait.
     pub(crate) is_paused: bool,
     pub(crate) responses: Responses,
+    /// The rest of the response that is sent now.
+    pub(crate) repetition: Option<Repetition>,
     reader: RequestReader,
     requests: u32,
     /// The response to a request whose body is still on its way.
@@ -96,6 +98,7 @@ impl Connection {
             is_sending: false,
             is_paused: false,
             responses: Responses::default(),
+            repetition: None,
             reader: RequestReader::new(settings.bounds),
             requests: 0,
             unfinished: None,

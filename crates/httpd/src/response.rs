@@ -18,6 +18,11 @@ enum Content {
     /// Bytes behind which the connection ends.
     CutShort(SendBuf),
     Reset,
+    /// A body of `bytes` bytes, made of one piece again and again.
+    Repeated {
+        piece: Rc<Vec<u8>>,
+        bytes: u64,
+    },
     Parts {
         status: u16,
         fields: FieldBlock,
@@ -56,6 +61,17 @@ impl Response {
         Self(Content::Reset)
     }
 
+    /// A body of `bytes` bytes that takes the memory of `piece`, which is sent again and again: for
+    /// measuring a path. The time for a response applies to each piece.
+    ///
+    /// # Panics
+    /// The piece is empty or larger than a part of a buffer can be.
+    #[must_use]
+    pub fn repeated(piece: Rc<Vec<u8>>, bytes: u64) -> Self {
+        assert!(!piece.is_empty() && u32::try_from(piece.len()).is_ok(), "a piece of {} bytes", piece.len());
+        Self(Content::Repeated { piece, bytes })
+    }
+
     /// Adds a field. The server adds Content-Length and, where it matters, Connection.
     ///
     /// # Panics
@@ -85,6 +101,12 @@ impl Response {
             Content::Message(message) => Outgoing::Message(message),
             Content::CutShort(message) => Outgoing::Last(message),
             Content::Reset => Outgoing::Reset,
+            Content::Repeated { piece, bytes } => {
+                let fields = FieldBlock::new();
+                let head = encode_head(200, &fields, bytes, 0, framing).expect("200 is a status");
+                let left = if framing.is_head { 0 } else { bytes };
+                Outgoing::Repeated(SendBuf::Owned(head), Repetition { piece, left })
+            }
             Content::Parts { status, fields, body } => {
                 let message = encode(status, &fields, &body, framing);
                 Outgoing::Message(SendBuf::Owned(message.expect("status and names are valid")))
@@ -100,6 +122,24 @@ pub(crate) enum Outgoing {
     /// Bytes behind which the connection ends.
     Last(SendBuf),
     Reset,
+    /// A head, and the body behind it.
+    Repeated(SendBuf, Repetition),
+}
+
+/// The rest of a body that is one piece again and again.
+#[derive(Debug)]
+pub(crate) struct Repetition {
+    piece: Rc<Vec<u8>>,
+    left: u64,
+}
+
+impl Repetition {
+    /// The next bytes; `None` at the end.
+    pub(crate) fn next(&mut self) -> Option<SendBuf> {
+        let bytes = self.left.min(self.piece.len() as u64);
+        self.left -= bytes;
+        (bytes > 0).then(|| SendBuf::Part { bytes: Rc::clone(&self.piece), start: 0, end: bytes as u32 })
+    }
 }
 
 /// The properties of a request that the form of its response depends on.
@@ -151,13 +191,26 @@ impl From<Vec<u8>> for Bytes {
 }
 
 fn encode(status: u16, fields: &FieldBlock, body: &[u8], framing: Framing) -> Result<Vec<u8>, EncodeError> {
-    let mut message = Vec::with_capacity(128 + fields.as_bytes().len() + body.len());
+    let mut message = encode_head(status, fields, body.len() as u64, body.len(), framing)?;
+    if has_content(status) && !framing.is_head {
+        message.extend_from_slice(body);
+    }
+    Ok(message)
+}
+
+/// The head, with room for `room` bytes behind it.
+fn encode_head(
+    status: u16,
+    fields: &FieldBlock,
+    body_bytes: u64,
+    room: usize,
+    framing: Framing,
+) -> Result<Vec<u8>, EncodeError> {
+    let mut message = Vec::with_capacity(128 + fields.as_bytes().len() + room);
     let mut head = HeadWriter::response(&mut message, Version::Http11, status)?;
     head.block(fields);
-    // Neither status has content, and a 204 has no Content-Length (RFC 9110, 8.6).
-    let has_content = status != 204 && status != 304;
-    if has_content {
-        head.field_number("Content-Length", body.len() as u64)?;
+    if has_content(status) {
+        head.field_number("Content-Length", body_bytes)?;
     }
     if framing.closes {
         head.field("Connection", b"close")?;
@@ -165,8 +218,10 @@ fn encode(status: u16, fields: &FieldBlock, body: &[u8], framing: Framing) -> Re
         head.field("Connection", b"keep-alive")?;
     }
     head.end();
-    if has_content && !framing.is_head {
-        message.extend_from_slice(body);
-    }
     Ok(message)
+}
+
+/// Neither status has content, and a 204 has no Content-Length (RFC 9110, 8.6).
+const fn has_content(status: u16) -> bool {
+    status != 204 && status != 304
 }

@@ -9,7 +9,7 @@ use thalweg_sys::{Completion, Driver, Instant, SocketId};
 
 use crate::connection::{Connection, Input};
 use crate::handler::{Handler, Ticket};
-use crate::response::{Outgoing, Response};
+use crate::response::{Outgoing, Repetition, Response};
 use crate::settings::{Settings, Times, WhenFull};
 
 /// How long a listener that has failed to accept waits if no connection is closed before.
@@ -169,6 +169,13 @@ impl<H: Handler> Server<H> {
         if connection.is_sending {
             return;
         }
+        if let Some(piece) = connection.repetition.as_mut().and_then(Repetition::next) {
+            connection.is_sending = true;
+            connection.deadline = sending;
+            driver.send(socket, piece);
+            return;
+        }
+        connection.repetition = None;
         if let Some(response) = connection.responses.pop() {
             let message = match response {
                 Outgoing::Message(message) => message,
@@ -177,6 +184,10 @@ impl<H: Handler> Server<H> {
                     message
                 }
                 Outgoing::Reset => return self.reset(driver, socket),
+                Outgoing::Repeated(head, repetition) => {
+                    connection.repetition = Some(repetition);
+                    head
+                }
             };
             connection.is_sending = true;
             connection.deadline = sending;

@@ -444,6 +444,24 @@ fn a_response_for_a_connection_that_has_ended_is_not_used() {
 }
 
 #[test]
+fn a_repeated_body_is_as_long_as_it_says() {
+    let respond = |head: &RequestHead<'_>| match head.target {
+        b"/stream" => Response::repeated(Rc::new(b"0123456789".to_vec()), 25),
+        _ => Response::new(200).body("next"),
+    };
+    let check = |method: &str, body: &str| {
+        let input = format!("{method} /stream HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let world = World::run(SimConfig::calm(1), settings(), respond, vec![Client::new(0, input)], 500);
+        let expected = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: 25\r\n\r\n{body}HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nnext"
+        );
+        assert_eq!(world.clients[0].text(), expected, "{method}");
+    };
+    check("GET", "0123456789012345678901234");
+    check("HEAD", "");
+}
+
+#[test]
 fn a_message_cut_short_and_a_reset_end_the_connection() {
     let respond = |target: &str| match target {
         "/short" => Response::cut_short(Rc::new(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc".to_vec())),

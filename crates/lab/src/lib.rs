@@ -10,16 +10,20 @@
 #![forbid(unsafe_code)]
 
 pub mod bottleneck;
+pub mod client_process;
 pub mod compare;
 pub mod conclusion;
 pub mod credentials;
+mod disclosure;
 pub mod document;
 pub mod evidence;
 pub mod file;
 pub mod observe;
+pub mod path_check;
 pub mod report;
 pub mod result;
 pub mod search;
 pub mod sink;
+pub mod sweep;
 pub mod target;
 pub mod trial;

@@ -9,7 +9,8 @@ use thalweg_sys::proc;
 use thalweg_sys::resource_limits::descriptors;
 use thalweg_units::display;
 
-use crate::document::{Compare, Document, Find, HostDocument, Kind, PlanDocument, SCHEMA, Trial};
+use crate::disclosure;
+use crate::document::{Compare, Document, Find, HostDocument, Kind, PlanDocument, SCHEMA, Sweep, Trial};
 use crate::trial::{TestBed, describe_load};
 
 /// Kernel settings that bear on how much a client or a server on this host can do.
@@ -37,12 +38,14 @@ pub struct Measurement {
     pub find: Option<Find>,
     /// The comparison of two sides.
     pub compare: Option<Compare>,
+    /// The rates of a sweep.
+    pub sweep: Option<Sweep>,
 }
 
 impl Measurement {
     /// The outcome of trials that no search and no comparison made.
     pub fn new(verdict: Verdict, reasons: Vec<String>, trials: Vec<Trial>) -> Self {
-        Self { verdict, reasons, trials, find: None, compare: None }
+        Self { verdict, reasons, trials, find: None, compare: None, sweep: None }
     }
 
     /// The outcome of a command that makes one trial: the trial's own verdict.
@@ -92,6 +95,8 @@ pub fn document(invocation: &Invocation, test_bed: &TestBed, plan: &Plan, outcom
         trials: outcome.trials,
         find: outcome.find,
         compare: outcome.compare,
+        sweep: outcome.sweep,
+        observation: test_bed.observation(),
         log: None,
     }
 }
@@ -100,7 +105,8 @@ fn describe(kind: Kind, plan: &Plan) -> String {
     let load = match kind {
         Kind::Run | Kind::Replay => describe_load(plan),
         Kind::Find => "open loop, the rate searched".to_owned(),
-        Kind::Compare => "interleaved rounds of two sides".to_owned(),
+        Kind::Sweep => "open loop, rates from low to high".to_owned(),
+        Kind::Compare => "interleaved rounds".to_owned(),
     };
     let calls = if let Some(UserPlan::Calls(calls)) = plan.user { Some(calls) } else { plan.calls };
     let reuse = match calls {
@@ -150,6 +156,7 @@ fn host(test_bed: &TestBed, plan: &Plan) -> HostDocument {
         descriptors: descriptors().soft,
         sysctls: settings.collect(),
         shared_with_target: test_bed.shared_host,
+        disclosure: disclosure::collect(),
         findings: Vec::new(),
     }
 }

@@ -30,8 +30,8 @@ const SINK_BODY_MAX: u64 = 16 << 20;
 /// Below this share of its ceiling the client is known to keep up. A trial that is invalid all the
 /// same was disturbed by something else; it is repeated and does not count against the rate.
 const CALIBRATED_SHARE: f64 = 0.7;
-/// Share of the budget that invalid trials in a row, below that share of the ceiling, may take before
-/// the search gives up.
+/// Share of the budget that invalid trials in a row, below that share of the ceiling, may take
+/// before the search gives up.
 const DISTURBED_SHARE: f64 = 0.25;
 /// The interval at which a pause is checked for an interruption.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -120,7 +120,15 @@ pub fn find(
     let result = carry_out(test_bed, settings, search, ceiling, &mut trials, watcher)?;
     let diagnosis = diagnose(test_bed, settings, &result, ceiling, &mut trials, watcher)?;
     let diagnosis = diagnosis.as_ref();
-    let evidence = Evidence { result: &result, ceiling, trials: &trials, diagnosis, shared_host: test_bed.shared_host };
+    let second_client = evidence::second_client(test_bed, &settings.base, &result, ceiling, diagnosis);
+    let evidence = Evidence {
+        result: &result,
+        ceiling,
+        trials: &trials,
+        diagnosis,
+        second_client: &second_client,
+        shared_host: test_bed.shared_host,
+    };
     Ok(conclude(&evidence))
 }
 

@@ -56,7 +56,6 @@ impl RunFigures {
     /// driver.
     pub(crate) fn record_sent(&mut self, bytes: usize, body_bytes: usize, in_window: bool) {
         let trial = &mut self.trial;
-        trial.counts.sent += 1;
         trial.in_window.sent += u64::from(in_window);
         trial.bytes.sent += bytes as u64;
         trial.bytes.body_sent += body_bytes as u64;
@@ -103,6 +102,7 @@ impl RunFigures {
             cpu.cpu_system_ns += thread.cpu_system_ns;
             cpu.busy_ns += thread.busy_ns;
             cpu.run_queue_wait_ns = cpu.run_queue_wait_ns.max(waited_ns);
+            cpu.left_out_wait_ns = cpu.left_out_wait_ns.max(thread.left_out_wait_ns);
             cpu.overslept_ns = cpu.overslept_ns.max(thread.overslept_ns);
         }
         self.trial.cpus = cpus.into_values().collect();
@@ -153,6 +153,7 @@ impl ThreadUse {
             cpu_system_ns: used.system_ns,
             busy_ns: used.total_ns().saturating_sub(self.busy_wait_ns - earlier.busy_wait_ns),
             run_queue_wait_ns: waits.map_or(0, |(now, then)| now.saturating_sub(then)),
+            left_out_wait_ns: 0,
             throttled_ns: 0,
             overslept_ns: 0,
         }

@@ -26,7 +26,7 @@ mod transport;
 mod user;
 
 pub use barrier::StartBarrier;
-pub use engine::Engine;
+pub use engine::{Engine, WaitSource};
 pub use figures::RunFigures;
 pub use input::check::{Check, CheckError, CheckTable, FieldCheck, FieldValue, ListEntry, StatusSet};
 pub use input::list::read_list;

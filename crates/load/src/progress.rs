@@ -2,15 +2,25 @@
 //! obey.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use thalweg_measure::trial::SoFar;
+use thalweg_sys::Instant;
 
 /// The progress of a run, shared between its threads and an observer.
 #[derive(Debug)]
 pub struct Progress {
     threads: Box<[ThreadProgress]>,
     stop: AtomicBool,
+    /// Requests that end before this time are left out, in nanoseconds of the clock.
+    left_out_until_ns: AtomicU64,
+    /// By how much the measured part goes on beyond its length, in nanoseconds, and whether that is
+    /// settled ([`SETTLED`]).
+    extension_ns: AtomicU64,
 }
+
+/// The bit of an extension that is not changed any more, since a thread has ended.
+const SETTLED: u64 = 1 << 63;
 
 /// One thread's counters, on cache lines of their own.
 #[derive(Debug, Default)]
@@ -20,6 +30,8 @@ struct ThreadProgress {
     good: AtomicU64,
     connections: AtomicU64,
     errors: AtomicU64,
+    measured_ns: AtomicU64,
+    lost_ns: AtomicU64,
     missing: AtomicU64,
     response_ns: AtomicU64,
     over: [AtomicU64; OVER],
@@ -39,6 +51,10 @@ pub struct Snapshot {
     pub errors: u64,
     /// Connections open.
     pub connections: u64,
+    /// How much of the measured part is over.
+    pub measured: Duration,
+    /// How much of that is left out because something else kept the threads from running.
+    pub lost: Duration,
     /// The counts that may make FAIL certain.
     pub so_far: SoFar,
 }
@@ -46,7 +62,12 @@ pub struct Snapshot {
 impl Progress {
     /// For so many threads.
     pub fn new(threads: usize) -> Self {
-        Self { threads: (0..threads).map(|_| ThreadProgress::default()).collect(), stop: AtomicBool::new(false) }
+        Self {
+            threads: (0..threads).map(|_| ThreadProgress::default()).collect(),
+            stop: AtomicBool::new(false),
+            left_out_until_ns: AtomicU64::new(0),
+            extension_ns: AtomicU64::new(0),
+        }
     }
 
     /// Requests all threads to end the run now.
@@ -59,12 +80,18 @@ impl Progress {
         let sum = |field: &dyn Fn(&ThreadProgress) -> &AtomicU64| -> u64 {
             self.threads.iter().map(|thread| field(thread).load(Ordering::Relaxed)).sum()
         };
+        let max = |field: &dyn Fn(&ThreadProgress) -> &AtomicU64| {
+            let ns = self.threads.iter().map(|thread| field(thread).load(Ordering::Relaxed)).max();
+            Duration::from_nanos(ns.unwrap_or(0))
+        };
         let errors = sum(&|thread| &thread.errors);
         Snapshot {
             offered: sum(&|thread| &thread.offered),
             good: sum(&|thread| &thread.good),
             errors,
             connections: sum(&|thread| &thread.connections),
+            measured: max(&|thread| &thread.measured_ns),
+            lost: max(&|thread| &thread.lost_ns),
             so_far: SoFar {
                 errors,
                 missing: sum(&|thread| &thread.missing),
@@ -72,6 +99,36 @@ impl Progress {
                 over: std::array::from_fn(|limit| sum(&|thread| &thread.over[limit])),
             },
         }
+    }
+
+    /// Has the measured part go on for so much longer than its length, if no thread has come to its
+    /// end. What the plan allows for bounds it.
+    pub fn extend_by(&self, extension: Duration) {
+        let wanted = u64::try_from(extension.as_nanos()).unwrap_or(u64::MAX).min(SETTLED - 1);
+        let grow = |ns: u64| (ns & SETTLED == 0 && ns < wanted).then_some(wanted);
+        // Refused is as good as settled.
+        let _ = self.extension_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, grow);
+    }
+
+    /// The extension, for good.
+    pub(crate) fn settle_extension(&self) -> Duration {
+        Duration::from_nanos(self.extension_ns.fetch_or(SETTLED, Ordering::AcqRel) & !SETTLED)
+    }
+
+    /// The extension as it is now.
+    pub(crate) fn extension(&self) -> Duration {
+        Duration::from_nanos(self.extension_ns.load(Ordering::Acquire) & !SETTLED)
+    }
+
+    /// Has requests that end before `until` left out by all threads.
+    pub(crate) fn leave_out(&self, until: Instant) {
+        self.left_out_until_ns.fetch_max(until.as_ns(), Ordering::Relaxed);
+    }
+
+    /// Requests that end before this time are left out.
+    #[inline]
+    pub(crate) fn left_out_until(&self) -> Instant {
+        Instant::from_ns(self.left_out_until_ns.load(Ordering::Relaxed))
     }
 
     pub(crate) fn stop_requested(&self) -> bool {
@@ -83,6 +140,8 @@ impl Progress {
         own.offered.store(seen.offered, Ordering::Relaxed);
         own.good.store(seen.good, Ordering::Relaxed);
         own.connections.store(seen.connections, Ordering::Relaxed);
+        own.measured_ns.store(seen.measured.as_nanos() as u64, Ordering::Relaxed);
+        own.lost_ns.store(seen.lost.as_nanos() as u64, Ordering::Relaxed);
         own.errors.store(seen.so_far.errors, Ordering::Relaxed);
         own.missing.store(seen.so_far.missing, Ordering::Relaxed);
         own.response_ns.store(seen.so_far.response_ns, Ordering::Relaxed);

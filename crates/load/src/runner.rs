@@ -137,6 +137,7 @@ fn drive<D: Driver>(
     if let Some(feed) = feed {
         engine = engine.fed(feed);
     }
+    engine = engine.watched(None, now);
     run(&mut driver, &mut engine)?;
     let figures = engine.into_figures();
     // The connections are the driver's, and go with it.

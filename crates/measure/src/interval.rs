@@ -39,8 +39,12 @@ pub struct IntervalSeries {
     /// The content of the open interval beside those: an interval that was closed before the width
     /// doubled.
     reopened: Option<CompactHistogram>,
-    /// The response times of all intervals but those in `open_response_time`.
+    /// The response times that count, of all intervals but those in `open_response_time`.
     closed_response_time: Histogram,
+    /// Those that are left out of the whole ([`IntervalSeries::leave_out`]), and whether those in
+    /// `open_response_time` are of them.
+    left_out_response_time: Option<Box<Histogram>>,
+    leaves_out: bool,
 }
 
 /// The counts of one interval.
@@ -142,6 +146,31 @@ impl IntervalSeries {
             open_response_time: Histogram::new(),
             reopened: None,
             closed_response_time: Histogram::new(),
+            left_out_response_time: None,
+            leaves_out: false,
+        }
+    }
+
+    /// From now on leaves response times out of the whole, or does not. They still are in the
+    /// intervals.
+    pub fn leave_out(&mut self, leaves_out: bool) {
+        if self.leaves_out != leaves_out {
+            self.reopened = Some(self.opened());
+            self.flush();
+            self.leaves_out = leaves_out;
+        }
+    }
+
+    /// Whether response times are left out of the whole now.
+    pub fn leaves_out(&self) -> bool {
+        self.leaves_out
+    }
+
+    /// Adds the response times that were left out to the whole after all.
+    pub fn take_back(&mut self) {
+        self.leave_out(false);
+        if let Some(left_out) = self.left_out_response_time.take() {
+            self.closed_response_time.merge(&left_out);
         }
     }
 
@@ -215,6 +244,8 @@ impl IntervalSeries {
     /// If the widths differ by anything but doublings.
     pub fn merge(&mut self, other: &IntervalSeries) {
         let mut other = other.clone();
+        self.leave_out(false);
+        other.leave_out(false);
         let (coarse, fine) = (self.width_ns.max(other.width_ns), self.width_ns.min(other.width_ns));
         assert!(
             coarse.is_multiple_of(fine) && (coarse / fine).is_power_of_two(),
@@ -248,6 +279,9 @@ impl IntervalSeries {
             (mine, theirs) => mine.or(theirs),
         };
         self.closed_response_time.merge(&other.closed_response_time);
+        if let Some(theirs) = &other.left_out_response_time {
+            self.left_out_response_time.get_or_insert_default().merge(theirs);
+        }
         self.in_flight += other.in_flight;
     }
 
@@ -275,10 +309,12 @@ impl IntervalSeries {
         self.closed.iter().zip(1..).map(|(closed, number)| (self.width_ns.saturating_mul(number), closed.in_flight))
     }
 
-    /// The response times of the whole trial, exactly those recorded.
+    /// The response times of the whole trial, exactly those recorded and not left out.
     pub fn response_time(&self) -> Histogram {
-        let mut total = self.open_response_time.clone();
-        total.merge(&self.closed_response_time);
+        let mut total = self.closed_response_time.clone();
+        if !self.leaves_out {
+            total.merge(&self.open_response_time);
+        }
         total
     }
 
@@ -318,13 +354,23 @@ impl IntervalSeries {
         });
         self.reopened = None;
         self.settle_one();
-        if !self.open_response_time.is_empty() {
-            self.closed_response_time.merge(&self.open_response_time);
-            self.open_response_time.clear();
-        }
+        self.flush();
         if self.closed.len() == self.intervals_max {
             self.widen();
         }
+    }
+
+    /// Empties the open interval's response times into those of the whole, or those left out.
+    fn flush(&mut self) {
+        if self.open_response_time.is_empty() {
+            return;
+        }
+        let whole = match self.leaves_out {
+            true => self.left_out_response_time.get_or_insert_default(),
+            false => &mut self.closed_response_time,
+        };
+        whole.merge(&self.open_response_time);
+        self.open_response_time.clear();
     }
 
     /// Merges the histograms of the next closed interval that still holds a pair.

@@ -1,9 +1,10 @@
 //! The facts about an observed host that do not change from sample to sample.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A host, its observer, and what of it cannot be observed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct HostFacts {
     /// Its name.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::sample::{Figures, Sample};
@@ -10,7 +11,7 @@ use crate::sample::{Figures, Sample};
 pub const SAMPLES_MAX: usize = 3600;
 
 /// The course of an observation in columns, which take less room than samples.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Series {
     /// The end of each interval, in seconds from an origin of the caller's choice.
     pub t: Vec<f64>,

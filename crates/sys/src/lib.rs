@@ -15,7 +15,7 @@ mod any_driver;
 pub mod clock;
 #[cfg(feature = "count-allocations")]
 pub mod counting;
-mod diag;
+pub mod diag;
 pub mod driver;
 mod epoll;
 pub mod fault;
@@ -25,6 +25,7 @@ pub mod handover;
 pub mod handshake;
 pub mod host;
 pub mod inotify;
+pub mod interface;
 mod operation;
 pub mod proc;
 pub mod process;
@@ -35,6 +36,7 @@ pub mod service_manager;
 pub mod socket;
 pub mod table;
 pub mod tasks;
+pub mod tracepoint;
 mod uring;
 pub mod wake;
 

@@ -6,8 +6,9 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use crate::clock::Instant;
 use crate::diag;
 
 /// CPU time of a thread or process.
@@ -53,14 +54,141 @@ pub fn thread_run_queue_wait_ns() -> Option<u64> {
     text.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// The times for which a thread was kept from running, since boot or its start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Waits {
+    /// Ready to run, while something else ran on its CPU or the quota of its control group was used
+    /// up, in nanoseconds.
+    pub run_queue_ns: u64,
+    /// Taken from its CPU by the hypervisor, in nanoseconds (resolution: one clock tick).
+    pub stolen_ns: u64,
+    /// The part that is due to the quota of its control group, in nanoseconds.
+    pub throttled_ns: u64,
+}
+
+impl Waits {
+    /// The waits that something outside of this process caused since `earlier`.
+    pub const fn from_outside_since(self, earlier: Self) -> u64 {
+        let run_queue_ns = self.run_queue_ns.saturating_sub(earlier.run_queue_ns);
+        let throttled_ns = self.throttled_ns.saturating_sub(earlier.throttled_ns);
+        run_queue_ns.saturating_sub(throttled_ns) + self.stolen_ns.saturating_sub(earlier.stolen_ns)
+    }
+}
+
+/// Reads the waits of the calling thread, which runs on one CPU only.
+#[derive(Debug)]
+pub struct WaitReader {
+    cpu: usize,
+    /// There is a hypervisor that takes time.
+    is_guest: bool,
+    /// The account of the control group, if there is one.
+    throttling: Option<PathBuf>,
+    read: Waits,
+    stolen_read_at: Instant,
+}
+
+impl WaitReader {
+    /// For a thread on that CPU.
+    pub fn new(cpu: usize) -> Self {
+        let is_guest = cpus_busy().iter().any(|cpu| cpu.stolen_ns > 0);
+        let throttling = cpu_stat_of_cgroup("self");
+        Self { cpu, is_guest, throttling, read: Waits::default(), stolen_read_at: Instant::default() }
+    }
+
+    /// The waits so far. Takes some microseconds, and in a guest some tens every hundredth of a
+    /// second.
+    pub fn read(&mut self) -> Waits {
+        /// A clock tick, in which the account of a CPU does not change.
+        const STOLEN_NS: u64 = 10_000_000;
+        /// Throttling shows as a longer wait than this.
+        const THROTTLED_NS: u64 = 100_000;
+        let run_queue_ns = thread_run_queue_wait_ns().unwrap_or(0);
+        if run_queue_ns > self.read.run_queue_ns + THROTTLED_NS
+            && let Some(account) = self.throttling.as_ref().and_then(|path| fs::read_to_string(path).ok())
+        {
+            self.read.throttled_ns = throttled_ns(&account).unwrap_or(0);
+        }
+        self.read.run_queue_ns = run_queue_ns;
+        let now = Instant::now();
+        if self.is_guest && now.ns_since(self.stolen_read_at) >= STOLEN_NS {
+            let stolen = cpus_busy().into_iter().find(|cpu| cpu.cpu == self.cpu).map(|cpu| cpu.stolen_ns);
+            self.read.stolen_ns = stolen.unwrap_or(0);
+            self.stolen_read_at = now;
+        }
+        self.read
+    }
+}
+
 /// CPU time of a process, from `/proc/PID/stat` (resolution: one clock tick, 10 ms on most
 /// kernels).
 pub fn process_cpu(pid: u32) -> Option<CpuTime> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Some(process(pid)?.used)
+}
+
+/// A process of this host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Its short name.
+    pub name: String,
+    /// The CPU time of all its threads (resolution: one clock tick).
+    pub used: CpuTime,
+    /// The CPU on which its first thread ran last.
+    pub cpu: usize,
+}
+
+/// The processes of this host that this user may see. Takes about ten microseconds for each.
+pub fn processes() -> Vec<Process> {
+    process_ids().into_iter().filter_map(process).collect()
+}
+
+fn process(pid: u32) -> Option<Process> {
+    process_of(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn process_of(pid: u32, stat: &str) -> Option<Process> {
     // The command's name stands in parentheses and may itself hold spaces and parentheses.
-    let fields: Vec<&str> = stat.get(stat.rfind(')')? + 2..)?.split(' ').collect();
+    let (begin, end) = (stat.find('(')?, stat.rfind(')')?);
+    let fields: Vec<&str> = stat.get(end + 2..)?.split_ascii_whitespace().collect();
     let ns = |field: &str| Some(field.parse::<u64>().ok()? * (1_000_000_000 / rustix::param::clock_ticks_per_second()));
-    Some(CpuTime { user_ns: ns(fields.get(11)?)?, system_ns: ns(fields.get(12)?)? })
+    Some(Process {
+        pid,
+        name: stat.get(begin + 1..end)?.to_owned(),
+        used: CpuTime { user_ns: ns(fields.get(11)?)?, system_ns: ns(fields.get(12)?)? },
+        cpu: fields.get(36)?.parse().ok()?,
+    })
+}
+
+/// Whether a process's affinity allows it to run on that CPU.
+pub fn may_run_on(pid: u32, cpu: usize) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.is_some_and(|list| is_in_list(list.trim(), cpu))
+}
+
+/// Whether a list such as `0-3,7` has that number.
+fn is_in_list(list: &str, number: usize) -> bool {
+    list.split(',').any(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        first.parse().is_ok_and(|first: usize| first <= number) && last.parse().is_ok_and(|last: usize| number <= last)
+    })
+}
+
+/// The threads of this process with their names.
+pub fn own_threads() -> Vec<(u32, String)> {
+    let Ok(entries) = fs::read_dir("/proc/self/task") else { return Vec::new() };
+    let thread = |entry: fs::DirEntry| {
+        let name = fs::read_to_string(entry.path().join("comm")).ok()?;
+        Some((entry.file_name().to_str()?.parse().ok()?, name.trim_end().to_owned()))
+    };
+    entries.flatten().filter_map(thread).collect()
+}
+
+/// CPU time of a thread of this process in nanoseconds (schedstat).
+pub fn own_thread_cpu_ns(thread: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok()
 }
 
 /// The short name of a process.
@@ -79,6 +207,8 @@ pub struct CpuBusy {
     pub idle_ns: u64,
     /// Taken by the hypervisor for other guests.
     pub stolen_ns: u64,
+    /// Running programs, or the kernel for them; interrupts are not in it.
+    pub programs_ns: u64,
 }
 
 /// The use of each CPU since boot.
@@ -97,7 +227,8 @@ fn cpu_busy(line: &str) -> Option<CpuBusy> {
         fields.take(8).filter_map(|field| field.parse::<u64>().ok()).map(|ticks| ticks * tick_ns).collect();
     let [user, nice, system, idle, iowait, irq, softirq, stolen_ns] = ns[..] else { return None };
     let busy_ns = user + nice + system + irq + softirq + stolen_ns;
-    Some(CpuBusy { cpu, busy_ns, idle_ns: idle + iowait, stolen_ns })
+    let programs_ns = user + nice + system;
+    Some(CpuBusy { cpu, busy_ns, idle_ns: idle + iowait, stolen_ns, programs_ns })
 }
 
 /// Counters of the TCP stack that indicate problems. All are of the whole network namespace, since
@@ -139,22 +270,24 @@ fn counter(text: &str, table: &str, name: &str) -> Option<u64> {
 /// Nanoseconds during which the control group of this process was kept from running by its CPU
 /// quota; `None` where there is no such account.
 pub fn cgroup_throttled_ns() -> Option<u64> {
-    throttled_ns_of("self")
+    throttled_ns(&fs::read_to_string(cpu_stat_of_cgroup("self")?).ok()?)
 }
 
 /// The same of another process.
 pub fn cgroup_throttled_ns_of(pid: u32) -> Option<u64> {
-    throttled_ns_of(&pid.to_string())
+    throttled_ns(&fs::read_to_string(cpu_stat_of_cgroup(&pid.to_string())?).ok()?)
 }
 
-fn throttled_ns_of(process: &str) -> Option<u64> {
+/// The file with the account of a process's control group that has its throttling.
+fn cpu_stat_of_cgroup(process: &str) -> Option<PathBuf> {
     let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
     let v1 = groups.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
         controllers.split(',').any(|name| name == "cpu").then(|| format!("/sys/fs/cgroup/cpu{path}/cpu.stat"))
     });
     let v2 = groups.lines().find_map(|line| Some(format!("/sys/fs/cgroup{}/cpu.stat", line.strip_prefix("0::")?)));
-    [v1, v2].into_iter().flatten().find_map(|path| throttled_ns(&fs::read_to_string(path).ok()?))
+    let has_throttling = |path: &PathBuf| fs::read_to_string(path).is_ok_and(|text| throttled_ns(&text).is_some());
+    [v1, v2].into_iter().flatten().map(PathBuf::from).find(has_throttling)
 }
 
 fn throttled_ns(stat: &str) -> Option<u64> {
@@ -168,14 +301,34 @@ fn throttled_ns(stat: &str) -> Option<u64> {
 /// The processes of this host that listen on a TCP port, found by the sockets that they hold. Those
 /// of other users stay hidden from an unprivileged caller.
 pub fn listeners(port: u16) -> Vec<u32> {
-    let inodes = diag::listening(port).unwrap_or_else(|_| listening_of_tables(port));
+    let sockets = diag::listening(port).map(|sockets| sockets.iter().map(|socket| socket.inode).collect());
+    holders_of_sockets(&sockets.unwrap_or_else(|_| listening_of_tables(port)))
+}
+
+/// The processes that hold any of these sockets, by the sockets' inodes.
+pub fn holders_of_sockets(inodes: &[u32]) -> Vec<u32> {
     if inodes.is_empty() {
         return Vec::new();
     }
-    let sockets: HashSet<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
+    let inodes: HashSet<u32> = inodes.iter().copied().collect();
+    process_ids().into_iter().filter(|pid| sockets_of(*pid).any(|inode| inodes.contains(&inode))).collect()
+}
+
+/// The numbers of all processes of this host.
+pub fn process_ids() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| holds_any(*pid, &sockets)).collect()
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The inodes of the sockets that a process holds, as far as this user may see them.
+pub fn sockets_of(pid: u32) -> impl Iterator<Item = u32> {
+    // They are listed by number, and a server listens before it has connections.
+    const DESCRIPTORS_MAX: usize = 4096;
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().take(DESCRIPTORS_MAX);
+    descriptors.filter_map(|entry| {
+        let target = fs::read_link(entry.path()).ok()?;
+        target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    })
 }
 
 /// The same for a kernel that has no socket diagnosis or does not let us use it. The tables name
@@ -195,17 +348,6 @@ fn listening_of_table(table: &str, port: u16) -> Vec<u32> {
         if here { fields.get(9)?.parse().ok() } else { None }
     };
     table.lines().skip(1).filter_map(socket).collect()
-}
-
-fn holds_any(pid: u32, sockets: &HashSet<String>) -> bool {
-    // They are listed by number, and a server listens before it has connections.
-    const DESCRIPTORS_MAX: usize = 4096;
-    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
-    descriptors
-        .flatten()
-        .take(DESCRIPTORS_MAX)
-        .filter_map(|entry| fs::read_link(entry.path()).ok())
-        .any(|target| target.to_str().is_some_and(|target| sockets.contains(target)))
 }
 
 /// The description of this host for the readers of a result.
@@ -260,6 +402,16 @@ fn sysfs(path: &str) -> Option<String> {
     fs::read_to_string(Path::new(path)).ok().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
+/// The unit of times in `/proc/stat` and `/proc/PID/stat`.
+pub fn clock_tick_ms() -> u64 {
+    1_000 / rustix::param::clock_ticks_per_second()
+}
+
+/// The unit of memory in `/proc/PID/stat` and `/proc/net/sockstat`.
+pub fn page_kib() -> u64 {
+    rustix::param::page_size() as u64 / 1024
+}
+
 /// Resident memory of this process in bytes.
 pub fn resident_bytes() -> Option<u64> {
     let statm = fs::read_to_string("/proc/self/statm").ok()?;
@@ -282,8 +434,28 @@ mod tests {
         let busy = cpu_busy("cpu1 1 2 3 4 5 6 7 8 9 10").unwrap();
         let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second();
         assert_eq!((busy.cpu, busy.busy_ns, busy.idle_ns, busy.stolen_ns), (1, 27 * tick, 9 * tick, 8 * tick));
+        assert_eq!(busy.programs_ns, 6 * tick);
         assert_eq!(cpu_busy("cpu  1 2 3 4 5 6 7 8"), None, "the sum over all CPUs is not a CPU");
         assert_eq!(cpu_busy("intr 12"), None);
+    }
+
+    #[test]
+    fn a_process_is_read_whatever_its_name() {
+        let stat =
+            "77 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 3 4 0 0 20 0 1 0 50 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 17 5 0 0";
+        let process = process_of(77, stat).unwrap();
+        let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second();
+        assert_eq!((process.name.as_str(), process.used.total_ns(), process.cpu), ("a) b (c", 7 * tick, 5));
+        let own = processes().into_iter().find(|process| process.pid == std::process::id()).unwrap();
+        assert!(may_run_on(own.pid, own.cpu));
+    }
+
+    #[test]
+    fn lists_of_cpus_are_read() {
+        let within = |list| (0..6).filter(|&cpu| is_in_list(list, cpu)).collect::<Vec<_>>();
+        assert_eq!(within("0-2,4"), [0, 1, 2, 4]);
+        assert_eq!(within("5"), [5]);
+        assert!(within("").is_empty());
     }
 
     #[test]
@@ -291,7 +463,8 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         assert_eq!(listeners(port), vec![std::process::id()]);
-        assert_eq!(listening_of_tables(port), diag::listening(port).unwrap(), "both ways find the same");
+        let by_diagnosis: Vec<u32> = diag::listening(port).unwrap().iter().map(|socket| socket.inode).collect();
+        assert_eq!(listening_of_tables(port), by_diagnosis, "both ways find the same");
     }
 
     #[test]

@@ -47,8 +47,8 @@ fn pid(group: u32) -> io::Result<Pid> {
     i32::try_from(group).ok().and_then(Pid::from_raw).ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-/// CPU time of a process in nanoseconds, of all its threads, ended ones included. It is exact, where
-/// `/proc` counts in ticks of the clock; `None` if there is no such process.
+/// CPU time of a process in nanoseconds, of all its threads, ended ones included. It is exact,
+/// where `/proc` counts in ticks of the clock; `None` if there is no such process.
 pub fn cpu_ns(process: u32) -> Option<u64> {
     let mut clock: libc::clockid_t = 0;
     let mut time = MaybeUninit::<libc::timespec>::zeroed();

@@ -65,6 +65,9 @@ pub enum Overload {
     RatePerS(f64),
     /// More requests than this wait.
     Waiting(usize),
+    /// Requests have waited without a break for so long, in nanoseconds. Connections that wait for
+    /// responses bound the rate and the queue, but not this.
+    BusyForNs(u64),
 }
 
 /// The course of the speed, as a state machine over arrivals.
@@ -76,6 +79,8 @@ pub(crate) struct Speed {
     ramp_start: Option<u64>,
     last_arrival: u64,
     arrivals: Window,
+    /// The time since which requests have waited without a break.
+    busy_since: Option<u64>,
     /// The last time of an overload, if the servers have collapsed.
     collapsed: Option<u64>,
     collapses: u64,
@@ -90,6 +95,7 @@ impl Speed {
             ramp_start: None,
             last_arrival: 0,
             arrivals: Window::default(),
+            busy_since: None,
             collapsed: None,
             collapses: 0,
         }
@@ -108,11 +114,35 @@ impl Speed {
         let is_overload = match collapse.above {
             Overload::RatePerS(rate) => self.arrivals.count(now) as f64 > rate,
             Overload::Waiting(bound) => waiting > bound,
+            Overload::BusyForNs(bound) => self.has_been_busy_for(bound, now),
         };
         if is_overload {
-            self.collapses += u64::from(!self.is_collapsed(now));
-            self.collapsed = Some(now);
+            self.collapse_at(now);
         }
+    }
+
+    /// Takes note that requests wait from `now` on.
+    pub(crate) fn on_waiting(&mut self, now: u64) {
+        self.busy_since.get_or_insert(now);
+    }
+
+    /// Takes note that no request waits any more.
+    pub(crate) fn on_empty(&mut self, now: u64) {
+        if let Some(Collapse { above: Overload::BusyForNs(bound), .. }) = self.collapse
+            && self.has_been_busy_for(bound, now)
+        {
+            self.collapse_at(now);
+        }
+        self.busy_since = None;
+    }
+
+    fn has_been_busy_for(&self, bound: u64, now: u64) -> bool {
+        self.busy_since.is_some_and(|since| now.saturating_sub(since) >= bound)
+    }
+
+    fn collapse_at(&mut self, now: u64) {
+        self.collapses += u64::from(!self.is_collapsed(now));
+        self.collapsed = Some(now);
     }
 
     /// The end of a service of `work_ns` that begins at `start`.
@@ -259,6 +289,29 @@ mod tests {
             // An overload while the capacity is lowered is no collapse of its own.
             assert_eq!(speed.collapses(), 1);
         }
+    }
+
+    #[test]
+    fn a_queue_that_never_empties_is_an_overload_too() {
+        let collapse = Collapse { above: Overload::BusyForNs(3 * S), left: 0.5, recovery_ns: Some(5 * S) };
+        let mut speed = Speed::new(None, None, Some(collapse));
+        for begin in [0, 10 * S] {
+            // A break begins the time anew.
+            speed.on_waiting(begin);
+            speed.on_arrival(begin + 2 * S, 9);
+            speed.on_empty(begin + 2 * S + 900 * MS);
+            speed.on_waiting(begin + 3 * S);
+            speed.on_arrival(begin + 4 * S, 9);
+            assert!(!speed.is_collapsed(begin + 4 * S));
+            speed.on_empty(begin + 4 * S);
+        }
+        speed.on_waiting(20 * S);
+        speed.on_arrival(23 * S, 9);
+        assert!(speed.is_collapsed(23 * S));
+        // The overload ends when nobody waits, and not with the last arrival.
+        speed.on_empty(26 * S);
+        assert!(speed.is_collapsed(31 * S - 1) && !speed.is_collapsed(31 * S));
+        assert_eq!(speed.collapses(), 1);
     }
 
     #[test]

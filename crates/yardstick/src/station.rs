@@ -106,6 +106,7 @@ impl<T> Station<T> {
         } else if self.waiting < self.waiting_max {
             self.lanes[lane].waiting.push_back((now, ticket));
             self.waiting += 1;
+            self.speed.on_waiting(now);
             self.counts.waiting_peak = self.counts.waiting_peak.max(self.waiting);
         } else {
             self.counts.refused += 1;
@@ -133,6 +134,9 @@ impl<T> Station<T> {
                 break;
             };
             self.waiting -= 1;
+            if self.waiting == 0 {
+                self.speed.on_empty(departure);
+            }
             if is_awaited(&next) {
                 self.begin(lane, departure.max(arrival), next);
                 break;
@@ -266,6 +270,26 @@ mod tests {
         let counts = station.counts();
         assert_eq!((counts.served, counts.abandoned, counts.waiting_peak), (2, 2, 3));
         assert_eq!((station.waiting(), station.in_service(), counts.busy_ns), (0, 0, 20 * MS));
+    }
+
+    #[test]
+    fn an_overload_that_lasts_costs_capacity() {
+        let above = Overload::BusyForNs(2 * S);
+        let collapse = Some(Collapse { above, left: 0.25, recovery_ns: None });
+        let mut station = Station::new(&Model { collapse, ..fixed(1, 10) });
+        // 200 requests at once keep the server busy for two seconds, of which nobody waits for the
+        // last 10 ms.
+        (0..200).for_each(|number| station.arrive(0, number).unwrap());
+        while station.depart(10 * S, |_| true).is_some() {}
+        assert_eq!(station.collapses(), 0);
+        (0..300).for_each(|number| station.arrive(10 * S, number).unwrap());
+        let all: Vec<u64> = std::iter::from_fn(|| station.depart(12 * S, |_| true)).map(|(_, at)| at).collect();
+        assert_eq!((all.len(), station.collapses()), (200, 0));
+        station.arrive(12 * S, 0).unwrap();
+        assert_eq!(station.collapses(), 1);
+        let next: Vec<u64> = std::iter::from_fn(|| station.depart(13 * S, |_| true)).map(|(_, at)| at).collect();
+        // One service had begun before.
+        assert_eq!(next.len(), 25, "40 ms each");
     }
 
     /// The rate of departures of a station that always has work.

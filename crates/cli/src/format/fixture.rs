@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use thalweg_lab::document::{
-    Bytes, Client, Connections, Document, HostDocument, Kind, PlanDocument, Rates, SCHEMA, Sample, SessionsSummary,
-    Trial,
+    Bytes, Client, Connections, Disclosure, Document, HostDocument, Kind, PlanDocument, Rates, SCHEMA, Sample,
+    SessionsSummary, Trial,
 };
 use thalweg_measure::trial::Sessions;
 use thalweg_measure::{
@@ -189,6 +189,7 @@ pub fn document(trials: Vec<Trial>) -> Document {
             descriptors: 1024,
             sysctls: [].into(),
             shared_with_target: true,
+            disclosure: Disclosure::default(),
             findings: Vec::new(),
         },
         verdict: Verdict::Fail,
@@ -196,6 +197,8 @@ pub fn document(trials: Vec<Trial>) -> Document {
         trials,
         find: None,
         compare: None,
+        sweep: None,
+        observation: None,
         log: None,
     }
 }

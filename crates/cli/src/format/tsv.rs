@@ -15,26 +15,26 @@ use super::samples::Samples;
 /// autobench's percentage of errors for a trial without a reply: more than all.
 const NO_REPLY_PERCENT: f64 = 101.0;
 
-/// The table.
-pub fn tsv(document: &Document) -> String {
+/// The table with `separator` between fields.
+pub fn table(document: &Document, separator: char) -> String {
     let mut text = String::new();
     for (position, trial) in document.trials.iter().enumerate() {
         let row = row(trial);
         if position == 0 {
-            line(&mut text, row.iter().map(|(name, _)| name.as_str()));
+            line(&mut text, separator, row.iter().map(|(name, _)| name.as_str()));
         }
-        line(&mut text, row.iter().map(|(_, value)| value.as_str()));
+        line(&mut text, separator, row.iter().map(|(_, value)| value.as_str()));
     }
     text
 }
 
-fn line<'a>(out: &mut String, fields: impl Iterator<Item = &'a str>) {
-    out.push_str(&fields.collect::<Vec<_>>().join("\t"));
+fn line<'a>(out: &mut String, separator: char, fields: impl Iterator<Item = &'a str>) {
+    out.push_str(&fields.collect::<Vec<_>>().join(&separator.to_string()));
     out.push('\n');
 }
 
 /// Names and values of one trial.
-type Row = Vec<(String, String)>;
+pub(super) type Row = Vec<(String, String)>;
 
 fn row(trial: &Trial) -> Row {
     let mut row = autobench(trial);
@@ -91,7 +91,7 @@ fn row(trial: &Trial) -> Row {
 }
 
 /// autobench's columns by its names, without the host's name behind them.
-fn autobench(trial: &Trial) -> Row {
+pub(super) fn autobench(trial: &Trial) -> Row {
     let span = span_s(trial);
     let one = |number: f64| format!("{number:.1}");
     let sampled = Samples::of(trial, |interval| interval.completed);
@@ -130,11 +130,11 @@ fn times(row: &mut Row, of: &str, summary: &Summary) {
     }
 }
 
-fn none() -> String {
+pub(super) fn none() -> String {
     "-".to_owned()
 }
 
-fn verdict(verdict: Verdict) -> &'static str {
+pub fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Pass => "pass",
         Verdict::Fail => "fail",
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     fn table(trials: Vec<Trial>) -> Vec<Vec<String>> {
-        let text = tsv(&fixture::document(trials));
+        let text = super::table(&fixture::document(trials), '\t');
         assert!(text.is_empty() || text.ends_with('\n'));
         text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
     }

@@ -35,8 +35,8 @@ pub struct CompareOptions {
     /// URL of side B
     #[arg(conflicts_with = "switch_cmd")]
     pub url_b: Option<String>,
-    /// Command that restarts side A before each of its rounds, or that is its server; run by sh, with
-    /// THALWEG_SIDE=A
+    /// Command that restarts side A before each of its rounds, or that is its server; run by sh,
+    /// with THALWEG_SIDE=A
     #[arg(long, value_name = "CMD", requires = "restart_b")]
     pub restart_a: Option<String>,
     /// The same for side B
@@ -60,7 +60,7 @@ pub struct CompareOptions {
     /// Time for a server to accept connections after its command
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "30s")]
     pub restart_timeout: Duration,
-    /// What to compare; repeatable, the first one is primary [default: cpu_per_request if the
+    /// Metric to compare; repeatable, the first one is primary [default: cpu_per_request if the
     /// server's processes are visible, p99, throughput]
     #[arg(long = "metric", value_name = "METRIC")]
     pub metrics: Vec<Metric>,

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use thalweg_lab::client_process::ClientShare;
 use thalweg_units::{parse_percent, parse_time};
 
 use super::load::LoadOptions;
+use super::observe::ObserverOptions;
 use super::output::OutputOptions;
 
 /// Options of `thalweg find`.
@@ -37,12 +39,26 @@ pub struct FindOptions {
     /// Time for the target to recover from a collapse, before the search gives up
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "60s")]
     pub recovery: Duration,
+    /// Only offer a share of the load and print the trial: the search starts itself again so, to
+    /// compare one client process with two
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, hide = true)]
+    pub client_share: Option<ClientShare>,
     /// The load.
     #[command(flatten)]
     pub load: LoadOptions,
+    /// Measure what the path carries, by a bulk transfer from the observer after the search
+    #[arg(long, requires = "observe")]
+    pub path_check: bool,
+    /// The observer of the target's host.
+    #[command(flatten)]
+    pub observer: ObserverOptions,
     /// The output.
     #[command(flatten)]
     pub output: OutputOptions,
+}
+
+fn parse_share(text: &str) -> Result<ClientShare, String> {
+    ClientShare::parse(text).ok_or_else(|| "expected RATE,SECONDS,CPU".to_owned())
 }
 
 /// Whether a search ends with an overload.

@@ -5,10 +5,15 @@ mod demo;
 mod doctor;
 mod find;
 mod load;
+mod observe;
 mod output;
 mod replay;
+mod report;
 mod run;
+mod runs;
 mod serve;
+mod store;
+mod sweep;
 mod values;
 mod yardstick;
 
@@ -17,11 +22,16 @@ pub use demo::DemoOptions;
 pub use doctor::DoctorOptions;
 pub use find::{FindOptions, OverloadOption};
 pub use load::{ArrivalsOption, HttpVersion, LoadOptions, METHOD_DEFAULT};
+pub use observe::{ObserveOptions, ObserverOptions};
 pub use output::{Format, OutputOptions};
 pub use replay::ReplayOptions;
+pub use report::{ReportFormat, ReportOptions};
 pub use run::RunOptions;
+pub use runs::RunsOptions;
 pub use serve::{SandboxOption, ServeOptions, parse_listen};
-pub use values::{CpuList, parse_cpus};
+pub use store::{StoreOptions, StorePath, StorePlace};
+pub use sweep::SweepOptions;
+pub use values::{CpuList, DriverOption, parse_cpus};
 pub use yardstick::{LawOption, Preset, StallOption, YardstickOptions};
 
 use clap::{Parser, Subcommand};
@@ -42,14 +52,22 @@ pub enum Command {
     Run(RunOptions),
     /// Find the capacity: the highest rate that meets the limits, and the bottleneck.
     Find(FindOptions),
+    /// Offer rates from low to high by a step, to one or several servers.
+    Sweep(SweepOptions),
     /// Compare two servers, or one before and after a change, in interleaved rounds.
     Compare(CompareOptions),
     /// Replay an access log with its own timing.
     Replay(ReplayOptions),
+    /// Report on stored runs, alone or side by side, or bundle them for others.
+    Report(ReportOptions),
+    /// List the stored runs.
+    Runs(RunsOptions),
     /// Serve the files of a directory.
     Serve(ServeOptions),
     /// Serve a small tree on this host, find its capacity, and write a report.
     Demo(DemoOptions),
+    /// Show the figures of this host and a server on it, or answer a measuring client with them.
+    Observe(ObserveOptions),
     /// Show what on this host would spoil a planned load, and the commands that mend it.
     Doctor(DoctorOptions),
     /// Serve with a known capacity and known faults, to calibrate load generators.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::store::StoreOptions;
+
 /// Output options.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
@@ -20,6 +22,9 @@ pub struct OutputOptions {
     /// Write the response times of each interval as an HdrHistogram log
     #[arg(long, value_name = "FILE")]
     pub hdr: Option<PathBuf>,
+    /// The store.
+    #[command(flatten)]
+    pub store: StoreOptions,
 }
 
 /// Forms of a result.
@@ -29,8 +34,10 @@ pub enum Format {
     Text,
     /// One JSON document
     Json,
-    /// Table with column names and one line per trial
+    /// Table with column names and one line per trial; of a sweep, autobench's
     Tsv,
+    /// The same with commas
+    Csv,
     /// Output of httperf 0.9
     Httperf,
     /// Output of ApacheBench 2.3

@@ -8,6 +8,7 @@ use thalweg_load::RateText;
 use thalweg_units::parse_time;
 
 use super::load::LoadOptions;
+use super::observe::ObserverOptions;
 use super::output::OutputOptions;
 use super::values::{positive, positive_count};
 
@@ -71,6 +72,9 @@ pub struct RunOptions {
     /// The load.
     #[command(flatten)]
     pub load: LoadOptions,
+    /// The observer of the target's host.
+    #[command(flatten)]
+    pub observer: ObserverOptions,
     /// The output.
     #[command(flatten)]
     pub output: OutputOptions,

@@ -64,8 +64,11 @@ pub struct YardstickOptions {
     /// Slow start: time without requests after which the server is cold again
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "30s")]
     pub idle: Duration,
-    /// Rate over a second above which the capacity collapses [default: none; collapse 1.25 x
-    /// --rate]
+    /// Time for which requests may wait without a break before the capacity collapses [default:
+    /// none; collapse 3s]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with_all = ["collapse_above", "collapse_queue"])]
+    pub collapse_after: Option<Duration>,
+    /// Rate over a second above which the capacity collapses; connections that wait bound it
     #[arg(long, value_name = "RATE", value_parser = parse_rate, conflicts_with = "collapse_queue")]
     pub collapse_above: Option<f64>,
     /// Number of waiting requests above which the capacity collapses
@@ -111,7 +114,7 @@ pub struct YardstickOptions {
     #[arg(long, requires = "truth")]
     pub json: bool,
     /// Burn CPU time for each service, on a thread per server, instead of computing departures
-    #[arg(long, conflicts_with_all = ["stall", "slow_start", "collapse_above", "collapse_queue"])]
+    #[arg(long, conflicts_with_all = ["stall", "slow_start", "collapse_after", "collapse_above", "collapse_queue"])]
     pub burn: bool,
     /// CPU to serve from; with --burn, CPUs of the threads in turn [default: any]
     #[arg(long, value_name = "LIST", value_parser = parse_cpus)]

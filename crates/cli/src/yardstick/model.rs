@@ -33,7 +33,7 @@ pub fn model(options: &YardstickOptions) -> Result<Model, Failure> {
         hot_share: options.hot_share.or((preset == Preset::HotCore).then_some(0.5)),
         stall: stall(options),
         slow_start: slow_start(options)?,
-        collapse: collapse(options, servers as f64 / law.mean_s())?,
+        collapse: collapse(options)?,
         faults: Faults {
             wrong_bodies: options.wrong_bodies.unwrap_or(is(Preset::WrongBodies, FAULTS_DEFAULT)),
             resets: options.resets.unwrap_or(is(Preset::Resets, FAULTS_DEFAULT)),
@@ -96,13 +96,14 @@ fn slow_start(options: &YardstickOptions) -> Result<Option<SlowStart>, Failure> 
     Ok(Some(SlowStart { ramp_ns: ns(ramp), from: options.cold_share, idle_ns: ns(options.idle) }))
 }
 
-fn collapse(options: &YardstickOptions, capacity: f64) -> Result<Option<Collapse>, Failure> {
-    const OVERLOAD_DEFAULT: f64 = 1.25;
-    let default = (options.preset == Preset::Collapse).then_some(Overload::RatePerS(OVERLOAD_DEFAULT * capacity));
+fn collapse(options: &YardstickOptions) -> Result<Option<Collapse>, Failure> {
+    const OVERLOAD_DEFAULT: Duration = Duration::from_secs(3);
+    let after = options.collapse_after.or((options.preset == Preset::Collapse).then_some(OVERLOAD_DEFAULT));
     let given = options.collapse_above.map(Overload::RatePerS).or(options.collapse_queue.map(Overload::Waiting));
+    let default = after.map(|after| Overload::BusyForNs(ns(after)));
     let Some(above) = given.or(default) else {
         if options.recovery.is_some() {
-            return Err(Failure::usage("--recovery needs a collapse: the preset collapse, or --collapse-above"));
+            return Err(Failure::usage("--recovery needs a collapse: the preset collapse, or --collapse-after"));
         }
         return Ok(None);
     };

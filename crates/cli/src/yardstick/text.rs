@@ -40,6 +40,7 @@ fn collapse(collapse: &Collapse) -> String {
     let above = match collapse.above {
         Overload::RatePerS(per_second) => format!("above {}", rate(per_second)),
         Overload::Waiting(bound) => format!("where more than {bound} requests wait"),
+        Overload::BusyForNs(ns) => format!("where requests have waited for {} without a break", exact(ns)),
     };
     let recovery = match collapse.recovery_ns {
         Some(ns) => format!("until {} after the overload", exact(ns)),
@@ -90,6 +91,10 @@ pub fn figures(figures: &Figures) -> String {
         display::count(figures.waiting_peak as u64),
     );
     let late = &figures.lateness_us;
+    if late.count == 0 {
+        // Burnt services have no computed departures.
+        return text;
+    }
     let us = |us: f64| display::time((us * 1e3).round() as u64);
     text.push_str(&format!(
         "responses left later than computed by {} (median), {} (p99), {} (p99.9), {} (maximum); CPU use {}\n",

@@ -84,3 +84,30 @@ pub const CHECKS: &[Check] = &[
     slow("calls", advice::calls),
     slow("server-threads", advice::server_threads),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_check_has_a_row_in_its_document() {
+        let document = include_str!("../../../../docs/doctor.md");
+        let rows: Vec<&str> = document.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+        let names: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
+        for name in &names {
+            assert_eq!(rows.iter().filter(|row| *row == name).count(), 1, "rows of `{name}` in docs/doctor.md");
+        }
+        assert_eq!(rows.len(), names.len(), "rows in docs/doctor.md: {rows:?}");
+    }
+
+    /// A file that the kernel does not show must not end an examination.
+    #[test]
+    fn a_host_that_shows_nothing_is_examined() {
+        let nothing = Host::beneath("/nonexistent");
+        for text in ["hold 100000", "rate 50000/s", "conn-rate 2000/s", "find http://h/", "serve /srv 100"] {
+            let load: PlannedLoad = text.parse().expect("a load");
+            let found = CHECKS.iter().flat_map(|check| (check.examine)(&nothing, &load));
+            assert!(found.into_iter().all(|finding| finding.level < crate::finding::Level::Warning), "{text}");
+        }
+    }
+}

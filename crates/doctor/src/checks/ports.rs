@@ -118,7 +118,7 @@ pub fn time_wait(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let available = ports as f64 * load.sources.max(1) as f64;
     let rate = display::rate(load.opened_per_s);
     let figures = format!(
-        "{rate} closed by this client make {} ports wait, of {}",
+        "{rate} that this end closes make {} ports wait, of {}",
         count(waiting as u64),
         count(available as u64)
     );
@@ -126,18 +126,15 @@ pub fn time_wait(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
         return vec![Finding::ok(format!("{is}; {figures}"))];
     }
     let (level, effect) = if wanted > available * PORTS_COUNTED_ON {
-        let left = (available - load.connections as f64).max(0.0) / load.opened_per_s;
-        (
-            Level::Error,
-            format!(
-                "after about {} none is free, and connections end as `no address`",
-                display::time((left * 1e9) as u64)
-            ),
-        )
+        let left_s = (available - load.connections as f64).max(0.0) / load.opened_per_s;
+        let left = display::time((left_s * 1e9) as u64);
+        (Level::Warning, format!("after about {left} none is free, and connections end as `no address`"))
     } else {
-        (Level::Warning, "the kernel searches ever longer for a free one, which shows as lag".to_owned())
+        (Level::Hint, "the kernel searches ever longer for a free one, which shows as lag".to_owned())
     };
-    let finding = Finding::of(level, is, format!("{figures}; {effect}"));
+    let spoils = format!("{figures}; {effect}. A server that is asked to close, as thalweg does, spares them");
+    let level = if load.asks_to_close { Level::Hint } else { level };
+    let finding = Finding::of(level, is, spoils);
     vec![more_ports(finding, host, load, wanted)]
 }
 
@@ -235,11 +232,11 @@ mod tests {
     fn closed_connections_keep_their_ports_for_a_minute_unless_they_are_reused() {
         for (reuse, text, target, level, part) in [
             ("2", "conn-rate 200/s", "10.0.0.1:80", Level::Ok, "12,000 ports wait"),
-            ("2", "conn-rate 400/s", "10.0.0.1:80", Level::Warning, "24,000 ports wait"),
-            ("2", "conn-rate 2000/s", "10.0.0.1:80", Level::Error, "after about 13.1 s"),
+            ("2", "conn-rate 400/s", "10.0.0.1:80", Level::Hint, "24,000 ports wait"),
+            ("2", "conn-rate 2000/s", "10.0.0.1:80", Level::Warning, "after about 13.1 s"),
             ("1", "conn-rate 2000/s", "10.0.0.1:80", Level::Ok, "for 1.00 s"),
             ("2", "conn-rate 2000/s", "127.0.0.1:80", Level::Ok, "for 1.00 s"),
-            ("0", "conn-rate 2000/s", "127.0.0.1:80", Level::Error, "120,000 ports wait, of 28,232"),
+            ("0", "conn-rate 2000/s", "127.0.0.1:80", Level::Warning, "120,000 ports wait, of 28,232"),
         ] {
             let fake = FakeHost::with_sysctls(USUAL);
             fake.write("/proc/sys/net/ipv4/tcp_tw_reuse", reuse);
@@ -255,6 +252,8 @@ mod tests {
             ..load("conn-rate 2000/s", Some("10.0.0.1:80"))
         };
         assert_eq!(time_wait(&fake.host, &short)[0].level, Level::Ok, "a short run does not come so far");
+        let asking = PlannedLoad { asks_to_close: true, ..load("conn-rate 2000/s", Some("10.0.0.1:80")) };
+        assert_eq!(time_wait(&fake.host, &asking)[0].level, Level::Hint, "the server's ends wait");
         let finding = &time_wait(&fake.host, &load("conn-rate 2000/s", Some("10.0.0.1:80")))[0];
         let changes: Vec<_> = finding.changes.iter().map(|change| &*change.value).collect();
         assert_eq!(changes, ["1", "1024 65535"]);

@@ -16,10 +16,14 @@ const PAUSE_S: f64 = 0.05;
 /// How long packets may wait for their CPU, in seconds.
 const PACKET_PAUSE_S: f64 = 0.005;
 
+/// Connections that a load thread has in the making at once, at most.
+const OPENING_MAX: u64 = 128;
+
 /// Connections that come at once, or within a pause of the server.
 fn burst(load: &PlannedLoad) -> f64 {
-    let held_at_once = if load.opened_per_s > 0.0 { 0.0 } else { load.connections as f64 };
-    held_at_once.max(load.opened_per_s * PAUSE_S)
+    let opening = if load.measures() { OPENING_MAX * load.cpus.len().max(1) as u64 } else { u64::MAX };
+    let at_once = if load.opened_per_s > 0.0 { 0 } else { load.connections.min(opening) };
+    (at_once as f64).max(load.opened_per_s * PAUSE_S)
 }
 
 /// `net.core.somaxconn`: connections that wait to be accepted, per listening socket.
@@ -39,8 +43,8 @@ pub fn listen_queue(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
         )
     } else {
         format!(
-            "of {} clients that come at once, those beyond {} wait 1 s until their SYN is sent again",
-            count(load.connections),
+            "of {} connections that are opened at once, those beyond {} wait 1 s until their SYN is sent again",
+            count(burst(load) as u64),
             count(queue)
         )
     };
@@ -144,6 +148,8 @@ mod tests {
             ("128", "conn-rate 5000/s", true, Level::Warning, "a pause of 25.6 ms"),
             ("128", "conn-rate 100/s", true, Level::Ok, "128"),
             ("128", "rate 100/s", true, Level::Ok, "128"),
+            ("128", "hold 5000", true, Level::Ok, "128"),
+            ("16", "hold 5000", true, Level::Warning, "of 128 connections"),
         ] {
             let fake = FakeHost::with_sysctls(&[("net.core.somaxconn", queue)]);
             let load = PlannedLoad { shared_host: local, ..text.parse().unwrap() };

@@ -44,7 +44,7 @@ pub enum Outcome {
     AsBefore,
     /// The kernel took the value and shows another one.
     Differs,
-    /// Somebody else has changed it since `--fix`; it was left alone.
+    /// The setting was changed by somebody else since `--fix`, and was left alone.
     ChangedSince {
         /// The value that `--fix` had written.
         written: Option<String>,
@@ -216,12 +216,16 @@ fn is_kernels(path: &str) -> bool {
     path.starts_with("/proc/") || path.starts_with("/sys/")
 }
 
-/// Writes a value, or removes the file. A file of the kernel is written in one call, as it wants it;
+/// Writes a value, or removes the file. A file of the kernel is written in one call, as it wants;
 /// any other is replaced as a whole.
 fn write(host: &Host, path: &str, value: Option<&str>) -> io::Result<()> {
     let file = host.path(path);
     match value {
         None => fs::remove_file(file),
+        // The kernel takes a value as a whole or not at all. So does a file that stands for one.
+        Some(value) if is_kernels(path) && !host.is_this() && file.is_file() && !file.is_symlink() => {
+            record::write_whole(&file, format!("{value}\n").as_bytes())
+        }
         Some(value) if is_kernels(path) => {
             // Not created: the kernel has the setting or it has not.
             OpenOptions::new().write(true).truncate(true).open(file)?.write_all(format!("{value}\n").as_bytes())

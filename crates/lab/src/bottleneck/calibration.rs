@@ -1,16 +1,18 @@
 //! The client's ceiling against the built-in sink, held against the rate that was found.
 
+use super::collected::Evidence;
 use thalweg_measure::search::EndReason;
 use thalweg_units::display;
 
 use super::trials::{Selection, highest};
-use super::{Evidence, Finding, Strength};
-use crate::document::LimitedBy;
+use crate::document::{Finding, LimitedBy, Strength, Trial};
 
 const KIND: &str = "calibration";
 
 /// The ratio of the client's ceiling to the rate found from which on the client had room.
-pub(super) const HEADROOM: f64 = 1.5;
+const HEADROOM: f64 = 1.5;
+/// The CPU use of the busiest load thread that makes its CPU the limit against the sink.
+const SATURATED: f64 = 0.8;
 
 pub(super) fn findings(seen: &Evidence<'_>, selection: &Selection<'_>) -> Vec<Finding> {
     let reached = seen.result.lower_bound.or(seen.result.upper_bound).unwrap_or(0.0);
@@ -39,10 +41,20 @@ pub(super) fn findings(seen: &Evidence<'_>, selection: &Selection<'_>) -> Vec<Fi
 /// The client is the limit if it carried everything that it can offer and nothing failed, or fell
 /// short above that.
 fn at_ceiling(seen: &Evidence<'_>, selection: &Selection<'_>, headroom: f64) -> Option<Finding> {
+    // A client with time to spare against the sink was bound there by something else.
+    let calibration = seen.trials.iter().filter(|trial| trial.phase == "calibrate");
+    let used = |trial: &Trial| trial.client.busiest_core + trial.client.run_queue_wait_s / trial.seconds.max(1e-9);
+    let busy = calibration.map(used).fold(0.0, f64::max);
+    let strength = if busy >= SATURATED { Strength::Shows } else { Strength::Supports };
     let nothing_failed = seen.result.upper_bound.is_none() && seen.result.ended == EndReason::ClientCeiling;
     if nothing_failed && headroom < HEADROOM {
-        let sentence = "no rate that the client could offer failed".to_owned();
-        return Some(Finding::of(LimitedBy::Client, Strength::Shows, KIND, sentence).caused_by("client CPU"));
+        let sentence = format!(
+            "no rate that the client could offer failed; against the built-in sink its busiest load thread used {} of \
+             its CPU",
+            display::percent(busy)
+        );
+        let finding = Finding::of(LimitedBy::Client, strength, KIND, sentence).caused_by("client CPU");
+        return Some(finding.figure("busy_at_ceiling", busy));
     }
     if !seen.result.limited_by_client || headroom >= HEADROOM {
         return None;
@@ -52,6 +64,7 @@ fn at_ceiling(seen: &Evidence<'_>, selection: &Selection<'_>, headroom: f64) -> 
         "trials at higher rates were invalid: the client did not keep up (p99 lag up to {})",
         display::time((lag_us * 1e3) as u64)
     );
-    let finding = Finding::of(LimitedBy::Client, Strength::Shows, KIND, sentence);
-    Some(finding.caused_by("client CPU").figure("lag_p99_us", lag_us))
+    let finding = Finding::of(LimitedBy::Client, strength, KIND, sentence);
+    let finding = finding.caused_by("client CPU").figure("busy_at_ceiling", busy);
+    Some(finding.figure("lag_p99_us", lag_us))
 }

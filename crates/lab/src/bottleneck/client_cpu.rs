@@ -1,11 +1,11 @@
 //! The CPU time of the load threads: what the control group, other programs and the hypervisor
 //! kept from them.
 
+use super::collected::Evidence;
 use thalweg_units::display;
 
 use super::trials::{Selection, highest, rate_of};
-use super::{Finding, Strength};
-use crate::document::{LimitedBy, Trial};
+use crate::document::{Finding, LimitedBy, Strength, Trial};
 
 const KIND: &str = "client CPU";
 
@@ -17,7 +17,7 @@ const WAITED: f64 = 0.05;
 /// A share of stolen CPU time that is worth mentioning.
 const STOLEN: f64 = 0.02;
 
-pub(super) fn findings(selection: &Selection<'_>) -> Vec<Finding> {
+pub(super) fn findings(seen: &Evidence<'_>, selection: &Selection<'_>) -> Vec<Finding> {
     let seconds = |trial: &Trial| trial.seconds.max(1e-9);
     let mut findings = Vec::new();
     if let Some((trial, share)) = highest(&selection.shortfalls, |trial| trial.client.throttled_s / seconds(trial))
@@ -45,7 +45,9 @@ pub(super) fn findings(selection: &Selection<'_>) -> Vec<Finding> {
         let finding = Finding::of(LimitedBy::Client, Strength::Supports, KIND, sentence);
         findings.push(finding.figure("run_queue_wait", share));
     }
-    let stolen = |trial: &Trial| trial.server.as_ref().map_or(0.0, |server| server.stolen);
+    // The observation is of the target's host.
+    let own = |trial: &Trial| trial.server.as_ref().filter(|_| seen.shared_host).map(|server| server.stolen);
+    let stolen = |trial: &Trial| own(trial).unwrap_or(0.0);
     let trials = [&selection.overloads[..], &selection.shortfalls[..]].concat();
     if let Some((_, share)) = highest(&trials, stolen)
         && share > STOLEN

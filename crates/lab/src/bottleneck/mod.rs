@@ -8,6 +8,8 @@
 
 mod calibration;
 mod client_cpu;
+mod clients;
+mod collected;
 mod history;
 mod path;
 mod refusals;
@@ -20,41 +22,24 @@ mod tests;
 mod trials;
 mod waiting;
 
+pub use collected::Evidence;
 pub use rule::Bottleneck;
 
-use thalweg_measure::search::SearchResult;
-
-use crate::document::{Finding, Strength, Trial};
-use crate::evidence::Diagnosis;
 use trials::Selection;
-
-/// Everything that a search has collected.
-#[derive(Debug)]
-pub struct Evidence<'a> {
-    /// The result of the search.
-    pub result: &'a SearchResult,
-    /// The client's ceiling against the sink, requests per second.
-    pub ceiling: f64,
-    /// Every trial in order.
-    pub trials: &'a [Trial],
-    /// Client and target share this host.
-    pub shared_host: bool,
-    /// The overload that was made for the evidence, if there was an upper bound to exceed.
-    pub diagnosis: Option<&'a Diagnosis>,
-}
 
 /// Names the bottleneck, with all findings.
 pub fn name_bottleneck(seen: &Evidence<'_>) -> Bottleneck {
     let selection = Selection::of(seen.result, seen.trials);
     let findings = [
         calibration::findings(seen, &selection),
-        client_cpu::findings(&selection),
+        client_cpu::findings(seen, &selection),
+        clients::findings(seen),
         resources::findings(&selection),
         server_tasks::findings(seen),
         server_cpu::findings(seen, &selection),
         refusals::findings(&selection),
         path::findings(seen),
-        waiting::findings(seen, &selection),
+        waiting::findings(seen),
         history::findings(seen),
     ];
     rule::combine(seen, findings.into_iter().flatten().collect())

@@ -1,10 +1,10 @@
 //! The path: packets that queue on it, and packets that it loses.
 
+use super::collected::Evidence;
 use thalweg_units::display;
 
-use super::{Evidence, Finding, Strength};
-use crate::document::{LimitedBy, Trial};
-use crate::evidence::{HandshakeTimes, PathFigures};
+use crate::document::{Finding, LimitedBy, Strength, Trial};
+use crate::evidence::{Diagnosis, HandshakeTimes, PathFigures};
 
 const KIND: &str = "path";
 
@@ -19,12 +19,18 @@ const GROWTH_MIN: f64 = 3.0;
 const EXPLAINED: f64 = 0.5;
 /// A share of segments out of order or sent again that a healthy path does not show.
 const LOSSY: f64 = 0.01;
+/// Bytes on an Ethernet per byte of HTTP in full segments: 1538 for 1448.
+const BELOW_HTTP: f64 = 1.06;
+/// The use of a link from which on it is full: it leaves no room for bursts.
+const LINK_FULL: f64 = 0.85;
 
 pub(super) fn findings(seen: &Evidence<'_>) -> Vec<Finding> {
-    let Some((diagnosis, path)) = seen.diagnosis.and_then(|diagnosis| Some((diagnosis, diagnosis.path?))) else {
-        return Vec::new();
-    };
-    [queueing(&diagnosis.trial, &path), loss(seen, &diagnosis.trial, &path)].into_iter().flatten().collect()
+    let Some(diagnosis) = seen.diagnosis else { return Vec::new() };
+    let trial = &diagnosis.trial;
+    let path = diagnosis.path;
+    let queueing = path.and_then(|path| queueing(trial, &path));
+    let loss = path.and_then(|path| loss(seen, trial, &path));
+    [interface(diagnosis), capacity(diagnosis), queueing, loss].into_iter().flatten().collect()
 }
 
 /// Whether packets queue on the path during the overload.
@@ -43,6 +49,43 @@ pub(super) fn delayed_by_loss(trial: &Trial, path: &PathFigures) -> f64 {
 
 pub(super) fn is_known(times: &HandshakeTimes) -> bool {
     times.count >= HANDSHAKES_MIN
+}
+
+/// The interface to the target carries what it can.
+fn interface(diagnosis: &Diagnosis) -> Option<Finding> {
+    let interface = diagnosis.interface.as_ref()?;
+    let trial = &diagnosis.trial;
+    let bits = received_bits(trial).max(sent_bits(trial)) * BELOW_HTTP;
+    let share = bits / interface.bits_per_s as f64;
+    let sentence = format!(
+        "{} passed over {}, with the headers below HTTP: {} of its speed",
+        display::link_rate(bits as u64),
+        interface.name,
+        display::percent(share)
+    );
+    let finding = Finding::of(LimitedBy::Network, Strength::Proves, KIND, sentence).caused_by("path full");
+    (share >= LINK_FULL).then(|| finding.figure("bits_per_s", bits).figure("link_use", share))
+}
+
+/// The path carries as much as a bulk transfer has shown it to.
+fn capacity(diagnosis: &Diagnosis) -> Option<Finding> {
+    let capacity = match diagnosis.path_capacity.as_ref()? {
+        Ok(capacity) => capacity.max(1.0),
+        Err(error) => return Some(Finding::context(KIND, format!("the path check failed: {error}"))),
+    };
+    let bits = received_bits(&diagnosis.trial);
+    let (share, figures) = (bits / capacity, [bits, capacity].map(|bits| display::link_rate(bits as u64)));
+    let [used, carried] = figures;
+    let sentence = format!(
+        "{used} of responses arrived, {} of the {carried} that a bulk transfer from the server's host reached",
+        display::percent(share)
+    );
+    let finding = if share >= LINK_FULL {
+        Finding::of(LimitedBy::Network, Strength::Proves, KIND, sentence).caused_by("path full")
+    } else {
+        Finding::context(KIND, sentence)
+    };
+    Some(finding.figure("received_bits_per_s", bits).figure("capacity_bits_per_s", capacity))
 }
 
 /// A queue in front of the narrowest link delays every packet, that of a handshake too, while the
@@ -82,6 +125,11 @@ fn loss(seen: &Evidence<'_>, trial: &Trial, path: &PathFigures) -> Option<Findin
     let strength = if delayed_by_loss(trial, path) >= EXPLAINED { Strength::Shows } else { Strength::Supports };
     let finding = Finding::of(LimitedBy::Network, strength, KIND, sentence).caused_by("path lossy");
     Some(finding.figure("out_of_order", path.out_of_order).figure("retransmitted", path.retransmitted))
+}
+
+/// Bits of requests that left per second, likewise.
+fn sent_bits(trial: &Trial) -> f64 {
+    trial.rates.sent * 8.0 * trial.bytes.sent as f64 / trial.counts.sent.max(1) as f64
 }
 
 /// Bits of responses that arrived per second, without the headers below HTTP.

@@ -1,10 +1,10 @@
 //! The rule that combines findings: the strongest name the culprit, and a contradiction between
 //! equally strong ones names none.
 
+use super::collected::Evidence;
 use thalweg_measure::search::EndReason;
 
-use super::{Evidence, Finding};
-use crate::document::LimitedBy;
+use crate::document::{Finding, LimitedBy};
 
 /// The bottleneck and the evidence for it.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,16 +81,4 @@ fn missing(seen: &Evidence<'_>) -> String {
     "no part shows the signs of a bottleneck; `thalweg observe` on the server's host, given to --observe, would show \
      whether it is the server"
         .to_owned()
-}
-
-impl LimitedBy {
-    /// The part in words.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Server => "the server",
-            Self::Client => "the client",
-            Self::Network => "the network",
-            Self::Undetermined => "undetermined",
-        }
-    }
 }

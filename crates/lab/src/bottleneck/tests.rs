@@ -1,11 +1,17 @@
 //! Each kind of evidence with its figures, and their combinations.
 
+use std::time::Duration;
+
 use thalweg_measure::search::{Collapse, EndReason, PhaseCounts, SearchResult};
 use thalweg_measure::{Counts, LoopKind, Outcome, Outcomes, Verdict};
 
 use super::*;
+use crate::client_process::TwoClients;
 use crate::document::LimitedBy::{self, Client, Network, Server, Undetermined};
-use crate::evidence::{HandshakeTimes, PathFigures, ServerFigures, TaskFigures};
+use crate::document::{Finding, Strength, Trial};
+use crate::evidence::{
+    Diagnosis, HandshakeTimes, InterfaceFigures, PathFigures, SecondClient, ServerFigures, TaskFigures,
+};
 use crate::report::sample;
 
 /// A search that found 1000/s to 1020/s with a client that carries 5000/s, on two hosts.
@@ -37,7 +43,11 @@ impl Case {
             loads: Vec::new(),
             spent_s: 30.0,
         };
+        let mut calibration = trial(5000.0, Verdict::Invalid);
+        (calibration.phase, calibration.offered_rate) = ("calibrate".to_owned(), None);
+        calibration.client.busiest_core = 0.95;
         let trials = vec![
+            calibration,
             trial(400.0, Verdict::Pass),
             trial(1000.0, Verdict::Pass),
             trial(1020.0, Verdict::Fail),
@@ -62,7 +72,14 @@ impl Case {
 
     fn evidence(&self) -> Evidence<'_> {
         let Self { result, ceiling, trials, shared_host } = self;
-        Evidence { result, ceiling: *ceiling, trials, shared_host: *shared_host, diagnosis: None }
+        Evidence {
+            result,
+            ceiling: *ceiling,
+            trials,
+            shared_host: *shared_host,
+            diagnosis: None,
+            second_client: &SecondClient::NotNeeded,
+        }
     }
 
     #[track_caller]
@@ -181,8 +198,11 @@ fn a_client_at_its_ceiling_is_the_limit() {
     let mut case = Case::new();
     (case.result.upper_bound, case.result.ended) = (None, EndReason::ClientCeiling);
     (case.result.limited_by_client, case.ceiling) = (true, 1000.0);
-    case.trials.truncate(2);
+    case.trials.truncate(3);
     case.check(Client, Some("client CPU"), "no rate that the client could offer failed");
+    // The sink itself was out of reach, by a slow loopback for instance.
+    case.trials[0].client.busiest_core = 0.1;
+    case.check(Undetermined, None, "used 10.0 % of its CPU");
     // Between a target that fails and the ceiling lie trials that were invalid.
     let mut case = Case::new();
     (case.result.limited_by_client, case.ceiling) = (true, 1200.0);
@@ -251,7 +271,7 @@ fn diagnosis() -> Diagnosis {
     set(&mut trial.queue_us, 200_000.0);
     let times = |us: f64| HandshakeTimes { count: 20, unanswered: 0, min_us: us, p50_us: us, p90_us: us * 1.5 };
     let path = PathFigures { idle: times(100.0), loaded: times(120.0), out_of_order: 0.0, retransmitted: 0.0 };
-    Diagnosis { trial, path: Some(path), server: None }
+    Diagnosis { trial, path: Some(path), server: None, interface: None, path_capacity: None, on_more_connections: None }
 }
 
 fn set(times: &mut thalweg_measure::Summary, us: f64) {
@@ -348,26 +368,41 @@ fn loss_names_the_path_where_it_delays_many_responses() {
 }
 
 #[test]
-fn busy_connections_to_a_steady_server_are_the_clients() {
-    let case = |change: fn(&mut Diagnosis)| {
+fn a_rate_that_grows_with_the_connections_is_bounded_by_the_client() {
+    let with = |more: f64| {
         move |it: &mut Diagnosis| {
-            set(&mut it.trial.service_time_us, 5_100.0);
-            set(&mut it.trial.first_byte_us, 5_000.0);
-            change(it);
+            it.trial.rates.good = 1000.0;
+            it.on_more_connections = Some(more);
         }
     };
-    let named = |change, limit, cause| {
-        let mut own = Case::new();
-        set(&mut own.at(400.0).service_time_us, 5_000.0);
-        let mut diagnosis = diagnosis();
-        case(change)(&mut diagnosis);
-        let seen = Evidence { diagnosis: Some(&diagnosis), ..own.evidence() };
-        own.checked(name_bottleneck(&seen), limit, cause, "");
+    diagnosed(with(1900.0), Client, Some("client's connections"), "with twice as many the target carried 1,900/s");
+    diagnosed(with(1020.0), Server, Some("requests wait in the server"), "");
+}
+
+#[test]
+fn a_path_that_carries_what_it_can_is_full() {
+    let with = |capacity: f64| {
+        move |it: &mut Diagnosis| {
+            it.path_capacity = Some(Ok(capacity));
+            it.trial.rates.completed = 1000.0;
+            it.trial.bytes.received = it.trial.counts.completed * 11_750;
+        }
     };
-    named(|_| {}, Client, Some("client's connections"));
-    named(|it| set(&mut it.trial.service_time_us, 9_000.0), Server, Some("requests wait in the server"));
-    named(|it| set(&mut it.trial.queue_us, 0.0), Server, Some("requests wait in the server"));
-    named(|it| fail_with(&mut it.trial, Outcome::Timeout, 5), Server, Some("requests wait in the server"));
+    diagnosed(with(95e6), Network, Some("path full"), "94.0 Mbit/s of responses arrived, 98.9 % of the 95.0 Mbit/s");
+    diagnosed(with(900e6), Server, Some("requests wait in the server"), "10.4 % of the 900 Mbit/s");
+}
+
+#[test]
+fn an_interface_at_its_speed_is_full() {
+    let with = |bytes_each: u64| {
+        move |it: &mut Diagnosis| {
+            it.interface = Some(InterfaceFigures { name: "eth0".to_owned(), bits_per_s: 1_000_000_000 });
+            it.trial.rates.completed = 1000.0;
+            it.trial.bytes.received = it.trial.counts.completed * bytes_each;
+        }
+    };
+    diagnosed(with(110_000), Network, Some("path full"), "933 Mbit/s passed over eth0");
+    diagnosed(with(90_000), Server, Some("requests wait in the server"), "");
 }
 
 #[test]
@@ -420,4 +455,18 @@ fn a_saturated_server_behind_a_queue_is_the_server() {
         it.server.as_mut().unwrap().tasks[0].cpu = 0.99;
     };
     diagnosed(both, Server, Some("server CPU"), "packets queued on the path");
+}
+
+#[test]
+fn two_clients_that_carry_more_than_one_show_the_client() {
+    let named = |second_client: SecondClient, limit, cause, said| {
+        let case = Case::new();
+        let seen = Evidence { second_client: &second_client, ..case.evidence() };
+        case.checked(name_bottleneck(&seen), limit, cause, said);
+    };
+    let compared = |two: f64| SecondClient::Compared(TwoClients { offered: 1250.0, one: 1000.0, two });
+    named(compared(1200.0), Client, Some("client CPU"), "one client process carried 1,000/s and two of them 1,200/s");
+    named(compared(1020.0), Undetermined, None, "a second one does not help");
+    named(SecondClient::NoSpareCpu, Undetermined, None, "no idle CPU");
+    named(SecondClient::Failed("it ended".to_owned()), Undetermined, None, "it ended");
 }

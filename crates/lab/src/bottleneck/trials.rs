@@ -1,7 +1,7 @@
 //! The trials that bear on the bottleneck.
 
 use thalweg_measure::Verdict;
-use thalweg_measure::search::{Phase, SearchResult};
+use thalweg_measure::search::{EndReason, Phase, SearchResult};
 
 use crate::document::Trial;
 
@@ -19,8 +19,8 @@ pub(super) struct Selection<'a> {
     pub(super) overloads: Vec<&'a Trial>,
     /// Trials in which the client fell short, lowest rate first.
     pub(super) shortfalls: Vec<&'a Trial>,
-    /// Whether the shortfalls decide the result. Where the target has an upper bound, that was
-    /// found with a client that did its part, and its other trials do not matter.
+    /// Whether the shortfalls decide the result: they ended the search. Otherwise the upper bound
+    /// was found with a client that did its part, and its other trials do not matter.
     pub(super) client_decides: bool,
     /// Trials that passed well below the lower bound: the target at ease.
     pub(super) relaxed: Vec<&'a Trial>,
@@ -42,7 +42,8 @@ impl<'a> Selection<'a> {
         shortfalls.sort_by(|a, b| rate_of(a).total_cmp(&rate_of(b)));
         let ease = result.lower_bound.unwrap_or(0.0) * EASE;
         let relaxed = judged(Verdict::Pass).filter(|trial| rate_of(trial) <= ease).collect();
-        let client_decides = result.limited_by_client || result.upper_bound.is_none();
+        let gave_up = result.upper_bound.is_none() || result.ended == EndReason::Disturbed;
+        let client_decides = result.limited_by_client || gave_up;
         Self { overloads, shortfalls, client_decides, relaxed }
     }
 }

@@ -3,14 +3,13 @@
 //! A handshake takes the time of the path alone, since the server's kernel answers it. A first byte
 //! that takes far longer has waited on the server's host, whatever the server did with its CPU.
 
+use super::collected::Evidence;
 use thalweg_measure::Outcome;
 use thalweg_units::display;
 
 use super::path::{delayed_by_loss, is_known, queues, time};
-use super::trials::Selection;
-use super::{Evidence, Finding, Strength};
-use crate::document::{LimitedBy, Trial};
-use crate::evidence::PathFigures;
+use crate::document::{Finding, LimitedBy, Strength, Trial};
+use crate::evidence::{Diagnosis, PathFigures};
 
 const KIND: &str = "waiting";
 
@@ -23,15 +22,15 @@ const GREATER_PART: f64 = 0.5;
 const LAG_SMALL: f64 = 0.2;
 /// The share of responses that loss may have delayed without an effect on the median.
 const LOSS_SMALL: f64 = 0.2;
-/// Growth of the service time between ease and overload that is no growth.
-const STEADY: f64 = 1.3;
+/// The growth of the goodput from which on more connections carry more.
+const BETTER: f64 = 1.1;
 /// The share of requests that timed out which is more than an accident.
 const TIMED_OUT: f64 = 0.01;
 
-pub(super) fn findings(seen: &Evidence<'_>, selection: &Selection<'_>) -> Vec<Finding> {
+pub(super) fn findings(seen: &Evidence<'_>) -> Vec<Finding> {
     let Some(diagnosis) = seen.diagnosis else { return Vec::new() };
     let trial = &diagnosis.trial;
-    if let Some(finding) = too_few_connections(trial, selection) {
+    if let Some(finding) = too_few_connections(diagnosis) {
         return vec![finding];
     }
     let Some(path) = diagnosis.path.filter(|path| is_known(&path.loaded)) else { return Vec::new() };
@@ -39,27 +38,23 @@ pub(super) fn findings(seen: &Evidence<'_>, selection: &Selection<'_>) -> Vec<Fi
     [in_server, timed_out(trial, &path)].into_iter().flatten().take(1).collect()
 }
 
-/// A target that answers each request as fast as ever, on connections that are all busy: with more
-/// of them it would carry more.
-fn too_few_connections(trial: &Trial, selection: &Selection<'_>) -> Option<Finding> {
-    let at_ease = selection.relaxed.iter().map(|trial| trial.service_time_us.mean).reduce(f64::max)?;
-    let service = trial.service_time_us.mean;
-    let waited = trial.queue_us.p50;
-    let steady = service <= STEADY * at_ease && waited >= GREATER_PART * service;
-    if !steady || trial.outcomes.errors() > 0 {
+/// A target that answers each request as fast as ever, on connections that are all busy, and that
+/// carries more when there are more of them.
+fn too_few_connections(diagnosis: &Diagnosis) -> Option<Finding> {
+    let (trial, more) = (&diagnosis.trial, diagnosis.on_more_connections?);
+    if more < BETTER * trial.rates.good {
         return None;
     }
-    let connections = trial.connections.peak;
     let sentence = format!(
-        "all {} connections were busy and requests waited {} for one, while a response took {}, as it does at ease \
-         ({}): --connections bounds the rate",
-        display::count(connections),
-        time(waited),
-        time(service),
-        time(at_ease)
+        "all {} connections were busy, and requests waited {} for one; with twice as many the target carried {} \
+         instead of {}: --connections bounds the rate",
+        display::count(trial.connections.peak),
+        time(trial.queue_us.p50),
+        display::rate(more),
+        display::rate(trial.rates.good)
     );
-    let finding = Finding::of(LimitedBy::Client, Strength::Shows, KIND, sentence).caused_by("client's connections");
-    Some(finding.figure("service_time_us", service).figure("at_ease_us", at_ease).figure("queue_us", waited))
+    let finding = Finding::of(LimitedBy::Client, Strength::Proves, KIND, sentence).caused_by("client's connections");
+    Some(finding.figure("good", trial.rates.good).figure("good_on_more", more))
 }
 
 /// The median request waited in the server, or, where that is quick, the slow ones did.

@@ -9,10 +9,24 @@ use thalweg_measure::statistics::rounds::{
 use thalweg_measure::statistics::signed_rank::SignedRank;
 use thalweg_units::display;
 
+use super::measured::Measured;
 use super::metric::{LoadKind, Metric, Tally};
 use super::round::{MeasuredRound, Rounds};
-use super::{A, CompareSettings, Comparison, Measured, RoundLoad};
-use crate::document::{Compare, CompareEnd, ComparedSide, Difference, MetricComparison, Planning, Round};
+use super::settings::{A, CompareSettings, RoundLoad};
+use crate::document::{Compare, CompareEnd, ComparedSide, Difference, MetricComparison, Planning, Round, Trial};
+
+/// A completed comparison.
+#[derive(Debug)]
+pub struct Comparison {
+    /// The comparison in the document's form.
+    pub compare: Compare,
+    /// The verdict on the whole.
+    pub verdict: Verdict,
+    /// Its reasons.
+    pub reasons: Vec<String>,
+    /// Every trial in order.
+    pub trials: Vec<Trial>,
+}
 
 /// Draws the conclusion from all rounds.
 pub(super) fn conclude(settings: &CompareSettings, rounds: &Rounds<'_>, measured: &Measured) -> Comparison {
@@ -119,7 +133,7 @@ fn overall(
     sum.value(metric)
 }
 
-/// What was found, in a sentence without a full stop.
+/// The answer in a sentence without a full stop.
 fn sentence(metric: Metric, compared: &MetricComparison) -> String {
     let noun = metric.noun();
     let (Some(effect), Some([low, high]), Some(smallest)) =
@@ -306,4 +320,70 @@ fn notes(settings: &CompareSettings, rounds: &Rounds<'_>, measured: &Measured, p
 
 fn in_minutes(seconds: f64) -> String {
     if seconds < 90.0 { format!("{seconds:.0}s") } else { format!("{:.0}m", (seconds / 60.0).ceil()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_measure::limit::Statistic;
+
+    use super::*;
+
+    const P99: Metric = Metric::ResponseTime(Statistic::Percentile(99.0));
+
+    #[track_caller]
+    fn check(metric: Metric, difference: Difference, [effect, low, high]: [f64; 3], expected: &str) {
+        let compared = MetricComparison {
+            metric: metric.to_string(),
+            unit: metric.unit().to_owned(),
+            less_is_better: metric.less_is_better(),
+            primary: true,
+            a: Some(1.0),
+            b: Some(effect),
+            effect: Some(effect),
+            interval95: Some([low, high]),
+            smallest_detectable: Some(0.018),
+            p_value: Some(0.5),
+            pairs: 12,
+            difference,
+            sentence: String::new(),
+        };
+        assert_eq!(sentence(metric, &compared), expected);
+    }
+
+    #[test]
+    fn sentences_name_direction_size_and_interval() {
+        let (more, less, none) = (Difference::More, Difference::Less, Difference::None);
+        check(
+            Metric::ServerCpu,
+            more,
+            [1.031, 1.024, 1.039],
+            "B uses 3.1 % more server CPU per request than A (95 % interval 2.4 to 3.9 %)",
+        );
+        check(
+            P99,
+            less,
+            [0.8, 0.75, 0.86],
+            "the p99 response time of B is 20.0 % lower than that of A (95 % interval 14.0 to 25.0 %)",
+        );
+        check(
+            Metric::Throughput,
+            none,
+            [0.998, 0.989, 1.008],
+            "no difference in throughput seen: B differs by -0.20 % (95 % interval -1.1 to +0.80 %); the run would have \
+             seen 1.8 %",
+        );
+        // The interval excludes zero, the stricter test does not.
+        check(
+            Metric::ServerCpu,
+            none,
+            [1.011, 1.001, 1.021],
+            "no difference in server CPU per request seen: B differs by +1.1 % (95 % interval 0.10 to 2.1 %), which may \
+             be chance; the run would have seen 1.8 %",
+        );
+    }
+
+    #[test]
+    fn a_budget_is_advised_in_round_times() {
+        assert_eq!([in_minutes(31.4), in_minutes(91.0), in_minutes(600.0)], ["31s", "2m", "10m"]);
+    }
 }

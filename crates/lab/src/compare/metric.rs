@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use thalweg_measure::limit::Statistic;
-use thalweg_measure::{Histogram, Verdict};
+use thalweg_measure::{Histogram, LoopKind, Verdict};
 
 use crate::trial::TrialResult;
 
@@ -134,19 +134,22 @@ pub struct Tally {
     server_cpu_ns: Option<u64>,
     completed: u64,
     client_cpu_ns: u64,
+    /// Good responses, and the time that they make a rate over.
     good: u64,
-    bytes: u64,
     seconds: f64,
+    /// Bytes up to the end of the last request, and the time until then.
+    bytes: u64,
+    span_s: f64,
     validity: Validity,
 }
 
-/// What the client's part in a trial allows to say about the target.
+/// The claims about the target that the client's part in a trial allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Validity {
     /// Nothing.
     #[default]
     None,
-    /// What a request costs: the client was late, but its requests were sent.
+    /// The cost of a request alone: the client was late, but its requests were sent.
     Cost,
     /// Everything.
     Full,
@@ -170,9 +173,16 @@ impl Tally {
             server_cpu_ns,
             completed,
             client_cpu_ns: trial.cpus.iter().map(|cpu| cpu.cpu_user_ns + cpu.cpu_system_ns).sum(),
-            good: trial.in_window.good,
+            // In a closed loop each response lets the next request go, so that the requests of the
+            // window are a rate. Those answered within it are fewer: requests of the warm-up were
+            // answered first.
+            good: match trial.loop_kind {
+                LoopKind::Closed => trial.counts.good,
+                LoopKind::Open => trial.in_window.good,
+            },
+            seconds,
             bytes: trial.bytes.received,
-            seconds: trial.span().as_secs_f64(),
+            span_s: trial.span().as_secs_f64(),
             validity: match result.judgement.verdict {
                 Verdict::Pass | Verdict::Fail => Validity::Full,
                 _ if trial.counts.sent as f64 >= trial.counts.offered as f64 * SENT_SHARE => Validity::Cost,
@@ -195,11 +205,12 @@ impl Tally {
         self.good += other.good;
         self.bytes += other.bytes;
         self.seconds += other.seconds;
+        self.span_s += other.span_s;
         self.validity = self.validity.max(other.validity);
     }
 
-    /// The value of a metric in its unit; `None` if there is no valid one, or if it is zero, of which
-    /// no ratio could be made.
+    /// The value of a metric in its unit; `None` if there is no valid one, or if it is zero, of
+    /// which no ratio could be made.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         let wanted = match metric {
             // A late client changes when requests arrive, and hardly what they cost.
@@ -209,14 +220,13 @@ impl Tally {
         if self.validity < wanted {
             return None;
         }
-        let per_second = |count: u64| count as f64 / self.seconds;
         let us = |statistic: Statistic, histogram: &Histogram| statistic.of(histogram) / 1e3;
         let value = match metric {
             Metric::ServerCpu => self.server_cpu_ns? as f64 / 1e3 / self.requests,
             Metric::ClientCpu => self.client_cpu_ns as f64 / 1e3 / self.completed as f64,
             Metric::Capacity => return None,
-            Metric::Throughput => per_second(self.good),
-            Metric::BytesPerSecond => per_second(self.bytes),
+            Metric::Throughput => self.good as f64 / self.seconds,
+            Metric::BytesPerSecond => self.bytes as f64 / self.span_s,
             Metric::ResponseTime(statistic) => us(statistic, &self.response_time),
             Metric::ServiceTime(statistic) => us(statistic, &self.service_time),
         };

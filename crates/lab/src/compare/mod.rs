@@ -5,6 +5,8 @@
 //! | --- | --- |
 //! | `metric` | metrics, their names and their values |
 //! | `command` | the commands that set a side up |
+//! | `settings` | settings and errors |
+//! | `measured` | all rounds so far, and the differences of their pairs |
 //! | `round` | one round: set the side up, load it, measure |
 //! | `conclusion` | estimates and sentences from all rounds |
 //! | `scaling` | the law of a scaling over several levels |
@@ -13,183 +15,26 @@
 
 pub mod command;
 mod conclusion;
+mod measured;
 pub mod metric;
 mod round;
 mod scaling;
+mod settings;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use thalweg_load::{LoadError, Plan};
-use thalweg_measure::Verdict;
 use thalweg_measure::statistics::interleaving::order;
-use thalweg_measure::statistics::rounds::PairPlan;
 
-use self::command::{CommandError, Parameter};
-use self::metric::Metric;
-use self::round::{MeasuredRound, Rounds};
-use crate::document::{Compare, CompareEnd, Trial};
-use crate::search::SearchError;
-use crate::target::{Target, TargetError};
+pub use self::conclusion::Comparison;
+use self::measured::Measured;
+use self::round::Rounds;
+use self::settings::{A, B};
+pub use self::settings::{CompareError, CompareSettings, RoundLoad, Scale, Side};
+use crate::document::CompareEnd;
 use crate::trial::Watcher;
 
 /// The pairs that may be invalid one after the other before the comparison ends.
 const REPEATED_MAX: usize = 5;
-
-/// The position of the side that the other one is compared with.
-pub(crate) const A: usize = 0;
-/// The position of the side whose difference is sought.
-pub(crate) const B: usize = 1;
-
-/// A side: its target, the load on it, and its command.
-#[derive(Clone, Debug)]
-pub struct Side {
-    /// `A` or `B`, or the level of a scaling.
-    pub name: String,
-    /// The server.
-    pub target: Target,
-    /// The load but for its arrivals and length.
-    pub base: Plan,
-    /// The command that restarts its server before each of its rounds.
-    pub restart: Option<String>,
-    /// The side, as its commands are told.
-    pub parameter: Parameter,
-}
-
-/// The load of a round.
-#[derive(Clone, Debug, PartialEq)]
-pub enum RoundLoad {
-    /// A share of what the slower side carries in a closed loop.
-    Share(f64),
-    /// An open loop at this rate.
-    Rate(f64),
-    /// A closed loop with so many workers.
-    Workers(usize),
-}
-
-/// The levels of a scaling, such as 1, 2 and 4 CPUs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scale {
-    /// The parameter, such as `cores`.
-    pub parameter: String,
-    /// Its levels in ascending order, one for each side.
-    pub levels: Vec<u32>,
-}
-
-/// The settings of a comparison.
-#[derive(Clone, Debug)]
-pub struct CompareSettings {
-    /// A and B, or the levels of a scaling.
-    pub sides: Vec<Side>,
-    /// The parameter whose levels are the sides, and these levels, if this is a scaling.
-    pub scale: Option<Scale>,
-    /// The command that switches the one server between the sides.
-    pub switch: Option<String>,
-    /// All rounds of A come before those of B.
-    pub once: bool,
-    /// The metrics, the primary one first.
-    pub metrics: Vec<Metric>,
-    /// The load.
-    pub load: RoundLoad,
-    /// Length of the measured part of a round's trial.
-    pub duration: Duration,
-    /// Its warm-up.
-    pub warmup: Duration,
-    /// The number of pairs.
-    pub pairs: PairPlan,
-    /// The most time that all rounds may take.
-    pub budget: Option<Duration>,
-    /// How long a server has to come up after a command.
-    pub restart_timeout: Duration,
-    /// The largest relative worsening of the primary metric.
-    pub max_regression: Option<f64>,
-    /// The limits that rounds are held against.
-    pub limits: Vec<thalweg_measure::Limit>,
-    /// The seed of the order.
-    pub seed: u64,
-}
-
-/// The reasons why there is no result.
-#[derive(Debug, thiserror::Error)]
-pub enum CompareError {
-    /// A trial could not be made.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    /// A capacity search could not be made.
-    #[error("{side}: {source}")]
-    Search {
-        /// The side.
-        side: String,
-        /// The search's error.
-        source: SearchError,
-    },
-    /// A side cannot be reached.
-    #[error("{side}: {source}")]
-    Target {
-        /// The side.
-        side: String,
-        /// The attempt's error.
-        source: TargetError,
-    },
-    /// A command has failed.
-    #[error("{side}: {source}")]
-    Command {
-        /// The side.
-        side: String,
-        /// The command's error.
-        source: CommandError,
-    },
-    /// A side answers, but with no good response.
-    #[error("{side}: no response of {target} was good ({outcomes}); check the address and the requests")]
-    NothingGood {
-        /// The side.
-        side: String,
-        /// Its target.
-        target: String,
-        /// How its requests ended.
-        outcomes: String,
-    },
-    /// The server's processes are not visible.
-    #[error(
-        "{side}: the processes of {target} cannot be seen from here, so there is no cpu_per_request; run as their user \
-         or as root on the server's host, or choose another --metric"
-    )]
-    NoServer {
-        /// The side.
-        side: String,
-        /// Its target.
-        target: String,
-    },
-    /// The user ended the comparison before there was a pair.
-    #[error("interrupted before the end of the first pair of rounds")]
-    Interrupted,
-}
-
-/// A completed comparison.
-#[derive(Debug)]
-pub struct Comparison {
-    /// The comparison in the document's form.
-    pub compare: Compare,
-    /// The verdict on the whole.
-    pub verdict: Verdict,
-    /// Its reasons.
-    pub reasons: Vec<String>,
-    /// Every trial in order.
-    pub trials: Vec<Trial>,
-}
-
-/// The rounds of a comparison, as far as it came.
-struct Measured {
-    /// B, or the highest level of a scaling.
-    last_side: usize,
-    rounds: Vec<MeasuredRound>,
-    ended: CompareEnd,
-    /// The number of pairs planned for at last.
-    planned: usize,
-    repeated: usize,
-    /// Why the comparison ended, if the target or the client is the reason.
-    reason: Option<String>,
-    elapsed: Duration,
-}
 
 /// Compares the sides.
 ///
@@ -263,36 +108,6 @@ fn interleaved(
     }
     measured.elapsed = begun.elapsed();
     Ok(measured)
-}
-
-impl Measured {
-    fn new(settings: &CompareSettings) -> Self {
-        Self {
-            last_side: settings.sides.len() - 1,
-            rounds: Vec::new(),
-            ended: CompareEnd::Complete,
-            planned: 0,
-            repeated: 0,
-            reason: None,
-            elapsed: Duration::ZERO,
-        }
-    }
-
-    /// The logarithms of B / A of the metric at this position, of the pairs that count; in a scaling
-    /// those of its highest and its lowest level.
-    fn differences(&self, metric: usize) -> Vec<f64> {
-        self.log_ratios(metric, A, self.last_side)
-    }
-
-    /// The logarithms of the ratios of two sides, of the pairs (or cycles) that count.
-    fn log_ratios(&self, metric: usize, from: usize, to: usize) -> Vec<f64> {
-        let value = |pair: usize, side: usize| {
-            let is_it = |round: &&MeasuredRound| round.counts && round.pair == pair && round.side == side;
-            self.rounds.iter().find(is_it)?.values[metric]
-        };
-        let pairs = self.rounds.iter().filter(|round| round.side == from).map(|round| round.pair);
-        pairs.filter_map(|pair| Some((value(pair, to)? / value(pair, from)?).ln())).collect()
-    }
 }
 
 /// Carries all rounds of A out, then all of B.

@@ -12,7 +12,7 @@ use thalweg_units::display;
 
 use super::command::RunningCommand;
 use super::metric::{LoadKind, Metric, Tally};
-use super::{A, CompareError, CompareSettings, RoundLoad};
+use super::settings::{A, CompareError, CompareSettings, RoundLoad};
 use crate::document::{CompareEnd, Trial};
 use crate::search::{self, SearchSettings};
 use crate::target::Target;
@@ -274,8 +274,8 @@ impl<'a> Rounds<'a> {
         Ok(found.find.threshold.or_else(|| bracket.map(|(lower, upper)| (lower * upper).sqrt())))
     }
 
-    /// The rates of a closed loop at full speed and of a client with half of its CPU; shows that the
-    /// side gives good responses.
+    /// The rates of a closed loop at full speed and of a client with half of its CPU; shows that
+    /// the side gives good responses.
     fn probe(&mut self, side: usize, watcher: &mut dyn Watcher) -> Result<[f64; 2], CompareError> {
         let plan = closed_loop(&self.settings.sides[side].base, PROBE, PROBE_WARMUP);
         let result = self.trial(side, "probe", plan, watcher)?;
@@ -337,7 +337,7 @@ impl<'a> Rounds<'a> {
             self.test_beds[side] = None;
         } else {
             let reached = settings.target.reach(settings.base.timeout, &settings.base.sources);
-            reached.map_err(|source| CompareError::Target { side: self.name(side), source })?;
+            reached.map_err(|source| CompareError::Target { side: self.name(side), source: Box::new(source) })?;
         }
         if self.test_beds[side].is_none() {
             let test_bed = TestBed::new(settings.target.clone(), self.settings.limits.clone());

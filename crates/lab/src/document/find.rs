@@ -25,8 +25,8 @@ pub struct Find {
     /// The capacity: the median of the threshold between rates that pass and rates that fail.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub threshold: Option<f64>,
-    /// The interval that holds the threshold with 95 % probability; `null` if no rate passed or none
-    /// failed.
+    /// The interval that holds the threshold with 95 % probability; `null` if no rate passed or
+    /// none failed.
     pub interval95: Option<[f64; 2]>,
     /// Relative standard deviation of the threshold from trial to trial.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -19,6 +19,18 @@ pub enum LimitedBy {
     Undetermined,
 }
 
+impl LimitedBy {
+    /// The part in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Server => "the server",
+            Self::Client => "the client",
+            Self::Network => "the network",
+            Self::Undetermined => "undetermined",
+        }
+    }
+}
+
 /// One piece of evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {

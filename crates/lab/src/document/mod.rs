@@ -5,18 +5,27 @@
 //! runs, rates are per second, sizes are bytes.
 
 mod compare;
+mod disclosure;
 mod find;
 mod finding;
+mod observation;
+mod sweep;
 mod trial;
 
 pub use compare::{
     Compare, CompareEnd, ComparedSide, Difference, MetricComparison, Planning, Round, ScaleLevel, ScaleResult,
     UniversalScaling,
 };
+pub use disclosure::{Disclosure, Interface};
 pub use find::{Find, Overload};
 pub use finding::{Finding, LimitedBy, Strength};
+pub use observation::{
+    BusiestThread, ConnectionSummary, HostFigures, InterfaceUse, LostObserver, Observation, ServerFigures,
+    ServerObservation,
+};
+pub use sweep::{Sweep, SweepEnd, SweptTarget};
 pub use thalweg_measure::search::OverloadShape;
-pub use trial::{Client, ServerObservation, SpoiledSecond, Trial};
+pub use trial::{Client, SpoiledSecond, Trial};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,10 +35,14 @@ use serde::{Deserialize, Serialize};
 use thalweg_load::{LogSummary, SkipCounts};
 use thalweg_measure::Verdict;
 use thalweg_measure::limit::{Limit, Statistic};
+use thalweg_measure::search::EndReason;
 pub use thalweg_measure::trial::{Bytes, Connections, Rates, Sample, SessionsSummary};
 
 /// The value of [`Document::schema`].
 pub const SCHEMA: &str = "thalweg.result/1";
+
+/// How the reason of an interrupted trial begins.
+pub(crate) const RUN_INTERRUPTED: &str = "the run was interrupted";
 
 /// One result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -65,12 +78,28 @@ pub struct Document {
     /// The comparison of two sides.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub compare: Option<Compare>,
+    /// The rates of a sweep.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sweep: Option<Sweep>,
+    /// The target's host while the command ran, where it is this host or has an observer.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub observation: Option<Observation>,
     /// The log that was replayed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub log: Option<LogDocument>,
 }
 
 impl Document {
+    /// Whether the user ended the command before its time.
+    pub fn was_interrupted(&self) -> bool {
+        let find = self.find.as_ref().is_some_and(|find| find.ended == Some(EndReason::Interrupted));
+        let compare = self.compare.as_ref().is_some_and(|compare| compare.planning.ended == CompareEnd::Interrupted);
+        let sweep = self.sweep.as_ref().is_some_and(|sweep| sweep.ended == SweepEnd::Interrupted);
+        let run = matches!(self.kind, Kind::Run | Kind::Replay)
+            && self.reasons.iter().any(|reason| reason.starts_with(RUN_INTERRUPTED));
+        find || compare || sweep || run
+    }
+
     /// The same with the findings about this host.
     #[must_use]
     pub fn with_findings(mut self, findings: Vec<thalweg_doctor::Finding>) -> Self {
@@ -120,10 +149,25 @@ pub enum Kind {
     Run,
     /// A capacity search.
     Find,
+    /// Rates from low to high.
+    Sweep,
     /// Two sides compared.
     Compare,
     /// An access log at its own times.
     Replay,
+}
+
+impl Kind {
+    /// The command's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Find => "find",
+            Self::Sweep => "sweep",
+            Self::Compare => "compare",
+            Self::Replay => "replay",
+        }
+    }
 }
 
 /// The plan of a command.
@@ -177,6 +221,9 @@ pub struct HostDocument {
     pub sysctls: BTreeMap<String, String>,
     /// Client and server shared this machine.
     pub shared_with_target: bool,
+    /// The program, and more of its host.
+    #[serde(default)]
+    pub disclosure: Disclosure,
     /// Settings and states of this host that bear on the result, found before it began.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub findings: Vec<thalweg_doctor::Finding>,

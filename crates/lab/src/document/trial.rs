@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::observation::ServerObservation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thalweg_measure::trial::{Bytes, Connections, Rates, Sample, SessionsSummary};
@@ -13,7 +14,8 @@ use thalweg_measure::{
 /// One load at one level for one length.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
-    /// Its purpose: `run`, `calibrate`, `probe`, `bracket`, `narrow`, `confirm` or `recover`.
+    /// Its purpose: `run`, `calibrate`, `probe`, `bracket`, `narrow`, `confirm` or `recover`; in a
+    /// comparison `compare-SIDE`, and `saturate-SIDE` at full speed.
     pub phase: String,
     /// Seconds from the start of the document to the start of the trial.
     pub at_s: f64,
@@ -22,7 +24,7 @@ pub struct Trial {
     pub loop_kind: LoopKind,
     /// Requests per second that the schedule called for; `null` in a closed loop.
     pub offered_rate: Option<f64>,
-    /// Measured length without the warm-up.
+    /// Measured length without the warm-up, with what was left out of it (`lost_s`).
     pub seconds: f64,
     /// From the start of the measured part to the end of the last request offered in it, seconds;
     /// at least `seconds`. Counts, outcomes and bytes are of this span, `rates` are of the measured
@@ -102,7 +104,7 @@ pub struct Trial {
     pub interval_s: f64,
     /// The course of the trial.
     pub intervals: Vec<IntervalSummary>,
-    /// The target's processes during the trial, where they run on this host.
+    /// The target's host during the trial, where it is this host or has an observer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server: Option<ServerObservation>,
 }
@@ -150,26 +152,8 @@ pub struct SpoiledSecond {
     pub t: f64,
     /// How much of it was left out, in seconds.
     pub lost_s: f64,
-    /// What kept the client from its work, in words.
+    /// The cause that kept the client from its work, in words.
     pub cause: String,
     /// The share of a load CPU, 0 to 1, that this took.
     pub amount: f64,
-}
-
-/// The observation of a target on this host.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ServerObservation {
-    /// Name of the processes that listen on the target's port.
-    pub process: String,
-    /// Their CPU time per second of the trial, in CPUs.
-    pub cpu_cores: f64,
-    /// Use of each CPU that the load did not run on, 0 to 1.
-    pub cpus_busy: BTreeMap<usize, f64>,
-    /// Share of the host's CPU time that its hypervisor gave to other guests, 0 to 1.
-    #[serde(default)]
-    pub stolen: f64,
-    /// Segments sent again, per segment sent, on the whole host.
-    pub retransmitted: f64,
-    /// Connections dropped because a listener's queue was full, on the whole host.
-    pub listen_overflows: u64,
 }

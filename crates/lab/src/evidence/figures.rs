@@ -1,10 +1,6 @@
 //! The figures of a diagnosis, in the form in which they are judged.
 
-use std::time::Duration;
-
 use crate::document::Trial;
-
-use super::sampler::{PathSamples, Samples, ServerSamples};
 
 /// An overload with the samples beside it.
 #[derive(Clone, Debug)]
@@ -15,6 +11,22 @@ pub struct Diagnosis {
     pub path: Option<PathFigures>,
     /// The server's processes, where they run on this host.
     pub server: Option<ServerFigures>,
+    /// The interface to the target, if its speed is known.
+    pub interface: Option<InterfaceFigures>,
+    /// Bits per second that a bulk transfer from the server's host has shown the path to carry, or
+    /// why it failed.
+    pub path_capacity: Option<Result<f64, String>>,
+    /// Goodput with twice the connections, if all were busy and the target was as fast as ever.
+    pub on_more_connections: Option<f64>,
+}
+
+/// A network interface of this host.
+#[derive(Clone, Debug)]
+pub struct InterfaceFigures {
+    /// Its name.
+    pub name: String,
+    /// Its speed in bits per second.
+    pub bits_per_s: u64,
 }
 
 /// The path between client and server.
@@ -76,12 +88,6 @@ pub struct TaskFigures {
     pub wait: f64,
 }
 
-impl Diagnosis {
-    pub(super) fn of(trial: Trial, idle: HandshakeTimes, samples: Samples) -> Self {
-        Self { trial, path: samples.path.map(|path| path.figures(idle)), server: samples.server.and_then(server) }
-    }
-}
-
 impl HandshakeTimes {
     /// Of times that are known, in nanoseconds.
     pub(super) fn of(mut times_ns: Vec<u64>, unanswered: usize) -> Self {
@@ -92,53 +98,4 @@ impl HandshakeTimes {
         };
         Self { count: times_ns.len(), unanswered, min_us: at(0.0), p50_us: at(0.5), p90_us: at(0.9) }
     }
-}
-
-impl PathSamples {
-    fn figures(self, idle: HandshakeTimes) -> PathFigures {
-        let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
-        let counted = self.counted.unwrap_or_default();
-        PathFigures {
-            idle,
-            loaded: HandshakeTimes::of(self.times_ns, self.unanswered),
-            out_of_order: share(counted.out_of_order, counted.segments_in),
-            retransmitted: share(counted.retransmitted, counted.segments_out),
-        }
-    }
-}
-
-/// The figures of the server between the first sample and the last.
-fn server(samples: ServerSamples) -> Option<ServerFigures> {
-    let ServerSamples { name, cpus_allowed, rounds, throttled_ns } = samples;
-    let [first, .., last] = &rounds[..] else { return None };
-    let elapsed = (last.at - first.at).max(Duration::from_millis(1)).as_nanos() as f64;
-    let mut tasks: Vec<TaskFigures> = last
-        .tasks
-        .iter()
-        .map(|task| {
-            // A thread that was started in between has used everything since.
-            let before = first.tasks.iter().find(|before| before.id == task.id);
-            let since = |now: u64, then: Option<u64>| now.saturating_sub(then.unwrap_or(0)) as f64 / elapsed;
-            TaskFigures {
-                name: task.name.clone(),
-                cpu: since(task.cpu_ns, before.map(|before| before.cpu_ns)),
-                wait: since(task.wait_ns, before.map(|before| before.wait_ns)),
-            }
-        })
-        .collect();
-    tasks.sort_by(|a, b| (b.cpu + b.wait).total_cmp(&(a.cpu + a.wait)));
-    let mean = |count: fn(&super::sampler::Round) -> usize| {
-        rounds.iter().map(|round| count(round) as f64).sum::<f64>() / rounds.len() as f64
-    };
-    let nearest = rounds.iter().filter_map(|round| round.descriptors);
-    let descriptors = nearest.max_by(|a, b| (a.0 as f64 / a.1 as f64).total_cmp(&(b.0 as f64 / b.1 as f64)));
-    Some(ServerFigures {
-        name,
-        cpus_allowed,
-        tasks,
-        descriptors,
-        storage: mean(|round| round.in_state(thalweg_sys::tasks::TaskState::Storage)),
-        runnable: mean(|round| round.in_state(thalweg_sys::tasks::TaskState::Runnable)),
-        throttled: throttled_ns as f64 / elapsed,
-    })
 }

@@ -9,10 +9,11 @@ use thalweg_load::Plan;
 use thalweg_sys::PeerAddr;
 use thalweg_sys::affinity::{allowed_cpus, pin_to};
 use thalweg_sys::handshake::{Handshake, HandshakeState};
+use thalweg_sys::interface;
 use thalweg_sys::proc::{TcpCounters, cgroup_throttled_ns_of, tcp_counters};
 use thalweg_sys::tasks::{self, Task, TaskState};
 
-use super::figures::HandshakeTimes;
+use super::figures::{HandshakeTimes, InterfaceFigures};
 use crate::observe::LocalServer;
 use crate::trial::TestBed;
 
@@ -88,6 +89,12 @@ impl Sampler {
         Self { peer, source: plan.sources.first().copied(), server: test_bed.server.clone(), cpus }
     }
 
+    /// The interface to the target, if its speed is known.
+    pub(super) fn interface(&self) -> Option<InterfaceFigures> {
+        let name = interface::towards(self.peer?)?;
+        Some(InterfaceFigures { bits_per_s: interface::speed(&name)?, name })
+    }
+
     /// Handshakes without load.
     pub(super) fn idle_handshakes(&self) -> HandshakeTimes {
         let mut handshakes = Handshakes::default();
@@ -114,7 +121,7 @@ impl Sampler {
 
     fn sample(&self, ended: &AtomicBool) -> Samples {
         if !self.cpus.is_empty() {
-            // Where it is refused, the samples cost the load threads a little of their time.
+            // If it is refused, the samples cost the load threads a little of their time.
             let _ = pin_to(&self.cpus);
         }
         thread::sleep(SETTLING);
@@ -153,7 +160,7 @@ impl Sampler {
     }
 
     fn begin(&self, handshakes: &mut Handshakes) {
-        // Where this host has no port left, the load says so too.
+        // A host without a port left shows in the load, too.
         let begun = self.peer.and_then(|peer| Handshake::begin(peer, self.source).ok());
         handshakes.pending.extend(begun.map(|handshake| (Instant::now(), handshake)));
     }

@@ -9,6 +9,7 @@ use thalweg_measure::outcome::Outcome;
 use thalweg_measure::search::EndReason;
 use thalweg_units::display;
 
+use super::curve::Curve;
 use super::headline::headline_trial;
 use super::words;
 use crate::document::{Document, Find, Kind, LimitedBy, Trial};
@@ -18,6 +19,7 @@ pub(super) fn sentence(document: &Document) -> String {
     match (document.kind, &document.find) {
         (Kind::Find, Some(find)) => find_sentence(document, find),
         (Kind::Find, None) => format!("The search on {} ended without a result.", subject(document)),
+        (Kind::Sweep, _) => Curve::all_of(document).iter().map(Curve::sentence).collect::<Vec<_>>().join(" "),
         (Kind::Compare, _) => {
             document.compare.as_ref().map_or_else(String::new, |compare| format!("{}.", compare.sentence))
         }
@@ -31,6 +33,9 @@ pub(super) fn sentence(document: &Document) -> String {
 /// The answer in a few words, for the title of the window.
 pub(super) fn title(document: &Document) -> String {
     let target = &document.plan.target;
+    if let Some(effect) = document.compare.as_ref().and_then(|compare| compare.effect) {
+        return format!("B / A = {effect:.3} – {target} – Thalweg");
+    }
     let find = document.find.as_ref();
     match find.and_then(|find| find.lower_bound) {
         Some(_) if find.is_some_and(|find| find.collapsed().is_some()) => format!("collapsed – {target} – Thalweg"),

@@ -9,17 +9,23 @@
 //! | --- | --- |
 //! | `answer` | the answer in one sentence |
 //! | `headline` | the trial that the answer rests on |
-//! | `by_rate`, `course`, `spread` | the charts: over the offered rate, over time, over the percentiles |
+//! | `by_rate`, `course`, `spread`, `observed` | the charts: over the offered rate, over time, over the percentiles, of the target's host |
+//! | `curve`, `several` | peak and shape of a target, and several targets in one figure |
 //! | `chart` | the drawing of charts |
+//! | `compare` | charts and the table of a comparison |
 //! | `trials`, `sections` | tables and text |
 //! | `words` | figures as the page writes them |
 
 mod answer;
 mod by_rate;
 mod chart;
+mod compare;
 mod course;
+mod curve;
 mod headline;
+mod observed;
 mod sections;
+mod several;
 mod spread;
 mod trials;
 mod words;
@@ -36,12 +42,64 @@ use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
 use thalweg_measure::Verdict;
 
+use self::by_rate::ByRate;
+use self::chart::Chart;
+use self::curve::Curve;
 use self::headline::headline_trial;
 use crate::document::{Document, Kind, Trial};
 use crate::file::write_whole;
 
+/// The answer of `document` in one sentence.
+pub fn sentence(document: &Document) -> String {
+    answer::sentence(document)
+}
+
 /// The report on `document` as one HTML file.
 pub fn html(document: &Document) -> String {
+    whole(&answer::title(document), &document.version, &page(document))
+}
+
+/// A document with the label that it has in a report of several.
+pub type Labelled<'a> = (Option<&'a str>, &'a Document);
+
+/// The report on several documents side by side.
+pub fn html_of_several(documents: &[Labelled<'_>]) -> String {
+    let version = documents.first().map_or("", |(_, document)| &document.version);
+    whole(&format!("{} runs – Thalweg", documents.len()), version, &several::page(documents))
+}
+
+/// The main charts of documents as SVG files: a name and the content of each.
+pub fn svg(documents: &[Labelled<'_>]) -> Vec<(String, String)> {
+    let charts = match documents {
+        [(_, document)] => charts(document),
+        several => several::charts(&several::curves_of(several)),
+    };
+    charts.into_iter().map(|chart| (chart.id.clone(), chart.file())).collect()
+}
+
+/// The curves of several documents as a table with `separator` between fields: one line per target
+/// and rate.
+pub fn table_of_several(documents: &[Labelled<'_>], separator: char) -> String {
+    several::rows(documents, separator)
+}
+
+fn charts(document: &Document) -> Vec<Chart> {
+    let mut charts = Vec::new();
+    match document.kind {
+        Kind::Sweep => charts.extend(several::charts(&Curve::all_of(document))),
+        Kind::Find => charts.extend(
+            ByRate::of(document).into_iter().flat_map(|by_rate| [by_rate.throughput(), by_rate.response_time()]),
+        ),
+        Kind::Run | Kind::Compare | Kind::Replay => {}
+    }
+    if let Some(trial) = headline_trial(document) {
+        charts.extend(course::chart(trial));
+        charts.extend(spread::charts(trial));
+    }
+    charts
+}
+
+fn whole(title: &str, version: &str, content: &Markup) -> String {
     markup! {
         (DOCTYPE)
         html lang="en" {
@@ -50,14 +108,14 @@ pub fn html(document: &Document) -> String {
                 meta http-equiv="Content-Security-Policy" content=(CONTENT_POLICY);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                meta name="generator" content={ "Thalweg " (document.version) };
+                meta name="generator" content={ "Thalweg " (version) };
                 // A browser requests an icon if a served page names none.
                 link rel="icon" href="data:,";
-                title { (answer::title(document)) }
+                title { (title) }
                 style { (PreEscaped(chart::page_style())) (PreEscaped(STYLE)) }
             }
             body {
-                main { (page(document)) }
+                main { (content) }
                 script { (PreEscaped(SCRIPT)) }
             }
         }
@@ -82,23 +140,34 @@ const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 fn page(document: &Document) -> Markup {
-    let notes = document.find.as_ref().map_or(&[][..], |find| &find.notes);
+    let notes = match (&document.compare, &document.find) {
+        (Some(compare), None) => &compare.notes[..],
+        (_, find) => find.as_ref().map_or(&[][..], |find| &find.notes),
+    };
     markup! {
         header {
-            p.kind { "Thalweg · " (match document.kind { Kind::Run => "run", Kind::Replay => "replay", Kind::Find => "capacity search", Kind::Compare => "comparison" }) }
+            p.kind { "Thalweg · " (match document.kind { Kind::Run => "run", Kind::Replay => "replay", Kind::Find => "capacity search", Kind::Sweep => "sweep", Kind::Compare => "comparison" }) }
             h1 { (words::unbroken(&answer::sentence(document))) }
             @if !document.reasons.is_empty() { div.why { (trials::sentences(&document.reasons)) } }
             (sections::facts(document))
             @if !notes.is_empty() { div.notice { (trials::sentences(notes)) } }
         }
-        @if let (Kind::Find, Some(by_rate)) = (document.kind, by_rate::ByRate::of(document)) {
+        @if let (Kind::Find, Some(by_rate)) = (document.kind, ByRate::of(document)) {
             section {
                 h2 { "Results by offered rate" }
                 (by_rate.throughput().figure())
                 (by_rate.response_time().figure())
             }
         }
+        @if let Some(compare) = &document.compare { (compare::sections(compare)) }
+        @if document.kind == Kind::Sweep { (swept(document)) }
         @if let Some(trial) = headline_trial(document) { (trial_in_full(document, trial)) }
+        @if let Some(chart) = observed::chart(document) {
+            section {
+                h2 { "The server's host" }
+                (chart.figure())
+            }
+        }
         @if let Some(find) = &document.find { (sections::limit(document, find)) }
         section {
             h2 { "Trials" }
@@ -110,10 +179,23 @@ fn page(document: &Document) -> Markup {
     }
 }
 
+/// The rates of a sweep, all targets in one figure.
+fn swept(document: &Document) -> Markup {
+    let curves = Curve::all_of(document);
+    markup! {
+        section {
+            h2 { "Results by offered rate" }
+            @for chart in several::charts(&curves) { (chart.figure()) }
+            (several::table(&curves))
+        }
+    }
+}
+
 fn trial_in_full(document: &Document, trial: &Trial) -> Markup {
     let title = match (document.kind, trial.phase.as_str(), trial.verdict) {
         (Kind::Run | Kind::Replay, ..) => "The trial",
         (Kind::Find, "confirm", Verdict::Pass) => "The confirming trial",
+        (Kind::Sweep, ..) => "The last trial that passed",
         (Kind::Compare, ..) => "The last round",
         (Kind::Find, ..) => "The most relevant trial",
     };

@@ -110,24 +110,25 @@
   }
 
   // A page opened from a file may not write to the clipboard everywhere; then the command is selected for the reader.
-  const command = document.getElementById("command");
-  const copy = document.createElement("button");
-  copy.type = "button";
-  copy.textContent = "Copy the command";
-  copy.addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(command.textContent);
-      copy.textContent = "Copied";
-    } catch {
-      getSelection().selectAllChildren(command);
-      copy.textContent = "Selected: press Ctrl+C";
-    }
-  });
-  command.after(copy);
+  for (const command of document.querySelectorAll(".command pre")) {
+    const copy = document.createElement("button");
+    copy.type = "button";
+    copy.textContent = "Copy the command";
+    copy.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(command.textContent);
+        copy.textContent = "Copied";
+      } catch {
+        getSelection().selectAllChildren(command);
+        copy.textContent = "Selected: press Ctrl+C";
+      }
+    });
+    command.after(copy);
+  }
 
   const download = document.getElementById("download");
-  download.parentElement.hidden = false;
-  download.addEventListener("click", () => {
+  if (download !== null) download.parentElement.hidden = false;
+  download?.addEventListener("click", () => {
     const text = document.getElementById("result").textContent;
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));

@@ -11,7 +11,7 @@ use thalweg_measure::{
 };
 
 use crate::document::{
-    Bytes, Client, Connections, Document, Find, HostDocument, Kind, LimitedBy, PlanDocument, Rates, SCHEMA,
+    Bytes, Client, Connections, Disclosure, Document, Find, HostDocument, Kind, LimitedBy, PlanDocument, Rates, SCHEMA,
     ServerObservation, Trial,
 };
 
@@ -113,6 +113,7 @@ pub(crate) fn document(kind: Kind, trials: Vec<Trial>) -> Document {
                 ("net.ipv4.tcp_tw_reuse", "2"),
             ]),
             shared_with_target: true,
+            disclosure: Disclosure::default(),
             findings: Vec::new(),
         },
         verdict: Verdict::Pass,
@@ -120,6 +121,8 @@ pub(crate) fn document(kind: Kind, trials: Vec<Trial>) -> Document {
         trials,
         find: None,
         compare: None,
+        sweep: None,
+        observation: None,
         log: None,
     }
 }
@@ -211,6 +214,7 @@ pub(crate) fn trial(phase: &str, at_s: f64, rate: f64, seconds: f64) -> Trial {
             stolen: 0.001,
             retransmitted: 0.0,
             listen_overflows: 0,
+            ..ServerObservation::default()
         }),
     }
 }

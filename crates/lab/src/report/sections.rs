@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use thalweg_units::display;
 
 use super::{trials, words};
-use crate::document::{Document, Find, HostDocument, LimitedBy, ServerObservation, Trial};
+use crate::document::{Document, Find, HostDocument, Interface, LimitedBy, ServerObservation, Trial};
 
 /// The small facts below the answer.
 pub(super) fn facts(document: &Document) -> Markup {
@@ -56,9 +56,16 @@ pub(super) fn limit(document: &Document, find: &Find) -> Markup {
         section {
             h2 { (title) }
             p { (lead) }
-            @if !find.evidence.is_empty() { ul.evidence { @for evidence in &find.evidence { li { (evidence) } } } }
+            (evidence(find))
             (headroom(document, find))
         }
+    }
+}
+
+/// The evidence for the bottleneck.
+pub(super) fn evidence(find: &Find) -> Markup {
+    html! {
+        @if !find.evidence.is_empty() { ul.evidence { @for evidence in &find.evidence { li { (evidence) } } } }
     }
 }
 
@@ -137,20 +144,41 @@ pub(super) fn machine(host: &HostDocument, shown: Option<&Trial>) -> Markup {
     html! {
         section {
             h2 { "Machine" }
-            dl.facts {
-                div { dt { "Host" } dd { (host.name) } }
-                div { dt { "Kernel" } dd { (host.kernel) ", " (host.machine) } }
-                div { dt { "CPU" } dd { (host.cpu_model) } }
-                div { dt { "CPUs online" } dd { (host.cpus) } }
-                div { dt { "Load threads on CPU" } dd { (cpus(&host.load_cpus)) } }
-                @if let Some(trial) = shown { div { dt { "Driver" } dd { (trial.client.driver) } } }
-                div { dt { "Memory" } dd { (display::bytes(host.memory_bytes)) } }
-                div { dt { "Clock source" } dd { (host.clock_source) } }
-                div { dt { "File descriptors" } dd { (display::count(host.descriptors)) } }
-            }
-            @if !host.sysctls.is_empty() { (settings("Kernel settings", &host.sysctls)) }
+            (machine_facts(host, shown))
         }
     }
+}
+
+/// The same without a heading.
+pub(super) fn machine_facts(host: &HostDocument, shown: Option<&Trial>) -> Markup {
+    let disclosure = &host.disclosure;
+    html! {
+        dl.facts {
+            div { dt { "Host" } dd { (host.name) } }
+            div { dt { "Kernel" } dd { (host.kernel) ", " (host.machine) } }
+            div { dt { "CPU" } dd { (host.cpu_model) } }
+            div { dt { "CPUs online" } dd { (host.cpus) } }
+            div { dt { "Load threads on CPU" } dd { (cpus(&host.load_cpus)) } }
+            @if let Some(trial) = shown { div { dt { "Driver" } dd { (trial.client.driver) } } }
+            div { dt { "Memory" } dd { (display::bytes(host.memory_bytes)) } }
+            div { dt { "Clock source" } dd { (host.clock_source) } }
+            div { dt { "File descriptors" } dd { (display::count(host.descriptors)) } }
+            @if !disclosure.governors.is_empty() { div { dt { "Frequency governor" } dd { (words::enumerated(&disclosure.governors)) } } }
+            @if let Some(group) = &disclosure.control_group { div { dt { "Control group" } dd { (group) } } }
+            @for interface in &disclosure.interfaces {
+                div { dt { "Interface " (interface.name) } dd { (words::enumerated(&interface_facts(interface))) } }
+            }
+        }
+        @if !host.sysctls.is_empty() { (settings("Kernel settings", &host.sysctls)) }
+        @if !disclosure.limits.is_empty() { (settings("Resource limits", &disclosure.limits)) }
+    }
+}
+
+fn interface_facts(interface: &Interface) -> Vec<String> {
+    let speed = interface.speed_mbit.map(|mbit| format!("{} Mbit/s", display::count(mbit)));
+    let mtu = interface.mtu.map(|bytes| format!("MTU {bytes}"));
+    let driver = interface.driver.as_ref().map(|driver| format!("driver {driver}"));
+    [speed, mtu, driver].into_iter().flatten().collect()
 }
 
 /// How to repeat the measurement, with the raw document.
@@ -158,20 +186,32 @@ pub(super) fn repeat(document: &Document) -> Markup {
     html! {
         section {
             h2 { "Repeat the measurement" }
-            div.command {
-                pre id="command" tabindex="0" { code { (words::shell_command(&document.plan.command)) } }
-            }
-            dl.facts {
-                div { dt { "Version" } dd { (document.version) } }
-                div { dt { "Seed" } dd { (document.seed) } }
-                div { dt { "Result ID" } dd { (document.id) } }
-                div.wide { dt { "SHA-256 of the plan" } dd { code { (document.plan_sha256) } } }
-            }
-            @if !document.plan.settings.is_empty() { (settings("All other settings", &document.plan.settings)) }
+            (plan_facts(document))
             p.download hidden { button type="button" id="download" { "Download the result as JSON" } }
             noscript { p { "The result as JSON is in the source of this page, in the element with id " code { "result" } "." } }
             script type="application/json" id="result" { (super::chart::json_for_script(document)) }
         }
+    }
+}
+
+/// The command line, what identifies the plan and the program, and all settings.
+pub(super) fn plan_facts(document: &Document) -> Markup {
+    let disclosure = &document.host.disclosure;
+    html! {
+        div.command {
+            pre tabindex="0" { code { (words::shell_command(&document.plan.command)) } }
+        }
+        dl.facts {
+            div { dt { "Version" } dd { (document.version) @if !disclosure.build.is_empty() { ", " (disclosure.build) } } }
+            div { dt { "Seed" } dd { (document.seed) } }
+            div { dt { "Result ID" } dd { (document.id) } }
+            div.wide { dt { "SHA-256 of the plan" } dd { code { (document.plan_sha256) } } }
+            @if !disclosure.program_sha256.is_empty() {
+                div.wide { dt { "SHA-256 of the program" } dd { code { (disclosure.program_sha256) } } }
+            }
+        }
+        @if !document.plan.settings.is_empty() { (settings("All other settings", &document.plan.settings)) }
+        @if !disclosure.environment.is_empty() { (settings("Environment", &disclosure.environment)) }
     }
 }
 

@@ -5,8 +5,8 @@ use std::fs;
 use thalweg_measure::outcome::Outcome;
 use thalweg_measure::{Summary, Verdict};
 
-use super::{answer, html, sample, write_html};
-use crate::document::{Document, Kind, LimitedBy, Overload, OverloadShape, Trial};
+use super::{answer, html, html_of_several, sample, svg, table_of_several, write_html};
+use crate::document::{Document, Kind, LimitedBy, Overload, OverloadShape, Sweep, SweepEnd, SweptTarget, Trial};
 
 fn searched(change: impl FnOnce(&mut Document)) -> Document {
     let mut document = sample::search();
@@ -380,4 +380,44 @@ fn reports_are_written_whole_or_not_at_all() {
         fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("it is").file_name()).collect();
     left.sort();
     assert_eq!(left, ["report.html", "taken.html"], "nothing unfinished is left behind");
+}
+
+#[test]
+fn several_targets_share_one_figure_and_differences_are_said() {
+    let (nginx, mut other) = (sample::search(), sample::search());
+    let page = html_of_several(&[(None, &nginx), (Some("<b>second</b>"), &other)]);
+    assert_eq!(page.matches("id=\"targets-throughput\"").count(), 1);
+    assert!(page.contains("&lt;b&gt;second&lt;/b&gt;") && !page.contains("<b>second"), "a label is text");
+    assert!(page.contains("One run after the other") && !page.contains("differ in more"));
+    assert!(page == html_of_several(&[(None, &nginx), (Some("<b>second</b>"), &other)]), "the same bytes");
+    other.plan.limits = vec!["p99<10ms".into()];
+    let page = html_of_several(&[(None, &nginx), (None, &other)]);
+    assert!(page.contains("differ in more than their targets: </strong>limits."), "limits are not the same");
+    assert!(page.contains("http://127.0.0.1:8080/ (2)"), "names differ");
+    let table = table_of_several(&[(None, &nginx), (Some("a b"), &other)], '\t');
+    assert!(table.lines().all(|line| line.split('\t').count() == 6 && !line.contains(' ')), "{table}");
+}
+
+#[test]
+fn a_sweep_is_answered_by_its_curves() {
+    let rates = [20_000.0, 40_000.0, 60_000.0];
+    let trials = rates.iter().map(|rate| sample::trial("sweep", 0.0, *rate, 10.0)).collect();
+    let mut document = sample::document(Kind::Sweep, trials);
+    let target =
+        SweptTarget { target: "http://h/".into(), name: "h".into(), trials: vec![0, 1, 2], passed: Some(40_000.0) };
+    document.sweep = Some(Sweep {
+        low_rate: 20_000.0,
+        high_rate: 60_000.0,
+        step: 20_000.0,
+        targets: vec![target],
+        ended: SweepEnd::Complete,
+    });
+    let sentence = answer::sentence(&document);
+    assert!(
+        sentence.starts_with("h meets the limits up to 40,000/s; the most is 42,355/s good at 60,000/s"),
+        "{sentence}"
+    );
+    let charts: Vec<String> = svg(&[(None, &document)]).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(charts[..2], ["targets-throughput", "targets-response-time"]);
+    assert!(html(&document).contains("id=\"targets-throughput\""));
 }

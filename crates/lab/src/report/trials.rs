@@ -16,6 +16,7 @@ use crate::document::{Document, PlanDocument, Trial};
 /// The table.
 pub(super) fn table(document: &Document) -> Markup {
     let trials = &document.trials;
+    let has_codes = trials.iter().any(|trial| trial.status_codes.iter().any(|(code, _)| code != 200));
     html! {
         div.scroll.broad tabindex="0" role="region" aria-label="Trials" {
             table.sortable {
@@ -28,6 +29,7 @@ pub(super) fn table(document: &Document) -> Markup {
                     th.number scope="col" { "sent" }
                     th.number scope="col" { "good" }
                     th scope="col" { "not good" }
+                    @if has_codes { th scope="col" { "status" } }
                     th.number scope="col" { "p50" }
                     th.number scope="col" { "p99" }
                     th.number scope="col" { "max" }
@@ -36,13 +38,13 @@ pub(super) fn table(document: &Document) -> Markup {
                     th scope="col" { "verdict" }
                     th scope="col" { "reasons" }
                 } }
-                tbody { @for (position, trial) in trials.iter().enumerate() { (row(position, trial, &document.plan)) } }
+                tbody { @for (position, trial) in trials.iter().enumerate() { (row(position, trial, &document.plan, has_codes)) } }
             }
         }
     }
 }
 
-fn row(position: usize, trial: &Trial, plan: &PlanDocument) -> Markup {
+fn row(position: usize, trial: &Trial, plan: &PlanDocument, has_codes: bool) -> Markup {
     // The requests of a calibration were not for the target, and a probe is held against nothing.
     let bound = |figure| plan.bound_on(figure).filter(|_| trial.is_judged());
     let not_good: u64 = trial.counts.offered.saturating_sub(trial.counts.good);
@@ -60,6 +62,9 @@ fn row(position: usize, trial: &Trial, plan: &PlanDocument) -> Markup {
             td data-value=(not_good) {
                 @for (n, kind) in answer::others(trial) { span.outcome { (n) " " (kind) } " " }
                 @if not_good == 0 { (words::NONE) }
+            }
+            @if has_codes {
+                td { @for (code, n) in trial.status_codes.iter() { span.outcome { (words::count(n)) " × " (code) } " " } }
             }
             (time(response, response.p50, bound(Statistic::Percentile(50.0))))
             (time(response, response.p99, bound(Statistic::Percentile(99.0))))

@@ -116,6 +116,11 @@ pub(super) fn counted(n: u64, noun: &str) -> String {
     format!("{} {noun}{}", display::count(n), if n == 1 { "" } else { "s" })
 }
 
+/// A number of things.
+pub(super) fn count(n: u64) -> String {
+    display::count(n)
+}
+
 /// The verdict as the command line writes it.
 pub(super) fn verdict(verdict: Verdict) -> &'static str {
     match verdict {

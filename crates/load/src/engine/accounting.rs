@@ -1,5 +1,7 @@
 //! Accounting: the outcome of each request, and the figures that depend on time.
 
+use std::time::Duration;
+
 use thalweg_measure::trial::{CpuUse, Sample};
 use thalweg_measure::{Counts, Outcome};
 use thalweg_sys::{Fault, Instant, SocketId};
@@ -20,6 +22,7 @@ impl<P: Protocol> Engine<P> {
     /// The figures of the thread's share, once the loop has ended.
     pub fn into_figures(mut self) -> RunFigures {
         let now = self.last_turn;
+        self.figures.trial.switch(false);
         for connection in self.connections.iter().filter(|connection| connection.is_established()) {
             let bits_per_s = connection.bits_per_s(&self.calls, now);
             self.figures.record_pace(bits_per_s, self.plan.conforming_bits_per_s);
@@ -42,6 +45,9 @@ impl<P: Protocol> Engine<P> {
     /// Accounts for a call that has ended. `latest` is when the driver began its connection's
     /// latest send.
     pub(super) fn account(&mut self, stream: StreamId, outcome: Outcome, latest: Instant, now: Instant) {
+        if self.disturbance.is_due(now) {
+            self.look_for_disturbance(now);
+        }
         let call = &self.calls[stream];
         if !call.measured {
             return;
@@ -54,11 +60,17 @@ impl<P: Protocol> Engine<P> {
         let in_window = u64::from(schedule.is_in_window(now));
         let sent_at = call.sent_or(latest);
         let notice_delay_ns = self.notice_delay_ns().min(now.ns_since(sent_at));
+        let lag_ns = call.late_ns + sent_at.ns_since(call.ready) + notice_delay_ns;
         let figures = &mut self.figures.trial;
         figures.last_end = now - schedule.start;
+        figures.counts.sent += 1;
         figures.outcomes.record(outcome);
         figures.queue.record(call.queue_ns);
-        figures.lag.record(call.late_ns + sent_at.ns_since(call.ready) + notice_delay_ns);
+        if self.disturbance.explains(lag_ns, sent_at) {
+            figures.left_out_requests().lag.record(lag_ns);
+        } else {
+            figures.lag.record(lag_ns);
+        }
         let response_ns = now.ns_since(call.intended);
         let counted = match outcome {
             Outcome::Good => Some(response_ns),
@@ -110,7 +122,11 @@ impl<P: Protocol> Engine<P> {
         let Phase::Running(schedule) = &self.phase else { return };
         let figures = &mut self.figures.trial;
         figures.last_end = now - schedule.start;
-        figures.lag.record(late_ns);
+        if self.disturbance.explains(late_ns, due.noticed) {
+            figures.left_out_requests().lag.record(late_ns);
+        } else {
+            figures.lag.record(late_ns);
+        }
         figures.queue.record(waited_ns - late_ns);
         figures.outcomes.record(outcome);
         let counted = (outcome == Outcome::Timeout).then_some(waited_ns.max(timeout_ns));
@@ -160,9 +176,12 @@ impl<P: Protocol> Engine<P> {
             return;
         }
         schedule.begun.get_or_insert_with(|| ThreadUse::so_far(self.busy_wait_ns));
-        schedule.overslept_ns += notice_delay_ns;
+        schedule.overslept_ns += if self.disturbance.leaves_out { 0 } else { notice_delay_ns };
         schedule.record(&mut self.figures.trial.intervals, now);
-        if schedule.end.is_some_and(|end| now >= end) {
+        if self.progress.extension() > Duration::ZERO {
+            schedule.extend(self.progress.extension());
+        }
+        if schedule.end.is_some_and(|end| now >= end) && schedule.is_over(&self.progress) {
             self.end_window(now);
         }
     }
@@ -172,15 +191,19 @@ impl<P: Protocol> Engine<P> {
         if schedule.ended {
             return;
         }
+        let end = schedule.end.filter(|end| *end <= now).unwrap_or(now);
+        self.end_left_out_time(end);
+        let Phase::Running(schedule) = &mut self.phase else { return };
         schedule.ended = true;
-        let duration = schedule.end.filter(|end| *end <= now).unwrap_or(now) - schedule.start;
+        let duration = end - schedule.start;
         let half = schedule.start + duration / 2;
         let figures = &mut self.figures.trial;
         figures.duration = duration;
         let cpu = self.plan.cpus[self.thread];
         figures.cpus.extend(schedule.begun.map(|begun| {
             let overslept_ns = schedule.overslept_ns;
-            CpuUse { overslept_ns, ..ThreadUse::so_far(self.busy_wait_ns).since(begun, cpu) }
+            let left_out_wait_ns = self.disturbance.waited_ns;
+            CpuUse { overslept_ns, left_out_wait_ns, ..ThreadUse::so_far(self.busy_wait_ns).since(begun, cpu) }
         }));
         for connection in self.connections.iter().filter(|connection| connection.is_established()) {
             figures.connections.held += 1;
@@ -190,22 +213,18 @@ impl<P: Protocol> Engine<P> {
 
     /// Ends the schedule now: nothing more is offered, what is under way is left out.
     pub(super) fn cut(&mut self, now: Instant) {
+        self.count_again(now);
         let Phase::Running(schedule) = &mut self.phase else { return };
         if now < schedule.start {
             return;
         }
         schedule.end = Some(schedule.end.map_or(now, |end| end.min(now)));
         let calls = self.connections.iter().flat_map(|connection| self.calls.of(&connection.calls));
-        let measured = calls.filter(|call| call.measured);
-        let (mut under_way, mut sent) = (0, 0);
-        for call in measured {
-            under_way += 1;
-            sent += u64::from(call.submitted);
-        }
-        self.figures.trial.counts.sent -= sent;
+        let under_way = calls.filter(|call| call.measured).count() as u64;
         self.figures.trial.under_way = under_way;
         let figures = &mut self.figures.trial;
-        let waiting = schedule.offered() - figures.outcomes.total() - under_way;
+        let ended = figures.outcomes.total() + figures.left_out_outcomes().total();
+        let waiting = schedule.offered() - ended - under_way;
         self.record_held_back(waiting);
         self.end_window(now);
     }
@@ -214,7 +233,7 @@ impl<P: Protocol> Engine<P> {
     /// not sent.
     pub(super) fn finished(&mut self, now: Instant) -> bool {
         let Phase::Running(schedule) = &mut self.phase else { return false };
-        let over = schedule.end.is_none_or(|end| now >= end);
+        let over = schedule.end.is_none_or(|end| now >= end) && (schedule.ended || schedule.is_over(&self.progress));
         if over && schedule.end.is_some() && self.plan.cuts_at_end() {
             self.cut(now);
             return true;
@@ -225,7 +244,7 @@ impl<P: Protocol> Engine<P> {
             let room = |id: &SocketId| self.connections[id.index()].had_room_before(*id, drain_end, self.plan.pipeline);
             let held_back = u64::from(!self.idle.iter().chain(&self.roomy).any(room));
             let figures = &mut self.figures.trial;
-            while schedule.arrivals.next().is_some() {
+            while schedule.next_arrival().is_some() {
                 if schedule.take(&mut figures.intervals).measured {
                     figures.outcomes.record(Outcome::NotSent);
                     figures.held_back += held_back;
@@ -240,25 +259,26 @@ impl<P: Protocol> Engine<P> {
         // A schedule that has ended does not wait for the pauses of users, but for calls that were
         // due in it.
         let users_over = self.users.len() == 0 || (schedule.end.is_some() && self.reopening == 0);
-        let arrivals_over = schedule.arrivals.next().is_none() && !schedule.arrivals.is_behind();
+        let arrivals_over = schedule.next_arrival().is_none() && !schedule.arrivals.is_behind();
         over && self.busy == 0 && users_over && arrivals_over
     }
 
-    pub(super) fn publish(&self) {
-        let offered = match &self.phase {
-            Phase::Running(schedule) => schedule.offered(),
-            _ => 0,
+    pub(super) fn publish(&self, now: Instant) {
+        let (offered, measured) = match &self.phase {
+            Phase::Running(schedule) => (schedule.offered(), now - schedule.start),
+            _ => (0, Duration::ZERO),
         };
         let trial = &self.figures.trial;
-        self.progress.publish(
-            self.thread,
-            Snapshot {
-                offered,
-                good: trial.outcomes.count(Outcome::Good),
-                errors: trial.outcomes.errors(),
-                connections: self.open as u64,
-                so_far: trial.so_far(),
-            },
-        );
+        let left_out = trial.left_out_outcomes();
+        let seen = Snapshot {
+            offered,
+            good: trial.outcomes.count(Outcome::Good) + left_out.count(Outcome::Good),
+            errors: trial.outcomes.errors() + left_out.errors(),
+            connections: self.open as u64,
+            measured,
+            lost: self.left_out_so_far(now),
+            so_far: trial.so_far(),
+        };
+        self.progress.publish(self.thread, seen);
     }
 }

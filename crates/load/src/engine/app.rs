@@ -7,6 +7,7 @@ use std::sync::Arc;
 use thalweg_reactor::{App, LoopControl, Wheel};
 use thalweg_sys::{Completion, Driver, DriverKind, Fault, Instant, SocketId};
 
+use super::disturbance::Disturbance;
 use super::pacer::Pacer;
 use super::paused::PausedUsers;
 use super::requests::Requests;
@@ -90,6 +91,7 @@ impl<P: Protocol> Engine<P> {
             hashers: Vec::new(),
             spare_buffers: Vec::new(),
             next_publish: now,
+            disturbance: Disturbance::none(),
             last_turn: now,
             busy_wait_ns: 0,
             overslept_ns: 0,
@@ -156,7 +158,7 @@ impl<P: Protocol> Engine<P> {
 
     fn next_wakeup(&self, now: Instant) -> Instant {
         let Phase::Running(schedule) = &self.phase else { return now.plus_ns(START_POLL_NS) };
-        let arrival = schedule.arrivals.next().map(|at| {
+        let arrival = schedule.next_arrival().map(|at| {
             let stuck = at <= now;
             if stuck { at.plus_ns(self.timeout_ns()) } else { at }
         });
@@ -189,11 +191,15 @@ impl<D: Driver, P: Protocol> App<D> for Engine<P> {
     fn on_iteration(&mut self, driver: &mut D, now: Instant) -> LoopControl {
         self.busy_wait_ns = driver.busy_wait_ns();
         self.overslept_ns = driver.overslept_ns();
+        if self.disturbance.is_due(now) || self.progress.left_out_until() > self.disturbance.until {
+            self.look_for_disturbance(now);
+        }
+        self.disturbance.on_iteration(now);
         if self.progress.stop_requested() && !self.figures.interrupted {
             self.figures.interrupted = true;
             self.advance_accounting(now);
             self.cut(now);
-            self.publish();
+            self.publish(now);
             return LoopControl::Stop;
         }
         self.attempts = 0;
@@ -217,12 +223,12 @@ impl<D: Driver, P: Protocol> App<D> for Engine<P> {
         if over && !(self.users.len() > 0 && self.wake_last(driver, now)) {
             self.advance_accounting(now);
             self.end_window(now);
-            self.publish();
+            self.publish(now);
             return LoopControl::Stop;
         }
         if now >= self.next_publish {
             self.next_publish = now.plus_ns(PUBLISH_NS);
-            self.publish();
+            self.publish(now);
         }
         LoopControl::WaitUntil(Some(self.next_wakeup(now)))
     }

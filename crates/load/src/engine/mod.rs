@@ -13,6 +13,8 @@
 mod accounting;
 mod app;
 mod calls;
+mod disturbance;
+mod left_out;
 mod opening;
 mod pacer;
 mod pacing;
@@ -22,4 +24,5 @@ mod responses;
 mod state;
 mod users;
 
+pub use disturbance::WaitSource;
 pub use state::Engine;

@@ -7,6 +7,7 @@ use sha2::Sha256;
 use thalweg_reactor::Wheel;
 use thalweg_sys::{Instant, PortRange, SocketId};
 
+use super::disturbance::Disturbance;
 use super::pacer::Pacer;
 use super::paused::PausedUsers;
 use super::requests::Requests;
@@ -62,6 +63,7 @@ pub struct Engine<P: Protocol = Http1> {
     #[expect(clippy::vec_box, reason = "connections have them in boxes")]
     pub(super) spare_buffers: Vec<Box<Buffers>>,
     pub(super) next_publish: Instant,
+    pub(super) disturbance: Disturbance,
     pub(super) last_turn: Instant,
     /// The time that the driver has spent awake without work.
     pub(super) busy_wait_ns: u64,

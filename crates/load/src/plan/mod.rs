@@ -74,6 +74,14 @@ pub struct Plan {
     pub check: Check,
     /// The rate from which on a connection counts as conforming.
     pub conforming_bits_per_s: u64,
+    /// By how much longer the measured part may be made while it lasts ([`Progress::extend_by`]),
+    /// to make up for time that was lost. Only of a load that goes on as before.
+    ///
+    /// [`Progress::extend_by`]: crate::Progress::extend_by
+    pub extension_max: Duration,
+    /// How late a thread may be before the time in which something else kept it from running is
+    /// left out; `None`: nothing is.
+    pub lateness_max: Option<Duration>,
     /// Response times against which requests are counted while the run lasts.
     pub thresholds: Thresholds,
     /// The CPU of each thread; never empty. Several threads may share one, so that each brings its
@@ -219,6 +227,8 @@ impl Plan {
             pace: None,
             check: Check::default(),
             conforming_bits_per_s: CONFORMING_BITS_PER_S,
+            extension_max: Duration::ZERO,
+            lateness_max: None,
             thresholds: Thresholds::default(),
             cpus: vec![0],
             own_tables: false,
@@ -283,6 +293,16 @@ impl Plan {
         })
     }
 
+    /// Whether the load would go on as before if the measured part were longer.
+    pub fn is_extensible(&self) -> bool {
+        let goes_on = match &self.arrivals {
+            LoopPlan::Open { rate, .. } => rate.as_constant().is_some(),
+            LoopPlan::Recorded { .. } => false,
+            LoopPlan::Closed { .. } => true,
+        };
+        goes_on && matches!(self.extent, Extent::Duration(_)) && self.hold.is_none() && self.pace.is_none()
+    }
+
     /// Most requests that the measured part offers; `None` where that depends on the target, or on
     /// the sessions that come.
     pub fn offered_max(&self) -> Option<u64> {
@@ -296,7 +316,7 @@ impl Plan {
         let arrivals = match (self.extent, &self.arrivals) {
             (Extent::Requests(total), _) => total,
             (Extent::Duration(length), LoopPlan::Open { rate, spacing }) => {
-                let mean = rate.count_until(length.as_secs_f64());
+                let mean = rate.count_until((length + self.extension_max).as_secs_f64());
                 let more = if *spacing == Spacing::Poisson { DEVIATIONS * mean.max(1.0).sqrt() } else { 0.0 };
                 (mean + more).ceil() as u64
             }

@@ -329,6 +329,13 @@ impl Arrivals {
         }
     }
 
+    /// Has the workers of a closed loop go on until `end`.
+    pub(crate) fn end_at(&mut self, end: Instant) {
+        if let Self::Closed(closed) = self {
+            closed.end = end;
+        }
+    }
+
     /// How many arrivals are kept in memory: none of a schedule, one per worker of a closed loop.
     pub(crate) fn entries(&self) -> usize {
         match self {

@@ -2,6 +2,7 @@
 //! both.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use thalweg_measure::IntervalSeries;
 use thalweg_sys::Instant;
@@ -13,6 +14,7 @@ pub use self::arrivals::{Arrival, Arrivals, ClosedLoop, OpenLoop, RecordedLoop, 
 use self::oversleep::Oversleeps;
 use crate::figures::ThreadUse;
 use crate::plan::{Extent, LoopPlan, Plan, RateProfile, Spacing};
+use crate::progress::Progress;
 use crate::replay::Feed;
 
 pub(crate) struct Schedule {
@@ -25,6 +27,10 @@ pub(crate) struct Schedule {
     pub(crate) end: Option<Instant>,
     /// After this, what still waits is not sent any more.
     pub(crate) drain_end: Option<Instant>,
+    drain: Duration,
+    /// The end without an extension, if the plan allows for one, and the longest one.
+    planned_end: Option<Instant>,
+    extension_max: Duration,
     /// Arrivals in all, and measured ones: that were taken, and that the series knows of.
     taken: u64,
     taken_measured: u64,
@@ -73,6 +79,7 @@ impl Schedule {
             }
         };
         let drain_end = end.map(|end| end + plan.drain);
+        let planned_end = end.filter(|_| !plan.extension_max.is_zero());
         Self {
             arrivals,
             oversleeps: Oversleeps::default(),
@@ -80,6 +87,9 @@ impl Schedule {
             start: measured,
             end,
             drain_end,
+            drain: plan.drain,
+            planned_end,
+            extension_max: plan.extension_max,
             taken: 0,
             taken_measured: 0,
             recorded: 0,
@@ -90,9 +100,34 @@ impl Schedule {
         }
     }
 
+    /// When the next arrival that was not taken yet is due. A schedule that may go on has more of
+    /// them than are offered.
+    pub(crate) fn next_arrival(&self) -> Option<Instant> {
+        self.arrivals.next().filter(|&at| self.planned_end.is_none() || self.offers(at))
+    }
+
     /// When the oldest arrival that is due and not taken was due.
     pub(crate) fn waiting_since(&self, now: Instant) -> Option<Instant> {
-        self.arrivals.next().filter(|&at| at <= now)
+        self.next_arrival().filter(|&at| at <= now)
+    }
+
+    /// Whether the measured part, whose end has come, is over for good.
+    pub(crate) fn is_over(&mut self, progress: &Progress) -> bool {
+        let before = self.end;
+        if self.planned_end.is_some() && !self.ended {
+            self.extend(progress.settle_extension());
+        }
+        self.end == before
+    }
+
+    /// Goes on for so long after the planned end.
+    pub(crate) fn extend(&mut self, extension: Duration) {
+        let Some(planned_end) = self.planned_end.filter(|_| !self.ended) else { return };
+        let end = planned_end + extension.min(self.extension_max);
+        if self.end.is_some_and(|present| present < end) {
+            (self.end, self.drain_end) = (Some(end), Some(end + self.drain));
+            self.arrivals.end_at(end);
+        }
     }
 
     /// The number of the next arrival in the whole run.
@@ -169,7 +204,8 @@ impl Schedule {
     /// Advances the series to `now` and records the arrivals that have come due.
     pub(crate) fn record(&mut self, series: &mut IntervalSeries, now: Instant) {
         series.advance_to(now.ns_since(self.start));
-        let offered = self.arrivals.offered(now);
+        let last = self.end.filter(|_| self.planned_end.is_some()).map_or(now, |end| now.min(end.minus_ns(1)));
+        let offered = self.arrivals.offered(last);
         series.record_offered_n(offered.saturating_sub(self.recorded));
         self.recorded = self.recorded.max(offered);
     }
@@ -188,7 +224,7 @@ impl Schedule {
 fn open_loop(plan: &Plan, start: Instant, rate: &Arc<RateProfile>, spacing: Spacing, share: Share) -> OpenLoop {
     let warmup = rate.first() * plan.warmup.as_secs_f64();
     let (mean, exactly) = match plan.extent {
-        Extent::Duration(length) => (rate.count_until(length.as_secs_f64()), None),
+        Extent::Duration(length) => (rate.count_until((length + plan.extension_max).as_secs_f64()), None),
         Extent::Requests(total) => (total as f64, Some(total)),
     };
     match spacing {

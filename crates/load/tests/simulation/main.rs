@@ -12,6 +12,7 @@ mod attribution;
 mod closed_loop;
 mod connections;
 mod deadlines;
+mod disturbance;
 mod memory;
 mod misbehaviour;
 mod pace;

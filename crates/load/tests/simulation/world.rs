@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::io::Cursor;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use thalweg_load::{
@@ -13,6 +14,7 @@ use thalweg_load::{
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, LoopControl, run};
 use thalweg_sys::driver::{Completion, Driver, DriverKind};
+use thalweg_sys::proc::Waits;
 use thalweg_sys::{Instant, PeerAddr};
 use thalweg_wire::Version;
 
@@ -46,6 +48,10 @@ pub struct World {
     /// Stops the load thread from the first until the second, in nanoseconds from the beginning of
     /// the simulation. Its kernel goes on.
     pub standstill: Option<(u64, u64)>,
+    /// Another program ran during the standstill, as far as the kernel of the load thread can say.
+    pub held_up: bool,
+    /// By how much the measured part is extended, from the beginning on.
+    pub extension: Duration,
     /// Interrupts the run so many nanoseconds after the beginning of the simulation.
     pub interrupt_ns: Option<u64>,
     /// Has the requests of a recording come only so many nanoseconds after the beginning of the
@@ -76,6 +82,7 @@ struct Both {
     give_up_at: Instant,
     entries_max: usize,
     standstill: Option<Standstill>,
+    waited_ns: Option<Arc<AtomicU64>>,
     /// The latest iteration, and how many there were at that time.
     turn: (Instant, u32),
 }
@@ -91,6 +98,13 @@ struct Standstill {
 impl Standstill {
     fn holds(&self, now: Instant) -> bool {
         self.from <= now && now < self.until
+    }
+
+    /// Has the kernel's account say that the thread was held up.
+    fn account(&self, now: Instant, waited_ns: Option<&AtomicU64>) {
+        if let Some(waited_ns) = waited_ns.filter(|_| now >= self.until) {
+            waited_ns.store(self.until.ns_since(self.from), Ordering::Relaxed);
+        }
     }
 
     /// Tells the thread, on its first wake-up afterwards, how late that is.
@@ -112,6 +126,8 @@ impl World {
             stall: None,
             stall_client: None,
             standstill: None,
+            held_up: false,
+            extension: Duration::ZERO,
             interrupt_ns: None,
             read_ns: None,
             patience_ns,
@@ -135,11 +151,18 @@ impl World {
             Standstill { from, until, planned: from }
         });
         let progress = Arc::new(Progress::new(self.plan.cpus.len()));
+        progress.extend_by(self.extension);
+        // The kernel's account of the thread, once it runs again.
+        let waited_ns = Arc::new(AtomicU64::new(0));
+        let account = waited_ns.clone();
+        let source = move || Waits { run_queue_ns: account.load(Ordering::Relaxed), ..Waits::default() };
         // Each thread of a plan is a simulation of its own, so none has to wait for another.
         let start_barrier = Arc::new(StartBarrier::new(1));
         let plan = Arc::new(self.plan);
         let mut engine =
             Engine::new(plan.clone(), self.thread, DriverKind::Simulated, began, start_barrier, progress.clone());
+        engine = engine.watched(Some(Box::new(source)), began);
+        let waited_ns = self.held_up.then_some(waited_ns);
         let mut reader = None;
         if let (Some(read_ns), LoopPlan::Recorded { recording }) = (self.read_ns, &plan.arrivals) {
             let (feeder, mut feeds) = Feeder::new(recording, plan.cpus.len());
@@ -149,8 +172,18 @@ impl World {
         let give_up_at = began.plus_ns(self.patience_ns);
         let interrupt_at = self.interrupt_ns.map(|ns| began.plus_ns(ns));
         let (entries_max, turn) = (0, (began, 0));
-        let mut both =
-            Both { engine, server, progress, interrupt_at, reader, give_up_at, entries_max, standstill, turn };
+        let mut both = Both {
+            engine,
+            server,
+            progress,
+            interrupt_at,
+            reader,
+            give_up_at,
+            entries_max,
+            standstill,
+            waited_ns,
+            turn,
+        };
         run(&mut sim, &mut both).expect("the simulation goes on");
         let Both { engine, server, entries_max, .. } = both;
         let took_ns = sim.now().ns_since(began);
@@ -166,6 +199,7 @@ impl App<Sim> for Both {
             if let Some(standstill) = &self.standstill {
                 assert!(!standstill.holds(sim.now()), "a thread that stands still hears of nothing");
                 standstill.tell(sim);
+                standstill.account(sim.now(), self.waited_ns.as_deref());
             }
             self.engine.on_completion(sim, completion);
         }
@@ -186,6 +220,7 @@ impl App<Sim> for Both {
             standstill => {
                 if let Some(standstill) = standstill {
                     standstill.tell(sim);
+                    standstill.account(now, self.waited_ns.as_deref());
                 }
                 let LoopControl::WaitUntil(until) = self.engine.on_iteration(sim, now) else {
                     return LoopControl::Stop;

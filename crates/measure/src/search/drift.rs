@@ -1,7 +1,7 @@
 //! Movement of the threshold during a search.
 //!
-//! Trials at one rate disagree by chance, in any order. Where early ones pass and late ones fail (or
-//! the reverse), more than the spread explains, the threshold has moved. The hypothesis "one
+//! Trials at one rate disagree by chance, in any order. Where early ones pass and late ones fail
+//! (or the reverse), more than the spread explains, the threshold has moved. The hypothesis "one
 //! threshold" is compared with "one before and another one after a trial" by their Bayes factor,
 //! averaged over all such trials. If the second one is much more likely, the interval covers both
 //! thresholds.

@@ -106,7 +106,7 @@ impl Search {
             let (information, pass) = posterior.information(log_rate, &trial);
             information / self.expected_cost(log_rate, pass, &estimate, &trial)
         };
-        // Where the threshold seems to lie beyond the client, the highest rate has to show it.
+        // A threshold that seems to lie beyond the client has to be shown by the highest rate.
         if posterior.information(cap.ln(), &trial).1 > 0.5 {
             return cap;
         }
@@ -146,9 +146,9 @@ impl Search {
             .collect()
     }
 
-    /// A trial that was made to its end tells by the number of slow requests how far it was from the
-    /// limit. One that was ended early tells only that it failed: it was ended in the middle of a
-    /// cluster of slow requests, whose rest is not known.
+    /// A trial that was made to its end tells by the number of slow requests how far it was from
+    /// the limit. One that was ended early tells only that it failed: it was ended in the middle of
+    /// a cluster of slow requests, whose rest is not known.
     fn trial_evidence(&self, trial: &TrialSummary) -> TrialEvidence {
         let passed = trial.verdict == Verdict::Pass;
         let whole = trial.rate * trial.duration.as_secs_f64();

@@ -8,8 +8,8 @@
 //!
 //! Beside the estimate, every load is judged by the trials made at it, with the rules of RFC 9971
 //! (MLRsearch; `load`). Loads need not behave: one may fail below another that passes. Then the
-//! higher one is no bound. The lower bound is the highest load that passed with no failed load at or
-//! below it. The bounds are what trials have shown, and no interval.
+//! higher one is no bound. The lower bound is the highest load that passed with no failed load at
+//! or below it. The bounds are what trials have shown, and no interval.
 //!
 //! Targets need not stay as they are either: one may collapse under an overload, for a while or for
 //! good. `suspicion` treats that case.
@@ -182,7 +182,7 @@ impl Search {
     }
 
     fn trial(&self, rate: f64, phase: Phase) -> Step {
-        // What follows a certain FAIL shows how the target fares under the overload.
+        // The rest of a trial after a certain FAIL shows how the target fares under the overload.
         let stop_when_certain = phase != Phase::Overload;
         Step::Trial { rate, duration: self.length_of(phase), phase, stop_when_certain }
     }

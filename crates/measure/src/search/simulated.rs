@@ -44,7 +44,7 @@ struct Operation {
     now: f64,
 }
 
-/// What a simulated trial shows.
+/// The result of a simulated trial.
 struct Outcome {
     verdict: Verdict,
     cost: f64,
@@ -199,7 +199,7 @@ fn by_long_runs(servers: usize, speed: f64, law: Law, limit_s: f64) -> Station {
     station
 }
 
-/// What many searches of one station came to.
+/// The results of many searches of one station.
 struct Coverage {
     covered: f64,
     seconds: f64,

@@ -227,8 +227,9 @@ fn within(clusters: f64, size: f64) -> f64 {
 }
 
 impl Within {
-    /// For clusters of this mean size relative to the allowed number. The sum of n exponential sizes
-    /// stays within y of them with the probability that a Poisson variable of mean y is at least n.
+    /// For clusters of this mean size relative to the allowed number. The sum of n exponential
+    /// sizes stays within y of them with the probability that a Poisson variable of mean y is at
+    /// least n.
     fn of(cluster: f64) -> Self {
         let terms = 400;
         let poisson = |mean: f64| {

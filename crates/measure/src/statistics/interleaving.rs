@@ -1,8 +1,8 @@
 //! The order of the sides in an interleaved comparison: random by a seed, and balanced, so that
 //! neither drift nor the place within a pair favours a side.
 
-/// The order of `sides` sides in round `round`: of two sides A B or B A. Each second round is the one
-/// before it backwards (A B B A or B A A B), so that a steady drift cancels out over both.
+/// The order of `sides` sides in round `round`: of two sides A B or B A. Each second round is the
+/// one before it backwards (A B B A or B A A B), so that a steady drift cancels out over both.
 pub fn order(seed: u64, round: usize, sides: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..sides).collect();
     let block = mixed(seed, round as u64 / 2);

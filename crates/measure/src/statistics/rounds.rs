@@ -208,7 +208,7 @@ mod tests {
     const COVERAGE_ERROR: f64 = 0.012;
     const FALSE_POSITIVE_ERROR: f64 = 0.0055;
     const AUTO: PairPlan = PairPlan::Detect { detect: 0.0198 };
-    /// What a budget may allow.
+    /// The number of pairs that a budget may allow.
     const PAIRS_MAX: usize = 60;
 
     #[test]
@@ -252,7 +252,8 @@ mod tests {
         let quiet = simulate(Noise::Normal(0.003), 0.0, AUTO, 1000, 200);
         assert!(quiet.pairs < PAIRS_MIN as f64 + 0.1, "{quiet:?}");
         let normal = simulate(Noise::Normal(0.02), 0.0, AUTO, 1000, 200);
-        // Known scatter would need (2.58 + 0.84)^2 2 0.02^2 / 0.0198^2 pairs, and 5 % more for the rank test.
+        // Known scatter would need (2.58 + 0.84)^2 2 0.02^2 / 0.0198^2 pairs, and 5 % more for the
+        // rank test.
         assert!((24.0..40.0).contains(&normal.pairs), "{normal:?}");
     }
 

@@ -1,10 +1,10 @@
 //! Laws of scaling: how throughput grows with the number of CPUs, interfaces or processes.
 //!
-//! Amdahl ("Validity of the single processor approach", AFIPS 1967): X(n) = X(1) n / (1 + s (n - 1)),
-//! with the serial share s. Gunther's Universal Scalability Law ("Guerrilla Capacity Planning", 2007,
-//! chapter 4) adds the cost of keeping everything coherent: X(n) = X(1) n / (1 + s (n - 1) +
-//! k n (n - 1)). In y = n / X(n) both are linear, and least squares of the relative errors have a
-//! closed form.
+//! Amdahl ("Validity of the single processor approach", AFIPS 1967): X(n) = X(1) n / (1 + s (n -
+//! 1)), with the serial share s. Gunther's Universal Scalability Law ("Guerrilla Capacity
+//! Planning", 2007, chapter 4) adds the cost of keeping everything coherent: X(n) = X(1) n / (1 + s
+//! (n - 1) + k n (n - 1)). In y = n / X(n) both are linear, and least squares of the relative
+//! errors have a closed form.
 
 /// The coefficients of a law.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,10 +1,11 @@
 //! The figures of one trial: counts, times and the use of CPUs, from one load thread or merged over
 //! all.
 
-use super::certainty::{OverLimits, SoFar, Thresholds};
 use super::connections::Connections;
+use super::left_out::LeftOut;
 use super::sample::Sample;
 use super::sessions::Sessions;
+use super::so_far::{OverLimits, SoFar, Thresholds};
 use crate::histogram::Histogram;
 use crate::interval::IntervalSeries;
 use crate::outcome::{Causes, Counts, Outcome, Outcomes};
@@ -83,6 +84,15 @@ pub struct TrialFigures {
     /// downloads are read slowly, by the end of the schedule. They are in none of the counts; the
     /// series has them in flight at its end.
     pub under_way: u64,
+    /// The time whose requests are left out of all that is counted here by request.
+    pub left_out: LeftOut,
+    /// The requests that are left out.
+    pub(super) left_out_requests: Option<Box<TrialFigures>>,
+    /// The time that was to be measured; `None`: the length of the schedule. A verdict needs half
+    /// of it.
+    pub wanted: Option<Duration>,
+    /// The disturbance that most was left out for, in words.
+    pub disturbed_by: Option<String>,
     /// Sessions, if the load was made of some: several calls each of which the next depends on the
     /// last. Connections that carry a number of unrelated calls are none.
     pub sessions: Option<Sessions>,
@@ -171,6 +181,9 @@ pub struct CpuUse {
     pub busy_ns: u64,
     /// Time spent runnable but not running.
     pub run_queue_wait_ns: u64,
+    /// The part of that for which time was left out.
+    #[serde(default)]
+    pub left_out_wait_ns: u64,
     /// Time for which the cgroup's quota stopped the thread.
     pub throttled_ns: u64,
     /// Time by which the thread came back too late from its sleeps, and other standstills that it
@@ -219,6 +232,10 @@ impl TrialFigures {
             connections: Connections::default(),
             bits_per_connection: Histogram::new(),
             under_way: 0,
+            left_out: LeftOut::default(),
+            left_out_requests: None,
+            wanted: None,
+            disturbed_by: None,
             sessions: None,
             sample: None,
             cpus: Vec::new(),
@@ -228,26 +245,20 @@ impl TrialFigures {
     /// Adds the figures of another load thread of the same trial. Loop, offered rate, duration and
     /// what was to be held are the trial's and stay.
     pub fn merge(&mut self, other: &TrialFigures) {
+        self.merge_requests(other);
         self.last_end = self.last_end.max(other.last_end);
-        self.counts.merge(&other.counts);
-        self.outcomes.merge(&other.outcomes);
-        self.causes.merge(&other.causes);
-        self.in_window.merge(&other.in_window);
-        self.held_back += other.held_back;
-        self.status_codes.merge(&other.status_codes);
-        self.bytes.merge(&other.bytes);
-        self.service_time.merge(&other.service_time);
-        self.lag.merge(&other.lag);
-        self.queue.merge(&other.queue);
-        self.connect.merge(&other.connect);
-        self.first_byte.merge(&other.first_byte);
-        self.transfer.merge(&other.transfer);
         self.connection_lifetime.merge(&other.connection_lifetime);
-        self.over_limits.merge(&other.over_limits);
         self.intervals.merge(&other.intervals);
         self.connections.merge(&other.connections);
         self.bits_per_connection.merge(&other.bits_per_connection);
         self.under_way += other.under_way;
+        self.left_out.merge(&other.left_out);
+        if let Some(theirs) = &other.left_out_requests {
+            match &mut self.left_out_requests {
+                Some(mine) => mine.merge_requests(theirs),
+                None => self.left_out_requests = Some(theirs.clone()),
+            }
+        }
         if let Some(theirs) = &other.sessions {
             self.sessions.get_or_insert_default().merge(theirs);
         }
@@ -268,6 +279,9 @@ impl TrialFigures {
 
     /// The counts that may make FAIL certain.
     pub fn so_far(&self) -> SoFar {
+        if self.intervals.leaves_out() {
+            return self.left_out_requests.as_ref().map_or_else(SoFar::default, |counted| counted.so_far());
+        }
         let (ended, completed) = (self.outcomes.total(), self.outcomes.completed());
         self.over_limits.so_far(self.outcomes.errors(), ended - completed)
     }
@@ -288,9 +302,94 @@ impl TrialFigures {
         }
     }
 
-    /// Rates over the length of the schedule, of what happened within it.
+    /// The part of the schedule's length that is not left out.
+    pub fn clean(&self) -> Duration {
+        self.duration.saturating_sub(self.left_out.total())
+    }
+
+    /// Goes over from requests that count to those that are left out, or back. What is counted by
+    /// connection, by session or over time goes on.
+    pub fn switch(&mut self, leaves_out: bool) {
+        if self.intervals.leaves_out() == leaves_out {
+            return;
+        }
+        self.intervals.leave_out(leaves_out);
+        let mut others = self.left_out_requests.take().unwrap_or_else(|| Box::new(self.emptied()));
+        self.swap_requests(&mut others);
+        self.left_out_requests = Some(others);
+    }
+
+    /// The figures of the requests that are left out, while others are counted.
+    pub fn left_out_requests(&mut self) -> &mut TrialFigures {
+        if self.left_out_requests.is_none() {
+            self.left_out_requests = Some(Box::new(self.emptied()));
+        }
+        self.left_out_requests.as_mut().expect("there are some now")
+    }
+
+    /// The ends of the requests that are left out.
+    pub fn left_out_outcomes(&self) -> Outcomes {
+        self.left_out_requests.as_ref().map_or_else(Outcomes::default, |requests| requests.outcomes)
+    }
+
+    /// Figures of the same trial without any requests.
+    fn emptied(&self) -> Self {
+        let intervals = IntervalSeries::new(self.intervals.width_ns(), 2);
+        let over_limits = self.over_limits.emptied();
+        TrialFigures { over_limits, ..Self::new(self.loop_kind, None, self.duration, intervals) }
+    }
+
+    /// Counts what was left out after all, since it was not a disturbance from outside.
+    pub fn take_back(&mut self) {
+        self.switch(false);
+        self.left_out = LeftOut::default();
+        let Some(left_out) = self.left_out_requests.take() else { return };
+        self.intervals.take_back();
+        self.merge_requests(&left_out);
+        self.counts = Counts::of(&self.outcomes, self.counts.sent);
+        self.cpus.iter_mut().for_each(|cpu| cpu.left_out_wait_ns = 0);
+    }
+
+    /// Adds what is counted by request, but for the course.
+    pub(super) fn merge_requests(&mut self, other: &Self) {
+        self.counts.merge(&other.counts);
+        self.outcomes.merge(&other.outcomes);
+        self.causes.merge(&other.causes);
+        self.in_window.merge(&other.in_window);
+        self.held_back += other.held_back;
+        self.status_codes.merge(&other.status_codes);
+        self.bytes.merge(&other.bytes);
+        self.service_time.merge(&other.service_time);
+        self.lag.merge(&other.lag);
+        self.queue.merge(&other.queue);
+        self.connect.merge(&other.connect);
+        self.first_byte.merge(&other.first_byte);
+        self.transfer.merge(&other.transfer);
+        self.over_limits.merge(&other.over_limits);
+    }
+
+    /// Exchanges the same.
+    fn swap_requests(&mut self, other: &mut Self) {
+        use std::mem::swap;
+        swap(&mut self.counts, &mut other.counts);
+        swap(&mut self.outcomes, &mut other.outcomes);
+        swap(&mut self.causes, &mut other.causes);
+        swap(&mut self.in_window, &mut other.in_window);
+        swap(&mut self.held_back, &mut other.held_back);
+        swap(&mut self.status_codes, &mut other.status_codes);
+        swap(&mut self.bytes, &mut other.bytes);
+        swap(&mut self.service_time, &mut other.service_time);
+        swap(&mut self.lag, &mut other.lag);
+        swap(&mut self.queue, &mut other.queue);
+        swap(&mut self.connect, &mut other.connect);
+        swap(&mut self.first_byte, &mut other.first_byte);
+        swap(&mut self.transfer, &mut other.transfer);
+        swap(&mut self.over_limits, &mut other.over_limits);
+    }
+
+    /// Rates over the part of the schedule's length that counts, of what happened within it.
     pub fn rates(&self) -> Rates {
-        let seconds = self.duration.as_secs_f64();
+        let seconds = self.clean().as_secs_f64();
         let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         Rates {
             sent: rate(self.in_window.sent),

@@ -2,14 +2,13 @@
 
 use super::backlog::{self, Backlog};
 use super::figures::{CpuUse, LoopKind, TrialFigures};
+use super::reason::{Note, Reason, Starvation, UNSENT_MAX};
 use crate::histogram::Histogram;
-use crate::limit::{Limit, Statistic, short_percent};
-use crate::outcome::{CountsError, Outcome};
+use crate::limit::{Limit, Statistic};
+use crate::outcome::Outcome;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, Serializer};
-use std::fmt;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use thalweg_units::display;
 
 /// The outcome of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -36,8 +35,18 @@ pub struct Judgement {
     pub notes: Vec<Note>,
 }
 
-/// Share of the offered requests that the client may fail to send.
-const UNSENT_MAX: f64 = 0.001;
+impl Judgement {
+    /// Whether a client that was kept from its work may have brought this about: it was late, or
+    /// what it sent late and all at once overtaxed the target.
+    pub fn may_be_disturbed(&self) -> bool {
+        self.reasons.iter().any(|reason| {
+            let overtaxed =
+                matches!(reason, Reason::ResponseTime { .. } | Reason::Incomplete { .. } | Reason::BacklogGrew { .. });
+            overtaxed || reason.is_lateness()
+        })
+    }
+}
+
 /// p99 lag that is always too much, and the share of the tightest response-time limit that is.
 const LAG_MAX: Duration = Duration::from_millis(1);
 const LAG_OF_LIMIT: f64 = 0.1;
@@ -46,6 +55,8 @@ pub(super) const INCOMPLETE_MAX: f64 = 0.01;
 /// Share of the offered requests that a target has to refuse for that to be known of it whatever
 /// the client did.
 const REFUSED_MIN: f64 = 0.01;
+/// Share of the wanted time that has to be left when disturbed time is left out.
+const CLEAN_MIN: f64 = 0.5;
 /// A load thread busy for more than this share of a trial has no room for bursts.
 const BUSY_MAX: f64 = 0.95;
 /// Waits in the run queue are short and scattered; at this share they reach into the upper
@@ -78,6 +89,8 @@ const OVERSLEPT_MAX: f64 = 0.05;
 /// * A load thread starved: over 5 % of the time runnable without running, throttled for 1 %, or in
 ///   a closed loop busy for over 95 % or standing still for over 5 %. In an open loop the lag says
 ///   whether such a thread was too slow.
+/// * Less than half of the wanted time is left, because the rest was disturbed from outside
+///   ([`LeftOut`](super::LeftOut)).
 /// * Nothing was offered, or the counts contradict each other.
 ///
 /// One thing is known of the target even if the client was late or short of CPU time: connections
@@ -164,7 +177,9 @@ fn client_shortfalls(figures: &TrialFigures, limits: &[Limit]) -> Vec<Reason> {
     if lacking > 0 {
         reasons.push(Reason::ConnectionsLacking { connections: lacking });
     }
-    reasons.extend(figures.cpus.iter().filter_map(|cpu| starvation(cpu, figures.loop_kind, figures.duration)));
+    let (clean, whole) = (figures.clean(), figures.duration);
+    reasons.extend(disturbance(figures));
+    reasons.extend(figures.cpus.iter().filter_map(|cpu| starvation(cpu, figures.loop_kind, clean, whole)));
     reasons
 }
 
@@ -219,8 +234,8 @@ fn refusals(figures: &TrialFigures, limits: &[Limit]) -> Option<Reason> {
 }
 
 /// The p99 lag that is still allowed: 1 ms, or a tenth of the tightest response-time limit if that
-/// is less.
-fn lag_bound(limits: &[Limit]) -> Duration {
+/// is less. A load thread that waits for its CPU for longer is late.
+pub fn lag_bound(limits: &[Limit]) -> Duration {
     let tenths = limits.iter().filter_map(|limit| match limit {
         Limit::ResponseTime { bound, .. } => Some(bound.mul_f64(LAG_OF_LIMIT)),
         Limit::Errors { .. } | Limit::KbitPerConnection { .. } => None,
@@ -228,20 +243,28 @@ fn lag_bound(limits: &[Limit]) -> Duration {
     tenths.fold(LAG_MAX, Duration::min)
 }
 
+/// Whether less than half of the wanted time is left.
+fn disturbance(figures: &TrialFigures) -> Option<Reason> {
+    let (clean, wanted) = (figures.clean(), figures.wanted.unwrap_or(figures.duration));
+    let cause = figures.disturbed_by.clone();
+    (clean.as_secs_f64() < wanted.as_secs_f64() * CLEAN_MIN).then_some(Reason::Disturbed { clean, wanted, cause })
+}
+
 /// The first sign, in order of how much it explains, that a load thread did not get the CPU time
-/// that it needed.
-fn starvation(cpu: &CpuUse, loop_kind: LoopKind, duration: Duration) -> Option<Reason> {
+/// that it needed: in the `clean` time, if it is one that could be left out, else in the whole.
+fn starvation(cpu: &CpuUse, loop_kind: LoopKind, clean: Duration, whole: Duration) -> Option<Reason> {
     // The lag of a schedule shows whether a thread has fallen behind. Workers only send later.
     let is_closed = loop_kind == LoopKind::Closed;
     let (busy_ns, overslept_ns) = if is_closed { (cpu.busy_ns, cpu.overslept_ns) } else { (0, 0) };
-    let length = duration.as_nanos().max(1) as f64;
+    let share = |ns: u64, of: Duration| ns as f64 / of.as_nanos().max(1) as f64;
+    let waited_ns = cpu.run_queue_wait_ns.saturating_sub(cpu.left_out_wait_ns);
     let signs = [
-        (Starvation::Throttled, cpu.throttled_ns, THROTTLED_MAX),
-        (Starvation::RunQueue, cpu.run_queue_wait_ns, RUN_QUEUE_WAIT_MAX),
-        (Starvation::Overslept, overslept_ns, OVERSLEPT_MAX),
-        (Starvation::Busy, busy_ns, BUSY_MAX),
+        (Starvation::Throttled, share(cpu.throttled_ns, whole), THROTTLED_MAX),
+        (Starvation::RunQueue, share(waited_ns, clean), RUN_QUEUE_WAIT_MAX),
+        (Starvation::Overslept, share(overslept_ns, clean), OVERSLEPT_MAX),
+        (Starvation::Busy, share(busy_ns, whole), BUSY_MAX),
     ];
-    signs.into_iter().map(|(cause, ns, bound)| (cause, ns as f64 / length, bound)).find_map(|(cause, share, bound)| {
+    signs.into_iter().find_map(|(cause, share, bound)| {
         (share > bound).then_some(Reason::CpuStarved { cpu: cpu.cpu, cause, share, bound })
     })
 }
@@ -273,298 +296,4 @@ fn few_samples(limit: &Limit, samples: u64) -> Option<Note> {
     let Limit::ResponseTime { statistic, .. } = limit else { return None };
     let wanted = statistic.samples_wanted()?;
     (samples < wanted).then_some(Note::FewSamples { statistic: *statistic, samples, wanted })
-}
-
-/// Why a load thread got too little CPU time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Starvation {
-    /// It had no idle time left.
-    Busy,
-    /// It was runnable while something else ran.
-    RunQueue,
-    /// Its cgroup had used up its quota.
-    Throttled,
-    /// It did not wake up in time: it was stopped, or its CPU was taken away.
-    Overslept,
-}
-
-/// One condition that a trial broke. Displays, and serialises, as one plain sentence without a full
-/// stop.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Reason {
-    /// INVALID: there was no request to judge by.
-    NothingOffered,
-    /// INVALID: the client's own counts contradict each other.
-    Miscounted(CountsError),
-    /// INVALID: the client did not send the requests that the schedule called for.
-    Unsent {
-        /// Requests that were not sent because of the client.
-        unsent: u64,
-        /// Requests offered.
-        offered: u64,
-    },
-    /// INVALID: the client sent late.
-    Lag {
-        /// 99th percentile of the lag.
-        p99_ns: u64,
-        /// The allowed lag.
-        bound: Duration,
-    },
-    /// INVALID: a limit was missed, and the client's own lateness is enough to explain it.
-    LagInTail {
-        /// The figure that the limit is on.
-        statistic: Statistic,
-        /// Its value in the response times, in nanoseconds.
-        observed_ns: f64,
-        /// Its value in the lags, in nanoseconds.
-        lag_ns: f64,
-        /// The limit on it.
-        bound: Duration,
-    },
-    /// INVALID: no file descriptor was left.
-    DescriptorsRanOut {
-        /// Requests that ended so.
-        requests: u64,
-    },
-    /// INVALID: no local address and port was left.
-    AddressesRanOut {
-        /// Requests that ended so.
-        requests: u64,
-    },
-    /// INVALID: connections that were to be open from the start found no descriptor, address or
-    /// port.
-    ConnectionsLacking {
-        /// How many.
-        connections: u64,
-    },
-    /// INVALID: a load thread did not get the CPU time that it needed.
-    CpuStarved {
-        /// The CPU that the load thread was pinned to, or the thread's number.
-        cpu: u32,
-        /// The cause.
-        cause: Starvation,
-        /// Share of the trial's length.
-        share: f64,
-        /// Share that is allowed.
-        bound: f64,
-    },
-    /// FAIL, whatever the client did: the target refused connections.
-    Refused {
-        /// Requests that ended so.
-        refused: u64,
-        /// Requests offered.
-        offered: u64,
-    },
-    /// FAIL: connections that were to be held were not open at the end.
-    NotHeld {
-        /// Connections that were open.
-        held: u64,
-        /// Connections that were to be.
-        wanted: u64,
-    },
-    /// FAIL: a response-time limit was missed.
-    ResponseTime {
-        /// The figure that the limit is on.
-        statistic: Statistic,
-        /// Its value, in nanoseconds.
-        observed_ns: f64,
-        /// The limit on it.
-        bound: Duration,
-    },
-    /// FAIL: there is no response to hold the limit against.
-    NothingMeasured {
-        /// The limit.
-        limit: Limit,
-    },
-    /// FAIL: too many errors.
-    Errors {
-        /// The limit.
-        limit: Limit,
-        /// Requests that ended in an error.
-        errors: u64,
-        /// Requests offered.
-        offered: u64,
-    },
-    /// FAIL: connections were too slow.
-    Connections {
-        /// The limit.
-        limit: Limit,
-        /// Connections that met it.
-        conforming: u64,
-        /// Connections that received responses.
-        measured: u64,
-    },
-    /// FAIL: the target did not keep up with the schedule.
-    Incomplete {
-        /// Requests completed.
-        completed: u64,
-        /// Requests offered.
-        offered: u64,
-        /// Share of them that may be missing.
-        allowed: f64,
-    },
-    /// FAIL: requests in flight rose from beginning to end.
-    BacklogGrew {
-        /// The rise in requests.
-        rise: u64,
-        /// The time that it took.
-        duration: Duration,
-    },
-}
-
-/// Something to know about a verdict that does not change it. Displays, and serialises, as one
-/// plain sentence.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Note {
-    /// The percentile rests on fewer samples than a firm verdict wants.
-    FewSamples {
-        /// The percentile.
-        statistic: Statistic,
-        /// Samples there are.
-        samples: u64,
-        /// Samples wanted, 1000/(1 - q).
-        wanted: u64,
-    },
-    /// The trial has too few intervals to see a trend.
-    BacklogUnjudged {
-        /// Complete intervals.
-        intervals: usize,
-    },
-}
-
-impl Reason {
-    /// Whether this is how the client came to miss the same limit.
-    fn explains(&self, missed: &Reason) -> bool {
-        match (self, missed) {
-            (
-                Reason::LagInTail { statistic, bound, .. },
-                Reason::ResponseTime { statistic: same, bound: bound_too, .. },
-            ) => statistic == same && bound == bound_too,
-            _ => false,
-        }
-    }
-
-    /// Whether it is that the client was late, or had too little CPU time not to be.
-    fn is_lateness(&self) -> bool {
-        matches!(
-            self,
-            Reason::Unsent { .. } | Reason::Lag { .. } | Reason::LagInTail { .. } | Reason::CpuStarved { .. }
-        )
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = |part: u64, whole: u64| format!("{} of {}", display::count(part), display::count(whole));
-        match self {
-            Reason::NothingOffered => f.write_str("no request was offered"),
-            Reason::Miscounted(error) => write!(f, "the client miscounted: {error}"),
-            Reason::Unsent { unsent, offered } => {
-                let bound = short_percent(UNSENT_MAX);
-                write!(f, "the client did not send {} requests, more than {bound} %", of(*unsent, *offered))
-            }
-            Reason::Lag { p99_ns, bound } => {
-                let (lag, bound) = (display::time_against(*p99_ns as f64, *bound), display::exact_time_spaced(*bound));
-                write!(f, "the client sent late: its p99 lag {lag} is above {bound}")
-            }
-            Reason::LagInTail { statistic, observed_ns, lag_ns, bound } => {
-                let time = |ns: &f64| display::time(ns.round() as u64);
-                let (observed, lag, bound) = (time(observed_ns), time(lag_ns), display::exact_time_spaced(*bound));
-                write!(
-                    f,
-                    "the client was late: {statistic} {observed} misses {bound}, but {statistic} of the client's lag \
-                     is {lag}"
-                )
-            }
-            Reason::DescriptorsRanOut { requests } => {
-                write!(f, "file descriptors ran out for {} requests", display::count(*requests))
-            }
-            Reason::AddressesRanOut { requests } => {
-                write!(f, "local addresses and ports ran out for {} requests", display::count(*requests))
-            }
-            Reason::ConnectionsLacking { connections } => {
-                let count = display::count(*connections);
-                write!(
-                    f,
-                    "{count} connections could not be opened: this host ran out of file descriptors or local \
-                    ports"
-                )
-            }
-            Reason::CpuStarved { cpu, cause, share, bound } => {
-                let (share, bound) = (display::percent_against(*share, *bound), short_percent(*bound));
-                write!(f, "the load thread on CPU {cpu} {cause} for {share} of the trial, above {bound} %")
-            }
-            Reason::Refused { refused, offered } => {
-                write!(f, "the target refused connections for {} requests", of(*refused, *offered))
-            }
-            Reason::NotHeld { held, wanted } => {
-                write!(f, "only {} connections were open at the end", of(*held, *wanted))
-            }
-            Reason::ResponseTime { statistic, observed_ns, bound } => {
-                let relation = if *observed_ns > bound.as_nanos() as f64 { "above" } else { "not below" };
-                let (observed, bound) =
-                    (display::time_against(observed_ns.round(), *bound), display::exact_time_spaced(*bound));
-                write!(f, "{statistic} {observed} is {relation} the limit of {bound}")
-            }
-            Reason::NothingMeasured { limit } => {
-                write!(f, "no response was measured, so {limit} cannot be confirmed")
-            }
-            Reason::Errors { limit, errors, offered } => {
-                let share = *errors as f64 / (*offered).max(1) as f64;
-                let share = match limit {
-                    Limit::Errors { share: bound, .. } => display::percent_against(share, *bound),
-                    Limit::ResponseTime { .. } | Limit::KbitPerConnection { .. } => display::percent(share),
-                };
-                write!(f, "errors {share} ({}) miss the limit {limit}", of(*errors, *offered))
-            }
-            Reason::Connections { limit, conforming, measured } => {
-                write!(f, "only {} connections meet {limit}", of(*conforming, *measured))
-            }
-            Reason::Incomplete { completed, offered, allowed } => {
-                let allowed = short_percent(*allowed);
-                write!(f, "completed {} offered requests; more than {allowed} % are missing", of(*completed, *offered))
-            }
-            Reason::BacklogGrew { rise, duration } => {
-                let duration = display::time(duration.as_nanos() as u64);
-                write!(f, "requests in flight rose by {} over {duration}", display::count(*rise))
-            }
-        }
-    }
-}
-
-impl fmt::Display for Starvation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Starvation::Busy => "was busy",
-            Starvation::RunQueue => "waited for its CPU",
-            Starvation::Throttled => "was throttled by its cgroup",
-            Starvation::Overslept => "was stalled",
-        })
-    }
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Note::FewSamples { statistic, samples, wanted } => {
-                let (samples, wanted) = (display::count(*samples), display::count(*wanted));
-                write!(f, "{statistic} from {samples} samples; {wanted} recommended")
-            }
-            Note::BacklogUnjudged { intervals } => {
-                write!(f, "{intervals} intervals are too few to detect a growing backlog")
-            }
-        }
-    }
-}
-
-impl Serialize for Reason {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl Serialize for Note {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
 }

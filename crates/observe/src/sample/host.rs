@@ -23,6 +23,8 @@ figures! {
         counter iowait_ms,
         /// Idle.
         counter idle_ms,
+        /// Interrupts (`/proc/interrupts`), on hosts where that file is short.
+        counter interrupts,
         /// Deferred interrupts for received packets (`/proc/softirqs`).
         counter net_rx,
         /// Deferred interrupts for sent packets.
@@ -113,7 +115,7 @@ figures! {
     Memory {
         /// All of it.
         gauge total_kib,
-        /// What programs could get without swapping.
+        /// Memory that programs could get without swapping.
         gauge available_kib,
         /// Page cache.
         gauge cached_kib,
@@ -239,6 +241,8 @@ figures! {
         counter aborts_on_memory,
         /// Connections aborted after a timeout.
         counter aborts_on_timeout,
+        /// Connections aborted because data came after the program had closed them.
+        counter aborts_on_data,
         /// Connections aborted because the program closed them with data unread.
         counter aborts_on_close,
         /// Times that TCP came under memory pressure.

@@ -107,6 +107,45 @@ impl Sample {
     }
 }
 
+impl Sample {
+    /// The host's activity since an earlier reading, of two that hold counters since boot.
+    pub(crate) fn host_since(self, earlier: &Self) -> Self {
+        Self {
+            cpus: since(self.cpus, &earlier.cpus, |cpu| cpu.cpu, |cpu| &mut cpu.times),
+            scheduler: since_one(self.scheduler, earlier.scheduler),
+            pressure: Pressure {
+                cpu: since_one(self.pressure.cpu, earlier.pressure.cpu),
+                memory: since_one(self.pressure.memory, earlier.pressure.memory),
+                io: since_one(self.pressure.io, earlier.pressure.io),
+            },
+            disks: since(self.disks, &earlier.disks, |disk| disk.name.clone(), |disk| &mut disk.figures),
+            interfaces: since(self.interfaces, &earlier.interfaces, |one| one.name.clone(), |one| &mut one.figures),
+            tcp: since_one(self.tcp, earlier.tcp),
+            ..self
+        }
+    }
+}
+
+fn since_one<T: Figures>(now: Option<T>, earlier: Option<T>) -> Option<T> {
+    Some(now?.since(earlier?))
+}
+
+/// The growth of the items that both readings have: one that has just come has no difference yet.
+fn since<I: Clone, K: PartialEq, T: Figures>(
+    now: Vec<I>,
+    earlier: &[I],
+    key: fn(&I) -> K,
+    figures: fn(&mut I) -> &mut T,
+) -> Vec<I> {
+    let grown = |mut item: I| {
+        let mut then = earlier.iter().find(|then| key(then) == key(&item))?.clone();
+        let growth = (*figures(&mut item)).since(*figures(&mut then));
+        *figures(&mut item) = growth;
+        Some(item)
+    };
+    now.into_iter().filter_map(grown).collect()
+}
+
 fn joined<T: Figures>(earlier: Option<T>, later: Option<T>, weight: f64) -> Option<T> {
     match (earlier, later) {
         (Some(earlier), Some(later)) => Some(earlier.joined(later, weight)),

@@ -120,7 +120,8 @@ pub struct Listener {
 }
 
 figures! {
-    /// The server's established connections (`TCP_INFO` by sock_diag). Many are examined by a sample.
+    /// The server's established connections (`TCP_INFO` by sock_diag). Many are examined by a
+    /// sample.
     ConnectionFigures {
         /// Connections examined.
         peak examined,

@@ -47,6 +47,7 @@ pub(super) struct YardstickApp {
 
 /// The servers of the model, which do the work of requests.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one exists per server")]
 pub(super) enum Work {
     /// In virtual time.
     Computed(Station<Request>),

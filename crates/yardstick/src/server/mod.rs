@@ -4,6 +4,8 @@ mod app;
 mod config;
 mod figures;
 mod messages;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +18,7 @@ use thalweg_reactor::run;
 use thalweg_sys::affinity::pin_to;
 use thalweg_sys::clock::wake_precisely;
 use thalweg_sys::driver::Listen;
-use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Waker};
+use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Waker, socket};
 
 pub use self::app::STATUS_PATH;
 use self::app::{Work, YardstickApp};
@@ -67,6 +69,8 @@ type Started = Result<(SocketAddr, DriverKind), ServerError>;
 /// # Errors
 /// The CPU, the driver or the address is not available.
 pub fn start(config: ServerConfig) -> Result<Running, ServerError> {
+    // The driver's listener would share the address with another yardstick's.
+    socket::probe(config.listen).map_err(|error| ServerError::Listen { address: config.listen, error })?;
     let waker = Waker::new()?;
     let stop = Arc::new(AtomicBool::new(false));
     let (send, receive) = mpsc::channel();

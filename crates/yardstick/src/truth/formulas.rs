@@ -11,6 +11,9 @@ use crate::law::Law;
 pub(super) enum Queue {
     /// Poisson arrivals, exponential service, k servers.
     MMk { servers: usize, mean_s: f64 },
+    /// The same with a share of the arrivals for the first server alone: two queues, because a part
+    /// of a Poisson process is one.
+    Split { servers: usize, mean_s: f64, hot_share: f64 },
     /// Poisson arrivals, fixed or two-point service, one server.
     MG1 { law: Law },
     /// Even arrivals, exponential service, one server.
@@ -24,6 +27,7 @@ impl Queue {
     pub(super) fn name(&self) -> String {
         match self {
             Self::MMk { servers, .. } => format!("M/M/{servers}"),
+            Self::Split { servers, .. } => format!("M/M/1 and M/M/{}", servers - 1),
             Self::MG1 { law: Law::Fixed { .. } } => "M/D/1".to_owned(),
             Self::MG1 { .. } => "M/G/1".to_owned(),
             Self::DM1 { .. } => "D/M/1".to_owned(),
@@ -35,6 +39,11 @@ impl Queue {
     pub(super) fn share_beyond(&self, rate: f64, time: f64) -> f64 {
         match *self {
             Self::MMk { servers, mean_s } => mmk_share_beyond(rate, servers, mean_s, time),
+            Self::Split { servers, mean_s, hot_share } => {
+                let (hot, others) = (rate * hot_share, rate * (1.0 - hot_share));
+                hot_share * mmk_share_beyond(hot, 1, mean_s, time)
+                    + (1.0 - hot_share) * mmk_share_beyond(others, servers - 1, mean_s, time)
+            }
             Self::MG1 { law } => mg1_share_beyond(rate, law, time),
             Self::DM1 { mean_s } => (-time * dm1_decay(rate, mean_s)).exp(),
             Self::DDk { time_s, .. } => f64::from(time < time_s),
@@ -44,8 +53,10 @@ impl Queue {
     /// The mean sojourn time at a rate below capacity.
     pub(super) fn mean(&self, rate: f64) -> f64 {
         match *self {
-            Self::MMk { servers, mean_s } => {
-                mean_s + erlang_c(rate * mean_s, servers) / (servers as f64 / mean_s - rate)
+            Self::MMk { servers, mean_s } => mmk_mean(rate, servers, mean_s),
+            Self::Split { servers, mean_s, hot_share } => {
+                let (hot, others) = (rate * hot_share, rate * (1.0 - hot_share));
+                hot_share * mmk_mean(hot, 1, mean_s) + (1.0 - hot_share) * mmk_mean(others, servers - 1, mean_s)
             }
             Self::MG1 { law } => law.mean_s() + rate * second_moment(law) / (2.0 * (1.0 - rate * law.mean_s())),
             Self::DM1 { mean_s } => 1.0 / dm1_decay(rate, mean_s),
@@ -68,6 +79,11 @@ fn mmk_share_beyond(rate: f64, servers: usize, mean_s: f64, time: f64) -> f64 {
         ((-exponent).exp() - (-(x + 1.0) * exponent).exp()) / x
     };
     (-exponent).exp() + waits * more
+}
+
+/// M/M/k: a service and, with the probability of Erlang C, a wait.
+fn mmk_mean(rate: f64, servers: usize, mean_s: f64) -> f64 {
+    mean_s + erlang_c(rate * mean_s, servers) / (servers as f64 / mean_s - rate)
 }
 
 /// The probability that an arrival finds all of `servers` busy, at an offered load in Erlangs.

@@ -17,6 +17,7 @@ pub use self::simulation::Arrivals;
 use self::simulation::simulate;
 use crate::law::Law;
 use crate::model::Model;
+use crate::speed::Overload;
 
 /// The truth about a model.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -76,17 +77,28 @@ fn of_limit(model: &Model, arrivals: Arrivals, limit: Limit) -> LimitTruth {
     LimitTruth { limit, rate_per_s, source }
 }
 
+/// Services in a row, without a break, that a queue below its capacity hardly ever has at the rates
+/// that limits allow.
+const SERVICES_OF_A_BUSY_PERIOD: f64 = 2000.0;
+
 /// The queue whose closed form holds for the model.
 fn queue_of(model: &Model, arrivals: Arrivals) -> Option<Queue> {
     let Model { servers, law, queue_max, hot_share, stall, slow_start, collapse, .. } = *model;
-    // A collapse sets in above a rate that no limit can be met at, so that it changes nothing here.
-    let is_plain = queue_max.is_none() && hot_share.is_none() && stall.is_none() && slow_start.is_none();
+    let is_plain = queue_max.is_none() && stall.is_none() && slow_start.is_none();
+    // A collapse that only an overload brings about changes nothing below the capacity.
     let beyond_capacity = collapse.is_none_or(|collapse| match collapse.above {
-        crate::speed::Overload::RatePerS(rate) => rate > model.capacity(),
-        crate::speed::Overload::Waiting(_) => false,
+        Overload::RatePerS(rate) => rate > model.capacity(),
+        Overload::Waiting(_) => false,
+        Overload::BusyForNs(ns) => ns as f64 / 1e9 * model.capacity() >= SERVICES_OF_A_BUSY_PERIOD,
     });
     if !is_plain || !beyond_capacity {
         return None;
+    }
+    if let Some(hot_share) = hot_share {
+        return match (arrivals, law) {
+            (Arrivals::Poisson, Law::Exponential { mean_s }) => Some(Queue::Split { servers, mean_s, hot_share }),
+            _ => None,
+        };
     }
     match (arrivals, law, servers) {
         (Arrivals::Poisson, Law::Exponential { mean_s }, _) => Some(Queue::MMk { servers, mean_s }),

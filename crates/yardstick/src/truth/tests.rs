@@ -75,6 +75,7 @@ fn distributions_are_consistent_with_their_means() {
         (Queue::MG1 { law: Law::Fixed { time_s: 0.001 } }, 0.001),
         (Queue::MG1 { law: TWO_POINT.scaled(1.0 / 1.45) }, 0.001 / 1.45),
         (Queue::DM1 { mean_s: 0.001 }, 0.001),
+        (Queue::Split { servers: 4, mean_s: 0.003, hot_share: 0.3 }, 0.003),
     ] {
         for rate in [300.0, 750.0, 1000.0 * 0.9] {
             let step_s = unit_s / 4.0;
@@ -95,6 +96,7 @@ fn simulated_quantiles_are_those_of_the_closed_forms() {
         (Model::plain(1, MM1), Arrivals::Poisson),
         (Model::plain(4, MM1.scaled(4.0)), Arrivals::Poisson),
         (Model::plain(2, MM1.scaled(2.0)), Arrivals::Poisson),
+        (Model { hot_share: Some(0.4), ..Model::plain(4, MM1.scaled(4.0)) }, Arrivals::Poisson),
         (Model::plain(1, MM1), Arrivals::Constant),
         (Model::plain(1, Law::Fixed { time_s: 0.001 }), Arrivals::Poisson),
         (Model::plain(1, TWO_POINT), Arrivals::Poisson),
@@ -135,7 +137,7 @@ fn models_without_a_closed_form_are_simulated() {
         Model { queue_max: Some(20), ..plain },
         Model { stall, ..plain },
         Model { slow_start, ..plain },
-        Model { hot_share: Some(0.5), servers: 2, ..plain },
+        Model { hot_share: Some(0.5), ..Model::plain(2, Law::Fixed { time_s: 0.001 }) },
         Model::plain(2, TWO_POINT),
     ] {
         assert_eq!(queue_of(&model, Arrivals::Poisson), None, "{model:?}");

@@ -1,18 +1,28 @@
 //! One trial: run a plan, watch it, judge it, put it into the document's form.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use thalweg_load::{LoadError, LoopPlan, Plan, RunFigures, Snapshot, Spacing, UserPlan, start};
-use thalweg_measure::trial::{Certainty, Judgement, Sessions, Thresholds};
+use thalweg_measure::trial::{Certainty, Judgement, Sessions, Thresholds, TrialFigures, lag_bound};
 use thalweg_measure::{Limit, StatusClasses, verdict};
 use thalweg_sys::PeerAddr;
+use thalweg_sys::affinity::allowed_cpus;
 use thalweg_units::display;
 
-use crate::document::{Client, SpoiledSecond, Trial};
-use crate::observe::{HostSnapshot, LocalServer, Observation};
+use self::cpu_watch::{CpuUseOfOthers, CpuWatch};
+use crate::client_process::ClientCommand;
+use crate::document::{Client, RUN_INTERRUPTED, Trial};
+use crate::observe::{HostObserver, LocalServer, Observation, TrialObservation};
+use crate::path_check::PathCheck;
 use crate::target::Target;
+
+mod cpu_watch;
+mod disturbance;
+
+pub use self::disturbance::Disturbance;
 
 /// The interval at which a running trial is polled for progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -30,6 +40,12 @@ pub struct TestBed {
     pub shared_host: bool,
     /// When the command began.
     pub started: Instant,
+    /// The command that makes a client's share of a load, for the comparison of one with two.
+    pub client_command: Option<ClientCommand>,
+    /// The transfer that shows what the path carries, if it was asked for.
+    pub path_check: Option<PathCheck>,
+    /// The observer of the target's host; one of this host is started by the first trial.
+    pub observer: Arc<OnceLock<Option<HostObserver>>>,
 }
 
 /// The observer of running trials: it draws progress and decides whether to go on.
@@ -69,17 +85,6 @@ impl<'a> TrialRequest<'a> {
     }
 }
 
-/// What other programs, or the hypervisor, took from a trial.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Disturbance {
-    /// The time that the judgement rests on.
-    pub clean: Duration,
-    /// The time that was left out.
-    pub lost: Duration,
-    /// The seconds of which some was left out.
-    pub seconds: Vec<SpoiledSecond>,
-}
-
 /// A completed trial.
 #[derive(Clone, Debug)]
 pub struct TrialResult {
@@ -89,7 +94,7 @@ pub struct TrialResult {
     pub judgement: Judgement,
     /// When FAIL was certain, from the start of the measured part, if the trial was ended then.
     pub certain_after: Option<Duration>,
-    /// What was left out of the figures and the verdict.
+    /// The part that was left out of the figures and the verdict.
     pub disturbance: Disturbance,
     /// The state of this host during the trial.
     pub observation: Observation,
@@ -105,7 +110,62 @@ impl TestBed {
             PeerAddr::Tcp(address) if shared_host => LocalServer::on_port(address.port()),
             _ => None,
         };
-        Self { target, limits, server, shared_host, started: Instant::now() }
+        let (started, observer) = (Instant::now(), Arc::default());
+        Self { target, limits, server, shared_host, started, client_command: None, path_check: None, observer }
+    }
+
+    /// Has the target's host observed by an observer of its own.
+    #[must_use]
+    pub fn observed_by(self, observer: Option<HostObserver>) -> Self {
+        match observer {
+            Some(observer) => Self { observer: Arc::new(OnceLock::from(Some(observer))), ..self },
+            None => self,
+        }
+    }
+
+    /// The observer of the target's host, if it is this one or has an observer.
+    fn observer(&self, load_cpus: &[usize]) -> Option<&HostObserver> {
+        let port = if let PeerAddr::Tcp(address) = &self.target.address { Some(address.port()) } else { None };
+        // Without a further thread the measurement goes on unobserved.
+        let here = || self.shared_host.then(|| HostObserver::here(port, load_cpus).ok()).flatten();
+        self.observer.get_or_init(here).as_ref()
+    }
+
+    /// The target's host since the command began, as far as it was observed.
+    pub(crate) fn observation(&self) -> Option<crate::document::Observation> {
+        self.observer.get()?.as_ref()?.document(self.started)
+    }
+
+    /// How late the client may be before the time in which others kept it from its work is left
+    /// out. Threads that share a CPU, with one another or with the sink, keep each other from it.
+    fn lateness_max(&self, phase: &str, cpus: &[usize]) -> Option<Duration> {
+        let load_cpus: BTreeSet<usize> = cpus.iter().copied().collect();
+        let has_spare = || allowed_cpus().unwrap_or_default().iter().any(|cpu| !load_cpus.contains(cpu));
+        let is_apart = load_cpus.len() == cpus.len() && (phase != "calibrate" || has_spare());
+        is_apart.then(|| lag_bound(&self.limits))
+    }
+
+    /// Judges a trial: with all that was counted if the client's lateness decides nothing then, if
+    /// it is the target itself that ran on the client's CPU, or if nothing else is left; else without the time in which
+    /// others kept the client from its work.
+    fn judge(&self, figures: &mut TrialFigures, others: &CpuUseOfOthers) -> Judgement {
+        if figures.left_out.total().is_zero() {
+            figures.take_back();
+            return verdict(figures, &self.limits);
+        }
+        let mut whole = figures.clone();
+        whole.take_back();
+        let judgement = verdict(&whole, &self.limits);
+        let is_target = |pid: u32| self.server.as_ref().is_some_and(|server| server.has(pid));
+        let by_target = others.busiest.as_ref().is_some_and(|(pid, _)| is_target(*pid));
+        // Of a trial whose whole time others took, the spoiled figures are better than none.
+        let nothing_left = figures.outcomes.completed() == 0;
+        if by_target || nothing_left || !judgement.may_be_disturbed() {
+            *figures = whole;
+            return judgement;
+        }
+        figures.disturbed_by = Disturbance::summary(figures, others);
+        verdict(figures, &self.limits)
     }
 
     /// Makes one trial.
@@ -115,35 +175,54 @@ impl TestBed {
     pub fn trial(&self, request: &TrialRequest<'_>, watcher: &mut dyn Watcher) -> Result<TrialResult, LoadError> {
         let (phase, mut plan) = (request.phase, request.plan.clone());
         plan.thresholds = Thresholds::of(&self.limits);
+        plan.lateness_max = self.lateness_max(phase, &plan.cpus);
+        let length = plan.schedule_length();
+        if request.make_up && plan.is_extensible() {
+            plan.extension_max = length;
+        }
+        let makes_up = !plan.extension_max.is_zero();
         let certainty = Certainty::new(&self.limits, plan.arrivals.kind(), plan.offered_max());
+        let cpus = plan.cpus.clone();
+        let observing = TrialObservation::begin(self.observer(&cpus));
         let at_s = self.started.elapsed().as_secs_f64();
         watcher.on_trial(phase, &plan);
-        let cpus = plan.cpus.clone();
-        let before = HostSnapshot::now(self.server.as_ref());
         let begun = Instant::now();
         let mut is_certain = false;
         let running = start(plan)?;
         let progress = running.progress();
+        let watch = CpuWatch::start(progress.clone(), &cpus);
         while !running.is_finished() {
             thread::sleep(POLL_INTERVAL);
             let seen = progress.snapshot();
             watcher.on_progress(seen, begun.elapsed());
+            if makes_up && !seen.lost.is_zero() {
+                progress.extend_by(seen.lost);
+            }
             is_certain |= request.stop_when_certain && certainty.is_fail(&seen.so_far);
             if is_certain || watcher.wants_stop() {
                 running.stop();
             }
         }
-        let mut figures = running.join()?;
-        let observation = before.since(self.server.as_ref(), &cpus);
+        let joined = running.join();
+        let others = watch.end();
+        let mut figures = joined?;
+        let observation = observing.end(self.server.is_some() || !self.shared_host, &cpus);
         for cpu in &mut figures.trial.cpus {
             cpu.throttled_ns = observation.throttled_ns;
         }
-        let judgement = verdict(&figures.trial, &self.limits);
         let certain_after = (is_certain && figures.interrupted).then_some(figures.trial.duration);
-        let mut trial = document_of(phase, at_s, &figures, &judgement, certain_after);
-        trial.server = self.shared_host.then(|| observation.server.clone());
+        figures.trial.wanted = match (certain_after, figures.interrupted) {
+            (Some(_), _) => Some(Duration::ZERO),
+            (None, true) => Some(length.min(figures.trial.duration)),
+            (None, false) => Some(length).filter(|length| !length.is_zero()),
+        };
+        let judgement = self.judge(&mut figures.trial, &others);
+        let disturbance = Disturbance::of(&figures.trial, &others);
+        let mut trial = document_of(phase, at_s, &figures, &judgement, certain_after, &disturbance);
+        trial.client.cpus_others = others.by_cpu().into_iter().map(|(cpu, taken)| (cpu, taken.programs())).collect();
+        trial.server = observation.server.clone();
+        trial.reasons.extend(observation.lost.as_ref().map(|reason| format!("the observer was lost: {reason}")));
         watcher.on_judged(&trial);
-        let disturbance = Disturbance { clean: figures.trial.duration, ..Disturbance::default() };
         Ok(TrialResult { figures, judgement, certain_after, disturbance, observation, trial })
     }
 }
@@ -154,6 +233,7 @@ fn document_of(
     run: &RunFigures,
     judgement: &Judgement,
     certain_after: Option<Duration>,
+    disturbance: &Disturbance,
 ) -> Trial {
     let figures = &run.trial;
     let seconds = figures.duration.as_secs_f64();
@@ -164,10 +244,14 @@ fn document_of(
         let after = display::time(after.as_nanos() as u64);
         reasons.push(format!("the trial was ended after {after}, when nothing could have made it pass any more"));
     } else if run.interrupted {
-        reasons.push("the run was interrupted; requests in flight at that time are not counted".to_owned());
+        reasons.push(format!("{RUN_INTERRUPTED}; requests in flight at that time are not counted"));
     } else if figures.under_way > 0 {
         let count = display::count(figures.under_way);
         reasons.push(format!("{count} downloads were still in progress at the end; they are not counted"));
+    }
+    if let Some(cause) = figures.disturbed_by.as_ref().filter(|_| !disturbance.lost.is_zero()) {
+        let [lost, whole] = [disturbance.lost, figures.duration].map(|time| display::time(time.as_nanos() as u64));
+        reasons.push(format!("{lost} of {whole} are left out, because {cause}"));
     }
     if run.calls_not_offered > 0 {
         let count = display::count(run.calls_not_offered);
@@ -191,8 +275,8 @@ fn document_of(
         seconds,
         span_s: figures.span().as_secs_f64(),
         certain_after_s: certain_after.map(|after| after.as_secs_f64()),
-        lost_s: 0.0,
-        spoiled: Vec::new(),
+        lost_s: disturbance.lost.as_secs_f64(),
+        spoiled: disturbance.seconds.clone(),
         verdict: judgement.verdict,
         reasons,
         counts: figures.counts,

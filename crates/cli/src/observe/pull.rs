@@ -1,0 +1,36 @@
+//! The observer that a measuring command pulls from.
+
+use std::io;
+use std::net::ToSocketAddrs;
+
+use thalweg_lab::observe::HostObserver;
+use thalweg_lab::path_check::PathCheck;
+use thalweg_observe::remote::path_request;
+
+use super::token::token;
+use crate::exit::Failure;
+use crate::options::ObserverOptions;
+
+/// Connects to the observer that the options name, if they name one.
+///
+/// # Errors
+/// The token is none, or the observer cannot be reached or refuses it.
+pub fn observer(options: &ObserverOptions, load_cpus: &[usize]) -> Result<Option<HostObserver>, Failure> {
+    let Some(address) = &options.observe else { return Ok(None) };
+    let token = token(options.observe_token_file.as_deref())?;
+    HostObserver::there(address, token, load_cpus)
+        .map(Some)
+        .map_err(|error| Failure::unreachable(format!("--observe: {error}")))
+}
+
+/// The bulk transfer from the observer that the options name.
+///
+/// # Errors
+/// The token is none, or the observer's name has no address.
+pub fn path_check(options: &ObserverOptions) -> Result<Option<PathCheck>, Failure> {
+    let Some(address) = &options.observe else { return Ok(None) };
+    let token = token(options.observe_token_file.as_deref())?;
+    let found = address.to_socket_addrs().and_then(|mut found| found.next().ok_or(io::ErrorKind::NotFound.into()));
+    let peer = found.map_err(|error| Failure::unreachable(format!("--observe: {address} has no address: {error}")))?;
+    Ok(Some(PathCheck { peer, request: path_request(address, token.as_ref()) }))
+}

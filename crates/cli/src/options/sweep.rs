@@ -1,0 +1,52 @@
+//! Options of `thalweg sweep`.
+
+use std::time::Duration;
+
+use clap::Args;
+use thalweg_units::{parse_rate, parse_time};
+
+use super::load::LoadOptions;
+use super::output::OutputOptions;
+use super::values::positive_calls;
+
+/// Options of `thalweg sweep`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thalweg sweep http://127.0.0.1:8080/ --low-rate 100/s --high-rate 2000/s --step 100/s
+  thalweg sweep http://a:8080/ http://b:8080/ --low-rate 1000/s --high-rate 9000/s --step 500/s --out both.html
+  thalweg sweep http://127.0.0.1:8080/ --low-rate 200/s --high-rate 2000/s --step 200/s --calls 10 --format tsv > results.tsv
+
+With --format tsv or csv the table has autobench's columns, for bench2graph or gnuplot. autobench's --low_rate 20 --num_call 10 is
+--low-rate 200/s --calls 10 here: rates are always requests per second.
+
+Exit codes: 0 every rate met the limits, 1 one missed them, 2 wrong usage, 3 INVALID (no trial was valid), 4 target or host unusable.")]
+pub struct SweepOptions {
+    /// URL to request; several are measured by turns at each rate
+    #[arg(required = true, value_name = "URL")]
+    pub targets: Vec<String>,
+    /// Lowest rate, in requests per second
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub low_rate: f64,
+    /// Highest rate
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub high_rate: f64,
+    /// Distance between rates
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub step: f64,
+    /// Length of the trial at each rate
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10s")]
+    pub duration: Duration,
+    /// Length of the unmeasured warm-up at the same load
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "1s")]
+    pub warmup: Duration,
+    /// Stop with a target after so many trials in a row that miss the limits
+    #[arg(long, value_name = "N", value_parser = positive_calls)]
+    pub stop_after_failures: Option<u32>,
+    /// The load.
+    #[command(flatten)]
+    pub load: LoadOptions,
+    /// The output.
+    #[command(flatten)]
+    pub output: OutputOptions,
+}

@@ -1,0 +1,151 @@
+//! A run on its way into the store.
+//!
+//! A fault of the store never costs a measurement: it is said once on stderr, the command goes on,
+//! and its result is printed as ever.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use thalweg_lab::document::{Document, Trial};
+use thalweg_lab::report;
+use thalweg_lab::result::{self, Invocation, Measurement};
+use thalweg_lab::trial::{TestBed, Watcher};
+use thalweg_load::{Plan, Snapshot};
+use thalweg_measure::Verdict;
+use thalweg_store::{FinishedRun, NewRun, Store, StoreError, default_path};
+
+use crate::exit::remark;
+use crate::format;
+use crate::options::{StoreOptions, StorePath, StorePlace};
+use crate::progress::Line;
+
+/// The reason of a document that was left without an end.
+const UNFINISHED: &str = "the command did not come to its end: its process was killed, or the host went down";
+
+/// The file of the store; `None` if nothing is to be stored.
+///
+/// # Errors
+/// There is no place for it.
+pub fn store_path(place: &StorePlace) -> Result<Option<PathBuf>, StoreError> {
+    match &place.store {
+        None => default_path().map(Some),
+        Some(StorePath::None) => Ok(None),
+        Some(StorePath::File(path)) => Ok(Some(path.clone())),
+    }
+}
+
+/// A run whose trials are stored as they end.
+#[derive(Debug)]
+pub struct StoredRun {
+    /// `None` where nothing is stored, or no more.
+    store: Option<Store>,
+    id: String,
+}
+
+impl StoredRun {
+    /// Enters the run, whose document has no trials yet.
+    pub fn begin(invocation: &Invocation, test_bed: &TestBed, plan: &Plan, options: &StoreOptions) -> Self {
+        let unfinished = Measurement::new(Verdict::Invalid, vec![UNFINISHED.to_owned()], Vec::new());
+        let head = &result::document(invocation, test_bed, plan, unfinished);
+        let begun = open(options).and_then(|store| {
+            let Some(store) = store else { return Ok(None) };
+            store.begin(&new_run(head, options), &json(head)).map(|()| Some(store))
+        });
+        let store = begun.unwrap_or_else(|error| {
+            remark(&format!("this run is not stored until its end: {error}"));
+            None
+        });
+        Self { store, id: head.id.clone() }
+    }
+
+    /// Stores a trial that has ended.
+    pub fn add_trial(&mut self, trial: &Trial) {
+        let Some(store) = &self.store else { return };
+        let trial = serde_json::to_string(trial).expect("documents have nothing that JSON lacks");
+        if let Err(error) = store.add_trial(&self.id, &trial) {
+            remark(&format!("the trials of this run are not stored before its end: {error}"));
+            self.store = None;
+        }
+    }
+
+    /// An observer of trials that draws on `line` and stores each trial.
+    pub fn watching<'a>(&'a mut self, line: &'a mut Line) -> StoringWatcher<'a> {
+        StoringWatcher { run: self, line }
+    }
+}
+
+impl Drop for StoredRun {
+    /// A command that failed before its first trial leaves nothing behind.
+    fn drop(&mut self) {
+        if let Some(store) = &self.store {
+            // The entry that is left then is one of a run without trials.
+            let _ = store.delete_empty(&self.id);
+        }
+    }
+}
+
+/// Stores a document at the end of its command. If it cannot be stored, that is said.
+pub fn store(document: &Document, options: &StoreOptions) {
+    let stored = open(options).and_then(|store| {
+        let Some(mut store) = store else { return Ok(()) };
+        let end = FinishedRun {
+            verdict: format::verdict_name(document.verdict),
+            capacity: document.find.as_ref().and_then(|find| find.lower_bound),
+            answer: &report::sentence(document),
+            interrupted: document.was_interrupted(),
+        };
+        store.finish(&new_run(document, options), &end, &json(document))
+    });
+    if let Err(error) = stored {
+        remark(&format!("the run was not stored: {error}"));
+    }
+}
+
+fn open(options: &StoreOptions) -> Result<Option<Store>, StoreError> {
+    store_path(&options.place)?.map(|path| Store::open(&path)).transpose()
+}
+
+fn new_run<'a>(document: &'a Document, options: &'a StoreOptions) -> NewRun<'a> {
+    NewRun {
+        id: &document.id,
+        kind: document.kind.name(),
+        started: &document.started,
+        target: &document.plan.target,
+        label: options.label.as_deref(),
+        note: options.note.as_deref(),
+    }
+}
+
+fn json(document: &Document) -> String {
+    serde_json::to_string(document).expect("documents have nothing that JSON lacks")
+}
+
+/// Draws progress and stores trials.
+#[derive(Debug)]
+pub struct StoringWatcher<'a> {
+    run: &'a mut StoredRun,
+    line: &'a mut Line,
+}
+
+impl Watcher for StoringWatcher<'_> {
+    fn on_trial(&mut self, phase: &str, plan: &Plan) {
+        self.line.on_trial(phase, plan);
+    }
+
+    fn on_progress(&mut self, snapshot: Snapshot, elapsed: Duration) {
+        self.line.on_progress(snapshot, elapsed);
+    }
+
+    fn on_pause(&mut self, failed_probes: u32, elapsed: Duration, patience: Duration) {
+        self.line.on_pause(failed_probes, elapsed, patience);
+    }
+
+    fn on_judged(&mut self, trial: &Trial) {
+        self.line.on_judged(trial);
+        self.run.add_trial(trial);
+    }
+
+    fn wants_stop(&self) -> bool {
+        self.line.wants_stop()
+    }
+}

@@ -1,0 +1,68 @@
+//! Another program on the client's CPU: what it disturbs is left out, and it is named.
+
+use std::process::Command;
+
+use crate::document::{self, number};
+use crate::machine;
+use crate::nginx::Nginx;
+use crate::process::{PATIENCE, Process, ensure, in_time, thalweg};
+
+/// Uses its CPU for so many seconds of each such period, for a minute at most.
+const BURNER: &str = "
+import os, sys, time
+cpu, busy, period = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
+os.sched_setaffinity(0, {cpu})
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    begin = time.monotonic()
+    while time.monotonic() - begin < busy: pass
+    time.sleep(max(0, period - busy))
+";
+
+/// The first CPU that this process may use.
+fn load_cpu() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").expect("the kernel tells");
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("it is listed");
+    list.trim().split([',', '-']).next().expect("there is one").to_owned()
+}
+
+/// Runs 500 requests per second beside a burner.
+fn run_beside_burner(busy: &str, period: &str, length: &str) -> serde_json::Value {
+    let (nginx, cpu) = (Nginx::start(), load_cpu());
+    let burner = Process::start(Command::new("python3").args(["-c", BURNER, &cpu, busy, period]));
+    let url = nginx.url("/000.txt");
+    let load = ["--rate", "500/s", "--duration", length, "--cores", &cpu, "--limit", "p99<50ms", "--json"];
+    let run = Process::start(&mut thalweg(&[&["run", &url], &load[..]].concat())).wait(PATIENCE);
+    drop(burner);
+    document::trial(&run)
+}
+
+#[test]
+fn a_run_beside_a_program_with_bursts_is_judged() {
+    let _machine = machine::exclusive();
+    in_time(|| {
+        let trial = run_beside_burner("0.1", "0.33", "4s");
+        let said = || format!("{}, {} s lost: {}", trial["verdict"], trial["lost_s"], trial["reasons"]);
+        ensure(trial["verdict"] == "pass", said)?;
+        let (seconds, lost, good) =
+            (number(&trial, "/seconds"), number(&trial, "/lost_s"), number(&trial, "/counts/good"));
+        let expected = 500.0 * (seconds - lost);
+        ensure((good / expected - 1.0).abs() < 0.05, || format!("{good} of {expected}; {}", said()))?;
+        ensure(lost == 0.0 || trial["spoiled"][0]["cause"].is_string(), said)
+    });
+}
+
+#[test]
+fn a_run_beside_a_program_that_never_rests_names_it() {
+    let _machine = machine::exclusive();
+    in_time(|| {
+        let trial = run_beside_burner("60", "0", "2s");
+        let reasons = trial["reasons"].to_string();
+        let said = || format!("{}, {} s lost: {reasons}", trial["verdict"], trial["lost_s"]);
+        // A kernel that runs the client at once when it has work leaves nothing to say.
+        ensure(trial["verdict"] != "fail", said)?;
+        ensure(trial["verdict"] == "pass" || reasons.contains("(python3)"), said)?;
+        let share = trial["client"]["cpus_others"].as_object().and_then(|cpus| cpus.values().next()?.as_f64());
+        ensure(share.is_some_and(|share| share > 0.5), || format!("others used {share:?}; {}", said()))
+    });
+}
