@@ -67,7 +67,7 @@ const SLOPES: [f64; 6] = [10.0, 20.0, 40.0, 80.0, 200.0, 500.0];
 /// Sizes of clusters considered, in units of the slow requests that a trial may have.
 const CLUSTERS: [f64; 4] = [0.05, 0.2, 0.8, 2.5];
 /// Shares of the build-up considered.
-const BUILD_UPS: [f64; 2] = [0.1, 0.9];
+const BUILD_UPS: [f64; 2] = [0.05, 0.95];
 /// Shares of lapses considered, and their prior.
 const LAPSES: [(f64, f64); 2] = [(0.01, 0.93), (0.08, 0.07)];
 const STEPS: usize = SPREADS.len() * LAPSES.len();
@@ -130,10 +130,14 @@ impl Shape {
 
     /// Probability that a trial passes at `excess`, the log of its rate over the threshold.
     fn pass(&self, excess: f64, trial: &Sensitivity) -> f64 {
-        let excess = excess - self.build_up * trial.build_up;
+        // Slow requests come in clusters, so that more than half of the trials pass at the rate where
+        // their share is the allowed one in the long run: by about a spread, if they do at all.
+        let half = if trial.tail && matches!(self.family, Family::Step { .. }) { self.spread() } else { 0.0 };
+        let excess = excess - self.build_up * (trial.build_up + half);
         let pass = match self.family {
             Family::Queue { slope, cluster } if trial.tail => {
-                CLUSTERED_WITHIN[cluster].at(relative_share(slope, excess) / CLUSTERS[cluster])
+                let (clusters, size) = clusters_at(slope * excess, CLUSTERS[cluster]);
+                within(clusters, size)
             }
             _ => 1.0 / (1.0 + (excess * LOGISTIC_SD / (self.spread() * trial.spread_scale)).exp()),
         };
@@ -153,8 +157,9 @@ impl Shape {
             Family::Step { .. } if slow <= allowed => self.pass(excess, &trial.sensitivity) * any,
             Family::Step { .. } => (1.0 - self.pass(excess, &trial.sensitivity)) * allowed / (slow * slow),
             Family::Queue { slope, cluster } => {
-                let share = relative_share(slope, excess - self.build_up * trial.sensitivity.build_up);
-                let usual = clustered(slow, allowed * share, (CLUSTERS[cluster] * allowed).max(1.0));
+                let excess = excess - self.build_up * trial.sensitivity.build_up;
+                let (clusters, size) = clusters_at(slope * excess, CLUSTERS[cluster]);
+                let usual = clustered(slow, clusters * size * allowed, (size * allowed).max(1.0));
                 let lapse = trial.sensitivity.lapse;
                 (1.0 - lapse) * usual + lapse * any
             }
@@ -162,11 +167,18 @@ impl Shape {
     }
 }
 
-/// Share of slow requests in units of the allowed one.
-fn relative_share(slope: f64, excess: f64) -> f64 {
-    (slope * excess).exp().min(SATURATED)
+/// The number of clusters and their mean size, where the log of the share of slow requests has risen
+/// so far above the allowed one. A queue that comes closer to saturation has larger clusters: in
+/// heavy traffic (a Brownian queue) their size grows with the inverse square of the free capacity.
+fn clusters_at(log_share: f64, size: f64) -> (f64, f64) {
+    let log_share = log_share.min(SATURATED.ln());
+    let size = size * (GROWTH_OF_CLUSTERS * log_share).exp();
+    (log_share.exp() / size, size)
 }
 
+/// Share of the growth of the slow requests that is a growth of their clusters: `2 / ln(1 / tail)`,
+/// here of a limit on p99.
+const GROWTH_OF_CLUSTERS: f64 = 0.43;
 /// The share of slow requests, in units of the allowed one, at which everything is slow.
 const SATURATED: f64 = 100.0;
 
@@ -195,12 +207,24 @@ struct Within(Vec<f64>);
 const PER_DOUBLING: f64 = 8.0;
 const EXPONENT_MIN: f64 = -12.0;
 
-static CLUSTERED_WITHIN: [LazyLock<Within>; CLUSTERS.len()] = [
-    LazyLock::new(|| Within::of(CLUSTERS[0])),
-    LazyLock::new(|| Within::of(CLUSTERS[1])),
-    LazyLock::new(|| Within::of(CLUSTERS[2])),
-    LazyLock::new(|| Within::of(CLUSTERS[3])),
-];
+/// Rows of the table per doubling of the size, and the lowest exponent of 2 of a size.
+const ROWS_PER_DOUBLING: f64 = 2.0;
+const SIZE_EXPONENT_MIN: f64 = -8.0;
+const ROWS: u32 = 29;
+
+static WITHIN: LazyLock<Vec<Within>> = LazyLock::new(|| {
+    let sizes = (0..ROWS).map(|row| (SIZE_EXPONENT_MIN + f64::from(row) / ROWS_PER_DOUBLING).exp2());
+    sizes.map(Within::of).collect()
+});
+
+/// The probability that clusters of this expected number and mean size, relative to the allowed
+/// number, have no more events than are allowed.
+fn within(clusters: f64, size: f64) -> f64 {
+    let row = ((size.log2() - SIZE_EXPONENT_MIN) * ROWS_PER_DOUBLING).clamp(0.0, f64::from(ROWS - 1));
+    let below = (row as usize).min(ROWS as usize - 2);
+    let part = row - below as f64;
+    WITHIN[below].at(clusters) * (1.0 - part) + WITHIN[below + 1].at(clusters) * part
+}
 
 impl Within {
     /// For clusters of this mean size relative to the allowed number. The sum of n exponential
