@@ -1,4 +1,5 @@
 //! The parsers on texts of several kernels, cut to a few lines each.
+#![forbid(unsafe_code)]
 
 use thalweg_observe::parse;
 use thalweg_observe::sample::{Cpu, CpuTimes, Stall};

@@ -1,4 +1,5 @@
 //! An observer and its client, over loopback.
+#![forbid(unsafe_code)]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

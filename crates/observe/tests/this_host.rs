@@ -1,4 +1,5 @@
 //! Observes the host that the tests run on.
+#![forbid(unsafe_code)]
 
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};

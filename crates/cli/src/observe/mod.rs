@@ -24,6 +24,9 @@ pub use pull::{observer, path_check};
 /// The time between two looks at the user's wish to end.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
+/// The time that the last sample may take on a busy host.
+const LAST_SAMPLE_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Runs the command.
 ///
 /// # Errors
@@ -75,10 +78,10 @@ fn follow(
     loop {
         let is_over = interrupt.is_wanted() || duration.is_some_and(|duration| begun.elapsed() >= duration);
         if is_over {
-            // What has happened since the last sample belongs to the observation, too.
+            // The observation includes the time since the last sample.
             let now_s = samples.unix_s();
             samples.cut();
-            samples.wait_for(now_s, POLL_INTERVAL);
+            samples.wait_for(now_s, LAST_SAMPLE_PATIENCE);
         }
         for sample in samples.since(last) {
             last = sample.number;

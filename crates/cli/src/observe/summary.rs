@@ -65,10 +65,10 @@ fn server(server: &Server, seconds: f64) -> Vec<String> {
         limit => format!(" of {}", display::count(limit)),
     };
     let mut lines = vec![format!(
-        "server      {}: {cpus:.2} CPUs, {} processes, {} threads, {}{limit} descriptors, {} MiB resident",
+        "server      {}: {cpus:.2} CPUs, {}, {}, {}{limit} descriptors, {} MiB resident",
         server.name,
-        display::count(figures.processes),
-        display::count(figures.threads),
+        counted(figures.processes, "process", "processes"),
+        counted(figures.threads, "thread", "threads"),
         display::count(figures.descriptors),
         display::count((figures.resident_kib / 1024.0) as u64)
     )];
@@ -97,4 +97,8 @@ fn server(server: &Server, seconds: f64) -> Vec<String> {
         ));
     }
     lines
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", display::count(count), if count == 1 { one } else { many })
 }

@@ -69,7 +69,8 @@ fn universal(scale: &Scale, cycles: &[Vec<(f64, f64)>]) -> Option<UniversalScali
         contention95,
         coherency: law.coherency,
         coherency95,
-        peak_at: law.peak(),
+        // Without a coherency that differs from zero there is no peak to speak of.
+        peak_at: law.peak().filter(|_| coherency95.is_some_and(|[low, _]| low > 0.0)),
     })
 }
 
@@ -79,7 +80,7 @@ fn estimate(values: &[f64]) -> (Option<f64>, Option<[f64; 2]>) {
     (ranks.map(|ranks| ranks.centre()), interval.map(|interval| [interval.low, interval.high]))
 }
 
-/// What was found, in a sentence without a full stop.
+/// The answer in a sentence without a full stop.
 fn sentence(metric: Metric, result: &ScaleResult) -> String {
     let (Some(first), Some(last)) = (result.levels.first(), result.levels.last()) else { return String::new() };
     let (noun, parameter) = (metric.noun(), &result.parameter);

@@ -160,7 +160,7 @@ impl Sampler {
     }
 
     fn begin(&self, handshakes: &mut Handshakes) {
-        // If this host has no port left, the load says so too.
+        // A host without a port left shows in the load, too.
         let begun = self.peer.and_then(|peer| Handshake::begin(peer, self.source).ok());
         handshakes.pending.extend(begun.map(|handshake| (Instant::now(), handshake)));
     }

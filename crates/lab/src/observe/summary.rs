@@ -48,7 +48,7 @@ fn figures(sample: &Sample, seconds: f64) -> HostFigures {
         rx_bits: one.figures.rx_bytes as f64 * 8.0 / seconds,
         tx_bits: one.figures.tx_bytes as f64 * 8.0 / seconds,
         dropped: one.figures.rx_dropped + one.figures.tx_dropped,
-        speed_bits: (one.figures.speed_mbit > 0).then(|| one.figures.speed_mbit as f64 * 1e6),
+        speed_bits: (one.figures.speed_mbit > 0).then_some(one.figures.speed_mbit as f64 * 1e6),
     };
     HostFigures {
         seconds: sample.seconds,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use thalweg_observe::Series as Columns;
 use thalweg_units::display;
 
-use super::chart::{Axis, Chart, Color, Dash, Panel, Point, Series};
+use super::chart::{Axis, Chart, Color, Dashes, Panel, Point, Series};
 use super::words;
 use crate::document::{Document, Observation, Trial};
 
@@ -22,10 +22,10 @@ struct Line {
     name: &'static str,
     columns: &'static [&'static str],
     color: Color,
-    dash: Dash,
+    dash: Dashes,
 }
 
-const fn line(name: &'static str, columns: &'static [&'static str], color: Color, dash: Dash) -> Line {
+const fn line(name: &'static str, columns: &'static [&'static str], color: Color, dash: Dashes) -> Line {
     Line { name, columns, color, dash }
 }
 
@@ -44,44 +44,44 @@ const ROWS: [Row; 6] = [
                 "busy",
                 &["cpu.user", "cpu.nice", "cpu.system", "cpu.irq", "cpu.softirq", "cpu.steal"],
                 Color::Series,
-                Dash::Solid,
+                Dashes::Solid,
             ),
-            line("user", &["cpu.user", "cpu.nice"], Color::P50, Dash::Dash),
-            line("interrupts", &["cpu.irq", "cpu.softirq"], Color::Service, Dash::Dot),
-            line("stolen", &["cpu.steal"], Color::Errors, Dash::LongDash),
+            line("user", &["cpu.user", "cpu.nice"], Color::P50, Dashes::Short),
+            line("interrupts", &["cpu.irq", "cpu.softirq"], Color::Service, Dashes::Dotted),
+            line("stolen", &["cpu.steal"], Color::Errors, Dashes::Long),
         ],
         shown: display::percent,
     },
     Row {
         title: "CPU of the server, in CPUs",
         lines: &[
-            line("all threads", &["server.cpu"], Color::Series, Dash::Solid),
-            line("busiest thread", &["server.busiest_thread"], Color::P50, Dash::Dash),
+            line("all threads", &["server.cpu"], Color::Series, Dashes::Solid),
+            line("busiest thread", &["server.busiest_thread"], Color::P50, Dashes::Short),
         ],
         shown: cpus,
     },
     Row {
         title: "threads that run or could run",
-        lines: &[line("run queue", &["scheduler.running"], Color::Series, Dash::Solid)],
+        lines: &[line("run queue", &["scheduler.running"], Color::Series, Dashes::Solid)],
         shown: number,
     },
     Row {
         title: "TCP per second",
         lines: &[
-            line("retransmitted", &["tcp.retransmitted"], Color::Series, Dash::Solid),
-            line("accept queue full", &["tcp.listen_overflows"], Color::Errors, Dash::Dash),
-            line("SYN cookies", &["tcp.syncookies_sent"], Color::Service, Dash::Dot),
+            line("retransmitted", &["tcp.retransmitted"], Color::Series, Dashes::Solid),
+            line("accept queue full", &["tcp.listen_overflows"], Color::Errors, Dashes::Short),
+            line("SYN cookies", &["tcp.syncookies_sent"], Color::Service, Dashes::Dotted),
         ],
         shown: words::per_second,
     },
     Row {
         title: "connections that wait to be accepted",
-        lines: &[line("accept queue", &["server.accept_queue"], Color::Series, Dash::Solid)],
+        lines: &[line("accept queue", &["server.accept_queue"], Color::Series, Dashes::Solid)],
         shown: number,
     },
     Row {
         title: "open descriptors of the server",
-        lines: &[line("descriptors", &["server.descriptors"], Color::Series, Dash::Solid)],
+        lines: &[line("descriptors", &["server.descriptors"], Color::Series, Dashes::Solid)],
         shown: number,
     },
 ];
@@ -121,7 +121,7 @@ impl Row {
         let lines: Vec<(&Line, Vec<Option<f64>>)> = self
             .lines
             .iter()
-            .map(|line| (line, places.iter().map(|place| line.value(columns, place.clone())).collect::<Vec<_>>()))
+            .map(|line| (line, places.iter().map(|place| line.sum(columns, place.clone())).collect::<Vec<_>>()))
             .filter(|(_, values)| values.iter().flatten().any(|value| *value > 0.0))
             .collect();
         let highest = lines.iter().flat_map(|(_, values)| values.iter().flatten()).fold(0.0, |a: f64, b| a.max(*b));
@@ -140,23 +140,29 @@ impl Row {
 }
 
 impl Line {
-    /// The mean over a place, of the sum of the line's columns.
-    fn value(&self, columns: &Columns, place: Range<usize>) -> Option<f64> {
+    /// The value at a place, of the sum of the line's columns.
+    fn sum(&self, columns: &Columns, place: Range<usize>) -> Option<f64> {
         let column = |name: &str| match name {
             // The kernel gives it in two kinds, in milliseconds.
             "server.cpu" => {
-                let kinds = ["server.user_ms", "server.system_ms"].map(|name| mean(columns, name, place.clone()));
+                let kinds = ["server.user_ms", "server.system_ms"].map(|name| value(columns, name, place.clone()));
                 kinds.into_iter().flatten().reduce(|a, b| a + b).map(|ms| ms / 1e3)
             }
-            _ => mean(columns, name, place.clone()),
+            _ => value(columns, name, place.clone()),
         };
         self.columns.iter().filter_map(|name| column(name)).reduce(|a, b| a + b)
     }
 }
 
-/// The mean of a column over rows, by the length of their intervals.
-fn mean(columns: &Columns, name: &str, place: Range<usize>) -> Option<f64> {
+/// Columns whose highest value counts.
+const PEAKS: [&str; 2] = ["server.accept_queue", "server.descriptors"];
+
+/// The mean of a column over rows, by the length of their intervals, or its peak.
+fn value(columns: &Columns, name: &str, place: Range<usize>) -> Option<f64> {
     let column = columns.column(name)?;
+    if PEAKS.contains(&name) {
+        return column.get(place)?.iter().copied().flatten().reduce(f64::max);
+    }
     let known = place.filter_map(|row| Some((column.get(row).copied().flatten()?, columns.seconds[row])));
     let (sum, seconds) = known.fold((0.0, 0.0), |sum, (value, s)| (sum.0 + value * s, sum.1 + s));
     (seconds > 0.0).then(|| sum / seconds)
@@ -195,7 +201,7 @@ fn load(trials: &[Trial]) -> Option<Panel> {
         ]
     });
     let highest = trials.iter().map(rate).fold(0.0, f64::max);
-    let series = Series::line("offered", Color::Muted, 2.0, Dash::Solid, points.collect()).unlisted();
+    let series = Series::line("offered", Color::Muted, 2.0, Dashes::Solid, points.collect()).unlisted();
     (highest > 0.0).then(|| {
         Panel::new(Axis::from_zero(highest * 1.15), HEIGHT, vec![series]).titled("requests per second, by trial")
     })
@@ -255,9 +261,9 @@ mod tests {
         let mut seen = columns(&[1.0, 0.02, 0.3, 0.7, 1.0]);
         assert_eq!(places(&seen), [0..1, 1..4, 4..5]);
         seen.columns.insert("cpu.user".to_owned(), vec![Some(0.5), Some(1.0), None, Some(0.0), Some(0.25)]);
-        let value = mean(&seen, "cpu.user", 1..4).unwrap();
-        assert!((value - 0.02 / 0.72).abs() < 1e-9, "{value}");
-        assert_eq!(mean(&seen, "cpu.user", 2..3), None);
+        let mean = value(&seen, "cpu.user", 1..4).unwrap();
+        assert!((mean - 0.02 / 0.72).abs() < 1e-9, "{mean}");
+        assert_eq!(value(&seen, "cpu.user", 2..3), None);
         assert!((middle(&seen, &(1..4)) - 1.51).abs() < 1e-9);
     }
 

@@ -94,7 +94,7 @@ pub struct TrialResult {
     pub judgement: Judgement,
     /// When FAIL was certain, from the start of the measured part, if the trial was ended then.
     pub certain_after: Option<Duration>,
-    /// What was left out of the figures and the verdict.
+    /// The part that was left out of the figures and the verdict.
     pub disturbance: Disturbance,
     /// The state of this host during the trial.
     pub observation: Observation,
@@ -158,7 +158,8 @@ impl TestBed {
         let judgement = verdict(&whole, &self.limits);
         let is_target = |pid: u32| self.server.as_ref().is_some_and(|server| server.has(pid));
         let by_target = others.busiest.as_ref().is_some_and(|(pid, _)| is_target(*pid));
-        let nothing_left = figures.counts.offered == 0;
+        // Of a trial whose whole time others took, the spoiled figures are better than none.
+        let nothing_left = figures.outcomes.completed() == 0;
         if by_target || nothing_left || !judgement.may_be_disturbed() {
             *figures = whole;
             return judgement;

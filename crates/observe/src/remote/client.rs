@@ -220,23 +220,33 @@ impl Position {
 }
 
 fn run(shared: &Shared, mut puller: Puller, mut position: Position) {
+    /// Samples after which an observer knows what it cannot see.
+    const SAMPLES_OF_NEW: u64 = 3;
     /// A requested sample is fetched this long after its request.
     const AFTER_CUT: Duration = Duration::from_millis(30);
     let mut wait = INTERVAL;
+    // The observer learns from its first samples what it cannot see.
+    let mut is_new = true;
     while let Some(cut) = wait_for_work(shared, wait) {
         let target = format!("/samples?since={}{}", position.last, if cut { "&cut" } else { "" });
         let pulled = puller.get::<SamplesReply>(&target);
+        let facts = is_new.then(|| puller.get::<HostReply>("/host").ok()).flatten();
         let mut state = shared.lock();
+        if let Some((reply, _)) = facts {
+            state.facts = reply.host;
+        }
         wait = match pulled {
             // It was started again and counts from 1: what its predecessor had is lost.
             Ok((reply, _)) if reply.started_s != position.started_s => {
                 position = Position { last: 0, started_s: reply.started_s };
+                is_new = true;
                 Duration::ZERO
             }
             Ok((reply, offset)) => {
                 position.move_behind(&reply);
                 let more = reply.samples.len() == SAMPLES_PER_REPLY_MAX;
                 state.keep(reply.samples, offset);
+                is_new &= position.last < SAMPLES_OF_NEW;
                 match (more, cut) {
                     (true, _) => Duration::ZERO,
                     (false, true) => AFTER_CUT,

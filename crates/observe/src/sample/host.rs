@@ -115,7 +115,7 @@ figures! {
     Memory {
         /// All of it.
         gauge total_kib,
-        /// What programs could get without swapping.
+        /// Memory that programs could get without swapping.
         gauge available_kib,
         /// Page cache.
         gauge cached_kib,

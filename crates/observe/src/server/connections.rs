@@ -62,7 +62,8 @@ impl Connections {
         }
         self.last = Some(sockets.iter().map(|socket| (socket.cookie, socket.info)).collect());
         self.were_all = all;
-        Some(figures)
+        // Figures of no connections would pull down means.
+        (!sockets.is_empty()).then_some(figures)
     }
 }
 

@@ -181,6 +181,9 @@ impl Futex {
         if let Self::Untried = self {
             *self = match Tracepoint::named(FUTEX) {
                 Ok(point) => Self::Counted { point, filter: futex_filter() },
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    Self::Refused(format!("tracefs is not mounted, or has no tracepoint {FUTEX}"))
+                }
                 Err(error) => Self::Refused(format!("the tracepoint {FUTEX} cannot be used: {error}")),
             };
         }
