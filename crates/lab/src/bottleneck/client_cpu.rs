@@ -4,7 +4,7 @@
 use super::collected::Evidence;
 use thalweg_units::display;
 
-use super::trials::{Selection, highest, rate_of};
+use super::trials::{Selection, highest, length_of, rate_of};
 use crate::document::{Finding, LimitedBy, Strength, Trial};
 
 const KIND: &str = "client CPU";
@@ -18,9 +18,9 @@ const WAITED: f64 = 0.05;
 const STOLEN: f64 = 0.02;
 
 pub(super) fn findings(seen: &Evidence<'_>, selection: &Selection<'_>) -> Vec<Finding> {
-    let seconds = |trial: &Trial| trial.seconds.max(1e-9);
     let mut findings = Vec::new();
-    if let Some((trial, share)) = highest(&selection.shortfalls, |trial| trial.client.throttled_s / seconds(trial))
+    if let Some((trial, share)) =
+        highest(&selection.shortfalls, |trial| (trial.client.throttled_s / length_of(trial)).min(1.0))
         && share > THROTTLED
     {
         let sentence = format!(
@@ -33,7 +33,7 @@ pub(super) fn findings(seen: &Evidence<'_>, selection: &Selection<'_>) -> Vec<Fi
         findings.push(finding.caused_by("client throttled by its control group").figure("throttled", share));
     }
     // A thread that the quota has stopped counts as ready to run.
-    let waited = |trial: &Trial| (trial.client.run_queue_wait_s - trial.client.throttled_s).max(0.0) / seconds(trial);
+    let waited = |trial: &Trial| (trial.client.run_queue_wait_s - trial.client.throttled_s).max(0.0) / length_of(trial);
     if let Some((trial, share)) = highest(&selection.shortfalls, waited)
         && share > WAITED
     {

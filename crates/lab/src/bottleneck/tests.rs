@@ -193,6 +193,16 @@ fn missing_resources_are_the_clients() {
     }
 }
 
+/// Such a search was once ended by the client's descriptors, which the diagnosis had used up.
+#[test]
+fn a_shortfall_after_the_search_did_not_end_it() {
+    let mut case = Case::short();
+    let late = case.at(400.0);
+    late.phase = "diagnose".to_owned();
+    fail_with(late, Outcome::NoDescriptor, 5);
+    case.check(Undetermined, None, "");
+}
+
 #[test]
 fn a_client_at_its_ceiling_is_the_limit() {
     let mut case = Case::new();

@@ -4,12 +4,16 @@ use thalweg_measure::Verdict;
 use thalweg_measure::search::{EndReason, Phase, SearchResult};
 
 use crate::document::Trial;
+use crate::evidence;
 
 /// Overloads up to this multiple of the upper bound show the bottleneck at that bound; further
 /// above, another part may be the first to give way.
 const NEAR: f64 = 1.5;
 /// The share of the lower bound up to which a target is at ease.
 const EASE: f64 = 0.7;
+
+/// Phases of trials that are made when the bounds are known.
+const AFTERWARDS: [&str; 2] = ["overload", evidence::PHASE];
 
 /// The trials of a search by their use as evidence.
 #[derive(Debug)]
@@ -38,7 +42,9 @@ impl<'a> Selection<'a> {
         overloads.sort_by(|a, b| rate_of(a).total_cmp(&rate_of(b)));
         let far = overloads.first().map_or(0.0, |nearest| rate_of(nearest) * NEAR);
         overloads.retain(|trial| rate_of(trial) <= far);
-        let mut shortfalls: Vec<&Trial> = judged(Verdict::Invalid).collect();
+        // Trials that follow the search did not end it.
+        let of_search = |trial: &&Trial| !AFTERWARDS.contains(&trial.phase.as_str());
+        let mut shortfalls: Vec<&Trial> = judged(Verdict::Invalid).filter(of_search).collect();
         shortfalls.sort_by(|a, b| rate_of(a).total_cmp(&rate_of(b)));
         let ease = result.lower_bound.unwrap_or(0.0) * EASE;
         let relaxed = judged(Verdict::Pass).filter(|trial| rate_of(trial) <= ease).collect();
@@ -51,6 +57,11 @@ impl<'a> Selection<'a> {
 /// The offered rate, by which open-loop trials are ordered.
 pub(super) fn rate_of(trial: &Trial) -> f64 {
     trial.offered_rate.unwrap_or(0.0)
+}
+
+/// The length of a trial in seconds, with what was left out of it.
+pub(super) fn length_of(trial: &Trial) -> f64 {
+    (trial.seconds + trial.lost_s).max(1e-9)
 }
 
 /// The trial with the highest value of a figure.

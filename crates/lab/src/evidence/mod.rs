@@ -106,7 +106,7 @@ pub fn diagnose(
             break;
         }
         let idle = sampler.idle_handshakes();
-        let request = TrialRequest { make_up: true, ..TrialRequest::new(PHASE, plan.clone()) };
+        let request = TrialRequest::new(PHASE, plan.clone());
         let (trial, samples) = sampler.beside(|| test_bed.trial(&request, watcher));
         let made = trial?;
         trials.push(made.trial.clone());
@@ -125,8 +125,7 @@ pub fn diagnose(
         diagnosis.path_capacity = check.map(|result| result.map_err(|error| error.to_string()));
         if is_short_of_connections(&diagnosis.trial, trials) && plan.connections <= CONNECTIONS_MAX {
             let more = Plan { connections: plan.connections * 2, ..plan.clone() };
-            let trial =
-                test_bed.trial(&TrialRequest { make_up: true, ..TrialRequest::new(PHASE, more) }, watcher)?.trial;
+            let trial = test_bed.trial(&TrialRequest::new(PHASE, more), watcher)?.trial;
             diagnosis.on_more_connections = Some(trial.rates.good);
             trials.push(trial);
         }
