@@ -143,7 +143,7 @@ impl Store {
         Ok(Some(Self { connection, path: path.to_owned() }))
     }
 
-    /// Where the store is.
+    /// The place of the store.
     pub fn path(&self) -> &Path {
         &self.path
     }

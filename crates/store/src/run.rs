@@ -1,6 +1,6 @@
 //! Runs as they are entered and listed.
 
-/// What is known of a run when it begins.
+/// The facts of a run that are known when it begins.
 #[derive(Clone, Copy, Debug)]
 pub struct NewRun<'a> {
     /// The document's id.
@@ -17,7 +17,7 @@ pub struct NewRun<'a> {
     pub note: Option<&'a str>,
 }
 
-/// What is known of a run at its end.
+/// The facts of a run that are known at its end.
 #[derive(Clone, Copy, Debug)]
 pub struct FinishedRun<'a> {
     /// The verdict on the whole.

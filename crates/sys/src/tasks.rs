@@ -10,7 +10,7 @@ pub struct Task {
     pub id: u32,
     /// Its short name.
     pub name: String,
-    /// What it is doing.
+    /// Its present state.
     pub state: TaskState,
     /// CPU time, in nanoseconds.
     pub cpu_ns: u64,

@@ -60,7 +60,7 @@ pub struct CompareOptions {
     /// Time for a server to accept connections after its command
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "30s")]
     pub restart_timeout: Duration,
-    /// What to compare; repeatable, the first one is primary [default: cpu_per_request if the
+    /// Metric to compare; repeatable, the first one is primary [default: cpu_per_request if the
     /// server's processes are visible, p99, throughput]
     #[arg(long = "metric", value_name = "METRIC")]
     pub metrics: Vec<Metric>,

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::Args;
 
-/// Where the store is.
+/// The place of the store.
 #[derive(Debug, Args)]
 pub struct StorePlace {
     /// Run store: a file, or none [default: thalweg/runs.sqlite in $XDG_DATA_HOME or

@@ -26,7 +26,7 @@ const MANIFEST: &str = "manifest.json";
 const REPORT: &str = "report.html";
 const ATTACHMENTS: &str = "attachments";
 
-/// What a bundle may take in memory when it is read.
+/// Most memory that a bundle may take when it is read.
 const BYTES_MAX: u64 = 2 << 30;
 
 /// Files by path.

@@ -41,7 +41,7 @@ pub(super) fn findings(seen: &Evidence<'_>, selection: &Selection<'_>) -> Vec<Fi
 /// The client is the limit if it carried everything that it can offer and nothing failed, or fell
 /// short above that.
 fn at_ceiling(seen: &Evidence<'_>, selection: &Selection<'_>, headroom: f64) -> Option<Finding> {
-    // Where the client had time to spare against the sink, something else has bound it there.
+    // A client with time to spare against the sink was bound there by something else.
     let calibration = seen.trials.iter().filter(|trial| trial.phase == "calibrate");
     let used = |trial: &Trial| trial.client.busiest_core + trial.client.run_queue_wait_s / trial.seconds.max(1e-9);
     let busy = calibration.map(used).fold(0.0, f64::max);

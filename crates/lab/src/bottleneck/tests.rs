@@ -1,5 +1,7 @@
 //! Each kind of evidence with its figures, and their combinations.
 
+use std::time::Duration;
+
 use thalweg_measure::search::{Collapse, EndReason, PhaseCounts, SearchResult};
 use thalweg_measure::{Counts, LoopKind, Outcome, Outcomes, Verdict};
 

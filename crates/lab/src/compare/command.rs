@@ -43,7 +43,7 @@ pub enum CommandError {
         command: String,
         /// How it ended.
         status: ExitStatus,
-        /// What it printed on stderr, as the end of a sentence.
+        /// Its output on stderr, as the end of a sentence.
         output: String,
     },
     /// The server did not come up.
@@ -58,7 +58,7 @@ pub enum CommandError {
         address: String,
         /// How long it was waited for.
         patience: Duration,
-        /// What it printed on stderr, as the end of a sentence.
+        /// Its output on stderr, as the end of a sentence.
         output: String,
     },
     /// The address answered before, and the command goes on.
@@ -168,7 +168,7 @@ impl RunningCommand {
         process_group::leader_status(self.child.id()).ok().flatten()
     }
 
-    /// What it has printed on stderr, as the end of a sentence.
+    /// Its output on stderr so far, as the end of a sentence.
     fn output(&self) -> String {
         let length = self.stderr.metadata().map_or(0, |metadata| metadata.len());
         let mut bytes = vec![0; OUTPUT_SHOWN_MAX];

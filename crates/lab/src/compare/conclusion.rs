@@ -133,7 +133,7 @@ fn overall(
     sum.value(metric)
 }
 
-/// What was found, in a sentence without a full stop.
+/// The answer in a sentence without a full stop.
 fn sentence(metric: Metric, compared: &MetricComparison) -> String {
     let noun = metric.noun();
     let (Some(effect), Some([low, high]), Some(smallest)) =

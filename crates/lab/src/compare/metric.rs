@@ -143,13 +143,13 @@ pub struct Tally {
     validity: Validity,
 }
 
-/// What the client's part in a trial allows to say about the target.
+/// The claims about the target that the client's part in a trial allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Validity {
     /// Nothing.
     #[default]
     None,
-    /// What a request costs: the client was late, but its requests were sent.
+    /// The cost of a request alone: the client was late, but its requests were sent.
     Cost,
     /// Everything.
     Full,

@@ -79,7 +79,7 @@ fn estimate(values: &[f64]) -> (Option<f64>, Option<[f64; 2]>) {
     (ranks.map(|ranks| ranks.centre()), interval.map(|interval| [interval.low, interval.high]))
 }
 
-/// What was found, in a sentence without a full stop.
+/// The answer in a sentence without a full stop.
 fn sentence(metric: Metric, result: &ScaleResult) -> String {
     let (Some(first), Some(last)) = (result.levels.first(), result.levels.last()) else { return String::new() };
     let (noun, parameter) = (metric.noun(), &result.parameter);

@@ -43,7 +43,7 @@ pub struct Compare {
     pub notes: Vec<String>,
 }
 
-/// What a comparison found about a metric.
+/// The answer of a comparison about a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Difference {
@@ -95,7 +95,7 @@ pub struct MetricComparison {
     pub p_value: Option<f64>,
     /// The pairs that have a valid value on both sides.
     pub pairs: usize,
-    /// What was found.
+    /// The answer.
     pub difference: Difference,
     /// The same in one sentence.
     pub sentence: String,

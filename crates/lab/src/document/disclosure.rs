@@ -1,5 +1,5 @@
-//! What an independent party needs of the measuring host and program beside the plan, to repeat a
-//! measurement.
+//! The facts of the measuring host and program that an independent party needs beside the plan, to
+//! repeat a measurement.
 
 use std::collections::BTreeMap;
 

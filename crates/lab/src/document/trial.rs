@@ -152,7 +152,7 @@ pub struct SpoiledSecond {
     pub t: f64,
     /// How much of it was left out, in seconds.
     pub lost_s: f64,
-    /// What kept the client from its work, in words.
+    /// The cause that kept the client from its work, in words.
     pub cause: String,
     /// The share of a load CPU, 0 to 1, that this took.
     pub amount: f64,

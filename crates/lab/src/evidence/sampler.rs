@@ -121,7 +121,7 @@ impl Sampler {
 
     fn sample(&self, ended: &AtomicBool) -> Samples {
         if !self.cpus.is_empty() {
-            // Where it is refused, the samples cost the load threads a little of their time.
+            // If it is refused, the samples cost the load threads a little of their time.
             let _ = pin_to(&self.cpus);
         }
         thread::sleep(SETTLING);
@@ -160,7 +160,7 @@ impl Sampler {
     }
 
     fn begin(&self, handshakes: &mut Handshakes) {
-        // Where this host has no port left, the load says so too.
+        // A host without a port left shows in the load, too.
         let begun = self.peer.and_then(|peer| Handshake::begin(peer, self.source).ok());
         handshakes.pending.extend(begun.map(|handshake| (Instant::now(), handshake)));
     }

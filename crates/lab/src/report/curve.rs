@@ -18,7 +18,7 @@ pub(crate) struct Curve {
     pub(crate) interval95: Option<[f64; 2]>,
 }
 
-/// What came of one offered rate, over all of its valid trials.
+/// The outcome of one offered rate, over all of its valid trials.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CurvePoint {
     pub(crate) offered: f64,

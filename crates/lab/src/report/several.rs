@@ -207,7 +207,7 @@ fn headline(curves: &[Curve]) -> String {
     }
 }
 
-/// What makes runs differ apart from their targets: figures of different hosts, limits or versions
+/// The differences of runs apart from their targets: figures of different hosts, limits or versions
 /// are no comparison.
 fn comparability(documents: &[(Option<&str>, &Document)]) -> Markup {
     type Fact = (&'static str, fn(&Document) -> String);

@@ -26,7 +26,7 @@ pub(super) struct CpuWatch {
     thread: Option<JoinHandle<CpuUseOfOthers>>,
 }
 
-/// What others took of the load CPUs.
+/// The CPU time that others took of the load CPUs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct CpuUseOfOthers {
     /// By second of the measured part and by CPU.
@@ -35,7 +35,7 @@ pub(super) struct CpuUseOfOthers {
     pub(super) busiest: Option<(u32, String)>,
 }
 
-/// What was taken of one CPU in a time.
+/// The time that was taken of one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Taken {
     time_ns: f64,
@@ -62,12 +62,12 @@ impl Taken {
 }
 
 impl CpuUseOfOthers {
-    /// What was taken of a CPU in a second of the measured part.
+    /// The time taken of a CPU in a second of the measured part.
     pub(super) fn in_second(&self, second: u64, cpu: usize) -> Taken {
         self.seconds.get(&(second, cpu)).copied().unwrap_or_default()
     }
 
-    /// What was taken of each CPU in all.
+    /// The time taken of each CPU in all.
     pub(super) fn by_cpu(&self) -> BTreeMap<usize, Taken> {
         let mut cpus: BTreeMap<usize, Taken> = BTreeMap::new();
         for ((_, cpu), taken) in &self.seconds {

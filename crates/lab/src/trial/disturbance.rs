@@ -1,4 +1,4 @@
-//! What other programs or the hypervisor took from a trial, in the document's words.
+//! The time that other programs or the hypervisor took from a trial, in the document's words.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use thalweg_units::display;
 use super::cpu_watch::{CpuUseOfOthers, Taken};
 use crate::document::SpoiledSecond;
 
-/// What other programs, or the hypervisor, took from a trial.
+/// The time that other programs, or the hypervisor, took from a trial.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Disturbance {
     /// The time that the judgement rests on.

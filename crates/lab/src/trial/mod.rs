@@ -94,7 +94,7 @@ pub struct TrialResult {
     pub judgement: Judgement,
     /// When FAIL was certain, from the start of the measured part, if the trial was ended then.
     pub certain_after: Option<Duration>,
-    /// What was left out of the figures and the verdict.
+    /// The part that was left out of the figures and the verdict.
     pub disturbance: Disturbance,
     /// The state of this host during the trial.
     pub observation: Observation,

@@ -24,7 +24,7 @@ const REFRESH_NS: u64 = 50_000_000;
 /// The waits of the load thread so far.
 pub type WaitSource = Box<dyn FnMut() -> Waits>;
 
-/// What a load thread knows of its own disturbance.
+/// The knowledge that a load thread has of its own disturbance.
 pub(super) struct Disturbance {
     /// How late the thread may be.
     tolerance_ns: u64,

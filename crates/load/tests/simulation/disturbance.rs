@@ -77,7 +77,8 @@ fn lateness_without_an_outside_cause_is_the_clients() {
     assert_eq!(verdict(trial, &limits()).verdict, Verdict::Invalid);
 }
 
-/// What ends outside of the time that is left out counts, however slow it is and whenever it began.
+/// A request that ends outside of the time that is left out counts, however slow it is and whenever
+/// it began.
 #[test]
 fn slow_responses_are_not_left_out_for_being_slow() {
     let slow =

@@ -152,7 +152,7 @@ impl World {
         });
         let progress = Arc::new(Progress::new(self.plan.cpus.len()));
         progress.extend_by(self.extension);
-        // What the kernel's account of the thread says, once it runs again.
+        // The kernel's account of the thread, once it runs again.
         let waited_ns = Arc::new(AtomicU64::new(0));
         let account = waited_ns.clone();
         let source = move || Waits { run_queue_ns: account.load(Ordering::Relaxed), ..Waits::default() };

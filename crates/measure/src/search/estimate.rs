@@ -95,7 +95,7 @@ impl Search {
             let (information, pass) = posterior.information(log_rate, &trial);
             information / self.expected_cost(log_rate, pass, &estimate, &trial)
         };
-        // Where the threshold seems to lie beyond the client, the highest rate has to show it.
+        // A threshold that seems to lie beyond the client has to be shown by the highest rate.
         if posterior.information(cap.ln(), &trial).1 > 0.5 {
             return cap;
         }

@@ -182,7 +182,7 @@ impl Search {
     }
 
     fn trial(&self, rate: f64, phase: Phase) -> Step {
-        // What follows a certain FAIL shows how the target fares under the overload.
+        // The rest of a trial after a certain FAIL shows how the target fares under the overload.
         let stop_when_certain = phase != Phase::Overload;
         Step::Trial { rate, duration: self.length_of(phase), phase, stop_when_certain }
     }

@@ -44,7 +44,7 @@ struct Operation {
     now: f64,
 }
 
-/// What a simulated trial shows.
+/// The result of a simulated trial.
 struct Outcome {
     verdict: Verdict,
     cost: f64,
@@ -186,7 +186,7 @@ fn fixed(truth: f64, limit_s: f64) -> Station {
     Station { servers: 1, speed: truth, law: Law::Fixed, poisson: false, limit_s, truth, drift: 0.0 }
 }
 
-/// What many searches of one station came to.
+/// The results of many searches of one station.
 struct Coverage {
     covered: f64,
     seconds: f64,

@@ -208,7 +208,7 @@ mod tests {
     const COVERAGE_ERROR: f64 = 0.012;
     const FALSE_POSITIVE_ERROR: f64 = 0.0055;
     const AUTO: PairPlan = PairPlan::Detect { detect: 0.0198 };
-    /// What a budget may allow.
+    /// The number of pairs that a budget may allow.
     const PAIRS_MAX: usize = 60;
 
     #[test]

@@ -84,7 +84,7 @@ pub struct TrialFigures {
     /// downloads are read slowly, by the end of the schedule. They are in none of the counts; the
     /// series has them in flight at its end.
     pub under_way: u64,
-    /// What is left out of all that is counted here by request.
+    /// The part that is left out of all that is counted here by request.
     pub left_out: LeftOut,
     /// The time that was to be measured; `None`: the length of the schedule. A verdict needs half
     /// of it.

@@ -115,7 +115,7 @@ impl Chart {
                 line class="s-rule" x1=(short(plot.left)) x2=(short(right)) y1=(short(y)) y2=(short(y)) {}
                 text class="f-muted" x=(short(plot.left - 8.0)) y=(short(y + 4.0)) text-anchor="end" { (label) }
             }
-            // What lies outside the axes is cut off.
+            // Parts outside the axes are cut off.
             svg x=(short(plot.left)) y=(short(plot.top)) width=(short(plot.width)) height=(short(plot.height)) overflow="hidden" {
                 @for band in &panel.bands { (self.band(band, plot)) }
                 @for rule in &panel.rules { (self.rule_line(rule, panel, plot)) }
