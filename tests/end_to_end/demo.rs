@@ -25,7 +25,7 @@ fn the_demo_ends_within_a_minute_and_leaves_a_report() {
     assert!(html.starts_with("<!DOCTYPE html>") && html.trim_end().ends_with("</html>"));
     assert!(ended.stdout.contains("bottleneck: "), "{ended:?}");
     assert!(ended.stdout.contains("pairs of rounds that count"), "a comparison: {ended:?}");
-    for part in ["capacity search", "Results by offered rate", "<h2>Comparison</h2>", "cpu_per_request"] {
+    for part in ["capacity search", "Results by offered rate", "<h2>The comparison</h2>", "cpu_per_request"] {
         assert!(html.contains(part), "the report has no {part}");
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing lies beside the report");

@@ -14,7 +14,7 @@ use thalweg_lab::compare::metric::Metric;
 use thalweg_lab::compare::{self, CompareSettings, RoundLoad, Side};
 use thalweg_lab::document::{Compare, Document, Kind};
 use thalweg_lab::result::{self, Invocation, Measurement};
-use thalweg_lab::search::{self, SearchSettings};
+use thalweg_lab::search::{self, SearchError, SearchSettings};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::TestBed;
 use thalweg_load::{Check, Extent, LoopPlan, Pick, Plan, RequestText, template};
@@ -90,15 +90,17 @@ pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
         Ok((target, plan))
     };
     let (target, found_plan) = base(&server)?;
-    let mut document = find(&server, target.clone(), found_plan.clone(), SEARCH_BUDGET, &mut line)?;
-    loop {
+    target.reach(Duration::from_secs(5), &[])?;
+    let mut budget = SEARCH_BUDGET;
+    let mut document = loop {
+        let found = find(&server, target.clone(), found_plan.clone(), budget, &mut line);
         let left = SEARCHED_BY.saturating_sub(begun.elapsed());
-        if has_answer(&document) || left < SEARCH_MIN || interrupt.is_wanted() {
-            break;
+        if !is_spoiled(&found) || left < SEARCH_MIN || interrupt.is_wanted() {
+            break found?;
         }
         remark("other programs have spoiled the search; it is made again");
-        document = find(&server, target.clone(), found_plan.clone(), left.mul_f64(0.7), &mut line)?;
-    }
+        budget = left.mul_f64(0.7);
+    };
     output::print(&text::of(&document))?;
 
     let left = WHOLE.saturating_sub(begun.elapsed());
@@ -110,6 +112,9 @@ pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
         output::print(&format!("\ncomparing {difference}, for at most {} s\n\n", left.as_secs()))?;
         let sides = [(target, found_plan), (other_target, other_plan)];
         document.compare = compared(sides, &difference, left, &document, &mut line)?;
+        if let (Some(find), Some(compare)) = (&mut document.find, &document.compare) {
+            find.notes.push(format!("comparing {difference}: {}", compare.sentence));
+        }
     }
     if let (false, Some(bound)) = (has_answer(&document), document.compare.as_ref().and_then(bound_by_cpu)) {
         output::print(&format!("\n{bound}\n"))?;
@@ -144,6 +149,15 @@ fn has_answer(document: &Document) -> bool {
     document.find.as_ref().is_some_and(|find| find.lower_bound.is_some())
 }
 
+/// Whether another search may find what this one has not. The server is known to respond, so that a
+/// trial without a response had no time on its CPU.
+fn is_spoiled(found: &Result<Document, SearchError>) -> bool {
+    match found {
+        Ok(document) => !has_answer(document),
+        Err(error) => matches!(error, SearchError::NothingGood { .. }),
+    }
+}
+
 /// The highest rate that the server's CPU time per request allows, in a sentence. CPU time is the
 /// figure that other programs spoil least.
 fn bound_by_cpu(compare: &Compare) -> Option<String> {
@@ -163,8 +177,7 @@ fn find(
     base: Plan,
     budget: Duration,
     line: &mut Line,
-) -> Result<Document, Failure> {
-    target.reach(Duration::from_secs(5), &[])?;
+) -> Result<Document, SearchError> {
     let findings = preflight::examine_for_search(&base, &target);
     let settings = SearchSettings {
         base,

@@ -242,9 +242,6 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
         (None, None) => writeln!(out, "no rate was judged with {limits}")?,
         (None, Some(_)) => writeln!(out, "{target} handled none of the rates tried with {limits}")?,
     }
-    if let Some([low, high]) = find.interval95 {
-        writeln!(out, "95 % interval of the capacity: {} to {}", shown(low), shown(high))?;
-    }
     statuses(out, document)?;
     let cause = find.cause.as_ref().map_or_else(String::new, |cause| format!(" ({cause})"));
     writeln!(out, "bottleneck: {}{cause}", find.limit.name())?;

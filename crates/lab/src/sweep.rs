@@ -78,7 +78,8 @@ pub fn sweep(settings: &SweepSettings, watcher: &mut dyn Watcher) -> Result<Swep
         }
         for target in order {
             let SweepTarget { test_bed, base, .. } = &settings.targets[target];
-            let request = TrialRequest::new(PHASE, plan_at(base, rate, settings));
+            let plan = plan_at(base, rate, settings);
+            let request = TrialRequest { make_up: true, ..TrialRequest::new(PHASE, plan) };
             let trial = test_bed.trial(&request, watcher)?.trial;
             if watcher.wants_stop() {
                 ended = SweepEnd::Interrupted;

@@ -18,4 +18,23 @@ mod tsv;
 pub use ab::ab;
 pub use hdr::hdr_log;
 pub use httperf::httperf;
-pub use tsv::{csv, tsv, verdict as verdict_name};
+pub use tsv::verdict as verdict_name;
+
+use thalweg_lab::document::Document;
+
+/// The table with tabs between fields: one line per trial, or autobench's of a sweep.
+pub fn tsv(document: &Document) -> String {
+    table(document, '\t')
+}
+
+/// The same with commas.
+pub fn csv(document: &Document) -> String {
+    table(document, ',')
+}
+
+fn table(document: &Document, separator: char) -> String {
+    match &document.sweep {
+        Some(sweep) => autobench::table(document, sweep, separator),
+        None => tsv::table(document, separator),
+    }
+}

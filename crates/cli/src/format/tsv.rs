@@ -15,20 +15,8 @@ use super::samples::Samples;
 /// autobench's percentage of errors for a trial without a reply: more than all.
 const NO_REPLY_PERCENT: f64 = 101.0;
 
-/// The table.
-pub fn tsv(document: &Document) -> String {
-    table(document, '\t')
-}
-
-/// The table with commas between fields.
-pub fn csv(document: &Document) -> String {
-    table(document, ',')
-}
-
-fn table(document: &Document, separator: char) -> String {
-    if let Some(sweep) = &document.sweep {
-        return super::autobench::table(document, sweep, separator);
-    }
+/// The table with `separator` between fields.
+pub fn table(document: &Document, separator: char) -> String {
     let mut text = String::new();
     for (position, trial) in document.trials.iter().enumerate() {
         let row = row(trial);
@@ -162,7 +150,7 @@ mod tests {
     use super::*;
 
     fn table(trials: Vec<Trial>) -> Vec<Vec<String>> {
-        let text = tsv(&fixture::document(trials));
+        let text = super::table(&fixture::document(trials), '\t');
         assert!(text.is_empty() || text.ends_with('\n'));
         text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
     }

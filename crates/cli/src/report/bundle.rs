@@ -16,8 +16,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use thalweg_lab::file::write_whole;
 
-use super::input::Input;
-use super::page;
+use super::input_run::{InputRun, page};
 use crate::exit::Failure;
 use crate::format;
 
@@ -60,7 +59,7 @@ pub(super) fn is_bundle(path: &Path) -> bool {
 ///
 /// # Errors
 /// An attached file cannot be read, or the bundle cannot be written.
-pub(super) fn write(path: &Path, inputs: &[Input], attached: &[PathBuf]) -> Result<(), Failure> {
+pub(super) fn write(path: &Path, inputs: &[InputRun], attached: &[PathBuf]) -> Result<(), Failure> {
     let mut files = Files::new();
     let mut runs = Vec::new();
     for (position, input) in inputs.iter().enumerate() {
@@ -97,7 +96,7 @@ fn manifest(runs: &[Value], files: &Files) -> Vec<u8> {
     text
 }
 
-fn readme(inputs: &[Input]) -> String {
+fn readme(inputs: &[InputRun]) -> String {
     let mut text = format!(
         "Results of Thalweg {}, with what is needed to check and repeat them.\n\n\
          report.html            the report; \"thalweg report BUNDLE --out FILE.html\" makes the same bytes of this bundle\n\
@@ -123,7 +122,7 @@ fn readme(inputs: &[Input]) -> String {
 ///
 /// # Errors
 /// It cannot be read, or its files are not those of its manifest.
-pub(super) fn read(path: &Path) -> Result<Vec<Input>, Failure> {
+pub(super) fn read(path: &Path) -> Result<Vec<InputRun>, Failure> {
     let wrong = |what: String| Failure::usage(format!("cannot use the bundle {}: {what}", path.display()));
     let mut files = unpack(path).map_err(|error| wrong(error.to_string()))?;
     let manifest = files.remove(MANIFEST).ok_or_else(|| wrong(format!("it has no {MANIFEST}")))?;
@@ -138,9 +137,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<Input>, Failure> {
         let file = run["file"].as_str().unwrap_or_default();
         let text = files.get(file).and_then(|content| String::from_utf8(content.clone()).ok());
         let text = text.ok_or_else(|| wrong(format!("its {MANIFEST} names the run {file:?}, which is not there")))?;
-        Input::parse(&format!("{file} in {}", path.display()), run["label"].as_str().map(str::to_owned), text)
+        InputRun::parse(&format!("{file} in {}", path.display()), run["label"].as_str().map(str::to_owned), text)
     };
-    let inputs: Vec<Input> = runs.into_iter().map(input).collect::<Result<_, _>>()?;
+    let inputs: Vec<InputRun> = runs.into_iter().map(input).collect::<Result<_, _>>()?;
     if inputs.is_empty() { Err(wrong("it has no runs".to_owned())) } else { Ok(inputs) }
 }
 

@@ -2,6 +2,7 @@
 
 mod bundle;
 mod input;
+mod input_run;
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -14,7 +15,7 @@ use crate::exit::{Exit, Failure};
 use crate::options::{Format, ReportFormat, ReportOptions};
 use crate::output;
 
-use self::input::Input;
+use self::input_run::{InputRun, page};
 
 /// Runs the command.
 ///
@@ -64,8 +65,8 @@ fn format_of(options: &ReportOptions) -> Result<ReportFormat, Failure> {
     }
 }
 
-fn content(inputs: &[Input], format: ReportFormat, chart: Option<&str>) -> Result<String, Failure> {
-    let labelled: Vec<report::Labelled<'_>> = inputs.iter().map(Input::labelled).collect();
+fn content(inputs: &[InputRun], format: ReportFormat, chart: Option<&str>) -> Result<String, Failure> {
+    let labelled: Vec<report::Labelled<'_>> = inputs.iter().map(InputRun::labelled).collect();
     let documents: Vec<&Document> = inputs.iter().map(|input| &input.document).collect();
     Ok(match (format, documents.as_slice()) {
         (ReportFormat::Html, _) => page(inputs),
@@ -82,14 +83,6 @@ fn content(inputs: &[Input], format: ReportFormat, chart: Option<&str>) -> Resul
             texts?.join("\n")
         }
     })
-}
-
-/// The page about the inputs: a function of them alone.
-fn page(inputs: &[Input]) -> String {
-    match inputs {
-        [one] => report::html(&one.document),
-        several => report::html_of_several(&several.iter().map(Input::labelled).collect::<Vec<_>>()),
-    }
 }
 
 fn svg(documents: &[report::Labelled<'_>], chart: Option<&str>) -> Result<String, Failure> {

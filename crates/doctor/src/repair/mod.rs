@@ -222,6 +222,10 @@ fn write(host: &Host, path: &str, value: Option<&str>) -> io::Result<()> {
     let file = host.path(path);
     match value {
         None => fs::remove_file(file),
+        // The kernel takes a value as a whole or not at all. So does a file that stands for one.
+        Some(value) if is_kernels(path) && !host.is_this() && file.is_file() && !file.is_symlink() => {
+            record::write_whole(&file, format!("{value}\n").as_bytes())
+        }
         Some(value) if is_kernels(path) => {
             // Not created: the kernel has the setting or it has not.
             OpenOptions::new().write(true).truncate(true).open(file)?.write_all(format!("{value}\n").as_bytes())

@@ -1,11 +1,11 @@
 //! The client's ceiling against the built-in sink, held against the rate that was found.
 
+use super::collected::Evidence;
 use thalweg_measure::search::EndReason;
 use thalweg_units::display;
 
 use super::trials::{Selection, highest};
-use super::{Evidence, Finding, Strength};
-use crate::document::{LimitedBy, Trial};
+use crate::document::{Finding, LimitedBy, Strength, Trial};
 
 const KIND: &str = "calibration";
 

@@ -1,11 +1,11 @@
 //! The CPU time of the load threads: what the control group, other programs and the hypervisor
 //! kept from them.
 
+use super::collected::Evidence;
 use thalweg_units::display;
 
 use super::trials::{Selection, highest, rate_of};
-use super::{Evidence, Finding, Strength};
-use crate::document::{LimitedBy, Trial};
+use crate::document::{Finding, LimitedBy, Strength, Trial};
 
 const KIND: &str = "client CPU";
 

@@ -1,9 +1,9 @@
 //! One client process against two at the same total.
 
+use super::collected::Evidence;
 use thalweg_units::display;
 
-use super::{Evidence, Finding, Strength};
-use crate::document::LimitedBy;
+use crate::document::{Finding, LimitedBy, Strength};
 use crate::evidence::SecondClient;
 
 const KIND: &str = "two clients";

@@ -1,7 +1,7 @@
 //! The order of the trials: a target that fails at rates that it has carried before.
 
-use super::{Evidence, Finding, Strength};
-use crate::document::LimitedBy;
+use super::collected::Evidence;
+use crate::document::{Finding, LimitedBy, Strength};
 
 pub(super) fn findings(seen: &Evidence<'_>) -> Vec<Finding> {
     let lasting = seen.result.collapse.filter(|collapse| collapse.recovery_s.is_none());

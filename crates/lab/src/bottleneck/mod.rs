@@ -9,6 +9,7 @@
 mod calibration;
 mod client_cpu;
 mod clients;
+mod collected;
 mod history;
 mod path;
 mod refusals;
@@ -21,30 +22,10 @@ mod tests;
 mod trials;
 mod waiting;
 
+pub use collected::Evidence;
 pub use rule::Bottleneck;
 
-use thalweg_measure::search::SearchResult;
-
-use crate::document::{Finding, Strength, Trial};
-use crate::evidence::{Diagnosis, SecondClient};
 use trials::Selection;
-
-/// Everything that a search has collected.
-#[derive(Debug)]
-pub struct Evidence<'a> {
-    /// The result of the search.
-    pub result: &'a SearchResult,
-    /// The client's ceiling against the sink, requests per second.
-    pub ceiling: f64,
-    /// Every trial in order.
-    pub trials: &'a [Trial],
-    /// Client and target share this host.
-    pub shared_host: bool,
-    /// The overload that was made for the evidence, if there was an upper bound to exceed.
-    pub diagnosis: Option<&'a Diagnosis>,
-    /// One client process against two.
-    pub second_client: &'a SecondClient,
-}
 
 /// Names the bottleneck, with all findings.
 pub fn name_bottleneck(seen: &Evidence<'_>) -> Bottleneck {

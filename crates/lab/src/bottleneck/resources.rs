@@ -4,8 +4,7 @@ use thalweg_measure::Outcome;
 use thalweg_units::display;
 
 use super::trials::{Selection, rate_of};
-use super::{Finding, Strength};
-use crate::document::{LimitedBy, Trial};
+use crate::document::{Finding, LimitedBy, Strength, Trial};
 
 const KIND: &str = "resources";
 

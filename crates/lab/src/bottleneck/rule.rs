@@ -1,10 +1,10 @@
 //! The rule that combines findings: the strongest name the culprit, and a contradiction between
 //! equally strong ones names none.
 
+use super::collected::Evidence;
 use thalweg_measure::search::EndReason;
 
-use super::{Evidence, Finding};
-use crate::document::LimitedBy;
+use crate::document::{Finding, LimitedBy};
 
 /// The bottleneck and the evidence for it.
 #[derive(Debug, Clone, PartialEq)]

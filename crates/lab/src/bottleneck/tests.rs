@@ -8,7 +8,10 @@ use thalweg_measure::{Counts, LoopKind, Outcome, Outcomes, Verdict};
 use super::*;
 use crate::client_process::TwoClients;
 use crate::document::LimitedBy::{self, Client, Network, Server, Undetermined};
-use crate::evidence::{HandshakeTimes, InterfaceFigures, PathFigures, ServerFigures, TaskFigures};
+use crate::document::{Finding, Strength, Trial};
+use crate::evidence::{
+    Diagnosis, HandshakeTimes, InterfaceFigures, PathFigures, SecondClient, ServerFigures, TaskFigures,
+};
 use crate::report::sample;
 
 /// A search that found 1000/s to 1020/s with a client that carries 5000/s, on two hosts.

@@ -69,7 +69,8 @@ fn universal(scale: &Scale, cycles: &[Vec<(f64, f64)>]) -> Option<UniversalScali
         contention95,
         coherency: law.coherency,
         coherency95,
-        peak_at: law.peak(),
+        // Without a coherency that differs from zero there is no peak to speak of.
+        peak_at: law.peak().filter(|_| coherency95.is_some_and(|[low, _]| low > 0.0)),
     })
 }
 

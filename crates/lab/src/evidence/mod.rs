@@ -7,6 +7,7 @@
 mod figures;
 mod observed;
 mod sampler;
+mod summary;
 
 pub use figures::{Diagnosis, HandshakeTimes, InterfaceFigures, PathFigures, ServerFigures, TaskFigures};
 

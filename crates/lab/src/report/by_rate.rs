@@ -7,7 +7,7 @@ use thalweg_measure::histogram::Histogram;
 use thalweg_measure::{LoopKind, Verdict};
 use thalweg_units::display;
 
-use super::chart::{Across, Axis, Band, Chart, Color, Dash, Mark, Panel, Point, Rule, Series};
+use super::chart::{Across, Axis, Band, Chart, Color, Dashes, Mark, Panel, Point, Rule, Series};
 use super::words;
 use crate::document::{Document, Find, Trial};
 
@@ -25,11 +25,11 @@ struct Level<'a> {
 }
 
 /// Percentiles that are drawn: name, quantile, colour, width and dash.
-const PERCENTILES: [(&str, f64, Color, f64, Dash); 4] = [
-    ("p50", 0.5, Color::P50, 1.5, Dash::Dot),
-    ("p90", 0.9, Color::P90, 1.5, Dash::Dash),
-    ("p99", 0.99, Color::P99, 2.5, Dash::Solid),
-    ("p99.9", 0.999, Color::P999, 1.5, Dash::LongDash),
+const PERCENTILES: [(&str, f64, Color, f64, Dashes); 4] = [
+    ("p50", 0.5, Color::P50, 1.5, Dashes::Dotted),
+    ("p90", 0.9, Color::P90, 1.5, Dashes::Short),
+    ("p99", 0.99, Color::P99, 2.5, Dashes::Solid),
+    ("p99.9", 0.999, Color::P999, 1.5, Dashes::Long),
 ];
 /// Height of each of the two charts.
 const HEIGHT: f64 = 300.0;
@@ -67,9 +67,9 @@ impl<'a> ByRate<'a> {
         });
         let ideal = [0.0, highest].map(|rate| Point::new(rate, Some(rate), "")).into();
         let mut series = vec![
-            Series::line("all good", Color::Muted, 1.0, Dash::Dot, ideal),
-            Series::line("good", Color::Series, 2.0, Dash::Solid, good.collect()),
-            Series::line("errors", Color::Errors, 1.5, Dash::Dash, errors.collect()).marked(Mark::Square),
+            Series::line("all good", Color::Muted, 1.0, Dashes::Dotted, ideal),
+            Series::line("good", Color::Series, 2.0, Dashes::Solid, good.collect()),
+            Series::line("errors", Color::Errors, 1.5, Dashes::Short, errors.collect()).marked(Mark::Square),
         ];
         series.extend(self.verdicts(|trial| Some(trial.rates.good)));
 
@@ -77,6 +77,7 @@ impl<'a> ByRate<'a> {
         let mut panel = Panel::new(Axis::from_zero(highest_good * 1.06), HEIGHT, series);
         panel.rules = self.bounds();
         panel.bands = self.interval();
+        panel.bands.extend(self.overload());
         let chart = Chart::new("throughput", "Good responses and errors per second", self.x_axis(), panel);
         chart.in_words(self.throughput_in_words())
     }
@@ -89,7 +90,7 @@ impl<'a> ByRate<'a> {
             .filter(|level| level.is_valid())
             .filter_map(|level| Some((level.offered, level.percentiles()?)))
             .collect();
-        let percentile = |(position, (name, _, color, width, dash)): (usize, (&str, f64, Color, f64, Dash))| {
+        let percentile = |(position, (name, _, color, width, dash)): (usize, (&str, f64, Color, f64, Dashes))| {
             let point = |(offered, us): &(f64, [f64; 4])| {
                 let hover = format!("{name} {} at {}", words::time_us(us[position]), words::per_second(*offered));
                 Point::new(*offered, Some(us[position]), hover)
@@ -108,7 +109,7 @@ impl<'a> ByRate<'a> {
         panel.rules = self.bounds();
         panel.bands = self.interval();
         if let Some((text, us)) = &limit {
-            panel.rules.push(Rule::new(Across::Y(*us), Color::Fail, Dash::Dash, format!("limit {text}")));
+            panel.rules.push(Rule::new(Across::Y(*us), Color::Fail, Dashes::Short, format!("limit {text}")));
         }
         let chart = Chart::new("response-time", "Response time", self.x_axis(), panel);
         chart.in_words(self.response_time_in_words(&measured, limit.map(|(text, _)| text)))
@@ -147,7 +148,7 @@ impl<'a> ByRate<'a> {
         let lower = self.find.and_then(|find| find.lower_bound).map(|rate| (rate, "passes", Color::Pass));
         let upper = self.find.and_then(|find| find.upper_bound).map(|rate| (rate, "fails", Color::Fail));
         let drawn = |(rate, word, color): (f64, &str, Color)| {
-            Rule::new(Across::X(rate), color, Dash::Dot, format!("{word} {}", words::per_second(rate)))
+            Rule::new(Across::X(rate), color, Dashes::Dotted, format!("{word} {}", words::per_second(rate)))
         };
         [lower, upper].into_iter().flatten().map(drawn).collect()
     }
@@ -156,6 +157,14 @@ impl<'a> ByRate<'a> {
     fn interval(&self) -> Vec<Band> {
         let interval = self.find.and_then(|find| find.interval95);
         interval.map(|[from, to]| Band { from, to, color: Color::Pass }).into_iter().collect()
+    }
+
+    /// The rates above the capacity that were offered to see the shape of an overload, shaded.
+    fn overload(&self) -> Option<Band> {
+        let overload = self.find?.overload.as_ref()?;
+        let from = overload.points.iter().map(|point| point.offered_rate).reduce(f64::min)?;
+        let to = overload.points.iter().map(|point| point.offered_rate).reduce(f64::max)?;
+        Some(Band { from, to, color: Color::Fail })
     }
 
     fn throughput_in_words(&self) -> String {

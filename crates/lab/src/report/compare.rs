@@ -3,7 +3,7 @@
 
 use maud::{Markup, html};
 
-use super::chart::{Across, Axis, Chart, Color, Dash, Mark, Panel, Point, Rule, Series};
+use super::chart::{Across, Axis, Chart, Color, Dashes, Mark, Panel, Point, Rule, Series};
 use super::words;
 use crate::document::{Compare, MetricComparison, Round, ScaleResult};
 
@@ -49,7 +49,7 @@ fn effects(compare: &Compare) -> Option<Chart> {
     let names = metrics().map(|(position, metric)| (position as f64 + 1.0, metric.metric.clone())).collect();
     let mut panel =
         Panel::new(spanning(ends), HEIGHT, vec![Series::marks("B against A", Color::Series, Mark::Diamond, points)]);
-    panel.rules.push(Rule::new(Across::Y(0.0), Color::Muted, Dash::Dash, "no difference"));
+    panel.rules.push(Rule::new(Across::Y(0.0), Color::Muted, Dashes::Short, "no difference"));
     let x = Axis::linear(0.5, compare.metrics.len() as f64 + 0.5).labelled(names);
     let sentences: Vec<String> = compare.metrics.iter().map(|metric| format!("{}.", metric.sentence)).collect();
     Some(
@@ -73,11 +73,11 @@ fn pairs(compare: &Compare) -> Option<Chart> {
     let series = Series::marks("pairs", Color::Series, Mark::Circle, points.collect());
     let zero = std::iter::once(0.0);
     let mut panel = Panel::new(spanning(differences.iter().map(|one| one.1).chain(zero)), HEIGHT, vec![series]);
-    panel.rules.push(Rule::new(Across::Y(0.0), Color::Muted, Dash::Dash, "no difference"));
+    panel.rules.push(Rule::new(Across::Y(0.0), Color::Muted, Dashes::Short, "no difference"));
     if let (Some(effect), Some([low, high])) = (compare.effect.map(percent), compare.interval95) {
-        panel.rules.push(Rule::new(Across::Y(effect), Color::Series, Dash::Solid, "effect"));
-        panel.rules.push(Rule::new(Across::Y(percent(low)), Color::Series, Dash::Dot, ""));
-        panel.rules.push(Rule::new(Across::Y(percent(high)), Color::Series, Dash::Dot, ""));
+        panel.rules.push(Rule::new(Across::Y(effect), Color::Series, Dashes::Solid, "effect"));
+        panel.rules.push(Rule::new(Across::Y(percent(low)), Color::Series, Dashes::Dotted, ""));
+        panel.rules.push(Rule::new(Across::Y(percent(high)), Color::Series, Dashes::Dotted, ""));
     }
     let x = Axis::linear(0.0, last as f64 + 1.0).titled("pair in order of time");
     let title = format!("{}: difference of B from A in each pair, %", compare.metric);
@@ -123,9 +123,9 @@ fn scaling(compare: &Compare, scale: &ScaleResult) -> Chart {
         let point = Point::new(f64::from(level.n), level.speedup, hover);
         Some(level.speedup95.map_or(point.clone(), |ends| point.within(ends)))
     });
-    let series = Series::line("measured", Color::Series, 2.0, Dash::Solid, points.collect()).marked(Mark::Circle);
+    let series = Series::line("measured", Color::Series, 2.0, Dashes::Solid, points.collect()).marked(Mark::Circle);
     let ideal = [first, highest].map(|n| Point::new(n, Some(n / first), ""));
-    let ideal = Series::line("in proportion", Color::Muted, 1.0, Dash::Dash, ideal.into());
+    let ideal = Series::line("in proportion", Color::Muted, 1.0, Dashes::Short, ideal.into());
     let fastest = scale.levels.iter().filter_map(|level| level.speedup).fold(highest / first, f64::max);
     let panel = Panel::new(Axis::from_zero(fastest * 1.1), HEIGHT, vec![ideal, series]);
     let x = Axis::linear(0.0, highest * 1.05).titled(scale.parameter.clone());

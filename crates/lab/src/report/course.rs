@@ -4,7 +4,7 @@ use thalweg_measure::IntervalSummary;
 use thalweg_units::display;
 
 use super::chart::Point as ChartPoint;
-use super::chart::{Axis, Chart, Color, Dash, Panel, Series};
+use super::chart::{Axis, Chart, Color, Dashes, Panel, Series};
 use super::words;
 use crate::document::Trial;
 
@@ -29,7 +29,7 @@ pub(super) fn chart(trial: &Trial) -> Option<Chart> {
     let in_flight = |point: &Point| Some(point.interval.in_flight as f64);
     let in_flight_words = |point: &Point| format!("in flight {}", display::count(point.interval.in_flight));
     let in_flight =
-        Series::line("in flight", Color::Series, 1.5, Dash::Solid, series(&points, in_flight, in_flight_words));
+        Series::line("in flight", Color::Series, 1.5, Dashes::Solid, series(&points, in_flight, in_flight_words));
 
     let end = trial.seconds.max(points.last().map_or(0.0, |point| point.at_s));
     let highest_rate = points.iter().map(|point| {
@@ -93,9 +93,9 @@ fn rates(points: &[Point]) -> Vec<Series> {
         Series::line(name, color, width, dash, series(points, |point| Some(rate(point)), words))
     };
     vec![
-        of("offered", Color::Muted, 1.0, Dash::Dot, |interval| interval.offered),
-        of("good", Color::Series, 2.0, Dash::Solid, |interval| interval.good),
-        of("errors", Color::Errors, 1.5, Dash::Dash, |interval| interval.errors),
+        of("offered", Color::Muted, 1.0, Dashes::Dotted, |interval| interval.offered),
+        of("good", Color::Series, 2.0, Dashes::Solid, |interval| interval.good),
+        of("errors", Color::Errors, 1.5, Dashes::Short, |interval| interval.errors),
     ]
 }
 
@@ -107,8 +107,8 @@ fn response_time(points: &[Point]) -> (Vec<Series>, Axis) {
         Series::line(name, color, width, dash, series(points, measured, words))
     };
     let lines = vec![
-        of("p50", Color::P50, 1.5, Dash::Dot, |interval| interval.p50_us),
-        of("p99", Color::P99, 2.0, Dash::Solid, |interval| interval.p99_us),
+        of("p50", Color::P50, 1.5, Dashes::Dotted, |interval| interval.p50_us),
+        of("p99", Color::P99, 2.0, Dashes::Solid, |interval| interval.p99_us),
     ];
     let drawn = points.iter().flat_map(|point| [point.interval.p50_us, point.interval.p99_us]);
     (lines, Axis::times_us(drawn.filter(|us| *us > 0.0)))

@@ -141,8 +141,8 @@ const SCRIPT: &str = include_str!("page.js");
 
 fn page(document: &Document) -> Markup {
     let notes = match (&document.compare, &document.find) {
-        (Some(compare), _) => &compare.notes[..],
-        (None, find) => find.as_ref().map_or(&[][..], |find| &find.notes),
+        (Some(compare), None) => &compare.notes[..],
+        (_, find) => find.as_ref().map_or(&[][..], |find| &find.notes),
     };
     markup! {
         header {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use thalweg_observe::Series as Columns;
 use thalweg_units::display;
 
-use super::chart::{Axis, Chart, Color, Dash, Panel, Point, Series};
+use super::chart::{Axis, Chart, Color, Dashes, Panel, Point, Series};
 use super::words;
 use crate::document::{Document, Observation, Trial};
 
@@ -22,10 +22,10 @@ struct Line {
     name: &'static str,
     columns: &'static [&'static str],
     color: Color,
-    dash: Dash,
+    dash: Dashes,
 }
 
-const fn line(name: &'static str, columns: &'static [&'static str], color: Color, dash: Dash) -> Line {
+const fn line(name: &'static str, columns: &'static [&'static str], color: Color, dash: Dashes) -> Line {
     Line { name, columns, color, dash }
 }
 
@@ -44,44 +44,44 @@ const ROWS: [Row; 6] = [
                 "busy",
                 &["cpu.user", "cpu.nice", "cpu.system", "cpu.irq", "cpu.softirq", "cpu.steal"],
                 Color::Series,
-                Dash::Solid,
+                Dashes::Solid,
             ),
-            line("user", &["cpu.user", "cpu.nice"], Color::P50, Dash::Dash),
-            line("interrupts", &["cpu.irq", "cpu.softirq"], Color::Service, Dash::Dot),
-            line("stolen", &["cpu.steal"], Color::Errors, Dash::LongDash),
+            line("user", &["cpu.user", "cpu.nice"], Color::P50, Dashes::Short),
+            line("interrupts", &["cpu.irq", "cpu.softirq"], Color::Service, Dashes::Dotted),
+            line("stolen", &["cpu.steal"], Color::Errors, Dashes::Long),
         ],
         shown: display::percent,
     },
     Row {
         title: "CPU of the server, in CPUs",
         lines: &[
-            line("all threads", &["server.cpu"], Color::Series, Dash::Solid),
-            line("busiest thread", &["server.busiest_thread"], Color::P50, Dash::Dash),
+            line("all threads", &["server.cpu"], Color::Series, Dashes::Solid),
+            line("busiest thread", &["server.busiest_thread"], Color::P50, Dashes::Short),
         ],
         shown: cpus,
     },
     Row {
         title: "threads that run or could run",
-        lines: &[line("run queue", &["scheduler.running"], Color::Series, Dash::Solid)],
+        lines: &[line("run queue", &["scheduler.running"], Color::Series, Dashes::Solid)],
         shown: number,
     },
     Row {
         title: "TCP per second",
         lines: &[
-            line("retransmitted", &["tcp.retransmitted"], Color::Series, Dash::Solid),
-            line("accept queue full", &["tcp.listen_overflows"], Color::Errors, Dash::Dash),
-            line("SYN cookies", &["tcp.syncookies_sent"], Color::Service, Dash::Dot),
+            line("retransmitted", &["tcp.retransmitted"], Color::Series, Dashes::Solid),
+            line("accept queue full", &["tcp.listen_overflows"], Color::Errors, Dashes::Short),
+            line("SYN cookies", &["tcp.syncookies_sent"], Color::Service, Dashes::Dotted),
         ],
         shown: words::per_second,
     },
     Row {
         title: "connections that wait to be accepted",
-        lines: &[line("accept queue", &["server.accept_queue"], Color::Series, Dash::Solid)],
+        lines: &[line("accept queue", &["server.accept_queue"], Color::Series, Dashes::Solid)],
         shown: number,
     },
     Row {
         title: "open descriptors of the server",
-        lines: &[line("descriptors", &["server.descriptors"], Color::Series, Dash::Solid)],
+        lines: &[line("descriptors", &["server.descriptors"], Color::Series, Dashes::Solid)],
         shown: number,
     },
 ];
@@ -201,7 +201,7 @@ fn load(trials: &[Trial]) -> Option<Panel> {
         ]
     });
     let highest = trials.iter().map(rate).fold(0.0, f64::max);
-    let series = Series::line("offered", Color::Muted, 2.0, Dash::Solid, points.collect()).unlisted();
+    let series = Series::line("offered", Color::Muted, 2.0, Dashes::Solid, points.collect()).unlisted();
     (highest > 0.0).then(|| {
         Panel::new(Axis::from_zero(highest * 1.15), HEIGHT, vec![series]).titled("requests per second, by trial")
     })

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use thalweg_units::display;
 
-use super::chart::{Axis, Band, Chart, Color, Dash, Mark, Panel, Point, Series};
+use super::chart::{Axis, Band, Chart, Color, Dashes, Mark, Panel, Point, Series};
 use super::curve::{Curve, CurvePoint};
 use super::{answer, sections, trials, words};
 use crate::document::Document;
@@ -13,7 +13,7 @@ const HEIGHT: f64 = 300.0;
 
 /// Marks and dashes that tell targets apart without their colours.
 const MARKS: [Mark; 4] = [Mark::Circle, Mark::Square, Mark::Diamond, Mark::Cross];
-const DASHES: [Dash; 3] = [Dash::Solid, Dash::Dash, Dash::LongDash];
+const DASHES: [Dashes; 3] = [Dashes::Solid, Dashes::Short, Dashes::Long];
 
 /// Good responses and the 99th percentile of the response time over the offered rate.
 pub(super) fn charts(curves: &[Curve]) -> Vec<Chart> {
@@ -27,7 +27,7 @@ pub(super) fn charts(curves: &[Curve]) -> Vec<Chart> {
         "all good",
         Color::Muted,
         1.0,
-        Dash::Dot,
+        Dashes::Dotted,
         [0.0, highest].map(|rate| Point::new(rate, Some(rate), "")).into(),
     )];
     series.extend(lines(curves, good));

@@ -6,7 +6,7 @@ use thalweg_measure::Summary;
 use thalweg_measure::histogram::Histogram;
 use thalweg_units::display;
 
-use super::chart::{Axis, Chart, Color, Dash, Panel, Point, Series};
+use super::chart::{Axis, Chart, Color, Dashes, Panel, Point, Series};
 use super::words;
 use crate::document::Trial;
 
@@ -16,7 +16,7 @@ struct Spread {
     histogram: Histogram,
     color: Color,
     width: f64,
-    dash: Dash,
+    dash: Dashes,
 }
 
 /// Height of both charts.
@@ -29,8 +29,8 @@ pub(super) fn charts(trial: &Trial) -> Vec<Chart> {
         let histogram = Histogram::from_hdr_base64_us(&summary.hdr).ok().filter(|histogram| !histogram.is_empty())?;
         Some(Spread { name, histogram, color, width, dash })
     };
-    let response = spread("response time", &trial.response_time_us, Color::Series, 2.5, Dash::Solid);
-    let service = spread("service time", &trial.service_time_us, Color::Service, 1.5, Dash::Dash);
+    let response = spread("response time", &trial.response_time_us, Color::Series, 2.5, Dashes::Solid);
+    let service = spread("service time", &trial.service_time_us, Color::Service, 1.5, Dashes::Short);
     let spreads: Vec<Spread> = [response, service].into_iter().flatten().collect();
     if spreads.is_empty() {
         return Vec::new();

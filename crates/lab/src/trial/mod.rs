@@ -145,8 +145,8 @@ impl TestBed {
         is_apart.then(|| lag_bound(&self.limits))
     }
 
-    /// Judges a trial: with all that was counted if the client's lateness decides nothing then, or
-    /// if it is the target itself that ran on the client's CPU; else without the time in which
+    /// Judges a trial: with all that was counted if the client's lateness decides nothing then, if
+    /// it is the target itself that ran on the client's CPU, or if nothing else is left; else without the time in which
     /// others kept the client from its work.
     fn judge(&self, figures: &mut TrialFigures, others: &CpuUseOfOthers) -> Judgement {
         if figures.left_out.total().is_zero() {
@@ -158,7 +158,9 @@ impl TestBed {
         let judgement = verdict(&whole, &self.limits);
         let is_target = |pid: u32| self.server.as_ref().is_some_and(|server| server.has(pid));
         let by_target = others.busiest.as_ref().is_some_and(|(pid, _)| is_target(*pid));
-        if by_target || !judgement.may_be_disturbed() {
+        // Of a trial whose whole time others took, the spoiled figures are better than none.
+        let nothing_left = figures.outcomes.completed() == 0;
+        if by_target || nothing_left || !judgement.may_be_disturbed() {
             *figures = whole;
             return judgement;
         }

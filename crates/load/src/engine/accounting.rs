@@ -223,7 +223,7 @@ impl<P: Protocol> Engine<P> {
         let under_way = calls.filter(|call| call.measured).count() as u64;
         self.figures.trial.under_way = under_way;
         let figures = &mut self.figures.trial;
-        let ended = figures.outcomes.total() + figures.left_out.outcomes().total();
+        let ended = figures.outcomes.total() + figures.left_out_outcomes().total();
         let waiting = schedule.offered() - ended - under_way;
         self.record_held_back(waiting);
         self.end_window(now);
@@ -269,7 +269,7 @@ impl<P: Protocol> Engine<P> {
             _ => (0, Duration::ZERO),
         };
         let trial = &self.figures.trial;
-        let left_out = trial.left_out.outcomes();
+        let left_out = trial.left_out_outcomes();
         let seen = Snapshot {
             offered,
             good: trial.outcomes.count(Outcome::Good) + left_out.count(Outcome::Good),

@@ -14,6 +14,7 @@ mod accounting;
 mod app;
 mod calls;
 mod disturbance;
+mod left_out;
 mod opening;
 mod pacer;
 mod pacing;

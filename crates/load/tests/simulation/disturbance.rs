@@ -36,7 +36,7 @@ fn standing_still(plan: Plan, held_up: bool) -> World {
 }
 
 fn offered(figures: &TrialFigures) -> u64 {
-    figures.counts.offered + figures.left_out.outcomes().total()
+    figures.counts.offered + figures.left_out_outcomes().total()
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn slow_responses_are_not_left_out_for_being_slow() {
     let targets = plan(LoopPlan::at_rate(RATE), Extent::Duration(LENGTH), 10).requests;
     let run = standing_still(Plan { requests: targets, ..watched() }, true).run(slow);
     let trial = &run.figures.trial;
-    let (counted, left_out) = (trial.counts.offered, trial.left_out.outcomes().total());
+    let (counted, left_out) = (trial.counts.offered, trial.left_out_outcomes().total());
     let slow = trial.response_time().buckets().filter(|&(ns, _)| ns > 600 * MS).map(|(_, count)| count).sum::<u64>();
     let share = slow as f64 / counted as f64;
     assert!((share - 0.1).abs() < 0.015, "{share} of {counted} are slow, {left_out} are left out");

@@ -2,9 +2,9 @@
 //! to tell most about the threshold per second, until the threshold's interval is narrow enough.
 
 use super::EndReason;
-use super::bracket::{Decision, round};
+use super::bracket::{Decision, between, round};
 use super::load::LoadClass;
-use super::state::{ESTIMATE, Search};
+use super::state::{BRACKET, ESTIMATE, Search};
 use super::threshold::{Estimate, Posterior};
 use super::trial::{Evidence, Sensitivity, TrialEvidence, TrialSummary};
 use crate::trial::Verdict;
@@ -49,7 +49,7 @@ impl Search {
             return Decision::GoalReached;
         }
         let cap = self.cap();
-        if self.is_carried_twice(cap) {
+        if self.is_at_cap() {
             return Decision::GoalReached;
         }
         let posterior = self.posterior();
@@ -60,17 +60,28 @@ impl Search {
         Decision::Try(rate)
     }
 
-    /// The highest rate that the client can offer.
+    /// The highest rate that the client may be able to offer: its ceiling, or half way to a rate
+    /// that was beyond it.
     fn cap(&self) -> f64 {
-        let client = self.bounds(ESTIMATE).client.map(|client| client * (1.0 - self.plan.width * RATES_OF_WIDTH));
-        client.unwrap_or(self.plan.client_ceiling).min(self.plan.client_ceiling)
+        let Some(client) = self.bounds(ESTIMATE).client else { return self.plan.client_ceiling };
+        let lower = self.bounds(ESTIMATE).lower.or(self.bounds(BRACKET).lower);
+        let lower = lower.filter(|lower| *lower < client).unwrap_or(self.plan.lowest_rate);
+        if (client - lower) / client <= self.plan.width { lower } else { between(lower, client) }
+    }
+
+    /// Whether the highest rate that the client can offer is carried.
+    fn is_at_cap(&self) -> bool {
+        let bounds = self.bounds(ESTIMATE);
+        let close =
+            bounds.client.zip(bounds.lower).is_some_and(|(client, lower)| (client - lower) / client <= self.plan.width);
+        (bounds.client.is_none() || close) && self.is_carried_twice(self.cap())
     }
 
     /// Whether the load of this rate is judged as carried on more than one trial.
     fn is_carried_twice(&self, rate: f64) -> bool {
         let goal = &self.goals[ESTIMATE];
-        let load = self.loads.iter().rfind(|load| load.rate >= rate * (1.0 - 1e-9));
-        load.is_some_and(|load| load.class(goal) == LoadClass::Lower && load.full_trials(goal) >= 2)
+        let mut loads = self.loads.iter().filter(|load| load.rate >= rate * (1.0 - 1e-9));
+        loads.any(|load| load.class(goal) == LoadClass::Lower && load.full_trials(goal) >= 2)
     }
 
     fn is_narrow(&self, estimate: &Estimate) -> bool {
@@ -180,7 +191,7 @@ impl Search {
         let bounds = self.bounds(ESTIMATE);
         match bounds.lower {
             None => EndReason::LowestRate,
-            Some(_) if self.is_carried_twice(self.cap()) => EndReason::ClientCeiling,
+            Some(_) if self.is_at_cap() => EndReason::ClientCeiling,
             Some(_) => EndReason::WidthReached,
         }
     }

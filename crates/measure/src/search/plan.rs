@@ -50,6 +50,8 @@ pub struct TailLimit {
 
 /// Samples beyond a quantile that its estimate needs, in units of one over the quantile's tail.
 const SAMPLES_OF_TAIL: f64 = 1000.0;
+/// Samples alone make a trial no longer than this share of the longest one.
+const SAMPLING_SHARE: f64 = 0.6;
 /// A queue that starts empty may hide this relative excess in a trial that is long enough.
 const BUILD_UP_MAX: f64 = 0.008;
 /// A relative excess that shows by missing completions, whatever the limit on the response time.
@@ -112,7 +114,9 @@ impl SearchPlan {
         let Some(tail) = self.tail else { return self.final_trial };
         let samples = SAMPLES_OF_TAIL / tail.share / rate;
         let build_up = tail.bound.as_secs_f64() / BUILD_UP_MAX;
-        let wanted = samples.max(build_up).min(self.final_trial.as_secs_f64());
+        let longest = self.final_trial.as_secs_f64();
+        // More and shorter trials tell as much as few long ones, and place themselves better.
+        let wanted = samples.min(longest * SAMPLING_SHARE).max(build_up).min(longest);
         Duration::from_secs_f64(wanted).clamp(self.initial_trial, self.final_trial)
     }
 

@@ -39,7 +39,8 @@ struct Shape {
 enum Family {
     /// The target holds or it does not: a logistic curve. The spread is the standard deviation of
     /// the log threshold from trial to trial, for trials of the estimate's length.
-    Step { spread: f64 },
+    /// `lapse` is the share of trials whose result has nothing to do with the rate.
+    Step { spread: f64, lapse: f64 },
     /// Slow requests come in clusters, at a rate that grows with the load: `slope` is that of the
     /// log share of slow requests over the log rate. The threshold is where that share is the
     /// allowed one in the long run; more than half of the trials pass there, if clusters are large.
@@ -51,7 +52,7 @@ enum Family {
 pub struct Estimate {
     /// The median of the threshold, requests per second.
     pub threshold: f64,
-    /// 2.5 % and 97.5 % quantiles.
+    /// The interval that holds the truth in 95 of 100 searches.
     pub interval95: [f64; 2],
     /// Relative standard deviation of the threshold from trial to trial: the mean of what is
     /// plausible.
@@ -67,13 +68,18 @@ const SLOPES: [f64; 6] = [10.0, 20.0, 40.0, 80.0, 200.0, 500.0];
 const CLUSTERS: [f64; 4] = [0.05, 0.2, 0.8, 2.5];
 /// Shares of the build-up considered.
 const BUILD_UPS: [f64; 2] = [0.1, 0.9];
-const STEPS: usize = SPREADS.len();
+/// Shares of lapses considered, and their prior.
+const LAPSES: [(f64, f64); 2] = [(0.01, 0.93), (0.08, 0.07)];
+const STEPS: usize = SPREADS.len() * LAPSES.len();
 const QUEUES: usize = SLOPES.len() * CLUSTERS.len();
 const SHAPES: usize = (STEPS + QUEUES) * BUILD_UPS.len();
 /// Larger spreads are the less likely beforehand.
 const SPREAD_USUAL: f64 = 0.005;
 /// A step's trials pass without a single slow request, but for so many of them.
 const SLOW_BELOW_STEP: f64 = 0.1;
+/// Probability on either side of the interval. A search ends when its interval happens to be narrow,
+/// and no target follows the model exactly; simulations show what is left of 97 %.
+const OUTSIDE: f64 = 0.015;
 /// Points of the grid along the threshold.
 const POINTS: usize = 64;
 /// Share of the probability that a closer look at the grid may leave out on either side.
@@ -85,15 +91,19 @@ const LOGISTIC_SD: f64 = std::f64::consts::PI / 1.732_050_807_568_877_2;
 
 /// The shapes on a grid of this step. None is sharper than the grid, or a threshold between two of
 /// its points would be overlooked.
-fn shapes(step: f64) -> impl Iterator<Item = Shape> + Clone {
-    BUILD_UPS.into_iter().flat_map(move |build_up| {
-        let steps = SPREADS.into_iter().map(move |spread| Family::Step { spread: spread.max(step) });
+fn shapes(step: f64) -> Vec<Shape> {
+    let of_build_up = |build_up| {
+        let steps = (0..STEPS).map(move |index| Family::Step {
+            spread: SPREADS[index % SPREADS.len()].max(step),
+            lapse: LAPSES[index / SPREADS.len()].0,
+        });
         let queues = (0..QUEUES).map(move |index| Family::Queue {
             slope: SLOPES[index % SLOPES.len()].min(1.0 / step),
             cluster: index / SLOPES.len(),
         });
         steps.chain(queues).map(move |family| Shape { family, build_up })
-    })
+    };
+    BUILD_UPS.into_iter().flat_map(of_build_up).collect()
 }
 
 impl Shape {
@@ -101,7 +111,7 @@ impl Shape {
     /// to fail.
     fn spread(&self) -> f64 {
         match self.family {
-            Family::Step { spread } => spread,
+            Family::Step { spread, .. } => spread,
             Family::Queue { slope, cluster } => (2.0 * CLUSTERS[cluster]).sqrt() / slope,
         }
     }
@@ -110,7 +120,10 @@ impl Shape {
     fn prior(&self) -> f64 {
         let usual = (SPREAD_USUAL / self.spread()).min(1.0);
         match self.family {
-            Family::Step { .. } => usual / STEPS as f64,
+            Family::Step { lapse, .. } => {
+                let of_lapse = LAPSES.iter().find(|(share, _)| *share == lapse).map_or(0.0, |(_, prior)| *prior);
+                usual * of_lapse / SPREADS.len() as f64
+            }
             Family::Queue { .. } => usual / QUEUES as f64,
         }
     }
@@ -124,7 +137,8 @@ impl Shape {
             }
             _ => 1.0 / (1.0 + (excess * LOGISTIC_SD / (self.spread() * trial.spread_scale)).exp()),
         };
-        trial.lapse + (1.0 - 2.0 * trial.lapse) * pass
+        let lapse = if let Family::Step { lapse, .. } = self.family { lapse.max(trial.lapse) } else { trial.lapse };
+        lapse + (1.0 - 2.0 * lapse) * pass
     }
 
     /// Likelihood of a trial's result.
@@ -273,11 +287,12 @@ impl Posterior {
     fn on(trials: &[Evidence], low: f64, high: f64) -> Self {
         let thresholds: Vec<f64> = points(low, high).collect();
         let step = thresholds[1] - thresholds[0];
-        let priors = shapes(step).map(|shape| shape.prior());
-        let mut cells: Vec<f64> = thresholds.iter().flat_map(|_| priors.clone()).collect();
+        let shapes = shapes(step);
+        let priors: Vec<f64> = shapes.iter().map(Shape::prior).collect();
+        let mut cells = priors.repeat(POINTS);
         for trial in trials {
             for (threshold, cells) in thresholds.iter().zip(cells.chunks_exact_mut(SHAPES)) {
-                for (cell, shape) in cells.iter_mut().zip(shapes(step)).filter(|(cell, _)| **cell > 0.0) {
+                for (cell, shape) in cells.iter_mut().zip(&shapes).filter(|(cell, _)| **cell > 0.0) {
                     *cell *= shape.likelihood(trial.log_rate - threshold, trial);
                 }
             }
@@ -290,11 +305,10 @@ impl Posterior {
     }
 
     /// The likelihood of a trial's result at each point of a grid.
-    fn likelihood(trial: &Evidence, low: f64, high: f64) -> impl Iterator<Item = f64> {
-        points(low, high).flat_map(move |threshold| {
-            let step = (high - low) / (POINTS - 1) as f64;
-            shapes(step).map(move |shape| shape.likelihood(trial.log_rate - threshold, trial))
-        })
+    fn likelihood(trial: &Evidence, low: f64, high: f64) -> Vec<f64> {
+        let shapes = shapes((high - low) / (POINTS - 1) as f64);
+        let at = |threshold: f64| shapes.iter().map(move |shape| shape.likelihood(trial.log_rate - threshold, trial));
+        points(low, high).flat_map(at).collect()
     }
 
     /// The log thresholds between which nearly all of the probability lies.
@@ -324,10 +338,11 @@ impl Posterior {
     }
 
     pub(super) fn estimate(&self) -> Estimate {
-        let spread = self.cells.chunks_exact(SHAPES).flat_map(|cells| cells.iter().zip(shapes(self.step())));
+        let shapes = shapes(self.step());
+        let spread = self.cells.chunks_exact(SHAPES).flat_map(|cells| cells.iter().zip(&shapes));
         Estimate {
             threshold: self.log_quantile(0.5).exp(),
-            interval95: [self.log_quantile(0.025).exp(), self.log_quantile(0.975).exp()],
+            interval95: [self.log_quantile(OUTSIDE).exp(), self.log_quantile(1.0 - OUTSIDE).exp()],
             spread: spread.map(|(cell, shape)| cell * shape.spread()).sum(),
         }
     }
@@ -336,12 +351,13 @@ impl Posterior {
     /// and the probability that it passes.
     pub(super) fn information(&self, log_rate: f64, trial: &Sensitivity) -> (f64, f64) {
         let (mut pass_overall, mut doubt_within) = (0.0, 0.0);
+        let shapes = shapes(self.step());
         for (threshold, cells) in self.thresholds.iter().zip(self.cells.chunks_exact(SHAPES)) {
             let probability: f64 = cells.iter().sum();
             if probability < 1e-7 {
                 continue;
             }
-            let likely = cells.iter().zip(shapes(self.step())).filter(|(cell, _)| **cell > 0.0);
+            let likely = cells.iter().zip(&shapes).filter(|(cell, _)| **cell > 1e-8);
             let pass: f64 = likely.map(|(cell, shape)| cell * shape.pass(log_rate - threshold, trial)).sum();
             pass_overall += pass;
             doubt_within += probability * entropy(pass / probability);
@@ -380,7 +396,7 @@ impl Likelihoods {
     /// The Bayes factor of two thresholds, one before and one after so many trials, over a single
     /// one.
     pub(super) fn factor_of_change(&self, split: usize) -> f64 {
-        let priors: Vec<f64> = shapes(1e-3).map(|shape| shape.prior()).collect();
+        let priors: Vec<f64> = shapes(1e-3).iter().map(Shape::prior).collect();
         let total = |of: &dyn Fn(usize) -> f64| (0..SHAPES).map(|shape| priors[shape] * of(shape)).sum::<f64>();
         let mean = |cells: &[f64], shape: usize| cells.iter().skip(shape).step_by(SHAPES).sum::<f64>() / POINTS as f64;
         let all = &self.of_first[self.of_first.len() - 1];

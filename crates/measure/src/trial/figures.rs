@@ -1,11 +1,11 @@
 //! The figures of one trial: counts, times and the use of CPUs, from one load thread or merged over
 //! all.
 
-use super::certainty::{OverLimits, SoFar, Thresholds};
 use super::connections::Connections;
 use super::left_out::LeftOut;
 use super::sample::Sample;
 use super::sessions::Sessions;
+use super::so_far::{OverLimits, SoFar, Thresholds};
 use crate::histogram::Histogram;
 use crate::interval::IntervalSeries;
 use crate::outcome::{Causes, Counts, Outcome, Outcomes};
@@ -84,8 +84,10 @@ pub struct TrialFigures {
     /// downloads are read slowly, by the end of the schedule. They are in none of the counts; the
     /// series has them in flight at its end.
     pub under_way: u64,
-    /// The part that is left out of all that is counted here by request.
+    /// The time whose requests are left out of all that is counted here by request.
     pub left_out: LeftOut,
+    /// The requests that are left out.
+    pub(super) left_out_requests: Option<Box<TrialFigures>>,
     /// The time that was to be measured; `None`: the length of the schedule. A verdict needs half
     /// of it.
     pub wanted: Option<Duration>,
@@ -231,6 +233,7 @@ impl TrialFigures {
             bits_per_connection: Histogram::new(),
             under_way: 0,
             left_out: LeftOut::default(),
+            left_out_requests: None,
             wanted: None,
             disturbed_by: None,
             sessions: None,
@@ -250,6 +253,12 @@ impl TrialFigures {
         self.bits_per_connection.merge(&other.bits_per_connection);
         self.under_way += other.under_way;
         self.left_out.merge(&other.left_out);
+        if let Some(theirs) = &other.left_out_requests {
+            match &mut self.left_out_requests {
+                Some(mine) => mine.merge_requests(theirs),
+                None => self.left_out_requests = Some(theirs.clone()),
+            }
+        }
         if let Some(theirs) = &other.sessions {
             self.sessions.get_or_insert_default().merge(theirs);
         }
@@ -271,7 +280,7 @@ impl TrialFigures {
     /// The counts that may make FAIL certain.
     pub fn so_far(&self) -> SoFar {
         if self.intervals.leaves_out() {
-            return self.left_out.exchanged_so_far();
+            return self.left_out_requests.as_ref().map_or_else(SoFar::default, |counted| counted.so_far());
         }
         let (ended, completed) = (self.outcomes.total(), self.outcomes.completed());
         self.over_limits.so_far(self.outcomes.errors(), ended - completed)
@@ -305,17 +314,22 @@ impl TrialFigures {
             return;
         }
         self.intervals.leave_out(leaves_out);
-        let mut left_out = std::mem::take(&mut self.left_out);
-        self.swap_requests(left_out.figures_or(|| self.emptied()));
-        self.left_out = left_out;
+        let mut others = self.left_out_requests.take().unwrap_or_else(|| Box::new(self.emptied()));
+        self.swap_requests(&mut others);
+        self.left_out_requests = Some(others);
     }
 
     /// The figures of the requests that are left out, while others are counted.
     pub fn left_out_requests(&mut self) -> &mut TrialFigures {
-        let mut left_out = std::mem::take(&mut self.left_out);
-        left_out.figures_or(|| self.emptied());
-        self.left_out = left_out;
-        self.left_out.figures_or(|| unreachable!("there are some now"))
+        if self.left_out_requests.is_none() {
+            self.left_out_requests = Some(Box::new(self.emptied()));
+        }
+        self.left_out_requests.as_mut().expect("there are some now")
+    }
+
+    /// The ends of the requests that are left out.
+    pub fn left_out_outcomes(&self) -> Outcomes {
+        self.left_out_requests.as_ref().map_or_else(Outcomes::default, |requests| requests.outcomes)
     }
 
     /// Figures of the same trial without any requests.
@@ -328,7 +342,8 @@ impl TrialFigures {
     /// Counts what was left out after all, since it was not a disturbance from outside.
     pub fn take_back(&mut self) {
         self.switch(false);
-        let Some(left_out) = std::mem::take(&mut self.left_out).take_figures() else { return };
+        self.left_out = LeftOut::default();
+        let Some(left_out) = self.left_out_requests.take() else { return };
         self.intervals.take_back();
         self.merge_requests(&left_out);
         self.counts = Counts::of(&self.outcomes, self.counts.sent);

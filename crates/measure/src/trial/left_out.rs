@@ -14,10 +14,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::certainty::SoFar;
-use super::figures::TrialFigures;
-use crate::outcome::Outcomes;
-
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// How long after a wait its effects are left out, in lengths of the wait.
@@ -28,12 +24,10 @@ pub fn settled_after_ns(waited_ns: u64) -> u64 {
     waited_ns.saturating_mul(SETTLING)
 }
 
-/// The part of a trial that is left out.
+/// The time of a trial that is left out.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LeftOut {
     seconds: BTreeMap<u64, SecondLost>,
-    /// The requests that ended in it.
-    figures: Option<Box<TrialFigures>>,
 }
 
 /// The part of one second that is left out.
@@ -76,26 +70,6 @@ impl LeftOut {
         self.seconds.iter().filter(|(_, lost)| lost.lost_ns > 0).map(|(second, lost)| (*second, lost))
     }
 
-    /// The ends of the requests that are left out.
-    pub fn outcomes(&self) -> Outcomes {
-        self.figures.as_ref().map_or_else(Outcomes::default, |figures| figures.outcomes)
-    }
-
-    /// The requests that are left out. `new` makes room for them when the first one comes.
-    pub(super) fn figures_or(&mut self, new: impl FnOnce() -> TrialFigures) -> &mut TrialFigures {
-        self.figures.get_or_insert_with(|| Box::new(new()))
-    }
-
-    /// The counts of the requests that count, while they are exchanged for those that are left out.
-    pub(super) fn exchanged_so_far(&self) -> SoFar {
-        self.figures.as_ref().map_or_else(SoFar::default, |figures| figures.so_far())
-    }
-
-    /// Takes the requests that are left out.
-    pub(super) fn take_figures(&mut self) -> Option<Box<TrialFigures>> {
-        self.figures.take()
-    }
-
     /// Adds what another load thread left out. All threads leave the same time out, but for the
     /// wait itself.
     pub(super) fn merge(&mut self, other: &Self) {
@@ -104,12 +78,6 @@ impl LeftOut {
             mine.lost_ns = mine.lost_ns.max(theirs.lost_ns);
             if theirs.waited_ns > mine.waited_ns {
                 (mine.waited_ns, mine.cpu) = (theirs.waited_ns, theirs.cpu);
-            }
-        }
-        if let Some(theirs) = &other.figures {
-            match &mut self.figures {
-                Some(mine) => mine.merge_requests(theirs),
-                None => self.figures = Some(theirs.clone()),
             }
         }
     }

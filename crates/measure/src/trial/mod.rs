@@ -9,16 +9,20 @@ mod certainty;
 mod connections;
 mod figures;
 mod left_out;
+mod reason;
 mod sample;
 mod sessions;
+mod so_far;
 #[cfg(test)]
 mod tests;
 mod verdict;
 
-pub use certainty::{Certainty, OverLimits, SoFar, Thresholds};
+pub use certainty::Certainty;
 pub use connections::Connections;
 pub use figures::{Bytes, CpuUse, LoopKind, Rates, TrialFigures, WindowCounts};
 pub use left_out::{LeftOut, SecondLost, settled_after_ns};
+pub use reason::{Note, Reason, Starvation};
 pub use sample::Sample;
 pub use sessions::{Sessions, SessionsSummary};
-pub use verdict::{Judgement, Note, Reason, Starvation, Verdict, lag_bound, verdict};
+pub use so_far::{OverLimits, SoFar, Thresholds};
+pub use verdict::{Judgement, Verdict, lag_bound, verdict};

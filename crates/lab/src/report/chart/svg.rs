@@ -7,7 +7,8 @@ use std::fmt::Write;
 
 use maud::{Markup, PreEscaped, html};
 
-use super::{Across, Band, Chart, Color, Dash, Mark, Panel, Point, Rule, Series, palette};
+use super::model::{Across, Band, Chart, Dashes, Mark, Panel, Point, Rule, Series};
+use super::palette::{self, Color};
 
 /// The places that a chart is drawn for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,7 +206,7 @@ impl Chart {
         let place = |point: &Point| {
             let (x, y) = (self.x.place(point.x), panel.y.place(point.y.unwrap_or(0.0)));
             let is_inside = [x, y].iter().all(|place| (-0.001..=1.001).contains(place));
-            is_inside.then(|| (plot.left + x * plot.width, plot.top + (1.0 - y) * plot.height))
+            is_inside.then_some((plot.left + x * plot.width, plot.top + (1.0 - y) * plot.height))
         };
         let drawn = || series.points.iter().filter(|point| is_drawn(point));
         html! {
@@ -292,14 +293,14 @@ impl Plot {
     }
 }
 
-impl Dash {
+impl Dashes {
     /// The pattern for a line of this width.
     fn pattern(self, width: f64) -> Option<String> {
         let lengths: &[f64] = match self {
             Self::Solid => return None,
-            Self::Dot => &[1.0, 2.0],
-            Self::Dash => &[4.0, 2.5],
-            Self::LongDash => &[8.0, 3.0],
+            Self::Dotted => &[1.0, 2.0],
+            Self::Short => &[4.0, 2.5],
+            Self::Long => &[8.0, 3.0],
         };
         Some(lengths.iter().map(|length| short(length * width.max(1.0))).collect::<Vec<_>>().join(" "))
     }
