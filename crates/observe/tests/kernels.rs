@@ -1,6 +1,7 @@
 //! The parsers on texts of several kernels, cut to a few lines each.
 #![forbid(unsafe_code)]
 
+use proptest::prelude::*;
 use thalweg_observe::parse;
 use thalweg_observe::sample::{Cpu, CpuTimes, Stall};
 
@@ -180,4 +181,33 @@ fn control_groups_of_both_versions() {
         assert_eq!((group.periods, group.throttled_periods, group.throttled_us), (10, 4, 5000), "{text}");
     }
     assert_eq!(parse::group_cpu("usage_usec 1\n"), None, "a group without a quota of its own");
+}
+
+proptest! {
+    /// Texts of an unknown kernel: the words of known ones in any order, with any numbers.
+    #[test]
+    fn no_text_makes_a_parser_panic(
+        words in prop::collection::vec(
+            prop_oneof![
+                "cpu[0-9]{0,2}|CPU[0-9]", "procs_running|ctxt|intr|nr_periods|throttled_time|throttled_usec",
+                "NET_RX:|NET_TX:|TCP:|TCP6:|Tcp:|TcpExt:|eth0:|MemTotal:|MemFree:|some|full|total=[0-9]{1,20}",
+                "OutSegs|CurrEstab|inuse|mem|sda|0::/|1:cpu:/a|max", "[(] ?S[)]?", "[0-9]{1,20}", "-?[0-9]", "\\PC{0,3}", "\n", " ",
+            ],
+            0..80,
+        ),
+    ) {
+        let text = words.join(" ");
+        let mut seen = parse::cpus(&text, 10);
+        parse::add_softirqs(&text, &mut seen);
+        parse::add_interrupts(&text, &mut seen);
+        parse::add_run_queue_waits(&text, &mut seen);
+        for cpu in &seen {
+            prop_assert!((0.0..=1.0).contains(&cpu.times.busy_share()));
+        }
+        let _ = (parse::scheduler(&text), parse::stall(&text), parse::memory(&text), parse::disks(&text));
+        let _ = (parse::interfaces(&text), parse::sockets(&text, &text, 4), parse::tcp(&text, &text));
+        let _ = (parse::task_stat(&text), parse::task_schedstat(&text), parse::task_switches(&text));
+        let _ = (parse::descriptors_limit(&text), parse::cpu_group(&text), parse::group_cpu(&text));
+        let _ = (parse::quota_cpus(&text, None), parse::quota_cpus(&text, Some(&text)));
+    }
 }

@@ -36,13 +36,14 @@ figures! {
 
 impl CpuTimes {
     /// Time in which the CPU did anything, stolen time included.
-    pub const fn busy_ms(&self) -> u64 {
-        self.user_ms + self.nice_ms + self.system_ms + self.irq_ms + self.softirq_ms + self.steal_ms
+    pub fn busy_ms(&self) -> u64 {
+        let kinds = [self.user_ms, self.nice_ms, self.system_ms, self.irq_ms, self.softirq_ms, self.steal_ms];
+        kinds.into_iter().fold(0, u64::saturating_add)
     }
 
     /// All of its time.
-    pub const fn total_ms(&self) -> u64 {
-        self.busy_ms() + self.iowait_ms + self.idle_ms
+    pub fn total_ms(&self) -> u64 {
+        self.busy_ms().saturating_add(self.iowait_ms).saturating_add(self.idle_ms)
     }
 
     /// The share of its time in which it was busy, 0 to 1.
