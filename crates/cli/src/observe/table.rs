@@ -32,7 +32,7 @@ impl Table {
     /// The line of a sample, below the head where it is due.
     pub fn line(&mut self, sample: &Sample) -> String {
         let mut text = String::new();
-        if self.lines % LINES_PER_HEAD == 0 {
+        if self.lines.is_multiple_of(LINES_PER_HEAD) {
             let heads = HOST.iter().chain(&SERVER).map(|(head, width)| format!("{head:>width$}"));
             text += &format!("{}\n", heads.collect::<Vec<_>>().join(" "));
         }

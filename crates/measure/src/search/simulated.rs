@@ -253,6 +253,7 @@ fn the_truth_lies_in_the_interval() {
 
 #[test]
 #[ignore = "prints the table of coverage; takes minutes"]
+#[expect(clippy::print_stdout, reason = "the table of docs/measuring.md, made on request")]
 fn table() {
     let searches: u64 = std::env::var("SEARCHES").ok().and_then(|text| text.parse().ok()).unwrap_or(200);
     let mut stations = vec![];

@@ -130,8 +130,9 @@ impl Shape {
 
     /// Probability that a trial passes at `excess`, the log of its rate over the threshold.
     fn pass(&self, excess: f64, trial: &Sensitivity) -> f64 {
-        // Slow requests come in clusters, so that more than half of the trials pass at the rate where
-        // their share is the allowed one in the long run: by about a spread, if they do at all.
+        // Slow requests come in clusters, so that more than half of the trials pass at the rate
+        // where their share is the allowed one in the long run: by about a spread, if they do at
+        // all.
         let half = if trial.tail && matches!(self.family, Family::Step { .. }) { self.spread() } else { 0.0 };
         let excess = excess - self.build_up * (trial.build_up + half);
         let pass = match self.family {
@@ -167,9 +168,10 @@ impl Shape {
     }
 }
 
-/// The number of clusters and their mean size, where the log of the share of slow requests has risen
-/// so far above the allowed one. A queue that comes closer to saturation has larger clusters: in
-/// heavy traffic (a Brownian queue) their size grows with the inverse square of the free capacity.
+/// The number of clusters and their mean size, where the log of the share of slow requests has
+/// risen so far above the allowed one. A queue that comes closer to saturation has larger clusters:
+/// in heavy traffic (a Brownian queue) their size grows with the inverse square of the free
+/// capacity.
 fn clusters_at(log_share: f64, size: f64) -> (f64, f64) {
     let log_share = log_share.min(SATURATED.ln());
     let size = size * (GROWTH_OF_CLUSTERS * log_share).exp();
