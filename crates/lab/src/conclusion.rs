@@ -235,6 +235,7 @@ fn notes(result: &SearchResult, limit: LimitedBy) -> Vec<String> {
              something else uses its CPUs (another program, or another guest of the same hypervisor)",
         ),
     }
+    notes.extend(few_samples(result));
     if let Some(drift) = result.drift {
         let [before, after] = [drift.before, drift.after]
             .map(|[low, high]| format!("{} to {}", display::rate(low).trim_end_matches("/s"), display::rate(high)));
@@ -245,6 +246,21 @@ fn notes(result: &SearchResult, limit: LimitedBy) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// Trials with few requests see few clusters of slow ones, and more than half of them see fewer than
+/// there are on average.
+fn few_samples(result: &SearchResult) -> Option<String> {
+    let (estimate, wanted) = (result.estimate?, result.samples_wanted?);
+    let samples = (estimate.threshold * result.estimate_trial.as_secs_f64()) as u64;
+    (samples < wanted).then(|| {
+        format!(
+            "a trial had about {} requests, and the limit's percentile wants {}: if slow requests come in clusters, the \
+             rate that meets the limit in the long run may lie below the interval",
+            display::count(samples),
+            display::count(wanted)
+        )
+    })
 }
 
 /// A sentence about a contradiction between the history and the result, which is luck or an

@@ -35,6 +35,7 @@ impl Case {
             overload: Vec::new(),
             recovered: None,
             estimate_trial: Duration::from_secs(10),
+            samples_wanted: None,
             limited_by_client: false,
             ended: EndReason::WidthReached,
             collapse: None,

@@ -120,9 +120,9 @@ impl SearchPlan {
         Duration::from_secs_f64(wanted).clamp(self.initial_trial, self.final_trial)
     }
 
-    /// Whether a trial of this length has the samples that a quantile wants.
-    pub fn has_samples(&self, rate: f64, trial: Duration) -> bool {
-        self.tail.is_none_or(|tail| rate * trial.as_secs_f64() * tail.share >= SAMPLES_OF_TAIL)
+    /// The samples that the limit's quantile wants of a trial.
+    pub(super) fn samples_wanted(&self) -> Option<u64> {
+        self.tail.map(|tail| (SAMPLES_OF_TAIL / tail.share).round() as u64)
     }
 
     /// The largest relative excess over the sustained rate that a queue may hide in a trial which

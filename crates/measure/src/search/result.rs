@@ -51,6 +51,7 @@ impl Search {
             overload: self.closing.as_ref().map_or_else(Vec::new, |closing| closing.points.clone()),
             recovered: self.closing.as_ref().and_then(|closing| closing.recovered),
             estimate_trial: self.goals[ESTIMATE].trial,
+            samples_wanted: self.plan.samples_wanted(),
             limited_by_client,
             ended,
             collapse: self.collapse,

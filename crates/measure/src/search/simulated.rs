@@ -247,7 +247,7 @@ fn the_truth_lies_in_the_interval() {
         // Of 40 searches that miss the truth once in twenty, more than 5 do so in one run of 70.
         assert!(missed <= 1.0 + searches as f64 * 0.1, "{missed} of {searches} missed {}: {station:?}", station.truth);
         assert!(found.narrow > 0.9, "{} are narrow: {station:?}", found.narrow);
-        assert!(found.seconds < 75.0, "{} s: {station:?}", found.seconds);
+        assert!(found.seconds < 100.0, "{} s: {station:?}", found.seconds);
     }
 }
 

@@ -56,6 +56,8 @@ pub struct SearchResult {
     pub recovered: Option<Option<f64>>,
     /// Length of the trials that the estimate rests on.
     pub estimate_trial: Duration,
+    /// Requests that each of them should have for the limit's quantile.
+    pub samples_wanted: Option<u64>,
     /// Whether the client, not the target, keeps the result from being higher or narrower.
     pub limited_by_client: bool,
     /// Why the search ended.
