@@ -27,9 +27,9 @@ fn two_targets_are_swept_by_turns_into_one_table() {
     assert_eq!(lines[0][18], format!("errors_{}", name(&b)));
     let rates: Vec<&str> = lines[1..].iter().map(|line| line[0]).collect();
     assert_eq!(rates, ["20.000", "40.000", "60.000"]);
-    // 0.3 s at each of three rates.
+    // 0.3 s at each of three rates, and more where a disturbance is made up for.
     for server in [&good, &bad] {
-        assert_eq!(server.received().len(), 36);
+        assert!(server.received().len() >= 36, "{} requests", server.received().len());
     }
     let page = std::fs::read_to_string(report).unwrap();
     assert!(page.contains("id=\"targets-throughput\"") && page.len() < 1_500_000, "{} bytes", page.len());
