@@ -248,8 +248,8 @@ fn notes(result: &SearchResult, limit: LimitedBy) -> Vec<String> {
     notes
 }
 
-/// Trials with few requests see few clusters of slow ones, and more than half of them see fewer than
-/// there are on average.
+/// Trials with few requests see few clusters of slow ones, and more than half of them see fewer
+/// than there are on average.
 fn few_samples(result: &SearchResult) -> Option<String> {
     let (estimate, wanted) = (result.estimate?, result.samples_wanted?);
     let samples = (estimate.threshold * result.estimate_trial.as_secs_f64()) as u64;

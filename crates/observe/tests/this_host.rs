@@ -92,7 +92,11 @@ fn an_observer_keeps_a_bounded_number_of_samples() {
 fn the_cost_counts_the_observer_alone() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| while !stop.load(Ordering::Relaxed) {});
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop()
+            }
+        });
         let mut sampler = Sampler::new(None, Clock::start(), Duration::from_secs(1));
         sampler.sample();
         std::thread::sleep(Duration::from_millis(300));
