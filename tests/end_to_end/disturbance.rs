@@ -32,7 +32,7 @@ fn run_beside_burner(busy: &str, period: &str, length: &str) -> serde_json::Valu
     let burner = Process::start(Command::new("python3").args(["-c", BURNER, &cpu, busy, period]));
     let url = nginx.url("/000.txt");
     let load = ["--rate", "500/s", "--duration", length, "--cores", &cpu, "--limit", "p99<50ms", "--json"];
-    let run = Process::start(&mut thalweg(&[&["run", &url], &load[..]].concat())).wait(PATIENCE);
+    let run = Process::start(&mut thalweg(&[&["run", &url, "--make-up"], &load[..]].concat())).wait(PATIENCE);
     drop(burner);
     document::trial(&run)
 }

@@ -32,6 +32,8 @@ const LIMIT_DEFAULT: &str = "p99<50ms";
 
 /// Trials that are shorter have too few requests to say anything.
 const PROBE_MIN: Duration = Duration::from_millis(100);
+/// The same of trials that the capacity is estimated from.
+const DURATION_MIN: Duration = Duration::from_millis(500);
 /// The lowest rate of a search.
 const LOWEST_RATE: f64 = 10.0;
 
@@ -43,8 +45,8 @@ const LOWEST_RATE: f64 = 10.0;
 pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     let probe = options.probe.unwrap_or((options.duration / 20).max(PROBE_MIN).min(options.duration));
-    if probe < PROBE_MIN {
-        return Err(Failure::usage("trials shorter than 100ms are too short; use a longer --duration or --probe"));
+    if probe < PROBE_MIN || options.duration < DURATION_MIN {
+        return Err(Failure::usage("trials need at least 500ms, short ones 100ms; use a longer --duration or --probe"));
     }
     let target = Target::resolve(&options.url, options.load.unix_socket.as_ref())?;
     let rate = Arc::new(RateProfile::constant(LOWEST_RATE));

@@ -56,7 +56,7 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     let test_bed = TestBed::new(target, options.load.limits.clone()).observed_by(observer);
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false, &test_bed.limits);
     let mut stored = StoredRun::begin(&invocation, &test_bed, &plan, &options.output.store);
-    let request = TrialRequest { make_up: true, ..TrialRequest::new("run", plan.clone()) };
+    let request = TrialRequest { make_up: options.make_up, ..TrialRequest::new("run", plan.clone()) };
     let made = test_bed.trial(&request, &mut stored.watching(&mut line));
     line.clear();
     let trial = made?.trial;

@@ -69,6 +69,10 @@ pub struct RunOptions {
     /// Length of the unmeasured warm-up at the same load
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "0s")]
     pub warmup: Duration,
+    /// Leave out the time in which other programs kept the client from its CPU, and go on for as
+    /// long, up to twice the length
+    #[arg(long)]
+    pub make_up: bool,
     /// The load.
     #[command(flatten)]
     pub load: LoadOptions,

@@ -74,7 +74,8 @@ pub struct TrialRequest<'a> {
     pub plan: Plan,
     /// Whether it ends as soon as FAIL is certain, whatever the rest of it might bring.
     pub stop_when_certain: bool,
-    /// Whether it goes on for as long as a disturbance took, up to twice its length.
+    /// Whether the time in which others kept the client from its work is left out, and the trial
+    /// goes on for as long, up to twice its length.
     pub make_up: bool,
 }
 
@@ -175,7 +176,7 @@ impl TestBed {
     pub fn trial(&self, request: &TrialRequest<'_>, watcher: &mut dyn Watcher) -> Result<TrialResult, LoadError> {
         let (phase, mut plan) = (request.phase, request.plan.clone());
         plan.thresholds = Thresholds::of(&self.limits);
-        plan.lateness_max = self.lateness_max(phase, &plan.cpus);
+        plan.lateness_max = self.lateness_max(phase, &plan.cpus).filter(|_| request.make_up);
         let length = plan.schedule_length();
         if request.make_up && plan.is_extensible() {
             plan.extension_max = length;
