@@ -58,8 +58,13 @@ fn a_search_names_a_capacity_and_its_limit() {
         }
         None => assert_eq!(find["ended"], "client_ceiling", "{find:#}"),
     }
-    // One search has a bracket, which covers nothing with any probability.
-    assert!(find["interval95"].is_null(), "{find:#}");
+    let interval = find["interval95"].as_array().map(|ends| [0, 1].map(|end| ends[end].as_f64().unwrap()));
+    assert_eq!(interval.is_none(), find["ended"] == "client_ceiling", "{find:#}");
+    if let Some([low, high]) = interval {
+        let threshold = number(find, "/threshold");
+        assert!(low < threshold && threshold < high, "{find:#}");
+        assert!(find["ended"] != "width_reached" || high - low <= 0.2 * high, "{find:#}");
+    }
     let limit = find["limit"].as_str().unwrap();
     assert!(["server", "client", "network", "undetermined"].contains(&limit), "{find:#}");
     let evidence = find["evidence"].as_array().unwrap();

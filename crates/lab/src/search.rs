@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use thalweg_load::{Extent, LoadError, LoopPlan, Pick, Plan, RateProfile, RequestText, Spacing, template};
 use thalweg_measure::limit::Statistic;
-use thalweg_measure::search::{EndReason, PlanError, Search, SearchPlan, SearchResult, Step, TailLimit, TrialSummary};
+use thalweg_measure::search::{
+    EndReason, Phase, PlanError, Search, SearchPlan, SearchResult, Step, TailLimit, TrialSummary,
+};
 use thalweg_measure::{Limit, Outcome, Verdict};
 use thalweg_units::display;
 
@@ -197,7 +199,11 @@ fn carry_out(
             }
         };
         let begun = Instant::now();
-        let plan = open_loop(&settings.base, rate, duration);
+        let mut plan = open_loop(&settings.base, rate, duration);
+        if phase == Phase::Overload {
+            // The backlog of a warm-up would be served in the place of what is measured.
+            plan.warmup = Duration::ZERO;
+        }
         let request = TrialRequest { stop_when_certain, make_up: true, ..TrialRequest::new(phase.name(), plan) };
         let one = test_bed.trial(&request, watcher)?;
         if watcher.wants_stop() {

@@ -130,7 +130,7 @@ impl Search {
         self.trials.count(phase);
         let begun = self.spent;
         self.spent = self.spent.saturating_add(trial.cost);
-        let trial = TrialSummary { duration: nominal(trial.duration, self.length_of(phase)), ..trial };
+        let trial = TrialSummary { duration: nominal(trial.duration, self.length_of(phase), phase), ..trial };
         match phase {
             Phase::Recover => return self.record_probe(trial, begun),
             Phase::Overload => return self.record_overload(&trial),
@@ -168,8 +168,10 @@ impl Search {
     }
 }
 
-/// The requested length, if the measured one is within a hundredth of it: clocks and last requests
-/// are not exact, and a trial that ended slightly early is not a short one.
-fn nominal(measured: Duration, asked: Duration) -> Duration {
-    if measured.abs_diff(asked) <= asked / 100 { asked } else { measured }
+/// The requested length, if the measured one is close to it: clocks and last requests are not exact,
+/// and a trial that lost a little to a disturbance is not a short one. The short trials of the bracket
+/// may lose half.
+fn nominal(measured: Duration, asked: Duration, phase: Phase) -> Duration {
+    let enough = if phase == Phase::Confirm { 0.9 } else { 0.5 };
+    if measured >= asked.mul_f64(enough) { asked } else { measured }
 }

@@ -256,7 +256,7 @@ fn plans_that_cannot_be_searched_are_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn any_capacity_is_found(capacity in 10.0_f64..500_000.0, width in 0.02_f64..0.2) {
