@@ -168,9 +168,9 @@ impl Search {
     }
 }
 
-/// The requested length, if the measured one is close to it: clocks and last requests are not exact,
-/// and a trial that lost a little to a disturbance is not a short one. The short trials of the bracket
-/// may lose half.
+/// The requested length, if the measured one is close to it: clocks and last requests are not
+/// exact, and a trial that lost a little to a disturbance is not a short one. The short trials of
+/// the bracket may lose half.
 fn nominal(measured: Duration, asked: Duration, phase: Phase) -> Duration {
     let enough = if phase == Phase::Confirm { 0.9 } else { 0.5 };
     if measured >= asked.mul_f64(enough) { asked } else { measured }
