@@ -13,6 +13,7 @@ use crate::document::{self, number};
 use crate::machine;
 use crate::process::{ExitedProcess, PATIENCE, Process, ensure, in_time, run_thalweg, thalweg, until, valid};
 use crate::scripted::{Act, GOOD, ScriptedServer};
+use crate::yardstick_server::{Yardstick, free_port, yardstick_command};
 
 /// A comparison may repeat pairs, and is repeated itself where this machine is busy.
 const COMPARISON_PATIENCE: Duration = Duration::from_secs(120);
@@ -22,38 +23,6 @@ const SHORT: [&str; 8] = ["--rounds", "8", "--duration", "200ms", "--warmup", "5
 
 /// A metric that counts however late this machine lets the client be.
 const ROBUST: [&str; 4] = ["--metric", "client_cpu_per_request", "--rate", "200/s"];
-
-/// A port that was free just now.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("the kernel has a port");
-    listener.local_addr().expect("a listener has an address").port()
-}
-
-/// A yardstick whose requests take `service` each, with so many servers.
-struct Yardstick {
-    port: u16,
-    _process: Process,
-}
-
-impl Yardstick {
-    fn start(service: &str) -> Self {
-        let port = free_port();
-        let listen = format!("127.0.0.1:{port}");
-        let process = Process::start(&mut thalweg(&["yardstick", "fixed", "--service", service, "--listen", &listen]));
-        let is_reachable = || std::net::TcpStream::connect(&listen).is_ok().then_some(());
-        until("the yardstick to listen", PATIENCE, is_reachable);
-        Self { port, _process: process }
-    }
-
-    fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/", self.port)
-    }
-}
-
-/// The command line of a yardstick, for `--restart-…`.
-fn yardstick_command(port: u16, options: &str) -> String {
-    format!("{} yardstick fixed --listen 127.0.0.1:{port} {options}", env!("CARGO_BIN_EXE_thalweg"))
-}
 
 fn compare(arguments: &[&[&str]]) -> ExitedProcess {
     let arguments = [&["compare"], &arguments.concat()[..]].concat();
@@ -294,9 +263,11 @@ fn scaling_finds_the_serial_share() {
     let _machine = machine::exclusive();
     let port = free_port();
     let (url, command) = (format!("http://127.0.0.1:{port}/"), yardstick_command(port, "--service 5ms --servers {n}"));
-    let scale = ["--scale", "servers=1,2,4", "--restart-cmd", &command, "--workers", "16", "--json"];
+    let scale = ["--scale", "servers=1,2,4", "--restart-cmd", &command, "--json"];
+    // With a connection for each worker some request always waits.
+    let load = ["--rounds", "8", "--duration", "200ms", "--warmup", "50ms", "--workers", "16", "--connections", "16"];
     in_time(|| {
-        let ended = valid(|| compare(&[&[&url], &scale, &SHORT]));
+        let ended = valid(|| compare(&[&[&url], &scale, &load]));
         let compare = comparison(&ended);
         let scale = &compare["scale"];
         let levels = listed(scale, "levels");

@@ -144,9 +144,9 @@ fn a_report_that_cannot_be_finished_leaves_the_old_one_alone() {
     let (server, folder) = (ScriptedServer::start(|_| Act::Answer(GOOD)), TempDir::new().unwrap());
     let report = folder.path().join("report.html");
     fs::write(&report, "the old one").unwrap();
-    // Standard output is a file too, and has to take the result: a few ten KB, while a report has
-    // megabytes.
-    let script = "trap '' XFSZ; ulimit -f 1024; exec \"$@\"";
+    // Standard output is a file too, and has to take the result: a few KB, while a report has more
+    // than 20.
+    let script = "trap '' XFSZ; ulimit -f 40; exec \"$@\"";
     let mut command = Command::new("sh");
     command.args([
         "-c",

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_lab::compare::command::Parameter;
+use thalweg_lab::command::Parameter;
 use thalweg_lab::compare::metric::Metric;
 use thalweg_lab::compare::{self, CompareSettings, RoundLoad, Side};
 use thalweg_lab::document::Kind;

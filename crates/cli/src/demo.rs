@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use thalweg_lab::compare::command::Parameter;
+use thalweg_lab::command::Parameter;
 use thalweg_lab::compare::metric::Metric;
 use thalweg_lab::compare::{self, CompareSettings, RoundLoad, Side};
 use thalweg_lab::document::{Compare, Document, Kind};
@@ -188,6 +188,7 @@ fn find(
         budget,
         recovery: Duration::from_secs(8),
         overload: true,
+        bottleneck: true,
     };
     let invocation = invocation(Kind::Find, server.url.clone());
     let test_bed = TestBed::new(target, vec![limit()]);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use thalweg_lab::compare::CompareError;
+use thalweg_lab::restarts::RestartsError;
 use thalweg_lab::search::SearchError;
 use thalweg_lab::target::TargetError;
 use thalweg_load::LoadError;
@@ -109,6 +110,15 @@ impl From<CompareError> for Failure {
         match error {
             CompareError::Search { source: SearchError::Plan(_), .. } => Self::usage(error),
             _ => Self::unreachable(error),
+        }
+    }
+}
+
+impl From<RestartsError> for Failure {
+    fn from(error: RestartsError) -> Self {
+        match error {
+            RestartsError::Search(error) => error.into(),
+            RestartsError::Command(_) => Self::unreachable(error),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The second client process of a search: this program with the same arguments, which offers a
 //! share of the load and prints the trial.
 
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,11 +14,16 @@ use thalweg_measure::Limit;
 
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
+use crate::options::NamedUrl;
 use crate::progress::Line;
 
-/// The command that [`offer`] belongs to; `None` where this program cannot be found again.
-pub fn command() -> Option<ClientCommand> {
-    let mut arguments: Vec<_> = std::env::args_os().skip(1).collect();
+/// The command that [`offer`] belongs to, without the targets that are not meant; `None` where this
+/// program cannot be found again.
+pub fn command(target: &str, others: &[NamedUrl]) -> Option<ClientCommand> {
+    let is_other = |argument: &OsString| {
+        others.iter().any(|other| other.given != target && argument.as_os_str() == OsStr::new(&other.given))
+    };
+    let mut arguments: Vec<_> = std::env::args_os().skip(1).filter(|argument| !is_other(argument)).collect();
     arguments.push("--client-share".into());
     Some(ClientCommand { program: std::env::current_exe().ok()?, arguments })
 }

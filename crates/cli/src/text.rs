@@ -229,6 +229,20 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
     if let Some(capacity) = find.capacity() {
         writeln!(out, "capacity {capacity} at {limits}")?;
     }
+    for (number, restart) in (1..).zip(&find.restarts) {
+        let capacity = restart.threshold.zip(restart.interval95).map_or_else(
+            || "no capacity was found".to_owned(),
+            |(rate, [low, high])| {
+                format!(
+                    "{} ({} to {})",
+                    shown(rate),
+                    shown(low).trim_end_matches("/s"),
+                    shown(high).trim_end_matches("/s")
+                )
+            },
+        );
+        writeln!(out, "  after restart {number}: {capacity}")?;
+    }
     match (find.lower_bound, find.upper_bound) {
         (Some(lower), Some(upper)) => {
             writeln!(out, "{target} {takes} {} with {limits}, but not {}", shown(lower), shown(upper))?;
@@ -243,8 +257,7 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
         (None, Some(_)) => writeln!(out, "{target} handled none of the rates tried with {limits}")?,
     }
     statuses(out, document)?;
-    let cause = find.cause.as_ref().map_or_else(String::new, |cause| format!(" ({cause})"));
-    writeln!(out, "bottleneck: {}{cause}", find.limit.name())?;
+    writeln!(out, "bottleneck: {}", find.bottleneck())?;
     let said = |line: &&String| first != Some(*line);
     for line in find.evidence.iter().chain(&find.notes).filter(said) {
         writeln!(out, "  {line}")?;

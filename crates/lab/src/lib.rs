@@ -11,6 +11,7 @@
 
 pub mod bottleneck;
 pub mod client_process;
+pub mod command;
 pub mod compare;
 pub mod conclusion;
 pub mod credentials;
@@ -21,6 +22,7 @@ pub mod file;
 pub mod observe;
 pub mod path_check;
 pub mod report;
+pub mod restarts;
 pub mod result;
 pub mod search;
 pub mod sink;

@@ -57,6 +57,8 @@ pub struct SearchSettings {
     pub recovery: Duration,
     /// Whether the search ends with an overload, to see its effect.
     pub overload: bool,
+    /// Whether it ends with a trial that looks for the bottleneck.
+    pub bottleneck: bool,
 }
 
 /// The reasons why a search cannot be made.
@@ -145,7 +147,9 @@ fn diagnose(
     watcher: &mut dyn Watcher,
 ) -> Result<Option<Diagnosis>, SearchError> {
     let collapsed = result.collapse.is_some_and(|collapse| collapse.recovery_s.is_none());
-    let Some(upper) = result.upper_bound.filter(|_| !collapsed && !watcher.wants_stop()) else { return Ok(None) };
+    let Some(upper) = result.upper_bound.filter(|_| settings.bottleneck && !collapsed && !watcher.wants_stop()) else {
+        return Ok(None);
+    };
     let rate = (upper * evidence::OVERLOAD).min(ceiling * evidence::CEILING_SHARE).max(upper);
     let plan = open_loop(&settings.base, rate, evidence::LENGTH);
     Ok(evidence::diagnose(test_bed, &plan, trials, watcher)?)

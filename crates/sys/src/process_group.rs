@@ -1,12 +1,15 @@
 //! Programs that a command starts and ends together with their descendants: process groups, and the
 //! CPU time of processes.
 
+use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid};
+
+use crate::proc;
 
 /// Asks all processes of a group to end (TERM).
 ///
@@ -24,9 +27,19 @@ pub fn kill(group: u32) -> io::Result<()> {
     Ok(kill_process_group(pid(group)?, Signal::KILL)?)
 }
 
-/// Whether a process of the group exists, be it one that has ended and was not waited for.
-pub fn exists(group: u32) -> bool {
-    pid(group).is_ok_and(|group| test_kill_process_group(group).is_ok())
+/// Whether a process of the group runs. One that has ended and was not waited for does not, which in
+/// a container whose first process waits for nobody may be for ever.
+pub fn is_running(group: u32) -> bool {
+    let exists = pid(group).is_ok_and(|group| test_kill_process_group(group).is_ok());
+    exists && proc::process_ids().into_iter().any(|process| runs_in(process, group))
+}
+
+fn runs_in(process: u32, group: u32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{process}/stat")) else { return false };
+    // Behind the name, which may contain anything: state, parent, group.
+    let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    let (state, of) = (fields.next(), fields.nth(1));
+    !matches!(state, None | Some("Z" | "X")) && of.and_then(|of| of.parse().ok()) == Some(group)
 }
 
 /// How the leader of a group, a child of this process, has ended; `None` while it runs. It is not
@@ -80,7 +93,7 @@ mod tests {
     #[test]
     fn a_group_ends_with_all_its_processes() {
         let mut shell = Command::new("sh").args(["-c", "sleep 1000 & wait"]).process_group(0).spawn().unwrap();
-        assert!(exists(shell.id()));
+        assert!(is_running(shell.id()));
         assert_eq!(leader_status(shell.id()).unwrap(), None);
         terminate(shell.id()).unwrap();
         let status = loop {
@@ -90,7 +103,7 @@ mod tests {
         };
         assert_eq!((status.signal(), shell.wait().unwrap()), (Some(libc::SIGTERM), status));
         shell.wait().unwrap();
-        while exists(shell.id()) {
+        while is_running(shell.id()) {
             std::thread::yield_now();
         }
         assert!(kill(shell.id()).is_err() && terminate(0).is_err());

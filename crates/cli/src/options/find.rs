@@ -16,11 +16,17 @@ use super::output::OutputOptions;
 Examples:
   thalweg find http://127.0.0.1:8080/ --limit 'p99<50ms'
   thalweg find http://127.0.0.1:8080/ --limit 'p99<10ms' --limit 'errors<0.1%' --out report.html --json
+  thalweg find nginx=http://a:8080/ h2o=http://b:8080/ --out both.html
+  thalweg find http://127.0.0.1:8080/ --restarts 5 --restart-cmd 'systemctl restart nginx'
 
-The default limit is p99<50ms. No errors are allowed unless a limit on errors is given.")]
+The default limit is p99<50ms. No errors are allowed unless a limit on errors is given.
+
+Several targets are searched one after the other with the same options, and share one report. The exit code is that of the worst.")]
 pub struct FindOptions {
-    /// URL to request, such as http://127.0.0.1:8080/index.html
-    pub url: String,
+    /// URL to request, such as http://127.0.0.1:8080/index.html; several are searched one after the
+    /// other. NAME=URL names a target in texts and reports
+    #[arg(required = true, value_name = "URL", value_parser = NamedUrl::parse)]
+    pub targets: Vec<NamedUrl>,
     /// Longest of the trials that the capacity is estimated from
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10s")]
     pub duration: Duration,
@@ -39,6 +45,15 @@ pub struct FindOptions {
     /// Time for the target to recover from a collapse, before the search gives up
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "60s")]
     pub recovery: Duration,
+    /// Restart the server so many times, search after each, and take the interval across them
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100), requires = "restart_cmd")]
+    pub restarts: Option<u32>,
+    /// Command that restarts the server, or is the server; {n} is the restart's number
+    #[arg(long, value_name = "CMD", requires = "restarts")]
+    pub restart_cmd: Option<String>,
+    /// Time for the server to accept connections after its restart
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "30s")]
+    pub restart_timeout: Duration,
     /// Only offer a share of the load and print the trial: the search starts itself again so, to
     /// compare one client process with two
     #[arg(long, value_name = "SHARE", value_parser = parse_share, hide = true)]
@@ -61,6 +76,34 @@ fn parse_share(text: &str) -> Result<ClientShare, String> {
     ClientShare::parse(text).ok_or_else(|| "expected RATE,SECONDS,CPU".to_owned())
 }
 
+/// A URL, with the name that its target has in texts and reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedUrl {
+    /// The name, if one is given.
+    pub name: Option<String>,
+    /// The URL.
+    pub url: String,
+    /// Both as they were given.
+    pub given: String,
+}
+
+impl NamedUrl {
+    /// Longest name.
+    const NAME_MAX: usize = 40;
+
+    fn parse(text: &str) -> Result<Self, String> {
+        // A URL may contain "=" itself, but only behind its scheme.
+        let named = text.split_once('=').filter(|(name, _)| !name.contains([':', '/', '?', '#']));
+        let Some((name, url)) = named else {
+            return Ok(Self { name: None, url: text.to_owned(), given: text.to_owned() });
+        };
+        if name.trim().is_empty() || name.len() > Self::NAME_MAX || name.chars().any(char::is_control) {
+            return Err(format!("expected a name of 1 to {} characters before \"=\"", Self::NAME_MAX));
+        }
+        Ok(Self { name: Some(name.trim().to_owned()), url: url.to_owned(), given: text.to_owned() })
+    }
+}
+
 /// Whether a search ends with an overload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OverloadOption {
@@ -68,4 +111,22 @@ pub enum OverloadOption {
     Yes,
     /// No rate is tried only for the overload: for targets in production.
     No,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stands_before_the_url() {
+        let named = |text: &str| NamedUrl::parse(text).map(|named| (named.name.unwrap_or_default(), named.url));
+        for (text, name, url) in [
+            ("http://a:1/?x=1", "", "http://a:1/?x=1"),
+            ("a:1/x=y", "", "a:1/x=y"),
+            ("nginx 1.26=http://a:1/?x=1", "nginx 1.26", "http://a:1/?x=1"),
+        ] {
+            assert_eq!(named(text), Ok((name.to_owned(), url.to_owned())), "{text}");
+        }
+        assert!(named("=http://a/").is_err() && named(&format!("{}=http://a/", "x".repeat(41))).is_err());
+    }
 }

@@ -20,7 +20,7 @@ mod yardstick;
 pub use compare::{CompareOptions, RoundsOption};
 pub use demo::DemoOptions;
 pub use doctor::DoctorOptions;
-pub use find::{FindOptions, OverloadOption};
+pub use find::{FindOptions, NamedUrl, OverloadOption};
 pub use load::{ArrivalsOption, HttpVersion, LoadOptions, METHOD_DEFAULT};
 pub use observe::{ObserveOptions, ObserverOptions};
 pub use output::{Format, OutputOptions};

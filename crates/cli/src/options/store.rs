@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::Args;
 
 /// The place of the store.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct StorePlace {
     /// Run store: a file, or none [default: thalweg/runs.sqlite in $XDG_DATA_HOME or
     /// ~/.local/share]
@@ -15,7 +15,7 @@ pub struct StorePlace {
 }
 
 /// Options of commands that store a run.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct StoreOptions {
     /// The store.
     #[command(flatten)]

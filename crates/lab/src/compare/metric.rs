@@ -129,9 +129,10 @@ impl FromStr for Metric {
 pub struct Tally {
     response_time: Histogram,
     service_time: Histogram,
-    /// Requests that used the server's CPU, those of the warm-up included.
+    /// Requests that used the server's CPU: those of the warm-up, and of disturbed time, included.
     requests: f64,
     server_cpu_ns: Option<u64>,
+    /// Requests that used the client's CPU: those of disturbed time included.
     completed: u64,
     client_cpu_ns: u64,
     /// Good responses, and the time that they make a rate over.
@@ -160,16 +161,17 @@ enum Validity {
 const SENT_SHARE: f64 = 0.99;
 
 impl Tally {
-    /// Of one trial. `server_cpu_ns` is of the whole trial, also of the part that the figures leave
-    /// out: the warm-up and disturbed seconds.
-    pub fn of(result: &TrialResult, server_cpu_ns: Option<u64>, left_out: Duration) -> Self {
+    /// Of one trial. `server_cpu_ns` is of the whole trial, also of the warm-up and of disturbed
+    /// seconds, whose requests other figures leave out.
+    pub fn of(result: &TrialResult, server_cpu_ns: Option<u64>, warmup: Duration) -> Self {
         let trial = &result.figures.trial;
-        let seconds = trial.duration.as_secs_f64();
-        let completed = trial.outcomes.completed();
+        let whole_s = trial.duration.as_secs_f64();
+        let seconds = trial.clean().as_secs_f64();
+        let completed = trial.outcomes.completed() + trial.left_out_outcomes().completed();
         Self {
             response_time: trial.response_time(),
             service_time: trial.service_time.clone(),
-            requests: completed as f64 * (seconds + left_out.as_secs_f64()) / seconds.max(1e-9),
+            requests: completed as f64 * (whole_s + warmup.as_secs_f64()) / whole_s.max(1e-9),
             server_cpu_ns,
             completed,
             client_cpu_ns: trial.cpus.iter().map(|cpu| cpu.cpu_user_ns + cpu.cpu_system_ns).sum(),
@@ -182,7 +184,7 @@ impl Tally {
             },
             seconds,
             bytes: trial.bytes.received,
-            span_s: trial.span().as_secs_f64(),
+            span_s: trial.span().as_secs_f64() - whole_s + seconds,
             validity: match result.judgement.verdict {
                 Verdict::Pass | Verdict::Fail => Validity::Full,
                 _ if trial.counts.sent as f64 >= trial.counts.offered as f64 * SENT_SHARE => Validity::Cost,

@@ -4,7 +4,6 @@
 //! | module | owns |
 //! | --- | --- |
 //! | `metric` | metrics, their names and their values |
-//! | `command` | the commands that set a side up |
 //! | `settings` | settings and errors |
 //! | `measured` | all rounds so far, and the differences of their pairs |
 //! | `round` | one round: set the side up, load it, measure |
@@ -13,7 +12,6 @@
 //!
 //! The order, the estimates and the plan of the number of pairs are pure: `measure::statistics`.
 
-pub mod command;
 mod conclusion;
 mod measured;
 pub mod metric;

@@ -10,9 +10,9 @@ use thalweg_measure::{Outcome, Verdict};
 use thalweg_sys::{PeerAddr, proc, process_group};
 use thalweg_units::display;
 
-use super::command::RunningCommand;
 use super::metric::{LoadKind, Metric, Tally};
 use super::settings::{A, CompareError, CompareSettings, RoundLoad};
+use crate::command::RunningCommand;
 use crate::document::{CompareEnd, Trial};
 use crate::search::{self, SearchSettings};
 use crate::target::Target;
@@ -232,7 +232,7 @@ impl<'a> Rounds<'a> {
             round.missed = result.trial.reasons.first().cloned();
         }
         if result.figures.trial.outcomes.count(Outcome::Good) > 0 {
-            round.tallies[load as usize] = Some(Tally::of(&result, cpu, warmup + result.disturbance.lost));
+            round.tallies[load as usize] = Some(Tally::of(&result, cpu, warmup));
         }
         self.trials.push(result.trial);
         Ok(())
@@ -259,6 +259,7 @@ impl<'a> Rounds<'a> {
             budget: duration * SEARCH_BUDGET,
             recovery: duration * SEARCH_BUDGET,
             overload: false,
+            bottleneck: false,
         };
         let test_bed = self.test_beds[round.side].as_ref().expect("the side was set up");
         let found = match search::find(test_bed, &settings, watcher) {

@@ -6,8 +6,8 @@ use thalweg_load::{LoadError, Plan};
 use thalweg_measure::Limit;
 use thalweg_measure::statistics::rounds::PairPlan;
 
-use super::command::{CommandError, Parameter};
 use super::metric::Metric;
+use crate::command::{CommandError, Parameter};
 use crate::search::SearchError;
 use crate::target::{Target, TargetError};
 

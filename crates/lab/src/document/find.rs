@@ -35,6 +35,11 @@ pub struct Find {
     /// the threshold before it and after it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub drift: Option<Drift>,
+    /// The searches after restarts of the target, if the interval is taken across them. The bounds
+    /// are then those that hold after each restart; the bottleneck and the overload are those of the
+    /// last search.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub restarts: Vec<RestartedSearch>,
     /// Seconds of trials that were left out because something disturbed the client.
     #[serde(default)]
     pub lost_s: f64,
@@ -67,10 +72,39 @@ impl Find {
         self.lower_bound.is_some() && self.upper_bound.is_none()
     }
 
+    /// The bottleneck in words, with its cause if that is known.
+    pub fn bottleneck(&self) -> String {
+        match &self.cause {
+            Some(cause) => format!("{} ({cause})", self.limit.name()),
+            None => self.limit.name().to_owned(),
+        }
+    }
+
     /// The collapse that the target has not recovered from.
     pub fn collapsed(&self) -> Option<&Overload> {
         self.overload.as_ref().filter(|overload| !overload.recovered)
     }
+}
+
+/// The search after one restart of the target.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RestartedSearch {
+    /// Highest rate that passed, in requests per second.
+    pub lower_bound: Option<f64>,
+    /// Lowest rate that failed.
+    pub upper_bound: Option<f64>,
+    /// The capacity of this process.
+    pub threshold: Option<f64>,
+    /// Its 95 % interval.
+    pub interval95: Option<[f64; 2]>,
+    /// Why the search ended.
+    pub ended: Option<EndReason>,
+    /// Seconds of its trials that were left out.
+    pub lost_s: f64,
+    /// Position of its first trial in `trials`.
+    pub at_trial: usize,
+    /// How many trials it has made.
+    pub trials: usize,
 }
 
 /// The effect of rates above the capacity.
@@ -107,6 +141,7 @@ impl Find {
         let ([low, high], threshold) = (self.interval95?, self.threshold?);
         let (low, high) = (display::rate(low), display::rate(high));
         let low = low.trim_end_matches("/s");
-        Some(format!("{} (95 % interval {low} to {high})", display::rate(threshold)))
+        let across = if self.restarts.is_empty() { "" } else { " across restarts" };
+        Some(format!("{} (95 % interval{across} {low} to {high})", display::rate(threshold)))
     }
 }

@@ -17,7 +17,7 @@ pub use compare::{
     UniversalScaling,
 };
 pub use disclosure::{Disclosure, Interface};
-pub use find::{Find, Overload};
+pub use find::{Find, Overload, RestartedSearch};
 pub use finding::{Finding, LimitedBy, Strength};
 pub use observation::{
     BusiestThread, ConnectionSummary, HostFigures, InterfaceUse, LostObserver, Observation, ServerFigures,

@@ -16,6 +16,9 @@ pub(crate) struct Curve {
     pub(crate) passed: Option<f64>,
     /// The interval of the capacity, where a search gave one.
     pub(crate) interval95: Option<[f64; 2]>,
+    /// The capacity with its interval, and the bottleneck, in words, where a search has found them.
+    pub(crate) capacity: Option<String>,
+    pub(crate) limit: Option<String>,
 }
 
 /// The outcome of one offered rate, over all of its valid trials.
@@ -52,6 +55,8 @@ impl Curve {
             return vec![Curve {
                 passed: if document.kind == Kind::Find { find.and_then(|find| find.lower_bound) } else { curve.passed },
                 interval95: find.and_then(|find: &Find| find.interval95),
+                capacity: find.and_then(Find::capacity),
+                limit: find.map(Find::bottleneck),
                 ..curve
             }];
         };
@@ -73,7 +78,7 @@ impl Curve {
         trials.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         let points: Vec<CurvePoint> = trials.chunk_by(|(a, _), (b, _)| a == b).map(CurvePoint::of).collect();
         let passed = points.iter().take_while(|point| point.passed).last().map(|point| point.offered);
-        Curve { name: name.to_owned(), points, passed, interval95: None }
+        Curve { name: name.to_owned(), points, passed, interval95: None, capacity: None, limit: None }
     }
 
     /// The point with the highest goodput, the lowest rate first.
@@ -158,7 +163,7 @@ mod tests {
             passed: good == offered,
         };
         let points: Vec<CurvePoint> = points.iter().map(point).collect();
-        Curve { name: "a".into(), passed: Some(500.0), points, interval95: None }
+        Curve { name: "a".into(), passed: Some(500.0), points, interval95: None, capacity: None, limit: None }
     }
 
     #[test]

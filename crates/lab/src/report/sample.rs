@@ -50,6 +50,7 @@ pub(crate) fn search() -> Document {
         interval95: None,
         spread: None,
         drift: None,
+        restarts: Vec::new(),
         lost_s: 0.0,
         ended: Some(EndReason::WidthReached),
         overload: None,

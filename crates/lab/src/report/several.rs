@@ -83,26 +83,29 @@ fn in_hover(curve: &Curve, point: &CurvePoint) -> String {
 
 /// Capacity, peak and shape of each curve, as a table.
 pub(super) fn table(curves: &[Curve]) -> Markup {
+    let searched = curves.iter().any(|curve| curve.limit.is_some());
     html! {
         div.scroll tabindex="0" role="region" aria-label="Targets" {
             table {
                 caption { span { "Peak, where it occurs, and what follows; rates per second" } }
                 thead { tr {
                     th scope="col" { "target" }
+                    @if searched { th.number scope="col" { "capacity" } }
                     th.number scope="col" { "meets the limits up to" }
                     th.number scope="col" { "most good" }
                     th.number scope="col" { "at offered" }
                     th.number scope="col" { "least good beyond" }
                     th.number scope="col" { "of the most" }
                     th scope="col" { "shape" }
+                    @if searched { th scope="col" { "bottleneck" } }
                 } }
-                tbody { @for curve in curves { (row(curve)) } }
+                tbody { @for curve in curves { (row(curve, searched)) } }
             }
         }
     }
 }
 
-fn row(curve: &Curve) -> Markup {
+fn row(curve: &Curve, searched: bool) -> Markup {
     use super::curve::Shape;
     let rate = |rate: Option<f64>| rate.map_or_else(|| words::NONE.to_owned(), words::rate);
     let (peak, shape) = (curve.peak(), curve.shape());
@@ -110,6 +113,7 @@ fn row(curve: &Curve) -> Markup {
     html! {
         tr {
             th scope="row" { (curve.name) }
+            @if searched { td.number { (words::unbroken(curve.capacity.as_deref().unwrap_or(words::NONE))) } }
             td.number { (rate(curve.passed)) }
             td.number { (rate(peak.map(|peak| peak.good))) }
             td.number { (rate(peak.map(|peak| peak.offered))) }
@@ -121,6 +125,7 @@ fn row(curve: &Curve) -> Markup {
                 Some((Shape::Decline, _)) => "slow decline",
                 Some((Shape::Collapse, _)) => "collapse",
             }) }
+            @if searched { td { (curve.limit.as_deref().unwrap_or(words::NONE)) } }
         }
     }
 }

@@ -106,13 +106,14 @@ pub struct TrialResult {
 impl TestBed {
     /// Prepares to measure `target`.
     pub fn new(target: Target, limits: Vec<Limit>) -> Self {
-        let shared_host = target.is_local();
-        let server = match &target.address {
-            PeerAddr::Tcp(address) if shared_host => LocalServer::on_port(address.port()),
-            _ => None,
-        };
+        let (shared_host, server) = (target.is_local(), server_of(&target));
         let (started, observer) = (Instant::now(), Arc::default());
         Self { target, limits, server, shared_host, started, client_command: None, path_check: None, observer }
+    }
+
+    /// The same test bed for another process of the target.
+    pub(crate) fn of_restarted_server(&self) -> Self {
+        Self { server: server_of(&self.target), ..self.clone() }
     }
 
     /// Has the target's host observed by an observer of its own.
@@ -225,6 +226,14 @@ impl TestBed {
         trial.reasons.extend(observation.lost.as_ref().map(|reason| format!("the observer was lost: {reason}")));
         watcher.on_judged(&trial);
         Ok(TrialResult { figures, judgement, certain_after, disturbance, observation, trial })
+    }
+}
+
+/// The target's processes, if they are on this host.
+fn server_of(target: &Target) -> Option<LocalServer> {
+    match &target.address {
+        PeerAddr::Tcp(address) if target.is_local() => LocalServer::on_port(address.port()),
+        _ => None,
     }
 }
 

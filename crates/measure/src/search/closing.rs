@@ -2,7 +2,7 @@
 //! target, then probes below it whether it recovers, and when.
 
 use super::end_reason::EndReason;
-use super::overload::{Closing, OverloadPoint, TRIAL};
+use super::overload::{Closing, OverloadPoint, TRIAL, last_trial};
 use super::recovery::Recovery;
 use super::state::Search;
 use super::step::Step;
@@ -49,7 +49,7 @@ impl Search {
 
     pub(super) fn overload_trial(&self) -> Duration {
         let is_last = self.closing.as_ref().is_some_and(|closing| closing.rates.len() == 1);
-        if is_last { TRIAL * 2 } else { TRIAL }
+        if is_last { last_trial(self.plan.final_trial) } else { TRIAL }
     }
 
     pub(super) fn record_overload(&mut self, trial: &TrialSummary) {

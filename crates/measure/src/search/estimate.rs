@@ -32,7 +32,7 @@ impl Search {
     /// Fixes the length of the trials that the estimate rests on, which depends on the rate.
     pub(super) fn begin_estimate(&mut self) {
         let bounds = self.bounds(self.goal);
-        if let Some(rate) = self.plan.expected.or(bounds.lower).or(bounds.top()) {
+        if let Some(rate) = bounds.lower.or(bounds.top()) {
             let trial = self.plan.estimate_trial(rate);
             self.goals[ESTIMATE].trial = trial;
             self.goals[ESTIMATE].sum = trial;
@@ -128,8 +128,8 @@ impl Search {
     pub(super) fn posterior(&self) -> Posterior {
         let trials = self.evidence();
         let rates = || trials.iter().map(|trial| trial.log_rate.exp());
-        let lowest = rates().fold(self.plan.expected.unwrap_or(f64::INFINITY), f64::min);
-        let highest = rates().fold(self.plan.expected.unwrap_or(0.0), f64::max);
+        let lowest = rates().fold(f64::INFINITY, f64::min);
+        let highest = rates().fold(0.0, f64::max);
         Posterior::of(&trials, lowest / REACH, highest * REACH)
     }
 

@@ -6,9 +6,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Length of the trials. The last one is twice as long, so that an overload that does harm only
-/// after a while does it.
+/// Length of the trials, but for the last one.
 pub(super) const TRIAL: Duration = Duration::from_secs(1);
+
+/// Length of the last trial: an overload that does harm only after a while does it then. It is half
+/// as long as the trials that the estimate rests on may be.
+pub(super) fn last_trial(longest: Duration) -> Duration {
+    (longest / 2).clamp(TRIAL * 2, TRIAL * 5)
+}
 
 /// The state of the last part.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,10 +42,25 @@ pub enum OverloadShape {
     Collapse,
 }
 
+impl OverloadShape {
+    /// The shape in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Flat => "flat",
+            Self::Decline => "slow decline",
+            Self::Collapse => "collapse",
+        }
+    }
+}
+
 /// Goodput at the highest rate, as a share of the peak, from which on the shape is flat.
 const FLAT: f64 = 0.95;
 /// And below which it is a collapse.
 const COLLAPSED: f64 = 0.5;
+
+/// A target that fails for so long after the overload, at a rate that it had carried, has
+/// collapsed. To work off what an overload has left behind takes less.
+pub(super) const LASTING_S: f64 = 1.0;
 
 /// The shape of these points, ascending by rate; `carried` is the goodput at the highest rate that
 /// passed. `None` without points.
@@ -71,15 +91,15 @@ pub struct OverloadPoint {
 }
 
 impl Closing {
-    /// The collapse of a target that does not recover from these trials.
-    pub(super) fn collapse_by(&self, recovery: &Recovery, now: Duration) -> Collapse {
+    /// The collapse of a target that these trials have changed for longer than they lasted.
+    pub(super) fn collapse_by(&self, recovery: &Recovery, recovery_s: Option<f64>, now: Duration) -> Collapse {
         Collapse {
             held: self.return_rate,
             overload: self.points.last().map_or(self.return_rate, |point| point.offered_rate),
             failed: recovery.probe_rate,
             failed_probes: recovery.failed_probes,
             waited_s: now.saturating_sub(recovery.since).as_secs_f64(),
-            recovery_s: None,
+            recovery_s,
             times: 1,
         }
     }

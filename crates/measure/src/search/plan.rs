@@ -12,9 +12,6 @@ pub struct SearchPlan {
     pub client_ceiling: f64,
     /// Throughput of a closed-loop probe. Only moves the first trial to half of it.
     pub hint: Option<f64>,
-    /// The threshold that an earlier search of the same target has found. The search then begins
-    /// with trials of the final length around it.
-    pub expected: Option<f64>,
     /// Relative width of the threshold's 95 % interval at which the search ends.
     pub width: f64,
     /// Length of the first, short trials (*goal initial trial duration*).
@@ -67,7 +64,6 @@ impl SearchPlan {
             lowest_rate,
             client_ceiling,
             hint: None,
-            expected: None,
             width: 0.03,
             initial_trial: Duration::from_millis(500),
             final_trial: Duration::from_secs(10),

@@ -13,6 +13,7 @@
 //! half of that, have to fail as well. If one of those passes instead, the first load has to pass
 //! now, again and again: then it was the target that changed, and it is back.
 
+use super::overload::LASTING_S;
 use super::recovery::{Collapse, Recovery, Stage};
 use super::state::Search;
 use super::trial::{HistoryEntry, TrialSummary};
@@ -143,6 +144,9 @@ impl Search {
                 let recovery_s = recovery.recovery_s(recovery.passed_from);
                 if let Some(closing) = &mut self.closing {
                     closing.recovered = Some(Some(recovery_s));
+                    if recovery_s >= LASTING_S {
+                        self.collapse = Some(closing.collapse_by(recovery, Some(recovery_s), self.spent));
+                    }
                 }
                 false
             }
@@ -181,7 +185,7 @@ impl Search {
         if let Some(recovery) = search.recovery.take().filter(|recovery| recovery.failed_probes > 0) {
             if let (Stage::Returning { .. }, Some(closing)) = (recovery.stage, &mut search.closing) {
                 closing.recovered = Some(None);
-                search.collapse = Some(closing.collapse_by(&recovery, self.spent));
+                search.collapse = Some(closing.collapse_by(&recovery, None, self.spent));
                 return search;
             }
             if recovery.stage == Stage::Shown {

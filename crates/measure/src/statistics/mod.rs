@@ -46,11 +46,29 @@ pub fn batch_means(series: &[f64], confidence: f64) -> Option<MeanInterval> {
     let length = series.len() / batches;
     let settled = &series[series.len() - batches * length..];
     let means: Vec<f64> = settled.chunks_exact(length).map(mean).collect();
-    let centre = mean(&means);
-    let variance = means.iter().map(|mean| (mean - centre).powi(2)).sum::<f64>() / (batches - 1) as f64;
-    let student = StudentsT::new(0.0, 1.0, (batches - 1) as f64).expect("the degrees of freedom are positive");
-    let half = student.inverse_cdf(0.5 + confidence / 2.0) * (variance / batches as f64).sqrt();
-    Some(MeanInterval { mean: centre, low: centre - half, high: centre + half, batches })
+    Some(mean_interval(&means, confidence))
+}
+
+/// The geometric mean of independent positive values with its interval at `confidence`, by
+/// Student's t on their logarithms. `None` of fewer than two values, or if one is not positive.
+pub fn geometric_mean(values: &[f64], confidence: f64) -> Option<MeanInterval> {
+    assert!(0.0 < confidence && confidence < 1.0, "a confidence is a share of 1");
+    if values.len() < 2 || !values.iter().all(|value| value.is_finite() && *value > 0.0) {
+        return None;
+    }
+    let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
+    let interval = mean_interval(&logs, confidence);
+    let [mean, low, high] = [interval.mean, interval.low, interval.high].map(f64::exp);
+    Some(MeanInterval { mean, low, high, ..interval })
+}
+
+/// The mean of independent values, at least two, by Student's t.
+fn mean_interval(values: &[f64], confidence: f64) -> MeanInterval {
+    let (centre, degrees) = (mean(values), (values.len() - 1) as f64);
+    let variance = values.iter().map(|value| (value - centre).powi(2)).sum::<f64>() / degrees;
+    let student = StudentsT::new(0.0, 1.0, degrees).expect("the degrees of freedom are positive");
+    let half = student.inverse_cdf(0.5 + confidence / 2.0) * (variance / values.len() as f64).sqrt();
+    MeanInterval { mean: centre, low: centre - half, high: centre + half, batches: values.len() }
 }
 
 /// The median; the mean of the middle two for an even number, `None` of nothing.

@@ -1,16 +1,19 @@
-//! `thalweg find`: the capacity search.
+//! `thalweg find`: the capacity search of one target, or of several one after the other.
+
+mod several;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_lab::document::Kind;
+use thalweg_lab::document::{Document, Kind};
+use thalweg_lab::restarts::{Restarts, find_across_restarts};
 use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::search::{self, SearchSettings};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::TestBed;
-use thalweg_load::{Extent, LoopPlan, RateProfile};
+use thalweg_load::{Extent, LoopPlan, Plan, RateProfile};
 use thalweg_measure::Limit;
 
 use crate::arrivals::CONNECTIONS_DEFAULT;
@@ -19,7 +22,7 @@ use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::load_options;
 use crate::observe::{observer, path_check};
-use crate::options::{FindOptions, OverloadOption};
+use crate::options::{FindOptions, NamedUrl, OverloadOption, StoreOptions};
 use crate::output;
 use crate::preflight;
 use crate::progress::Line;
@@ -44,11 +47,34 @@ const LOWEST_RATE: f64 = 10.0;
 /// available.
 pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
+    let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;
+    let prepared: Vec<Prepared> =
+        options.targets.iter().map(|target| prepare(options, target)).collect::<Result<_, _>>()?;
+    if let (Some(share), [one]) = (&options.client_share, &prepared[..]) {
+        return second_client::offer(share, one.base.clone(), one.target.clone(), one.limits.clone());
+    }
+    match <[Prepared; 1]>::try_from(prepared) {
+        Ok([one]) => output::give_out(&search(options, one, &interrupt, &options.output.store)?, &options.output),
+        Err(prepared) => several::find(options, prepared, &interrupt),
+    }
+}
+
+/// A target that was reached, and the load for it.
+struct Prepared {
+    name: Option<String>,
+    given: String,
+    target: Target,
+    base: Plan,
+    probe: Duration,
+    limits: Vec<Limit>,
+}
+
+fn prepare(options: &FindOptions, named: &NamedUrl) -> Result<Prepared, Failure> {
     let probe = options.probe.unwrap_or((options.duration / 20).max(PROBE_MIN).min(options.duration));
     if probe < PROBE_MIN || options.duration < DURATION_MIN {
         return Err(Failure::usage("trials need at least 500ms, short ones 100ms; use a longer --duration or --probe"));
     }
-    let target = Target::resolve(&options.url, options.load.unix_socket.as_ref())?;
+    let target = Target::resolve(&named.url, options.load.unix_socket.as_ref())?;
     let rate = Arc::new(RateProfile::constant(LOWEST_RATE));
     let shape = Shape {
         arrivals: LoopPlan::Open { rate, spacing: options.load.arrivals.into() },
@@ -62,6 +88,21 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     let requests = requests::of(&options.load, &target)?;
     let base = load_options::plan(&options.load, &target, shape, requests)?;
     let limits = limits_or_default(&options.load.limits);
+    // A command that restarts the server may be what starts it.
+    if options.restart_cmd.is_none() {
+        target.reach(base.timeout, &base.sources)?;
+    }
+    Ok(Prepared { name: named.name.clone(), given: named.given.clone(), target, base, probe, limits })
+}
+
+/// Searches the capacity of one target.
+fn search(
+    options: &FindOptions,
+    prepared: Prepared,
+    interrupt: &Interrupt,
+    store: &StoreOptions,
+) -> Result<Document, Failure> {
+    let Prepared { given, target, base, probe, limits, .. } = prepared;
     let invocation = Invocation {
         kind: Kind::Find,
         command: output::command_line(),
@@ -69,19 +110,15 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
         settings: settings(options, &target, &base, probe),
         started: jiff::Timestamp::now(),
     };
-    target.reach(base.timeout, &base.sources)?;
-    if let Some(share) = &options.client_share {
-        return second_client::offer(share, base, target, limits);
-    }
     let findings = preflight::examine_for_search(&base, &target);
     let observer = observer(&options.observer, &base.cpus)?;
 
     let path_check = options.path_check.then(|| path_check(&options.observer)).transpose()?.flatten();
 
-    let client_command = second_client::command();
+    let client_command = second_client::command(&given, &options.targets);
     let test_bed = TestBed { client_command, path_check, ..TestBed::new(target, limits) };
     let test_bed = test_bed.observed_by(observer);
-    let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, true, &test_bed.limits);
+    let mut line = Line::new(interrupt.clone(), true, &test_bed.limits);
     let settings = SearchSettings {
         base,
         lowest_rate: LOWEST_RATE,
@@ -91,15 +128,21 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
         budget: options.budget,
         recovery: options.recovery,
         overload: options.overload == OverloadOption::Yes,
+        bottleneck: true,
     };
-    let mut stored = StoredRun::begin(&invocation, &test_bed, &settings.base, &options.output.store);
-    let found = search::find(&test_bed, &settings, &mut stored.watching(&mut line));
+    let restarts = options.restarts.zip(options.restart_cmd.clone());
+    let restarts = restarts.map(|(count, command)| Restarts { count, command, timeout: options.restart_timeout });
+    let mut stored = StoredRun::begin(&invocation, &test_bed, &settings.base, store);
+    let watcher = &mut stored.watching(&mut line);
+    let found = match &restarts {
+        None => search::find(&test_bed, &settings, watcher).map_err(Failure::from),
+        Some(restarts) => find_across_restarts(&test_bed, &settings, restarts, watcher).map_err(Failure::from),
+    };
     line.clear();
     let found = found?;
     let measurement =
         Measurement { find: Some(found.find), ..Measurement::new(found.verdict, found.reasons, found.trials) };
-    let document = result::document(&invocation, &test_bed, &settings.base, measurement).with_findings(findings);
-    output::give_out(&document, &options.output)
+    Ok(result::document(&invocation, &test_bed, &settings.base, measurement).with_findings(findings))
 }
 
 /// The limits of the options. Without one on the response time only errors could limit a rate.
@@ -107,17 +150,17 @@ fn limits_or_default(asked: &[Limit]) -> Vec<Limit> {
     if asked.is_empty() { vec![LIMIT_DEFAULT.parse().expect("a valid limit")] } else { asked.to_vec() }
 }
 
-fn settings(
-    options: &FindOptions,
-    target: &Target,
-    plan: &thalweg_load::Plan,
-    probe: Duration,
-) -> BTreeMap<String, String> {
+fn settings(options: &FindOptions, target: &Target, plan: &Plan, probe: Duration) -> BTreeMap<String, String> {
     let mut settings = load_options::settings(&options.load, target, plan);
     settings.insert("duration".to_owned(), format!("{:?}", options.duration));
     settings.insert("probe".to_owned(), format!("{probe:?}"));
     settings.insert("width".to_owned(), options.width.to_string());
     settings.insert("budget".to_owned(), format!("{:?}", options.budget));
     settings.insert("recovery".to_owned(), format!("{:?}", options.recovery));
+    for (name, value) in
+        [("restarts", options.restarts.map(|count| count.to_string())), ("restart-cmd", options.restart_cmd.clone())]
+    {
+        settings.extend(value.map(|value| (name.to_owned(), value)));
+    }
     settings
 }

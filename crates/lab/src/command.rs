@@ -1,5 +1,5 @@
-//! The commands that set a side up before its round: they restart its server, or switch one server
-//! to it.
+//! The commands that set a server up before it is measured: they restart it, or switch it to one side
+//! of a comparison.
 //!
 //! A command may end when the server runs (`systemctl restart nginx`), or be the server itself. It
 //! runs by the shell in a process group of its own, so that all of it can be ended.
@@ -25,7 +25,7 @@ const END_PATIENCE: Duration = Duration::from_secs(10);
 /// The most bytes of a command's output that an error shows.
 const OUTPUT_SHOWN_MAX: usize = 2_000;
 
-/// The reasons why a side could not be set up.
+/// The reasons why a server could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// The shell could not be started.
@@ -74,7 +74,7 @@ pub enum CommandError {
         /// How long it was waited for.
         patience: Duration,
     },
-    /// The user ended the comparison.
+    /// The user ended the measurement.
     #[error("interrupted while {command:?} was running")]
     Interrupted {
         /// The command.
@@ -187,7 +187,7 @@ impl RunningCommand {
         let begun = Instant::now();
         // There may be none left in the group.
         let _ = process_group::terminate(group);
-        while self.child.try_wait().is_ok_and(|status| status.is_none()) || process_group::exists(group) {
+        while self.child.try_wait().is_ok_and(|status| status.is_none()) || process_group::is_running(group) {
             if begun.elapsed() > END_PATIENCE {
                 let _ = process_group::kill(group);
             }

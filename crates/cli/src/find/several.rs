@@ -1,0 +1,129 @@
+//! Several targets: one search after the other, each stored on its own, and one report about all.
+
+use std::process::ExitCode;
+
+use thalweg_lab::document::{Document, Find};
+use thalweg_lab::file::write_whole;
+use thalweg_lab::report::{self, Labelled};
+use thalweg_measure::Verdict;
+use thalweg_units::display;
+
+use super::{Prepared, search};
+use crate::exit::{Exit, Failure, remark};
+use crate::interrupt::Interrupt;
+use crate::options::{FindOptions, Format, StoreOptions};
+use crate::{output, stored_run};
+
+/// Searches the targets. One that fails does not keep the others from being measured.
+pub(super) fn find(options: &FindOptions, targets: Vec<Prepared>, interrupt: &Interrupt) -> Result<ExitCode, Failure> {
+    let form = form(options)?;
+    let count = targets.len();
+    let mut found: Vec<(Option<String>, Document)> = Vec::new();
+    let mut failure = None;
+    for (number, target) in (1..).zip(targets) {
+        if interrupt.is_wanted() {
+            break;
+        }
+        let (name, shown) = (target.name.clone(), target.target.shown.clone());
+        let title = name.as_ref().map_or_else(|| shown.clone(), |name| format!("{name} ({shown})"));
+        remark(&format!("{number} of {count}: {title}"));
+        let label = name.clone().or_else(|| options.output.store.label.clone());
+        let store = StoreOptions { label, ..options.output.store.clone() };
+        match search(options, target, interrupt, &store) {
+            Ok(document) => {
+                stored_run::store(&document, &store);
+                if form == Format::Text {
+                    output::print(&format!("{title}\n{}\n", output::in_form(&document, Format::Text)?))?;
+                }
+                found.push((name, document));
+            }
+            Err(error) => {
+                remark(&format!("{title}: {}", error.line()));
+                failure = Some(error);
+            }
+        }
+    }
+    let labelled: Vec<Labelled<'_>> = found.iter().map(|(name, document)| (name.as_deref(), document)).collect();
+    if labelled.is_empty() {
+        return Err(failure.unwrap_or_else(|| Failure::unreachable("interrupted before the end of the first trial")));
+    }
+    let documents: Vec<&Document> = found.iter().map(|(_, document)| document).collect();
+    output::print(&match form {
+        Format::Json => serde_json::to_string_pretty(&documents).map_err(Failure::unreachable)? + "\n",
+        Format::Tsv => report::table_of_several(&labelled, '\t'),
+        Format::Csv => report::table_of_several(&labelled, ','),
+        _ => summary(&labelled),
+    })?;
+    if let Some(path) = &options.output.out {
+        write_whole(path, report::html_of_several(&labelled).as_bytes())
+            .map_err(|error| Failure::unreachable(format!("cannot write the report {}: {error}", path.display())))?;
+        if form == Format::Text {
+            output::print(&format!("\nreport: {}\n", path.display()))?;
+        }
+    }
+    Ok(exit(&documents, failure.is_some()).into())
+}
+
+/// The form of the output; what makes no sense for several targets is refused before the first one.
+fn form(options: &FindOptions) -> Result<Format, Failure> {
+    let refuse =
+        |option: &str| Err(Failure::usage(format!("{option} takes one URL; {} are given", options.targets.len())));
+    let form = if options.output.json { Format::Json } else { options.output.format };
+    match form {
+        _ if options.restarts.is_some() => refuse("--restarts"),
+        _ if options.load.unix_socket.is_some() => refuse("--unix"),
+        _ if options.output.hdr.is_some() => refuse("--hdr"),
+        Format::Httperf => refuse("--format httperf"),
+        Format::Ab => refuse("--format ab"),
+        form => Ok(form),
+    }
+}
+
+/// A line for each target: capacity, shape and bottleneck.
+fn summary(found: &[Labelled<'_>]) -> String {
+    let mut rows = vec![["target", "capacity", "95 % interval", "beyond it", "bottleneck"].map(str::to_owned)];
+    rows.extend(found.iter().filter_map(|(name, document)| {
+        let find = document.find.as_ref()?;
+        Some(row(name.unwrap_or(&document.plan.target), find))
+    }));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let line = |row: &[String; 5]| {
+        let [name, capacity, interval, beyond, bottleneck] = row;
+        format!(
+            "{name:<a$}  {capacity:>b$}  {interval:>c$}  {beyond:<d$}  {bottleneck}\n",
+            a = widths[0],
+            b = widths[1],
+            c = widths[2],
+            d = widths[3]
+        )
+    };
+    rows.iter().map(line).collect()
+}
+
+fn row(name: &str, find: &Find) -> [String; 5] {
+    let none = || "-".to_owned();
+    let rate = find.threshold.map(display::rate);
+    let at_least = || find.lower_bound.map(|bound| format!(">= {}", display::rate(bound)));
+    let interval = find.interval95.map(|[low, high]| {
+        format!("{} to {}", display::rate(low).trim_end_matches("/s"), display::rate(high).trim_end_matches("/s"))
+    });
+    [
+        name.to_owned(),
+        rate.or_else(at_least).unwrap_or_else(none),
+        interval.unwrap_or_else(none),
+        find.overload.as_ref().map_or_else(none, |overload| overload.shape.name().to_owned()),
+        find.bottleneck(),
+    ]
+}
+
+/// The exit code of the worst result.
+fn exit(documents: &[&Document], failed: bool) -> Exit {
+    let has = |verdict: Verdict| documents.iter().any(|document| document.verdict == verdict);
+    match () {
+        () if failed => Exit::Unreachable,
+        () if has(Verdict::Invalid) => Exit::Invalid,
+        () if has(Verdict::Fail) => Exit::NotMet,
+        () => Exit::Met,
+    }
+}
