@@ -12,7 +12,7 @@ use crate::yardstick_server::{Yardstick, free_port};
 
 const SEARCHES_PATIENCE: Duration = Duration::from_secs(120);
 /// Short searches, of which none has an overload.
-const SHORT: [&str; 8] = ["--duration", "500ms", "--width", "20%", "--budget", "20s", "--overload", "no"];
+const SHORT: [&str; 8] = ["--duration", "500ms", "--width", "20%", "--budget", "5s", "--overload", "no"];
 
 fn find(arguments: &[&str]) -> ExitedProcess {
     Process::start(&mut thalweg(&[&["find"], arguments, &SHORT].concat())).wait(SEARCHES_PATIENCE)

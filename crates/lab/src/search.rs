@@ -151,7 +151,8 @@ fn diagnose(
         return Ok(None);
     };
     let rate = (upper * evidence::OVERLOAD).min(ceiling * evidence::CEILING_SHARE).max(upper);
-    let plan = open_loop(&settings.base, rate, evidence::LENGTH);
+    let length = settings.final_trial.clamp(evidence::LENGTH_MIN, evidence::LENGTH);
+    let plan = open_loop(&settings.base, rate, length);
     Ok(evidence::diagnose(test_bed, &plan, trials, watcher)?)
 }
 

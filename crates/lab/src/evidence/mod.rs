@@ -29,6 +29,8 @@ use sampler::Sampler;
 pub const PHASE: &str = "diagnose";
 /// Length of the trial.
 pub const LENGTH: Duration = Duration::from_secs(3);
+/// Its length in a search of short trials.
+pub const LENGTH_MIN: Duration = Duration::from_secs(1);
 /// The load, as a multiple of the upper bound: an overload that a search meets anyway.
 pub const OVERLOAD: f64 = 1.25;
 /// The share of its ceiling that the client is sure to offer.
