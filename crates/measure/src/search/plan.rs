@@ -48,9 +48,9 @@ pub struct TailLimit {
 /// Samples beyond a quantile that its estimate needs, in units of one over the quantile's tail.
 const SAMPLES_OF_TAIL: f64 = 1000.0;
 /// Samples alone make a trial no longer than this share of the longest one.
-const SAMPLING_SHARE: f64 = 0.6;
+const SAMPLING_SHARE: f64 = 0.4;
 /// A queue that starts empty may hide this relative excess in a trial that is long enough.
-const BUILD_UP_MAX: f64 = 0.008;
+const BUILD_UP_MAX: f64 = 0.0125;
 /// A relative excess that shows by missing completions, whatever the limit on the response time.
 const MISSING_SHOWS: f64 = 0.012;
 /// Width of the bracket at which the short trials end.

@@ -14,6 +14,8 @@
 
 use super::trial::{Evidence, Sensitivity, TrialEvidence};
 use serde::Serialize;
+use statrs::function::gamma::{gamma_lr, ln_gamma};
+use std::f64::consts::PI;
 use std::sync::LazyLock;
 
 /// The posterior distribution of the threshold.
@@ -87,7 +89,7 @@ const NEGLIGIBLE: f64 = 1e-5;
 /// Cells that are so much less likely than the likeliest one are left out.
 const HOPELESS: f64 = 1e-9;
 /// The logistic distribution's standard deviation in units of its scale.
-const LOGISTIC_SD: f64 = std::f64::consts::PI / 1.732_050_807_568_877_2;
+const LOGISTIC_SD: f64 = PI / 1.732_050_807_568_877_2;
 
 /// The shapes on a grid of this step. None is sharper than the grid, or a threshold between two of
 /// its points would be overlooked.
@@ -112,7 +114,7 @@ impl Shape {
     fn spread(&self) -> f64 {
         match self.family {
             Family::Step { spread, .. } => spread,
-            Family::Queue { slope, cluster } => (2.0 * CLUSTERS[cluster]).sqrt() / slope,
+            Family::Queue { slope, cluster } => (CLUSTERS[cluster] * (1.0 + 1.0 / SIZE_SHAPE)).sqrt() / slope,
         }
     }
 
@@ -185,21 +187,42 @@ const GROWTH_OF_CLUSTERS: f64 = 0.43;
 const SATURATED: f64 = 100.0;
 
 /// The density of a number of events that come in clusters: their number is a Poisson variable, and
-/// their sizes are exponential with this mean (Tweedie's compound Poisson distribution of index
-/// 1.5). At 0 it is the probability of no event.
+/// their sizes are gamma variables with this mean (a compound Poisson or Tweedie distribution). At 0
+/// it is the probability of no event.
 fn clustered(events: f64, expected: f64, size: f64) -> f64 {
     let clusters = expected / size;
     if events <= 0.0 {
         return (-clusters).exp();
     }
-    let z = 2.0 * (clusters * events / size).sqrt();
-    if z == 0.0 {
-        return 0.0;
+    if clusters > CLUSTERS_FEW {
+        let variance = clusters * size * size * (1.0 + 1.0 / SIZE_SHAPE);
+        return (-(events - expected).powi(2) / (2.0 * variance)).exp() / (2.0 * PI * variance).sqrt();
     }
-    // I1(z) e^-z; the exponents add up to -(sqrt(clusters) - sqrt(events / size))^2.
-    let exponent = (clusters.sqrt() - (events / size).sqrt()).powi(2);
-    (clusters / (events * size)).sqrt() * bessel_i1_scaled(z) * (-exponent).exp()
+    // The log of each term, from that of one cluster on.
+    let (log_clusters, log_events) = (clusters.ln(), SIZE_SHAPE * (events * SIZE_SHAPE / size).ln());
+    let of_all = -clusters - events * SIZE_SHAPE / size - events.ln();
+    let mut sum = 0.0;
+    for (n, log_gammas) in (1..).zip(LOG_GAMMAS.iter()) {
+        let term = (of_all + f64::from(n) * (log_clusters + log_events) - log_gammas).exp();
+        sum += term;
+        if f64::from(n) > clusters && term < sum * 1e-9 {
+            break;
+        }
+    }
+    sum
 }
+
+/// Shape of the gamma distribution of cluster sizes. Most clusters are small, and few are large: at
+/// this shape the chance that a trial passes is that of simulated queues.
+const SIZE_SHAPE: f64 = 0.45;
+/// Above this number of clusters the sum of their sizes is a normal variable.
+const CLUSTERS_FEW: f64 = 100.0;
+
+/// `ln n! + ln gamma(n * SIZE_SHAPE)` from n = 1 on.
+static LOG_GAMMAS: LazyLock<Vec<f64>> = LazyLock::new(|| {
+    let term = |n: u32| ln_gamma(f64::from(n) + 1.0) + ln_gamma(f64::from(n) * SIZE_SHAPE);
+    (1..=1000).map(term).collect()
+});
 
 /// The probability that the clusters of a trial have no more events than it may have, by the
 /// expected number of clusters.
@@ -229,34 +252,21 @@ fn within(clusters: f64, size: f64) -> f64 {
 }
 
 impl Within {
-    /// For clusters of this mean size relative to the allowed number. The sum of n exponential
-    /// sizes stays within y of them with the probability that a Poisson variable of mean y is at
-    /// least n.
-    fn of(cluster: f64) -> Self {
-        let terms = 400;
-        let poisson = |mean: f64| {
-            let mut log = -mean;
-            (1..=terms).map(move |n| {
-                let probability = log.exp();
-                log += mean.ln() - f64::from(n).ln();
-                probability
-            })
+    /// For clusters of this mean size relative to the allowed number.
+    fn of(size: f64) -> Self {
+        let reached: Vec<f64> = (1..=400).map(|n| gamma_lr(f64::from(n) * SIZE_SHAPE, SIZE_SHAPE / size)).collect();
+        let at = |clusters: f64| {
+            let mut log = -clusters;
+            let mut sum = log.exp();
+            for (n, reached) in (1..).zip(&reached) {
+                log += clusters.ln() - f64::from(n).ln();
+                sum += log.exp() * reached;
+            }
+            sum
         };
-        let mut at_least = 1.0;
-        let reached: Vec<f64> = poisson(1.0 / cluster)
-            .map(|p| {
-                let now = at_least;
-                at_least -= p;
-                now.max(0.0)
-            })
-            .collect();
         let exponents =
             (0..).map(|step| EXPONENT_MIN + f64::from(step) / PER_DOUBLING).take_while(|exponent| *exponent < 8.0);
-        Within(
-            exponents
-                .map(|exponent| poisson(exponent.exp2()).zip(&reached).map(|(p, reached)| p * reached).sum())
-                .collect(),
-        )
+        Within(exponents.map(|exponent| at(exponent.exp2())).collect())
     }
 
     fn at(&self, clusters: f64) -> f64 {
@@ -264,28 +274,6 @@ impl Within {
         let below = (place as usize).min(self.0.len() - 2);
         let part = place - below as f64;
         self.0[below] * (1.0 - part) + self.0[below + 1] * part
-    }
-}
-
-/// The modified Bessel function I1(z) e^-z for z > 0 (Abramowitz & Stegun 9.8.3 and 9.8.4).
-fn bessel_i1_scaled(z: f64) -> f64 {
-    let polynomial = |x: f64, terms: &[f64]| terms.iter().rev().fold(0.0, |sum, term| sum * x + term);
-    if z < 3.75 {
-        let terms = [0.5, 0.878_905_94, 0.514_988_69, 0.150_849_34, 0.026_587_33, 0.003_015_32, 0.000_324_11];
-        z * polynomial((z / 3.75).powi(2), &terms) * (-z).exp()
-    } else {
-        let terms = [
-            0.398_942_28,
-            -0.039_880_24,
-            -0.003_620_18,
-            0.001_638_01,
-            -0.010_315_55,
-            0.022_829_67,
-            -0.028_953_12,
-            0.017_876_54,
-            -0.004_200_59,
-        ];
-        polynomial(3.75 / z, &terms) / z.sqrt()
     }
 }
 
