@@ -39,6 +39,8 @@ pub(super) struct Recovery {
     /// The rate of the first of them.
     pub(super) first_rate: f64,
     pub(super) stage: Stage,
+    /// Whether the target had completed much less than it had carried before.
+    pub(super) starved: bool,
     /// Index of the overload in the history.
     pub(super) overload: usize,
     /// Time spent by the search when the probes began.
@@ -97,6 +99,7 @@ impl Recovery {
             probe_rate,
             first_rate: probe_rate,
             stage: Stage::Returning { passed: 0 },
+            starved: false,
             overload: usize::MAX,
             since: now,
             failed_probes: 0,

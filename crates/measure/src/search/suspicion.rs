@@ -25,6 +25,10 @@ use std::time::Duration;
 /// Noise of a few percent, and trials that were too short for a queue to build up, move a verdict
 /// by less.
 const SUSPICIOUS_SHARE: f64 = 0.85;
+/// A failing trial that completed at most this share of the last load that passed is suspicious at
+/// once: under an overload most targets still complete what they can carry. It also supports the
+/// load, so that failed probes show a collapse.
+const STARVED_SHARE: f64 = 0.6;
 /// A load in between that was as much higher makes two failures at or below the last load that
 /// passed suspicious.
 const OVERLOAD_RATIO: f64 = 1.5;
@@ -54,7 +58,8 @@ impl Search {
         let Some(latest) = failed().next_back() else { return };
         let overloaded = failed().any(|rate| rate >= held * OVERLOAD_RATIO);
         let below = failed().filter(|rate| *rate <= held).count();
-        let suspicious = latest <= held * SUSPICIOUS_SHARE || (overloaded && below >= 2);
+        let starved = self.history.last().is_some_and(|past| past.trial.completed <= held * STARVED_SHARE);
+        let suspicious = starved || latest <= held * SUSPICIOUS_SHARE || (overloaded && below >= 2);
         // A target that has collapsed once is probed after each failure, before any other trial.
         let known = self.collapse.is_some();
         let searched = |past: &&HistoryEntry| !past.probe && passed(past);
@@ -67,8 +72,13 @@ impl Search {
             let mut overloads = self.history[overload..].iter().filter(|past| past.trial.rate > held);
             let overload_end = overloads.next_back().map_or(self.spent, |past| past.ended);
             let stage = Stage::Suspected { halved: 0 };
-            self.recovery =
-                Some(Recovery { stage, overload, overload_end, ..Recovery::after_overload(probe_rate, self.spent) });
+            self.recovery = Some(Recovery {
+                stage,
+                overload,
+                overload_end,
+                starved,
+                ..Recovery::after_overload(probe_rate, self.spent)
+            });
         }
     }
 
@@ -92,7 +102,8 @@ impl Search {
         recovery.fail(self.spent);
         match recovery.stage {
             Stage::Suspected { halved } if recovery.failed_probes as usize >= (halved + 1) * FAILED_PROBES as usize => {
-                if self.collapse.is_some() || self.support(recovery) >= SUPPORT_NEEDED[halved] {
+                let supported = recovery.starved || self.support(recovery) >= SUPPORT_NEEDED[halved];
+                if self.collapse.is_some() || supported {
                     recovery.stage = Stage::Shown;
                 } else {
                     recovery.stage = Stage::Suspected { halved: halved + 1 };
@@ -145,7 +156,11 @@ impl Search {
                 if let Some(closing) = &mut self.closing {
                     closing.recovered = Some(Some(recovery_s));
                     if recovery_s >= LASTING_S {
-                        self.collapse = Some(closing.collapse_by(recovery, Some(recovery_s), self.spent));
+                        // Its time is better known than that of one in mid-search, in which the
+                        // trials went on for a while.
+                        let times = self.collapse.map_or(0, |before| before.times) + 1;
+                        let collapse = closing.collapse_by(recovery, Some(recovery_s), self.spent);
+                        self.collapse = Some(Collapse { times, ..collapse });
                     }
                 }
                 false
