@@ -1,5 +1,5 @@
-//! The commands that set a server up before it is measured: they restart it, or switch it to one side
-//! of a comparison.
+//! The commands that set a server up before it is measured: they restart it, or switch it to one
+//! side of a comparison.
 //!
 //! A command may end when the server runs (`systemctl restart nginx`), or be the server itself. It
 //! runs by the shell in a process group of its own, so that all of it can be ended.

@@ -27,8 +27,8 @@ pub fn kill(group: u32) -> io::Result<()> {
     Ok(kill_process_group(pid(group)?, Signal::KILL)?)
 }
 
-/// Whether a process of the group runs. One that has ended and was not waited for does not, which in
-/// a container whose first process waits for nobody may be for ever.
+/// Whether a process of the group runs. One that has ended and was not waited for does not, which
+/// in a container whose first process waits for nobody may be for ever.
 pub fn is_running(group: u32) -> bool {
     let exists = pid(group).is_ok_and(|group| test_kill_process_group(group).is_ok());
     exists && proc::process_ids().into_iter().any(|process| runs_in(process, group))

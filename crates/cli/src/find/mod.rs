@@ -1,44 +1,15 @@
 //! `thalweg find`: the capacity search of one target, or of several one after the other.
 
+mod one;
 mod several;
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
 
-use thalweg_lab::document::{Document, Kind};
-use thalweg_lab::restarts::{Restarts, find_across_restarts};
-use thalweg_lab::result::{self, Invocation, Measurement};
-use thalweg_lab::search::{self, SearchSettings};
-use thalweg_lab::target::Target;
-use thalweg_lab::trial::TestBed;
-use thalweg_load::{Extent, LoopPlan, Plan, RateProfile};
-use thalweg_measure::Limit;
-
-use crate::arrivals::CONNECTIONS_DEFAULT;
-use crate::arrivals::Shape;
+use self::one::{Prepared, prepare, search};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
-use crate::load_options;
-use crate::observe::{observer, path_check};
-use crate::options::{FindOptions, NamedUrl, OverloadOption, StoreOptions};
-use crate::output;
-use crate::preflight;
-use crate::progress::Line;
-use crate::requests;
-use crate::second_client;
-use crate::stored_run::StoredRun;
-
-/// Default limit: a response time that people do not yet notice as a wait.
-const LIMIT_DEFAULT: &str = "p99<50ms";
-
-/// Trials that are shorter have too few requests to say anything.
-const PROBE_MIN: Duration = Duration::from_millis(100);
-/// The same of trials that the capacity is estimated from.
-const DURATION_MIN: Duration = Duration::from_millis(500);
-/// The lowest rate of a search.
-const LOWEST_RATE: f64 = 10.0;
+use crate::options::FindOptions;
+use crate::{output, second_client};
 
 /// Runs the command.
 ///
@@ -57,110 +28,4 @@ pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
         Ok([one]) => output::give_out(&search(options, one, &interrupt, &options.output.store)?, &options.output),
         Err(prepared) => several::find(options, prepared, &interrupt),
     }
-}
-
-/// A target that was reached, and the load for it.
-struct Prepared {
-    name: Option<String>,
-    given: String,
-    target: Target,
-    base: Plan,
-    probe: Duration,
-    limits: Vec<Limit>,
-}
-
-fn prepare(options: &FindOptions, named: &NamedUrl) -> Result<Prepared, Failure> {
-    let probe = options.probe.unwrap_or((options.duration / 20).max(PROBE_MIN).min(options.duration));
-    if probe < PROBE_MIN || options.duration < DURATION_MIN {
-        return Err(Failure::usage("trials need at least 500ms, short ones 100ms; use a longer --duration or --probe"));
-    }
-    let target = Target::resolve(&named.url, options.load.unix_socket.as_ref())?;
-    let rate = Arc::new(RateProfile::constant(LOWEST_RATE));
-    let shape = Shape {
-        arrivals: LoopPlan::Open { rate, spacing: options.load.arrivals.into() },
-        user: None,
-        extent: Extent::Duration(options.duration),
-        connections: CONNECTIONS_DEFAULT,
-        opening_rate: None,
-        hold: None,
-        pipeline: 1,
-    };
-    let requests = requests::of(&options.load, &target)?;
-    let base = load_options::plan(&options.load, &target, shape, requests)?;
-    let limits = limits_or_default(&options.load.limits);
-    // A command that restarts the server may be what starts it.
-    if options.restart_cmd.is_none() {
-        target.reach(base.timeout, &base.sources)?;
-    }
-    Ok(Prepared { name: named.name.clone(), given: named.given.clone(), target, base, probe, limits })
-}
-
-/// Searches the capacity of one target.
-fn search(
-    options: &FindOptions,
-    prepared: Prepared,
-    interrupt: &Interrupt,
-    store: &StoreOptions,
-) -> Result<Document, Failure> {
-    let Prepared { given, target, base, probe, limits, .. } = prepared;
-    let invocation = Invocation {
-        kind: Kind::Find,
-        command: output::command_line(),
-        target: target.shown.clone(),
-        settings: settings(options, &target, &base, probe),
-        started: jiff::Timestamp::now(),
-    };
-    let findings = preflight::examine_for_search(&base, &target);
-    let observer = observer(&options.observer, &base.cpus)?;
-
-    let path_check = options.path_check.then(|| path_check(&options.observer)).transpose()?.flatten();
-
-    let client_command = second_client::command(&given, &options.targets);
-    let test_bed = TestBed { client_command, path_check, ..TestBed::new(target, limits) };
-    let test_bed = test_bed.observed_by(observer);
-    let mut line = Line::new(interrupt.clone(), true, &test_bed.limits);
-    let settings = SearchSettings {
-        base,
-        lowest_rate: LOWEST_RATE,
-        initial_trial: probe,
-        final_trial: options.duration,
-        width: options.width,
-        budget: options.budget,
-        recovery: options.recovery,
-        overload: options.overload == OverloadOption::Yes,
-        bottleneck: true,
-    };
-    let restarts = options.restarts.zip(options.restart_cmd.clone());
-    let restarts = restarts.map(|(count, command)| Restarts { count, command, timeout: options.restart_timeout });
-    let mut stored = StoredRun::begin(&invocation, &test_bed, &settings.base, store);
-    let watcher = &mut stored.watching(&mut line);
-    let found = match &restarts {
-        None => search::find(&test_bed, &settings, watcher).map_err(Failure::from),
-        Some(restarts) => find_across_restarts(&test_bed, &settings, restarts, watcher).map_err(Failure::from),
-    };
-    line.clear();
-    let found = found?;
-    let measurement =
-        Measurement { find: Some(found.find), ..Measurement::new(found.verdict, found.reasons, found.trials) };
-    Ok(result::document(&invocation, &test_bed, &settings.base, measurement).with_findings(findings))
-}
-
-/// The limits of the options. Without one on the response time only errors could limit a rate.
-fn limits_or_default(asked: &[Limit]) -> Vec<Limit> {
-    if asked.is_empty() { vec![LIMIT_DEFAULT.parse().expect("a valid limit")] } else { asked.to_vec() }
-}
-
-fn settings(options: &FindOptions, target: &Target, plan: &Plan, probe: Duration) -> BTreeMap<String, String> {
-    let mut settings = load_options::settings(&options.load, target, plan);
-    settings.insert("duration".to_owned(), format!("{:?}", options.duration));
-    settings.insert("probe".to_owned(), format!("{probe:?}"));
-    settings.insert("width".to_owned(), options.width.to_string());
-    settings.insert("budget".to_owned(), format!("{:?}", options.budget));
-    settings.insert("recovery".to_owned(), format!("{:?}", options.recovery));
-    for (name, value) in
-        [("restarts", options.restarts.map(|count| count.to_string())), ("restart-cmd", options.restart_cmd.clone())]
-    {
-        settings.extend(value.map(|value| (name.to_owned(), value)));
-    }
-    settings
 }

@@ -8,7 +8,7 @@ use thalweg_lab::report::{self, Labelled};
 use thalweg_measure::Verdict;
 use thalweg_units::display;
 
-use super::{Prepared, search};
+use super::one::{Prepared, search};
 use crate::exit::{Exit, Failure, remark};
 use crate::interrupt::Interrupt;
 use crate::options::{FindOptions, Format, StoreOptions};

@@ -36,8 +36,8 @@ pub struct Find {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub drift: Option<Drift>,
     /// The searches after restarts of the target, if the interval is taken across them. The bounds
-    /// are then those that hold after each restart; the bottleneck and the overload are those of the
-    /// last search.
+    /// are then those that hold after each restart; the bottleneck and the overload are those of
+    /// the last search.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub restarts: Vec<RestartedSearch>,
     /// Seconds of trials that were left out because something disturbed the client.

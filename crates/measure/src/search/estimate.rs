@@ -203,8 +203,8 @@ impl Search {
 }
 
 impl Estimate {
-    /// The interval's width relative to its upper end.
+    /// The interval's width relative to the threshold.
     pub fn width(&self) -> f64 {
-        (self.interval95[1] - self.interval95[0]) / self.interval95[1]
+        (self.interval95[1] - self.interval95[0]) / self.threshold
     }
 }

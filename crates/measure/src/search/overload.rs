@@ -9,8 +9,8 @@ use std::time::Duration;
 /// Length of the trials, but for the last one.
 pub(super) const TRIAL: Duration = Duration::from_secs(1);
 
-/// Length of the last trial: an overload that does harm only after a while does it then. It is two fifths
-/// of the longest trial that the estimate rests on.
+/// Length of the last trial: an overload that does harm only after a while does it then. It is two
+/// fifths of the longest trial that the estimate rests on.
 pub(super) fn last_trial(longest: Duration) -> Duration {
     longest.mul_f64(0.4).clamp(TRIAL * 2, TRIAL * 4)
 }

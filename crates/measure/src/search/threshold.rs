@@ -187,8 +187,8 @@ const GROWTH_OF_CLUSTERS: f64 = 0.43;
 const SATURATED: f64 = 100.0;
 
 /// The density of a number of events that come in clusters: their number is a Poisson variable, and
-/// their sizes are gamma variables with this mean (a compound Poisson or Tweedie distribution). At 0
-/// it is the probability of no event.
+/// their sizes are gamma variables with this mean (a compound Poisson or Tweedie distribution). At
+/// 0 it is the probability of no event.
 fn clustered(events: f64, expected: f64, size: f64) -> f64 {
     let clusters = expected / size;
     if events <= 0.0 {
