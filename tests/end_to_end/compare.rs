@@ -169,6 +169,22 @@ fn a_command_that_fails_ends_the_comparison_with_what_it_printed() {
 }
 
 #[test]
+fn a_command_that_fails_later_leaves_the_rounds_before_it() {
+    let _machine = machine::shared();
+    let (folder, port) = (TempDir::new().unwrap(), free_port());
+    let count = folder.path().join("count");
+    let serve = yardstick_command(port, "--service 100us");
+    let fifth = format!("echo x >> {0}; test $(wc -l < {0}) -lt 5 || exit 7; exec {serve}", count.display());
+    let commands = ["--restart-a", &fifth, "--restart-b", &fifth, "--json"];
+    let ended = compare(&[&[&format!("http://127.0.0.1:{port}/")], &commands, &SHORT, &ROBUST]);
+    assert_eq!(ended.code, Some(3), "{}", brief(&ended));
+    let document = document::of(&ended);
+    assert!(document["reasons"][0].as_str().expect("a text").contains("exit status: 7"), "{}", document["reasons"]);
+    let compare = comparison(&ended);
+    assert_eq!((listed(&compare, "rounds").len(), &compare["planning"]["ended"]), (2, &Value::from("command_failed")));
+}
+
+#[test]
 fn a_restart_that_leaves_the_old_server_in_its_place_is_noticed() {
     let _machine = machine::shared();
     let server = Yardstick::start("100us");

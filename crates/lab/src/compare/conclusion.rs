@@ -240,6 +240,7 @@ fn verdict_of(
     let mut reasons: Vec<String> = measured.reason.iter().cloned().collect();
     match measured.ended {
         CompareEnd::TargetLost => return (Verdict::Fail, reasons),
+        CompareEnd::CommandFailed => return (Verdict::Invalid, reasons),
         CompareEnd::Disturbed => {
             let why = measured.rounds.iter().rev().find_map(|round| round.missed.clone()).unwrap_or_default();
             reasons.push(format!("too many rounds in a row gave no valid value of {}: {why}", primary.metric));

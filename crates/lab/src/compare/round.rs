@@ -160,11 +160,16 @@ impl<'a> Rounds<'a> {
             return Ok(Some((CompareEnd::Interrupted, None)));
         }
         match self.set_up(side, watcher) {
-            // A command that fails has its message; a server that has gone ends the comparison.
-            Err(CompareError::Target { side, source }) if !measured.is_empty() => {
-                return Ok(Some((CompareEnd::TargetLost, Some(format!("{side}: {source}")))));
+            Ok(()) => {}
+            Err(_) if watcher.wants_stop() && !measured.is_empty() => return Ok(Some((CompareEnd::Interrupted, None))),
+            // What was measured before the server went, or its command failed, is kept.
+            Err(error @ CompareError::Target { .. }) if !measured.is_empty() => {
+                return Ok(Some((CompareEnd::TargetLost, Some(error.to_string()))));
             }
-            set_up => set_up?,
+            Err(error @ CompareError::Command { .. }) if !measured.is_empty() => {
+                return Ok(Some((CompareEnd::CommandFailed, Some(error.to_string()))));
+            }
+            Err(error) => return Err(error),
         }
         let mut round = MeasuredRound {
             pair,

@@ -150,6 +150,8 @@ pub enum CompareEnd {
     Interrupted,
     /// A side accepted no more connections.
     TargetLost,
+    /// The command of a side failed.
+    CommandFailed,
     /// The client fell short in too many rounds.
     Disturbed,
 }

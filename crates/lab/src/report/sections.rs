@@ -169,8 +169,25 @@ pub(super) fn machine_facts(host: &HostDocument, shown: Option<&Trial>) -> Marku
                 div { dt { "Interface " (interface.name) } dd { (words::enumerated(&interface_facts(interface))) } }
             }
         }
+        @if !host.findings.is_empty() { (host_findings(&host.findings)) }
         @if !host.sysctls.is_empty() { (settings("Kernel settings", &host.sysctls)) }
         @if !disclosure.limits.is_empty() { (settings("Resource limits", &disclosure.limits)) }
+    }
+}
+
+/// The findings of the checks before the measurement.
+fn host_findings(findings: &[thalweg_doctor::Finding]) -> Markup {
+    html! {
+        h3 { "Checks of this host" }
+        ul {
+            @for finding in findings {
+                li {
+                    (finding.level) ": " (finding.is)
+                    @if !finding.spoils.is_empty() { "; " (finding.spoils) }
+                    @for command in &finding.mend { br; code { (command) } }
+                }
+            }
+        }
     }
 }
 
