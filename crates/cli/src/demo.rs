@@ -33,6 +33,7 @@ use crate::options::{DemoOptions, DriverOption};
 use crate::output;
 use crate::preflight;
 use crate::progress::Line;
+use crate::stored_run;
 use crate::text;
 
 /// The files that the demo serves, in number and size those of the small-file test of the
@@ -120,6 +121,7 @@ pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
         output::print(&format!("\n{bound}\n"))?;
         document.reasons.push(bound);
     }
+    stored_run::store(&document, &options.store);
     output::write_report(&document, &options.out)?;
     output::print(&format!("\nreport: {}\n", absolute(&options.out)))?;
     Ok(Exit::from(document.verdict).into())

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::store::StoreOptions;
 use super::values::DriverOption;
 
 /// Options of `thalweg demo`.
@@ -19,4 +20,7 @@ pub struct DemoOptions {
     /// Kernel interface
     #[arg(long, value_name = "DRIVER", default_value = "auto")]
     pub driver: DriverOption,
+    /// The store.
+    #[command(flatten)]
+    pub store: StoreOptions,
 }

@@ -162,7 +162,7 @@ impl<'a> Rounds<'a> {
         match self.set_up(side, watcher) {
             Ok(()) => {}
             Err(_) if watcher.wants_stop() && !measured.is_empty() => return Ok(Some((CompareEnd::Interrupted, None))),
-            // What was measured before the server went, or its command failed, is kept.
+            // The rounds before the server went, or its command failed, are kept.
             Err(error @ CompareError::Target { .. }) if !measured.is_empty() => {
                 return Ok(Some((CompareEnd::TargetLost, Some(error.to_string()))));
             }
