@@ -241,13 +241,14 @@ fn coverage(station: &Station, searches: u64, plan: &SearchPlan) -> Coverage {
 /// A few searches of each kind in the normal run; `table` makes more of them.
 #[test]
 fn the_truth_lies_in_the_interval() {
-    for (station, searches) in [(fixed(1000.0, 0.05), 40), (fixed(20_000.0, 0.05), 2), (mm1(8000.0, 0.05), 8)] {
+    let kinds = [(fixed(1000.0, 0.05), 40, 80.0), (fixed(20_000.0, 0.05), 2, 80.0), (mm1(8000.0, 0.05), 8, 300.0)];
+    for (station, searches, seconds) in kinds {
         let found = coverage(&station, searches, &plan(station.limit_s));
         let missed = ((1.0 - found.covered) * searches as f64).round();
         // Of 40 searches that miss the truth once in twenty, more than 5 do so in one run of 70.
         assert!(missed <= 1.0 + searches as f64 * 0.1, "{missed} of {searches} missed {}: {station:?}", station.truth);
         assert!(found.narrow > 0.9, "{} are narrow: {station:?}", found.narrow);
-        assert!(found.seconds < 100.0, "{} s: {station:?}", found.seconds);
+        assert!(found.seconds < seconds, "{} s: {station:?}", found.seconds);
     }
 }
 

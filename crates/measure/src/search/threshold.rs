@@ -61,11 +61,13 @@ pub struct Estimate {
     pub spread: f64,
 }
 
+/// Prior probability of all queues together, relative to that of all steps.
+const QUEUES_PRIOR: f64 = 0.2;
 /// Spreads considered. Below the first one a threshold is a step for every purpose here; beyond the
 /// last one no rate could be named.
 const SPREADS: [f64; 8] = [0.0005, 0.0015, 0.004, 0.008, 0.014, 0.022, 0.035, 0.06];
 /// Slopes considered. A limit L makes it about `rate * L` for a queue with random arrivals.
-const SLOPES: [f64; 6] = [10.0, 20.0, 40.0, 80.0, 200.0, 500.0];
+const SLOPES: [f64; 8] = [10.0, 20.0, 40.0, 80.0, 140.0, 240.0, 400.0, 700.0];
 /// Sizes of clusters considered, in units of the slow requests that a trial may have.
 const CLUSTERS: [f64; 4] = [0.05, 0.2, 0.8, 2.5];
 /// Shares of the build-up considered.
@@ -118,15 +120,16 @@ impl Shape {
         }
     }
 
-    /// Most targets are steep; a wide spread takes evidence.
+    /// Most targets hold or do not, and turn within a narrow range; a wide one takes evidence. All
+    /// queues are equally likely: a preference for small clusters would end searches too early.
     fn prior(&self) -> f64 {
-        let usual = (SPREAD_USUAL / self.spread()).min(1.0);
         match self.family {
-            Family::Step { lapse, .. } => {
+            Family::Step { lapse, spread } => {
+                let usual = (SPREAD_USUAL / spread).min(1.0);
                 let of_lapse = LAPSES.iter().find(|(share, _)| *share == lapse).map_or(0.0, |(_, prior)| *prior);
                 usual * of_lapse / SPREADS.len() as f64
             }
-            Family::Queue { .. } => usual / QUEUES as f64,
+            Family::Queue { .. } => QUEUES_PRIOR / QUEUES as f64,
         }
     }
 
