@@ -16,8 +16,9 @@ pub(crate) struct Curve {
     pub(crate) passed: Option<f64>,
     /// The interval of the capacity, where a search gave one.
     pub(crate) interval95: Option<[f64; 2]>,
-    /// The capacity with its interval, and the bottleneck, in words, where a search has found them.
-    pub(crate) capacity: Option<String>,
+    /// The capacity, requests per second, and the bottleneck in words, where a search has found
+    /// them.
+    pub(crate) capacity: Option<f64>,
     pub(crate) limit: Option<String>,
 }
 
@@ -55,7 +56,7 @@ impl Curve {
             return vec![Curve {
                 passed: if document.kind == Kind::Find { find.and_then(|find| find.lower_bound) } else { curve.passed },
                 interval95: find.and_then(|find: &Find| find.interval95),
-                capacity: find.and_then(Find::capacity),
+                capacity: find.and_then(|find| find.interval95.and(find.threshold)),
                 limit: find.map(Find::bottleneck),
                 ..curve
             }];

@@ -90,12 +90,14 @@ pub(super) fn table(curves: &[Curve]) -> Markup {
                 caption { span { "Peak, where it occurs, and what follows; rates per second" } }
                 thead { tr {
                     th scope="col" { "target" }
-                    @if searched { th.number scope="col" { "capacity" } }
+                    @if searched {
+                        th.number scope="col" { "capacity" }
+                        th.number scope="col" { "95 % interval" }
+                    }
                     th.number scope="col" { "meets the limits up to" }
                     th.number scope="col" { "most good" }
                     th.number scope="col" { "at offered" }
-                    th.number scope="col" { "least good beyond" }
-                    th.number scope="col" { "of the most" }
+                    th.number scope="col" { "least beyond" }
                     th scope="col" { "shape" }
                     @if searched { th scope="col" { "bottleneck" } }
                 } }
@@ -109,18 +111,21 @@ fn row(curve: &Curve, searched: bool) -> Markup {
     use super::curve::Shape;
     let rate = |rate: Option<f64>| rate.map_or_else(|| words::NONE.to_owned(), words::rate);
     let (peak, shape) = (curve.peak(), curve.shape());
+    let interval = curve.interval95.map(|[low, high]| format!("{} to {}", words::rate(low), words::rate(high)));
     let share = shape.zip(peak).map(|((_, lowest), peak)| display::percent(lowest.good / peak.good));
     html! {
         tr {
             th scope="row" { (curve.name) }
-            @if searched { td.number { (words::unbroken(curve.capacity.as_deref().unwrap_or(words::NONE))) } }
+            @if searched {
+                td.number { (rate(curve.capacity)) }
+                td.number { (interval.unwrap_or_else(|| words::NONE.to_owned())) }
+            }
             td.number { (rate(curve.passed)) }
             td.number { (rate(peak.map(|peak| peak.good))) }
             td.number { (rate(peak.map(|peak| peak.offered))) }
-            td.number { (rate(shape.map(|(_, lowest)| lowest.good))) }
             td.number { (share.unwrap_or_else(|| words::NONE.to_owned())) }
             td { (match shape {
-                None => "not known: the highest rate is the peak",
+                None => "not known",
                 Some((Shape::Flat, _)) => "flat",
                 Some((Shape::Decline, _)) => "slow decline",
                 Some((Shape::Collapse, _)) => "collapse",

@@ -58,10 +58,6 @@ const FLAT: f64 = 0.95;
 /// And below which it is a collapse.
 const COLLAPSED: f64 = 0.5;
 
-/// A target that fails for so long after the overload, at a rate that it had carried, has
-/// collapsed. To work off what an overload has left behind takes less.
-pub(super) const LASTING_S: f64 = 1.0;
-
 /// The shape of these points, ascending by rate; `carried` is the goodput at the highest rate that
 /// passed. `None` without points.
 pub fn shape_of(points: &[OverloadPoint], carried: f64) -> Option<OverloadShape> {

@@ -10,6 +10,10 @@ const PAUSE_SHARE: f64 = 0.05;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(4);
 
+/// A target that fails for so long after the overload, at a rate that it had carried, has
+/// collapsed. To work off what an overload has left behind takes less.
+pub(super) const LASTING_S: f64 = 1.0;
+
 /// A collapse of the target: an overload after which it failed at loads that it had carried.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Collapse {
@@ -29,6 +33,13 @@ pub struct Collapse {
     /// How many times the target has collapsed in the search. The figures are those of the longest
     /// recovery.
     pub times: u32,
+}
+
+impl Collapse {
+    /// Whether the target took longer to recover than its queues take to empty.
+    pub(super) fn is_lasting(&self) -> bool {
+        self.recovery_s.is_none_or(|time| time >= LASTING_S)
+    }
 }
 
 /// A recovery that is being waited for.

@@ -2,6 +2,7 @@
 
 use super::drift::{self, Drift};
 use super::end_reason::EndReason;
+use super::recovery::Collapse;
 use super::state::{BRACKET, ESTIMATE, Search};
 use super::step::SearchResult;
 use super::threshold::Estimate;
@@ -54,7 +55,7 @@ impl Search {
             samples_wanted: self.plan.samples_wanted(),
             limited_by_client,
             ended,
-            collapse: self.collapse,
+            collapse: self.collapse.filter(Collapse::is_lasting),
             contradicted: upper.and_then(|upper| self.contradicting(upper)),
             trials: self.trials,
             loads: self.loads.iter().map(|load| load.judged(&self.goals[ESTIMATE])).collect(),

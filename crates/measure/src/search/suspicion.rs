@@ -13,8 +13,7 @@
 //! half of that, have to fail as well. If one of those passes instead, the first load has to pass
 //! now, again and again: then it was the target that changed, and it is back.
 
-use super::overload::LASTING_S;
-use super::recovery::{Collapse, Recovery, Stage};
+use super::recovery::{Collapse, LASTING_S, Recovery, Stage};
 use super::state::Search;
 use super::trial::{HistoryEntry, TrialSummary};
 use crate::trial::Verdict;
