@@ -2,7 +2,7 @@
 //! go wrong meanwhile.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
@@ -143,6 +143,19 @@ fn each_side_is_restarted_before_each_of_its_rounds() {
         assert!(!Path::new("/proc").join(start[3]).exists(), "the server of {start:?} goes on");
     }
     assert!(!compare["notes"].to_string().contains("each side was one process"), "{compare:#}");
+}
+
+#[test]
+fn a_comparison_that_is_killed_leaves_no_server_behind() {
+    let _machine = machine::shared();
+    let port = free_port();
+    let (address, server) = (format!("127.0.0.1:{port}"), format!("exec {}", yardstick_command(port, "--service 1ms")));
+    let arguments = ["compare", &format!("http://{address}/"), "--restart-a", &server, "--restart-b", &server];
+    let running = Process::start(&mut thalweg(&arguments));
+    until("the server to listen", PATIENCE, || TcpStream::connect(&address).is_ok().then_some(()));
+    running.signal("KILL");
+    running.wait(PATIENCE);
+    until("the server to end", PATIENCE, || TcpListener::bind(&address).is_ok().then_some(()));
 }
 
 #[test]

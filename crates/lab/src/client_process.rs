@@ -83,7 +83,7 @@ fn goodput(command: &ClientCommand, shares: &[(f64, &[usize])]) -> io::Result<f6
             let share = ClientShare { rate: *rate, length: LENGTH, cpus: cpus.to_vec() };
             let mut process = Command::new(&command.program);
             process.args(&command.arguments).arg(share.argument());
-            process.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+            process.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
             process.spawn().map(|child| Running(Some(child)))
         })
         .collect::<io::Result<_>>()?;
@@ -97,6 +97,11 @@ impl Running {
     fn goodput(mut self) -> io::Result<f64> {
         let child = self.0.take().expect("a process is waited for once");
         let output = child.wait_with_output()?;
+        if !output.status.success() {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let last = errors.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("no message");
+            return Err(io::Error::other(format!("it ended with {}: {last}", output.status)));
+        }
         let trial: Trial = serde_json::from_slice(&output.stdout)?;
         Ok(trial.rates.good)
     }
@@ -139,6 +144,7 @@ mod tests {
         let compared = compare(&command, 1000.0, &[0], &[1]).unwrap();
         assert_eq!(compared, TwoClients { offered: 1000.0, one: 600.0, two: 1200.0 });
         let broken = ClientCommand { program: "false".into(), arguments: Vec::new() };
-        assert!(compare(&broken, 1000.0, &[0], &[1]).is_err());
+        let error = compare(&broken, 1000.0, &[0], &[1]).unwrap_err();
+        assert!(error.to_string().contains("exit status: 1: no message"), "{error}");
     }
 }

@@ -111,15 +111,10 @@ impl RunningCommand {
         let command = command.replace(parameter.placeholder, &parameter.value);
         let start = || {
             let stderr = tempfile::tempfile()?;
-            let child = Command::new("sh")
-                .args(["-c", &command, "sh", &parameter.value])
-                .env(parameter.name, &parameter.value)
-                .process_group(0)
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(stderr.try_clone()?)
-                .spawn()?;
-            Ok((child, stderr))
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &command, "sh", &parameter.value]).env(parameter.name, &parameter.value);
+            shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr.try_clone()?).process_group(0);
+            Ok((process_group::end_with_parent(&mut shell).spawn()?, stderr))
         };
         match start() {
             Ok((child, stderr)) => Ok(Self { command, child, stderr }),
