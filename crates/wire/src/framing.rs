@@ -13,6 +13,8 @@ pub enum Version {
     Http10,
     /// HTTP/1.1
     Http11,
+    /// HTTP/2
+    Http2,
 }
 
 impl Version {
@@ -22,6 +24,7 @@ impl Version {
         match self {
             Self::Http10 => "HTTP/1.0",
             Self::Http11 => "HTTP/1.1",
+            Self::Http2 => "HTTP/2.0",
         }
     }
 
@@ -39,7 +42,7 @@ pub enum BodyFraming {
     Length(u64),
     /// The body comes in the chunked coding.
     Chunked,
-    /// The body ends with the connection (replies only).
+    /// The body ends with the connection (replies in HTTP/1) or with its stream.
     UntilClose,
 }
 

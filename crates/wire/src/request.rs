@@ -57,6 +57,19 @@ pub struct RequestHead<'a> {
 }
 
 impl<'a> RequestHead<'a> {
+    /// A head of HTTP/2, which was checked. `host` is the authority.
+    pub(crate) const fn of_stream(
+        method: Method<'a>,
+        target: &'a [u8],
+        fields: Fields<'a>,
+        body: BodyFraming,
+        host: Option<&'a str>,
+        expects_continue: bool,
+    ) -> Self {
+        let version = Version::Http2;
+        Self { method, target, version, fields, body, host_field: host, keep_alive: true, expects_continue }
+    }
+
     /// The host, with its port if given, that the request is for: that of the target in absolute
     /// form, which overrides the Host field (RFC 9112, 3.2.2), else that of the field. It may be
     /// empty; only HTTP/1.0 can do without.

@@ -71,6 +71,11 @@ pub struct ResponseHead<'a> {
 }
 
 impl<'a> ResponseHead<'a> {
+    /// A head of HTTP/2, which was checked.
+    pub(crate) const fn of_stream(status: u16, fields: Fields<'a>, body: BodyFraming) -> Self {
+        Self { status, reason: "", version: Version::Http2, fields, body, keep_alive: true }
+    }
+
     /// The value of the first field line of that name, in whatever case.
     #[inline]
     #[must_use]
