@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod conditions;
+mod h2;
 mod inputs;
 mod lines;
 mod messages;
@@ -16,6 +17,7 @@ mod transcript;
 mod wishes;
 
 pub use conditions::conditions;
+pub use h2::{h2, hpack};
 pub use inputs::{log, sessions};
 pub use messages::{chunked, request_reader, response_reader};
 pub use paths::target;
@@ -25,7 +27,7 @@ pub use wishes::{checksums, wishes};
 pub type Check = fn(&[u8]);
 
 /// All targets by the name of their corpus folder and binary.
-pub const TARGETS: [(&str, Check); 9] = [
+pub const TARGETS: [(&str, Check); 11] = [
     ("request_reader", request_reader),
     ("response_reader", response_reader),
     ("chunked", chunked),
@@ -35,4 +37,6 @@ pub const TARGETS: [(&str, Check); 9] = [
     ("log", log),
     ("wishes", wishes),
     ("checksums", checksums),
+    ("h2", h2),
+    ("hpack", hpack),
 ];

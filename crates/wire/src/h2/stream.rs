@@ -136,7 +136,8 @@ impl<T> Streams<T> {
         }
     }
 
-    fn note_reset(&mut self, id: u32) {
+    /// Notes that a stream was reset here.
+    pub(super) fn note_reset(&mut self, id: u32) {
         if self.resets.len() < RESETS_KEPT {
             self.resets.push(id);
         } else {

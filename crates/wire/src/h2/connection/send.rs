@@ -125,7 +125,8 @@ impl<T: Default> Connection<T> {
                 stream.is_reset = true;
                 stream.wants_to_send = false;
             }
-            None => {}
+            // The rest of the frame for which it is reset is ignored.
+            None => self.streams.note_reset(id),
         }
         frame::write_reset(id, code, out);
         self.streams.remove_if_over(id);
