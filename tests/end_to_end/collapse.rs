@@ -108,7 +108,8 @@ fn a_lasting_collapse_is_the_first_thing_that_a_search_says() {
     assert_eq!((&overload["shape"], &overload["recovered"]), (&"collapse".into(), &false.into()), "{find:#}");
     let [held, failed] = ["/held_rate", "/failed_rate"].map(|name| number(overload, name));
     assert_eq!(find["lower_bound"].as_f64(), Some(held), "the bound is that from before: {find:#}");
-    assert!(held >= 200.0 && failed < held / 2.0, "{find:#}");
+    // Three failures at the probes' first rate, three quarters of what had passed, are enough.
+    assert!(held >= 200.0 && failed <= held * 0.76, "{find:#}");
     assert_eq!((&find["limit"], &find["ended"]), (&"server".into(), &"not_recovered".into()), "{find:#}");
     let page = std::fs::read_to_string(report).unwrap();
     let heading = page.split_once("<h1>").and_then(|(_, rest)| rest.split_once("</h1>")).unwrap().0;
