@@ -1,10 +1,10 @@
 //! HTTP/1.0, HTTP/1.1 and [HTTP/2](h2) in both directions, without I/O: bytes in, events out.
 //!
-//! Owned here for HTTP/1: reading requests ([`RequestReader`]) and replies ([`ResponseReader`]), writing heads
-//! ([`encode`]), the chunked coding ([`chunked`]), dates, ranges, validators, what a client wants
-//! of codings and digests, and the way from a request target to a safe file path. Lacking on
-//! purpose: sockets, files and clocks (a caller that needs a time passes it in), content codings,
-//! HTTP/3, and every policy of a server or a client.
+//! Owned here for HTTP/1: reading requests ([`RequestReader`]) and replies ([`ResponseReader`]),
+//! writing heads ([`encode`]), the chunked coding ([`chunked`]), dates, ranges, validators, what a
+//! client wants of codings and digests, and the way from a request target to a safe file path.
+//! Lacking on purpose: sockets, files and clocks (a caller that needs a time passes it in), content
+//! codings, HTTP/3, and every policy of a server or a client.
 //!
 //! Two properties shape the code. It stands on the hot path of a load generator and of a file
 //! server, so a head that arrived whole is parsed where it lies, bodies are handed on as slices of

@@ -445,7 +445,7 @@ fn persistence(head: &RequestHead<'_>, requests: u32, services: &Services<'_>) -
     let is_last = services.is_draining || !is_body_read(head) || requests >= services.bounds.requests_max;
     match head.version {
         _ if is_last || !head.keep_alive() => Persistence::Close,
-        Version::Http11 => Persistence::Default,
+        Version::Http11 | Version::Http2 => Persistence::Default,
         Version::Http10 => Persistence::KeepAlive,
     }
 }
