@@ -4,7 +4,7 @@
 //! when a payload has been sent, when an object is ready, and when a deadline has passed; the
 //! session returns the bytes to send and the event that it waits for. Rates, admission, eviction,
 //! accounting and the calls to the driver belong to the connection, so that a new protocol does not
-//! change them. HTTP/1 is the first.
+//! change them.
 
 use std::rc::Rc;
 
@@ -22,9 +22,8 @@ pub(crate) trait Session {
     /// The last payload has been sent.
     fn on_sent(&mut self, services: &mut Self::Services<'_>) -> Next;
 
-    /// The job that the session waits for is done with this outcome, and earlier payloads have been
-    /// sent or not.
-    fn on_ready(&mut self, outcome: Outcome, is_sending: bool, services: &mut Self::Services<'_>) -> Next;
+    /// Something that the session waits for is ready, and earlier payloads have been sent or not.
+    fn on_ready(&mut self, ready: Ready, is_sending: bool, services: &mut Self::Services<'_>) -> Next;
 
     /// The peer will send no more.
     fn on_ended(&mut self) -> Next;
@@ -49,6 +48,15 @@ pub(crate) trait Session {
     /// Whether the connection should receive no more for now: the peer is too far ahead, or its
     /// input would be discarded.
     fn holds_input(&self) -> bool;
+}
+
+/// Something that a session has waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ready {
+    /// The job of the request on a stream (0 in HTTP/1) is done, with this outcome.
+    Job { stream: u32, outcome: Outcome },
+    /// An origin has an object, or bytes of one.
+    Origin,
 }
 
 /// The next step of a connection.

@@ -30,6 +30,7 @@ mod attacks;
 mod changing;
 mod deadlines;
 mod disks;
+mod http2;
 mod limits;
 #[path = "../tests/server/naive.rs"]
 mod naive;

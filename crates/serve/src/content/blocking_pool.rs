@@ -2,12 +2,12 @@
 //! loop does not wait.
 //!
 //! A loop submits a [`Job`] on behalf of a connection and goes on. When the job is done, the loop
-//! is woken and takes its result, with the sockets of all connections that wait for it: those that
-//! submit a job with the same key meanwhile wait for the same job. The pool does not inspect
-//! results: they concern only the code that submits jobs.
+//! is woken and takes its result, with all that wait for it: those that submit a job with the same
+//! key meanwhile wait for the same job. The pool does not inspect results: they concern only the
+//! code that submits jobs.
 //!
-//! The queue needs no bound of its own: a connection waits for one job at a time, and connections
-//! are bounded. Jobs that are short go before those that fetch more of a large file or read a whole
+//! The queue needs no bound of its own: a request waits for one job at a time, and connections and
+//! their requests under way are bounded. Jobs that are short go before those that fetch more of a large file or read a whole
 //! folder, which also never get the last thread.
 //!
 //! Each loop has threads of its own, started when there is work for them, because they share its
@@ -69,11 +69,26 @@ impl<R: Send + 'static> Job<R> {
     }
 }
 
+/// The part of a connection that waits for a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Waiter {
+    pub(crate) socket: SocketId,
+    pub(crate) part: WaitingPart,
+}
+
+/// A part of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WaitingPart {
+    /// The request on a stream; 0 in HTTP/1.
+    Request(u32),
+    /// The sender, for a part of a file.
+    Sender,
+}
+
 /// A job that is done.
 pub(crate) struct Completed<R> {
     pub(crate) result: R,
-    /// The connections that wait for it.
-    pub(crate) sockets: Vec<SocketId>,
+    pub(crate) waiters: Vec<Waiter>,
 }
 
 /// A loop's side of the pool: which connections wait for which job.
@@ -86,14 +101,14 @@ pub(crate) struct BlockingPool<R> {
     jobs_submitted: u64,
     /// The numbers of the jobs with a key that are not done.
     under_way: HashMap<(JobKind, Vec<u8>), u64, RandomState>,
-    waiting: HashMap<u64, WaitingSockets, RandomState>,
+    waiting: HashMap<u64, JobWaiters, RandomState>,
 }
 
-/// The connections that wait for a job.
-struct WaitingSockets {
+/// Those that wait for a job.
+struct JobWaiters {
     /// The job's kind and key, if it has one.
     key: Option<(JobKind, Vec<u8>)>,
-    sockets: Vec<SocketId>,
+    waiters: Vec<Waiter>,
 }
 
 /// The threads' side of the pool.
@@ -161,12 +176,12 @@ impl<R: Send + 'static> BlockingPool<R> {
         Arc::clone(&self.workers)
     }
 
-    /// Has a job done for the connection of a socket, which waits for no other.
-    pub(crate) fn submit(&mut self, socket: SocketId, job: Job<R>) {
+    /// Has a job done for a part of a connection, which waits for no other.
+    pub(crate) fn submit(&mut self, waiter: Waiter, job: Job<R>) {
         let Job { kind, key, work, on_panic } = job;
         let key = Some((kind, key)).filter(|(_, key)| !key.is_empty());
         if let Some(number) = key.as_ref().and_then(|key| self.under_way.get(key)) {
-            self.waiting.get_mut(number).expect("a job under way is waited for").sockets.push(socket);
+            self.waiting.get_mut(number).expect("a job under way is waited for").waiters.push(waiter);
             return;
         }
         self.jobs_submitted += 1;
@@ -174,7 +189,7 @@ impl<R: Send + 'static> BlockingPool<R> {
         if let Some(key) = &key {
             self.under_way.insert(key.clone(), number);
         }
-        self.waiting.insert(number, WaitingSockets { key, sockets: vec![socket] });
+        self.waiting.insert(number, JobWaiters { key, waiters: vec![waiter] });
         self.enqueue(QueuedJob { number, work, on_panic, is_long: kind != JobKind::Open });
     }
 
@@ -227,11 +242,11 @@ impl<R: Send + 'static> BlockingPool<R> {
     pub(crate) fn take_results(&mut self) -> impl Iterator<Item = Completed<R>> + use<R> {
         let results = mem::take(&mut self.workers.queue().results);
         let completed = results.into_iter().filter_map(|(number, result)| {
-            let WaitingSockets { key, sockets } = self.waiting.remove(&number)?;
+            let JobWaiters { key, waiters } = self.waiting.remove(&number)?;
             if let Some(key) = &key {
                 self.under_way.remove(key);
             }
-            Some(Completed { result, sockets })
+            Some(Completed { result, waiters })
         });
         completed.collect::<Vec<_>>().into_iter()
     }
@@ -318,22 +333,22 @@ mod tests {
 
     use super::*;
 
-    fn sockets<const N: usize>() -> [SocketId; N] {
+    fn waiters<const N: usize>() -> [Waiter; N] {
         let mut table = Table::new(N);
-        [(); N].map(|()| table.insert(()).unwrap())
+        [(); N].map(|()| Waiter { socket: table.insert(()).unwrap(), part: WaitingPart::Sender })
     }
 
     fn job(kind: JobKind, key: &str, work: impl FnOnce() + Send + 'static) -> Job<()> {
         Job::new(kind, key.into(), (), work)
     }
 
-    fn take_sockets(pool: &mut BlockingPool<()>) -> Vec<SocketId> {
-        pool.take_results().flat_map(|completed| completed.sockets).collect()
+    fn take_waiters(pool: &mut BlockingPool<()>) -> Vec<Waiter> {
+        pool.take_results().flat_map(|completed| completed.waiters).collect()
     }
 
     #[test]
     fn a_job_is_done_once_for_all_that_submit_it_meanwhile() {
-        let [a, b, c, d] = sockets();
+        let [a, b, c, d] = waiters();
         let mut pool = BlockingPool::simulated();
         let runs = Arc::new(AtomicUsize::new(0));
         let count = || {
@@ -348,7 +363,7 @@ mod tests {
         assert!(pool.take_results().next().is_none());
         assert!(pool.workers().work());
         let take = |pool: &mut BlockingPool<usize>| -> Vec<_> {
-            pool.take_results().map(|Completed { result, sockets }| (result, sockets)).collect()
+            pool.take_results().map(|Completed { result, waiters }| (result, waiters)).collect()
         };
         assert_eq!(take(&mut pool), [(0, vec![a, b])]);
         // The job is done: the next one is another.
@@ -360,28 +375,28 @@ mod tests {
 
     #[test]
     fn jobs_without_a_key_are_each_done() {
-        let [a, b] = sockets();
+        let [a, b] = waiters();
         let mut pool = BlockingPool::simulated();
         pool.submit(a, job(JobKind::Read, "", || {}));
         pool.submit(b, job(JobKind::Read, "", || {}));
         assert!(pool.workers().work() && pool.workers().work() && !pool.workers().work());
-        assert_eq!(take_sockets(&mut pool), [a, b]);
+        assert_eq!(take_waiters(&mut pool), [a, b]);
     }
 
     #[test]
     fn a_job_that_panics_has_the_result_that_was_left_for_that() {
-        let [a] = sockets();
+        let [a] = waiters();
         let mut pool = BlockingPool::simulated();
         let job = Job::new(JobKind::Open, "name".into(), "panicked", || panic!("on purpose"));
         pool.submit(a, job.map(str::len));
         pool.workers().work();
         let completed = pool.take_results().next().unwrap();
-        assert_eq!((completed.result, completed.sockets), ("panicked".len(), vec![a]));
+        assert_eq!((completed.result, completed.waiters), ("panicked".len(), vec![a]));
     }
 
     #[test]
     fn threads_lower_their_priority() {
-        let [a] = sockets();
+        let [a] = waiters();
         let mut pool = BlockingPool::new(Waker::new().unwrap(), 2, affinity::allowed_cpus().unwrap());
         let (tell, told) = mpsc::channel();
         let own = || rustix::process::getpriority_process(None).unwrap();
@@ -392,7 +407,7 @@ mod tests {
 
     #[test]
     fn large_files_leave_a_thread_to_others() {
-        let [a, b, c, d] = sockets();
+        let [a, b, c, d] = waiters();
         let mut pool = BlockingPool::new(Waker::new().unwrap(), 3, affinity::allowed_cpus().unwrap());
         let (release, held) = mpsc::channel::<()>();
         let held = Arc::new(Mutex::new(held));
@@ -409,7 +424,7 @@ mod tests {
         let mut done = Vec::new();
         let mut wait_for = |jobs: usize| {
             while done.len() < jobs {
-                done.extend(take_sockets(&mut pool));
+                done.extend(take_waiters(&mut pool));
                 thread::yield_now();
             }
             done[0]

@@ -21,6 +21,7 @@ use crate::content::stream::Stream;
 /// apart from the metadata.
 pub(crate) struct Object {
     rendering: Rendering,
+    rendered_fields: Option<Box<RenderedFields>>,
     /// `None` if that is known only when a stream has ended.
     length: Option<u64>,
     source: Source,
@@ -57,6 +58,13 @@ pub(crate) struct Rendering {
     pub(crate) second: i64,
 }
 
+/// Fields of the most common response that a session has rendered apart from the body.
+pub(crate) struct RenderedFields {
+    pub(crate) bytes: Vec<u8>,
+    /// The second of their Date.
+    pub(crate) second: i64,
+}
+
 impl Rendering {
     fn of(body: Vec<u8>) -> Self {
         Self { bytes: Rc::new(body), head_bytes: 0, second: 0 }
@@ -82,14 +90,14 @@ impl Object {
     pub(crate) fn in_memory(metadata: Metadata, body: Vec<u8>, variants: Box<[Self]>) -> Self {
         let length = Some(body.len() as u64);
         let (rendering, metadata) = (Rendering::of(body), Box::new(metadata));
-        Self { rendering, length, source: Source::Memory, variants, metadata }
+        Self { rendering, rendered_fields: None, length, source: Source::Memory, variants, metadata }
     }
 
     /// An object whose body is a whole file, which the kernel sends.
     pub(crate) fn in_file(metadata: Metadata, file: File, variants: Box<[Self]>) -> Self {
         let length = Some(file.stamp.size);
         let (rendering, metadata) = (Rendering::of(Vec::new()), Box::new(metadata));
-        Self { rendering, length, source: Source::File(Rc::new(file)), variants, metadata }
+        Self { rendering, rendered_fields: None, length, source: Source::File(Rc::new(file)), variants, metadata }
     }
 
     #[cfg_attr(
@@ -99,7 +107,14 @@ impl Object {
     /// An object whose body is still coming in.
     pub(crate) fn in_stream(metadata: Metadata, stream: Stream) -> Self {
         let (rendering, metadata) = (Rendering::of(Vec::new()), Box::new(metadata));
-        Self { rendering, length: stream.length(), source: Source::Stream(stream), variants: Box::default(), metadata }
+        Self {
+            rendering,
+            rendered_fields: None,
+            length: stream.length(),
+            source: Source::Stream(stream),
+            variants: Box::default(),
+            metadata,
+        }
     }
 
     /// Bytes of memory held, but for the fixed part.
@@ -196,6 +211,17 @@ impl Object {
     #[inline]
     pub(crate) fn source(&self) -> &Source {
         &self.source
+    }
+
+    /// The bytes that a body in memory is a part of, and where it begins.
+    pub(crate) fn shared_bytes(&self) -> (&Rc<Vec<u8>>, usize) {
+        (&self.rendering.bytes, self.rendering.head_bytes)
+    }
+
+    /// The place for a session's rendered fields of a response with the whole.
+    #[inline]
+    pub(crate) fn rendered_fields(&mut self) -> &mut Option<Box<RenderedFields>> {
+        &mut self.rendered_fields
     }
 
     /// The body, if it is in memory.

@@ -4,6 +4,7 @@
 //! HTTP/1, compressed field sections in later versions. Framing is the protocol's, too.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use thalweg_sys::FileSpan;
@@ -107,8 +108,8 @@ pub(crate) enum PageField<'o> {
 pub(crate) enum Body<'o> {
     /// None.
     Empty,
-    /// In memory.
-    Memory(&'o [u8]),
+    /// In memory: a part of these bytes.
+    Memory(&'o Rc<Vec<u8>>, Range<usize>),
     /// Made for this response.
     Text(String),
     /// A span of a file.
@@ -128,24 +129,36 @@ pub(crate) struct Summary {
     pub(crate) delivery: Delivery,
 }
 
-/// The end of a response among the bytes of its batch, and the length of its body.
+/// Bytes of a response in its batch, and those of them that belong to its body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ResponseBytes {
-    pub(crate) ends_at: u64,
+    pub(crate) bytes: u64,
     pub(crate) body_bytes: u64,
-    /// The body is a stream, and more of it follows ([`Recorder::extend`]).
+    /// More of the body follows ([`Recorder::extend`]).
     pub(crate) is_open: bool,
 }
 
-/// Takes notice of responses, for accounting.
+/// Takes notice of all that is sent, in its order, for accounting.
 pub(crate) trait Recorder {
-    /// Records an encoded response, to this request or to malformed input. Its bytes are counted
-    /// only if `bytes` is called.
-    fn record(&mut self, request: Option<&RequestHead<'_>>, summary: Summary, bytes: &dyn Fn() -> ResponseBytes);
+    /// Records an encoded response on a stream (0 in HTTP/1), to this request or to malformed
+    /// input. Its bytes are counted only if `bytes` is called.
+    fn record(
+        &mut self,
+        stream: u32,
+        request: Option<&RequestHead<'_>>,
+        summary: Summary,
+        bytes: &dyn Fn() -> ResponseBytes,
+    );
 
-    /// So many bytes were added to the last response, whose body is a stream, so many of them of
-    /// the body; more may follow, or not.
-    fn extend(&mut self, bytes: u64, body_bytes: u64, is_last: bool);
+    /// So many bytes more of the response on a stream, so many of them of the body; more may
+    /// follow, or not.
+    fn extend(&mut self, stream: u32, bytes: u64, body_bytes: u64, is_last: bool);
+
+    /// Bytes that belong to no response.
+    fn skip(&mut self, bytes: u64);
+
+    /// The rest of the response on a stream will not be sent.
+    fn cut(&mut self, stream: u32);
 }
 
 /// How much of an object a response delivers.
@@ -235,6 +248,22 @@ impl<'o> Response<'o> {
         }
     }
 
+    /// Whether there is no byte of a body.
+    pub(crate) fn is_bodiless(&self) -> bool {
+        match self {
+            Self::Whole(object) => object.length() == Some(0),
+            Self::Selected(Selected { is_head, part: Part::Whole, object, .. }) => {
+                *is_head || object.length() == Some(0)
+            }
+            Self::Selected(selected) => selected.is_head,
+            Self::NotModified(_) => true,
+            Self::Page(page) => {
+                let is_empty = page.object.is_some_and(|object| object.length() == Some(0));
+                page.is_head || page.status == 204 || is_empty
+            }
+        }
+    }
+
     /// The body.
     pub(crate) fn into_body(self) -> Body<'o> {
         match self {
@@ -299,7 +328,8 @@ fn page_text(status: u16) -> String {
 fn body_of(object: &Object, span: Range<u64>) -> Body<'_> {
     match object.source() {
         Source::Memory => {
-            Body::Memory(&object.bytes_in_memory().unwrap_or_default()[span.start as usize..span.end as usize])
+            let (bytes, begins_at) = object.shared_bytes();
+            Body::Memory(bytes, begins_at + span.start as usize..begins_at + span.end as usize)
         }
         Source::File(_) => object.span(span).map_or(Body::Empty, Body::File),
         Source::Stream(stream) => Body::Stream(stream.reader()),

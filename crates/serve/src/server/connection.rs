@@ -18,10 +18,9 @@ use thalweg_sys::{Driver, Instant, SocketId};
 use self::recorder::ConnectionRecorder;
 use self::sender::{Link, Progress, Sender};
 use crate::content::body::Payload;
-use crate::content::origin::Outcome;
-use crate::http::h1::batch::Batch;
-use crate::http::h1::session::{Services, Session};
-use crate::session::{Activity, Next, Session as _};
+use crate::http::services::Services;
+use crate::http::session::HttpSession;
+use crate::session::{Activity, Next, Ready, Session as _};
 use crate::shaping::admission::Admission;
 use crate::shaping::shaper::{RateScope, ShapingState};
 use crate::telemetry::accounting::RequestRecords;
@@ -45,7 +44,7 @@ pub(crate) struct Connection {
     /// It got its slot while others were waiting for one, and has less time to show that it reads
     /// its response.
     is_late: bool,
-    session: Session,
+    session: HttpSession,
     sender: Sender,
     /// The records of the responses that are being sent.
     records: Option<Box<RequestRecords>>,
@@ -102,7 +101,7 @@ impl Connection {
             paused: false,
             admission: Admission::Admitted,
             is_late: false,
-            session: Session::new(shared.times.session),
+            session: HttpSession::new(shared.times.session),
             sender: Sender::new(shaping_state),
             records: None,
         }
@@ -183,21 +182,22 @@ impl Connection {
         self.follow(driver, shared, next, None)
     }
 
-    /// A job that the connection waits for is done, or an object that its session waits for is
-    /// ready.
-    pub(crate) fn on_ready<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, outcome: Outcome) -> Fate {
-        let is_sending = self.sender.is_busy();
-        if self.sender.waits_for_readahead() {
-            if !is_sending {
-                self.deadline = driver.now().plus_ns(shared.times.stall_ns);
-                let (sender, mut link) = self.link(driver, shared);
-                sender.resume(&mut link);
-            }
-            return Fate::Stays;
+    /// The part of a file that the sender waits for was read ahead.
+    pub(crate) fn on_read_ahead<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+        if self.sender.waits_for_readahead() && !self.sender.is_busy() {
+            self.deadline = driver.now().plus_ns(shared.times.stall_ns);
+            let (sender, mut link) = self.link(driver, shared);
+            sender.resume(&mut link);
         }
+        Fate::Stays
+    }
+
+    /// Something that the session waits for is ready.
+    pub(crate) fn on_ready<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, ready: Ready) -> Fate {
+        let is_sending = self.sender.is_busy() || self.sender.waits_for_readahead();
         let before = is_sending.then(|| self.session.activity());
-        let next = self
-            .with_session(shared, driver.now(), |session, services| session.on_ready(outcome, is_sending, services));
+        let next =
+            self.with_session(shared, driver.now(), |session, services| session.on_ready(ready, is_sending, services));
         self.follow(driver, shared, next, before)
     }
 
@@ -325,7 +325,7 @@ impl Connection {
         &mut self,
         shared: &mut Shared,
         now: Instant,
-        call: impl FnOnce(&mut Session, &mut Services<'_>) -> T,
+        call: impl FnOnce(&mut HttpSession, &mut Services<'_>) -> T,
     ) -> T {
         let socket = self.socket();
         let second = shared.responder.date_cache.second();
@@ -340,7 +340,8 @@ impl Connection {
         let mut services = Services {
             responder: &mut shared.responder,
             blocking: &mut shared.blocking,
-            batch: Batch::new(&mut shared.buffers),
+            buffers: &mut shared.buffers,
+            scratch: &mut shared.scratch,
             budget: &mut shared.budget,
             recorder: &mut recorder,
             bounds: shared.times.session,

@@ -19,18 +19,20 @@ use thalweg_sys::{Completion, Driver, FileChanged, Instant, SocketId};
 
 use crate::catalog::site::Sites;
 use crate::config::{CacheConfig, Level, Limits, ServerConfig};
-use crate::content::blocking_pool::{BlockingPool, Completed};
+use crate::content::blocking_pool::{BlockingPool, Completed, Waiter, WaitingPart};
 use crate::content::body::Payload;
 use crate::content::local::origin::LocalOrigin;
 use crate::content::local::residency::Residency;
 use crate::content::local::watch::Subscription;
 use crate::date_cache::{DateCache, SecondsAt};
 use crate::http::respond::{JobResult, Responder};
+use crate::http::services::Scratch;
 use crate::listing::Listings;
 use crate::server::commands::{CommandQueue, ConfigUpdate, LoopCommand, take_listener};
 use crate::server::connection::{Connection, Fate, Shared, Times};
 use crate::server::failure::StartError;
 use crate::server::shutdown::ShutdownDeadline;
+use crate::session::Ready;
 use crate::shaping::admission::AdmissionQueue;
 use crate::shaping::eviction::{self, Evictor};
 use crate::shaping::shaper::{RateScope, Shaper, SharedRateLimits};
@@ -142,6 +144,7 @@ impl Service {
                 blocking: setup.blocking,
                 residency: Residency::default(),
                 buffers: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
+                scratch: Scratch::default(),
                 shaper: setup.shared_limits.are_on().then(|| Shaper::new(setup.shared_limits, now)),
                 draining: false,
                 budget: WorkBudget::default(),
@@ -395,15 +398,18 @@ impl Service {
     /// Resumes connections that have waited for a job of the blocking pool.
     #[cold]
     fn on_woken<D: Driver>(&mut self, driver: &mut D) {
-        for Completed { result, sockets } in self.shared.blocking.take_results() {
+        for Completed { result, waiters } in self.shared.blocking.take_results() {
             let outcome = self.shared.responder.complete(result, driver.now());
-            for socket in sockets {
+            for Waiter { socket, part } in waiters {
                 let slot = self.slots.get(socket.index());
                 let connection = slot.and_then(|slot| slot.connection.as_ref());
                 // It may have been closed meanwhile, and its slot taken.
                 if connection.is_some_and(|connection| connection.socket() == socket) {
-                    self.react(driver, socket, |connection, driver, shared| {
-                        connection.on_ready(driver, shared, outcome)
+                    self.react(driver, socket, |connection, driver, shared| match part {
+                        WaitingPart::Sender => connection.on_read_ahead(driver, shared),
+                        WaitingPart::Request(stream) => {
+                            connection.on_ready(driver, shared, Ready::Job { stream, outcome })
+                        }
                     });
                 }
             }

@@ -8,6 +8,7 @@
 //! Accounting gets numbers: the request, the status, the bytes. Protocols and connections are not
 //! known here.
 
+use std::collections::VecDeque;
 use std::mem;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -51,41 +52,99 @@ struct Account {
     published: MountTotals,
 }
 
-/// The responses of a connection that are being sent, all of them in one send.
+/// The responses of a connection that are being sent, and their pieces in the order of sending.
 #[derive(Default)]
 pub(crate) struct RequestRecords {
+    /// At the index that pieces name. The places of responses that have ended are used again.
     responses: Vec<OpenResponse>,
-    /// The first response that has not ended.
-    next: usize,
-    /// The bytes of their records, one after the other.
-    bytes: Vec<u8>,
-    sent_bytes: u64,
-    /// Those of them that stand in an account.
-    accounted_bytes: u64,
+    free: Vec<u32>,
+    pieces: VecDeque<Piece>,
 }
 
 /// A response that is being sent.
+#[derive(Default)]
 struct OpenResponse {
-    /// Bytes up to its end, from the beginning of the send on.
-    ends_at: u64,
+    /// Its stream; 0 in HTTP/1.
+    stream: u32,
     body_bytes: u64,
-    /// More of it follows.
-    is_open: bool,
-    /// The offset of its record.
-    record: usize,
+    stage: Stage,
+    record: Vec<u8>,
     account: usize,
     delivery: Delivery,
     started: Instant,
 }
 
+/// How much of a response has been queued.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Stage {
+    /// It has ended, and its place is free.
+    #[default]
+    Ended,
+    /// More of it follows.
+    Open,
+    /// All of it.
+    Whole,
+    /// Not all of it, and nothing more follows.
+    Cut,
+}
+
+/// Bytes that are sent behind those of the piece before.
+struct Piece {
+    /// `None`: they belong to the connection.
+    response: Option<u32>,
+    bytes: u64,
+    /// Those at its end that belong to the body.
+    body_bytes: u64,
+}
+
 /// A request and the response to it.
 pub(crate) struct AnsweredRequest<'r, 'b> {
     pub(crate) socket: SocketId,
+    /// The stream; 0 in HTTP/1.
+    pub(crate) stream: u32,
     /// `None` for input that is no request.
     pub(crate) request: Option<&'r RequestHead<'b>>,
     pub(crate) summary: Summary,
     pub(crate) now: Instant,
     pub(crate) second: i64,
+}
+
+impl RequestRecords {
+    /// The response on a stream of which more follows.
+    fn open_on(&self, stream: u32) -> Option<u32> {
+        let is_meant = |response: &OpenResponse| response.stage == Stage::Open && response.stream == stream;
+        self.responses.iter().position(is_meant).map(|index| index as u32)
+    }
+
+    /// Adds bytes to the response on a stream: so many in all, so many of its body. It may be the
+    /// last time.
+    pub(crate) fn extend(&mut self, stream: u32, bytes: u64, body_bytes: u64, is_last: bool) {
+        let response = self.open_on(stream);
+        if let Some(index) = response {
+            let response = &mut self.responses[index as usize];
+            response.body_bytes += body_bytes;
+            if is_last {
+                response.stage = Stage::Whole;
+            }
+        }
+        self.pieces.push_back(Piece { response, bytes, body_bytes });
+    }
+
+    /// Adds bytes that belong to no response.
+    pub(crate) fn skip(&mut self, bytes: u64) {
+        self.pieces.push_back(Piece { response: None, bytes, body_bytes: 0 });
+    }
+
+    /// Whether nothing is being sent.
+    fn are_over(&self) -> bool {
+        self.pieces.is_empty() && self.free.len() == self.responses.len()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let records: usize = self.responses.iter().map(|response| response.record.capacity()).sum();
+        let responses = self.responses.capacity() * size_of::<OpenResponse>();
+        records + responses + self.pieces.capacity() * size_of::<Piece>()
+    }
 }
 
 /// Whether a configuration needs single responses recorded.
@@ -177,18 +236,18 @@ impl Accounting {
         (now, second): (Instant, i64),
     ) {
         let summary = Summary::nothing(503, mount);
-        self.push(records, &AnsweredRequest { socket, request: None, summary, now, second }, size);
+        self.push(records, &AnsweredRequest { socket, stream: 0, request: None, summary, now, second }, size);
     }
 
-    /// Puts a response behind those that are being sent. Returns the index of its account.
+    /// Puts a response behind what is being sent. Returns the index of its account.
     fn push(
         &mut self,
         records: &mut Option<Box<RequestRecords>>,
         answered: &AnsweredRequest<'_, '_>,
-        ResponseBytes { ends_at, body_bytes, is_open }: ResponseBytes,
+        ResponseBytes { bytes, body_bytes, is_open }: ResponseBytes,
     ) -> usize {
         let records = records.get_or_insert_with(|| self.spare.pop().unwrap_or_default());
-        let AnsweredRequest { socket, request, summary, now, second } = *answered;
+        let AnsweredRequest { socket, stream, request, summary, now, second } = *answered;
         let account = self.account_of_mount.get(usize::from(summary.mount)).copied().unwrap_or(0);
         let record = Record {
             client: self.clients.get(socket.index()).copied().unwrap_or(Ipv6Addr::UNSPECIFIED),
@@ -198,63 +257,94 @@ impl Accounting {
             mount: self.accounts[account].cells.number,
             end: End::default(),
         };
-        records.responses.push(OpenResponse {
-            ends_at,
+        let index = records.free.pop().unwrap_or_else(|| {
+            records.responses.push(OpenResponse::default());
+            records.responses.len() as u32 - 1
+        });
+        let response = &mut records.responses[index as usize];
+        record.write(&mut response.record);
+        *response = OpenResponse {
+            stream,
             body_bytes,
-            is_open,
-            record: records.bytes.len(),
+            stage: if is_open { Stage::Open } else { Stage::Whole },
+            record: mem::take(&mut response.record),
             account,
             delivery: summary.delivery,
             started: now,
-        });
-        record.write(&mut records.bytes);
+        };
+        records.pieces.push_back(Piece { response: Some(index), bytes, body_bytes });
         account
-    }
-
-    /// Adds bytes to the last response, whose body is a stream: so many in all, so many of its
-    /// body. It may be the last time.
-    pub(crate) fn extend(records: &mut Option<Box<RequestRecords>>, bytes: u64, body_bytes: u64, is_last: bool) {
-        if let Some(response) = records.as_mut().and_then(|records| records.responses.last_mut()) {
-            response.ends_at += bytes;
-            response.body_bytes += body_bytes;
-            response.is_open = !is_last;
-        }
     }
 
     /// The kernel has taken so many bytes more of what a connection sends.
     pub(crate) fn on_sent(&mut self, open: &mut Option<Box<RequestRecords>>, bytes: u64, now: Instant) {
         let Some(records) = open else { return };
-        records.sent_bytes += bytes;
-        while let Some(response) = records.responses.get(records.next) {
-            let accounted = records.sent_bytes.min(response.ends_at);
-            self.accounts[response.account].totals.bytes +=
-                accounted - mem::replace(&mut records.accounted_bytes, accounted);
-            if records.sent_bytes < response.ends_at || response.is_open {
+        let mut left = bytes;
+        while let Some(piece) = records.pieces.front_mut() {
+            let taken = left.min(piece.bytes);
+            piece.bytes -= taken;
+            left -= taken;
+            let (response, is_over) = (piece.response, piece.bytes == 0);
+            if let Some(index) = response {
+                let account = records.responses[index as usize].account;
+                self.accounts[account].totals.bytes += taken;
+            }
+            if !is_over {
                 return;
             }
-            self.end_next(records, now);
+            records.pieces.pop_front();
+            if let Some(index) = response {
+                self.end_if_sent(records, index, now);
+            }
         }
-        if let Some(records) = open.take() {
+        if records.are_over()
+            && let Some(records) = open.take()
+        {
             self.put_back(records);
+        }
+    }
+
+    /// The rest of the response on a stream will not be sent.
+    pub(crate) fn cut(&mut self, open: &mut Option<Box<RequestRecords>>, stream: u32, now: Instant) {
+        let Some(records) = open else { return };
+        if let Some(index) = records.open_on(stream) {
+            records.responses[index as usize].stage = Stage::Cut;
+            self.end_if_sent(records, index, now);
         }
     }
 
     /// A connection has ended, and with it all that it was sending.
     pub(crate) fn on_closed(&mut self, open: Option<Box<RequestRecords>>, now: Instant) {
         let Some(mut records) = open else { return };
-        while records.next < records.responses.len() {
-            self.end_next(&mut records, now);
+        for index in 0..records.responses.len() {
+            if records.responses[index].stage != Stage::Ended {
+                self.end(&mut records, index as u32, now);
+            }
         }
+        records.pieces.clear();
         self.put_back(records);
     }
 
-    /// Ends the next response: no more of it will be sent.
-    fn end_next(&mut self, records: &mut RequestRecords, now: Instant) {
-        let response = &records.responses[records.next];
-        let unsent_bytes = response.ends_at.saturating_sub(records.sent_bytes);
-        let is_complete = unsent_bytes == 0 && !response.is_open;
+    /// Ends a response of which nothing more follows, if no piece of it is left.
+    fn end_if_sent(&mut self, records: &mut RequestRecords, index: u32, now: Instant) {
+        let is_open = records.responses[index as usize].stage == Stage::Open;
+        if !is_open && records.pieces.iter().all(|piece| piece.response != Some(index)) {
+            self.end(records, index, now);
+        }
+    }
+
+    /// Ends a response: no more of it will be sent.
+    fn end(&mut self, records: &mut RequestRecords, index: u32, now: Instant) {
+        let pieces = records.pieces.iter().filter(|piece| piece.response == Some(index));
+        let (mut unsent_bytes, mut unsent_body_bytes) = (0, 0);
+        for piece in pieces {
+            unsent_bytes += piece.bytes;
+            unsent_body_bytes += piece.bytes.min(piece.body_bytes);
+        }
+        let response = &mut records.responses[index as usize];
+        let is_complete = unsent_bytes == 0 && response.stage == Stage::Whole;
         let end = End {
-            body_bytes: response.body_bytes.saturating_sub(unsent_bytes),
+            body_bytes: response.body_bytes - unsent_body_bytes,
             duration_us: now.ns_since(response.started) / 1000,
             is_complete,
             is_download: is_complete && response.delivery == Delivery::End,
@@ -262,19 +352,15 @@ impl Accounting {
         let totals = &mut self.accounts[response.account].totals;
         totals.downloads += u64::from(end.is_download);
         totals.under_way -= u64::from(response.delivery != Delivery::Nothing);
-        let record_ends = records.responses.get(records.next + 1).map_or(records.bytes.len(), |next| next.record);
-        let record = &mut records.bytes[response.record..record_ends];
-        end.complete(record);
-        self.record_queue.push(record, now);
-        records.next += 1;
+        end.complete(&mut response.record);
+        self.record_queue.push(&response.record, now);
+        response.record.clear();
+        response.stage = Stage::Ended;
+        records.free.push(index);
     }
 
-    fn put_back(&mut self, mut records: Box<RequestRecords>) {
-        records.responses.clear();
-        records.bytes.clear();
-        let bytes = records.bytes.capacity() + records.responses.capacity() * size_of::<OpenResponse>();
-        if self.spare.len() < SPARE_MAX && bytes <= SPARE_BYTES_MAX {
-            (records.next, records.sent_bytes, records.accounted_bytes) = (0, 0, 0);
+    fn put_back(&mut self, records: Box<RequestRecords>) {
+        if self.spare.len() < SPARE_MAX && records.memory_bytes() <= SPARE_BYTES_MAX {
             self.spare.push(records);
         }
     }

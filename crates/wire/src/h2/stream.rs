@@ -97,6 +97,10 @@ impl<T> Streams<T> {
         self.live.is_empty()
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Stream<T>> {
+        self.live.iter()
+    }
+
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream<T>> {
         self.live.iter_mut()
     }

@@ -110,6 +110,20 @@ pub fn encode_stateless(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// Appends a field as [`encode_stateless`] does, with its value as it is, so that it can be replaced
+/// in place by one of the same length. Returns where the value begins.
+///
+/// # Panics
+/// The static table has no field of this name.
+pub fn encode_replaceable(name: &[u8], value: &[u8], out: &mut Vec<u8>) -> usize {
+    let (index, _) = find_static(name, &[]);
+    assert!(index > 0, "the name is in the static table");
+    integer::write(0x00, 4, index, out);
+    integer::write(0, 7, value.len() as u32, out);
+    out.extend_from_slice(value);
+    out.len() - value.len()
+}
+
 /// Appends a literal field: a reference to the name or the name itself, and the value.
 fn literal(pattern: u8, prefix: u32, index: u32, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     integer::write(pattern, prefix, index, out);

@@ -6,7 +6,7 @@ use super::table::ENTRY_CHARGE;
 ///
 /// What exceeds the bounds is counted and not kept, so that a block of a few bytes that refers to
 /// a long entry again and again takes no more memory than the bounds say.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct FieldList {
     bytes: Vec<u8>,
     spans: Vec<Span>,

@@ -181,7 +181,7 @@ impl Batch<'_> {
         write_head(out, &response, persistence, is_chunked, date_cache);
         match response.into_body() {
             Body::Empty => {}
-            Body::Memory(bytes) => out.extend_from_slice(bytes),
+            Body::Memory(bytes, span) => out.extend_from_slice(&bytes[span]),
             Body::Text(text) => out.extend_from_slice(text.as_bytes()),
             Body::File(span) => self.payload.file = Some(span),
             Body::Stream(reader) => self.stream = Some(BodyStream { reader, is_chunked }),

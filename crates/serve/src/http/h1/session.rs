@@ -13,14 +13,15 @@ use thalweg_reactor::BufferPool;
 use thalweg_sys::{Instant, SocketId};
 use thalweg_wire::{BodyFraming, FieldSlots, Progress, RequestEvent, RequestHead, RequestReader, Version};
 
-use crate::content::blocking_pool::{BlockingPool, JobKind};
+use crate::content::blocking_pool::{BlockingPool, JobKind, Waiter, WaitingPart};
 use crate::content::origin::Outcome;
 use crate::http::h1::batch::Batch;
 use crate::http::h1::head::Persistence;
 use crate::http::h1::streamed::{Streamed, StreamedBody};
 use crate::http::respond::{Answer, JobResult, Outcomes, Responder};
 use crate::http::response::{Recorder, ResponseBytes, Summary};
-use crate::session::{self, Activity, Next};
+use crate::http::services::{self, Bounds};
+use crate::session::{self, Activity, Next, Ready};
 use crate::work_budget::WorkBudget;
 
 /// Larger request bodies are not read: the response is sent at once and is the connection's last.
@@ -71,15 +72,7 @@ enum Phase {
     },
 }
 
-/// The bounds of a session.
-#[derive(Clone, Copy)]
-pub(crate) struct Bounds {
-    pub(crate) wire: thalweg_wire::Bounds,
-    /// Most requests of one connection: the response to the last of them closes it.
-    pub(crate) requests_max: u32,
-}
-
-/// Parts of the loop that a session uses.
+/// Parts of the loop that a session uses, and the batch of its responses.
 pub(crate) struct Services<'s> {
     pub(crate) responder: &'s mut Responder,
     pub(crate) blocking: &'s mut BlockingPool<JobResult>,
@@ -93,6 +86,28 @@ pub(crate) struct Services<'s> {
     pub(crate) now: Instant,
     /// The connection, which jobs are done for.
     pub(crate) socket: SocketId,
+}
+
+impl<'s> Services<'s> {
+    /// These parts of the loop.
+    #[inline]
+    pub(crate) fn of(services: &'s mut services::Services<'_>) -> Self {
+        Self {
+            responder: services.responder,
+            blocking: services.blocking,
+            batch: Batch::new(services.buffers),
+            budget: services.budget,
+            recorder: services.recorder,
+            bounds: services.bounds,
+            is_draining: services.is_draining,
+            now: services.now,
+            socket: services.socket,
+        }
+    }
+
+    fn waiter(&self) -> Waiter {
+        Waiter { socket: self.socket, part: WaitingPart::Request(0) }
+    }
 }
 
 impl WaitingRequest {
@@ -162,8 +177,12 @@ impl session::Session for Session {
         }
     }
 
-    fn on_ready(&mut self, outcome: Outcome, is_sending: bool, services: &mut Services<'_>) -> Next {
+    fn on_ready(&mut self, ready: Ready, is_sending: bool, services: &mut Services<'_>) -> Next {
         if let Some(waiting) = &mut self.waiting {
+            let outcome = match ready {
+                Ready::Job { outcome, .. } => outcome,
+                Ready::Origin => Outcome::Ready,
+            };
             waiting.outcomes.add(waiting.job, outcome);
             waiting.is_under_way = false;
         }
@@ -264,6 +283,17 @@ impl Session {
         }
     }
 
+    /// Whether no byte of a request has been read.
+    #[inline]
+    pub(crate) fn is_new(&self) -> bool {
+        self.requests == 0 && self.phase == Phase::Reading && self.reader.idle()
+    }
+
+    /// Input that is kept and not read yet.
+    pub(crate) fn unread(&mut self) -> &mut Option<Rc<Vec<u8>>> {
+        &mut self.unread
+    }
+
     /// Keeps input behind what is unread.
     fn keep(&mut self, input: &[u8], buffers: &mut BufferPool) {
         if keep(&mut self.unread, input, buffers) > UNREAD_BYTES_MAX {
@@ -319,7 +349,7 @@ impl Session {
                         }
                         Answer::After(job) if !services.blocking.is_overloaded() => {
                             self.waiting = Some(Box::new(WaitingRequest::new(&head, job.kind())));
-                            services.blocking.submit(services.socket, *job);
+                            services.blocking.submit(services.waiter(), *job);
                             return read;
                         }
                         Answer::After(_) => responder.shed(&head, batch),
@@ -392,7 +422,7 @@ impl Session {
             Answer::After(job) => {
                 waiting.job = job.kind();
                 waiting.is_under_way = true;
-                services.blocking.submit(services.socket, *job);
+                services.blocking.submit(services.waiter(), *job);
                 self.waiting = Some(waiting);
             }
             Answer::Encoded(summary) => {
@@ -416,7 +446,7 @@ impl Session {
             Streamed::End { body_bytes } => (body_bytes, true),
             Streamed::Failed(reason) => return Next::Fail(reason),
         };
-        services.recorder.extend(services.batch.len(), body_bytes, is_last);
+        services.recorder.extend(0, services.batch.len(), body_bytes, is_last);
         if is_last {
             self.stream = None;
         }
@@ -455,10 +485,9 @@ fn persistence(head: &RequestHead<'_>, requests: u32, services: &Services<'_>) -
 fn record(services: &mut Services<'_>, request: Option<&RequestHead<'_>>, summary: Summary, begins_at: u64) {
     services.batch.mount = summary.mount;
     let batch = &services.batch;
-    services.recorder.record(request, summary, &|| {
-        let ends_at = batch.len();
-        let body_bytes = ends_at - begins_at - batch.head_bytes(begins_at);
-        ResponseBytes { ends_at, body_bytes, is_open: batch.has_stream() }
+    services.recorder.record(0, request, summary, &|| {
+        let bytes = batch.len() - begins_at;
+        ResponseBytes { bytes, body_bytes: bytes - batch.head_bytes(begins_at), is_open: batch.has_stream() }
     });
 }
 

@@ -4,7 +4,6 @@ use thalweg_sys::{Driver, Instant};
 
 use super::{Connection, Fate, Shared, Stage, Times};
 use crate::content::body::Payload;
-use crate::http::h1::head;
 use crate::http::response::ResponseBytes;
 use crate::session::{Activity, Next, Session as _};
 use crate::shaping::admission::Admission;
@@ -73,17 +72,14 @@ impl Connection {
         let mount = shared.responder.origin.namespace().topmost;
         let second = shared.responder.date_cache.second();
         let socket = self.socket();
+        let (text, body_bytes) = self.session.refusal();
         if let Some(accounting) = &mut shared.accounting {
             accounting.on_closed(self.records.take(), now);
-            let size = ResponseBytes {
-                ends_at: head::NO_ROOM.len() as u64,
-                body_bytes: head::NO_ROOM_BODY_BYTES,
-                is_open: false,
-            };
+            let size = ResponseBytes { bytes: text.len() as u64, body_bytes, is_open: false };
             accounting.record_refused(&mut self.records, (socket, mount), size, (now, second));
         }
         let (sender, mut link) = self.link(driver, shared);
-        sender.send_static(&mut link, head::NO_ROOM);
+        sender.send_static(&mut link, text);
     }
 
     /// Its eviction rank; `None` if it is not closed for any other.

@@ -20,20 +20,43 @@ pub(super) struct ConnectionRecorder<'r> {
 
 impl Recorder for ConnectionRecorder<'_> {
     #[inline]
-    fn record(&mut self, request: Option<&RequestHead<'_>>, summary: Summary, bytes: &dyn Fn() -> ResponseBytes) {
+    fn record(
+        &mut self,
+        stream: u32,
+        request: Option<&RequestHead<'_>>,
+        summary: Summary,
+        bytes: &dyn Fn() -> ResponseBytes,
+    ) {
         self.totals.requests += 1;
         self.totals.count_response(summary.status);
         if let Some(accounting) = &mut self.accounting {
             let Self { socket, now, second, .. } = *self;
-            accounting.record(self.records, &AnsweredRequest { socket, request, summary, now, second }, bytes());
+            accounting.record(
+                self.records,
+                &AnsweredRequest { socket, stream, request, summary, now, second },
+                bytes(),
+            );
         }
     }
 
-    fn extend(&mut self, bytes: u64, body_bytes: u64, is_last: bool) {
-        Accounting::extend(self.records, bytes, body_bytes, is_last);
+    fn extend(&mut self, stream: u32, bytes: u64, body_bytes: u64, is_last: bool) {
+        let Some(records) = self.records else { return };
+        records.extend(stream, bytes, body_bytes, is_last);
         if let (true, 0, Some(accounting)) = (is_last, bytes, &mut self.accounting) {
             // No send is to come that would end it.
             accounting.on_sent(self.records, 0, self.now);
+        }
+    }
+
+    fn skip(&mut self, bytes: u64) {
+        if let Some(records) = self.records {
+            records.skip(bytes);
+        }
+    }
+
+    fn cut(&mut self, stream: u32) {
+        if let Some(accounting) = &mut self.accounting {
+            accounting.cut(self.records, stream, self.now);
         }
     }
 }

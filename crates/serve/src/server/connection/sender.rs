@@ -7,6 +7,7 @@ use std::rc::Rc;
 use thalweg_sys::{Driver, FileSpan, Instant, SendBuf, SpanEnd};
 
 use super::shared::Shared;
+use crate::content::blocking_pool::{Waiter, WaitingPart};
 use crate::content::body::{Parts, Payload};
 use crate::content::local::readahead::Readahead;
 use crate::http::respond::JobResult;
@@ -290,7 +291,8 @@ impl Sender {
         if bytes.is_empty() {
             let readahead = self.readahead.get_or_insert_default();
             let job = readahead.read_ahead(&span, link.driver.now()).map(|()| JobResult::ReadAhead);
-            link.shared.blocking.submit(link.transport.socket(), job);
+            let waiter = Waiter { socket: link.transport.socket(), part: WaitingPart::Sender };
+            link.shared.blocking.submit(waiter, job);
         } else {
             self.is_sending = true;
             link.transport.send(link.driver, bytes);

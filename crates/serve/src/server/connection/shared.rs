@@ -9,6 +9,7 @@ use crate::content::blocking_pool::BlockingPool;
 use crate::content::body::Payload;
 use crate::content::local::residency::Residency;
 use crate::http::respond::{JobResult, Responder};
+use crate::http::services::Scratch;
 use crate::shaping::shaper::Shaper;
 use crate::telemetry::accounting::Accounting;
 use crate::telemetry::counters::Totals;
@@ -24,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) blocking: BlockingPool<JobResult>,
     pub(crate) residency: Residency,
     pub(crate) buffers: BufferPool,
+    /// What decoding and encoding of header blocks needs for the moment.
+    pub(crate) scratch: Scratch,
     /// There if anything is limited by client or by rate.
     pub(crate) shaper: Option<Shaper>,
     /// No further request is waited for on any connection.

@@ -1,7 +1,7 @@
 //! How long a connection may take for what.
 
 use crate::config::Limits;
-use crate::http::h1::session::Bounds;
+use crate::http::services::Bounds;
 
 /// [`Limits`] as the loop needs them.
 #[derive(Clone, Copy)]
@@ -31,6 +31,8 @@ impl Times {
                     0 => u32::MAX,
                     requests => requests,
                 },
+                stall_ns: ns(limits.stall_time),
+                ns_per_byte: 1_000_000_000 / u64::from(limits.send_rate_min.max(1)),
             },
             head_ns: ns(limits.head_time),
             idle_ns: ns(limits.idle_time),

@@ -6,9 +6,9 @@ use thalweg_sys::{Completion, Driver, Instant, SendBuf, SocketId};
 
 use super::Service;
 use crate::config::Level;
-use crate::content::origin::Outcome;
 use crate::content::remote::{OriginAction, OriginEvent, RemoteOrigin};
 use crate::content::stream::Wakes;
+use crate::session::Ready;
 
 impl Service {
     /// Serves a mount from a remote origin, which wakes sessions by what `make` is given.
@@ -50,7 +50,7 @@ impl Service {
             // It may have been closed meanwhile, and its slot taken.
             if connection.is_some_and(|connection| connection.socket() == socket) {
                 self.react(driver, socket, |connection, driver, shared| {
-                    connection.on_ready(driver, shared, Outcome::Ready)
+                    connection.on_ready(driver, shared, Ready::Origin)
                 });
             }
         }

@@ -91,6 +91,12 @@ impl<T: Default> Connection<T> {
         if self.send_window <= 0 { None } else { self.streams.next_sender() }
     }
 
+    /// Whether a stream has body to send and no window for it.
+    #[must_use]
+    pub fn is_starved(&self) -> bool {
+        self.streams.iter().any(|stream| stream.wants_to_send && stream.send_window.min(self.send_window) <= 0)
+    }
+
     /// Returns the window of received bytes, which the peer learns of when they are many.
     #[inline]
     pub fn consume(&mut self, id: u32, len: u32, out: &mut Vec<u8>) {

@@ -1,0 +1,119 @@
+//! The body of a response under way: what is left of it, from memory, from files, or still coming
+//! in.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use thalweg_sys::{FileSpan, SocketId};
+
+use super::batch::Batch;
+use crate::content::body::Parts;
+use crate::content::stream::{Piece, StreamReader};
+use crate::http::response::Body;
+
+/// The rest of a body.
+pub(super) struct BodyRest {
+    /// Bytes that leave first.
+    memory: Option<(Rc<Vec<u8>>, Range<usize>)>,
+    /// The span of a file behind them.
+    file: Option<FileSpan>,
+    /// What follows.
+    parts: Option<Box<Parts>>,
+    stream: Option<StreamReader>,
+}
+
+/// What can be sent of a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Available {
+    /// So many bytes; nothing follows them, or something does.
+    Bytes { bytes: u64, is_last: bool },
+    /// Nothing yet: the connection is woken.
+    Pending,
+    /// The origin could not deliver the rest.
+    Failed,
+}
+
+impl BodyRest {
+    /// A body of which nothing has been sent.
+    pub(super) fn of(body: Body<'_>) -> Self {
+        let nothing = Self { memory: None, file: None, parts: None, stream: None };
+        match body {
+            Body::Empty => nothing,
+            Body::Memory(bytes, span) => Self { memory: Some((Rc::clone(bytes), span)), ..nothing },
+            Body::Text(text) => Self { memory: Some(whole(text.into_bytes())), ..nothing },
+            Body::File(span) => Self { file: Some(span), ..nothing },
+            Body::Stream(reader) => Self { stream: Some(reader), ..nothing },
+            Body::Parts(object, multipart) => match object.bytes_in_memory() {
+                Some(bytes) => {
+                    let mut body = Vec::new();
+                    multipart.write(&mut body, bytes);
+                    Self { memory: Some(whole(body)), ..nothing }
+                }
+                None => {
+                    let parts = multipart.into_parts(|range| {
+                        object.span(range.first..range.last + 1).expect("what is not in memory is in a file")
+                    });
+                    Self { parts: Some(Box::new(parts)), ..nothing }
+                }
+            },
+        }
+    }
+
+    /// Whether its bytes come in later.
+    pub(super) fn is_stream(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Bytes of the present piece.
+    fn at_hand(&self) -> u64 {
+        match (&self.memory, &self.file) {
+            (Some((_, span)), _) => span.len() as u64,
+            (None, Some(span)) => span.len,
+            (None, None) => 0,
+        }
+    }
+
+    /// How much can be sent in one frame. `waiter` is woken when there is something again.
+    pub(super) fn available(&mut self, waiter: SocketId) -> Available {
+        while self.at_hand() == 0 {
+            (self.memory, self.file) = (None, self.file.take().filter(|span| span.len > 0));
+            if self.file.is_some() {
+                continue;
+            }
+            if let Some((text, file)) = self.parts.as_mut().and_then(|parts| parts.next()) {
+                (self.memory, self.file) = (Some(whole(text)), file);
+                continue;
+            }
+            match self.stream.as_mut().map(|reader| reader.next(waiter)) {
+                Some(Piece::Bytes(bytes)) => {
+                    let span = 0..bytes.len();
+                    self.memory = Some((bytes, span));
+                }
+                Some(Piece::Pending) => return Available::Pending,
+                Some(Piece::Failed(_)) => return Available::Failed,
+                Some(Piece::End) | None => return Available::Bytes { bytes: 0, is_last: true },
+            }
+        }
+        let bytes = self.at_hand();
+        let has_file = self.memory.is_some() && self.file.as_ref().is_some_and(|span| span.len > 0);
+        let has_parts = self.parts.as_ref().is_some_and(|parts| parts.bytes() > 0);
+        Available::Bytes { bytes, is_last: !has_file && !has_parts && self.stream.is_none() }
+    }
+
+    /// Moves the next bytes, which are available, to the end of a batch.
+    pub(super) fn put(&mut self, bytes: u64, batch: &mut Batch) {
+        if let Some((memory, span)) = &mut self.memory {
+            let end = span.start + bytes as usize;
+            batch.out().extend_from_slice(&memory[span.start..end]);
+            span.start = end;
+        } else if let Some(span) = &mut self.file {
+            batch.push_file(FileSpan { file: Rc::clone(&span.file), offset: span.offset, len: bytes });
+            (span.offset, span.len) = (span.offset + bytes, span.len - bytes);
+        }
+    }
+}
+
+fn whole(bytes: Vec<u8>) -> (Rc<Vec<u8>>, Range<usize>) {
+    let span = 0..bytes.len();
+    (Rc::new(bytes), span)
+}

@@ -1,0 +1,294 @@
+//! HTTP/2 over a simulated network, by clients that write frames and read them by themselves.
+
+use std::collections::BTreeMap;
+
+use thalweg_reactor::run;
+use thalweg_reactor::sim::{Sim, SimConfig};
+use thalweg_sys::Driver;
+
+use super::accounted::{account_for, records};
+use super::{Outcome, SECOND_NS, Step, folder, large, one, simulate, world};
+use crate::config::Limits;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// A window that no test exhausts.
+const WIDE: u32 = 1 << 30;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The beginning of a connection with this window of each stream.
+fn preface(window: u32) -> Vec<u8> {
+    let setting = [&[0, 4][..], &window.to_be_bytes()].concat();
+    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(SETTINGS, 0, 0, &setting)].concat()
+}
+
+fn window_update(stream: u32, bytes: u32) -> Vec<u8> {
+    frame(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes())
+}
+
+fn literal(name: &str, value: &str) -> Vec<u8> {
+    [&[0, name.len() as u8], name.as_bytes(), &[value.len() as u8], value.as_bytes()].concat()
+}
+
+/// A request without a body, with these fields beside the usual ones.
+fn get(stream: u32, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+    let fields = fields.iter().flat_map(|(name, value)| literal(name, value));
+    let usual = [literal(":method", "GET"), literal(":scheme", "http"), literal(":path", path)].concat();
+    let block: Vec<u8> = usual.into_iter().chain(literal(":authority", "h")).chain(fields).collect();
+    frame(HEADERS, END_STREAM | END_HEADERS, stream, &block)
+}
+
+/// Frames that a client has received.
+#[derive(Debug, PartialEq, Eq)]
+struct Frame {
+    kind: u8,
+    flags: u8,
+    stream: u32,
+    payload: Vec<u8>,
+}
+
+fn frames(mut received: &[u8]) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    while let Some((head, rest)) = received.split_first_chunk::<9>() {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        let payload = rest[..length.min(rest.len())].to_vec();
+        frames.push(Frame { kind: head[3], flags: head[4], stream, payload });
+        received = &rest[length.min(rest.len())..];
+    }
+    frames
+}
+
+/// What came on a stream.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Response {
+    /// The first byte of the header block: 0x88 is a 200.
+    status: u8,
+    body: Vec<u8>,
+    is_whole: bool,
+}
+
+const STATUS_200: u8 = 0x88;
+const STATUS_206: u8 = 0x8a;
+const STATUS_404: u8 = 0x8d;
+
+fn responses(received: &[u8]) -> BTreeMap<u32, Response> {
+    let mut responses: BTreeMap<u32, Response> = BTreeMap::new();
+    for frame in frames(received) {
+        match frame.kind {
+            HEADERS => responses.entry(frame.stream).or_default().status = frame.payload[0],
+            DATA => responses.entry(frame.stream).or_default().body.extend(&frame.payload),
+            _ => continue,
+        }
+        let response = responses.entry(frame.stream).or_default();
+        assert!(!response.is_whole, "a frame behind the end of stream {}", frame.stream);
+        response.is_whole = frame.flags & END_STREAM != 0;
+    }
+    responses
+}
+
+/// Several requests at once, and a window wide enough for their responses.
+fn several() -> Vec<u8> {
+    let parts = [
+        preface(WIDE),
+        window_update(0, WIDE),
+        get(1, "/a", &[]),
+        get(3, "/large", &[("range", "bytes=1000000-1000009")]),
+        get(5, "/large", &[("priority", "u=1")]),
+        get(7, "/missing", &[]),
+        get(9, "/empty", &[]),
+        get(11, "/large", &[("range", "bytes=0-4,100-109")]),
+    ];
+    parts.concat()
+}
+
+#[track_caller]
+fn check_several(outcome: &Outcome, context: &str) {
+    let responses = responses(&outcome.received);
+    assert!(responses.values().all(|response| response.is_whole), "{context}");
+    assert_eq!(responses[&1], Response { status: STATUS_200, body: b"the letter a\n".into(), is_whole: true });
+    assert_eq!((responses[&3].status, &responses[&3].body[..]), (STATUS_206, &large()[1_000_000..1_000_010]));
+    assert_eq!((responses[&5].status, responses[&5].body == large()), (STATUS_200, true), "{context}");
+    assert_eq!(responses[&7].status, STATUS_404);
+    assert_eq!(responses[&9], Response { status: STATUS_200, body: Vec::new(), is_whole: true });
+    assert_eq!(responses[&11].status, STATUS_206);
+    let multipart = String::from_utf8_lossy(&responses[&11].body).into_owned();
+    assert_eq!(multipart.matches("Content-Range: bytes ").count(), 2, "{multipart}");
+}
+
+#[test]
+fn requests_are_answered_wherever_the_input_is_cut() {
+    let folder = folder();
+    let all = several();
+    let scripts = (1..all.len()).step_by(7).map(|cut| {
+        let (first, second) = all.split_at(cut);
+        vec![Step::Send(first.into()), Step::Rest(5_000_000), Step::Send(second.into()), Step::Finish]
+    });
+    let (outcomes, _) = simulate(SimConfig::calm(1), &Limits::default(), folder.path(), scripts.collect());
+    for (number, outcome) in outcomes.iter().enumerate() {
+        assert!(outcome.orderly);
+        check_several(outcome, &format!("cut at {}", 1 + 7 * number));
+    }
+}
+
+#[test]
+fn a_rough_network_changes_nothing() {
+    let folder = folder();
+    for seed in 0..20 {
+        let scripts = vec![vec![Step::Send(several()), Step::Finish]; 5];
+        let (outcomes, totals) = simulate(SimConfig::rough(seed), &Limits::default(), folder.path(), scripts);
+        for outcome in &outcomes {
+            assert!(outcome.orderly, "seed {seed}");
+            check_several(outcome, &format!("seed {seed}"));
+        }
+        assert_eq!((totals.requests, totals.responses), (30, [25, 0, 5, 0]), "seed {seed}");
+        let received: usize = outcomes.iter().map(|outcome| outcome.received.len()).sum();
+        assert_eq!(totals.bytes, received as u64, "seed {seed}");
+    }
+}
+
+#[test]
+fn responses_are_recorded_though_they_leave_in_turns() {
+    let folder = folder();
+    for seed in 0..5 {
+        let parts = [
+            preface(WIDE),
+            window_update(0, WIDE),
+            get(1, "/large", &[("priority", "i")]),
+            get(3, "/large", &[("priority", "i"), ("range", "bytes=500000-")]),
+            get(5, "/a", &[]),
+        ];
+        let mut driver = Sim::new(SimConfig::rough(seed));
+        let start = driver.now();
+        let scripts = vec![vec![Step::Send(parts.concat()), Step::Finish]];
+        let (mut world, _) = world(&mut driver, &Limits::default(), folder.path(), scripts);
+        let (registry, pages) = account_for(&mut world, folder.path());
+        run(&mut driver, &mut world).unwrap();
+        let outcome = world.outcomes(start).remove(0);
+        assert!(responses(&outcome.received).values().all(|response| response.is_whole));
+        let mut lines = records(&pages);
+        lines.sort();
+        assert_eq!(lines, ["/a 200 13#", "/large 200 1500000#", "/large 206 1000000#"], "seed {seed}");
+        assert_eq!(registry.mounts()[0].totals().under_way, 0);
+    }
+}
+
+#[test]
+fn streams_of_equal_priority_share_the_connection_if_the_client_wants_it() {
+    let folder = folder();
+    let order = |priority: &str| {
+        let fields = [("priority", priority)];
+        let parts =
+            [preface(WIDE), window_update(0, WIDE), get(1, "/large", &fields), get(3, "/large", &fields)].concat();
+        let outcome = one(SimConfig::calm(1), folder.path(), vec![Step::Send(parts), Step::Finish]);
+        let streams: Vec<u32> =
+            frames(&outcome.received).iter().filter(|frame| frame.kind == DATA).map(|frame| frame.stream).collect();
+        streams.windows(2).filter(|pair| pair[0] != pair[1]).count()
+    };
+    assert_eq!(order("u=3"), 1, "one after the other");
+    assert!(order("i") > 50, "in turns");
+}
+
+#[test]
+fn a_body_waits_for_its_windows() {
+    let folder = folder();
+    let steps = vec![
+        Step::Send([preface(3), get(1, "/a", &[])].concat()),
+        Step::Rest(SECOND_NS),
+        Step::Send(window_update(1, 4)),
+        Step::Rest(SECOND_NS),
+        Step::Send(window_update(1, 100)),
+        Step::Rest(SECOND_NS),
+        Step::Finish,
+    ];
+    let outcome = one(SimConfig::calm(1), folder.path(), steps);
+    let pieces: Vec<usize> =
+        frames(&outcome.received).iter().filter(|frame| frame.kind == DATA).map(|frame| frame.payload.len()).collect();
+    assert_eq!(pieces, [3, 4, 6]);
+    assert_eq!(responses(&outcome.received)[&1].body, b"the letter a\n");
+}
+
+#[test]
+fn a_window_that_stays_shut_ends_the_connection() {
+    let folder = folder();
+    let limits = Limits::default();
+    for drip in [false, true] {
+        let mut steps = vec![Step::Send([preface(0), get(1, "/large", &[])].concat())];
+        if drip {
+            for _ in 0..200 {
+                steps.extend([Step::Rest(SECOND_NS), Step::Send(window_update(1, 1))]);
+            }
+        }
+        let (outcomes, _) = simulate(SimConfig::calm(1), &limits, folder.path(), vec![steps]);
+        assert!(outcomes[0].lasted < limits.stall_time + limits.linger_time + limits.stall_time, "drip: {drip}");
+        assert!(frames(&outcomes[0].received).iter().any(|frame| frame.kind == GOAWAY), "drip: {drip}");
+    }
+}
+
+#[test]
+fn a_reset_ends_its_stream_alone() {
+    let folder = folder();
+    let steps = vec![
+        Step::Send([preface(100_000), window_update(0, WIDE), get(1, "/large", &[]), get(3, "/large", &[])].concat()),
+        Step::Rest(SECOND_NS),
+        Step::Send([frame(RST_STREAM, 0, 1, &8u32.to_be_bytes()), window_update(3, WIDE), get(5, "/a", &[])].concat()),
+        Step::Rest(SECOND_NS),
+        Step::Finish,
+    ];
+    let mut driver = Sim::new(SimConfig::calm(1));
+    let start = driver.now();
+    let (mut world, _) = world(&mut driver, &Limits::default(), folder.path(), vec![steps]);
+    let (_, pages) = account_for(&mut world, folder.path());
+    run(&mut driver, &mut world).unwrap();
+    let outcome = world.outcomes(start).remove(0);
+    let responses = responses(&outcome.received);
+    assert_eq!((responses[&1].is_whole, responses[&1].body.len()), (false, 100_000));
+    assert!(responses[&3].body == large() && responses[&5].is_whole);
+    let mut lines = records(&pages);
+    lines.sort();
+    assert_eq!(lines, ["/a 200 13#", "/large 200 100000!", "/large 200 1500000#"]);
+}
+
+#[test]
+fn a_server_that_leaves_says_so_and_finishes() {
+    let folder = folder();
+    let steps = vec![
+        Step::Send([preface(WIDE), window_update(0, WIDE), get(1, "/large", &[])].concat()),
+        Step::Receive(10_000),
+        Step::Drain(10 * SECOND_NS),
+    ];
+    let outcome = one(SimConfig::rough(3), folder.path(), steps);
+    assert!(outcome.orderly);
+    assert!(frames(&outcome.received).iter().any(|frame| frame.kind == GOAWAY));
+    assert!(responses(&outcome.received)[&1].body == large());
+}
+
+#[test]
+fn faults_of_the_client_end_the_connection_with_a_reason() {
+    let folder = folder();
+    let cases = [
+        [preface(WIDE), frame(HEADERS, END_HEADERS, 0, &[])].concat(),
+        [preface(WIDE), frame(DATA, 0, 1, b"x")].concat(),
+        [preface(WIDE), frame(SETTINGS, 0, 0, b"x")].concat(),
+        [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), get(1, "/a", &[])].concat(),
+    ];
+    for (number, case) in cases.into_iter().enumerate() {
+        let outcome = one(SimConfig::calm(1), folder.path(), vec![Step::Send(case)]);
+        assert!(outcome.orderly, "case {number}");
+        let last = frames(&outcome.received).pop().unwrap();
+        assert_eq!(last.kind, GOAWAY, "case {number}");
+        assert_ne!(last.payload[4..8], [0; 4], "case {number}");
+    }
+}
