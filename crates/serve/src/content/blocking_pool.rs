@@ -7,8 +7,8 @@
 //! code that submits jobs.
 //!
 //! The queue needs no bound of its own: a request waits for one job at a time, and connections and
-//! their requests under way are bounded. Jobs that are short go before those that fetch more of a large file or read a whole
-//! folder, which also never get the last thread.
+//! their requests under way are bounded. Jobs that are short go before those that fetch more of a
+//! large file or read a whole folder, which also never get the last thread.
 //!
 //! Each loop has threads of its own, started when there is work for them, because they share its
 //! table of descriptors.

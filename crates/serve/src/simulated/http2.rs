@@ -71,7 +71,7 @@ fn frames(mut received: &[u8]) -> Vec<Frame> {
     frames
 }
 
-/// What came on a stream.
+/// The response on a stream.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Response {
     /// The first byte of the header block: 0x88 is a 200.

@@ -11,6 +11,8 @@ pub struct Totals {
     pub open: u64,
     /// Requests whose head was read, or was refused as malformed.
     pub requests: u64,
+    /// Those of them that came by HTTP/2.
+    pub requests_http2: u64,
     /// Final responses by class: 2xx, 3xx, 4xx, 5xx.
     pub responses: [u64; 4],
     /// Connections that were refused for want of a slot.
@@ -29,6 +31,7 @@ impl Totals {
         self.accepted += other.accepted;
         self.open += other.open;
         self.requests += other.requests;
+        self.requests_http2 += other.requests_http2;
         self.bytes += other.bytes;
         self.refused += other.refused;
         self.evicted += other.evicted;
@@ -48,15 +51,15 @@ impl Totals {
 /// counting. The size is two lines because processors fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Published([AtomicU64; 11]);
+pub(crate) struct Published([AtomicU64; 12]);
 
 impl Published {
     /// Replaces the published values. Plain stores: readers may see some fields before others.
     pub(crate) fn publish(&self, totals: &Totals) {
         let [ok, moved, client_errors, failed] = totals.responses;
-        let Totals { accepted, open, requests, bytes, refused, evicted, files_changed_while_sent, .. } = *totals;
+        let Totals { accepted, open, requests, bytes, refused, evicted, .. } = *totals;
         let done = [accepted, open, requests, bytes, ok, moved, client_errors, failed];
-        let values = done.into_iter().chain([refused, evicted, files_changed_while_sent]);
+        let values = done.into_iter().chain([refused, evicted, totals.files_changed_while_sent, totals.requests_http2]);
         for (cell, value) in self.0.iter().zip(values) {
             cell.store(value, Relaxed);
         }
@@ -76,9 +79,20 @@ impl Published {
             refused,
             evicted,
             files_changed_while_sent,
+            requests_http2,
         ] = self.0.each_ref().map(|cell| cell.load(Relaxed));
         let responses = [ok, moved, client_errors, failed];
-        Totals { accepted, open, requests, responses, refused, evicted, files_changed_while_sent, bytes }
+        Totals {
+            accepted,
+            open,
+            requests,
+            requests_http2,
+            responses,
+            refused,
+            evicted,
+            files_changed_while_sent,
+            bytes,
+        }
     }
 }
 
@@ -97,6 +111,7 @@ mod tests {
             refused: 9,
             evicted: 10,
             files_changed_while_sent: 11,
+            requests_http2: 12,
         };
         let published = Published::default();
         published.publish(&totals);

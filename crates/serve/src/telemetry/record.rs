@@ -39,7 +39,7 @@ pub(crate) struct Record<'a> {
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a [u8],
     pub(crate) target: &'a [u8],
-    pub(crate) is_http_1_0: bool,
+    pub(crate) version: Version,
     pub(crate) host: Option<&'a [u8]>,
     pub(crate) referer: Option<&'a [u8]>,
     pub(crate) agent: Option<&'a [u8]>,
@@ -63,6 +63,7 @@ const IS_HTTP_1_0: u8 = 2;
 const HAS_HOST: u8 = 4;
 const HAS_REFERER: u8 = 8;
 const HAS_AGENT: u8 = 16;
+const IS_HTTP_2: u8 = 32;
 const IS_COMPLETE: u8 = 1;
 const IS_DOWNLOAD: u8 = 2;
 
@@ -87,7 +88,7 @@ impl<'a> Request<'a> {
         let mut request = Self {
             method: head.method.name().as_bytes(),
             target: head.target,
-            is_http_1_0: head.version == Version::Http10,
+            version: head.version,
             host: None,
             referer: None,
             agent: None,
@@ -128,7 +129,8 @@ impl<'a> Record<'a> {
         if let Some(request) = request {
             let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
             fixed[FLAGS] = HAS_REQUEST
-                | flag(request.is_http_1_0, IS_HTTP_1_0)
+                | flag(request.version == Version::Http10, IS_HTTP_1_0)
+                | flag(request.version == Version::Http2, IS_HTTP_2)
                 | flag(request.host.is_some(), HAS_HOST)
                 | flag(request.referer.is_some(), HAS_REFERER)
                 | flag(request.agent.is_some(), HAS_AGENT);
@@ -162,7 +164,12 @@ impl<'a> Record<'a> {
         let mut optional = |index: usize, flag: u8| text(index).map(|text| Some(text).filter(|_| flags & flag != 0));
         let (host, referer, agent) = (optional(2, HAS_HOST)?, optional(3, HAS_REFERER)?, optional(4, HAS_AGENT)?);
         *bytes = rest;
-        let request = Request { method, target, is_http_1_0: flags & IS_HTTP_1_0 != 0, host, referer, agent };
+        let version = match flags {
+            _ if flags & IS_HTTP_1_0 != 0 => Version::Http10,
+            _ if flags & IS_HTTP_2 != 0 => Version::Http2,
+            _ => Version::Http11,
+        };
+        let request = Request { method, target, version, host, referer, agent };
         Some(Self {
             client: Ipv6Addr::from(field::<16>(fixed, CLIENT)),
             second: i64::from_le_bytes(field(fixed, SECOND)),
@@ -219,7 +226,7 @@ mod tests {
         Request {
             method: b"GET",
             target: b"/a?b",
-            is_http_1_0: true,
+            version: Version::Http2,
             host: Some(b"h"),
             referer: None,
             agent: Some(b""),

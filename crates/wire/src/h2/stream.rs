@@ -25,6 +25,8 @@ pub(super) struct Stream<T> {
     pub(super) is_local_closed: bool,
     /// Reset by either side.
     pub(super) is_reset: bool,
+    /// Reset by the peer, which therefore sends no more on it.
+    pub(super) is_reset_by_peer: bool,
     /// The owner has ended its work on it. Until then the stream counts, whatever became of it.
     pub(super) is_released: bool,
     /// The owner has body to send.
@@ -46,6 +48,7 @@ impl<T> Stream<T> {
             is_remote_closed: false,
             is_local_closed: false,
             is_reset: false,
+            is_reset_by_peer: false,
             is_released: false,
             wants_to_send: false,
         }
@@ -131,7 +134,7 @@ impl<T> Streams<T> {
     pub(super) fn remove_if_over(&mut self, id: u32) {
         if let Some(place) = self.place(id).filter(|place| self.live[*place].is_over()) {
             let stream = self.live.remove(place);
-            if stream.is_reset {
+            if stream.is_reset && !stream.is_reset_by_peer {
                 self.note_reset(id);
             }
         }

@@ -110,8 +110,8 @@ pub fn encode_stateless(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a field as [`encode_stateless`] does, with its value as it is, so that it can be replaced
-/// in place by one of the same length. Returns where the value begins.
+/// Appends a field as [`encode_stateless`] does, with its value as it is, so that another of the
+/// same length can replace it. Returns where the value begins.
 ///
 /// # Panics
 /// The static table has no field of this name.

@@ -20,7 +20,7 @@ const MEMORY_BYTES_USUAL_MAX: u64 = 64 << 10;
 pub(super) struct Batch {
     bytes: Rc<Vec<u8>>,
     file: Option<FileSpan>,
-    /// What follows the first span of a file.
+    /// Further frames and spans, behind the first span.
     parts: Vec<(Vec<u8>, Option<FileSpan>)>,
     /// Bytes of spans, and of frames behind the first of them.
     behind: u64,

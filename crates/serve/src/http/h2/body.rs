@@ -17,12 +17,12 @@ pub(super) struct BodyRest {
     memory: Option<(Rc<Vec<u8>>, Range<usize>)>,
     /// The span of a file behind them.
     file: Option<FileSpan>,
-    /// What follows.
+    /// Further parts.
     parts: Option<Box<Parts>>,
     stream: Option<StreamReader>,
 }
 
-/// What can be sent of a body.
+/// The part of a body that can be sent at once.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Available {
     /// So many bytes; nothing follows them, or something does.

@@ -11,20 +11,12 @@ use std::rc::Rc;
 
 use thalweg_reactor::BufferPool;
 use thalweg_sys::Instant;
-use thalweg_wire::h2::{
-    Config, Connection, ErrorCode, Event, HEAD_LEN, HeadFields, PAYLOAD_MAX_INITIAL, Priority, Role, Settings,
-    WINDOW_INITIAL,
-};
+use thalweg_wire::BodyFraming;
+use thalweg_wire::h2::{Config, Connection, ErrorCode, Event, HeadFields, Role, Settings, WINDOW_INITIAL};
 use thalweg_wire::hpack::FieldList;
-use thalweg_wire::{BodyFraming, RequestHead};
 
 use super::batch::Batch;
-use super::body::{Available, BodyRest};
-use super::response::ResponseEncoder;
-use super::stream::{SendingBody, StreamWork, WaitingRequest};
-use crate::content::origin::Outcome;
-use crate::http::respond::{Answer, Outcomes};
-use crate::http::response::{ResponseBytes, Summary};
+use super::stream::{StreamWork, WaitingRequest};
 use crate::http::services::Services;
 use crate::session::{self, Activity, Next, Ready};
 
@@ -43,14 +35,14 @@ pub(crate) const NO_ROOM: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0
 
 /// An HTTP/2 session.
 pub(crate) struct Session {
-    connection: Connection<StreamWork>,
+    pub(super) connection: Connection<StreamWork>,
     stage: Stage,
     /// A batch is being sent.
     is_sending: bool,
     /// The client will send no more.
     ended: bool,
     /// Streams whose requests have a body that is still coming in.
-    reading: u32,
+    pub(super) reading: u32,
     requests: u32,
     /// Our SETTINGS, until they are sent.
     greeting: Vec<u8>,
@@ -59,12 +51,12 @@ pub(crate) struct Session {
     /// When the client was last given credit for the time that had passed.
     credited: Instant,
     /// Since when bodies wait for a window, and bytes of bodies sent since then.
-    starved: Option<(Instant, u64)>,
+    pub(super) starved: Option<(Instant, u64)>,
 }
 
 /// How far the end of the connection has come.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Stage {
+pub(super) enum Stage {
     /// It goes on.
     Open,
     /// GOAWAY has been sent: it ends with the streams that there are.
@@ -370,7 +362,7 @@ impl Session {
 
     /// Resets a stream for a fault of the client's, or of an origin's.
     #[cold]
-    fn reset(&mut self, stream: u32, code: ErrorCode, batch: &mut Batch, services: &mut Services<'_>) {
+    pub(super) fn reset(&mut self, stream: u32, code: ErrorCode, batch: &mut Batch, services: &mut Services<'_>) {
         let before = batch.out().len();
         self.connection.reset(stream, code, batch.out());
         services.recorder.skip((batch.out().len() - before) as u64);
@@ -378,7 +370,7 @@ impl Session {
     }
 
     #[inline]
-    fn release(&mut self, stream: u32, batch: &mut Batch, services: &mut Services<'_>) {
+    pub(super) fn release(&mut self, stream: u32, batch: &mut Batch, services: &mut Services<'_>) {
         let out = batch.out();
         let before = out.len();
         self.connection.release(stream, out);
@@ -389,204 +381,12 @@ impl Session {
     }
 
     /// The work on a stream that is open.
-    fn work(&mut self, stream: u32) -> &mut StreamWork {
+    pub(super) fn work(&mut self, stream: u32) -> &mut StreamWork {
         self.connection.owner(stream).expect("a stream is there until it is released")
     }
 
-    fn set_work(&mut self, stream: u32, work: StreamWork) {
+    pub(super) fn set_work(&mut self, stream: u32, work: StreamWork) {
         *self.work(stream) = work;
-    }
-
-    /// Answers a request whose body has come in.
-    #[cold]
-    fn answer_read(&mut self, stream: u32, batch: &mut Batch, services: &mut Services<'_>) {
-        if let StreamWork::Reading(waiting) = mem::take(self.work(stream)) {
-            self.reading -= 1;
-            self.answer_kept_request(stream, waiting, batch, services);
-        }
-    }
-
-    /// Answers the requests whose jobs are done.
-    fn answer_waiting(&mut self, batch: &mut Batch, services: &mut Services<'_>) {
-        if self.connection.stream_count() == 0 {
-            return;
-        }
-        let is_ready = |work: &StreamWork| matches!(work, StreamWork::Waiting(waiting) if waiting.is_ready);
-        while !batch.is_full() {
-            let next = self.connection.owners().find(|(_, work)| is_ready(work)).map(|(stream, _)| stream);
-            let Some(stream) = next else { return };
-            if let StreamWork::Waiting(waiting) = mem::take(self.work(stream)) {
-                self.answer_kept_request(stream, waiting, batch, services);
-            }
-        }
-    }
-
-    #[cold]
-    fn answer_kept_request(
-        &mut self,
-        stream: u32,
-        waiting: Box<WaitingRequest>,
-        batch: &mut Batch,
-        services: &mut Services<'_>,
-    ) {
-        let fields = waiting.fields.clone();
-        let mut room = HeadFields::new();
-        let head = room.request(&fields, false).expect("a head that was read is read again");
-        self.answer(stream, &head, Some(waiting), None, batch, services);
-    }
-
-    /// Answers a request, or has it wait: one that has `waited`, or one of these fields.
-    #[inline]
-    fn answer(
-        &mut self,
-        stream: u32,
-        head: &RequestHead<'_>,
-        waited: Option<Box<WaitingRequest>>,
-        fields: Option<&FieldList>,
-        batch: &mut Batch,
-        services: &mut Services<'_>,
-    ) {
-        let outcomes = waited.as_ref().map_or(Outcomes::default(), |waiting| waiting.outcomes);
-        let waiter = services.waiter(stream);
-        let Services { responder, blocking, scratch, socket, now, .. } = services;
-        let mut encoder = ResponseEncoder::new(&mut self.connection, stream, batch, scratch);
-        let job = match responder.respond(head, outcomes, (*socket, *now), &mut encoder) {
-            Answer::Encoded(summary) => {
-                let sent = encoder.into_parts();
-                return self.sent_head(sent, head, summary, batch, services);
-            }
-            Answer::Pending => None,
-            Answer::After(_) if blocking.is_overloaded() => {
-                let summary = responder.shed(head, &mut encoder);
-                let sent = encoder.into_parts();
-                return self.sent_head(sent, head, summary, batch, services);
-            }
-            Answer::After(job) => {
-                let kind = job.kind();
-                blocking.submit(waiter, *job);
-                Some(kind)
-            }
-        };
-        let mut waiting = match (waited, fields) {
-            (Some(waiting), _) => waiting,
-            (None, fields) => WaitingRequest::new(fields.unwrap_or(&FieldList::default()), job),
-        };
-        (waiting.job, waiting.is_ready) = (job, false);
-        self.set_work(stream, StreamWork::Waiting(waiting));
-    }
-
-    /// The head of a response is in the batch, and perhaps its body.
-    #[inline]
-    fn sent_head(
-        &mut self,
-        (stream, rest, bytes): (u32, Option<BodyRest>, ResponseBytes),
-        head: &RequestHead<'_>,
-        summary: Summary,
-        batch: &mut Batch,
-        services: &mut Services<'_>,
-    ) {
-        services.recorder.record(stream, Some(head), summary, &|| bytes);
-        match rest {
-            None => self.release(stream, batch, services),
-            Some(rest) => {
-                if let Some(priority) = head.header("priority") {
-                    self.connection.set_priority(stream, Priority::read(priority));
-                }
-                self.set_work(stream, StreamWork::Sending(Box::new(SendingBody { rest, mount: summary.mount })));
-                self.connection.set_wants_to_send(stream, true);
-            }
-        }
-    }
-
-    /// Answers a request that is not understood, or not any longer waited for.
-    #[cold]
-    fn refuse(&mut self, stream: u32, status: u16, batch: &mut Batch, services: &mut Services<'_>) {
-        let mut encoder = ResponseEncoder::new(&mut self.connection, stream, batch, services.scratch);
-        let summary = services.responder.refuse(status, &mut encoder);
-        let (_, rest, bytes) = encoder.into_parts();
-        services.recorder.record(stream, None, summary, &|| bytes);
-        match rest {
-            None => self.release(stream, batch, services),
-            Some(rest) => {
-                self.set_work(stream, StreamWork::Sending(Box::new(SendingBody { rest, mount: summary.mount })));
-                self.connection.set_wants_to_send(stream, true);
-            }
-        }
-    }
-
-    /// Answers all requests that wait for a job with this status. Returns how many.
-    fn refuse_waiting(&mut self, status: u16, batch: &mut Batch, services: &mut Services<'_>) -> usize {
-        let waiting = self.connection.owners().filter(|(_, work)| matches!(work, StreamWork::Waiting(_)));
-        let waiting: Vec<u32> = waiting.map(|(stream, _)| stream).collect();
-        for &stream in &waiting {
-            self.refuse(stream, status, batch, services);
-        }
-        waiting.len()
-    }
-
-    /// Notes that the job of a request is done.
-    fn note_ready(&mut self, stream: u32, outcome: Outcome, services: &mut Services<'_>) {
-        match self.connection.owner(stream) {
-            Some(StreamWork::Waiting(waiting)) => {
-                if let Some(kind) = waiting.job {
-                    waiting.outcomes.add(kind, outcome);
-                }
-                waiting.is_ready = true;
-            }
-            Some(StreamWork::Dead) => {
-                // A stream that was reset has nothing to say at its release.
-                self.connection.release(stream, &mut services.scratch.block);
-            }
-            _ => {}
-        }
-    }
-
-    /// Lets the bodies send for which bytes may have come.
-    fn offer_streams(&mut self) {
-        let is_stream = |work: &StreamWork| matches!(work, StreamWork::Sending(sending) if sending.rest.is_stream());
-        let streams = self.connection.owners().filter(|(_, work)| is_stream(work)).map(|(stream, _)| stream);
-        for stream in streams.collect::<Vec<_>>() {
-            self.connection.set_wants_to_send(stream, true);
-        }
-    }
-
-    /// Puts DATA frames of the bodies under way behind the rest, by priority and in turn.
-    fn put_bodies(&mut self, batch: &mut Batch, services: &mut Services<'_>) {
-        while !batch.is_full() {
-            let Some(stream) = self.connection.next_sender() else { return };
-            let StreamWork::Sending(mut sending) = mem::take(self.work(stream)) else { return };
-            // A payload counts for the rate of one mount.
-            if batch.mount.is_some_and(|mount| mount != sending.mount) {
-                return self.set_work(stream, StreamWork::Sending(sending));
-            }
-            match sending.rest.available(services.socket) {
-                Available::Bytes { bytes, is_last } => {
-                    batch.mount = Some(sending.mount);
-                    let window = u64::from(self.connection.sendable(stream).min(PAYLOAD_MAX_INITIAL));
-                    let sent = bytes.min(window);
-                    let ends = is_last && sent == bytes;
-                    let head = self.connection.data(stream, sent as u32, ends);
-                    batch.out().extend_from_slice(&head);
-                    sending.rest.put(sent, batch);
-                    services.recorder.extend(stream, HEAD_LEN as u64 + sent, sent, ends);
-                    if let Some((_, progress)) = &mut self.starved {
-                        *progress += sent;
-                    }
-                    self.set_work(stream, StreamWork::Sending(sending));
-                    if ends {
-                        self.release(stream, batch, services);
-                    }
-                }
-                Available::Pending => {
-                    self.connection.set_wants_to_send(stream, false);
-                    self.set_work(stream, StreamWork::Sending(sending));
-                }
-                Available::Failed => {
-                    self.set_work(stream, StreamWork::Sending(sending));
-                    self.reset(stream, ErrorCode::INTERNAL_ERROR, batch, services);
-                }
-            }
-        }
     }
 
     /// Fills the batch, and returns it to be sent, or the event that the session waits for.
@@ -621,28 +421,9 @@ impl Session {
         if self.ended && is_stuck { Next::Close } else { Next::Wait }
     }
 
-    /// Notes whether bodies wait for a window. A client that opens its windows so slowly that it
-    /// takes less than the least rate for as long as it may stall is disconnected.
-    fn note_starvation(&mut self, batch: &mut Batch, services: &mut Services<'_>) {
-        let is_starved = self.connection.is_starved();
-        match self.starved {
-            _ if !is_starved => self.starved = None,
-            None => self.starved = Some((services.now, 0)),
-            Some((since, bytes)) => {
-                let elapsed_ns = services.now.ns_since(since);
-                if bytes.saturating_mul(services.bounds.ns_per_byte) >= elapsed_ns {
-                    self.starved = Some((services.now, 0));
-                } else if elapsed_ns >= services.bounds.stall_ns {
-                    let reason = (ErrorCode::ENHANCE_YOUR_CALM, "windows open too slowly");
-                    self.go_away(Stage::Over, reason, batch, services);
-                }
-            }
-        }
-    }
-
     /// Announces the end of the connection.
     #[cold]
-    fn go_away(
+    pub(super) fn go_away(
         &mut self,
         stage: Stage,
         (code, reason): (ErrorCode, &str),

@@ -1,7 +1,7 @@
 //! Has the responses of a connection counted and accounted for.
 
 use thalweg_sys::{Instant, SocketId};
-use thalweg_wire::RequestHead;
+use thalweg_wire::{RequestHead, Version};
 
 use crate::http::response::{Recorder, ResponseBytes, Summary};
 use crate::telemetry::accounting::{Accounting, AnsweredRequest, RequestRecords};
@@ -28,6 +28,8 @@ impl Recorder for ConnectionRecorder<'_> {
         bytes: &dyn Fn() -> ResponseBytes,
     ) {
         self.totals.requests += 1;
+        let is_http2 = request.is_some_and(|head| head.version == Version::Http2);
+        self.totals.requests_http2 += u64::from(is_http2);
         self.totals.count_response(summary.status);
         if let Some(accounting) = &mut self.accounting {
             let Self { socket, now, second, .. } = *self;

@@ -25,7 +25,7 @@ pub(crate) struct Shared {
     pub(crate) blocking: BlockingPool<JobResult>,
     pub(crate) residency: Residency,
     pub(crate) buffers: BufferPool,
-    /// What decoding and encoding of header blocks needs for the moment.
+    /// Memory for the header block that is decoded or encoded.
     pub(crate) scratch: Scratch,
     /// There if anything is limited by client or by rate.
     pub(crate) shaper: Option<Shaper>,

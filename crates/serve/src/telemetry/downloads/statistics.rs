@@ -60,7 +60,7 @@ mod tests {
             let request = Request {
                 method: b"GET",
                 target: target.as_bytes(),
-                is_http_1_0: false,
+                version: thalweg_wire::Version::Http11,
                 host: None,
                 referer: None,
                 agent: None,

@@ -12,7 +12,7 @@ use thalweg_wire::date::{self, IMF_FIXDATE_BYTES};
 use thalweg_wire::encode::push_decimal;
 
 use crate::config::LogFormat;
-use crate::telemetry::record::{Record, Request};
+use crate::telemetry::record::Record;
 use crate::telemetry::timestamp::rfc3339;
 
 /// Writes lines. Times are written once a second, not once a line.
@@ -61,7 +61,7 @@ impl Lines {
                 out.push(b' ');
                 push_escaped(out, request.target);
                 out.push(b' ');
-                out.extend_from_slice(version(request));
+                out.extend_from_slice(request.version.name().as_bytes());
             }
             None => out.push(b'-'),
         }
@@ -80,7 +80,7 @@ impl Lines {
         if let Some(request) = &record.request {
             push_member(out, "method", Some(request.method));
             push_member(out, "target", Some(request.target));
-            push_member(out, "version", Some(version(request)));
+            push_member(out, "version", Some(request.version.name().as_bytes()));
             push_member(out, "host", request.host);
         }
         for (name, number) in [
@@ -122,10 +122,6 @@ fn clf_time(second: i64) -> [u8; CLF_TIME_BYTES] {
     time[7..11].copy_from_slice(&text[12..16]);
     time[12..20].copy_from_slice(&text[17..25]);
     time
-}
-
-fn version(request: &Request<'_>) -> &'static [u8] {
-    if request.is_http_1_0 { b"HTTP/1.0" } else { b"HTTP/1.1" }
 }
 
 fn push_client(out: &mut Vec<u8>, record: &Record<'_>) {
@@ -176,6 +172,7 @@ mod tests {
     use thalweg_formats::access_log::{LogLine, LoggedRequest};
 
     use super::*;
+    use crate::telemetry::record::Request;
     use crate::telemetry::record::{End, client_of};
 
     const THEN: i64 = 971_211_336;
@@ -184,7 +181,7 @@ mod tests {
         Request {
             method: b"GET",
             target: b"/a.iso",
-            is_http_1_0: false,
+            version: thalweg_wire::Version::Http11,
             host: Some(b"example.org"),
             referer: None,
             agent: Some(b"wget \"1\""),

@@ -162,6 +162,7 @@ impl Collector {
                 shed: totals.evicted,
                 files_changed_while_sent: totals.files_changed_while_sent,
                 requests: totals.requests,
+                requests_http2: totals.requests_http2,
                 responses: Responses { ok, moved, refused, failed },
                 bytes: totals.bytes,
                 downloads: mounts.iter().map(|mount| mount.downloads).sum(),

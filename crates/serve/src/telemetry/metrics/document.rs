@@ -65,6 +65,8 @@ pub(crate) struct Total {
     /// Responses that were cut off by a reset, because their file had changed while it was sent.
     pub(crate) files_changed_while_sent: u64,
     pub(crate) requests: u64,
+    /// Those of them that came by HTTP/2.
+    pub(crate) requests_http2: u64,
     pub(crate) responses: Responses,
     pub(crate) bytes: u64,
     pub(crate) downloads: u64,

@@ -122,6 +122,7 @@ impl Collector for Figures {
         out.counter("connections_shed", "Idle connections closed to free a connection slot", None, status.total.shed)?;
         let help = "Responses that were reset because their file changed while it was sent";
         out.counter("files_changed_while_sent", help, None, status.total.files_changed_while_sent)?;
+        out.counter("http2_requests", "Requests that came by HTTP/2", None, status.total.requests_http2)?;
         let responses = &status.total.responses;
         out.counters(
             "responses",

@@ -96,7 +96,7 @@ impl<T: Default> Connection<T> {
         let Some(stream) = self.streams.get_mut(head.stream).filter(|stream| !stream.is_reset) else {
             return Ok(Found::Nothing);
         };
-        stream.is_reset = true;
+        (stream.is_reset, stream.is_reset_by_peer) = (true, true);
         stream.wants_to_send = false;
         Ok(Found::Reset { stream: head.stream, code, fault: None })
     }
