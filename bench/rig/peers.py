@@ -7,6 +7,7 @@ import json
 import pathlib
 import re
 import subprocess
+import urllib.parse
 
 from . import process
 from .results import BENCH, CACHE
@@ -230,7 +231,7 @@ class Httperf(Tool):
     CALLS_PER_CONNECTION = 10
 
     def command(self, load):
-        target = [self.path, "--hog", "--server", "127.0.0.1", "--port", str(load.port), "--uri", "/000.txt", "--timeout", "5"]
+        target = [self.path, "--hog", "--server", "127.0.0.1", "--port", str(load.port), "--uri", urllib.parse.urlsplit(load.url).path, "--timeout", "5"]
         if load.urls:
             return None
         if load.rate:

@@ -19,6 +19,7 @@
 //! | [`rewritten`] | files that are written to, or replaced, while they are downloaded |
 //! | [`attackers`], [`pipelines`] | attackers with more connections than there are slots, and long pipelines; their effect on other clients |
 //! | [`conformance`] | transcripts of HTTP, compared with Thalweg's server and with nginx |
+//! | [`http2`] | HTTP/2 of the server: common clients, downloads that share connections |
 //! | [`yardstick`] | the server of known capacity, as load generators find it |
 //! | [`bottleneck`] | planted bottlenecks, and the part that a search names |
 //! | [`observe`] | the observer of a host: alone, asked by a measuring client, lost |
@@ -56,6 +57,7 @@ mod files;
 mod find;
 mod formats;
 mod full_disk;
+mod http2;
 mod input;
 mod interrupt;
 mod kill;

@@ -31,6 +31,9 @@ pub(crate) trait Session {
     /// The peer, or an object, has not come in time.
     fn on_deadline(&mut self, is_sending: bool, services: &mut Self::Services<'_>) -> Next;
 
+    /// The server is going away, and nothing is under way on this connection.
+    fn on_draining(&mut self, services: &mut Self::Services<'_>) -> Next;
+
     /// Keeps input of a connection that is not admitted yet. Returns whether a whole request has
     /// arrived, or the input is malformed.
     fn keep_input(&mut self, input: &[u8], services: &mut Self::Services<'_>) -> bool;

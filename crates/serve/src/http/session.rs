@@ -105,6 +105,13 @@ impl Session for HttpSession {
         }
     }
 
+    fn on_draining(&mut self, services: &mut Services<'_>) -> Next {
+        match self {
+            Self::Http1(session) => session.on_draining(&mut h1::session::Services::of(services)),
+            Self::Http2(session) => session.on_draining(services),
+        }
+    }
+
     fn keep_input(&mut self, input: &[u8], services: &mut Services<'_>) -> bool {
         match self {
             Self::Http1(session) => session.keep_input(input, &mut h1::session::Services::of(services)),

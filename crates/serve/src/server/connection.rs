@@ -192,6 +192,12 @@ impl Connection {
         Fate::Stays
     }
 
+    /// The server is going away, and the connection is idle.
+    pub(crate) fn on_draining<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+        let next = self.with_session(shared, driver.now(), |session, services| session.on_draining(services));
+        self.follow(driver, shared, next, None)
+    }
+
     /// Something that the session waits for is ready.
     pub(crate) fn on_ready<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, ready: Ready) -> Fate {
         let is_sending = self.sender.is_busy() || self.sender.waits_for_readahead();

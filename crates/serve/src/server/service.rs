@@ -451,17 +451,15 @@ impl Service {
             // The successor process accepts the waiting connections.
             self.pause_retiring(driver);
         } else {
-            self.close_where(driver, Connection::is_idle_again);
+            for socket in self.sockets_where(Connection::is_idle_again) {
+                self.react(driver, socket, Connection::on_draining);
+            }
         }
     }
 
-    fn close_where<D: Driver>(&mut self, driver: &mut D, is_over: impl Fn(&Connection) -> bool) {
-        for index in 0..self.slots.len() {
-            let over = self.slots[index].connection.as_ref().filter(|connection| is_over(connection));
-            if let Some(socket) = over.map(|connection| connection.socket()) {
-                self.close(driver, socket);
-            }
-        }
+    fn sockets_where(&self, is_meant: impl Fn(&Connection) -> bool) -> Vec<SocketId> {
+        let connections = self.slots.iter().filter_map(|slot| slot.connection.as_ref());
+        connections.filter(|connection| is_meant(connection)).map(Connection::socket).collect()
     }
 
     /// The time at which the next iteration is due without any event.
@@ -535,7 +533,9 @@ impl<D: Driver> App<D> for Service {
             self.begin_to_drain(driver);
         }
         if shutdown.is_some_and(|at| at <= now) {
-            self.close_where(driver, |_| true);
+            for socket in self.sockets_where(|_| true) {
+                self.close(driver, socket);
+            }
             self.pause_retiring(driver);
             self.close_retired(driver);
         }

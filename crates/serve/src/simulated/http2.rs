@@ -292,3 +292,74 @@ fn faults_of_the_client_end_the_connection_with_a_reason() {
         assert_ne!(last.payload[4..8], [0; 4], "case {number}");
     }
 }
+
+/// The header block of a request, with these bytes behind the usual fields.
+fn block_with(more: &[u8]) -> Vec<u8> {
+    let usual = [literal(":method", "GET"), literal(":scheme", "http"), literal(":path", "/a")].concat();
+    [usual, literal(":authority", "h"), more.to_vec()].concat()
+}
+
+/// Frames that cost the server work or memory, and ask for nothing.
+fn floods() -> [(&'static str, Vec<u8>); 7] {
+    const FRAMES: u32 = 20_000;
+    let streams = || (0..FRAMES).map(|number| 2 * number + 1);
+    let cancel = 8u32.to_be_bytes();
+    let reset = |stream| [get(stream, "/large", &[]), frame(RST_STREAM, 0, stream, &cancel)].concat();
+    // An increment of 0 has the server reset the stream (CVE-2025-8671).
+    let provoke = |stream| [get(stream, "/large", &[]), window_update(stream, 0)].concat();
+    let all = |frames: Vec<Vec<u8>>| [preface(WIDE), frames.concat()].concat();
+    let endless_block = std::iter::once(frame(HEADERS, END_STREAM, 1, &block_with(&[])))
+        .chain((0..FRAMES).map(|_| frame(9, 0, 1, &literal("x", "0123456789"))));
+    let post = frame(HEADERS, END_HEADERS, 1, &block_with(&[]));
+    [
+        ("rapid reset", all(streams().map(reset).collect())),
+        ("provoked resets", all(streams().map(provoke).collect())),
+        ("PING", all((0..FRAMES).map(|_| frame(6, 0, 0, &[0; 8])).collect())),
+        ("SETTINGS", all((0..FRAMES).map(|_| frame(SETTINGS, 0, 0, &[])).collect())),
+        ("CONTINUATION", all(endless_block.collect())),
+        ("empty DATA", all(std::iter::once(post).chain((0..FRAMES).map(|_| frame(DATA, 0, 1, &[]))).collect())),
+        ("PRIORITY_UPDATE", all((0..FRAMES).map(|_| frame(16, 0, 0, &[0, 0, 0, 1, b'u', b'=', b'1'])).collect())),
+    ]
+}
+
+#[test]
+fn floods_end_their_connection_and_hold_nobody_up() {
+    let folder = folder();
+    for (name, flood) in floods() {
+        let others = vec![Step::Send([preface(WIDE), get(1, "/a", &[])].concat()), Step::Rest(SECOND_NS), Step::Finish];
+        let scripts = vec![vec![Step::Send(flood)], others];
+        let (outcomes, _) = simulate(SimConfig::calm(1), &Limits::default(), folder.path(), scripts);
+        let last = frames(&outcomes[0].received).pop().unwrap();
+        assert_eq!((last.kind, &last.payload[4..8]), (GOAWAY, &[0, 0, 0, 11][..]), "{name}: not ENHANCE_YOUR_CALM");
+        assert_eq!(responses(&outcomes[1].received)[&1].body, b"the letter a\n", "{name}");
+    }
+}
+
+#[test]
+fn a_block_that_unfolds_is_not_kept() {
+    let folder = folder();
+    // An entry of 4,000 bytes for the dynamic table, and 4,000 references to it.
+    let entry = [&[0x40, 1, b'x', 0x7f, 0xa1, 0x1e][..], &[b'v'; 4000], &[0xbe; 4000]].concat();
+    let block = block_with(&entry);
+    let request = frame(HEADERS, END_STREAM | END_HEADERS, 1, &block);
+    let steps = vec![Step::Send([preface(WIDE), request, get(3, "/a", &[])].concat()), Step::Finish];
+    let outcome = one(SimConfig::calm(1), folder.path(), steps);
+    let responses = responses(&outcome.received);
+    // 431 is no entry of the static table.
+    assert_eq!((responses[&1].status, responses[&1].is_whole), (0x08, true));
+    assert_eq!(responses[&3].body, b"the letter a\n");
+}
+
+#[test]
+fn an_idle_client_is_told_that_the_server_leaves() {
+    let folder = folder();
+    let steps = vec![
+        Step::Send([preface(WIDE), get(1, "/a", &[])].concat()),
+        Step::Rest(SECOND_NS),
+        Step::Drain(30 * SECOND_NS),
+    ];
+    let outcome = one(SimConfig::calm(1), folder.path(), steps);
+    assert!(outcome.orderly && outcome.lasted.as_secs() < 10, "{:?}", outcome.lasted);
+    let last = frames(&outcome.received).pop().unwrap();
+    assert_eq!((last.kind, &last.payload[..]), (GOAWAY, &[0, 0, 0, 1, 0, 0, 0, 0][..]));
+}

@@ -17,6 +17,10 @@ impl Default for Priority {
 }
 
 impl Priority {
+    /// The priority of a response for which the client has signalled none: a client that knows
+    /// nothing of priorities expects its responses to share the connection.
+    pub const UNSIGNALLED: Self = Self { urgency: 3, incremental: true };
+
     /// The priority that a field or a frame names (RFC 9218, 4): a dictionary of RFC 8941, of which
     /// all unknown members and values out of range are ignored.
     #[must_use]

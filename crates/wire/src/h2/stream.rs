@@ -42,7 +42,7 @@ impl<T> Stream<T> {
             receive_window: receive_window.into(),
             unreturned: 0,
             length_left: None,
-            priority: Priority::default(),
+            priority: Priority::UNSIGNALLED,
             turn: 0,
             has_head: false,
             is_remote_closed: false,

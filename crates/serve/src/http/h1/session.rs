@@ -239,6 +239,10 @@ impl session::Session for Session {
         self.holds_input
     }
 
+    fn on_draining(&mut self, _services: &mut Services<'_>) -> Next {
+        Next::Close
+    }
+
     fn keep_input(&mut self, input: &[u8], services: &mut Services<'_>) -> bool {
         // An end of a head that is cut is found from two bytes before the cut.
         let from = self.unread.as_ref().map_or(0, |bytes| bytes.len().saturating_sub(2));

@@ -159,6 +159,12 @@ impl session::Session for Session {
         self.unread.as_ref().is_some_and(|unread| unread.len() > UNREAD_BYTES_MAX)
     }
 
+    #[cold]
+    fn on_draining(&mut self, services: &mut Services<'_>) -> Next {
+        // `finish` says GOAWAY.
+        self.go_on(services)
+    }
+
     fn keep_input(&mut self, input: &[u8], services: &mut Services<'_>) -> bool {
         self.keep(input, services.buffers);
         true
