@@ -37,6 +37,17 @@ pub enum ClientCertificates {
     Required(Vec<u8>),
 }
 
+impl ClientCertificates {
+    /// The part of a session's meaning that they are.
+    fn context(&self) -> Vec<u8> {
+        match self {
+            Self::None => b"none".to_vec(),
+            Self::Optional(authorities) => [b"optional ", &authorities[..]].concat(),
+            Self::Required(authorities) => [b"required ", &authorities[..]].concat(),
+        }
+    }
+}
+
 /// The settings of a server. Clones are cheap and share the certificates.
 #[derive(Clone)]
 pub struct ServerSettings {
@@ -73,7 +84,7 @@ impl ServerSettings {
         // A session's state is the client's, in a ticket, so that clients take no memory here.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         match tickets {
-            Some(tickets) => config.ticketer = Arc::new(tickets),
+            Some(tickets) => config.ticketer = Arc::new(tickets.of_context(&clients.context())),
             None => config.send_tls13_tickets = 0,
         }
         Ok(Self { config: Arc::new(config), verifies_clients: clients != ClientCertificates::None })

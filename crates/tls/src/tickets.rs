@@ -2,7 +2,9 @@
 //! that takes over.
 //!
 //! A ticket is `name of the key (16) | nonce (12) | encrypted state | tag (16)`, under AES-256-GCM
-//! with the name as associated data. Tickets of the present and of the previous key are taken.
+//! with the name and a context as associated data. Tickets of the present and of the previous key
+//! are taken, if they were made in the same context: a session that began when no certificate was
+//! required of clients must not be resumed when one is.
 
 use std::fmt;
 use std::io;
@@ -10,6 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use aws_lc_rs::rand;
 use rustls::server::ProducesTickets;
 
@@ -24,6 +27,12 @@ const KEY_BYTES: usize = 32;
 
 /// A larger ticket is none of ours; a client certificate may be in one.
 const TICKET_BYTES_MAX: usize = 16 << 10;
+
+/// Keys that make and take the tickets of one context.
+pub(crate) struct ContextTickets {
+    keys: TicketKeys,
+    context: [u8; SHA256_OUTPUT_LEN],
+}
 
 /// The keys of session tickets. Clones share them.
 #[derive(Clone)]
@@ -78,6 +87,13 @@ impl TicketKeys {
         true
     }
 
+    /// The tickets of a context.
+    pub(crate) fn of_context(self, context: &[u8]) -> ContextTickets {
+        let digest = digest(&SHA256, context);
+        let context = digest.as_ref().try_into().expect("SHA-256 has this length");
+        ContextTickets { keys: self, context }
+    }
+
     /// Begins a new key if the present one is old. Without randomness the old one stays.
     fn rotate(&self, now: u64) {
         let is_due = |keys: &Keys| now.saturating_sub(keys.present.begun) >= ROTATION.as_secs();
@@ -94,12 +110,14 @@ impl TicketKeys {
             keys.previous = is_valid.then_some(previous);
         }
     }
+}
 
+impl ContextTickets {
     fn seal(&self, plain: &[u8], now: u64) -> Option<Vec<u8>> {
-        self.rotate(now);
+        self.keys.rotate(now);
         let mut nonce = [0; NONCE_LEN];
         rand::fill(&mut nonce).ok()?;
-        let keys = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = self.keys.0.read().unwrap_or_else(PoisonError::into_inner);
         let key = &keys.present;
         let mut ticket = Vec::with_capacity(NAME_BYTES + NONCE_LEN + plain.len() + AES_256_GCM.tag_len());
         ticket.extend_from_slice(&key.name);
@@ -107,7 +125,7 @@ impl TicketKeys {
         ticket.extend_from_slice(plain);
         let state = &mut ticket[NAME_BYTES + NONCE_LEN..];
         let nonce = Nonce::assume_unique_for_key(nonce);
-        let tag = key.aead.seal_in_place_separate_tag(nonce, Aad::from(key.name), state).ok()?;
+        let tag = key.aead.seal_in_place_separate_tag(nonce, self.aad(key.name), state).ok()?;
         ticket.extend_from_slice(tag.as_ref());
         Some(ticket)
     }
@@ -118,14 +136,21 @@ impl TicketKeys {
         }
         let (name, rest) = ticket.split_first_chunk::<NAME_BYTES>()?;
         let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
-        let keys = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = self.keys.0.read().unwrap_or_else(PoisonError::into_inner);
         let is_valid = |key: &&Key| key.name == *name && now.saturating_sub(key.begun) < u64::from(LIFETIME_S);
         let key = [Some(&keys.present), keys.previous.as_ref()].into_iter().flatten().find(is_valid)?;
         let mut state = sealed.to_vec();
         let nonce = Nonce::assume_unique_for_key(*nonce);
-        let plain_bytes = key.aead.open_in_place(nonce, Aad::from(*name), &mut state).ok()?.len();
+        let plain_bytes = key.aead.open_in_place(nonce, self.aad(*name), &mut state).ok()?.len();
         state.truncate(plain_bytes);
         Some(state)
+    }
+
+    fn aad(&self, name: [u8; NAME_BYTES]) -> Aad<[u8; NAME_BYTES + SHA256_OUTPUT_LEN]> {
+        let mut data = [0; NAME_BYTES + SHA256_OUTPUT_LEN];
+        data[..NAME_BYTES].copy_from_slice(&name);
+        data[NAME_BYTES..].copy_from_slice(&self.context);
+        Aad::from(data)
     }
 }
 
@@ -146,7 +171,7 @@ impl Key {
     }
 }
 
-impl ProducesTickets for TicketKeys {
+impl ProducesTickets for ContextTickets {
     fn enabled(&self) -> bool {
         true
     }
@@ -161,6 +186,12 @@ impl ProducesTickets for TicketKeys {
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         self.open(ticket, unix_seconds())
+    }
+}
+
+impl fmt::Debug for ContextTickets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ContextTickets")
     }
 }
 
@@ -180,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_ticket_is_taken_until_the_key_after_the_next_one() {
-        let keys = TicketKeys::new().unwrap();
+        let keys = TicketKeys::new().unwrap().of_context(b"");
         let start = unix_seconds();
         let ticket = keys.seal(b"state", start).unwrap();
         assert_eq!(keys.open(&ticket, start).as_deref(), Some(&b"state"[..]));
@@ -197,16 +228,18 @@ mod tests {
     fn keys_go_over_to_another_process() {
         let (keys, others) = (TicketKeys::new().unwrap(), TicketKeys::new().unwrap());
         let now = unix_seconds();
-        let ticket = keys.seal(b"state", now).unwrap();
-        assert_eq!(others.open(&ticket, now), None);
+        let of = |keys: &TicketKeys, context: &[u8]| keys.clone().of_context(context);
+        let ticket = of(&keys, b"one").seal(b"state", now).unwrap();
+        assert_eq!(of(&others, b"one").open(&ticket, now), None);
         assert!(!others.import(&keys.export()[1..]) && !others.import(b""));
         assert!(others.import(&keys.export()));
-        assert_eq!(others.open(&ticket, now).as_deref(), Some(&b"state"[..]));
+        assert_eq!(of(&others, b"one").open(&ticket, now).as_deref(), Some(&b"state"[..]));
+        assert_eq!(of(&others, b"another").open(&ticket, now), None);
     }
 
     #[test]
     fn altered_and_cut_tickets_are_refused() {
-        let keys = TicketKeys::new().unwrap();
+        let keys = TicketKeys::new().unwrap().of_context(b"");
         let now = unix_seconds();
         let ticket = keys.seal(b"state", now).unwrap();
         for at in 0..ticket.len() {

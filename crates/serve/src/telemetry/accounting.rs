@@ -13,6 +13,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use thalweg_sys::{Instant, SocketId};
+use thalweg_tls::Version;
 use thalweg_wire::RequestHead;
 
 use crate::config::ServerConfig;
@@ -84,6 +85,8 @@ pub(crate) struct AnsweredRequest<'r, 'b> {
     /// `None` for input that is no request.
     pub(crate) request: Option<&'r RequestHead<'b>>,
     pub(crate) summary: Summary,
+    /// The version of TLS, if the response goes over it.
+    pub(crate) tls: Option<Version>,
     pub(crate) now: Instant,
     pub(crate) second: i64,
 }
@@ -177,7 +180,7 @@ impl Accounting {
         (now, second): (Instant, i64),
     ) {
         let summary = Summary::nothing(503, mount);
-        self.push(records, &AnsweredRequest { socket, request: None, summary, now, second }, size);
+        self.push(records, &AnsweredRequest { socket, request: None, summary, tls: None, now, second }, size);
     }
 
     /// Puts a response behind those that are being sent. Returns the index of its account.
@@ -188,12 +191,13 @@ impl Accounting {
         ResponseBytes { ends_at, body_bytes, is_open }: ResponseBytes,
     ) -> usize {
         let records = records.get_or_insert_with(|| self.spare.pop().unwrap_or_default());
-        let AnsweredRequest { socket, request, summary, now, second } = *answered;
+        let AnsweredRequest { socket, request, summary, tls, now, second } = *answered;
         let account = self.account_of_mount.get(usize::from(summary.mount)).copied().unwrap_or(0);
         let record = Record {
             client: self.clients.get(socket.index()).copied().unwrap_or(Ipv6Addr::UNSPECIFIED),
             second,
             request: request.map(|head| Request::of(head, self.with_fields)),
+            tls,
             status: summary.status,
             mount: self.accounts[account].cells.number,
             end: End::default(),

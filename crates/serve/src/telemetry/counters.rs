@@ -21,6 +21,16 @@ pub struct Totals {
     pub files_changed_while_sent: u64,
     /// Bytes of responses that the kernel has taken, heads included.
     pub bytes: u64,
+    /// Handshakes of TLS 1.2 that were completed.
+    pub handshakes_tls12: u64,
+    /// Handshakes of TLS 1.3 that were completed.
+    pub handshakes_tls13: u64,
+    /// Those of them that resumed a session.
+    pub handshakes_resumed: u64,
+    /// TLS handshakes that failed.
+    pub handshakes_failed: u64,
+    /// TLS handshakes that were ended for want of room for newer ones.
+    pub handshakes_shed: u64,
 }
 
 impl Totals {
@@ -33,6 +43,11 @@ impl Totals {
         self.refused += other.refused;
         self.evicted += other.evicted;
         self.files_changed_while_sent += other.files_changed_while_sent;
+        self.handshakes_tls12 += other.handshakes_tls12;
+        self.handshakes_tls13 += other.handshakes_tls13;
+        self.handshakes_resumed += other.handshakes_resumed;
+        self.handshakes_failed += other.handshakes_failed;
+        self.handshakes_shed += other.handshakes_shed;
         for (sum, responses) in self.responses.iter_mut().zip(other.responses) {
             *sum += responses;
         }
@@ -48,15 +63,19 @@ impl Totals {
 /// counting. The size is two lines because processors fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Published([AtomicU64; 11]);
+pub(crate) struct Published([AtomicU64; 16]);
 
 impl Published {
     /// Replaces the published values. Plain stores: readers may see some fields before others.
     pub(crate) fn publish(&self, totals: &Totals) {
         let [ok, moved, client_errors, failed] = totals.responses;
         let Totals { accepted, open, requests, bytes, refused, evicted, files_changed_while_sent, .. } = *totals;
+        let Totals { handshakes_tls12, handshakes_tls13, handshakes_resumed, .. } = *totals;
+        let Totals { handshakes_failed, handshakes_shed, .. } = *totals;
         let done = [accepted, open, requests, bytes, ok, moved, client_errors, failed];
-        let values = done.into_iter().chain([refused, evicted, files_changed_while_sent]);
+        let not_done = [refused, evicted, files_changed_while_sent];
+        let tls = [handshakes_tls12, handshakes_tls13, handshakes_resumed, handshakes_failed, handshakes_shed];
+        let values = done.into_iter().chain(not_done).chain(tls);
         for (cell, value) in self.0.iter().zip(values) {
             cell.store(value, Relaxed);
         }
@@ -76,9 +95,28 @@ impl Published {
             refused,
             evicted,
             files_changed_while_sent,
+            handshakes_tls12,
+            handshakes_tls13,
+            handshakes_resumed,
+            handshakes_failed,
+            handshakes_shed,
         ] = self.0.each_ref().map(|cell| cell.load(Relaxed));
         let responses = [ok, moved, client_errors, failed];
-        Totals { accepted, open, requests, responses, refused, evicted, files_changed_while_sent, bytes }
+        Totals {
+            accepted,
+            open,
+            requests,
+            responses,
+            refused,
+            evicted,
+            files_changed_while_sent,
+            bytes,
+            handshakes_tls12,
+            handshakes_tls13,
+            handshakes_resumed,
+            handshakes_failed,
+            handshakes_shed,
+        }
     }
 }
 
@@ -97,6 +135,11 @@ mod tests {
             refused: 9,
             evicted: 10,
             files_changed_while_sent: 11,
+            handshakes_tls12: 12,
+            handshakes_tls13: 13,
+            handshakes_resumed: 14,
+            handshakes_failed: 15,
+            handshakes_shed: 16,
         };
         let published = Published::default();
         published.publish(&totals);

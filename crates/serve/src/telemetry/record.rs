@@ -6,7 +6,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use thalweg_wire::{RequestHead, Version};
+use thalweg_tls::Version;
+use thalweg_wire::{RequestHead, Version as HttpVersion};
 
 /// Longer texts are cut off: one request must not fill a page of the log.
 const TARGET_BYTES_MAX: usize = 8 << 10;
@@ -28,6 +29,8 @@ pub(crate) struct Record<'a> {
     pub(crate) second: i64,
     /// `None` for what was no request.
     pub(crate) request: Option<Request<'a>>,
+    /// The version of TLS, if the response went over it.
+    pub(crate) tls: Option<Version>,
     pub(crate) status: u16,
     /// The mount that it came from, by the register's number.
     pub(crate) mount: u16,
@@ -63,6 +66,8 @@ const IS_HTTP_1_0: u8 = 2;
 const HAS_HOST: u8 = 4;
 const HAS_REFERER: u8 = 8;
 const HAS_AGENT: u8 = 16;
+const IS_TLS_1_2: u8 = 32;
+const IS_TLS_1_3: u8 = 64;
 const IS_COMPLETE: u8 = 1;
 const IS_DOWNLOAD: u8 = 2;
 
@@ -87,7 +92,7 @@ impl<'a> Request<'a> {
         let mut request = Self {
             method: head.method.name().as_bytes(),
             target: head.target,
-            is_http_1_0: head.version == Version::Http10,
+            is_http_1_0: head.version == HttpVersion::Http10,
             host: None,
             referer: None,
             agent: None,
@@ -133,6 +138,11 @@ impl<'a> Record<'a> {
                 | flag(request.referer.is_some(), HAS_REFERER)
                 | flag(request.agent.is_some(), HAS_AGENT);
         }
+        fixed[FLAGS] |= match self.tls {
+            None => 0,
+            Some(Version::Tls12) => IS_TLS_1_2,
+            Some(Version::Tls13) => IS_TLS_1_3,
+        };
         let mut bytes = FIXED_BYTES;
         for (index, text) in texts.iter().enumerate() {
             bytes += text.len();
@@ -167,6 +177,11 @@ impl<'a> Record<'a> {
             client: Ipv6Addr::from(field::<16>(fixed, CLIENT)),
             second: i64::from_le_bytes(field(fixed, SECOND)),
             request: (flags & HAS_REQUEST != 0).then_some(request),
+            tls: match flags & (IS_TLS_1_2 | IS_TLS_1_3) {
+                0 => None,
+                IS_TLS_1_2 => Some(Version::Tls12),
+                _ => Some(Version::Tls13),
+            },
             status: u16::from_le_bytes(field(fixed, STATUS)),
             mount: u16::from_le_bytes(field(fixed, MOUNT)),
             end: End {
@@ -228,7 +243,15 @@ mod tests {
 
     fn record(request: Option<Request<'_>>) -> Record<'_> {
         let end = End { body_bytes: 1 << 40, duration_us: 7, is_complete: true, is_download: true };
-        Record { client: client_of(Some([10, 1, 2, 3].into())), second: -5, request, status: 206, mount: 3, end }
+        Record {
+            client: client_of(Some([10, 1, 2, 3].into())),
+            second: -5,
+            request,
+            tls: Some(Version::Tls13),
+            status: 206,
+            mount: 3,
+            end,
+        }
     }
 
     #[test]

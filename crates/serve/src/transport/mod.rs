@@ -7,9 +7,10 @@ mod memory;
 mod tls;
 
 use thalweg_sys::{Driver, FileSpan, Instant, SendBuf, SocketId, SpanEnd};
+use thalweg_tls::Version;
 
 pub(crate) use self::memory::{Memory, TlsMemory};
-pub(crate) use self::tls::{SendError, Tls};
+pub(crate) use self::tls::{Negotiated, SendError, Tls};
 
 /// The transport of a connection.
 pub(crate) enum Transport {
@@ -17,17 +18,6 @@ pub(crate) enum Transport {
     Plain(SocketId),
     /// TLS over one of them.
     Tls(Box<Tls>),
-}
-
-/// The protocol that is spoken over a transport.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Negotiated {
-    /// HTTP/1, by ALPN or because nothing else was negotiated.
-    Http1,
-    /// HTTP/2, by ALPN.
-    Http2,
-    /// Nothing: the handshake has proved the control of a name (RFC 8737), and the connection ends.
-    Challenge,
 }
 
 impl Transport {
@@ -55,6 +45,15 @@ impl Transport {
         match self {
             Self::Plain(_) => Some(Negotiated::Http1),
             Self::Tls(tls) => tls.negotiated(),
+        }
+    }
+
+    /// The version of TLS, from its handshake on.
+    #[inline]
+    pub(crate) fn version(&self) -> Option<Version> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(tls) => Some(tls.version()),
         }
     }
 

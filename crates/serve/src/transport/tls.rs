@@ -9,9 +9,8 @@ use std::io;
 use std::rc::Rc;
 
 use thalweg_sys::{Driver, File, FileChanged, FileSpan, Instant, SendBuf, SocketId, SpanEnd};
-use thalweg_tls::{Engine, Facts, Failure, Received, ServerSettings, TLS_ALPN_CHALLENGE};
+use thalweg_tls::{Engine, Facts, Failure, Received, ServerSettings, TLS_ALPN_CHALLENGE, Version};
 
-use super::Negotiated;
 use super::memory::{Memory, TlsMemory};
 
 /// The plain bytes of a whole record (RFC 8446, 5.1).
@@ -23,10 +22,24 @@ const PART_BYTES: usize = 2 * RECORD_BYTES;
 /// The same for one that is.
 const PART_BYTES_FAST: usize = 8 * RECORD_BYTES;
 
+/// The protocol that is spoken over a transport.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Negotiated {
+    /// HTTP/1, by ALPN or because nothing else was negotiated.
+    Http1,
+    /// HTTP/2, by ALPN.
+    Http2,
+    /// Nothing: the handshake has proved the control of a name (RFC 8737), and the connection ends.
+    Challenge,
+}
+
 /// The state of TLS on a connection.
 pub(crate) struct Tls {
     socket: SocketId,
     engine: Engine,
+    /// The handshake has been completed, whatever came after it.
+    is_established: bool,
+    version: Version,
     /// Bytes of TLS's own that wait to be sent.
     own: Vec<u8>,
     /// The connection's send.
@@ -70,6 +83,8 @@ impl Tls {
         Ok(Self {
             socket,
             engine: Engine::accept(settings)?,
+            is_established: false,
+            version: Version::Tls13,
             own: Vec::new(),
             job: None,
             in_flight: None,
@@ -86,21 +101,29 @@ impl Tls {
     }
 
     pub(super) fn negotiated(&self) -> Option<Negotiated> {
-        self.engine.is_established().then(|| match self.engine.alpn() {
+        self.is_established.then(|| match self.engine.alpn() {
             Some(b"h2") => Negotiated::Http2,
             Some(TLS_ALPN_CHALLENGE) => Negotiated::Challenge,
             _ => Negotiated::Http1,
         })
     }
 
-    /// Whether the handshake is complete.
+    /// Whether the handshake has been completed.
     pub(crate) fn is_established(&self) -> bool {
-        self.engine.is_established()
+        self.is_established
     }
 
-    /// What was negotiated; `None` in the handshake.
-    pub(crate) fn facts(&self) -> Option<Facts> {
-        self.engine.facts()
+    /// What was negotiated, when the handshake has just been completed.
+    pub(crate) fn begin(&mut self) -> Option<Facts> {
+        let facts = self.engine.facts()?;
+        self.is_established = true;
+        self.version = facts.version;
+        Some(facts)
+    }
+
+    /// The version; the newest one in the handshake.
+    pub(super) fn version(&self) -> Version {
+        self.version
     }
 
     /// Decrypts bytes that have come in, into `plain`.
@@ -117,7 +140,7 @@ impl Tls {
     }
 
     pub(super) fn send<D: Driver>(&mut self, driver: &mut D, memory: Memory<'_>, bytes: SendBuf, is_last: bool) {
-        self.begin(driver, memory, Job { bytes, done: 0, file: None, is_last });
+        self.start(driver, memory, Job { bytes, done: 0, file: None, is_last });
     }
 
     pub(super) fn send_file<D: Driver>(
@@ -127,10 +150,10 @@ impl Tls {
         bytes: SendBuf,
         file: (FileSpan, SpanEnd),
     ) {
-        self.begin(driver, memory, Job { bytes, done: 0, file: Some(file), is_last: false });
+        self.start(driver, memory, Job { bytes, done: 0, file: Some(file), is_last: false });
     }
 
-    fn begin<D: Driver>(&mut self, driver: &mut D, memory: Memory<'_>, job: Job) {
+    fn start<D: Driver>(&mut self, driver: &mut D, memory: Memory<'_>, job: Job) {
         assert!(self.job.is_none(), "a connection has one send at a time");
         self.begun = driver.now();
         self.job = Some(job);
@@ -183,7 +206,7 @@ impl Tls {
         if self.own.is_empty() {
             return false;
         }
-        self.begin(driver, memory, Job { bytes: SendBuf::empty(), done: 0, file: None, is_last: true });
+        self.start(driver, memory, Job { bytes: SendBuf::empty(), done: 0, file: None, is_last: true });
         // Nothing of the connection's is under way.
         self.job = None;
         true

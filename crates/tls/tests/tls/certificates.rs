@@ -105,6 +105,20 @@ fn clients_are_verified_as_the_server_wants() {
 }
 
 #[test]
+fn a_session_without_a_certificate_is_not_resumed_where_one_is_required() {
+    let issued = ROOT.server(&["a.test"]);
+    let tickets = thalweg_tls::TicketKeys::new().unwrap();
+    let theirs = Authority::root("clients");
+    let with = |clients: ClientCertificates| {
+        server(&issued, ServerOptions { clients, tickets: Some(tickets.clone()), ..ServerOptions::default() })
+    };
+    let ours = client(ClientOptions { resume: thalweg_tls::Resume::Tickets, ..ClientOptions::default() });
+    let (open, closed) = (with(ClientCertificates::None), with(ClientCertificates::Required(theirs.pem.into())));
+    assert!(Pair::settled(&ours, &open, "a.test").server.failure.is_none());
+    assert!(Pair::settled(&ours, &closed, "a.test").server.failure.is_some());
+}
+
+#[test]
 fn files_that_do_not_fit_are_explained() {
     let (one, other) = (ROOT.server(&["a.test"]), ROOT.server(&["a.test"]));
     let check = |pem: &str, key: &str, text: &str| {

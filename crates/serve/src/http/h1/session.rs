@@ -88,6 +88,8 @@ pub(crate) struct Services<'s> {
     pub(crate) budget: &'s mut WorkBudget,
     pub(crate) recorder: &'s mut dyn Recorder,
     pub(crate) bounds: Bounds,
+    /// Requests are sent to TLS, at this port.
+    pub(crate) tls_port: Option<u16>,
     /// No further request is waited for on any connection.
     pub(crate) is_draining: bool,
     pub(crate) now: Instant,
@@ -311,7 +313,11 @@ impl Session {
                     let begins_at = services.batch.len();
                     services.batch.begin(&head, persistence(&head, self.requests, services));
                     let Services { responder, batch, now, .. } = services;
-                    let summary = match responder.respond(&head, Outcomes::default(), (services.socket, *now), batch) {
+                    let answer = match services.tls_port {
+                        None => responder.respond(&head, Outcomes::default(), (services.socket, *now), batch),
+                        Some(port) => Answer::Encoded(responder.redirect_to_tls(&head, port, batch)),
+                    };
+                    let summary = match answer {
                         Answer::Encoded(summary) => summary,
                         Answer::Pending => {
                             self.waiting = Some(Box::new(WaitingRequest::new(&head, JobKind::Open)));

@@ -1,6 +1,7 @@
 //! Has the responses of a connection counted and accounted for.
 
 use thalweg_sys::{Instant, SocketId};
+use thalweg_tls::Version;
 use thalweg_wire::RequestHead;
 
 use crate::http::response::{Recorder, ResponseBytes, Summary};
@@ -13,6 +14,8 @@ pub(super) struct ConnectionRecorder<'r> {
     pub(super) accounting: Option<&'r mut Accounting>,
     pub(super) records: &'r mut Option<Box<RequestRecords>>,
     pub(super) socket: SocketId,
+    /// The version of TLS, if there is any.
+    pub(super) tls: Option<Version>,
     pub(super) now: Instant,
     /// Seconds since 1970-01-01 UTC.
     pub(super) second: i64,
@@ -24,8 +27,8 @@ impl Recorder for ConnectionRecorder<'_> {
         self.totals.requests += 1;
         self.totals.count_response(summary.status);
         if let Some(accounting) = &mut self.accounting {
-            let Self { socket, now, second, .. } = *self;
-            accounting.record(self.records, &AnsweredRequest { socket, request, summary, now, second }, bytes());
+            let Self { socket, tls, now, second, .. } = *self;
+            accounting.record(self.records, &AnsweredRequest { socket, request, summary, tls, now, second }, bytes());
         }
     }
 

@@ -1,0 +1,64 @@
+//! TLS of a loop: its settings, the listeners that speak it, the handshakes under way.
+
+use std::collections::VecDeque;
+
+use thalweg_sys::SocketId;
+use thalweg_tls::ServerSettings;
+
+use crate::config::TlsConfig;
+
+/// TLS of a loop.
+pub(crate) struct LoopTls {
+    pub(crate) settings: ServerSettings,
+    /// The groups whose listeners speak TLS.
+    groups: Vec<u32>,
+    pub(crate) listeners: Vec<SocketId>,
+    /// Connections in the order in which their handshakes began; some have completed it, or have
+    /// gone.
+    pub(crate) begun: VecDeque<SocketId>,
+    pub(crate) handshakes_max: usize,
+    /// How long a handshake may take; `None`: as long as a head.
+    pub(crate) handshake_ns: Option<u64>,
+}
+
+/// What a loop needs for TLS.
+#[derive(Clone)]
+pub(crate) struct TlsSetup {
+    pub(crate) settings: ServerSettings,
+    /// The groups whose listeners speak TLS.
+    pub(crate) groups: Vec<u32>,
+    /// The port of the first of them, if plain HTTP is redirected to it.
+    pub(crate) redirect_port: Option<u16>,
+}
+
+impl LoopTls {
+    pub(crate) fn new(setup: TlsSetup, config: &TlsConfig) -> Self {
+        let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            settings: setup.settings,
+            groups: setup.groups,
+            listeners: Vec::new(),
+            begun: VecDeque::new(),
+            handshakes_max: config.handshakes_max,
+            handshake_ns: config.handshake_time.map(ns),
+        }
+    }
+
+    /// Takes over the connections of the loop's TLS before, and its listeners that are `leaving`:
+    /// they speak on as they did.
+    pub(crate) fn succeeding(mut self, before: Option<Box<Self>>, leaving: &[SocketId]) -> Self {
+        if let Some(before) = before {
+            self.begun = before.begun;
+            self.listeners = before.listeners;
+            self.listeners.retain(|listener| leaving.contains(listener));
+        }
+        self
+    }
+
+    /// Has a listener speak TLS, if its group does.
+    pub(crate) fn add_listener(&mut self, group: u32, listener: SocketId) {
+        if self.groups.contains(&group) {
+            self.listeners.push(listener);
+        }
+    }
+}
