@@ -198,7 +198,7 @@ impl Connection {
         if let Some(tls) = self.transport.tls()
             && !tls.on_sent(driver, shared.memory())
         {
-            return if self.stage == Stage::Closing { Fate::Over } else { Fate::Stays };
+            return self.on_part_sent(driver, shared);
         }
         let sent_bytes = self.sender.take_sent();
         shared.totals.bytes += sent_bytes;
@@ -304,9 +304,7 @@ impl Connection {
             Next::WaitForBudget => self.wait_for_budget(shared),
             Next::Linger => {
                 self.transport.finish(driver, shared.memory());
-                self.stage = Stage::Lingering { blocks_left: LINGER_BLOCKS_MAX };
-                self.deadline = driver.now().plus_ns(shared.times.linger_ns);
-                self.resume(driver);
+                self.linger(driver, &shared.times);
                 Fate::Stays
             }
             Next::Close => Fate::Over,
@@ -316,6 +314,13 @@ impl Connection {
                 Fate::Failed
             }
         }
+    }
+
+    /// Drains what the client still sends.
+    fn linger<D: Driver>(&mut self, driver: &mut D, times: &Times) {
+        self.stage = Stage::Lingering { blocks_left: LINGER_BLOCKS_MAX };
+        self.deadline = driver.now().plus_ns(times.linger_ns);
+        self.resume(driver);
     }
 
     #[inline]

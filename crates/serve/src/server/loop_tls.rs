@@ -1,11 +1,13 @@
 //! TLS of a loop: its settings, the listeners that speak it, the handshakes under way.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use thalweg_sys::SocketId;
 use thalweg_tls::ServerSettings;
 
 use crate::config::TlsConfig;
+use crate::server::connection::Times;
 
 /// TLS of a loop.
 pub(crate) struct LoopTls {
@@ -31,9 +33,18 @@ pub(crate) struct TlsSetup {
     pub(crate) redirect_port: Option<u16>,
 }
 
+/// The shortest of all times, that of handshakes among them: no deadline is set nearer than that.
+pub(crate) fn look_ns(times: &Times, tls: Option<&TlsConfig>) -> u64 {
+    let handshake_time = tls.and_then(|tls| tls.handshake_time);
+    times.shortest_ns().min(handshake_time.map_or(u64::MAX, ns))
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl LoopTls {
     pub(crate) fn new(setup: TlsSetup, config: &TlsConfig) -> Self {
-        let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         Self {
             settings: setup.settings,
             groups: setup.groups,

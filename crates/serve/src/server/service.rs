@@ -31,7 +31,7 @@ use crate::http::respond::{JobResult, Responder};
 use crate::listing::Listings;
 use crate::server::commands::{CommandQueue, LoopCommand, take_listener};
 use crate::server::connection::{Connection, Fate, Shared, Times};
-use crate::server::loop_tls::{LoopTls, TlsSetup};
+use crate::server::loop_tls::{self, LoopTls, TlsSetup};
 use crate::server::shutdown::ShutdownDeadline;
 use crate::shaping::admission::AdmissionQueue;
 use crate::shaping::eviction::{self, Evictor};
@@ -137,7 +137,7 @@ impl Service {
         let origin = LocalOrigin::new(Arc::new(setup.sites), setup.cache, subscription);
         let listings = Listings::new(Arc::clone(origin.namespace()), setup.cache);
         Self {
-            look_ns: times.shortest_ns(),
+            look_ns: loop_tls::look_ns(&times, setup.tls.as_ref().map(|(_, config)| *config)),
             shared: Shared {
                 times,
                 responder: Responder::new(origin, listings, DateCache::new(setup.seconds_at, now)),
@@ -191,6 +191,7 @@ impl Service {
     pub(crate) fn speak_tls(&mut self, setup: TlsSetup, config: &TlsConfig) {
         let mut tls = LoopTls::new(setup, config);
         self.listeners.iter().for_each(|&(group, listener)| tls.add_listener(group, listener));
+        self.look_ns = loop_tls::look_ns(&self.shared.times, Some(config));
         self.tls = Some(Box::new(tls));
     }
 

@@ -53,6 +53,8 @@ pub(crate) struct Tls {
     is_closed: bool,
     /// The socket's direction is to be ended when all has been sent.
     finishes: bool,
+    /// The peer may still be sending when this direction has ended.
+    lingers: bool,
     /// Why the connection's send cannot be completed.
     error: Option<SendError>,
 }
@@ -92,6 +94,7 @@ impl Tls {
             is_fast: false,
             is_closed: false,
             finishes: false,
+            lingers: false,
             error: None,
         })
     }
@@ -136,7 +139,10 @@ impl Tls {
         memory: &mut TlsMemory,
         plain: &mut Vec<u8>,
     ) -> Result<Received, Failure> {
-        self.engine.receive(input, &mut memory.records, plain, &mut self.own)
+        let received = self.engine.receive(input, &mut memory.records, plain, &mut self.own);
+        // A close with unread input would discard the alert.
+        self.lingers |= received.is_err();
+        received
     }
 
     pub(super) fn send<D: Driver>(&mut self, driver: &mut D, memory: Memory<'_>, bytes: SendBuf, is_last: bool) {
@@ -217,6 +223,11 @@ impl Tls {
             self.is_closed = true;
             self.engine.close(&mut self.own);
         }
+    }
+
+    /// Whether the peer's direction has to be drained before the socket is closed.
+    pub(crate) fn lingers(&self) -> bool {
+        self.lingers
     }
 
     /// Why a send cannot be completed, once.

@@ -18,8 +18,14 @@ impl Connection {
     /// Bytes have come in over TLS.
     #[inline(never)]
     pub(super) fn on_records<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
-        if self.stage == Stage::Closing {
-            return Fate::Stays;
+        match self.stage {
+            Stage::Closing => return Fate::Stays,
+            // Nobody will read it.
+            Stage::Lingering { .. } => {
+                let taken = self.take_input(shared, driver.now(), driver.received());
+                return self.follow_input(driver, shared, taken);
+            }
+            Stage::Open | Stage::Arriving => {}
         }
         // The session borrows all that is shared while it reads this.
         let mut plain = mem::take(&mut shared.tls_memory.plain);
@@ -27,6 +33,19 @@ impl Connection {
         let fate = self.on_decrypted(driver, shared, &mut plain);
         shared.tls_memory.plain = plain;
         fate
+    }
+
+    /// The driver has sent records that do not complete a send of the connection's.
+    pub(super) fn on_part_sent<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+        if self.stage != Stage::Closing {
+            return Fate::Stays;
+        }
+        if !self.transport.tls().is_some_and(|tls| tls.lingers()) {
+            return Fate::Over;
+        }
+        self.transport.finish(driver, shared.memory());
+        self.linger(driver, &shared.times);
+        Fate::Stays
     }
 
     fn on_decrypted<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, plain: &mut Vec<u8>) -> Fate {

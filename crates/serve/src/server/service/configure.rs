@@ -12,7 +12,7 @@ use crate::listing::Listings;
 use crate::server::commands::ConfigUpdate;
 use crate::server::connection::Times;
 use crate::server::failure::StartError;
-use crate::server::loop_tls::{LoopTls, TlsSetup};
+use crate::server::loop_tls::{self, LoopTls, TlsSetup};
 use crate::shaping::shaper::{RateScope, Shaper, SharedRateLimits};
 use crate::telemetry::accounting::Accounting;
 use crate::telemetry::log::RecordQueue;
@@ -28,7 +28,7 @@ impl Service {
         let config = &*config;
         let sites = Sites::open(config)?;
         let times = Times::new(&config.limits);
-        self.look_ns = times.shortest_ns();
+        self.look_ns = loop_tls::look_ns(&times, config.tls.as_ref());
         self.shared.times = times;
         self.configure_tls(tls, config);
         self.update_rate_limits(driver, limits);
