@@ -28,6 +28,7 @@
 //! | [`collapse`], [`disturbance`] | targets that fail while they are measured; other programs on the CPU of the client |
 //! | [`credentials`] | user information in a URL: sent, and shown nowhere |
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and downloads by common clients |
+//! | [`tls`], [`authority`] | the server over TLS; certificates for it |
 //! | [`process`], [`machine`], [`namespace`] | child processes; tests that may run side by side; networks of single tests |
 //! | [`curl`], [`nginx`], [`server`] | a client, another server, and Thalweg's |
 //! | [`scripted`], [`recorder`] | a server that follows a script, and one that records its requests |
@@ -36,6 +37,9 @@
 
 mod arrivals;
 mod attackers;
+#[path = "../../crates/tls/tests/tls/authority.rs"]
+#[expect(dead_code, reason = "the tests of the engine use all of it")]
+mod authority;
 mod bottleneck;
 mod browser;
 mod changes;
@@ -91,6 +95,7 @@ mod stall;
 mod standstill;
 mod store;
 mod sweep;
+mod tls;
 mod unix_sockets;
 mod workloads;
 mod yardstick;

@@ -18,7 +18,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 
-use thalweg_serve::{CatalogError, Level, ListenAddr, Listeners, LogTarget, Server, StartError, loop_count};
+use thalweg_serve::{
+    CatalogError, Level, ListenAddr, Listeners, LogTarget, Server, ServerTls, StartError, TlsError, loop_count,
+};
 use thalweg_sys::resource_limits::{descriptors, raise_descriptors};
 use thalweg_sys::service_manager::Notification;
 
@@ -28,7 +30,7 @@ use self::launcher::Launcher;
 use self::signals::Signals;
 use self::takeover::Inheritance;
 use self::watch::{End, Watch};
-use crate::configuration::{self, Configuration};
+use crate::configuration::{self, Configuration, Loaded};
 use crate::exit::{Exit, Failure, remark};
 use crate::load_options::ensure_driver;
 use crate::options::ServeOptions;
@@ -71,18 +73,24 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     let unknown = |(key, error)| Failure::usage(format!("cannot create Unix sockets as set by {key}: {error}"));
     let socket_file = socket_file(&configuration).map_err(unknown)?;
     let listeners = Listeners::open(&config.listen, socket_file, groups, loops).map_err(refuse)?;
+    // Keys are often readable by root alone.
+    let tls = ServerTls::open(config, None, &|path| fs::read(path)).map_err(StartError::from).map_err(refuse)?;
+    if let (Some(tls), Some(tickets)) = (&tls, &inheritance.tickets) {
+        // Keys of another version's making leave clients with full handshakes.
+        let _ = tls.tickets().import(tickets);
+    }
     let mut confinement = identity.assume()?;
     // The user who serves may have fewer rights.
     check::ensure_writable(&configuration)?;
     let unable = |error| Failure::unreachable(format!("cannot start the launcher process: {error}"));
-    let launcher = Launcher::start(options.config.as_deref()).map_err(unable)?;
+    let launcher = Launcher::start(options.config.as_deref(), || named_files(options)).map_err(unable)?;
     let configure = || {
         let configuration = Configuration::from_opened(options, &|_| launcher.open_configuration())?;
         Ok(with_given(configuration, &given))
     };
     let file_access = file_access(&configuration).map_err(Failure::unreachable)?;
     confinement.confine_files(configuration.sandbox, &file_access)?;
-    let running = Server::start_on(config.clone(), listeners).map_err(refuse)?;
+    let running = Server::start_with(config.clone(), listeners, tls).map_err(refuse)?;
     confinement.confine_calls(configuration.sandbox)?;
     let predecessor = inheritance.settle()?;
     let pid_file = configuration.pid_file.as_deref().map(PidFile::write).transpose()?;
@@ -119,6 +127,12 @@ fn end(mut watch: Watch<'_>, pid_file: Option<PidFile>) -> Result<ExitCode, Fail
     let totals = ended.map_err(|error| Failure::unreachable(format!("the server failed: {error}")))?;
     say(&watch.configuration)(&format!("stopped after {}\n", describe(&totals)))?;
     Ok(Exit::Met.into())
+}
+
+/// The files that the configuration names by now; none if it cannot be read.
+fn named_files(options: &ServeOptions) -> Vec<PathBuf> {
+    let Ok(loaded) = Loaded::read(options, &|path| fs::File::open(path)) else { return Vec::new() };
+    ServerTls::files(&loaded.configuration.server).into_iter().map(Path::to_owned).collect()
 }
 
 /// Adds the addresses that a service manager listens on; they replace the default addresses.
@@ -161,7 +175,10 @@ fn refuse(error: StartError) -> Failure {
             Failure::unreachable(format!("{error}; {advice}"))
         }
         StartError::Log { .. } => Failure::usage(format!("{error}; use a file that this user may write")),
-        StartError::Config(_) | StartError::Catalog(_) => Failure::usage(error),
+        StartError::Tls(TlsError::Read { .. }) => {
+            Failure::usage(format!("{error}; use a file that this user may read"))
+        }
+        StartError::Config(_) | StartError::Catalog(_) | StartError::Tls(_) => Failure::usage(error),
         StartError::Pin { .. } => Failure::usage(format!("{error}; see --cores")),
         StartError::NoAddress | StartError::Driver(_) | StartError::Loop(_) => Failure::unreachable(error),
     }

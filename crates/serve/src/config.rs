@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use thalweg_sys::DriverChoice;
+use thalweg_tls::Selection;
 
 /// A server's configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +36,8 @@ pub struct ServerConfig {
     pub log: LogConfig,
     /// The status listener; `None`: there is none.
     pub status: Option<StatusConfig>,
+    /// TLS; `None`: none is spoken.
+    pub tls: Option<TlsConfig>,
 }
 
 impl ServerConfig {
@@ -51,8 +54,89 @@ impl ServerConfig {
             cache: CacheConfig::default(),
             log: LogConfig::default(),
             status: None,
+            tls: None,
         }
     }
+}
+
+/// TLS: where it is spoken, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TlsConfig {
+    /// Those of the server's addresses that speak TLS; the others speak plain HTTP. Empty: all TCP
+    /// addresses speak TLS.
+    pub listen: Vec<ListenAddr>,
+    /// The certificates, the default one first. Several for one name are for several kinds of keys.
+    pub certificates: Vec<CertificateFiles>,
+    /// Whether a certificate is made at the start, for the names of all sites and the addresses,
+    /// which is trusted by nobody. It is the default one if there is no other.
+    pub self_signed: bool,
+    /// Versions, suites and groups.
+    pub selection: Selection,
+    /// Whether clients have certificates.
+    pub client_certificates: ClientCertificateMode,
+    /// The file (PEM) with the authorities that issue the clients' certificates.
+    pub client_authorities: Option<PathBuf>,
+    /// Whether sessions are resumed by tickets.
+    pub tickets: bool,
+    /// Whether the addresses that speak plain HTTP send their clients to those that speak TLS.
+    pub redirect: bool,
+    /// For how long browsers are told to use TLS alone (RFC 6797); `None`: they are not told.
+    pub hsts: Option<Duration>,
+    /// Most handshakes at once, on each loop. When there are more, the oldest is ended for the new
+    /// one.
+    pub handshakes_max: usize,
+    /// How long a handshake may take; `None`: as long as the head of a request.
+    pub handshake_time: Option<Duration>,
+}
+
+impl TlsConfig {
+    /// Whether an address of the server speaks TLS.
+    pub fn speaks_at(&self, address: &ListenAddr) -> bool {
+        match self.listen.is_empty() {
+            true => matches!(address, ListenAddr::Tcp(_)),
+            false => self.listen.contains(address),
+        }
+    }
+}
+
+impl Default for TlsConfig {
+    /// Without a certificate.
+    fn default() -> Self {
+        Self {
+            listen: Vec::new(),
+            certificates: Vec::new(),
+            self_signed: false,
+            selection: Selection::default(),
+            client_certificates: ClientCertificateMode::None,
+            client_authorities: None,
+            tickets: true,
+            redirect: false,
+            hsts: None,
+            handshakes_max: 1024,
+            handshake_time: None,
+        }
+    }
+}
+
+/// The files of a certificate, in PEM.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CertificateFiles {
+    /// The chain, the server's own certificate first.
+    pub chain: PathBuf,
+    /// The key, without a passphrase.
+    pub key: PathBuf,
+}
+
+/// Whether clients have certificates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ClientCertificateMode {
+    /// None is asked for.
+    #[default]
+    None,
+    /// One is asked for, and has to be valid if it is sent.
+    Optional,
+    /// One is required.
+    Required,
 }
 
 /// An address to listen on.

@@ -36,6 +36,7 @@ mod limits;
 mod naive;
 mod origins;
 mod pipelines;
+mod secure;
 mod streams;
 mod watched;
 
@@ -280,6 +281,7 @@ fn world_with<'w>(
         limits,
         slots_max: limits.connections_max,
         cache: &CacheConfig::default(),
+        tls: None,
         blocking,
         // Long after any file here was written: all of them are settled.
         seconds_at: |now| 4_000_000_000 + now.as_ns() / SECOND_NS,

@@ -3,47 +3,17 @@
 use std::path::PathBuf;
 
 use thalweg_serve::{
-    Bandwidth, CacheConfig, Limits, ListingStyle, LogConfig, MountConfig, Rule, SiteConfig, StatusConfig,
+    Bandwidth, CacheConfig, Limits, ListingStyle, LogConfig, MountConfig, Rule, SiteConfig, StatusConfig, TlsConfig,
 };
 
 use super::form::{
-    ADDRESS, BOOL, CORES, COUNT, COUNT_32, ERROR_PAGES, FILE_NAME, Form, HEAD_SIZE, HEADERS, LISTEN, LOG, MAYBE_BOOL,
+    ADDRESS, BOOL, CORES, COUNT, COUNT_32, ERROR_PAGES, FILE_NAME, HEAD_SIZE, HEADERS, LISTEN, LOG, MAYBE_BOOL,
     MAYBE_LOG, MAYBE_PATH, MAYBE_TEXT, MAYBE_TEXTS, MAYBE_TIME, MODE, PATH, RATE, RATE_MIN, SIZE, TEXT, TEXTS, TIME,
     maybe_name, name,
 };
 use super::settings::{Configuration, UnixSocket};
-
-/// A visitor of all keys of the configuration, which reads or prints them.
-pub(super) trait Keys {
-    /// A key that may be left out.
-    fn value<T>(&mut self, name: &'static str, says: &'static str, form: &Form<T>, value: &mut T);
-
-    /// A key that every such table has.
-    fn required<T>(&mut self, name: &'static str, says: &'static str, form: &Form<T>, value: &mut T);
-
-    /// A table of keys that is always there.
-    fn table<T>(&mut self, name: &'static str, says: &'static str, value: &mut T, keys: fn(&mut Self, &mut T));
-
-    /// A table that means something by being there.
-    fn optional<T>(
-        &mut self,
-        name: &'static str,
-        says: &'static str,
-        value: &mut Option<T>,
-        new: fn() -> T,
-        keys: fn(&mut Self, &mut T),
-    );
-
-    /// Any number of tables.
-    fn tables<T>(
-        &mut self,
-        name: &'static str,
-        says: &'static str,
-        values: &mut Vec<T>,
-        new: fn() -> T,
-        keys: fn(&mut Self, &mut T),
-    );
-}
+use super::tls_keys::tls;
+use super::visitor::Keys;
 
 pub(super) fn configuration<K: Keys>(keys: &mut K, all: &mut Configuration) {
     let server = &mut all.server;
@@ -109,6 +79,13 @@ pub(super) fn configuration<K: Keys>(keys: &mut K, all: &mut Configuration) {
     );
     keys.table("cache", "Memory that each loop uses between requests.", &mut server.cache, cache);
     keys.table("log", "Access log and error log.", &mut server.log, log);
+    keys.optional(
+        "tls",
+        "TLS. Certificates and keys are files in PEM, read at the start and at each reload.",
+        &mut server.tls,
+        TlsConfig::default,
+        tls,
+    );
     keys.optional(
         "status",
         "Status page, JSON, Prometheus metrics and a health check for operators. They are not protected by a password.",
@@ -398,6 +375,7 @@ fn listing_style<K: Keys>(keys: &mut K, style: &mut ListingStyle) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::form::Form;
     use super::*;
 
     const MANUAL: &str = include_str!("../../../../docs/configuration.md");
@@ -570,6 +548,6 @@ mod tests {
             assert_eq!(all.server.check(), [], "{example}");
             count += 1;
         }
-        assert_eq!(count, 5);
+        assert_eq!(count, 6);
     }
 }

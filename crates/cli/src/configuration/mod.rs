@@ -11,6 +11,8 @@ mod print;
 mod read;
 mod report;
 mod settings;
+mod tls_keys;
+mod visitor;
 
 use std::fs;
 use std::io::{self, Read};
@@ -19,7 +21,7 @@ use std::path::{Path, PathBuf};
 use thalweg_serve::{ConfigFault, Level, LogTarget, MountConfig, Rule, Settings, SiteConfig, StatusConfig};
 
 use crate::exit::Failure;
-use crate::options::{CpuList, ServeOptions};
+use crate::options::{CpuList, ServeOptions, TlsOption};
 
 pub use print::print;
 use read::Reading;
@@ -63,6 +65,7 @@ impl Configuration {
         if !options.listen.is_empty() {
             self.server.listen.clone_from(&options.listen);
         }
+        self.speak_tls(options);
         if let Some(CpuList(cpus)) = &options.cores {
             self.server.cpus.clone_from(cpus);
         }
@@ -92,6 +95,31 @@ impl Configuration {
             self.pid_file = Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()));
         }
         Ok(())
+    }
+
+    /// Applies the options on TLS. Addresses that speak TLS are listened on, too.
+    fn speak_tls(&mut self, options: &ServeOptions) {
+        if !(options.tls.is_empty() && options.tls_listen.is_empty() && !options.tls_redirect) {
+            let tls = self.server.tls.get_or_insert_default();
+            if !options.tls.is_empty() {
+                let files = options.tls.iter().filter_map(|option| match option {
+                    TlsOption::Files(files) => Some(files.clone()),
+                    TlsOption::SelfSigned => None,
+                });
+                tls.certificates = files.collect();
+                tls.self_signed = options.tls.contains(&TlsOption::SelfSigned);
+            }
+            if !options.tls_listen.is_empty() {
+                tls.listen.clone_from(&options.tls_listen);
+            }
+            tls.redirect |= options.tls_redirect;
+        }
+        let Some(tls) = &self.server.tls else { return };
+        for address in &tls.listen {
+            if !self.server.listen.contains(address) {
+                self.server.listen.push(address.clone());
+            }
+        }
     }
 
     /// Applies the options on logs and status.

@@ -4,8 +4,9 @@
 use toml::Value;
 
 use super::form::Form;
-use super::keys::{self, Keys};
+use super::keys;
 use super::settings::Configuration;
+use super::visitor::Keys;
 
 /// Width of explanations.
 const COLUMNS: usize = 100;

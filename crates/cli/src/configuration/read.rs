@@ -10,8 +10,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::fault::Fault;
 use super::form::Form;
-use super::keys::{self, Keys};
+use super::keys;
 use super::settings::Configuration;
+use super::visitor::Keys;
 
 /// Deepest nesting of tables; a configuration has few levels.
 const DEPTH_MAX: usize = 16;

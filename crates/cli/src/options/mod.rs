@@ -28,7 +28,7 @@ pub use replay::ReplayOptions;
 pub use report::{ReportFormat, ReportOptions};
 pub use run::RunOptions;
 pub use runs::RunsOptions;
-pub use serve::{SandboxOption, ServeOptions, parse_listen};
+pub use serve::{SandboxOption, ServeOptions, TlsOption, parse_listen};
 pub use store::{StoreOptions, StorePath, StorePlace};
 pub use sweep::SweepOptions;
 pub use values::{CpuList, DriverOption, parse_cpus};

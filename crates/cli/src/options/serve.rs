@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use thalweg_serve::{ListenAddr, LogFormat};
+use thalweg_serve::{CertificateFiles, ListenAddr, LogFormat};
 use thalweg_units::parse_time;
 
 use super::values::{CpuList, DriverOption, parse_cpus};
@@ -17,6 +17,8 @@ Examples:
   thalweg serve /srv/mirror
   thalweg serve /srv/mirror --listen 0.0.0.0:80 --listen '[::]:80' --user www-data
   thalweg serve /srv/mirror --access-log /var/log/thalweg/access.log --status 127.0.0.1:9180
+  thalweg serve /srv/mirror --tls self-signed
+  thalweg serve /srv/mirror --listen 0.0.0.0:80 --tls-listen 0.0.0.0:443 --tls cert.pem:key.pem --tls-redirect
   thalweg serve --print-config /srv/mirror > thalweg.toml
   thalweg serve --config thalweg.toml --check
 
@@ -39,6 +41,17 @@ pub struct ServeOptions {
     /// and ::1]
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     pub listen: Vec<ListenAddr>,
+    /// Serve TLS with this certificate; repeatable: self-signed (no client trusts it), or CERT:KEY,
+    /// two files in PEM
+    #[arg(long, value_name = "CERTIFICATE", value_parser = parse_tls)]
+    pub tls: Vec<TlsOption>,
+    /// Address that speaks TLS; repeatable. Those of --listen then speak plain HTTP [default: all of
+    /// --listen speak TLS]
+    #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
+    pub tls_listen: Vec<ListenAddr>,
+    /// Redirect requests over plain HTTP to TLS
+    #[arg(long)]
+    pub tls_redirect: bool,
     /// CPUs to serve from, one loop on each [default: all]
     #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
     pub cores: Option<CpuList>,
@@ -78,6 +91,15 @@ pub struct ServeOptions {
     /// File for the process ID
     #[arg(long, value_name = "FILE")]
     pub pid_file: Option<PathBuf>,
+}
+
+/// A certificate to serve TLS with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TlsOption {
+    /// One that is made at the start.
+    SelfSigned,
+    /// Files.
+    Files(CertificateFiles),
 }
 
 /// The formats of an access log.
@@ -121,5 +143,21 @@ pub fn parse_listen(text: &str) -> Result<ListenAddr, String> {
             .parse()
             .map(ListenAddr::Tcp)
             .map_err(|_| "expected an address with a port, such as 0.0.0.0:80 or [::]:80, or unix:PATH".to_owned()),
+    }
+}
+
+fn parse_tls(text: &str) -> Result<TlsOption, String> {
+    if text == "self-signed" {
+        return Ok(TlsOption::SelfSigned);
+    }
+    if text == "auto" {
+        return Err("certificates by ACME are not built in yet; use self-signed or CERT:KEY".to_owned());
+    }
+    let absolute = |path: &str| std::path::absolute(path).map_err(|error| format!("{path:?}: {error}"));
+    match text.rsplit_once(':') {
+        Some((chain, key)) if !chain.is_empty() && !key.is_empty() => {
+            Ok(TlsOption::Files(CertificateFiles { chain: absolute(chain)?, key: absolute(key)? }))
+        }
+        _ => Err("expected self-signed, or CERT:KEY, two files in PEM such as cert.pem:key.pem".to_owned()),
     }
 }

@@ -31,7 +31,10 @@ pub fn places(running: &Running) -> String {
     let mut text = String::new();
     for address in running.addresses() {
         match address {
-            ListenAddr::Tcp(address) => text.push_str(&format!("listening on http://{address}/\n")),
+            ListenAddr::Tcp(tcp) => {
+                let scheme = if running.speaks_tls_at(address) { "https" } else { "http" };
+                text.push_str(&format!("listening on {scheme}://{tcp}/\n"));
+            }
             ListenAddr::Unix(_) => text.push_str(&format!("listening on {address}\n")),
         }
     }

@@ -5,20 +5,23 @@
 //! A copy of the process, made before that and with nothing open, serves two requests. It starts
 //! the same program with the same arguments; and it opens the one file that these name as the
 //! configuration, whichever file has that name by then. The sandbox cannot allow the latter: it
-//! allows a file, which an editor replaces, or its whole folder, which may hold secrets. A request
-//! has no influence on program, arguments or path. The launcher ends with the server.
+//! allows a file, which an editor replaces, or its whole folder, which may hold secrets. The same
+//! holds for the files of certificates and keys: the launcher opens those that the configuration
+//! names by then, which it reads itself. A request has no influence on program, arguments or paths
+//! beyond a choice among these. The launcher ends with the server.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::{env, process};
 
-use thalweg_sys::handover::{Channel, Incoming};
+use thalweg_sys::handover::{Channel, Incoming, MESSAGE_BYTES_MAX};
 use thalweg_sys::process::{O_NONBLOCK, stand_apart};
 
 /// The variable with the predecessor's process number for a successor; its standard input is then
@@ -31,6 +34,11 @@ const FOR_ONE_PROCESS: [&str; 4] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"
 /// The requests to the launcher.
 const START: &[u8] = b"start";
 const OPEN: &[u8] = b"open";
+/// With the path behind it.
+const OPEN_NAMED: &[u8] = b"open ";
+
+/// Most bytes of a file that the configuration names.
+const NAMED_BYTES_MAX: u64 = 4 << 20;
 
 /// The prefix of a response with an error number.
 const ERROR: &str = "error ";
@@ -40,17 +48,18 @@ const ERROR: &str = "error ";
 pub struct Launcher(Channel);
 
 impl Launcher {
-    /// Starts the launcher, which can open this file. To be called before there are threads.
+    /// Starts the launcher, which can open this file, and those that `named` lists each time. To be
+    /// called before there are threads.
     ///
     /// # Errors
     /// The host cannot start another process.
-    pub fn start(configuration: Option<&Path>) -> io::Result<Self> {
+    pub fn start(configuration: Option<&Path>, named: impl Fn() -> Vec<PathBuf>) -> io::Result<Self> {
         let (ours, theirs) = Channel::pair()?;
         let program = program_path()?;
         let arguments: Vec<OsString> = env::args_os().skip(1).collect();
         let predecessor = process::id().to_string();
         let successor = Successor { program, arguments, predecessor };
-        stand_apart(theirs.into(), move |channel| wait(&channel.into(), &successor, configuration))?;
+        stand_apart(theirs.into(), move |channel| wait(&channel.into(), &successor, configuration, &named))?;
         Ok(Self(ours))
     }
 
@@ -69,7 +78,26 @@ impl Launcher {
     /// # Errors
     /// The file cannot be opened, or the launcher has gone.
     pub fn open_configuration(&self) -> io::Result<File> {
-        self.0.send(OPEN, &[])?;
+        self.open(OPEN)
+    }
+
+    /// Reads a file that the configuration names.
+    ///
+    /// # Errors
+    /// The file cannot be opened or read, the configuration does not name it, or the launcher has
+    /// gone.
+    pub fn read_named(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let file = self.open(&[OPEN_NAMED, path.as_os_str().as_bytes()].concat())?;
+        let mut bytes = Vec::new();
+        file.take(NAMED_BYTES_MAX).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn open(&self, request: &[u8]) -> io::Result<File> {
+        if request.len() > MESSAGE_BYTES_MAX {
+            return Err(io::Error::other("the path is too long"));
+        }
+        self.0.send(request, &[])?;
         let (answer, descriptor) = self.answer()?;
         let number = || answer.strip_prefix(ERROR).and_then(|number| number.parse().ok());
         let refused = || number().map_or_else(|| io::Error::other(answer.clone()), io::Error::from_raw_os_error);
@@ -94,9 +122,18 @@ struct Successor {
 }
 
 /// The launcher's loop over requests.
-fn wait(server: &Channel, successor: &Successor, configuration: Option<&Path>) -> i32 {
+fn wait(
+    server: &Channel,
+    successor: &Successor,
+    configuration: Option<&Path>,
+    named: &dyn Fn() -> Vec<PathBuf>,
+) -> i32 {
     while let Ok(Incoming::Message(wish, mut descriptors)) = server.receive() {
-        let opened = if wish == OPEN { Some(open(configuration)) } else { None };
+        let opened = match wish.strip_prefix(OPEN_NAMED) {
+            Some(path) => Some(open_named(Path::new(OsStr::from_bytes(path)), named)),
+            None if wish == OPEN => Some(open(configuration)),
+            None => None,
+        };
         let answer = match (&opened, descriptors.pop()) {
             (Some(Ok(_)), _) => "opened".to_owned(),
             (Some(Err(error)), _) => match error.raw_os_error() {
@@ -118,9 +155,21 @@ fn wait(server: &Channel, successor: &Successor, configuration: Option<&Path>) -
     0
 }
 
-/// Opens the configuration. A pipe in its place does not block.
+/// Opens the configuration.
 fn open(configuration: Option<&Path>) -> io::Result<File> {
-    let path = configuration.ok_or_else(|| io::Error::other("the server has no configuration file"))?;
+    open_file(configuration.ok_or_else(|| io::Error::other("the server has no configuration file"))?)
+}
+
+/// Opens a file that the configuration names.
+fn open_named(path: &Path, named: &dyn Fn() -> Vec<PathBuf>) -> io::Result<File> {
+    match named().iter().any(|named| named == path) {
+        true => open_file(path),
+        false => Err(io::Error::other("the configuration does not name this file")),
+    }
+}
+
+/// Opens a file. A pipe in its place does not block.
+fn open_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)
 }
 

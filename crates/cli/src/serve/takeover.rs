@@ -4,6 +4,7 @@
 //! predecessor                             successor
 //!   listen own 0.0.0.0:80  + sockets  ->
 //!   …                                 ->
+//!   tickets 0123…                     ->               the keys of session tickets, where TLS is spoken
 //!   done                              ->
 //!                                     <-  ready        it accepts, on the same sockets
 //!   yours                             ->               the predecessor stops accepting
@@ -37,6 +38,8 @@ const READY_TIME: Duration = Duration::from_secs(60);
 pub struct Inheritance {
     /// Sockets that listen already.
     pub groups: Vec<Group>,
+    /// The keys of session tickets, as they were exported.
+    pub tickets: Option<Vec<u8>>,
     /// The predecessor, if there is one.
     predecessor: Option<Channel>,
 }
@@ -85,13 +88,14 @@ impl Inheritance {
                 |error| Failure::usage(format!("the service manager's socket {name:?} cannot be used: {error}"));
             groups.push(Group::by_service_manager(socket).map_err(wrong)?);
         }
-        Ok(Self { groups, predecessor: None })
+        Ok(Self { groups, tickets: None, predecessor: None })
     }
 
     fn take_over() -> io::Result<Self> {
         unblock_signals();
         let channel = Channel::from(take_stdin()?);
         let mut groups: Vec<Group> = Vec::new();
+        let mut tickets = None;
         loop {
             let (message, sockets) = match channel.receive()? {
                 Incoming::Message(message, sockets) => (message, sockets),
@@ -106,7 +110,8 @@ impl Inheritance {
                     groups.push(Group { asked, by_service_manager: whose == "given", sockets });
                 }
                 ["more"] => groups.last_mut().ok_or_else(not_understood)?.sockets.extend(sockets),
-                ["done"] => return Ok(Self { groups, predecessor: Some(channel) }),
+                ["tickets", digits] => tickets = Some(bytes_of(digits).ok_or_else(not_understood)?),
+                ["done"] => return Ok(Self { groups, tickets, predecessor: Some(channel) }),
                 _ => return Err(not_understood()),
             }
         }
@@ -139,11 +144,11 @@ impl Predecessor {
 }
 
 impl Successor {
-    /// Starts a successor and sends it duplicates of the sockets.
+    /// Starts a successor and sends it duplicates of the sockets, and the keys of session tickets.
     ///
     /// # Errors
     /// The successor cannot be started, or has ended at once.
-    pub fn start(launcher: &Launcher, listeners: &Listeners) -> io::Result<Self> {
+    pub fn start(launcher: &Launcher, listeners: &Listeners, tickets: Option<&[u8]>) -> io::Result<Self> {
         let (channel, theirs) = Channel::pair()?;
         let number = launcher.launch(&theirs)?;
         drop(theirs);
@@ -155,6 +160,9 @@ impl Successor {
                 channel.send(message.as_bytes(), &sockets)?;
                 "more".clone_into(&mut message);
             }
+        }
+        if let Some(tickets) = tickets {
+            channel.send(format!("tickets {}", digits_of(tickets)).as_bytes(), &[])?;
         }
         channel.send(b"done", &[])?;
         Ok(Self { channel, number, started: Instant::now() })
@@ -178,5 +186,29 @@ impl Successor {
             Ok(Incoming::Nothing) => Progress::Failed(format!("it was not ready within {} s", READY_TIME.as_secs())),
             Err(error) => Progress::Failed(error.to_string()),
         }
+    }
+}
+
+/// Bytes in hexadecimal digits.
+fn digits_of(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of hexadecimal digits.
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2).map(|pair| str::from_utf8(pair).ok());
+    pairs.map(|pair| u8::from_str_radix(pair.filter(|pair| pair.len() == 2 && !pair.contains('+'))?, 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_those_of_the_bytes() {
+        for bytes in [&b""[..], b"\x00\xff", b"abc"] {
+            assert_eq!(bytes_of(&digits_of(bytes)).as_deref(), Some(bytes));
+        }
+        assert_eq!((bytes_of("abc"), bytes_of("zz"), bytes_of("+1")), (None, None, None));
     }
 }

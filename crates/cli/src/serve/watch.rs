@@ -3,12 +3,13 @@
 
 use std::io::{self, IsTerminal};
 use std::mem;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use thalweg_serve::{Level, LivenessCheck, LogTarget, Running};
+use thalweg_serve::{Level, LivenessCheck, LogTarget, Running, ServerTls};
 use thalweg_sys::service_manager::{self, Notification};
 
 use super::description::{describe, places};
@@ -162,7 +163,10 @@ impl Watch<'_> {
             let kept = keep(&self.configuration, &mut configuration);
             let server = Arc::new(configuration.server.clone());
             // The advice to give other options makes no sense for a running server.
-            self.running.configure(&server).map_err(Failure::unreachable).map(|()| (configuration, kept))
+            let read = |path: &Path| self.launcher.read_named(path);
+            let tls = ServerTls::open(&server, self.running.tls(), &read).map_err(Failure::unreachable)?;
+            let configured = self.running.configure_with(&server, tls);
+            configured.map_err(Failure::unreachable).map(|()| (configuration, kept))
         });
         match configured {
             Ok((configuration, kept)) => {
@@ -217,7 +221,8 @@ impl Watch<'_> {
     }
 
     fn start_successor(&self) -> Option<Successor> {
-        match self.running.with_listeners(|listeners| Successor::start(self.launcher, listeners)) {
+        let tickets = self.running.tls().map(|tls| tls.tickets().export());
+        match self.running.with_listeners(|listeners| Successor::start(self.launcher, listeners, tickets.as_deref())) {
             Ok(successor) => {
                 self.say(Level::Notice, &format!("process {} is starting to take over", successor.number()));
                 Some(successor)

@@ -15,6 +15,7 @@ use thalweg_wire::encode::FieldBlock;
 
 use crate::catalog::rules::compile_pattern;
 use crate::catalog::site::{Sites, host_key};
+use crate::catalog::tls_faults;
 use crate::config::{ListenAddr, ListingStyle, LogTarget, MountConfig, ServerConfig, Settings, SiteConfig};
 use crate::content::local::miss::Miss;
 use crate::content::local::resolve::{self, Resolution};
@@ -82,6 +83,7 @@ impl ServerConfig {
         for (index, site) in self.sites.iter().enumerate() {
             faults.within(format!("site.{index}"), |faults| check_site(site, faults));
         }
+        tls_faults::of_values(self).into_iter().for_each(|(at, what)| faults.add(format_args!("tls.{at}"), what));
         faults.found
     }
 
@@ -96,6 +98,7 @@ impl ServerConfig {
         for (index, site) in self.sites.iter().enumerate() {
             faults.within(format!("site.{index}"), |faults| check_roots(site, faults));
         }
+        tls_faults::of_files(self).into_iter().for_each(|(at, what)| faults.add(format_args!("tls.{at}"), what));
         if faults.found.is_empty() && self.check().is_empty() {
             check_error_pages(self, &mut faults);
         }

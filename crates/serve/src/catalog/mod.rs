@@ -4,3 +4,4 @@ pub(crate) mod check;
 pub(crate) mod error;
 mod rules;
 pub(crate) mod site;
+mod tls_faults;

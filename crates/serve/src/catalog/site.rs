@@ -14,7 +14,7 @@ use thalweg_wire::RequestHead;
 
 use crate::catalog::error::CatalogError;
 use crate::catalog::rules::{Rules, relative};
-use crate::config::{MountConfig, ServerConfig, Settings, SiteConfig, UnknownHost};
+use crate::config::{MountConfig, Rule, ServerConfig, Settings, SiteConfig, UnknownHost};
 use crate::content::local::namespace::{Namespace, Place};
 use crate::content::local::tree::Tree;
 use crate::content::policy::ResponsePolicy;
@@ -58,12 +58,13 @@ impl Sites {
         let mut hosts = HashMap::default();
         let mut sites = Vec::new();
         let mut mounts_before = 0;
+        let hsts = hsts(config);
         for (index, site) in config.sites.iter().enumerate() {
             for name in &site.names {
                 // The first that claims a name has it.
                 hosts.entry(host_key(name)).or_insert(index);
             }
-            sites.push(Site::open(site, mounts_before)?);
+            sites.push(Site::open(site, hsts.as_ref(), mounts_before)?);
             mounts_before += site.mounts.len();
         }
         let by_host = sites.len() > 1 || config.unknown_host == UnknownHost::Refuse;
@@ -148,14 +149,16 @@ impl Namespace for Sites {
 }
 
 impl Site {
-    fn open(config: &SiteConfig, mounts_before: usize) -> Result<Self, CatalogError> {
+    fn open(config: &SiteConfig, hsts: Option<&Rule>, mounts_before: usize) -> Result<Self, CatalogError> {
         let mounts = config.mounts.iter().enumerate();
         let mounts = mounts.map(|(index, mount)| Mount::open(mount, mounts_before + index));
         let mut mounts = mounts.collect::<Result<Vec<_>, _>>()?;
         mounts.sort_by_key(|mount| std::cmp::Reverse(mount.prefix.len()));
         let error_pages = config.error_pages.iter();
         let error_pages = error_pages.map(|(status, page)| (*status, relative(page).to_vec())).collect();
-        Ok(Self { mounts, rules: Rules::compile(&config.rules)?, error_pages })
+        // A rule of the site may say something else.
+        let rules: Vec<_> = hsts.into_iter().chain(&config.rules).cloned().collect();
+        Ok(Self { mounts, rules: Rules::compile(&rules)?, error_pages })
     }
 
     /// The place that a name leads to: in the mount with the longest path that it begins with.
@@ -207,6 +210,14 @@ impl Mount {
     }
 }
 
+/// The rule that tells browsers to use TLS alone (RFC 6797, 6.1).
+fn hsts(config: &ServerConfig) -> Option<Rule> {
+    let time = config.tls.as_ref()?.hsts?;
+    let field = ("Strict-Transport-Security".to_owned(), format!("max-age={}", time.as_secs()));
+    let settings = Settings { headers: vec![field], ..Settings::default() };
+    Some(Rule { settings, ..Rule::default() })
+}
+
 /// The key in the table of hosts: without a dot at the end, in lower case, and without the asterisk
 /// in front.
 pub(crate) fn host_key(name: &str) -> Box<[u8]> {
@@ -215,7 +226,7 @@ pub(crate) fn host_key(name: &str) -> Box<[u8]> {
 }
 
 /// A host without its port. The colons of an address in brackets belong to it.
-fn without_port(host: &[u8]) -> &[u8] {
+pub(crate) fn without_port(host: &[u8]) -> &[u8] {
     let brackets_end = if host.starts_with(b"[") { host.iter().position(|&byte| byte == b']') } else { None };
     let from = brackets_end.unwrap_or(0);
     let colon = host[from..].iter().position(|&byte| byte == b':');

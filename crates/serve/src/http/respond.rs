@@ -9,7 +9,7 @@ use thalweg_sys::{Instant, SocketId};
 use thalweg_wire::target::Target;
 use thalweg_wire::{Method, RequestHead};
 
-use crate::catalog::site::Sites;
+use crate::catalog::site::{Sites, without_port};
 use crate::content::blocking_pool::{Job, JobKind};
 use crate::content::local::origin::{Loaded, LocalOrigin};
 use crate::content::name::canonical_name;
@@ -262,6 +262,23 @@ impl Responder {
             Method::Extension(_) => self.deny(request, Denial::of(501), mount, out),
             _ => self.deny(request, Denial { status: 405, field: PageField::Allow }, mount, out),
         }
+    }
+
+    /// A redirect to the same place over TLS, at this port. A method other than GET and HEAD is kept
+    /// (RFC 9110, 15.4.9).
+    #[cold]
+    pub(crate) fn redirect_to_tls(&mut self, request: &RequestHead<'_>, port: u16, out: &mut impl Encoder) -> Summary {
+        let mount = self.origin.namespace().topmost;
+        let host = request.host().unwrap_or_default();
+        let Some((path, query)) = file_target(request).filter(|_| !host.is_empty()) else {
+            return self.deny(request, Refusal::Malformed.into(), mount, out);
+        };
+        if self.origin.namespace().of_request(request).is_none() {
+            return self.deny(request, Denial::of(421), mount, out);
+        }
+        let status = if matches!(request.method, Method::Get | Method::Head) { 301 } else { 308 };
+        let field = PageField::SecureLocation { host: without_port(host.as_bytes()), port, path, query };
+        self.deny(request, Denial { status, field }, mount, out)
     }
 
     /// 301 to the same path with a slash behind it. The location is written from the canonical

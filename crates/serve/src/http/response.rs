@@ -98,6 +98,14 @@ pub(crate) enum PageField<'o> {
         folder: &'o [u8],
         query: Option<&'o [u8]>,
     },
+    /// The same place over TLS. Path and query are those of the request, which were checked to be
+    /// characters of a URI.
+    SecureLocation {
+        host: &'o [u8],
+        port: u16,
+        path: &'o [u8],
+        query: Option<&'o [u8]>,
+    },
     /// The length of an object that has none of the ranges.
     UnsatisfiedRange {
         length: u64,
@@ -172,6 +180,9 @@ pub(crate) enum Delivery {
     /// The whole, or a part with the last byte in it.
     End,
 }
+
+/// The port of `https` (RFC 9110, 4.2.2).
+const HTTPS_PORT: u16 = 443;
 
 /// Methods that are supported.
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
@@ -291,6 +302,19 @@ impl<'o> Page<'o> {
                 out.push(b'/');
                 percent_encode(folder, ESCAPED).for_each(|part| out.extend_from_slice(part.as_bytes()));
                 out.push(b'/');
+                if let Some(query) = query {
+                    out.push(b'?');
+                    out.extend_from_slice(query);
+                }
+            }),
+            PageField::SecureLocation { host, port, path, query } => out.field_with("Location", |out| {
+                out.extend_from_slice(b"https://");
+                out.extend_from_slice(host);
+                if port != HTTPS_PORT {
+                    out.push(b':');
+                    push_decimal(out, port.into());
+                }
+                out.extend_from_slice(if path.is_empty() { b"/" } else { path });
                 if let Some(query) = query {
                     out.push(b'?');
                     out.extend_from_slice(query);

@@ -28,6 +28,11 @@ impl HttpSession {
         Self::Http1(h1::session::Session::new(bounds))
     }
 
+    /// Speaks HTTP/2 from the beginning, as was negotiated by ALPN.
+    pub(crate) fn begin_http2(&mut self, services: &Services<'_>) {
+        *self = Self::Http2(Box::new(h2::session::Session::new(services)));
+    }
+
     /// All of the response to a connection that there is no room for, and bytes of its body.
     pub(crate) fn refusal(&self) -> (&'static [u8], u64) {
         match self {
@@ -49,7 +54,7 @@ impl HttpSession {
             return Next::Wait;
         }
         let next = if is_preface {
-            *self = Self::Http2(Box::new(h2::session::Session::new(services)));
+            self.begin_http2(services);
             self.on_received(&all, services)
         } else {
             session.on_received(&all, &mut h1::session::Services::of(services))

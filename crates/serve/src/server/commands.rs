@@ -10,6 +10,7 @@ use thalweg_sys::Waker;
 use thalweg_sys::handover::{Channel, Incoming};
 
 use super::failure::StartError;
+use super::loop_tls::TlsSetup;
 use crate::config::ServerConfig;
 use crate::content::local::watch::Notice;
 use crate::shaping::shaper::SharedRateLimits;
@@ -42,6 +43,8 @@ const NOTICES_MAX: usize = 4096;
 /// A configuration, and what a loop needs for it.
 pub(crate) struct ConfigUpdate {
     pub(crate) config: Arc<ServerConfig>,
+    /// TLS, if any listener speaks it.
+    pub(crate) tls: Option<TlsSetup>,
     pub(crate) limits: Arc<SharedRateLimits>,
     /// An end of the queue to the log thread, if there is accounting.
     pub(crate) record_queue: Option<RecordQueue>,

@@ -12,8 +12,10 @@ mod recorder;
 mod sender;
 mod shared;
 mod times;
+mod tls;
 
 use thalweg_sys::{Driver, Instant, SocketId};
+use thalweg_wire::h2::{HEAD_LEN, PAYLOAD_MAX_INITIAL};
 
 use self::recorder::ConnectionRecorder;
 use self::sender::{Link, Progress, Sender};
@@ -29,8 +31,10 @@ use crate::transport::Transport;
 pub(crate) use self::shared::Shared;
 pub(crate) use self::times::Times;
 
-/// A client that sends more than this after its last response does not mean to read it.
-const LINGER_BYTES_MAX: u32 = 1 << 20;
+/// A client that sends more than this after its last response does not mean to read it: 1 MiB, in
+/// blocks that are counted as a whole.
+const LINGER_BLOCKS_MAX: u16 = 1 << 14;
+const LINGER_BLOCK_BYTES: usize = 64;
 
 /// One connection.
 pub(crate) struct Connection {
@@ -57,10 +61,12 @@ enum Stage {
     Arriving,
     /// Its session is at work.
     Open,
+    /// The end of TLS, or an alert, is being sent; then it is closed.
+    Closing,
     /// It drains what the client still sends, until that ends.
     Lingering {
-        /// How much more it may be.
-        bytes_left: u32,
+        /// How much more it may be, in [blocks](LINGER_BLOCK_BYTES).
+        blocks_left: u16,
     },
 }
 
@@ -77,6 +83,8 @@ pub(crate) enum Fate {
     /// It is reset, since the rest of its response cannot be delivered; the
     /// [reason](Shared::failure) is reported.
     Failed,
+    /// It is reset, since the [file](Shared::file_change) of its response was modified.
+    FileChanged,
     /// It is not admitted and has sent a whole request.
     RequestsSlot,
     /// It is not admitted, and its response, which is [held](Shared::held), takes long enough to
@@ -89,13 +97,13 @@ pub(crate) enum Fate {
 impl Connection {
     /// A connection that was just accepted.
     pub(crate) fn new(
-        socket: SocketId,
+        transport: Transport,
         shaping_state: Option<Box<ShapingState>>,
         shared: &Shared,
         now: Instant,
     ) -> Self {
         Self {
-            transport: Transport::Plain(socket),
+            transport,
             deadline: now.plus_ns(shared.times.head_ns),
             stage: Stage::Open,
             paused: false,
@@ -137,31 +145,61 @@ impl Connection {
     /// Bytes have come in.
     #[inline]
     pub(crate) fn on_received<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+        if self.transport.tls().is_some() {
+            return self.on_records(driver, shared);
+        }
+        let now = driver.now();
+        let taken = self.take_input(shared, now, driver.received());
+        self.follow_input(driver, shared, taken)
+    }
+
+    /// Takes input, of which nothing is left behind. The session's next step, with its activity
+    /// before, or the connection's.
+    #[inline]
+    fn take_input(&mut self, shared: &mut Shared, now: Instant, input: &[u8]) -> Result<(Next, Activity), Fate> {
         match self.stage {
             Stage::Open => {
                 let before = self.session.activity();
-                let now = driver.now();
-                let input = self.transport.received(driver);
                 let next = self.with_session(shared, now, |session, services| session.on_received(input, services));
-                self.follow(driver, shared, next, Some(before))
+                Ok((next, before))
             }
-            Stage::Arriving => self.on_arriving(driver, shared),
-            Stage::Lingering { bytes_left } => {
-                let received = u32::try_from(self.transport.received(driver).len()).unwrap_or(u32::MAX);
-                match bytes_left.checked_sub(received) {
-                    Some(bytes_left) => {
-                        self.stage = Stage::Lingering { bytes_left };
+            Stage::Arriving => Err(self.on_arriving(shared, now, input)),
+            Stage::Closing => Err(Fate::Stays),
+            Stage::Lingering { blocks_left } => {
+                let received = u16::try_from(input.len().div_ceil(LINGER_BLOCK_BYTES)).unwrap_or(u16::MAX);
+                Err(match blocks_left.checked_sub(received) {
+                    Some(blocks_left) => {
+                        self.stage = Stage::Lingering { blocks_left };
                         Fate::Stays
                     }
                     None => Fate::Over,
-                }
+                })
             }
+        }
+    }
+
+    /// Goes on after input was taken.
+    #[inline]
+    fn follow_input<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        shared: &mut Shared,
+        taken: Result<(Next, Activity), Fate>,
+    ) -> Fate {
+        match taken {
+            Ok((next, before)) => self.follow(driver, shared, next, Some(before)),
+            Err(fate) => fate,
         }
     }
 
     /// The driver has sent what it was given.
     #[inline]
     pub(crate) fn on_sent<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+        if let Some(tls) = self.transport.tls()
+            && !tls.on_sent(driver, shared.memory())
+        {
+            return self.on_part_sent(driver, shared);
+        }
         let sent_bytes = self.sender.take_sent();
         shared.totals.bytes += sent_bytes;
         if let Some(accounting) = &mut shared.accounting {
@@ -230,7 +268,7 @@ impl Connection {
         let before = self.session.activity();
         let next = self.session.on_ended();
         match self.stage {
-            Stage::Arriving | Stage::Lingering { .. } => Fate::Over,
+            Stage::Arriving | Stage::Closing | Stage::Lingering { .. } => Fate::Over,
             Stage::Open => self.follow(driver, shared, next, Some(before)),
         }
     }
@@ -240,6 +278,7 @@ impl Connection {
     pub(crate) fn on_deadline<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
         match self.stage {
             Stage::Arriving => return Fate::Refused,
+            Stage::Closing => return Fate::Abandoned,
             Stage::Lingering { .. } => return Fate::Over,
             Stage::Open if self.admission == Admission::Queued => return Fate::Refused,
             Stage::Open => {}
@@ -271,10 +310,8 @@ impl Connection {
             }
             Next::WaitForBudget => self.wait_for_budget(shared),
             Next::Linger => {
-                self.transport.finish(driver);
-                self.stage = Stage::Lingering { bytes_left: LINGER_BYTES_MAX };
-                self.deadline = driver.now().plus_ns(shared.times.linger_ns);
-                self.resume(driver);
+                self.transport.finish(driver, shared.memory());
+                self.linger(driver, &shared.times);
                 Fate::Stays
             }
             Next::Close => Fate::Over,
@@ -284,6 +321,13 @@ impl Connection {
                 Fate::Failed
             }
         }
+    }
+
+    /// Drains what the client still sends.
+    fn linger<D: Driver>(&mut self, driver: &mut D, times: &Times) {
+        self.stage = Stage::Lingering { blocks_left: LINGER_BLOCKS_MAX };
+        self.deadline = driver.now().plus_ns(times.linger_ns);
+        self.resume(driver);
     }
 
     #[inline]
@@ -312,7 +356,7 @@ impl Connection {
     #[inline]
     fn link<'l, D: Driver>(&'l mut self, driver: &'l mut D, shared: &'l mut Shared) -> (&'l mut Sender, Link<'l, D>) {
         let may_end = matches!(self.session.activity(), Activity::Responding { may_end: true });
-        (&mut self.sender, Link { driver, shared, transport: &self.transport, may_end })
+        (&mut self.sender, Link { driver, shared, transport: &mut self.transport, may_end })
     }
 
     /// Has it go on in a later iteration.
@@ -334,12 +378,14 @@ impl Connection {
         call: impl FnOnce(&mut HttpSession, &mut Services<'_>) -> T,
     ) -> T {
         let socket = self.socket();
+        let tls = self.transport.version();
         let second = shared.responder.date_cache.second();
         let mut recorder = ConnectionRecorder {
             totals: &mut shared.totals,
             accounting: shared.accounting.as_mut(),
             records: &mut self.records,
             socket,
+            tls,
             now,
             second,
         };
@@ -351,6 +397,8 @@ impl Connection {
             budget: &mut shared.budget,
             recorder: &mut recorder,
             bounds: shared.times.session,
+            frame_bytes_max: PAYLOAD_MAX_INITIAL - if tls.is_some() { HEAD_LEN as u32 } else { 0 },
+            tls_port: if tls.is_some() { None } else { shared.redirect_port },
             is_draining: shared.draining,
             now,
             socket,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::catalog::check::ConfigFault;
 use crate::catalog::error::CatalogError;
 use crate::config::ListenAddr;
+use crate::server::tls_error::TlsError;
 use crate::telemetry::log::OpenError;
 
 /// The reason why a server could not start.
@@ -20,6 +21,9 @@ pub enum StartError {
     /// A site cannot be opened.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
+    /// TLS cannot be spoken.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// A log cannot be written.
     #[error("cannot open the log {}: {error}", path.display())]
     Log {

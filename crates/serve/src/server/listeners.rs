@@ -94,6 +94,16 @@ pub(crate) struct Change {
     next_id: u32,
 }
 
+/// A group from which the loops accept.
+pub(crate) struct LoopGroup {
+    /// Its number.
+    pub(crate) number: u32,
+    /// Its address as the configuration has it.
+    pub(crate) asked: ListenAddr,
+    /// Its address with the port that the kernel chose.
+    pub(crate) at: ListenAddr,
+}
+
 /// A group after a change.
 enum Planned {
     /// There is such a group, perhaps in the other role.
@@ -164,6 +174,16 @@ impl Listeners {
     /// All addresses and their sockets, for a process that follows.
     pub fn groups(&self) -> impl Iterator<Item = &Group> {
         self.entries.iter().map(|entry| &entry.group)
+    }
+
+    /// The address that the configuration has for one that is listened on.
+    pub(crate) fn asked_for(&self, at: &ListenAddr) -> Option<&ListenAddr> {
+        self.of_role(Role::Loops).find(|entry| entry.at == *at).map(|entry| &entry.group.asked)
+    }
+
+    /// The loops' groups.
+    pub(crate) fn groups_of_loops(&self) -> Vec<LoopGroup> {
+        self.of_role(Role::Loops).map(LoopGroup::of).collect()
     }
 
     /// Each loop's duplicates.
@@ -294,6 +314,26 @@ impl Listeners {
         self.entries.push(entry);
         self.next_id += 1;
         Ok(())
+    }
+}
+
+impl Change {
+    /// The loops' groups after the change of `listeners`.
+    pub(crate) fn groups_of_loops(&self, listeners: &Listeners) -> Vec<LoopGroup> {
+        let of_loops = |planned: &Planned| match planned {
+            Planned::New(entry) => (entry.role == Role::Loops).then(|| LoopGroup::of(entry)),
+            Planned::Known(id, Role::Loops) => {
+                listeners.entries.iter().find(|entry| entry.id == *id).map(LoopGroup::of)
+            }
+            Planned::Known(_, Role::Status) => None,
+        };
+        self.after.iter().filter_map(of_loops).collect()
+    }
+}
+
+impl LoopGroup {
+    fn of(entry: &Entry) -> Self {
+        Self { number: entry.id, asked: entry.group.asked.clone(), at: entry.at.clone() }
     }
 }
 

@@ -14,6 +14,7 @@ use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, affinity, clock};
 use super::commands::{CommandQueue, take_listener};
 use super::control::Control;
 use super::failure::StartError;
+use super::loop_tls::TlsSetup;
 use super::service::{Service, Setup};
 use crate::catalog::site::Sites;
 use crate::config::ServerConfig;
@@ -37,6 +38,7 @@ const BLOCKING_THREADS_MAX: usize = 4;
 /// The parts of a server that all its loops share.
 pub(super) struct SharedParts {
     pub(super) config: Arc<ServerConfig>,
+    pub(super) tls: Option<TlsSetup>,
     /// All CPUs that this process may use, for threads that do not belong to a loop.
     pub(super) cpus: Vec<usize>,
     /// Most connections of one loop.
@@ -146,6 +148,7 @@ impl LoopThread {
             shared_limits: Arc::clone(&shared.rate_limits),
             sites,
             limits: &shared.config.limits,
+            tls: shared.tls.clone().zip(shared.config.tls.as_ref()),
             slots_max: self.slots_max(),
             cache: &shared.config.cache,
             blocking: BlockingPool::new(waker, BLOCKING_THREADS_MAX, shared.cpus.clone()),

@@ -7,7 +7,8 @@
 //!   CPUs; [`service`]: the application that a loop runs.
 //! * [`commands`]: commands to a loop; [`control`] and [`shutdown`]: stopping, draining and handing
 //!   over; [`liveness`]: a check that all loops go round.
-//! * [`listeners`]: the listening sockets, apart from the loops that accept from them.
+//! * [`listeners`]: the listening sockets, apart from the loops that accept from them; [`tls`]: the
+//!   certificates, keys and settings of TLS; [`loop_tls`]: the part of it that a loop has.
 //!
 //! A loop command is a variant of [`LoopCommand`](commands::LoopCommand), left in a loop's queue
 //! from any thread and run by `service`.
@@ -20,11 +21,14 @@ mod layout;
 pub(crate) mod listeners;
 mod liveness;
 mod loop_thread;
+pub(crate) mod loop_tls;
 mod reconfigure;
 mod running;
 pub(crate) mod service;
 pub(crate) mod shutdown;
 mod start;
+pub(crate) mod tls;
+pub(crate) mod tls_error;
 
 pub use self::control::Control;
 pub use self::failure::{RunError, StartError};

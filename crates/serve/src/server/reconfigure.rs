@@ -1,6 +1,7 @@
 //! Another configuration for a server that runs: everything new is opened before anything old is
 //! closed, and nothing changes if something cannot be had.
 
+use std::fs;
 use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
@@ -11,7 +12,9 @@ use thalweg_sys::Instant;
 use super::commands::{ConfigUpdate, LoopCommand, send_listener};
 use super::failure::StartError;
 use super::listeners::Change;
+use super::loop_tls::TlsSetup;
 use super::running::{ANSWER_TIME, Running, ensure_servable};
+use super::tls::ServerTls;
 use crate::config::ServerConfig;
 use crate::shaping::shaper::SharedRateLimits;
 use crate::telemetry::accounting;
@@ -29,6 +32,15 @@ impl Running {
     /// # Errors
     /// The configuration cannot be had. The server goes on as before.
     pub fn configure(&mut self, config: &Arc<ServerConfig>) -> Result<(), StartError> {
+        let tls = ServerTls::open(config, self.tls.as_ref(), &|path| fs::read(path))?;
+        self.configure_with(config, tls)
+    }
+
+    /// The same, with the TLS of the configuration, which was opened before.
+    ///
+    /// # Errors
+    /// As for [`configure`](Self::configure).
+    pub fn configure_with(&mut self, config: &Arc<ServerConfig>, tls: Option<ServerTls>) -> Result<(), StartError> {
         ensure_servable(config)?;
         let files = if config.log == self.config.log { None } else { Some(LogFiles::open(&config.log)?) };
         let status_address = config.status.as_ref().map(|status| status.listen.into());
@@ -38,7 +50,9 @@ impl Running {
         if let Some(files) = files {
             self.logs.change(files);
         }
-        self.configure_loops(config)?;
+        let groups = change.groups_of_loops(&self.control.listeners());
+        let tls_setup = tls.as_ref().zip(config.tls.as_ref()).map(|(tls, config)| tls.setup(config, &groups));
+        self.configure_loops(config, tls_setup.as_ref())?;
         self.exchange_listeners(config, &mut change, new_status);
         self.control.listeners().apply(change);
         self.addresses = self.control.listeners().addresses();
@@ -46,16 +60,18 @@ impl Running {
             self.registry.drop_statistics();
         }
         self.config = Arc::clone(config);
+        self.tls = tls;
         Ok(())
     }
 
     /// Has all loops serve by a configuration, and waits until they do.
-    fn configure_loops(&self, config: &Arc<ServerConfig>) -> Result<(), StartError> {
+    fn configure_loops(&self, config: &Arc<ServerConfig>, tls: Option<&TlsSetup>) -> Result<(), StartError> {
         let (done, answers) = mpsc::sync_channel(self.loops());
         let limits = Arc::new(SharedRateLimits::of(config, Instant::now()));
         for (command_queue, waker) in self.commands.iter().zip(self.control.wakers.iter()) {
             let update = ConfigUpdate {
                 config: Arc::clone(config),
+                tls: tls.cloned(),
                 limits: Arc::clone(&limits),
                 record_queue: accounting::is_wanted(config).then(|| self.logs.record_queue()),
                 registry: Arc::clone(&self.registry),

@@ -15,6 +15,7 @@ use super::control::Control;
 use super::failure::{RunError, StartError};
 use super::listeners::Listeners;
 use super::liveness::LivenessCheck;
+use super::tls::ServerTls;
 use crate::catalog::site::Sites;
 use crate::config::{Level, ListenAddr, ServerConfig, StatusConfig};
 use crate::content::local::watch::Watcher;
@@ -50,6 +51,8 @@ pub struct Running {
     pub(super) registry: Arc<Registry>,
     /// The configuration by which it runs.
     pub(super) config: Arc<ServerConfig>,
+    /// TLS of that configuration.
+    pub(super) tls: Option<ServerTls>,
     pub(super) started_second: i64,
 }
 
@@ -167,6 +170,17 @@ impl Running {
         for (command_queue, waker) in self.commands.iter().zip(self.control.wakers.iter()) {
             command_queue.leave([LoopCommand::LookAgain], waker);
         }
+    }
+
+    /// Whether one of its addresses speaks TLS.
+    pub fn speaks_tls_at(&self, address: &ListenAddr) -> bool {
+        let Some(tls) = &self.config.tls else { return false };
+        self.control.listeners().asked_for(address).is_some_and(|asked| tls.speaks_at(asked))
+    }
+
+    /// TLS, if it is spoken.
+    pub fn tls(&self) -> Option<&ServerTls> {
+        self.tls.as_ref()
     }
 
     /// The log of messages to the operator.

@@ -3,6 +3,8 @@
 
 mod accepting;
 mod admission;
+mod configure;
+mod handshakes;
 #[cfg_attr(
     not(test),
     expect(dead_code, reason = "no configuration names a remote origin yet; simulated ones use it all")
@@ -18,7 +20,7 @@ use thalweg_sys::handover::Channel;
 use thalweg_sys::{Completion, Driver, FileChanged, Instant, SocketId};
 
 use crate::catalog::site::Sites;
-use crate::config::{CacheConfig, Level, Limits, ServerConfig};
+use crate::config::{CacheConfig, Level, Limits, TlsConfig};
 use crate::content::blocking_pool::{BlockingPool, Completed, Waiter, WaitingPart};
 use crate::content::body::Payload;
 use crate::content::local::origin::LocalOrigin;
@@ -28,18 +30,18 @@ use crate::date_cache::{DateCache, SecondsAt};
 use crate::http::respond::{JobResult, Responder};
 use crate::http::services::Scratch;
 use crate::listing::Listings;
-use crate::server::commands::{CommandQueue, ConfigUpdate, LoopCommand, take_listener};
+use crate::server::commands::{CommandQueue, LoopCommand, take_listener};
 use crate::server::connection::{Connection, Fate, Shared, Times};
-use crate::server::failure::StartError;
+use crate::server::loop_tls::{self, LoopTls, TlsSetup};
 use crate::server::shutdown::ShutdownDeadline;
 use crate::session::Ready;
 use crate::shaping::admission::AdmissionQueue;
 use crate::shaping::eviction::{self, Evictor};
-use crate::shaping::shaper::{RateScope, Shaper, SharedRateLimits};
+use crate::shaping::shaper::{Shaper, SharedRateLimits};
 use crate::telemetry::accounting::Accounting;
 use crate::telemetry::counters::{Published, Totals};
-use crate::telemetry::log::{ErrorLog, RecordQueue};
-use crate::telemetry::registry::Registry;
+use crate::telemetry::log::ErrorLog;
+use crate::transport::TlsMemory;
 use crate::work_budget::WorkBudget;
 
 use self::upstream::Upstreams;
@@ -73,6 +75,8 @@ pub(crate) struct Service {
     open: usize,
     /// The sockets of remote origins.
     upstreams: Upstreams,
+    /// TLS, if any listener speaks it.
+    tls: Option<Box<LoopTls>>,
     /// The connections without a slot.
     admission_queue: AdmissionQueue<Box<Payload>>,
     /// Connection slots of all loops; 0 is any number.
@@ -86,8 +90,6 @@ pub(crate) struct Service {
     commands: Arc<[CommandQueue]>,
     /// Reports changes of files, if the configuration enables it.
     subscription: Option<Subscription>,
-    /// Receives messages for the operator.
-    error_log: Option<ErrorLog>,
     channel: Option<Channel>,
     published: Arc<[Published]>,
     loop_index: usize,
@@ -97,6 +99,8 @@ pub(crate) struct Service {
 pub(crate) struct Setup<'c> {
     pub(crate) sites: Sites,
     pub(crate) limits: &'c Limits,
+    /// TLS and its settings, if any listener speaks it.
+    pub(crate) tls: Option<(TlsSetup, &'c TlsConfig)>,
     /// Number of connection slots on all loops; 0 is any number. It never changes.
     pub(crate) slots_max: usize,
     pub(crate) cache: &'c CacheConfig,
@@ -135,7 +139,7 @@ impl Service {
         let origin = LocalOrigin::new(Arc::new(setup.sites), setup.cache, subscription);
         let listings = Listings::new(Arc::clone(origin.namespace()), setup.cache);
         Self {
-            look_ns: times.shortest_ns(),
+            look_ns: loop_tls::look_ns(&times, setup.tls.as_ref().map(|(_, config)| *config)),
             shared: Shared {
                 times,
                 responder: Responder::new(origin, listings, DateCache::new(setup.seconds_at, now)),
@@ -145,10 +149,15 @@ impl Service {
                 residency: Residency::default(),
                 buffers: BufferPool::new(POOL_BUFFERS, POOL_BUFFER_BYTES_MAX),
                 scratch: Scratch::default(),
+                tls_memory: TlsMemory::default(),
+                handshakes: 0,
+                redirect_port: setup.tls.as_ref().and_then(|(tls, _)| tls.redirect_port),
+                error_log: setup.error_log,
                 shaper: setup.shared_limits.are_on().then(|| Shaper::new(setup.shared_limits, now)),
                 draining: false,
                 budget: WorkBudget::default(),
                 failure: None,
+                file_change: None,
                 held: None,
             },
             listeners: Vec::new(),
@@ -160,6 +169,7 @@ impl Service {
             slots: Vec::new(),
             open: 0,
             upstreams: Upstreams::default(),
+            tls: setup.tls.map(|(setup, config)| Box::new(LoopTls::new(setup, config))),
             admission_queue: AdmissionQueue::default(),
             slots_max: setup.slots_max,
             evictor: Evictor::default(),
@@ -167,7 +177,6 @@ impl Service {
             shutdown: setup.shutdown,
             commands: setup.commands,
             subscription: setup.subscription,
-            error_log: setup.error_log,
             channel: setup.channel,
             published: setup.published,
             loop_index: setup.loop_index,
@@ -180,10 +189,19 @@ impl Service {
         self.shared.accounting = Some(accounting);
     }
 
+    /// Has its listeners of some groups speak TLS.
+    #[cfg(test)]
+    pub(crate) fn speak_tls(&mut self, setup: TlsSetup, config: &TlsConfig) {
+        let mut tls = LoopTls::new(setup, config);
+        self.listeners.iter().for_each(|&(group, listener)| tls.add_listener(group, listener));
+        self.look_ns = loop_tls::look_ns(&self.shared.times, Some(config));
+        self.tls = Some(Box::new(tls));
+    }
+
     /// Reports to the operator from now on.
     #[cfg(test)]
     pub(crate) fn set_error_log(&mut self, error_log: ErrorLog) {
-        self.error_log = Some(error_log);
+        self.shared.error_log = Some(error_log);
     }
 
     /// Hears of changes from now on.
@@ -196,6 +214,9 @@ impl Service {
     /// Serves the connections that come in at a listener of its driver.
     pub(crate) fn add_listener(&mut self, group: u32, listener: SocketId) {
         self.listeners.push((group, listener));
+        if let Some(tls) = &mut self.tls {
+            tls.add_listener(group, listener);
+        }
     }
 
     #[cold]
@@ -219,84 +240,6 @@ impl Service {
                 LoopCommand::LookAgain => self.look_again(driver),
                 LoopCommand::Apply(notices) => self.shared.responder.origin.folders.apply(&notices),
                 LoopCommand::Answer(done) => drop(done.send(())),
-            }
-        }
-    }
-
-    /// Serves by another configuration from now on. Responses under way go on as they began.
-    fn configure<D: Driver>(
-        &mut self,
-        driver: &mut D,
-        ConfigUpdate { config, limits, record_queue, registry }: ConfigUpdate,
-    ) -> Result<(), StartError> {
-        let config = &*config;
-        let sites = Sites::open(config)?;
-        let times = Times::new(&config.limits);
-        self.look_ns = times.shortest_ns();
-        self.shared.times = times;
-        self.update_rate_limits(driver, limits);
-        let responder = &mut self.shared.responder;
-        let subscription = self.subscription.clone().filter(|_| config.cache.watch);
-        let origin = LocalOrigin::new(Arc::new(sites), &config.cache, subscription).succeeding(&responder.origin);
-        responder.listings = Listings::new(Arc::clone(origin.namespace()), &config.cache);
-        responder.origin = origin;
-        self.configure_accounting(driver, config, record_queue, registry);
-        Ok(())
-    }
-
-    /// Begins, goes on, or ceases to write down what is done.
-    fn configure_accounting<D: Driver>(
-        &mut self,
-        driver: &mut D,
-        config: &ServerConfig,
-        record_queue: Option<RecordQueue>,
-        registry: Arc<Registry>,
-    ) {
-        let knew_clients = self.shared.accounting.as_ref().is_some_and(Accounting::wants_clients);
-        let accounting = match (self.shared.accounting.take(), record_queue) {
-            (Some(mut accounting), Some(_)) => {
-                accounting.configure(config);
-                accounting
-            }
-            (None, Some(record_queue)) => Accounting::new(self.loop_index, record_queue, registry, config),
-            (Some(accounting), None) => {
-                accounting.close();
-                let connections = self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut());
-                return connections.for_each(|connection| drop(connection.take_records()));
-            }
-            (None, None) => return,
-        };
-        let accounting = self.shared.accounting.insert(accounting);
-        if accounting.wants_clients() && !knew_clients {
-            for connection in self.slots.iter().filter_map(|slot| slot.connection.as_ref()) {
-                accounting
-                    .set_client(connection.socket(), driver.peer_addr(connection.socket()).ok().map(|peer| peer.ip()));
-            }
-        }
-    }
-
-    /// Has other limits hold, for the connections that are open too.
-    pub(crate) fn update_rate_limits<D: Driver>(&mut self, driver: &mut D, limits: Arc<SharedRateLimits>) {
-        let now = driver.now();
-        self.shared.shaper = limits.are_on().then(|| Shaper::new(limits, now));
-        for index in 0..self.slots.len() {
-            let Some(connection) = &mut self.slots[index].connection else { continue };
-            let socket = connection.socket();
-            if let Some(shaper) = &mut self.shared.shaper {
-                let knows_clients = shaper.shared().knows_clients();
-                let address = knows_clients.then(|| driver.peer_addr(socket).ok()).flatten();
-                let shaping_state = shaper.take_over(
-                    connection.shaping_state().take(),
-                    socket,
-                    address.map(|address| address.ip()),
-                    now,
-                );
-                *connection.shaping_state() = Some(shaping_state);
-            } else {
-                // Nothing to wait for any more.
-                self.react(driver, socket, |connection, driver, shared| {
-                    connection.on_grant(driver, shared, RateScope::Total)
-                });
             }
         }
     }
@@ -338,11 +281,19 @@ impl Service {
     ) {
         let connection = self.slots[socket.index()].connection.as_mut().expect("each open socket has a connection");
         debug_assert_eq!(connection.socket(), socket);
-        match react(connection, driver, &mut self.shared) {
+        let mut fate = react(connection, driver, &mut self.shared);
+        if connection.transport.tls().is_some() {
+            fate = connection.settle(driver, &mut self.shared, fate);
+        }
+        match fate {
             Fate::Stays => {}
             Fate::Over => self.close(driver, socket),
             Fate::Abandoned => self.abandon(driver, socket),
             Fate::Failed => self.on_failed(driver, socket),
+            Fate::FileChanged => match self.shared.file_change.take() {
+                Some(change) => self.cut_off(driver, socket, change),
+                None => self.abandon(driver, socket),
+            },
             Fate::RequestsSlot => self.on_asks(driver, socket),
             Fate::QueuesForSlot => self.on_queues(driver, socket),
             Fate::Refused => self.refuse(driver, socket),
@@ -362,7 +313,7 @@ impl Service {
     #[cold]
     fn cut_off<D: Driver>(&mut self, driver: &mut D, socket: SocketId, change: FileChanged) {
         self.shared.totals.files_changed_while_sent += 1;
-        if let Some(error_log) = &self.error_log {
+        if let Some(error_log) = &self.shared.error_log {
             let origin = &self.shared.responder.origin;
             error_log.say_once_a_minute(Level::Warning, "file changed", || {
                 let name = origin.name_of(change).unwrap_or_else(|| format!("the file with inode {}", change.inode));
@@ -386,6 +337,9 @@ impl Service {
     fn forget(&mut self, socket: SocketId, now: Instant) {
         let Some(mut connection) = self.slots[socket.index()].connection.take() else { return };
         self.open -= 1;
+        if connection.is_in_handshake() {
+            self.shared.handshakes -= 1;
+        }
         self.admission_queue.forget(connection.admission);
         if let (Some(shaping_state), Some(shaper)) = (connection.shaping_state().as_ref(), &mut self.shared.shaper) {
             shaper.leave(shaping_state, now);
@@ -494,7 +448,7 @@ impl<D: Driver> App<D> for Service {
         match completion {
             Completion::Received { socket } => self.react(driver, socket, Connection::on_received),
             Completion::Sent { socket } => self.react(driver, socket, Connection::on_sent),
-            Completion::Accepted { socket, .. } => self.on_accepted(driver, socket),
+            Completion::Accepted { listener, socket } => self.on_accepted(driver, listener, socket),
             Completion::Ended { socket } => self.react(driver, socket, Connection::on_ended),
             Completion::Failed { socket, error } => match FileChanged::cause_of(&error) {
                 Some(change) => self.cut_off(driver, socket, change),

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
-use std::{io, thread};
+use std::{fs, io, thread};
 
 use thalweg_sys::socket::SocketFile;
 use thalweg_sys::{DriverKind, Instant, Waker, affinity};
@@ -16,6 +16,7 @@ use super::listeners::{Listeners, Shares};
 use super::loop_thread::{LoopThread, SharedParts};
 use super::running::{Running, ensure_servable, unix_second};
 use super::shutdown::ShutdownDeadline;
+use super::tls::ServerTls;
 use crate::config::{Level, ServerConfig};
 use crate::content::local::watch::{Outlets, Watcher};
 use crate::shaping::shaper::SharedRateLimits;
@@ -45,7 +46,21 @@ impl Server {
     ///
     /// # Errors
     /// As for [`start`](Self::start).
-    pub fn start_on(config: ServerConfig, mut listeners: Listeners) -> Result<Running, StartError> {
+    pub fn start_on(config: ServerConfig, listeners: Listeners) -> Result<Running, StartError> {
+        let tls = ServerTls::open(&config, None, &|path| fs::read(path))?;
+        Self::start_with(config, listeners, tls)
+    }
+
+    /// Starts a server on sockets that listen already, with the TLS of the configuration, which
+    /// was opened before.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_with(
+        config: ServerConfig,
+        mut listeners: Listeners,
+        tls: Option<ServerTls>,
+    ) -> Result<Running, StartError> {
         ensure_servable(&config)?;
         let layout = Layout::of(&config, &cpus_of(&config)?);
         let loops = layout.cpus.len();
@@ -82,6 +97,7 @@ impl Server {
             logs,
             registry,
             config: Arc::clone(&config),
+            tls,
             started_second: unix_second(),
         };
         if let (Some(status), Some(sockets)) = (&config.status, status_sockets) {
@@ -130,8 +146,11 @@ fn outlets_of_watcher(
 
 /// Starts the threads and waits until each accepts connections.
 fn start_loops(running: &mut Running, layout: &Layout, mut shares: Shares) -> Result<(), StartError> {
+    let tls = running.tls.as_ref().zip(running.config.tls.as_ref());
+    let tls = tls.map(|(tls, config)| tls.setup(config, &running.control.listeners().groups_of_loops()));
     let shared = Arc::new(SharedParts {
         config: Arc::clone(&running.config),
+        tls,
         cpus: affinity::allowed_cpus().map_err(StartError::Loop)?,
         connections_max: layout.connections_max,
         commands: Arc::clone(&running.commands),

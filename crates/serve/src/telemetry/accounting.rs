@@ -14,6 +14,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use thalweg_sys::{Instant, SocketId};
+use thalweg_tls::Version;
 use thalweg_wire::RequestHead;
 
 use crate::config::ServerConfig;
@@ -105,6 +106,8 @@ pub(crate) struct AnsweredRequest<'r, 'b> {
     /// `None` for input that is no request.
     pub(crate) request: Option<&'r RequestHead<'b>>,
     pub(crate) summary: Summary,
+    /// The version of TLS, if the response goes over it.
+    pub(crate) tls: Option<Version>,
     pub(crate) now: Instant,
     pub(crate) second: i64,
 }
@@ -236,7 +239,8 @@ impl Accounting {
         (now, second): (Instant, i64),
     ) {
         let summary = Summary::nothing(503, mount);
-        self.push(records, &AnsweredRequest { socket, stream: 0, request: None, summary, now, second }, size);
+        let answered = AnsweredRequest { socket, stream: 0, request: None, summary, tls: None, now, second };
+        self.push(records, &answered, size);
     }
 
     /// Puts a response behind what is being sent. Returns the index of its account.
@@ -247,12 +251,13 @@ impl Accounting {
         ResponseBytes { bytes, body_bytes, is_open }: ResponseBytes,
     ) -> usize {
         let records = records.get_or_insert_with(|| self.spare.pop().unwrap_or_default());
-        let AnsweredRequest { socket, stream, request, summary, now, second } = *answered;
+        let AnsweredRequest { socket, stream, request, summary, tls, now, second } = *answered;
         let account = self.account_of_mount.get(usize::from(summary.mount)).copied().unwrap_or(0);
         let record = Record {
             client: self.clients.get(socket.index()).copied().unwrap_or(Ipv6Addr::UNSPECIFIED),
             second,
             request: request.map(|head| Request::of(head, self.with_fields)),
+            tls,
             status: summary.status,
             mount: self.accounts[account].cells.number,
             end: End::default(),

@@ -23,6 +23,16 @@ pub struct Totals {
     pub files_changed_while_sent: u64,
     /// Bytes of responses that the kernel has taken, heads included.
     pub bytes: u64,
+    /// Handshakes of TLS 1.2 that were completed.
+    pub handshakes_tls12: u64,
+    /// Handshakes of TLS 1.3 that were completed.
+    pub handshakes_tls13: u64,
+    /// Those of them that resumed a session.
+    pub handshakes_resumed: u64,
+    /// TLS handshakes that failed.
+    pub handshakes_failed: u64,
+    /// TLS handshakes that were ended for want of room for newer ones.
+    pub handshakes_shed: u64,
 }
 
 impl Totals {
@@ -36,6 +46,11 @@ impl Totals {
         self.refused += other.refused;
         self.evicted += other.evicted;
         self.files_changed_while_sent += other.files_changed_while_sent;
+        self.handshakes_tls12 += other.handshakes_tls12;
+        self.handshakes_tls13 += other.handshakes_tls13;
+        self.handshakes_resumed += other.handshakes_resumed;
+        self.handshakes_failed += other.handshakes_failed;
+        self.handshakes_shed += other.handshakes_shed;
         for (sum, responses) in self.responses.iter_mut().zip(other.responses) {
             *sum += responses;
         }
@@ -51,15 +66,20 @@ impl Totals {
 /// counting. The size is two lines because processors fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Published([AtomicU64; 12]);
+pub(crate) struct Published([AtomicU64; 17]);
 
 impl Published {
     /// Replaces the published values. Plain stores: readers may see some fields before others.
     pub(crate) fn publish(&self, totals: &Totals) {
         let [ok, moved, client_errors, failed] = totals.responses;
-        let Totals { accepted, open, requests, bytes, refused, evicted, .. } = *totals;
+        let Totals { accepted, open, requests, bytes, refused, evicted, files_changed_while_sent, .. } = *totals;
+        let Totals { handshakes_tls12, handshakes_tls13, handshakes_resumed, .. } = *totals;
+        let Totals { handshakes_failed, handshakes_shed, .. } = *totals;
         let done = [accepted, open, requests, bytes, ok, moved, client_errors, failed];
-        let values = done.into_iter().chain([refused, evicted, totals.files_changed_while_sent, totals.requests_http2]);
+        let not_done = [refused, evicted, files_changed_while_sent];
+        let more = [totals.requests_http2];
+        let tls = [handshakes_tls12, handshakes_tls13, handshakes_resumed, handshakes_failed, handshakes_shed];
+        let values = done.into_iter().chain(not_done).chain(tls).chain(more);
         for (cell, value) in self.0.iter().zip(values) {
             cell.store(value, Relaxed);
         }
@@ -79,6 +99,11 @@ impl Published {
             refused,
             evicted,
             files_changed_while_sent,
+            handshakes_tls12,
+            handshakes_tls13,
+            handshakes_resumed,
+            handshakes_failed,
+            handshakes_shed,
             requests_http2,
         ] = self.0.each_ref().map(|cell| cell.load(Relaxed));
         let responses = [ok, moved, client_errors, failed];
@@ -92,6 +117,11 @@ impl Published {
             evicted,
             files_changed_while_sent,
             bytes,
+            handshakes_tls12,
+            handshakes_tls13,
+            handshakes_resumed,
+            handshakes_failed,
+            handshakes_shed,
         }
     }
 }
@@ -111,7 +141,12 @@ mod tests {
             refused: 9,
             evicted: 10,
             files_changed_while_sent: 11,
-            requests_http2: 12,
+            handshakes_tls12: 12,
+            handshakes_tls13: 13,
+            handshakes_resumed: 14,
+            handshakes_failed: 15,
+            handshakes_shed: 16,
+            requests_http2: 17,
         };
         let published = Published::default();
         published.publish(&totals);

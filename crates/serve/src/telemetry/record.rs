@@ -6,6 +6,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use thalweg_tls::Version as TlsVersion;
 use thalweg_wire::{RequestHead, Version};
 
 /// Longer texts are cut off: one request must not fill a page of the log.
@@ -28,6 +29,8 @@ pub(crate) struct Record<'a> {
     pub(crate) second: i64,
     /// `None` for what was no request.
     pub(crate) request: Option<Request<'a>>,
+    /// The version of TLS, if the response went over it.
+    pub(crate) tls: Option<TlsVersion>,
     pub(crate) status: u16,
     /// The mount that it came from, by the register's number.
     pub(crate) mount: u16,
@@ -63,7 +66,9 @@ const IS_HTTP_1_0: u8 = 2;
 const HAS_HOST: u8 = 4;
 const HAS_REFERER: u8 = 8;
 const HAS_AGENT: u8 = 16;
-const IS_HTTP_2: u8 = 32;
+const IS_TLS_1_2: u8 = 32;
+const IS_TLS_1_3: u8 = 64;
+const IS_HTTP_2: u8 = 128;
 const IS_COMPLETE: u8 = 1;
 const IS_DOWNLOAD: u8 = 2;
 
@@ -135,6 +140,11 @@ impl<'a> Record<'a> {
                 | flag(request.referer.is_some(), HAS_REFERER)
                 | flag(request.agent.is_some(), HAS_AGENT);
         }
+        fixed[FLAGS] |= match self.tls {
+            None => 0,
+            Some(TlsVersion::Tls12) => IS_TLS_1_2,
+            Some(TlsVersion::Tls13) => IS_TLS_1_3,
+        };
         let mut bytes = FIXED_BYTES;
         for (index, text) in texts.iter().enumerate() {
             bytes += text.len();
@@ -174,6 +184,11 @@ impl<'a> Record<'a> {
             client: Ipv6Addr::from(field::<16>(fixed, CLIENT)),
             second: i64::from_le_bytes(field(fixed, SECOND)),
             request: (flags & HAS_REQUEST != 0).then_some(request),
+            tls: match flags & (IS_TLS_1_2 | IS_TLS_1_3) {
+                0 => None,
+                IS_TLS_1_2 => Some(TlsVersion::Tls12),
+                _ => Some(TlsVersion::Tls13),
+            },
             status: u16::from_le_bytes(field(fixed, STATUS)),
             mount: u16::from_le_bytes(field(fixed, MOUNT)),
             end: End {
@@ -235,7 +250,15 @@ mod tests {
 
     fn record(request: Option<Request<'_>>) -> Record<'_> {
         let end = End { body_bytes: 1 << 40, duration_us: 7, is_complete: true, is_download: true };
-        Record { client: client_of(Some([10, 1, 2, 3].into())), second: -5, request, status: 206, mount: 3, end }
+        Record {
+            client: client_of(Some([10, 1, 2, 3].into())),
+            second: -5,
+            request,
+            tls: Some(TlsVersion::Tls13),
+            status: 206,
+            mount: 3,
+            end,
+        }
     }
 
     #[test]

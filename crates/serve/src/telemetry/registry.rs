@@ -4,7 +4,7 @@
 //! Mounts are numbered in the order in which they were first seen, and keep number and counters
 //! when a new configuration names them again.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config::ServerConfig;
@@ -127,6 +127,8 @@ pub(crate) struct Registry {
     pub(crate) watch: Arc<WatchCounts>,
     pub(crate) loops: Box<[LoopCells]>,
     statistics: Mutex<Option<DownloadStatistics>>,
+    /// TLS is spoken, or was since the start.
+    pub(crate) speaks_tls: AtomicBool,
 }
 
 impl Registry {
@@ -138,11 +140,13 @@ impl Registry {
             watch: Arc::default(),
             loops: (0..loops).map(|_| LoopCells::default()).collect(),
             statistics: Mutex::new(with_statistics.then(DownloadStatistics::default)),
+            speaks_tls: AtomicBool::new(false),
         }
     }
 
     /// The mounts of a configuration, site by site in its order.
     pub(crate) fn adopt(&self, config: &ServerConfig) -> Vec<Arc<MountCells>> {
+        self.speaks_tls.fetch_or(config.tls.is_some(), Relaxed);
         let mut mounts = self.mounts.lock().unwrap_or_else(PoisonError::into_inner);
         labels(config).map(|label| self.find_or_add(&mut mounts, &label)).collect()
     }

@@ -81,6 +81,8 @@ pub(crate) struct Services<'s> {
     pub(crate) budget: &'s mut WorkBudget,
     pub(crate) recorder: &'s mut dyn Recorder,
     pub(crate) bounds: Bounds,
+    /// Requests are sent to TLS, at this port.
+    pub(crate) tls_port: Option<u16>,
     /// No further request is waited for on any connection.
     pub(crate) is_draining: bool,
     pub(crate) now: Instant,
@@ -99,6 +101,7 @@ impl<'s> Services<'s> {
             budget: services.budget,
             recorder: services.recorder,
             bounds: services.bounds,
+            tls_port: services.tls_port,
             is_draining: services.is_draining,
             now: services.now,
             socket: services.socket,
@@ -345,7 +348,11 @@ impl Session {
                     let begins_at = services.batch.len();
                     services.batch.begin(&head, persistence(&head, self.requests, services));
                     let Services { responder, batch, now, .. } = services;
-                    let summary = match responder.respond(&head, Outcomes::default(), (services.socket, *now), batch) {
+                    let answer = match services.tls_port {
+                        None => responder.respond(&head, Outcomes::default(), (services.socket, *now), batch),
+                        Some(port) => Answer::Encoded(responder.redirect_to_tls(&head, port, batch)),
+                    };
+                    let summary = match answer {
                         Answer::Encoded(summary) => summary,
                         Answer::Pending => {
                             self.waiting = Some(Box::new(WaitingRequest::new(&head, JobKind::Open)));

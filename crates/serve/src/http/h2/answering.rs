@@ -69,9 +69,13 @@ impl Session {
     ) {
         let outcomes = waited.as_ref().map_or(Outcomes::default(), |waiting| waiting.outcomes);
         let waiter = services.waiter(stream);
-        let Services { responder, blocking, scratch, socket, now, .. } = services;
+        let Services { responder, blocking, scratch, tls_port, socket, now, .. } = services;
         let mut encoder = ResponseEncoder::new(&mut self.connection, stream, batch, scratch);
-        let job = match responder.respond(head, outcomes, (*socket, *now), &mut encoder) {
+        let answer = match tls_port {
+            None => responder.respond(head, outcomes, (*socket, *now), &mut encoder),
+            Some(port) => Answer::Encoded(responder.redirect_to_tls(head, *port, &mut encoder)),
+        };
+        let job = match answer {
             Answer::Encoded(summary) => {
                 let sent = encoder.into_parts();
                 return self.sent_head(sent, head, summary, batch, services);

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use thalweg_wire::h2::{ErrorCode, HEAD_LEN, PAYLOAD_MAX_INITIAL};
+use thalweg_wire::h2::{ErrorCode, HEAD_LEN};
 
 use super::batch::Batch;
 use super::body::Available;
@@ -32,7 +32,7 @@ impl Session {
             match sending.rest.available(services.socket) {
                 Available::Bytes { bytes, is_last } => {
                     batch.mount = Some(sending.mount);
-                    let window = u64::from(self.connection.sendable(stream).min(PAYLOAD_MAX_INITIAL));
+                    let window = u64::from(self.connection.sendable(stream).min(services.frame_bytes_max));
                     let sent = bytes.min(window);
                     let ends = is_last && sent == bytes;
                     let head = self.connection.data(stream, sent as u32, ends);

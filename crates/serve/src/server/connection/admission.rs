@@ -30,9 +30,7 @@ impl Connection {
 
     /// Bytes have come in, of a request that is not whole yet.
     #[cold]
-    pub(super) fn on_arriving<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
-        let now = driver.now();
-        let input = self.transport.received(driver);
+    pub(super) fn on_arriving(&mut self, shared: &mut Shared, now: Instant, input: &[u8]) -> Fate {
         let is_whole = self.with_session(shared, now, |session, services| session.keep_input(input, services));
         if is_whole { Fate::RequestsSlot } else { Fate::Stays }
     }
@@ -88,7 +86,7 @@ impl Connection {
             return None;
         }
         let since = match (self.stage, self.session.activity()) {
-            (Stage::Lingering { .. }, _) => self.deadline.minus_ns(times.linger_ns),
+            (Stage::Lingering { .. } | Stage::Closing, _) => self.deadline.minus_ns(times.linger_ns),
             (_, Activity::Idle { requests: requests @ 1.. }) => {
                 let since = self.deadline.minus_ns(times.idle_ns);
                 let is_used = requests > 1 && now.ns_since(since) < USED_NS;
@@ -122,7 +120,7 @@ impl Connection {
         if self.stage != Stage::Open || !matches!(self.session.activity(), Activity::Responding { .. }) {
             return;
         }
-        let taken = self.sender.look(driver, &self.transport, now);
+        let taken = self.sender.look(driver, &mut self.transport, now);
         let stalled = now.plus_ns(times.stall_ns);
         self.deadline = if taken.untaken_bytes == 0 && self.sender.waits_for_us() {
             stalled

@@ -1,6 +1,7 @@
 //! Has the responses of a connection counted and accounted for.
 
 use thalweg_sys::{Instant, SocketId};
+use thalweg_tls::Version as TlsVersion;
 use thalweg_wire::{RequestHead, Version};
 
 use crate::http::response::{Recorder, ResponseBytes, Summary};
@@ -13,6 +14,8 @@ pub(super) struct ConnectionRecorder<'r> {
     pub(super) accounting: Option<&'r mut Accounting>,
     pub(super) records: &'r mut Option<Box<RequestRecords>>,
     pub(super) socket: SocketId,
+    /// The version of TLS, if there is any.
+    pub(super) tls: Option<TlsVersion>,
     pub(super) now: Instant,
     /// Seconds since 1970-01-01 UTC.
     pub(super) second: i64,
@@ -32,12 +35,9 @@ impl Recorder for ConnectionRecorder<'_> {
         self.totals.requests_http2 += u64::from(is_http2);
         self.totals.count_response(summary.status);
         if let Some(accounting) = &mut self.accounting {
-            let Self { socket, now, second, .. } = *self;
-            accounting.record(
-                self.records,
-                &AnsweredRequest { socket, stream, request, summary, now, second },
-                bytes(),
-            );
+            let Self { socket, tls, now, second, .. } = *self;
+            let answered = AnsweredRequest { socket, stream, request, summary, tls, now, second };
+            accounting.record(self.records, &answered, bytes());
         }
     }
 

@@ -64,7 +64,7 @@ pub(super) struct Sender {
 pub(super) struct Link<'l, D> {
     pub(super) driver: &'l mut D,
     pub(super) shared: &'l mut Shared,
-    pub(super) transport: &'l Transport,
+    pub(super) transport: &'l mut Transport,
     /// The end of the stream may follow the payload at once.
     pub(super) may_end: bool,
 }
@@ -250,9 +250,9 @@ impl Sender {
             None => {
                 self.is_sending = true;
                 if link.may_end && self.is_all_handed_over() {
-                    link.transport.send_last(link.driver, bytes);
+                    link.transport.send_last(link.driver, link.shared.memory(), bytes);
                 } else {
-                    link.transport.send(link.driver, bytes);
+                    link.transport.send(link.driver, link.shared.memory(), bytes);
                 }
             }
             Some(span) => self.send_file(link, bytes, span, file_bytes_max),
@@ -285,7 +285,7 @@ impl Sender {
             }
             self.sending_bytes += span.len;
             self.is_sending = true;
-            link.transport.send_file(link.driver, bytes, span, self.span_end());
+            link.transport.send_file(link.driver, link.shared.memory(), bytes, (span, self.span_end()));
             return;
         }
         if bytes.is_empty() {
@@ -295,7 +295,7 @@ impl Sender {
             link.shared.blocking.submit(waiter, job);
         } else {
             self.is_sending = true;
-            link.transport.send(link.driver, bytes);
+            link.transport.send(link.driver, link.shared.memory(), bytes);
         }
         self.rest = Some(span);
     }
@@ -324,7 +324,7 @@ impl Sender {
 
     /// Looks how far the client has come. The bytes that it has taken since the last look, and
     /// those that it has not.
-    pub(super) fn look<D: Driver>(&mut self, driver: &mut D, transport: &Transport, now: Instant) -> Taken {
+    pub(super) fn look<D: Driver>(&mut self, driver: &mut D, transport: &mut Transport, now: Instant) -> Taken {
         let untaken_bytes = transport.unacknowledged(driver);
         let bytes = self.untaken_bytes.saturating_sub(untaken_bytes);
         self.untaken_bytes = untaken_bytes;

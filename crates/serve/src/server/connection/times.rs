@@ -43,6 +43,11 @@ impl Times {
         }
     }
 
+    /// How long a head may take.
+    pub(crate) fn head_ns(&self) -> u64 {
+        self.head_ns
+    }
+
     /// How long a connection may be idle while there is room for more.
     pub(crate) fn idle_ns_max(&self) -> u64 {
         self.idle_ns

@@ -6,7 +6,7 @@ use std::mem;
 use thalweg_sys::{Driver, Instant, SocketId};
 
 use super::{Service, Slot};
-use crate::server::connection::Connection;
+use crate::server::connection::{Connection, Fate};
 use crate::shaping::admission::{ADMITTED_PER_ITERATION, Admission};
 use crate::shaping::eviction::{EvictionCandidate, EvictionRank};
 use crate::shaping::shaper::ShapingState;
@@ -15,7 +15,8 @@ use crate::shaping::shaper::ShapingState;
 const EVICTION_TRIES: usize = 16;
 
 impl Service {
-    pub(super) fn on_accepted<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
+    pub(super) fn on_accepted<D: Driver>(&mut self, driver: &mut D, listener: SocketId, socket: SocketId) {
+        let Some(transport) = self.transport_of(driver, listener, socket) else { return driver.close(socket) };
         let index = socket.index();
         if index >= self.slots.len() {
             self.slots.resize_with(index + 1, Default::default);
@@ -31,6 +32,7 @@ impl Service {
         if entered.is_none() && !self.admission_queue.may_refuse() {
             self.open -= 1;
             self.shared.totals.refused += 1;
+            self.shared.handshakes -= usize::from(transport.negotiated().is_none());
             return driver.close(socket);
         }
         // Before the first response, which may be a refusal.
@@ -44,13 +46,18 @@ impl Service {
         }
         match entered {
             Some(shaping_state) => {
-                slot.connection = Some(Connection::new(socket, shaping_state, &self.shared, now));
+                let is_plain = transport.negotiated().is_some();
+                let mut connection = Connection::new(transport, shaping_state, &self.shared, now);
+                if !is_plain {
+                    connection.deadline = self.handshake_deadline(now);
+                }
+                self.slots[index].connection = Some(connection);
                 if !has_free_slot {
                     self.await_request(driver, socket);
                 }
             }
             None => {
-                slot.connection = Some(Connection::new(socket, None, &self.shared, now));
+                slot.connection = Some(Connection::new(transport, None, &self.shared, now));
                 self.refuse(driver, socket);
             }
         }
@@ -158,9 +165,10 @@ impl Service {
             return self.close(driver, socket);
         }
         self.set_admission(socket, Admission::Refused);
-        if let Some(connection) = &mut self.slots[socket.index()].connection {
-            connection.refuse(driver, &mut self.shared);
-        }
+        self.react(driver, socket, |connection, driver, shared| {
+            connection.refuse(driver, shared);
+            Fate::Stays
+        });
     }
 
     /// Gives slots to connections whose responses wait for them.

@@ -99,7 +99,7 @@ impl Service {
     #[cold]
     pub(super) fn on_failed<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
         let reason = self.shared.failure.take();
-        if let (Some(error_log), Some(reason)) = (&self.error_log, reason) {
+        if let (Some(error_log), Some(reason)) = (&self.shared.error_log, reason) {
             error_log.say_once_a_minute(Level::Warning, "response cut off", || {
                 format!("a response was cut off by a reset: {reason}")
             });

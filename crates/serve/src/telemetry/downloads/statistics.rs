@@ -66,8 +66,15 @@ mod tests {
                 agent: None,
             };
             let end = End { body_bytes: 10, is_download, is_complete: true, duration_us: 1 };
-            let record =
-                Record { client: client_of(None), second: 1, request: Some(request), status: 200, mount: 4, end };
+            let record = Record {
+                client: client_of(None),
+                second: 1,
+                request: Some(request),
+                tls: None,
+                status: 200,
+                mount: 4,
+                end,
+            };
             record.write(&mut page);
         }
         let mut statistics = DownloadStatistics::default();

@@ -93,6 +93,7 @@ impl Lines {
             out.extend_from_slice(b"\":");
             push_decimal(out, number);
         }
+        push_member(out, "tls", record.tls.map(|version| version.name().as_bytes()));
         out.extend_from_slice(b",\"complete\":");
         out.extend_from_slice(if record.end.is_complete { b"true" } else { b"false" });
         push_member(out, "mount", Some(mount.as_bytes()));
@@ -190,7 +191,15 @@ mod tests {
 
     fn record(request: Option<Request<'_>>) -> Record<'_> {
         let end = End { body_bytes: 2326, duration_us: 1500, is_complete: true, is_download: true };
-        Record { client: client_of(Some([127, 0, 0, 1].into())), second: THEN, request, status: 200, mount: 0, end }
+        Record {
+            client: client_of(Some([127, 0, 0, 1].into())),
+            second: THEN,
+            request,
+            tls: None,
+            status: 200,
+            mount: 0,
+            end,
+        }
     }
 
     fn line(format: LogFormat, record: &Record<'_>) -> String {

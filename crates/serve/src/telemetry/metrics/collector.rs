@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use thalweg_sys::Instant;
 
 use super::document::{
-    CURVE_S, Curve, DayFigures, LogFigures, LoopStatus, Mount, Now, Responses, State, Status, TopFile, Total,
-    WatchFigures,
+    CURVE_S, Curve, DayFigures, HandshakesByVersion, LogFigures, LoopStatus, Mount, Now, Responses, State, Status,
+    TlsFigures, TopFile, Total, WatchFigures,
 };
 use super::history::{DailyHistory, Day};
 use crate::config::Level;
@@ -173,6 +173,7 @@ impl Collector {
                 records_dropped: self.registry.loops.iter().map(|cells| cells.figures().records_dropped).sum(),
             },
             watch: self.watch(),
+            tls: self.registry.speaks_tls.load(Relaxed).then(|| tls_figures(&totals)),
             loops,
             mounts,
             days: self.history.latest_first().map(day_figures).collect(),
@@ -260,6 +261,15 @@ fn named<'a>(
 ) -> Vec<(&'a str, &'a Unique)> {
     let label = |number: u16| mounts.get(usize::from(number)).map(|mount| &*mount.label);
     unique.filter_map(|(number, unique)| Some((label(*number)?, unique))).collect()
+}
+
+fn tls_figures(totals: &Totals) -> TlsFigures {
+    TlsFigures {
+        handshakes: HandshakesByVersion { tls12: totals.handshakes_tls12, tls13: totals.handshakes_tls13 },
+        resumed: totals.handshakes_resumed,
+        failed: totals.handshakes_failed,
+        shed: totals.handshakes_shed,
+    }
 }
 
 fn day_figures(day: &Day) -> DayFigures {

@@ -25,6 +25,9 @@ pub(crate) struct Status {
     pub(crate) total: Total,
     pub(crate) log: LogFigures,
     pub(crate) watch: WatchFigures,
+    /// There if TLS is spoken, or was since the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tls: Option<TlsFigures>,
     #[serde(rename = "cores")]
     pub(crate) loops: Vec<LoopStatus>,
     pub(crate) mounts: Vec<Mount>,
@@ -91,6 +94,27 @@ pub(crate) struct LogFigures {
     pub(crate) lines_written: u64,
     pub(crate) lines_lost: u64,
     pub(crate) records_dropped: u64,
+}
+
+/// Handshakes of TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct TlsFigures {
+    /// Those that were completed, by version.
+    pub(crate) handshakes: HandshakesByVersion,
+    /// Those of them that resumed a session.
+    pub(crate) resumed: u64,
+    pub(crate) failed: u64,
+    /// Those that were ended for want of room for newer ones.
+    pub(crate) shed: u64,
+}
+
+/// Handshakes by version of TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct HandshakesByVersion {
+    #[serde(rename = "TLSv1.2")]
+    pub(crate) tls12: u64,
+    #[serde(rename = "TLSv1.3")]
+    pub(crate) tls13: u64,
 }
 
 /// Changes in folders that the kernel reported.

@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncod
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::document::{State, Status};
+use super::document::{State, Status, TlsFigures};
 
 /// A format of metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,6 +135,9 @@ impl Collector for Figures {
                 ([("class", "5xx")], responses.failed),
             ],
         )?;
+        if let Some(tls) = &status.tls {
+            encode_tls(out, tls)?;
+        }
         let log = &status.log;
         out.counters(
             "access_log_lines",
@@ -153,6 +156,15 @@ impl Collector for Figures {
         self.encode_loops(out)?;
         self.encode_mounts(out)
     }
+}
+
+fn encode_tls(out: &mut Out<'_, '_>, tls: &TlsFigures) -> fmt::Result {
+    let versions = [([("version", "TLSv1.2")], tls.handshakes.tls12), ([("version", "TLSv1.3")], tls.handshakes.tls13)];
+    out.counters("tls_handshakes", "TLS handshakes completed, by version", None, versions)?;
+    out.counter("tls_handshakes_resumed", "TLS handshakes that resumed a session", None, tls.resumed)?;
+    out.counter("tls_handshakes_failed", "TLS handshakes that failed", None, tls.failed)?;
+    let help = "TLS handshakes ended because too many were in progress";
+    out.counter("tls_handshakes_shed", help, None, tls.shed)
 }
 
 impl Figures {

@@ -5,7 +5,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
-use super::document::{DayFigures, Mount, State, Status, TopFile};
+use super::document::{DayFigures, Mount, State, Status, TlsFigures, TopFile};
 
 /// The content security policy: the page may use its own style, and load itself again by its own
 /// script.
@@ -65,6 +65,7 @@ fn content(status: &Status) -> Markup {
         (days(&status.days))
         (top_files(&status.top_files))
         (loops(status))
+        @if let Some(tls) = &status.tls { (handshakes(tls)) }
         (trouble(status))
         footer {
             "Days are in UTC. The same figures: " a href="/status.json" { "JSON" } ", " a href="/metrics" { "metrics for Prometheus" }
@@ -209,6 +210,28 @@ fn loops(status: &Status) -> Markup {
 }
 
 /// Figures that an operator should look into, if there are any.
+fn handshakes(tls: &TlsFigures) -> Markup {
+    let completed = tls.handshakes.tls12 + tls.handshakes.tls13;
+    markup! {
+        section {
+            h2 { "TLS handshakes" }
+            div.scroll { table {
+                thead { tr {
+                    th.n { "TLS 1.3" } th.n { "TLS 1.2" } th.n { "Full" } th.n { "Resumed" } th.n { "Failed" } th.n { "Ended for newer ones" }
+                } }
+                tbody { tr {
+                    td.n { (count(tls.handshakes.tls13)) }
+                    td.n { (count(tls.handshakes.tls12)) }
+                    td.n { (count(completed.saturating_sub(tls.resumed))) }
+                    td.n { (count(tls.resumed)) }
+                    td.n { (count(tls.failed)) }
+                    td.n { (count(tls.shed)) }
+                } }
+            } }
+        }
+    }
+}
+
 fn trouble(status: &Status) -> Markup {
     let log = &status.log;
     let responses = &status.total.responses;

@@ -1,0 +1,112 @@
+//! The keys of TLS.
+
+use thalweg_serve::{CertificateFiles, ClientCertificateMode, TlsConfig};
+use thalweg_tls::Version;
+
+use super::form::{BOOL, COUNT, LISTEN, MAYBE_PATH, MAYBE_TIME, Named, PATH, TEXTS, name};
+use super::visitor::Keys;
+
+pub(super) fn tls<K: Keys>(keys: &mut K, tls: &mut TlsConfig) {
+    keys.value(
+        "listen",
+        "Addresses that speak TLS, besides those of `listen`, which then speak plain HTTP. Without any, all TCP \
+         addresses of `listen` speak TLS.",
+        &LISTEN.like("[\"0.0.0.0:443\", \"[::]:443\"]"),
+        &mut tls.listen,
+    );
+    keys.tables(
+        "certificate",
+        "A certificate. Clients get the one whose names match the name that they ask for, and the first one \
+         otherwise. Several certificates with the same names are for keys of several types.",
+        &mut tls.certificates,
+        CertificateFiles::default,
+        certificate,
+    );
+    keys.value(
+        "self_signed",
+        "Make a certificate at the start, for the names of all sites and the addresses. No client trusts it.",
+        &BOOL,
+        &mut tls.self_signed,
+    );
+    keys.value("version_min", "Lowest version: \"1.2\" or \"1.3\".", &name("\"1.2\""), &mut tls.selection.version_min);
+    keys.value("version_max", "Highest version.", &name("\"1.3\""), &mut tls.selection.version_max);
+    keys.value(
+        "groups",
+        "Groups of the key exchange, the preferred one first; by default X25519MLKEM768, X25519, secp256r1, secp384r1.",
+        &TEXTS.like("[\"X25519MLKEM768\", \"X25519\"]"),
+        &mut tls.selection.groups,
+    );
+    keys.value(
+        "suites",
+        "Cipher suites, the preferred one first; by default all of TLS 1.3, and those of TLS 1.2 with forward \
+         secrecy and authenticated encryption.",
+        &TEXTS.like("[\"TLS_AES_256_GCM_SHA384\", \"TLS_AES_128_GCM_SHA256\"]"),
+        &mut tls.selection.suites,
+    );
+    keys.value(
+        "client_certificates",
+        "Certificates of clients: \"none\", \"optional\" to verify those that are sent, or \"required\".",
+        &name("\"none\""),
+        &mut tls.client_certificates,
+    );
+    keys.value(
+        "client_authorities",
+        "File with the authorities that issue the certificates of clients.",
+        &MAYBE_PATH.like("\"/etc/thalweg/clients.pem\""),
+        &mut tls.client_authorities,
+    );
+    keys.value(
+        "tickets",
+        "Let clients resume sessions by tickets. Their keys change every 6 hours and are kept over an upgrade.",
+        &BOOL,
+        &mut tls.tickets,
+    );
+    keys.value(
+        "redirect",
+        "Redirect all requests over plain HTTP to the first address that speaks TLS.",
+        &BOOL,
+        &mut tls.redirect,
+    );
+    keys.value(
+        "hsts",
+        "Time for which browsers use TLS alone for this host (Strict-Transport-Security).",
+        &MAYBE_TIME.like("\"8760h\""),
+        &mut tls.hsts,
+    );
+    keys.value(
+        "handshakes_max",
+        "Maximum handshakes in progress on each loop. Beyond it the oldest one ends for a new one.",
+        &COUNT,
+        &mut tls.handshakes_max,
+    );
+    keys.value(
+        "handshake_time",
+        "Maximum time for a handshake; limits.head_time if not set.",
+        &MAYBE_TIME.like("\"10s\""),
+        &mut tls.handshake_time,
+    );
+}
+
+fn certificate<K: Keys>(keys: &mut K, files: &mut CertificateFiles) {
+    keys.required(
+        "chain",
+        "Certificate of the server, followed by those of its issuers.",
+        &PATH.like("\"/etc/thalweg/example.org.pem\""),
+        &mut files.chain,
+    );
+    keys.required(
+        "key",
+        "Its private key, without a passphrase. The user that the server runs as has to be able to read it for a reload.",
+        &PATH.like("\"/etc/thalweg/example.org.key\""),
+        &mut files.key,
+    );
+}
+
+impl Named for Version {
+    const NAMES: &'static [(&'static str, Self)] = &[("1.2", Self::Tls12), ("1.3", Self::Tls13)];
+}
+
+impl Named for ClientCertificateMode {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("none", Self::None), ("optional", Self::Optional), ("required", Self::Required)];
+}

@@ -1,0 +1,71 @@
+//! Faults of the settings of TLS.
+
+use std::path::Path;
+
+use crate::config::{ClientCertificateMode, ListenAddr, ServerConfig};
+
+/// The faults of the values, each with the name of its value below `tls`.
+pub(super) fn of_values(config: &ServerConfig) -> Vec<(String, String)> {
+    let mut faults = Vec::new();
+    let Some(tls) = &config.tls else { return faults };
+    let mut add = |at: &str, what: String| faults.push((at.to_owned(), what));
+    if tls.certificates.is_empty() && !tls.self_signed {
+        add(
+            "certificate",
+            "there is no certificate; name files with a chain and its key, or set self_signed for a test".into(),
+        );
+    }
+    for (index, address) in tls.listen.iter().enumerate() {
+        if !config.listen.contains(address) {
+            add(&format!("listen.{index}"), format!("{address} is not among the addresses to listen on"));
+        }
+    }
+    if let Err(error) = tls.selection.check() {
+        let at = match &error {
+            error if error.to_string().starts_with("group") => "groups",
+            error if error.to_string().contains("suite") => "suites",
+            _ => "version_min",
+        };
+        add(at, error.to_string());
+    }
+    if tls.client_certificates != ClientCertificateMode::None && tls.client_authorities.is_none() {
+        add("client_authorities", "client certificates need a file with the authorities that issue them".into());
+    }
+    let speaks_plain = config.listen.iter().any(|address| !tls.speaks_at(address));
+    if tls.redirect && !speaks_plain {
+        let what = "all addresses speak TLS, and there is nothing to redirect; set tls.listen to some of them";
+        add("redirect", what.into());
+    }
+    let has_port = config.listen.iter().any(|address| tls.speaks_at(address) && matches!(address, ListenAddr::Tcp(_)));
+    if tls.redirect && !has_port {
+        add("redirect", "no TCP address speaks TLS, to which clients could be redirected".into());
+    }
+    if tls.hsts.is_some() && speaks_plain && !tls.redirect {
+        let what = "browsers must not be told over plain HTTP (RFC 6797, 7.2); set redirect, so that plain HTTP \
+                    serves nothing else";
+        add("hsts", what.into());
+    }
+    if tls.handshakes_max == 0 {
+        add("handshakes_max", "at least one handshake has to be possible".into());
+    }
+    if tls.handshake_time.is_some_and(|time| time.is_zero()) {
+        add("handshake_time", "the time has to be above zero".into());
+    }
+    faults
+}
+
+/// The files that cannot be read, each with the name of its value below `tls`.
+pub(super) fn of_files(config: &ServerConfig) -> Vec<(String, String)> {
+    let Some(tls) = &config.tls else { return Vec::new() };
+    let certificates = tls.certificates.iter().enumerate();
+    let files = certificates.flat_map(|(index, files)| {
+        [(format!("certificate.{index}.chain"), &*files.chain), (format!("certificate.{index}.key"), &*files.key)]
+    });
+    let authorities = tls.client_authorities.as_deref().map(|path| ("client_authorities".to_owned(), path));
+    let unreadable = |(at, path): (String, &Path)| {
+        // Before a change of the user, root reads files that the user may not.
+        let error = path.metadata().err()?;
+        Some((at, format!("cannot read {}: {error}", path.display())))
+    };
+    files.chain(authorities).filter_map(unreadable).collect()
+}

@@ -1,0 +1,215 @@
+//! TLS over the simulated network: fragments, slow readers, handshakes that never end.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_reactor::sim::{Sim, SimConfig};
+use thalweg_reactor::{App, LoopControl, run};
+use thalweg_sys::driver::Connect;
+use thalweg_sys::{Completion, Driver, Instant, SendBuf, SocketId};
+use thalweg_tls::{
+    CertificateStore, ClientOptions, ClientSettings, Engine, FailureKind, ServerOptions, ServerSettings, TicketKeys,
+    self_signed,
+};
+
+use super::{SECOND_NS, SERVER, World, folder, large, naive, world};
+use crate::config::{Limits, TlsConfig};
+use crate::server::loop_tls::TlsSetup;
+use crate::telemetry::counters::Totals;
+
+/// A client that speaks TLS, or begins to.
+struct Client {
+    socket: SocketId,
+    engine: Engine,
+    wire: Vec<u8>,
+    /// The requests, once the handshake is complete.
+    requests: Vec<u8>,
+    /// Bytes that are sent instead of TLS.
+    instead: Option<&'static [u8]>,
+    is_connected: bool,
+    is_sending: bool,
+    received: Vec<u8>,
+    is_closed_by_tls: bool,
+    failure: Option<FailureKind>,
+    over: Option<(Instant, bool)>,
+}
+
+impl Client {
+    fn connect(driver: &mut Sim, settings: &ClientSettings, requests: &str) -> Self {
+        Self {
+            socket: driver.connect(&Connect::tcp(SERVER)).unwrap(),
+            engine: Engine::connect(settings, "localhost").unwrap(),
+            wire: Vec::new(),
+            requests: requests.into(),
+            instead: None,
+            is_connected: false,
+            is_sending: false,
+            received: Vec::new(),
+            is_closed_by_tls: false,
+            failure: None,
+            over: None,
+        }
+    }
+
+    fn receive(&mut self, bytes: &[u8]) {
+        match self.engine.receive(bytes, &mut Vec::new(), &mut self.received, &mut self.wire) {
+            Ok(received) => {
+                self.is_closed_by_tls |= received.is_peer_closed;
+                if received.is_established && !self.requests.is_empty() {
+                    self.engine.seal(&std::mem::take(&mut self.requests), &mut self.wire).unwrap();
+                }
+            }
+            Err(failure) => self.failure = Some(failure.kind),
+        }
+    }
+
+    fn on_completion(&mut self, driver: &mut Sim, completion: &Completion) {
+        match completion {
+            Completion::Connected { .. } => {
+                self.is_connected = true;
+                match self.instead {
+                    Some(bytes) => self.wire = bytes.to_vec(),
+                    None => self.receive(b""),
+                }
+            }
+            Completion::Received { .. } => self.receive(driver.received()),
+            Completion::Sent { .. } => self.is_sending = false,
+            Completion::Ended { .. } => self.over = Some((driver.now(), true)),
+            Completion::Failed { .. } => self.over = Some((driver.now(), false)),
+            other => panic!("{other:?} is not for a client"),
+        }
+        if self.over.is_some() {
+            return driver.close(self.socket);
+        }
+        if self.is_connected && !self.is_sending && !self.wire.is_empty() {
+            self.is_sending = true;
+            driver.send(self.socket, SendBuf::Owned(std::mem::take(&mut self.wire)));
+        }
+    }
+}
+
+/// A server that speaks TLS, and its clients.
+struct SecureWorld<'w> {
+    world: World<'w>,
+    clients: Vec<Client>,
+}
+
+impl App<Sim> for SecureWorld<'_> {
+    fn on_completion(&mut self, driver: &mut Sim, completion: Completion) {
+        let subject = completion.subject();
+        match self.clients.iter_mut().find(|client| Some(client.socket) == subject && client.over.is_none()) {
+            Some(client) => client.on_completion(driver, &completion),
+            None => self.world.on_completion(driver, completion),
+        }
+    }
+
+    fn on_iteration(&mut self, driver: &mut Sim, now: Instant) -> LoopControl {
+        let next = self.world.on_iteration(driver, now);
+        if self.clients.iter().all(|client| client.over.is_some()) {
+            return LoopControl::Stop;
+        }
+        match next {
+            // The world has no clients of its own.
+            LoopControl::Stop => {
+                LoopControl::WaitUntil(self.world.end.filter(|end| *end > now).or(Some(now.plus_ns(1_000_000))))
+            }
+            next => next,
+        }
+    }
+}
+
+fn server_settings() -> ServerSettings {
+    let store = Arc::new(CertificateStore::default());
+    store.set(&[(Vec::new(), self_signed(&["localhost".into()]).unwrap())]);
+    let tickets = Some(TicketKeys::new().unwrap());
+    let options = ServerOptions { alpn: vec![b"http/1.1".to_vec()], tickets, ..ServerOptions::default() };
+    ServerSettings::new(options, &store).unwrap()
+}
+
+/// Runs clients with these requests, changed by `change`, to the end of all of them.
+fn simulate(
+    config: SimConfig,
+    tls: &TlsConfig,
+    folder: &Path,
+    requests: &[&str],
+    change: impl Fn(&mut Client),
+) -> (Vec<Client>, Totals, Instant) {
+    let mut driver = Sim::new(config);
+    let start = driver.now();
+    let (mut world, published) = world(&mut driver, &Limits::default(), folder, Vec::new());
+    let setup = TlsSetup { settings: server_settings(), groups: vec![0], redirect_port: None };
+    world.service.speak_tls(setup, tls);
+    let settings = ClientSettings::new(ClientOptions { insecure: true, ..ClientOptions::default() }).unwrap();
+    let clients = requests.iter().map(|requests| {
+        let mut client = Client::connect(&mut driver, &settings, requests);
+        change(&mut client);
+        client
+    });
+    let mut world = SecureWorld { clients: clients.collect(), world };
+    run(&mut driver, &mut world).unwrap();
+    (world.clients, published[0].totals(), start)
+}
+
+const REQUESTS: &str = "GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /large HTTP/1.1\r\nHost: h\r\nRange: bytes=5-1400000\r\n\r\n\
+    GET /missing HTTP/1.1\r\nHost: h\r\n\r\nGET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+
+#[test]
+fn responses_arrive_whole_over_fragments_of_any_size() {
+    let folder = folder();
+    for seed in 0..30 {
+        let (clients, totals, _) =
+            simulate(SimConfig::rough(seed), &TlsConfig::default(), folder.path(), &[REQUESTS; 2], |_| {});
+        for client in clients {
+            assert_eq!((client.failure, client.over.map(|(_, orderly)| orderly)), (None, Some(true)), "seed {seed}");
+            assert!(client.is_closed_by_tls, "seed {seed}");
+            let responses = naive::take_all(&client.received, &["GET"; 4]);
+            let statuses: Vec<u16> = responses.iter().map(|response| response.status).collect();
+            assert_eq!(statuses, [200, 206, 404, 200], "seed {seed}");
+            assert!(responses[1].body == large()[5..=1_400_000] && responses[3].body == large(), "seed {seed}");
+        }
+        assert_eq!((totals.handshakes_tls13, totals.handshakes_failed), (2, 0));
+    }
+}
+
+#[test]
+fn a_handshake_that_never_ends_is_given_up_in_time() {
+    let folder = folder();
+    let tls = TlsConfig { handshake_time: Some(Duration::from_secs(3)), ..TlsConfig::default() };
+    for instead in [&b"\x16\x03\x01"[..], b"\x16"] {
+        let (clients, totals, start) =
+            simulate(SimConfig::calm(1), &tls, folder.path(), &[""], |client| client.instead = Some(instead));
+        let (at, _) = clients[0].over.unwrap();
+        let lasted = at.ns_since(start);
+        assert!((3 * SECOND_NS..4 * SECOND_NS).contains(&lasted), "{lasted}");
+        assert_eq!(totals.handshakes_tls13, 0);
+    }
+}
+
+#[test]
+fn the_oldest_handshakes_give_way_and_others_are_served() {
+    let folder = folder();
+    let tls = TlsConfig { handshakes_max: 4, ..TlsConfig::default() };
+    let stuck = "stuck";
+    let mut requests = vec![stuck; 12];
+    requests.push("GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    let (clients, totals, _) = simulate(SimConfig::calm(1), &tls, folder.path(), &requests, |client| {
+        if client.requests == stuck.as_bytes() {
+            client.instead = Some(b"\x16\x03\x01");
+        }
+    });
+    assert!(clients[12].received.ends_with(b"the letter a\n"));
+    assert!(totals.handshakes_shed >= 8, "{}", totals.handshakes_shed);
+}
+
+#[test]
+fn plain_http_gets_an_alert_and_an_end() {
+    let folder = folder();
+    let tls = TlsConfig::default();
+    let (clients, totals, start) = simulate(SimConfig::calm(1), &tls, folder.path(), &[""], |client| {
+        client.instead = Some(b"GET / HTTP/1.1\r\n\r\n");
+    });
+    let client = &clients[0];
+    assert!(client.over.unwrap().0.ns_since(start) < SECOND_NS);
+    assert_eq!(totals.handshakes_failed, 1);
+}
