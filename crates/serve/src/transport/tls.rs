@@ -73,7 +73,7 @@ struct Job {
     bytes: SendBuf,
     /// How many of the bytes are encrypted.
     done: usize,
-    /// What is left of the span behind them.
+    /// The rest of the span behind them.
     file: Option<(FileSpan, SpanEnd)>,
     /// The end of the stream follows.
     is_last: bool,
@@ -116,7 +116,7 @@ impl Tls {
         self.is_established
     }
 
-    /// What was negotiated, when the handshake has just been completed.
+    /// The negotiated parameters, when the handshake has just been completed.
     pub(crate) fn begin(&mut self) -> Option<Facts> {
         let facts = self.engine.facts()?;
         self.is_established = true;
