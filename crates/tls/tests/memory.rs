@@ -54,7 +54,6 @@ fn an_idle_connection_holds_no_buffer() {
         let before = resident_bytes();
         let others = connect(CONNECTIONS);
         let each = resident_bytes().saturating_sub(before) / CONNECTIONS as u64;
-        println!("TLS {version}: {each} bytes for each idle connection");
         assert!(each <= IDLE_BYTES_MAX, "{each} bytes with TLS {version}");
         drop((first, others));
     }
