@@ -37,7 +37,6 @@
 
 mod arrivals;
 mod attackers;
-#[path = "../../crates/tls/tests/tls/authority.rs"]
 #[expect(dead_code, reason = "the tests of the engine use all of it")]
 mod authority;
 mod bottleneck;

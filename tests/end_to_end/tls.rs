@@ -86,7 +86,7 @@ impl Server {
         curl::fetch(&[&fixed, options].concat(), &format!("https://{host}:{}{path}", self.port))
     }
 
-    /// What `openssl s_client` reports of a connection, with some input.
+    /// The report of `openssl s_client` on a connection, with some input.
     fn s_client(&self, options: &[&str], input: &str) -> String {
         let mut child = Command::new(program(&["openssl"], "openssl"))
             .args(["s_client", "-connect", &format!("127.0.0.1:{}", self.port), "-ign_eof"])
@@ -237,7 +237,7 @@ fn plain_http_is_redirected_and_browsers_are_told_to_stay() {
     let place = Place::new();
     place.certificate("a", &["a.test"]);
     let file = place.path("thalweg.toml");
-    let tls = "listen = [\"127.0.0.1:0\"]\nredirect = true\nhsts = \"240h\"";
+    let tls = "listen = [\"127.0.0.1:0\"]\nredirect = true\nhsts_days = 10";
     fs::write(&file, configuration("listen = [\"127.0.0.2:0\"]", tls)).unwrap();
     let server = Server::start(&["--config", &file]);
     let said = server.process.stdout();

@@ -10,7 +10,7 @@ use crate::fault::CertificateFault;
 use crate::observed;
 use crate::server::ServerSettings;
 use crate::settings_error::SettingsError;
-use crate::unbuffered::{Connection, Processed};
+use crate::unbuffered::{Connection, OVERHEAD_BYTES, Processed, RECORD_BYTES};
 
 /// The most that is kept of input that is not whole: the largest handshake message that rustls
 /// takes, in records, and a record behind it.
@@ -169,6 +169,12 @@ impl Engine {
         let processed = self.connection.process(&mut self.kept, plain, wire).map_err(Err)?;
         self.drop_kept(processed.used);
         Ok(processed)
+    }
+
+    /// The most that so many bytes become when they are sealed at once, in records of 16 KiB and a
+    /// close_notify behind them.
+    pub fn sealed_bytes_max(plain_bytes: usize) -> usize {
+        plain_bytes + (plain_bytes.div_ceil(RECORD_BYTES) + 2) * OVERHEAD_BYTES
     }
 
     /// Encrypts bytes into records of at most 16 KiB.

@@ -1,4 +1,4 @@
-//! What was negotiated on a connection.
+//! The negotiated parameters of a connection.
 
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
@@ -11,7 +11,8 @@ pub struct Facts {
     pub version: Version,
     /// The cipher suite, as the registry of TLS has it.
     pub suite: &'static str,
-    /// The group of the key exchange; `None` where a session of TLS 1.2 was resumed, which has none.
+    /// The group of the key exchange; `None` where a session of TLS 1.2 was resumed, which has
+    /// none.
     pub group: Option<&'static str>,
     /// The application protocol (RFC 7301), if one was negotiated.
     pub alpn: Option<Box<[u8]>>,

@@ -1,6 +1,8 @@
 //! The memory of idle connections, as the kernel accounts for it: the provider's memory is not
 //! Rust's.
 
+#![forbid(unsafe_code)]
+
 use std::fs;
 use std::sync::Arc;
 
@@ -9,7 +11,7 @@ use thalweg_tls::{
     Version, self_signed,
 };
 
-/// What an idle connection of a server may take.
+/// The most that an idle connection of a server may take.
 const IDLE_BYTES_MAX: u64 = 8 << 10;
 
 const CONNECTIONS: usize = 2000;
@@ -52,7 +54,6 @@ fn an_idle_connection_holds_no_buffer() {
         let before = resident_bytes();
         let others = connect(CONNECTIONS);
         let each = resident_bytes().saturating_sub(before) / CONNECTIONS as u64;
-        println!("TLS {version}: {each} bytes for each idle connection");
         assert!(each <= IDLE_BYTES_MAX, "{each} bytes with TLS {version}");
         drop((first, others));
     }

@@ -50,6 +50,16 @@ pub(super) const MAYBE_TIME: Form<Option<Duration>> = Form {
     write: |time| time.map(|time| display::exact_time(time).into()),
 };
 
+/// Days, which a time cannot have as many of.
+pub(super) const MAYBE_DAYS: Form<Option<Duration>> = Form {
+    example: "365",
+    read: |value, _| {
+        let days: u32 = whole(value).and_then(|days| fitting(value, days))?;
+        Ok(Some(Duration::from_secs(u64::from(days) * DAY_S)))
+    },
+    write: |time| time.map(|time| ((time.as_secs() / DAY_S) as i64).into()),
+};
+
 pub(super) const SIZE: Form<usize> = Form {
     example: "\"64KiB\"",
     read: |value, _| size(value).and_then(|bytes| fitting(value, bytes)),
@@ -288,6 +298,7 @@ impl Named for Level {
         &[("error", Self::Error), ("warning", Self::Warning), ("notice", Self::Notice)];
 }
 
+const DAY_S: u64 = 86_400;
 const UNLIMITED: &str = "unlimited";
 const ALL: &str = "all";
 

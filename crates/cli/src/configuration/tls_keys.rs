@@ -1,9 +1,9 @@
 //! The keys of TLS.
 
 use thalweg_serve::{CertificateFiles, ClientCertificateMode, TlsConfig};
-use thalweg_tls::Version;
+use thalweg_tls::{Selection, Version};
 
-use super::form::{BOOL, COUNT, LISTEN, MAYBE_PATH, MAYBE_TIME, Named, PATH, TEXTS, name};
+use super::form::{BOOL, COUNT, LISTEN, MAYBE_DAYS, MAYBE_PATH, MAYBE_TIME, Named, PATH, TEXTS, name};
 use super::visitor::Keys;
 
 pub(super) fn tls<K: Keys>(keys: &mut K, tls: &mut TlsConfig) {
@@ -14,6 +14,27 @@ pub(super) fn tls<K: Keys>(keys: &mut K, tls: &mut TlsConfig) {
         &LISTEN.like("[\"0.0.0.0:443\", \"[::]:443\"]"),
         &mut tls.listen,
     );
+    keys.value(
+        "self_signed",
+        "Make a certificate at the start, for the names of all sites and the addresses. No client trusts it.",
+        &BOOL,
+        &mut tls.self_signed,
+    );
+    negotiation(keys, &mut tls.selection);
+    clients(keys, tls);
+    keys.value(
+        "handshakes_max",
+        "Maximum handshakes in progress on each loop. Beyond it the oldest one ends for a new one.",
+        &COUNT,
+        &mut tls.handshakes_max,
+    );
+    keys.value(
+        "handshake_time",
+        "Maximum time for a handshake; limits.head_time if not set.",
+        &MAYBE_TIME.like("\"10s\""),
+        &mut tls.handshake_time,
+    );
+    // A table of its own ends the keys before it.
     keys.tables(
         "certificate",
         "A certificate. Clients get the one whose names match the name that they ask for, and the first one \
@@ -22,27 +43,29 @@ pub(super) fn tls<K: Keys>(keys: &mut K, tls: &mut TlsConfig) {
         CertificateFiles::default,
         certificate,
     );
-    keys.value(
-        "self_signed",
-        "Make a certificate at the start, for the names of all sites and the addresses. No client trusts it.",
-        &BOOL,
-        &mut tls.self_signed,
-    );
-    keys.value("version_min", "Lowest version: \"1.2\" or \"1.3\".", &name("\"1.2\""), &mut tls.selection.version_min);
-    keys.value("version_max", "Highest version.", &name("\"1.3\""), &mut tls.selection.version_max);
+}
+
+/// Versions, groups and suites.
+fn negotiation<K: Keys>(keys: &mut K, selection: &mut Selection) {
+    keys.value("version_min", "Lowest version: \"1.2\" or \"1.3\".", &name("\"1.2\""), &mut selection.version_min);
+    keys.value("version_max", "Highest version.", &name("\"1.3\""), &mut selection.version_max);
     keys.value(
         "groups",
         "Groups of the key exchange, the preferred one first; by default X25519MLKEM768, X25519, secp256r1, secp384r1.",
         &TEXTS.like("[\"X25519MLKEM768\", \"X25519\"]"),
-        &mut tls.selection.groups,
+        &mut selection.groups,
     );
     keys.value(
         "suites",
         "Cipher suites, the preferred one first; by default all of TLS 1.3, and those of TLS 1.2 with forward \
          secrecy and authenticated encryption.",
         &TEXTS.like("[\"TLS_AES_256_GCM_SHA384\", \"TLS_AES_128_GCM_SHA256\"]"),
-        &mut tls.selection.suites,
+        &mut selection.suites,
     );
+}
+
+/// Clients: their certificates, their sessions, and those that do not speak TLS.
+fn clients<K: Keys>(keys: &mut K, tls: &mut TlsConfig) {
     keys.value(
         "client_certificates",
         "Certificates of clients: \"none\", \"optional\" to verify those that are sent, or \"required\".",
@@ -68,22 +91,10 @@ pub(super) fn tls<K: Keys>(keys: &mut K, tls: &mut TlsConfig) {
         &mut tls.redirect,
     );
     keys.value(
-        "hsts",
-        "Time for which browsers use TLS alone for this host (Strict-Transport-Security).",
-        &MAYBE_TIME.like("\"8760h\""),
+        "hsts_days",
+        "Days for which browsers use TLS alone for this host (Strict-Transport-Security).",
+        &MAYBE_DAYS,
         &mut tls.hsts,
-    );
-    keys.value(
-        "handshakes_max",
-        "Maximum handshakes in progress on each loop. Beyond it the oldest one ends for a new one.",
-        &COUNT,
-        &mut tls.handshakes_max,
-    );
-    keys.value(
-        "handshake_time",
-        "Maximum time for a handshake; limits.head_time if not set.",
-        &MAYBE_TIME.like("\"10s\""),
-        &mut tls.handshake_time,
     );
 }
 

@@ -45,8 +45,8 @@ pub struct ServeOptions {
     /// two files in PEM
     #[arg(long, value_name = "CERTIFICATE", value_parser = parse_tls)]
     pub tls: Vec<TlsOption>,
-    /// Address that speaks TLS; repeatable. Those of --listen then speak plain HTTP [default: all of
-    /// --listen speak TLS]
+    /// Address that speaks TLS; repeatable. Those of --listen then speak plain HTTP [default: all
+    /// of --listen speak TLS]
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     pub tls_listen: Vec<ListenAddr>,
     /// Redirect requests over plain HTTP to TLS

@@ -43,7 +43,7 @@ pub(super) fn of_values(config: &ServerConfig) -> Vec<(String, String)> {
     if tls.hsts.is_some() && speaks_plain && !tls.redirect {
         let what = "browsers must not be told over plain HTTP (RFC 6797, 7.2); set redirect, so that plain HTTP \
                     serves nothing else";
-        add("hsts", what.into());
+        add("hsts_days", what.into());
     }
     if tls.handshakes_max == 0 {
         add("handshakes_max", "at least one handshake has to be possible".into());

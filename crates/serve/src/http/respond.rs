@@ -264,8 +264,8 @@ impl Responder {
         }
     }
 
-    /// A redirect to the same place over TLS, at this port. A method other than GET and HEAD is kept
-    /// (RFC 9110, 15.4.9).
+    /// A redirect to the same place over TLS, at this port. A method other than GET and HEAD is
+    /// kept (RFC 9110, 15.4.9).
     #[cold]
     pub(crate) fn redirect_to_tls(&mut self, request: &RequestHead<'_>, port: u16, out: &mut impl Encoder) -> Summary {
         let mount = self.origin.namespace().topmost;

@@ -23,7 +23,7 @@ pub(crate) struct LoopTls {
     pub(crate) handshake_ns: Option<u64>,
 }
 
-/// What a loop needs for TLS.
+/// The parts of TLS that a loop is given.
 #[derive(Clone)]
 pub(crate) struct TlsSetup {
     pub(crate) settings: ServerSettings,

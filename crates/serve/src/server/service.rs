@@ -198,6 +198,13 @@ impl Service {
         self.tls = Some(Box::new(tls));
     }
 
+    /// Bytes of buffers that its connections over TLS hold.
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&mut self) -> usize {
+        let connections = self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut());
+        connections.filter_map(|connection| connection.transport.tls()).map(|tls| tls.held_bytes()).sum()
+    }
+
     /// Reports to the operator from now on.
     #[cfg(test)]
     pub(crate) fn set_error_log(&mut self, error_log: ErrorLog) {

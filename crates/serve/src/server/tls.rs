@@ -85,7 +85,7 @@ impl ServerTls {
         files
     }
 
-    /// What loops need that accept from these groups.
+    /// The parts for loops that accept from these groups.
     pub(super) fn setup(&self, config: &TlsConfig, groups: &[LoopGroup]) -> TlsSetup {
         let speaking = || groups.iter().filter(|group| config.speaks_at(&group.asked));
         let mut ports = speaking().filter_map(|group| match &group.at {

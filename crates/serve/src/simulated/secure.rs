@@ -93,6 +93,9 @@ impl Client {
 struct SecureWorld<'w> {
     world: World<'w>,
     clients: Vec<Client>,
+    /// The most that the server's connections have held, and whether they held nothing after that.
+    held_bytes_max: usize,
+    was_idle: bool,
 }
 
 impl App<Sim> for SecureWorld<'_> {
@@ -106,6 +109,9 @@ impl App<Sim> for SecureWorld<'_> {
 
     fn on_iteration(&mut self, driver: &mut Sim, now: Instant) -> LoopControl {
         let next = self.world.on_iteration(driver, now);
+        let held_bytes = self.world.service.held_bytes();
+        self.held_bytes_max = self.held_bytes_max.max(held_bytes);
+        self.was_idle |= self.held_bytes_max > 0 && held_bytes == 0;
         if self.clients.iter().all(|client| client.over.is_some()) {
             return LoopControl::Stop;
         }
@@ -135,6 +141,18 @@ fn simulate(
     requests: &[&str],
     change: impl Fn(&mut Client),
 ) -> (Vec<Client>, Totals, Instant) {
+    let (world, totals, start) = simulate_world(config, tls, folder, requests, change);
+    (world.clients, totals, start)
+}
+
+/// The same, with the world at its end.
+fn simulate_world<'w>(
+    config: SimConfig,
+    tls: &TlsConfig,
+    folder: &'w Path,
+    requests: &[&str],
+    change: impl Fn(&mut Client),
+) -> (SecureWorld<'w>, Totals, Instant) {
     let mut driver = Sim::new(config);
     let start = driver.now();
     let (mut world, published) = world(&mut driver, &Limits::default(), folder, Vec::new());
@@ -146,9 +164,9 @@ fn simulate(
         change(&mut client);
         client
     });
-    let mut world = SecureWorld { clients: clients.collect(), world };
+    let mut world = SecureWorld { clients: clients.collect(), world, held_bytes_max: 0, was_idle: false };
     run(&mut driver, &mut world).unwrap();
-    (world.clients, published[0].totals(), start)
+    (world, published[0].totals(), start)
 }
 
 const REQUESTS: &str = "GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /large HTTP/1.1\r\nHost: h\r\nRange: bytes=5-1400000\r\n\r\n\
@@ -212,4 +230,20 @@ fn plain_http_gets_an_alert_and_an_end() {
     let client = &clients[0];
     assert!(client.over.unwrap().0.ns_since(start) < SECOND_NS);
     assert_eq!(totals.handshakes_failed, 1);
+}
+
+#[test]
+fn a_slow_client_ties_up_two_records_and_an_idle_one_nothing() {
+    let folder = folder();
+    let config = SimConfig { socket_buffer_bytes: 16 << 10, bandwidth: Some(50_000), ..SimConfig::calm(1) };
+    // The connection stays open until it has been idle for too long.
+    let requests = "GET /large HTTP/1.1\r\nHost: h\r\n\r\n";
+    let (world, _, start) = simulate_world(config, &TlsConfig::default(), folder.path(), &[requests], |_| {});
+    let client = &world.clients[0];
+    assert!(client.over.unwrap().0.ns_since(start) > 75 * SECOND_NS);
+    let responses = naive::take_all(&client.received, &["GET"]);
+    assert!(responses[0].body == large());
+    let most = world.held_bytes_max;
+    assert!((32 << 10..36 << 10).contains(&most), "{most}");
+    assert!(world.was_idle, "it held nothing while it was idle");
 }

@@ -11,15 +11,9 @@ use std::rc::Rc;
 use thalweg_sys::{Driver, File, FileChanged, FileSpan, Instant, SendBuf, SocketId, SpanEnd};
 use thalweg_tls::{Engine, Facts, Failure, Received, ServerSettings, TLS_ALPN_CHALLENGE, Version};
 
-use super::memory::{Memory, TlsMemory};
+use super::memory::{Memory, PART_BYTES, RECORD_BYTES, TlsMemory};
 
-/// The plain bytes of a whole record (RFC 8446, 5.1).
-const RECORD_BYTES: usize = 16 << 10;
-
-/// The most that is encrypted at once for a client that is not known to be fast.
-const PART_BYTES: usize = 2 * RECORD_BYTES;
-
-/// The same for one that is.
+/// The most that is encrypted at once for a client that is known to be fast.
 const PART_BYTES_FAST: usize = 8 * RECORD_BYTES;
 
 /// The protocol that is spoken over a transport.
@@ -73,7 +67,7 @@ struct Job {
     bytes: SendBuf,
     /// How many of the bytes are encrypted.
     done: usize,
-    /// What is left of the span behind them.
+    /// The rest of the span behind them.
     file: Option<(FileSpan, SpanEnd)>,
     /// The end of the stream follows.
     is_last: bool,
@@ -116,7 +110,7 @@ impl Tls {
         self.is_established
     }
 
-    /// What was negotiated, when the handshake has just been completed.
+    /// The negotiated parameters, when the handshake has just been completed.
     pub(crate) fn begin(&mut self) -> Option<Facts> {
         let facts = self.engine.facts()?;
         self.is_established = true;
@@ -169,7 +163,7 @@ impl Tls {
     /// The driver has sent what it was given. Whether that was the last of the connection's send.
     pub(crate) fn on_sent<D: Driver>(&mut self, driver: &mut D, mut memory: Memory<'_>) -> bool {
         if let Some(buffer) = self.in_flight.take() {
-            memory.buffers.put(buffer);
+            memory.put(buffer);
         }
         if self.job.as_ref().is_some_and(Job::is_encrypted) {
             self.job = None;
@@ -218,6 +212,12 @@ impl Tls {
         true
     }
 
+    /// Bytes of buffers that the connection holds.
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.own.capacity() + self.in_flight.as_ref().map_or(0, |buffer| buffer.capacity()) + self.engine.kept_bytes()
+    }
+
     fn close_engine(&mut self) {
         if !self.is_closed {
             self.is_closed = true;
@@ -236,22 +236,24 @@ impl Tls {
     }
 
     /// Encrypts the next part and passes it to the driver, unless it has one.
-    fn send_part<D: Driver>(&mut self, driver: &mut D, memory: Memory<'_>) {
+    fn send_part<D: Driver>(&mut self, driver: &mut D, mut memory: Memory<'_>) {
         if self.in_flight.is_some() || self.error.is_some() {
             return;
         }
-        let Memory { buffers, tls } = memory;
-        let mut buffer = buffers.take();
+        let bytes_max = if self.is_fast { PART_BYTES_FAST } else { PART_BYTES };
+        let now = self.job.as_ref().map_or(0, Job::rest_bytes).min(bytes_max as u64) as usize;
+        let mut buffer = memory.take(now);
         let wire = Rc::get_mut(&mut buffer).expect("a taken buffer has no other owner");
+        // The exact size, so that the buffer does not grow by doubling.
+        wire.reserve_exact(self.own.len() + Engine::sealed_bytes_max(now));
         wire.append(&mut self.own);
         // An idle connection holds no buffer.
         self.own = Vec::new();
         let mut is_last = false;
         if let Some(job) = &mut self.job {
-            let bytes_max = if self.is_fast { PART_BYTES_FAST } else { PART_BYTES };
-            if let Err(error) = job.encrypt(&mut self.engine, bytes_max, &mut tls.file, wire) {
+            if let Err(error) = job.encrypt(&mut self.engine, bytes_max, &mut memory.tls.file, wire) {
                 self.error = Some(error);
-                return buffers.put(buffer);
+                return memory.put(buffer);
             }
             is_last = job.is_last && job.is_encrypted();
             if is_last && !self.is_closed {
@@ -260,7 +262,7 @@ impl Tls {
             }
         }
         if wire.is_empty() && self.job.is_none() {
-            return buffers.put(buffer);
+            return memory.put(buffer);
         }
         self.in_flight = Some(Rc::clone(&buffer));
         match is_last {

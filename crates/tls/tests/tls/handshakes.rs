@@ -1,4 +1,4 @@
-//! What handshakes negotiate: versions, groups, protocols, names, and resumed sessions.
+//! The outcomes of handshakes: versions, groups, protocols, names, and resumed sessions.
 
 use std::sync::Arc;
 
