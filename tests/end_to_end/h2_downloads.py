@@ -1,15 +1,17 @@
 """Downloads that share connections of HTTP/2, by Python's `h2`, which has nothing in common with the server.
 
-    h2_downloads.py PORT CONNECTIONS STREAMS PATH SHA256
+    h2_downloads.py PORT CONNECTIONS STREAMS PATH SHA256 [CA_FILE HOST]
 
 Opens CONNECTIONS connections with STREAMS downloads each. When a part of each has come and its window is used up, it prints `begun` and waits for
-SIGUSR1; then it takes the rest of all of them, and prints how many were whole. A connection that the server has announced the end of is finished.
+SIGUSR1; then it takes the rest of all of them, and prints how many were whole. A connection that the server has announced the end of is finished. With CA_FILE it
+speaks TLS to HOST.
 """
 
 import hashlib
 import selectors
 import signal
 import socket
+import ssl
 import sys
 
 import h2.config
@@ -23,8 +25,14 @@ GOAWAY = 7
 
 
 class Client:
-    def __init__(self, port, streams, path):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=SECONDS_MAX)
+    def __init__(self, port, streams, path, tls):
+        self.socket, host = socket.create_connection(("127.0.0.1", port), timeout=SECONDS_MAX), "h"
+        if tls:
+            ca_file, host = tls
+            context = ssl.create_default_context(cafile=ca_file)
+            context.set_alpn_protocols(["h2"])
+            self.socket = context.wrap_socket(self.socket, server_hostname=host)
+            assert self.socket.selected_alpn_protocol() == "h2"
         self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
         self.h2.initiate_connection()
         self.h2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: WINDOW})
@@ -33,7 +41,7 @@ class Client:
         self.opens_windows, self.partial = False, b""
         for _ in range(streams):
             stream = self.h2.get_next_available_stream_id()
-            self.h2.send_headers(stream, [(":method", "GET"), (":scheme", "http"), (":authority", "h"), (":path", path)], end_stream=True)
+            self.h2.send_headers(stream, [(":method", "GET"), (":scheme", "http"), (":authority", host), (":path", path)], end_stream=True)
             self.digests[stream], self.taken[stream], self.unreturned[stream] = hashlib.sha256(), 0, 0
         self.flush()
 
@@ -80,7 +88,8 @@ class Client:
             elif isinstance(event, h2.events.StreamEnded):
                 self.whole[event.stream_id] = self.digests[event.stream_id].hexdigest()
         self.flush()
-        return True
+        # What TLS has decrypted already does not make the socket readable.
+        return self.receive() if isinstance(self.socket, ssl.SSLSocket) and self.socket.pending() else True
 
 
 def take(clients, is_done):
@@ -101,7 +110,7 @@ def main():
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     port, connections, streams = map(int, sys.argv[1:4])
     path, digest = sys.argv[4:6]
-    clients = [Client(port, streams, path) for _ in range(connections)]
+    clients = [Client(port, streams, path, sys.argv[6:8]) for _ in range(connections)]
     take(clients, lambda client: all(taken >= WINDOW for taken in client.taken.values()))
     print("begun", flush=True)
     signal.sigwait({signal.SIGUSR1})

@@ -58,13 +58,14 @@ fn curl_gets_the_same_as_over_http_1() {
     }
 }
 
-/// Downloads that share connections, which have begun and wait for a signal to go on.
-fn download(authority: &str, path: &str, digest: &str) -> Process {
+/// Downloads that share connections, which have begun and wait to [go on](finish). `tls`: the file
+/// of an authority and the name of the host, or nothing.
+pub fn download(port: &str, path: &str, content: &[u8], tls: &[&str]) -> Process {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/end_to_end/h2_downloads.py");
-    let port = authority.rsplit(':').next().unwrap();
+    let digest: String = Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect();
     // Debian's packages are for Debian's Python.
     let mut command = Command::new("/usr/bin/python3");
-    command.arg(script).args([port, &CONNECTIONS.to_string(), &STREAMS.to_string(), path, digest]);
+    command.arg(script).args([port, &CONNECTIONS.to_string(), &STREAMS.to_string(), path, &digest]).args(tls);
     let mut process = Process::start(&mut command);
     until("all downloads to begin", PATIENCE, || {
         assert!(process.ended().is_none(), "{}", process.stderr());
@@ -73,21 +74,27 @@ fn download(authority: &str, path: &str, digest: &str) -> Process {
     process
 }
 
+/// Has the downloads go on, all of which have to be whole.
+#[track_caller]
+pub fn finish(client: Process) {
+    client.signal("USR1");
+    let ended = client.wait(PATIENCE);
+    assert_eq!(ended.stdout, format!("begun\n{} whole\n", CONNECTIONS * STREAMS), "{ended:?}");
+}
+
 #[test]
 fn downloads_that_share_connections_survive_reloads_and_upgrades() {
     let _machine = machine::shared();
     for driver in DRIVERS {
         let place = Place::new();
         fs::write(place.path("root/file.bin"), &large()[..FILE_BYTES]).unwrap();
-        let digest: String = Sha256::digest(&large()[..FILE_BYTES]).iter().map(|byte| format!("{byte:02x}")).collect();
         let (process, address) =
             started(&["serve", &place.path("root"), "--listen", "127.0.0.1:0", "--driver", driver]);
-        let client = download(&address, "/file.bin", &digest);
+        let port = address.rsplit(':').next().unwrap();
+        let client = download(port, "/file.bin", &large()[..FILE_BYTES], &[]);
         process.signal("HUP");
         let successor = Successor::of(&process);
-        client.signal("USR1");
-        let ended = client.wait(PATIENCE);
-        assert_eq!(ended.stdout, format!("begun\n{} whole\n", CONNECTIONS * STREAMS), "{ended:?}");
+        finish(client);
         ended_well(&process.wait(PATIENCE));
         successor.end();
     }

@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 use crate::authority::{Authority, Issued, Validity};
 use crate::curl;
+use crate::http2;
+use crate::machine;
 use crate::operation::{Successor, ended_well};
 use crate::process::{DRIVERS, PATIENCE, Process, program, run_thalweg, thalweg, until};
 
@@ -119,8 +121,9 @@ fn files_arrive_whole_over_both_versions_and_drivers() {
         let options = ["--listen", "127.0.0.1:0", "--tls", &certificate, "--driver", driver];
         let logged = ["--access-log", &log, "--log-format", "json"];
         let server = Server::start(&[&[root.as_str()], &options[..], &logged].concat());
-        for version in ["--tlsv1.3", "--tls-max"] {
-            let options = if version == "--tls-max" { vec![version, "1.2"] } else { vec![version] };
+        for (version, http) in [("--tlsv1.3", "--http1.1"), ("--tlsv1.3", "--http2"), ("--tls-max", "--http2")] {
+            let mut options = if version == "--tls-max" { vec![version, "1.2"] } else { vec![version] };
+            options.push(http);
             assert_eq!(server.fetch(&place, "a.test", "/small", &options).body, b"small\n", "{driver}");
             assert!(server.fetch(&place, "a.test", "/large", &options).body == large(), "{driver} {version}");
             let part =
@@ -132,8 +135,26 @@ fn files_arrive_whole_over_both_versions_and_drivers() {
         assert_eq!(server.fetch(&place, "a.test", "/small", &[&twice]).status, 200);
         server.stop();
         let lines = fs::read_to_string(&log).unwrap();
+        assert!(lines.contains("\"version\":\"HTTP/2.0\""), "{lines}");
         assert!(lines.contains("\"tls\":\"TLSv1.3\"") && lines.contains("\"tls\":\"TLSv1.2\""), "{lines}");
     }
+}
+
+#[test]
+fn downloads_that_share_connections_survive_reloads_and_upgrades_over_tls() {
+    let _machine = machine::shared();
+    let place = Place::new();
+    let certificate = place.certificate("a", &["a.test"]);
+    let root = place.path("root");
+    let server = Server::start(&[&root, "--listen", "127.0.0.1:0", "--tls", &certificate]);
+    let content = &large()[..200_000];
+    fs::write(place.path("root/file"), content).unwrap();
+    let client = http2::download(&server.port.to_string(), "/file", content, &[&place.path("ca.pem"), "a.test"]);
+    server.process.signal("HUP");
+    let successor = Successor::of(&server.process);
+    http2::finish(client);
+    ended_well(&server.process.wait(PATIENCE));
+    successor.end();
 }
 
 #[test]
