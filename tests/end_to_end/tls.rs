@@ -336,5 +336,6 @@ fn what_cannot_be_served_is_explained() {
     check(&["--tls", &mixed], "is not that of the certificate");
     check(&["--tls", "/nowhere.pem:/nowhere.key"], "cannot read /nowhere.pem");
     check(&["--tls", "self-signed", "--tls-redirect"], "there is nothing to redirect");
+    check(&["--check", "--tls", &mixed], "is not that of the certificate");
     check(&["--tls-listen", "127.0.0.1:0"], "there is no certificate");
 }

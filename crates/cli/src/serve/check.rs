@@ -6,12 +6,12 @@
 //! write, or start threads.
 
 use std::env;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use thalweg_serve::{ConfigFault, ListenAddr};
+use thalweg_serve::{ConfigFault, ListenAddr, ServerTls};
 use thalweg_sys::process::may_give_files_to;
 use thalweg_sys::{file, socket};
 
@@ -37,6 +37,7 @@ pub fn check(options: &ServeOptions) -> Result<String, Failure> {
     // A start opens ports before it changes the user, and files after that.
     let (places, mut faults) = check_addresses(configuration);
     faults.extend(check_socket_files(configuration));
+    let tls = check_tls(configuration);
     let identity = Identity::choose(configuration.user.as_deref(), &configuration.server.listen);
     let confinement = match identity {
         Ok(identity) => Some(identity.assume()?),
@@ -46,6 +47,8 @@ pub fn check(options: &ServeOptions) -> Result<String, Failure> {
         }
     };
     faults.extend(configuration.faults());
+    // A file that is missing is found there, too.
+    faults.extend(tls.filter(|_| !faults.iter().any(|known| known.at.starts_with("tls"))));
     faults.extend(unwritable(configuration));
     loaded.ensure(faults)?;
     ensure_driver(configuration.server.driver)?;
@@ -75,6 +78,12 @@ fn check_addresses(configuration: &Configuration) -> (Vec<String>, Vec<ConfigFau
         look("status.listen".to_owned(), "would show the status page on", &status.listen.into());
     }
     (places, faults)
+}
+
+/// Checks that certificates and keys can be read and used, with the rights that a start has.
+fn check_tls(configuration: &Configuration) -> Option<ConfigFault> {
+    let opened = ServerTls::open(&configuration.server, None, &|path| fs::read(path));
+    opened.err().map(|error| ConfigFault { at: "tls".to_owned(), what: error.to_string() })
 }
 
 /// Checks that the files of Unix sockets can be given to their configured owners.
