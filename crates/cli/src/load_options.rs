@@ -12,12 +12,13 @@ use thalweg_sys::affinity::allowed_cpus;
 use thalweg_sys::{AnyDriver, DriverChoice};
 
 use crate::arrivals::Shape;
+use crate::client_tls;
 use crate::exit::Failure;
 use crate::options::{ArrivalsOption, CpuList, HttpVersion, LoadOptions};
 use crate::reach;
-use crate::requests::CheckedRequests;
+use crate::requests::{self, CheckedRequests};
 
-/// The plan of a load at one level. `requests` come with the check of responses to requests that
+/// The plan of a load at one level. `list` comes with the check of responses to requests that
 /// have none of their own.
 ///
 /// # Errors
@@ -26,7 +27,7 @@ pub fn plan(
     options: &LoadOptions,
     target: &Target,
     shape: Shape,
-    (requests, check): CheckedRequests,
+    (list, check): CheckedRequests,
 ) -> Result<Plan, Failure> {
     ensure_driver(options.driver.into())?;
     ensure_consistent(options, &shape)?;
@@ -35,8 +36,10 @@ pub fn plan(
     let connections = options.connections.unwrap_or(shape.connections).max(listed.len());
     let Threads { cpus, own_tables } = reach::threads(connections, &listed)?;
     let Sources { addresses, ports } = reach::sources(connections, target, options.from.concat())?;
+    let tls = client_tls::plan(&options.tls, target, requests::version(options))?;
     let paced = options.throttle.is_some() || options.rtt.is_some();
     Ok(Plan {
+        tls,
         sources: addresses,
         ports,
         pick: options.pick,
@@ -62,7 +65,7 @@ pub fn plan(
         own_tables,
         driver: options.driver.into(),
         seed: options.seed,
-        ..Plan::new(target.address.clone(), requests, shape.arrivals, shape.extent)
+        ..Plan::new(target.address.clone(), list, shape.arrivals, shape.extent)
     })
 }
 
@@ -144,6 +147,9 @@ pub fn settings(options: &LoadOptions, target: &Target, plan: &Plan) -> BTreeMap
     }
     if let Some(check) = &options.check {
         set("check", check.clone());
+    }
+    for (name, value) in options.tls.given() {
+        set(name, value);
     }
     for (name, value) in &options.headers {
         set(&format!("header {name}"), value.clone());

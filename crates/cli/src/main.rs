@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod client_tls;
 mod compare;
 mod compare_text;
 mod configuration;

@@ -145,6 +145,7 @@ fn transfer(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::R
     let split = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
     writeln!(out, "\n  received {received} ({bits}){split}; sent {}", display::bytes(bytes.sent))?;
     connections(out, document, trial)?;
+    handshakes(out, trial)?;
     let client = &trial.client;
     let per_request = |seconds: f64| us(seconds * 1e6 / trial.counts.sent.max(1) as f64);
     let (user, system) = (per_request(client.cpu_user_s), per_request(client.cpu_sys_s));
@@ -154,6 +155,20 @@ fn transfer(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::R
         writeln!(out, "  client and server shared this host")?;
     }
     Ok(())
+}
+
+/// TLS handshakes, and what most of them have negotiated.
+fn handshakes(out: &mut String, trial: &Trial) -> std::fmt::Result {
+    let Some(tls) = &trial.tls.as_ref().filter(|tls| tls.full + tls.resumed > 0) else { return Ok(()) };
+    let (full, resumed) = (display::count(tls.full), display::count(tls.resumed));
+    let time = [tls.handshake_us.p50, tls.handshake_us.p99].map(us);
+    write!(out, "  TLS: {full} full and {resumed} resumed handshakes, p50 {}, p99 {}", time[0], time[1])?;
+    if let Some(most) = tls.negotiated.first().map(|entry| &entry.parameters) {
+        let parts = [Some(&most.version), Some(&most.suite), most.group.as_ref(), most.alpn.as_ref()];
+        let parts: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
+        write!(out, "; {}", parts.join(", "))?;
+    }
+    writeln!(out, "; certificates of {}", display::bytes(tls.chain_bytes))
 }
 
 fn connections(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result {

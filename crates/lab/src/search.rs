@@ -323,6 +323,8 @@ fn calibrate(
     let request = template(&text).expect("a URL's parts make a valid request");
     let mut plan = closed_loop(&settings.base);
     plan.peer = sink.address().into();
+    // The sink speaks none.
+    plan.tls = None;
     plan.sources = Vec::new();
     plan.requests = [request].into();
     plan.pick = Pick::Sequential;

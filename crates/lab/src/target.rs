@@ -41,7 +41,7 @@ pub enum TargetError {
         reason: url::ParseError,
     },
     /// A scheme that is not supported.
-    #[error("{url}: the scheme {scheme:?} is not supported; use http")]
+    #[error("{url}: the scheme {scheme:?} is not supported; use http or https")]
     Scheme {
         /// The URL.
         url: Url,
@@ -109,7 +109,7 @@ impl Target {
         }
         let credentials =
             Credentials::take_from(&mut url).map_err(|reason| TargetError::Credentials { url: url.clone(), reason })?;
-        if url.scheme() != "http" {
+        if !matches!(url.scheme(), "http" | "https") {
             return Err(TargetError::Scheme { scheme: url.scheme().to_owned(), url });
         }
         let port = url.port_or_known_default().unwrap_or(80);
@@ -146,6 +146,16 @@ impl Target {
             reached.map_err(|error| unreachable(format!(" from {source}"), error))?;
         }
         Ok(())
+    }
+
+    /// Whether its connections speak TLS.
+    pub fn is_tls(&self) -> bool {
+        self.url.scheme() == "https"
+    }
+
+    /// The host's name or address, as a certificate has it.
+    pub fn server_name(&self) -> String {
+        self.url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned()
     }
 
     /// Whether client and server share this machine.
@@ -192,7 +202,8 @@ mod tests {
         check("http://127.0.0.1:8080/a%20b?c=d#e", Ok(("127.0.0.1:8080", "127.0.0.1:8080", "/a%20b?c=d")));
         check("http://[::1]:81/", Ok(("[::1]:81", "[::1]:81", "/")));
         check("127.0.0.1:8080", Err("expected for example"));
-        check("https://127.0.0.1/", Err("not supported"));
+        check("https://127.0.0.1/a", Ok(("127.0.0.1:443", "127.0.0.1", "/a")));
+        check("ftp://127.0.0.1/", Err("not supported"));
         check("http://", Err("not a URL"));
         check("http://name.invalid/", Err("cannot resolve \"name.invalid\""));
     }

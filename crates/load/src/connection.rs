@@ -146,11 +146,11 @@ impl<P: Protocol> Connection<P> {
         self.calls.len() < self.protocol.capacity(pipeline) as usize
     }
 
-    /// Notes that it is established, `connect_ns` after connect() was issued. The thread has
+    /// Notes that it is ready for calls, `ready_ns` after connect() was issued. The thread has
     /// noticed it now.
-    pub(crate) fn establish(&mut self, connect_ns: u64, now: Instant) {
+    pub(crate) fn establish(&mut self, ready_ns: u64, now: Instant) {
         self.state = State::Idle;
-        self.make_room(now.ns_since(self.since) - connect_ns, now);
+        self.make_room(now.ns_since(self.since) - ready_ns, now);
     }
 
     /// Notes that it has room for a call, noticed with that delay.

@@ -34,7 +34,7 @@ pub use input::sessions::{BurstText, CallText, SessionFile, SessionText, Session
 pub use input::text::{ENTRIES_MAX, InputError, LINE_BYTES_MAX, ReadError};
 pub use plan::{
     CONFORMING_BITS_PER_S, Extent, LoopPlan, Pace, Pick, Plan, RateError, RateProfile, RateText, Reuse, Spacing,
-    UserPlan,
+    TlsPlan, UserPlan,
 };
 pub use progress::{Progress, Snapshot};
 pub use replay::{Feed, Feeder, LogSummary, OpenLog, Recording, ReplayHead, SkipCounts};

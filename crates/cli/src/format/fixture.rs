@@ -81,6 +81,7 @@ pub fn trial() -> Trial {
             progressing: 4,
         },
         sessions: None,
+        tls: None,
         sample: Some(Sample { server: "nginx/1.22.1".into(), body_bytes: 512 }),
         client: Client {
             driver: "uring".into(),

@@ -10,6 +10,7 @@ use thalweg_measure::Limit;
 use thalweg_sys::UnixAddr;
 use thalweg_units::{parse_link_rate, parse_time};
 
+use super::client_tls::ClientTlsOptions;
 use super::values::{CpuList, DriverOption, RANGE_MAX, parse_cpus, positive, positive_calls};
 
 /// The method of requests that name no other.
@@ -87,6 +88,9 @@ pub struct LoadOptions {
     /// Limit that must be met to pass, such as 'p99<50ms' or 'errors<0.1%'; repeatable
     #[arg(long = "limit", value_name = "LIMIT", value_parser = parse_limit)]
     pub limits: Vec<Limit>,
+    /// TLS.
+    #[command(flatten)]
+    pub tls: ClientTlsOptions,
 }
 
 /// The HTTP versions that can be spoken.

@@ -1,5 +1,6 @@
 //! The commands and their options, as clap reads them. Plans check how they go together.
 
+mod client_tls;
 mod compare;
 mod demo;
 mod doctor;
@@ -17,6 +18,7 @@ mod sweep;
 mod values;
 mod yardstick;
 
+pub use client_tls::ClientTlsOptions;
 pub use compare::{CompareOptions, RoundsOption};
 pub use demo::DemoOptions;
 pub use doctor::DoctorOptions;

@@ -193,6 +193,7 @@ pub(crate) fn trial(phase: &str, at_s: f64, rate: f64, seconds: f64) -> Trial {
         connections: Connections { opened: 256, peak: 256, conforming: 256, ..Connections::default() },
         kbit_per_connection: Summary::default(),
         sessions: None,
+        tls: None,
         sample: None,
         client: Client {
             driver: "uring".into(),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use thalweg_load::{LoadError, LoopPlan, Plan, RunFigures, Snapshot, Spacing, UserPlan, start};
-use thalweg_measure::trial::{Certainty, Judgement, Sessions, Thresholds, TrialFigures, lag_bound};
+use thalweg_measure::trial::{Certainty, Judgement, Sessions, Thresholds, TlsFigures, TrialFigures, lag_bound};
 use thalweg_measure::{Limit, StatusClasses, verdict};
 use thalweg_sys::PeerAddr;
 use thalweg_sys::affinity::allowed_cpus;
@@ -272,6 +272,13 @@ fn document_of(
         let first = io::Error::from_raw_os_error(errno);
         reasons.push(format!("{count} failures of an unknown kind; the first one: {first}"));
     }
+    if let Some(tls) = &figures.tls
+        && let Some(first) = &tls.first_failure
+    {
+        let counted = |(cause, count): (&String, &u64)| format!("{} {}", display::count(*count), cause.replace('_', " "));
+        let causes: Vec<_> = tls.failures.iter().map(counted).collect();
+        reasons.push(format!("connections that failed in TLS: {}; the first one: {first}", causes.join(", ")));
+    }
     if run.unsolicited_bytes > 0 {
         reasons.push(format!("{} bytes arrived on connections without a request", run.unsolicited_bytes));
     }
@@ -308,6 +315,7 @@ fn document_of(
         // A summary is in thousandths of what was recorded, here bits.
         kbit_per_connection: figures.bits_per_connection.summary(),
         sessions: figures.sessions.as_ref().map(Sessions::summary),
+        tls: figures.tls.as_ref().map(TlsFigures::summary),
         sample: figures.sample.clone(),
         client: Client {
             driver: run.driver.name().to_owned(),

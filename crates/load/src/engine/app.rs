@@ -22,6 +22,7 @@ use crate::progress::Progress;
 use crate::protocol::Protocol;
 use crate::replay::Feed;
 use crate::schedule::Schedule;
+use crate::transport::TlsMemory;
 use crate::user::Users;
 
 /// Resolution of time-outs, and of think times within users.
@@ -90,6 +91,9 @@ impl<P: Protocol> Engine<P> {
             phase: Phase::Opening { left: ahead, since: now, until },
             hashers: Vec::new(),
             spare_buffers: Vec::new(),
+            tls_memory: TlsMemory::default(),
+            has_session: false,
+            awaits_ticket: false,
             next_publish: now,
             disturbance: Disturbance::none(),
             last_turn: now,

@@ -14,6 +14,7 @@ use crate::connection::State;
 use crate::plan::Reuse;
 use crate::protocol::{End, Protocol, StreamId};
 use crate::schedule::TakenArrival;
+use crate::transport::Transport;
 
 impl<P: Protocol> Engine<P> {
     /// Gives every arrival that is due a connection, as long as there are some, and ends those
@@ -279,6 +280,9 @@ impl<P: Protocol> Engine<P> {
 
     pub(super) fn on_sent<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
         let connection = self.connection(id);
+        if !connection.transport.on_sent(driver, id) {
+            return;
+        }
         connection.sending = false;
         let is_left = connection.buffers.as_ref().is_some_and(|buffers| buffers.unsent > 0);
         if is_left || connection.protocol.has_output() {
@@ -291,22 +295,22 @@ impl<P: Protocol> Engine<P> {
         let now = driver.now();
         let connection = &mut self.connections[id.index()];
         connection.received_at = now;
-        match connection.transport.open(driver.received()) {
-            Ok(None) => self.on_opened(driver, id, None, now),
-            Ok(Some(bytes)) => self.on_opened(driver, id, Some(&bytes), now),
-            Err(outcome) => self.break_connection(driver, id, outcome, now),
+        match connection.transport {
+            Transport::Plain => self.on_opened(driver, id, None, now),
+            Transport::Tls(_) => self.on_records(driver, id, now),
         }
     }
 
     /// Takes bytes of the protocol: those in `opened`, or what the driver has just received.
     #[inline(always)]
-    fn on_opened<D: Driver>(&mut self, driver: &mut D, id: SocketId, opened: Option<&[u8]>, now: Instant) {
+    pub(super) fn on_opened<D: Driver>(&mut self, driver: &mut D, id: SocketId, opened: Option<&[u8]>, now: Instant) {
         if self.pacer.is_some() {
             let bytes = opened.unwrap_or_else(|| driver.received());
-            if self.hold(id, bytes, driver.sent_at(id), now) {
+            let received = driver.received().len();
+            if self.hold(id, bytes, received, driver.sent_at(id), now) {
                 return;
             }
-            self.pace(id, bytes.len(), now);
+            self.pace(id, received, now);
         }
         self.take_in(driver, id, opened, now);
         if P::MULTIPLEXED {
@@ -541,10 +545,14 @@ impl<P: Protocol> Engine<P> {
     pub(super) fn on_ended<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
         let now = driver.now();
         let connection = &mut self.connections[id.index()];
+        if matches!(connection.state, State::Connecting) {
+            return self.on_handshake_ended(driver, id, now);
+        }
         let Some(oldest) = connection.calls.first() else { return self.on_idle_end(driver, id, now) };
         let call = &mut self.calls[oldest];
         call.keep_alive = false;
         let outcome = match connection.protocol.finish() {
+            Ok(_) if connection.transport.is_cut_by_end() => Outcome::Truncated,
             Ok(bytes) => {
                 if call.measured {
                     self.figures.record_whole(bytes);

@@ -7,7 +7,7 @@
 //! gets room takes the oldest arrival that is due. All parts work on the engine's [`state`]:
 //! [`app`] takes completions and deadlines, [`opening`] makes connections, [`calls`] carries
 //! requests over them, [`users`] has users make several calls on connections of their own,
-//! [`pacing`] reads slowly, and [`accounting`] records what has happened. The protocol of the
+//! [`pacing`] reads slowly, [`records`] speaks TLS, and [`accounting`] records what has happened. The protocol of the
 //! connections is a parameter ([`crate::protocol::Protocol`]).
 
 mod accounting;
@@ -19,6 +19,7 @@ mod opening;
 mod pacer;
 mod pacing;
 mod paused;
+mod records;
 mod requests;
 mod responses;
 mod state;

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use thalweg_measure::Outcome;
 use thalweg_sys::{Connect, Driver, Fault, Instant, ReceiveMode, SocketId};
+use thalweg_tls::Resume;
 
 use super::pacer::Pacer;
 use super::state::{Engine, Phase};
@@ -117,7 +118,7 @@ impl<P: Protocol> Engine<P> {
                 (now.ns_since(since) as f64 / 1e9 * own) as usize + 1
             }
         };
-        while left > 0 && self.connecting < CONNECTING_MAX && now < until && total - left < allowed {
+        while left > 0 && self.connecting < self.connecting_max() && now < until && total - left < allowed {
             left -= 1;
             if let Err(fault) = self.connect(driver, now) {
                 self.record_lacking(outcome_of_fault(fault, true));
@@ -138,10 +139,19 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
+    /// Most connections that are being established at once. If each has to resume a session, it
+    /// needs a ticket, and a server may send only one on each connection.
+    fn connecting_max(&self) -> usize {
+        match &self.plan.tls {
+            Some(tls) if tls.resume == Resume::Always => usize::from(!self.awaits_ticket),
+            _ => CONNECTING_MAX,
+        }
+    }
+
     /// Opens connections for arrivals that wait, one for each as far as the bound allows.
     pub(super) fn open_for_waiting<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         let in_use = self.open + self.paused.len();
-        let room = self.connections_max.saturating_sub(in_use).min(CONNECTING_MAX.saturating_sub(self.connecting));
+        let room = self.connections_max.saturating_sub(in_use).min(self.connecting_max().saturating_sub(self.connecting));
         let Phase::Running(schedule) = &mut self.phase else { return };
         if room == 0 {
             self.is_short_of_room = true;
@@ -172,27 +182,26 @@ impl<P: Protocol> Engine<P> {
 
     pub(super) fn on_connected<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
         let now = driver.now();
-        match self.connection(id).transport.establish(driver, id) {
-            Ok(true) => self.on_established(driver, id, now),
-            Ok(false) => {}
-            Err(outcome) => self.on_connect_failed(driver, id, Some(outcome), now),
+        let handshake_ns = driver.handshake_ns(id);
+        let observed_ns = now.ns_since(self.connection(id).since);
+        let connect_ns = handshake_ns.map_or(observed_ns, |ns| ns.min(observed_ns));
+        self.figures.trial.connect.record(connect_ns);
+        if !self.begin_handshake(driver, id, observed_ns - connect_ns, now) {
+            self.read_now(driver, id);
+            self.on_established(driver, id, connect_ns, now);
         }
     }
 
-    /// The transport of a connection is ready for calls.
-    fn on_established<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
-        let handshake_ns = driver.handshake_ns(id);
+    /// The transport of a connection is ready for calls, so long after connect() was issued.
+    pub(super) fn on_established<D: Driver>(&mut self, driver: &mut D, id: SocketId, ready_ns: u64, now: Instant) {
         let connection = self.connection(id);
         debug_assert!(matches!(connection.state, State::Connecting), "a connection is established once");
-        let observed_ns = now.ns_since(connection.since);
-        let connect_ns = handshake_ns.map_or(observed_ns, |ns| ns.min(observed_ns));
-        connection.establish(connect_ns, now);
+        connection.establish(ready_ns, now);
         let user = connection.user;
         self.connecting -= 1;
         let connections = &mut self.figures.trial.connections;
         connections.opened += 1;
         connections.peak = connections.peak.max((self.open - self.connecting) as u64);
-        self.figures.trial.connect.record(connect_ns);
         if let Phase::Opening { until, .. } = &mut self.phase {
             // As long as the server takes connections, those that are still to be opened are worth
             // waiting for.
@@ -201,7 +210,6 @@ impl<P: Protocol> Engine<P> {
         if let Phase::Running(schedule) = &self.phase {
             self.figures.trial.in_window.connections += u64::from(schedule.is_in_window(now));
         }
-        self.read_now(driver, id);
         if let Some(user) = user {
             self.reopening -= 1;
             self.on_user_connected(driver, id, user, now);

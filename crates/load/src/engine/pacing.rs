@@ -32,16 +32,17 @@ impl<P: Protocol> Engine<P> {
         pacer.wheel.arm(id.to_bits(), connection.read_at);
     }
 
-    /// Holds bytes that begin a response and cannot have come over its path yet. `latest` is when
-    /// the driver began the connection's latest send. Returns whether they are held.
-    pub(super) fn hold(&mut self, id: SocketId, bytes: &[u8], latest: Instant, now: Instant) -> bool {
+    /// Holds bytes that begin a response and cannot have come over its path yet. They came as
+    /// `received` bytes of the transport; `latest` is when the driver began the connection's latest
+    /// send. Returns whether they are held.
+    pub(super) fn hold(&mut self, id: SocketId, bytes: &[u8], received: usize, latest: Instant, now: Instant) -> bool {
         let Some(pacer) = self.pacer.as_mut().filter(|pacer| !pacer.path_delay().is_zero()) else { return false };
         let connection = &mut self.connections[id.index()];
         if let Some(buffers) = connection.buffers.as_mut().filter(|buffers| !buffers.held.is_empty()) {
             // The order of the bytes is kept, also where the beginning has come and is about to be
             // taken in.
             buffers.held.extend_from_slice(bytes);
-            self.pace(id, bytes.len(), now);
+            self.pace(id, received, now);
             return true;
         }
         let Some(oldest) = connection.calls.first() else { return false };
@@ -55,7 +56,7 @@ impl<P: Protocol> Engine<P> {
         connection.buffers.get_or_insert_default().held.extend_from_slice(bytes);
         connection.read_at = connection.read_at.max(comes_at);
         pacer.arrivals.arm(id.to_bits(), comes_at);
-        self.pace(id, bytes.len(), comes_at);
+        self.pace(id, received, comes_at);
         true
     }
 

@@ -21,6 +21,7 @@ use crate::progress::Progress;
 use crate::protocol::{Http1, Protocol};
 use crate::replay::Feed;
 use crate::schedule::Schedule;
+use crate::transport::TlsMemory;
 use crate::user::Users;
 
 /// A load thread's share of a run.
@@ -62,6 +63,11 @@ pub struct Engine<P: Protocol = Http1> {
     /// Buffers of connections that were closed, used again with their memory.
     #[expect(clippy::vec_box, reason = "connections have them in boxes")]
     pub(super) spare_buffers: Vec<Box<Buffers>>,
+    pub(super) tls_memory: TlsMemory,
+    /// A handshake was completed, after which the next one can resume its session; and its ticket
+    /// has not come yet.
+    pub(super) has_session: bool,
+    pub(super) awaits_ticket: bool,
     pub(super) next_publish: Instant,
     pub(super) disturbance: Disturbance,
     pub(super) last_turn: Instant,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use thalweg_measure::LoopKind;
 use thalweg_measure::trial::Thresholds;
 use thalweg_sys::{DriverChoice, PeerAddr, PortRange};
+use thalweg_tls::{ClientSettings, Resume};
 
 use crate::input::check::Check;
 use crate::input::sessions::Sessions;
@@ -29,6 +30,8 @@ pub const CONFORMING_BITS_PER_S: u64 = 320_000;
 pub struct Plan {
     /// The server.
     pub peer: PeerAddr,
+    /// TLS on its connections; `None`: they are plain.
+    pub tls: Option<TlsPlan>,
     /// Local addresses of connections, one after the other; none leaves the choice to the kernel.
     pub sources: Vec<IpAddr>,
     /// Local ports of connections, divided between the threads; `None` leaves the choice to the
@@ -93,6 +96,17 @@ pub struct Plan {
     pub driver: DriverChoice,
     /// Seed of everything random.
     pub seed: u64,
+}
+
+/// TLS on the connections of a run.
+#[derive(Clone, Debug)]
+pub struct TlsPlan {
+    /// Versions, authorities and the rest, with the sessions that can be resumed.
+    pub settings: ClientSettings,
+    /// The server's name or address, which its certificate has to be for.
+    pub server_name: String,
+    /// Whether sessions are resumed, as the settings have it.
+    pub resume: Resume,
 }
 
 /// The times at which requests are offered.
@@ -208,6 +222,7 @@ impl Plan {
         const TIMEOUT: Duration = Duration::from_secs(5);
         Self {
             peer,
+            tls: None,
             sources: Vec::new(),
             ports: None,
             requests,

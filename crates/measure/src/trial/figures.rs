@@ -6,6 +6,7 @@ use super::left_out::LeftOut;
 use super::sample::Sample;
 use super::sessions::Sessions;
 use super::so_far::{OverLimits, SoFar, Thresholds};
+use super::tls::TlsFigures;
 use crate::histogram::Histogram;
 use crate::interval::IntervalSeries;
 use crate::outcome::{Causes, Counts, Outcome, Outcomes};
@@ -59,7 +60,7 @@ pub struct TrialFigures {
     pub lag: Histogram,
     /// Wait for a connection, part of the response time.
     pub queue: Histogram,
-    /// Set-up of a connection, from the first attempt to readiness, TLS included.
+    /// Set-up of a connection, without TLS.
     pub connect: Histogram,
     /// First byte of the response less sent.
     pub first_byte: Histogram,
@@ -96,6 +97,8 @@ pub struct TrialFigures {
     /// Sessions, if the load was made of some: several calls each of which the next depends on the
     /// last. Connections that carry a number of unrelated calls are none.
     pub sessions: Option<Sessions>,
+    /// TLS handshakes, if there were any.
+    pub tls: Option<TlsFigures>,
     /// The first good response, as a sample of the target's responses.
     pub sample: Option<Sample>,
     /// The use of each CPU that carried load threads.
@@ -237,6 +240,7 @@ impl TrialFigures {
             wanted: None,
             disturbed_by: None,
             sessions: None,
+            tls: None,
             sample: None,
             cpus: Vec::new(),
         }
@@ -261,6 +265,9 @@ impl TrialFigures {
         }
         if let Some(theirs) = &other.sessions {
             self.sessions.get_or_insert_default().merge(theirs);
+        }
+        if let Some(theirs) = &other.tls {
+            self.tls.get_or_insert_default().merge(theirs);
         }
         if self.sample.is_none() {
             self.sample.clone_from(&other.sample);

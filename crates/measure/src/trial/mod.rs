@@ -15,6 +15,7 @@ mod sessions;
 mod so_far;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod verdict;
 
 pub use certainty::Certainty;
@@ -25,4 +26,5 @@ pub use reason::{Note, Reason, Starvation};
 pub use sample::Sample;
 pub use sessions::{Sessions, SessionsSummary};
 pub use so_far::{OverLimits, SoFar, Thresholds};
+pub use tls::{Negotiated, NegotiatedCount, TlsFigures, TlsSummary};
 pub use verdict::{Judgement, Verdict, lag_bound, verdict};
