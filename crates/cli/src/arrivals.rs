@@ -154,7 +154,7 @@ fn users(options: &RunOptions, rate: &RateText, user: UserPlan) -> Shape {
 
 /// A load of single requests on any free connection.
 fn requests(options: &RunOptions) -> Shape {
-    let pipeline = options.load.pipeline.unwrap_or(1) as usize;
+    let pipeline = options.load.requests_at_once().unwrap_or(1) as usize;
     let (arrivals, extent, connections) = match options.workers {
         Some(workers) => {
             let (think, stagger) = (options.think.unwrap_or_default(), options.stagger.unwrap_or_default());

@@ -51,7 +51,7 @@ pub fn plan(
         connections,
         opening_rate: shape.opening_rate,
         hold: shape.hold,
-        pipeline: options.pipeline.unwrap_or(shape.pipeline),
+        pipeline: options.requests_at_once().unwrap_or(shape.pipeline),
         reuse: options.reuse.into(),
         pace: paced.then(|| Pace::new(options.throttle, options.rtt.unwrap_or_default())),
         check,
@@ -85,7 +85,14 @@ fn ensure_consistent(options: &LoadOptions, shape: &Shape) -> Result<(), Failure
         return Err(Failure::usage("--pick needs --urls"));
     }
     let of_sessions = matches!(shape.user, Some(UserPlan::Sessions { .. }));
-    let idle = if options.pipeline.is_none_or(|pipeline| pipeline == 1) {
+    let multiplexes = options.http == HttpVersion::Http2;
+    if options.streams.is_some() && !multiplexes {
+        return Err(Failure::usage("--streams needs --http 2; HTTP/1.1 has --pipeline"));
+    }
+    if options.pipeline.is_some() && multiplexes {
+        return Err(Failure::usage("--pipeline is for HTTP/1.1; with --http 2 use --streams"));
+    }
+    let idle = if options.requests_at_once().is_none_or(|requests| requests == 1) {
         None
     } else if options.http == HttpVersion::Http10 {
         Some("with --http 1.0, which has no pipelining")
@@ -101,7 +108,8 @@ fn ensure_consistent(options: &LoadOptions, shape: &Shape) -> Result<(), Failure
     } else {
         None
     };
-    idle.map_or(Ok(()), |reason| Err(Failure::usage(format!("--pipeline has no effect {reason}"))))
+    let option = if multiplexes { "--streams" } else { "--pipeline" };
+    idle.map_or(Ok(()), |reason| Err(Failure::usage(format!("{option} has no effect {reason}"))))
 }
 
 /// The settings in the document, by the names of their options.
@@ -119,7 +127,7 @@ pub fn settings(options: &LoadOptions, target: &Target, plan: &Plan) -> BTreeMap
         set("calls", calls.to_string());
     }
     if plan.pipeline > 1 {
-        set("pipeline", plan.pipeline.to_string());
+        set(if options.http == HttpVersion::Http2 { "streams" } else { "pipeline" }, plan.pipeline.to_string());
     }
     if let LoopPlan::Open { spacing: Spacing::Poisson, .. } = plan.arrivals {
         set("arrivals", "poisson".to_owned());

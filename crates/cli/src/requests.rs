@@ -150,6 +150,7 @@ pub fn version(options: &LoadOptions) -> Version {
     match options.http {
         HttpVersion::Http10 => Version::Http10,
         HttpVersion::Http11 => Version::Http11,
+        HttpVersion::Http2 => Version::Http2,
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Connection<P> {
     /// The connection is on the list of idle ones, or on that of busy ones with room.
     pub(crate) in_idle: bool,
     pub(crate) in_roomy: bool,
+    /// It is on the list of those that submit calls at the end of the iteration.
+    pub(crate) in_unsent: bool,
     /// Since when it has had room for a call.
     pub(crate) room_since: Instant,
     /// When its earliest entry in the timer wheel comes due, if it has one.
@@ -82,23 +84,24 @@ pub(crate) struct Buffers {
 }
 
 impl<P: Protocol> Connection<P> {
-    pub(crate) fn connecting(id: SocketId, since: Instant) -> Self {
-        Self { state: State::Connecting, since, ..Self::closed(id) }
+    pub(crate) fn connecting(id: SocketId, protocol: P, since: Instant) -> Self {
+        Self { state: State::Connecting, since, ..Self::closed(id, protocol) }
     }
 
     /// The place of a connection that is not there.
-    pub(crate) fn closed(id: SocketId) -> Self {
+    pub(crate) fn closed(id: SocketId, protocol: P) -> Self {
         Self {
             id,
             state: State::Closed,
             transport: Transport::Plain,
-            protocol: P::new(),
+            protocol,
             calls: CallList::default(),
             begun: 0,
             sending: false,
             submitted_at: Instant::default(),
             in_idle: false,
             in_roomy: false,
+            in_unsent: false,
             room_since: Instant::default(),
             armed: None,
             since: Instant::default(),

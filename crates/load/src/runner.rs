@@ -11,6 +11,7 @@ use thalweg_sys::affinity::pin_to;
 use thalweg_sys::clock::wake_precisely;
 use thalweg_sys::resource_limits::own_table;
 use thalweg_sys::{AnyDriver, Driver, DriverConfig, Instant, Waker};
+use thalweg_wire::Version;
 
 use crate::barrier::{EndBarrier, RunningThread, StartBarrier};
 use crate::engine::Engine;
@@ -18,6 +19,7 @@ use crate::figures::RunFigures;
 use crate::input::text::ReadError;
 use crate::plan::{LoopPlan, Plan};
 use crate::progress::Progress;
+use crate::protocol::{Http1, Http2, Protocol};
 use crate::replay::{Feed, Feeder};
 
 /// Why a run could not be made.
@@ -117,13 +119,30 @@ fn run_thread(
     let config = DriverConfig { wake_early_ns: plan.wake_early_ns(), ..DriverConfig::new(sockets_max, waker) };
     let driver = AnyDriver::open(plan.driver, &config).map_err(setup)?;
     let figures = match driver {
-        AnyDriver::Uring(driver) => drive(driver, plan, thread, feed, start_barrier, progress, running_thread),
-        AnyDriver::Epoll(driver) => drive(driver, plan, thread, feed, start_barrier, progress, running_thread),
+        AnyDriver::Uring(driver) => speak(driver, plan, thread, feed, start_barrier, progress, running_thread),
+        AnyDriver::Epoll(driver) => speak(driver, plan, thread, feed, start_barrier, progress, running_thread),
     };
     figures.map_err(|source| LoadError::Driver { cpu, source })
 }
 
-fn drive<D: Driver>(
+/// Chooses the protocol, once.
+fn speak<D: Driver>(
+    driver: D,
+    plan: &Arc<Plan>,
+    thread: usize,
+    feed: Option<Feed>,
+    start_barrier: &Arc<StartBarrier>,
+    progress: &Arc<Progress>,
+    running_thread: RunningThread,
+) -> io::Result<RunFigures> {
+    let drive = match plan.version() {
+        Version::Http2 => drive::<D, Http2>,
+        Version::Http10 | Version::Http11 => drive::<D, Http1>,
+    };
+    drive(driver, plan, thread, feed, start_barrier, progress, running_thread)
+}
+
+fn drive<D: Driver, P: Protocol>(
     mut driver: D,
     plan: &Arc<Plan>,
     thread: usize,
@@ -133,7 +152,8 @@ fn drive<D: Driver>(
     running_thread: RunningThread,
 ) -> io::Result<RunFigures> {
     let (kind, now) = (driver.kind(), driver.now());
-    let mut engine = Engine::new(plan.clone(), thread, kind, now, start_barrier.clone(), progress.clone());
+    let mut engine =
+        Engine::<P>::with_protocol(plan.clone(), thread, kind, now, start_barrier.clone(), progress.clone());
     if let Some(feed) = feed {
         engine = engine.fed(feed);
     }

@@ -27,9 +27,13 @@ pub struct LoadOptions {
     /// --conn-rate 1]
     #[arg(long, value_name = "N", value_parser = positive_calls)]
     pub calls: Option<u32>,
-    /// Maximum requests in flight per connection [default: 1; with --session 32, as in httperf]
+    /// Maximum requests in flight per connection, HTTP/1.1 [default: 1; with --session 32, as in
+    /// httperf]
     #[arg(long, value_name = "N", value_parser = positive_calls)]
     pub pipeline: Option<u32>,
+    /// Maximum concurrent streams per connection, HTTP/2 [default: 1; with --session 32]
+    #[arg(long, value_name = "N", value_parser = positive_calls, conflicts_with = "pipeline")]
+    pub streams: Option<u32>,
     /// Idle connection to use next
     #[arg(long, value_name = "WHICH", default_value = "oldest")]
     pub reuse: ReuseOption,
@@ -39,7 +43,8 @@ pub struct LoadOptions {
     /// Maximum time of a request, from its intended time
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "5s")]
     pub timeout: Duration,
-    /// HTTP version; 1.0 uses keep-alive unless --calls 1 is given
+    /// HTTP version; 1.0 uses keep-alive unless --calls 1 is given, and 2 is spoken with prior
+    /// knowledge
     #[arg(long, value_name = "VERSION", default_value = "1.1")]
     pub http: HttpVersion,
     /// File with one URL or path per line, all on the target's host
@@ -93,6 +98,13 @@ pub struct LoadOptions {
     pub tls: ClientTlsOptions,
 }
 
+impl LoadOptions {
+    /// Most requests under way at once on a connection, if the options say so.
+    pub fn requests_at_once(&self) -> Option<u32> {
+        self.pipeline.or(self.streams)
+    }
+}
+
 /// The HTTP versions that can be spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum HttpVersion {
@@ -102,6 +114,9 @@ pub enum HttpVersion {
     /// HTTP/1.1
     #[value(name = "1.1")]
     Http11,
+    /// HTTP/2
+    #[value(name = "2")]
+    Http2,
 }
 
 /// The idle connection to use next.

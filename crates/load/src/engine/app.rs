@@ -80,6 +80,7 @@ impl<P: Protocol> Engine<P> {
             calls: Calls::default(),
             idle: VecDeque::new(),
             roomy: VecDeque::new(),
+            unsent: Vec::new(),
             open: 0,
             connecting: 0,
             reopening: 0,
@@ -223,6 +224,7 @@ impl<D: Driver, P: Protocol> App<D> for Engine<P> {
         }
         self.advance_accounting(now);
         self.dispatch(driver, now);
+        self.submit_gathered(driver, now);
         let over = self.finished(now);
         if over && !(self.users.len() > 0 && self.wake_last(driver, now)) {
             self.advance_accounting(now);

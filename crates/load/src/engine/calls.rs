@@ -156,7 +156,7 @@ impl<P: Protocol> Engine<P> {
                 if waits {
                     self.arm(id, deadline);
                 } else if !connection.sending {
-                    self.submit(driver, id, now);
+                    self.submit_soon(driver, id, now);
                 }
             }
             State::Idle | State::Thinking { .. } | State::Closed => {
@@ -220,7 +220,7 @@ impl<P: Protocol> Engine<P> {
         let Some(request) = encoded else {
             connection.buffers.get_or_insert_with(|| self.spare_buffers.pop().unwrap_or_default()).unsent = 1;
             if !connection.sending {
-                self.submit(driver, id, now);
+                self.submit_soon(driver, id, now);
             }
             return;
         };
@@ -232,6 +232,35 @@ impl<P: Protocol> Engine<P> {
             self.figures.record_sent(request.bytes.len(), request.body_bytes, in_window);
         }
         connection.transport.send(driver, id, SendBuf::Shared(request.bytes.clone()));
+    }
+
+    /// Submits the calls of a connection that were not submitted: those of a multiplexed protocol at
+    /// the end of the iteration, with all that come until then.
+    #[inline]
+    fn submit_soon<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
+        if !P::MULTIPLEXED {
+            return self.submit(driver, id, now);
+        }
+        let connection = &mut self.connections[id.index()];
+        if !std::mem::replace(&mut connection.in_unsent, true) {
+            self.unsent.push(id);
+        }
+    }
+
+    /// Submits what has gathered on connections in this iteration.
+    pub(super) fn submit_gathered<D: Driver>(&mut self, driver: &mut D, now: Instant) {
+        while let Some(id) = self.unsent.pop() {
+            let connection = &mut self.connections[id.index()];
+            if connection.id != id {
+                continue;
+            }
+            connection.in_unsent = false;
+            let is_left = connection.buffers.as_ref().is_some_and(|buffers| buffers.unsent > 0);
+            let can_send = connection.is_established() && !connection.sending;
+            if can_send && (is_left || connection.protocol.has_output()) {
+                self.submit(driver, id, now);
+            }
+        }
     }
 
     /// Submits all calls of a connection that were not submitted, in one send.
@@ -255,7 +284,7 @@ impl<P: Protocol> Engine<P> {
             }
             let before = batch.len();
             let encode = |out: &mut Vec<u8>| self.requests.write(call.request, call.last, out);
-            let body_bytes = connection.protocol.write(stream, batch, encode);
+            let body_bytes = connection.protocol.write(stream, self.requests.encoder(), batch, encode);
             call.submitted = true;
             if call.measured {
                 self.figures.record_sent(batch.len() - before, body_bytes, in_window);
@@ -274,7 +303,7 @@ impl<P: Protocol> Engine<P> {
         let can_send = connection.id == id && connection.is_established() && !connection.sending;
         if connection.protocol.has_output() && can_send {
             connection.buffers.get_or_insert_with(|| self.spare_buffers.pop().unwrap_or_default());
-            self.submit(driver, id, now);
+            self.submit_soon(driver, id, now);
         }
     }
 
@@ -286,7 +315,7 @@ impl<P: Protocol> Engine<P> {
         connection.sending = false;
         let is_left = connection.buffers.as_ref().is_some_and(|buffers| buffers.unsent > 0);
         if is_left || connection.protocol.has_output() {
-            self.submit(driver, id, driver.now());
+            self.submit_soon(driver, id, driver.now());
         }
     }
 
@@ -346,14 +375,15 @@ impl<P: Protocol> Engine<P> {
                 trial: &mut self.figures.trial,
                 server: if sampled { None } else { Some(&mut self.server) },
             };
-            let step = connection.protocol.read(oldest, input, &mut responses);
+            let step = connection.protocol.read(oldest, self.requests.encoder(), input, &mut responses);
+            let is_over = input.len() == step.consumed && !(P::MULTIPLEXED && connection.protocol.has_ended_calls());
             input = &input[step.consumed..];
             let Some(stream) = step.stream else {
                 match step.end {
                     Some(End::Broken(outcome) | End::Reset(outcome)) => {
                         return self.break_connection(driver, id, outcome, now);
                     }
-                    _ if input.is_empty() => return,
+                    _ if is_over => return,
                     _ => continue,
                 }
             };
@@ -369,7 +399,7 @@ impl<P: Protocol> Engine<P> {
                 self.figures.record_received(&step);
             }
             let outcome = match step.end {
-                None if P::MULTIPLEXED && !input.is_empty() => continue,
+                None if P::MULTIPLEXED && !is_over => continue,
                 None if room_made => {
                     self.offer_room(id);
                     return self.dispatch(driver, now);
@@ -379,7 +409,7 @@ impl<P: Protocol> Engine<P> {
                 Some(End::Reset(outcome)) => outcome,
                 Some(End::Whole(_)) => call.judge(self.requests.check(call.request), &mut self.hashers),
             };
-            if input.is_empty() {
+            if is_over {
                 return self.end_stream(driver, id, stream, outcome, P::MULTIPLEXED, now);
             }
             if !P::MULTIPLEXED && connection.calls.len() == 1 {
@@ -433,7 +463,8 @@ impl<P: Protocol> Engine<P> {
         let (outcome, keep_alive) = self.end_one(id, stream, outcome, latest, now);
         let connection = &self.connections[id.index()];
         let left = connection.calls.len();
-        let spent = self.plan.calls.is_some_and(|calls| connection.begun >= calls) && left == 0;
+        let is_last = self.plan.calls.is_some_and(|calls| connection.begun >= calls);
+        let spent = (is_last || connection.protocol.is_ending()) && left == 0;
         // A response may come before its request is through; the rest of that would be in the way
         // of the next one.
         let stuck = !P::MULTIPLEXED && connection.sending && left == 0;

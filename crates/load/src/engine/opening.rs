@@ -38,12 +38,12 @@ impl<P: Protocol> Engine<P> {
             result = self.connect_once(driver);
         }
         let id = result?;
-        let place = id.index();
+        let (place, window) = (id.index(), self.plan.receive_window);
         if place >= self.connections.len() {
             // Dense, unless the driver carries sockets of others as well.
-            self.connections.resize_with(place + 1, || Connection::closed(id));
+            self.connections.resize_with(place + 1, || Connection::closed(id, P::new(window)));
         }
-        self.connections[place] = Connection::connecting(id, driver.now());
+        self.connections[place] = Connection::connecting(id, P::new(window), driver.now());
         self.open += 1;
         self.connecting += 1;
         self.arm(id, now.plus_ns(self.timeout_ns()));
@@ -216,8 +216,8 @@ impl<P: Protocol> Engine<P> {
         } else {
             self.offer_room(id);
         }
-        self.send_output(driver, id, now);
         self.dispatch(driver, now);
+        self.send_output(driver, id, now);
     }
 
     /// A connection could not be established; without a reason, within the time-out.

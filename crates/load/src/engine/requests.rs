@@ -120,6 +120,12 @@ impl<E: Encoder> Requests<E> {
         }
     }
 
+    /// The encoder of all requests.
+    #[inline]
+    pub(crate) fn encoder(&self) -> &E {
+        &self.encoder
+    }
+
     /// The request's bytes, if they are ready.
     #[inline]
     pub(crate) fn ready(&mut self, number: u32, last: bool) -> Option<&Encoded> {

@@ -45,6 +45,8 @@ pub struct Engine<P: Protocol = Http1> {
     /// may have become stale.
     pub(super) idle: VecDeque<SocketId>,
     pub(super) roomy: VecDeque<SocketId>,
+    /// Connections that submit calls at the end of the iteration.
+    pub(super) unsent: Vec<SocketId>,
     pub(super) open: usize,
     pub(super) connecting: usize,
     /// The connecting ones that users have opened to go on.

@@ -10,6 +10,7 @@ use thalweg_measure::LoopKind;
 use thalweg_measure::trial::Thresholds;
 use thalweg_sys::{DriverChoice, PeerAddr, PortRange};
 use thalweg_tls::{ClientSettings, Resume};
+use thalweg_wire::Version;
 
 use crate::input::check::Check;
 use crate::input::sessions::Sessions;
@@ -24,6 +25,10 @@ pub use self::rate::{RateError, RateProfile, RateText, Spacing};
 
 /// The rate at which SPECweb99 calls a connection conforming.
 pub const CONFORMING_BITS_PER_S: u64 = 320_000;
+
+/// The default of [`Plan::receive_window`], which no response of a usual size fills: the server is
+/// what is measured, not its wait for the client.
+pub const RECEIVE_WINDOW: u32 = 1 << 30;
 
 /// One load at one level for one length.
 #[derive(Clone, Debug)]
@@ -69,6 +74,9 @@ pub struct Plan {
     pub calls: Option<u32>,
     /// Most requests under way at once on a connection; 1 waits for each response.
     pub pipeline: u32,
+    /// Bytes that a server may send on a connection, and on each of its streams, before it has to
+    /// wait for more to be allowed: where the protocol has such a bound.
+    pub receive_window: u32,
     /// The connection that takes the next request.
     pub reuse: Reuse,
     /// The pace at which responses are read; `None`: as fast as they come.
@@ -238,6 +246,7 @@ impl Plan {
             hold: None,
             calls: None,
             pipeline: 1,
+            receive_window: RECEIVE_WINDOW,
             reuse: Reuse::default(),
             pace: None,
             check: Check::default(),
@@ -249,6 +258,14 @@ impl Plan {
             own_tables: false,
             driver: DriverChoice::default(),
             seed: 1,
+        }
+    }
+
+    /// The version of HTTP of its requests.
+    pub fn version(&self) -> Version {
+        match &self.arrivals {
+            LoopPlan::Recorded { recording } => recording.templates().version(),
+            LoopPlan::Open { .. } | LoopPlan::Closed { .. } => self.requests.packed().templates().version(),
         }
     }
 

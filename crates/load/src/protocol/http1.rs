@@ -22,7 +22,7 @@ impl Protocol for Http1 {
 
     const MULTIPLEXED: bool = false;
 
-    fn new() -> Self {
+    fn new(_receive_window: u32) -> Self {
         Self { reader: ResponseReader::new(Bounds::responses()) }
     }
 
@@ -37,12 +37,24 @@ impl Protocol for Http1 {
     }
 
     #[inline]
-    fn write(&mut self, _stream: StreamId, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>) -> usize) -> usize {
+    fn write(
+        &mut self,
+        _stream: StreamId,
+        _encoder: &Http1Encoder,
+        out: &mut Vec<u8>,
+        encode: impl FnOnce(&mut Vec<u8>) -> usize,
+    ) -> usize {
         encode(out)
     }
 
     #[inline(always)]
-    fn read(&mut self, oldest: Option<StreamId>, input: &[u8], responses: &mut impl Responses) -> Step {
+    fn read(
+        &mut self,
+        oldest: Option<StreamId>,
+        _encoder: &Http1Encoder,
+        input: &[u8],
+        responses: &mut impl Responses,
+    ) -> Step {
         let mut step = Step { consumed: 0, content_bytes: 0, stream: oldest, end: None };
         let Some(stream) = oldest else { return Step { end: Some(End::Broken(Outcome::ProtocolError)), ..step } };
         loop {

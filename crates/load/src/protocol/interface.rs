@@ -16,8 +16,9 @@ pub trait Protocol: Sized {
     /// without one nothing may come; and an encoded request is sent as it is.
     const MULTIPLEXED: bool;
 
-    /// The protocol's state on a new connection.
-    fn new() -> Self;
+    /// The protocol's state on a new connection. A server may send `receive_window` bytes before it
+    /// has to wait for more to be allowed, where the protocol has such a bound.
+    fn new(receive_window: u32) -> Self;
 
     /// Most calls under way at once, where the plan allows `pipeline`.
     fn capacity(&self, pipeline: u32) -> u32;
@@ -27,12 +28,24 @@ pub trait Protocol: Sized {
 
     /// Writes a call's request behind what the buffer holds. `encode` appends the encoded request
     /// and returns the bytes of its body; so does this.
-    fn write(&mut self, stream: StreamId, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>) -> usize) -> usize;
+    fn write(
+        &mut self,
+        stream: StreamId,
+        encoder: &Self::Encoder,
+        out: &mut Vec<u8>,
+        encode: impl FnOnce(&mut Vec<u8>) -> usize,
+    ) -> usize;
 
     /// Reads on in `input`, until one stream has ended at most. `oldest` is the call under way that
     /// was begun first. Without an end, all of the input is consumed, or a multiplexed protocol has
     /// read a part of it that belongs together.
-    fn read(&mut self, oldest: Option<StreamId>, input: &[u8], responses: &mut impl Responses) -> Step;
+    fn read(
+        &mut self,
+        oldest: Option<StreamId>,
+        encoder: &Self::Encoder,
+        input: &[u8],
+        responses: &mut impl Responses,
+    ) -> Step;
 
     /// The server has ended its direction: the bytes of the oldest call's response if that is whole
     /// with it, or how the call has ended.
@@ -49,6 +62,19 @@ pub trait Protocol: Sized {
 
     /// Writes that behind what the buffer holds.
     fn write_output(&mut self, out: &mut Vec<u8>);
+
+    /// Whether calls have ended that [`read`](Self::read) has not named yet. It does so without
+    /// input.
+    #[inline]
+    fn has_ended_calls(&self) -> bool {
+        false
+    }
+
+    /// Whether the connection takes no more calls, and is over with the last one under way.
+    #[inline]
+    fn is_ending(&self) -> bool {
+        false
+    }
 }
 
 /// Encodes the requests of a load thread: what requests share once, the rest when they are sent.

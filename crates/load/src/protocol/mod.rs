@@ -6,7 +6,9 @@
 //! Transports and sockets lie below; outcomes, deadlines and figures are the engine's.
 
 mod http1;
+mod http2;
 mod interface;
 
 pub use self::http1::{Http1, Http1Encoder};
+pub use self::http2::{Http2, Http2Encoder};
 pub use self::interface::{Encoder, End, Protocol, Responses, Step, StreamId};

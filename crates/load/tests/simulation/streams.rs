@@ -71,7 +71,7 @@ impl Protocol for Toy {
 
     const MULTIPLEXED: bool = true;
 
-    fn new() -> Self {
+    fn new(_receive_window: u32) -> Self {
         Self { next_number: 1, streams: BTreeMap::new(), partial: Vec::new(), acknowledgements: 0 }
     }
 
@@ -81,7 +81,13 @@ impl Protocol for Toy {
 
     fn begin(&mut self, _stream: StreamId, _kind: RequestKind) {}
 
-    fn write(&mut self, stream: StreamId, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>) -> usize) -> usize {
+    fn write(
+        &mut self,
+        stream: StreamId,
+        _encoder: &ToyEncoder,
+        out: &mut Vec<u8>,
+        encode: impl FnOnce(&mut Vec<u8>) -> usize,
+    ) -> usize {
         let mut request = Vec::new();
         let body_bytes = encode(&mut request);
         self.streams.insert(self.next_number, stream);
@@ -90,7 +96,13 @@ impl Protocol for Toy {
         body_bytes
     }
 
-    fn read(&mut self, _oldest: Option<StreamId>, input: &[u8], responses: &mut impl Responses) -> Step {
+    fn read(
+        &mut self,
+        _oldest: Option<StreamId>,
+        _encoder: &ToyEncoder,
+        input: &[u8],
+        responses: &mut impl Responses,
+    ) -> Step {
         let before = self.partial.len();
         self.partial.extend_from_slice(input);
         let none = |consumed| Step { consumed, content_bytes: 0, stream: None, end: None };

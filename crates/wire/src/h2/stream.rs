@@ -138,6 +138,10 @@ impl<T> Streams<T> {
                 self.note_reset(id);
             }
         }
+    }
+
+    /// Returns memory, if no stream is left.
+    pub(super) fn shrink(&mut self) {
         if self.live.is_empty() && self.live.capacity() > LIVE_KEPT {
             self.live = Vec::new();
         }

@@ -110,6 +110,18 @@ pub fn encode_stateless(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// Appends `:path` as [`encode_stateless`] does.
+pub fn encode_path(path: &[u8], out: &mut Vec<u8>) {
+    /// Its places in the static table: with `/`, and with `/index.html`.
+    const ROOT: u32 = 4;
+    const INDEX: u32 = 5;
+    match path {
+        b"/" => integer::write(0x80, 7, ROOT, out),
+        b"/index.html" => integer::write(0x80, 7, INDEX, out),
+        _ => literal(0x00, 4, ROOT, b":path", path, out),
+    }
+}
+
 /// Appends a field as [`encode_stateless`] does, with its value as it is, so that another of the
 /// same length can replace it. Returns where the value begins.
 ///

@@ -14,7 +14,7 @@ mod table;
 mod tests;
 
 pub use decoder::{DecodeError, Decoder};
-pub use encoder::{Encoder, SIZE_INITIAL, encode_replaceable, encode_stateless};
+pub use encoder::{Encoder, SIZE_INITIAL, encode_path, encode_replaceable, encode_stateless};
 pub use list::{FieldList, ListBounds};
 pub use table::ENTRY_CHARGE;
 

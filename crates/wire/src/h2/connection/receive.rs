@@ -196,8 +196,12 @@ impl<T: Default> Connection<T> {
             return Ok(Found::Nothing);
         }
         self.stage = Stage::Head;
-        let payload = std::mem::take(&mut self.partial);
-        self.on_frame(head, &payload, list, out)
+        let mut payload = std::mem::take(&mut self.partial);
+        let found = self.on_frame(head, &payload, list, out);
+        // The memory serves the next frame that comes in parts.
+        payload.clear();
+        self.partial = payload;
+        found
     }
 
     /// Hands on what there is of a DATA frame.

@@ -9,7 +9,14 @@ impl<T: Default> Connection<T> {
     /// Whether [`open`](Self::open) would succeed.
     #[must_use]
     pub fn can_open(&self) -> bool {
-        !self.is_refusing && self.next_local <= WINDOW_MAX && self.streams.len() < self.streams_max()
+        !self.is_ending() && self.streams.len() < self.streams_max()
+    }
+
+    /// Whether no more streams can be opened, now or later: the peer has sent GOAWAY, or no number
+    /// is left.
+    #[must_use]
+    pub const fn is_ending(&self) -> bool {
+        self.is_refusing || self.next_local > WINDOW_MAX
     }
 
     /// Streams that a client may have open at once, by the peer's setting.
@@ -173,5 +180,6 @@ impl<T: Default> Connection<T> {
         if self.partial.is_empty() {
             self.partial = Vec::new();
         }
+        self.streams.shrink();
     }
 }
