@@ -112,7 +112,7 @@ impl Default for TlsConfig {
             tickets: true,
             redirect: false,
             hsts: None,
-            handshakes_max: 1024,
+            handshakes_max: 8192,
             handshake_time: None,
         }
     }
