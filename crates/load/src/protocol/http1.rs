@@ -101,7 +101,9 @@ impl Protocol for Http1 {
     }
 
     #[inline]
-    fn write_output(&mut self, _out: &mut Vec<u8>) {}
+    fn write_output(&mut self, _out: &mut Vec<u8>) -> usize {
+        0
+    }
 }
 
 /// The outcome of a refused or incomplete response. A connection that the server closes without a

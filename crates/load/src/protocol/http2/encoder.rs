@@ -16,6 +16,8 @@ pub struct Http2Encoder {
     heads: Vec<Head>,
     scratch: RefCell<(Vec<u8>, Vec<u8>)>,
     list: RefCell<FieldList>,
+    /// A name in lower case.
+    lower: RefCell<Vec<u8>>,
 }
 
 /// The fields that the requests of a template share.
@@ -47,7 +49,7 @@ const OF_CONNECTION: [&str; 6] =
 impl Encoder for Http2Encoder {
     fn new(templates: &Templates) -> Self {
         let heads = templates.list().iter().map(|template| head(templates, template)).collect();
-        Self { heads, scratch: RefCell::default(), list: RefCell::default() }
+        Self { heads, scratch: RefCell::default(), list: RefCell::default(), lower: RefCell::default() }
     }
 
     fn write(&self, request: &RequestView<'_>, _last: bool, out: &mut Vec<u8>) {
@@ -59,7 +61,7 @@ impl Encoder for Http2Encoder {
             encode_stateless(b":authority", host, out);
         }
         encode_path(request.target, out);
-        let mut lower = Vec::new();
+        let mut lower = self.lower.borrow_mut();
         for (name, value) in request.fields {
             lower.clear();
             lower.extend(name.iter().map(u8::to_ascii_lowercase));
