@@ -69,7 +69,7 @@ pub fn give_out(document: &Document, options: &OutputOptions) -> Result<ExitCode
     // The result comes first, and neither hangs on the other.
     stored_run::store(document, &options.store);
     printed?;
-    if matches!(form, Format::Tsv | Format::Csv | Format::Httperf | Format::Ab) {
+    if matches!(form, Format::Tsv | Format::Csv | Format::Httperf | Format::Ab | Format::H2load) {
         explain(document);
     }
     if let Some(path) = &options.hdr {
@@ -96,6 +96,7 @@ pub fn in_form(document: &Document, form: Format) -> Result<String, Failure> {
         Format::Csv => format::csv(document),
         Format::Httperf => format::httperf(document),
         Format::Ab => format::ab(document),
+        Format::H2load => format::h2load(document),
     })
 }
 

@@ -78,9 +78,14 @@ const AUTHORIZATION: &str = "Authorization";
 /// The fields of all requests: those of `--header`, and the credentials of the URL.
 ///
 /// # Errors
-/// Both give credentials.
+/// Both give credentials, or a field has no place in HTTP/2.
 pub fn fields(options: &LoadOptions, target: &Target) -> Result<Vec<(String, String)>, Failure> {
     let mut fields = options.headers.clone();
+    if options.http == HttpVersion::Http2
+        && let Some((name, _)) = fields.iter().find(|(name, _)| is_of_connection(name))
+    {
+        return Err(Failure::usage(format!("--header {name}: HTTP/2 has no fields of the connection; remove it")));
+    }
     if let Some(credentials) = &target.credentials {
         if fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(AUTHORIZATION)) {
             return Err(Failure::usage(format!(
@@ -91,6 +96,12 @@ pub fn fields(options: &LoadOptions, target: &Target) -> Result<Vec<(String, Str
         fields.push((AUTHORIZATION.to_owned(), credentials.field_value().to_owned()));
     }
     Ok(fields)
+}
+
+/// Whether a field speaks of the connection, which has no place in HTTP/2 (RFC 9113, 8.2.2).
+fn is_of_connection(name: &str) -> bool {
+    let names = ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
+    names.iter().any(|field| name.eq_ignore_ascii_case(field))
 }
 
 /// The check of `--check`: for all requests, or for each target.

@@ -8,6 +8,7 @@ use thalweg_measure::Verdict;
 use thalweg_sys::proc;
 use thalweg_sys::resource_limits::descriptors;
 use thalweg_units::display;
+use thalweg_wire::Version;
 
 use crate::disclosure;
 use crate::document::{Compare, Document, Find, HostDocument, Kind, PlanDocument, SCHEMA, Sweep, Trial};
@@ -121,15 +122,23 @@ fn describe(kind: Kind, plan: &Plan) -> String {
         many => format!(", {many} URLs"),
     };
     let mut parts = vec![load, format!("{} connections", plan.connections), reuse + &requests];
-    if plan.pipeline > 1 {
-        parts.push(format!("up to {} requests pipelined", plan.pipeline));
-    }
+    parts.extend(describe_streams(plan));
     if let Some(pace) = plan.pace {
         let line = pace.bytes_per_s.map(|rate| format!("read at {}", display::link_rate(rate * 8)));
         let delay = (!pace.delay.is_zero()).then(|| format!("{} before each read", display::exact_time(pace.delay)));
         parts.extend(line.into_iter().chain(delay));
     }
     parts.join(", ")
+}
+
+/// The protocol, where it is not HTTP/1.1, and the requests under way at once on a connection.
+fn describe_streams(plan: &Plan) -> Option<String> {
+    match (plan.version(), plan.pipeline) {
+        (Version::Http2, 1) => Some("HTTP/2 with 1 stream".to_owned()),
+        (Version::Http2, streams) => Some(format!("HTTP/2 with up to {streams} streams")),
+        (_, 1) => None,
+        (_, requests) => Some(format!("up to {requests} requests pipelined")),
+    }
 }
 
 /// The plan's canonical form is its JSON as `serde_json` writes it: fields in the order of the

@@ -63,6 +63,12 @@ impl RunFigures {
         trial.intervals.record_sent();
     }
 
+    /// Counts bytes of measured requests' bodies that had to wait for the server.
+    pub(crate) fn record_late_body(&mut self, bytes: usize) {
+        self.trial.bytes.sent += bytes as u64;
+        self.trial.bytes.body_sent += bytes as u64;
+    }
+
     /// Counts a piece of the response to a measured request.
     pub(crate) fn record_received(&mut self, step: &Step) {
         let trial = &mut self.trial;

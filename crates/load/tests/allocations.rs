@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+mod responder;
+
 use std::convert::Infallible;
 use std::io::{Cursor, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
+use thalweg_load::protocol::{Http1, Http2, Protocol};
 use thalweg_load::{
     Check, Engine, Extent, Feed, Feeder, LoopPlan, OpenLog, Pace, PackedRequests, Plan, Progress, Recording,
     ReplayHead, RequestList, RequestParts, RequestTemplate, RequestText, RunFigures, Sessions, StartBarrier, UserPlan,
@@ -24,6 +27,8 @@ use thalweg_reactor::run;
 use thalweg_sys::counting::{CountingAllocator, allocations};
 use thalweg_sys::{AnyDriver, Driver, DriverChoice, DriverConfig, Instant, PeerAddr, Waker};
 use thalweg_wire::Version;
+
+use crate::responder::Responder;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -80,9 +85,17 @@ fn request(check: Check) -> RequestTemplate {
     RequestTemplate { check: Some(check), ..template(&text).expect("the request is in order") }
 }
 
-fn drive<D: Driver>(mut driver: D, plan: Plan, feed: Option<Feed>) -> (u64, RunFigures) {
+fn drive<D: Driver>(driver: D, plan: Plan, feed: Option<Feed>) -> (u64, RunFigures) {
+    match plan.version() {
+        Version::Http2 => speak::<D, Http2>(driver, plan, feed),
+        _ => speak::<D, Http1>(driver, plan, feed),
+    }
+}
+
+fn speak<D: Driver, P: Protocol>(mut driver: D, plan: Plan, feed: Option<Feed>) -> (u64, RunFigures) {
     let (start_barrier, progress) = (Arc::new(StartBarrier::new(1)), Arc::new(Progress::new(1)));
-    let mut engine = Engine::new(Arc::new(plan), 0, driver.kind(), driver.now(), start_barrier, progress);
+    let (kind, now) = (driver.kind(), driver.now());
+    let mut engine = Engine::<P>::with_protocol(Arc::new(plan), 0, kind, now, start_barrier, progress);
     if let Some(feed) = feed {
         engine = engine.fed(feed);
     }
@@ -144,6 +157,69 @@ fn check(name: &str, requests: u64, slack: u64, expected: Outcome, vary: impl Fn
 #[test]
 fn kept_connections() {
     check("keep-alive", 1000, SLACK, Outcome::Good, |plan| plan);
+}
+
+/// Streams of HTTP/2: few at a time, and as many as a server usually takes; with requests that are
+/// encoded before, and with some that are when they are sent.
+#[test]
+fn streams_of_kept_connections() {
+    for streams in [1, 8, 100] {
+        let base = |list: RequestList| {
+            let workers = LoopPlan::of_workers(streams * 2, Duration::ZERO);
+            let peer = PeerAddr::Tcp(serve_streams());
+            Plan {
+                connections: 2,
+                pipeline: streams as u32,
+                timeout: Duration::from_secs(20),
+                ..Plan::new(peer, list, workers, Extent::Requests(1))
+            }
+        };
+        let list = |length: usize| {
+            let fields = [("X-Field".to_owned(), "value".to_owned())];
+            let mut list = PackedRequests::new("h", Version::Http2, &fields, b"");
+            for number in 0..length {
+                let parts = RequestParts { method: "GET", target: &format!("/{number}"), fields: &[], body: b"" };
+                list.push(&parts, None, None).expect("the request is in order");
+            }
+            RequestList::from(list.finish(None))
+        };
+        for (choice, length) in drivers().flat_map(|choice| [(choice, 3), (choice, 5000)]) {
+            let plan = base(list(length));
+            let allocated = |requests| allocated(choice, &plan, requests, Outcome::Good);
+            let (few, many) = (allocated(2000), allocated(20_000));
+            assert!(
+                many <= few + SLACK,
+                "{streams} streams, {length} requests over {choice:?}: {few} allocations, {many} for ten times as many"
+            );
+        }
+    }
+}
+
+/// A server of HTTP/2 with a thread per connection.
+fn serve_streams() -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let addr = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(stream) = stream else { return };
+            thread::spawn(move || converse_in_streams(stream));
+        }
+    });
+    addr
+}
+
+fn converse_in_streams(mut stream: TcpStream) -> Option<()> {
+    stream.set_nodelay(true).ok()?;
+    let (mut buffer, mut out) = ([0; 16 * 1024], Vec::new());
+    let mut responder = Responder::new(100, &mut out);
+    loop {
+        stream.write_all(&out).ok()?;
+        out.clear();
+        let read = stream.read(&mut buffer).ok().filter(|&read| read > 0)?;
+        for request in responder.read(&buffer[..read], &mut out) {
+            responder.respond(request.stream, CONTENT, &mut out);
+        }
+    }
 }
 
 #[test]

@@ -75,6 +75,7 @@ fn form(options: &FindOptions) -> Result<Format, Failure> {
         _ if options.output.hdr.is_some() => refuse("--hdr"),
         Format::Httperf => refuse("--format httperf"),
         Format::Ab => refuse("--format ab"),
+        Format::H2load => refuse("--format h2load"),
         form => Ok(form),
     }
 }

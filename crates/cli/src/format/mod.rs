@@ -1,5 +1,5 @@
-//! Results in the forms that other tools print and read: httperf's, ApacheBench's, a table, and a
-//! log of histograms.
+//! Results in the forms that other tools print and read: httperf's, ApacheBench's, h2load's, a
+//! table, and a log of histograms.
 //!
 //! Each is made of the result document alone, so that a stored result can be printed in any of
 //! them. `docs/formats.md` says which figure stands for which of the other tool's, and where the
@@ -9,6 +9,7 @@ mod ab;
 mod autobench;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod h2load;
 mod hdr;
 mod httperf;
 mod quantities;
@@ -16,6 +17,7 @@ mod samples;
 mod tsv;
 
 pub use ab::ab;
+pub use h2load::h2load;
 pub use hdr::hdr_log;
 pub use httperf::httperf;
 pub use tsv::verdict as verdict_name;

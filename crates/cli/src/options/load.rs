@@ -31,7 +31,8 @@ pub struct LoadOptions {
     /// httperf]
     #[arg(long, value_name = "N", value_parser = positive_calls)]
     pub pipeline: Option<u32>,
-    /// Maximum concurrent streams per connection, HTTP/2 [default: 1; with --session 32]
+    /// Maximum concurrent streams per connection, HTTP/2; h2load's -m [default: 1; with --session
+    /// 32]
     #[arg(long, value_name = "N", value_parser = positive_calls, conflicts_with = "pipeline")]
     pub streams: Option<u32>,
     /// Idle connection to use next

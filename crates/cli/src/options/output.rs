@@ -42,4 +42,7 @@ pub enum Format {
     Httperf,
     /// Output of ApacheBench 2.3
     Ab,
+    /// Last lines of h2load 1.52
+    #[value(name = "h2load")]
+    H2load,
 }

@@ -60,15 +60,16 @@ impl<P: Protocol> Engine<P> {
         let ahead = plan.connections_ahead(thread);
         let opening_s = plan.opening_rate.map_or(0.0, |rate| plan.connections as f64 / rate);
         let until = now.plus_ns((opening_s * 1e9) as u64) + plan.timeout;
+        let is_tls = plan.tls.is_some();
         Self {
             thread,
             start_barrier,
             progress,
             requests: match &plan.arrivals {
                 LoopPlan::Recorded { recording } => {
-                    Requests::streamed(recording.templates(), recording.table().cloned(), &plan.check)
+                    Requests::streamed(recording.templates(), is_tls, recording.table().cloned(), &plan.check)
                 }
-                LoopPlan::Open { .. } | LoopPlan::Closed { .. } => Requests::new(&plan.requests, &plan.check),
+                LoopPlan::Open { .. } | LoopPlan::Closed { .. } => Requests::new(&plan.requests, is_tls, &plan.check),
             },
             feed: None,
             chooser: Chooser::new(plan.pick, plan.requests.len().max(1), plan.seed, thread, plan.cpus.len()),

@@ -271,8 +271,11 @@ impl<P: Protocol> Engine<P> {
         let mut known = connection.calls.len() - std::mem::take(&mut buffers.unsent);
         let batch = Rc::get_mut(&mut buffers.batch).expect("the send before has ended, and with it the driver's share");
         batch.clear();
-        connection.protocol.write_output(batch);
+        let late_body_bytes = connection.protocol.write_output(batch);
         let mut next = connection.calls.first();
+        if next.is_some_and(|oldest| self.calls[oldest].measured) {
+            self.figures.record_late_body(late_body_bytes);
+        }
         while let Some(stream) = next {
             let call = &mut self.calls[stream];
             next = call.next;

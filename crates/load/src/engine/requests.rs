@@ -72,9 +72,10 @@ struct Place {
 }
 
 impl<E: Encoder> Requests<E> {
-    pub(crate) fn new(requests: &RequestList, check: &Check) -> Self {
+    /// The requests of a list, over TLS or not.
+    pub(crate) fn new(requests: &RequestList, is_tls: bool, check: &Check) -> Self {
         let list = requests.packed();
-        let encoder = E::new(list.templates());
+        let encoder = E::new(list.templates(), is_tls);
         let source = if list.len() <= READY_MAX && list.bytes() <= READY_BYTES_MAX {
             Source::Ready((0..list.len() as u32).map(|number| ready(&encoder, list, number)).collect())
         } else {
@@ -84,10 +85,10 @@ impl<E: Encoder> Requests<E> {
     }
 
     /// Requests that come with their arrivals, with these templates, and are checked by this table.
-    pub(crate) fn streamed(templates: &Templates, table: Option<Arc<CheckTable>>, check: &Check) -> Self {
+    pub(crate) fn streamed(templates: &Templates, is_tls: bool, table: Option<Arc<CheckTable>>, check: &Check) -> Self {
         let streamed = StreamedRequests { table, places: Vec::new(), free: Vec::new() };
         let source = Source::Streamed(streamed);
-        Self { encoder: E::new(templates), kinds: kinds(templates), source, check: check.clone() }
+        Self { encoder: E::new(templates, is_tls), kinds: kinds(templates), source, check: check.clone() }
     }
 
     /// Takes a request that has come. Its number holds until it is released.

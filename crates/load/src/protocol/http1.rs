@@ -101,7 +101,9 @@ impl Protocol for Http1 {
     }
 
     #[inline]
-    fn write_output(&mut self, _out: &mut Vec<u8>) {}
+    fn write_output(&mut self, _out: &mut Vec<u8>) -> usize {
+        0
+    }
 }
 
 /// The outcome of a refused or incomplete response. A connection that the server closes without a
@@ -144,7 +146,7 @@ struct Head {
 }
 
 impl Encoder for Http1Encoder {
-    fn new(templates: &Templates) -> Self {
+    fn new(templates: &Templates, _is_tls: bool) -> Self {
         let head = |template| head(templates, template).expect("templates are validated");
         Self { heads: templates.list().iter().map(head).collect() }
     }
@@ -223,7 +225,7 @@ mod tests {
 
     /// A request's bytes, and those as the last call of a connection.
     fn encoded(requests: &PackedRequests, number: u32) -> [Vec<u8>; 2] {
-        let encoder = Http1Encoder::new(requests.templates());
+        let encoder = Http1Encoder::new(requests.templates(), false);
         [false, true].map(|last| {
             let mut bytes = Vec::new();
             encoder.write(&requests.get(number).0, last, &mut bytes);

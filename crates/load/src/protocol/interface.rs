@@ -26,8 +26,8 @@ pub trait Protocol: Sized {
     /// Begins a call. Its request is written later, in the order of the calls.
     fn begin(&mut self, stream: StreamId, kind: RequestKind);
 
-    /// Writes a call's request behind what the buffer holds. `encode` appends the encoded request
-    /// and returns the bytes of its body; so does this.
+    /// Writes a call's request behind what the buffer holds, and returns the bytes of its body that
+    /// are written. `encode` appends the encoded request and returns the bytes of its body.
     fn write(
         &mut self,
         stream: StreamId,
@@ -60,8 +60,8 @@ pub trait Protocol: Sized {
     /// Whether the protocol itself has something to send, such as acknowledgements.
     fn has_output(&self) -> bool;
 
-    /// Writes that behind what the buffer holds.
-    fn write_output(&mut self, out: &mut Vec<u8>);
+    /// Writes that behind what the buffer holds. Returns the bytes of requests' bodies in it.
+    fn write_output(&mut self, out: &mut Vec<u8>) -> usize;
 
     /// Whether calls have ended that [`read`](Self::read) has not named yet. It does so without
     /// input.
@@ -79,8 +79,8 @@ pub trait Protocol: Sized {
 
 /// Encodes the requests of a load thread: what requests share once, the rest when they are sent.
 pub trait Encoder {
-    /// An encoder for requests with these templates.
-    fn new(templates: &Templates) -> Self;
+    /// An encoder for requests with these templates, over TLS or not.
+    fn new(templates: &Templates, is_tls: bool) -> Self;
 
     /// Writes a request behind what the buffer holds. `last`: no call follows it on its connection.
     fn write(&self, request: &RequestView<'_>, last: bool, out: &mut Vec<u8>);

@@ -13,11 +13,14 @@ mod closed_loop;
 mod connections;
 mod deadlines;
 mod disturbance;
+mod http2;
 mod memory;
 mod misbehaviour;
 mod pace;
 mod pipelining;
 mod replay;
+#[path = "../responder/mod.rs"]
+mod responder;
 mod script;
 mod server;
 mod session_connections;

@@ -57,7 +57,7 @@ struct Toy {
 struct ToyEncoder;
 
 impl Encoder for ToyEncoder {
-    fn new(_templates: &Templates) -> Self {
+    fn new(_templates: &Templates, _is_tls: bool) -> Self {
         Self
     }
 
@@ -144,8 +144,9 @@ impl Protocol for Toy {
         self.acknowledgements > 0
     }
 
-    fn write_output(&mut self, out: &mut Vec<u8>) {
+    fn write_output(&mut self, out: &mut Vec<u8>) -> usize {
         (0..std::mem::take(&mut self.acknowledgements)).for_each(|_| frame(out, 0, ACKNOWLEDGEMENT, b""));
+        0
     }
 }
 

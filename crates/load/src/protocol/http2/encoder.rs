@@ -16,6 +16,8 @@ pub struct Http2Encoder {
     heads: Vec<Head>,
     scratch: RefCell<(Vec<u8>, Vec<u8>)>,
     list: RefCell<FieldList>,
+    /// A name in lower case.
+    lower: RefCell<Vec<u8>>,
 }
 
 /// The fields that the requests of a template share.
@@ -45,9 +47,10 @@ const OF_CONNECTION: [&str; 6] =
     ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "host"];
 
 impl Encoder for Http2Encoder {
-    fn new(templates: &Templates) -> Self {
-        let heads = templates.list().iter().map(|template| head(templates, template)).collect();
-        Self { heads, scratch: RefCell::default(), list: RefCell::default() }
+    fn new(templates: &Templates, is_tls: bool) -> Self {
+        let scheme = if is_tls { "https" } else { "http" };
+        let heads = templates.list().iter().map(|template| head(templates, template, scheme)).collect();
+        Self { heads, scratch: RefCell::default(), list: RefCell::default(), lower: RefCell::default() }
     }
 
     fn write(&self, request: &RequestView<'_>, _last: bool, out: &mut Vec<u8>) {
@@ -59,7 +62,7 @@ impl Encoder for Http2Encoder {
             encode_stateless(b":authority", host, out);
         }
         encode_path(request.target, out);
-        let mut lower = Vec::new();
+        let mut lower = self.lower.borrow_mut();
         for (name, value) in request.fields {
             lower.clear();
             lower.extend(name.iter().map(u8::to_ascii_lowercase));
@@ -115,9 +118,9 @@ impl<'a> Form<'a> {
     }
 }
 
-fn head(templates: &Templates, template: &Template) -> Head {
+fn head(templates: &Templates, template: &Template, scheme: &str) -> Head {
     let field = |name: &str, value: &str| (name.to_ascii_lowercase().into_bytes(), value.as_bytes().to_vec());
-    let mut pseudo = vec![field(":method", template.method()), field(":scheme", "http")];
+    let mut pseudo = vec![field(":method", template.method()), field(":scheme", scheme)];
     let common_host = templates.fields_of(template).find(|(name, _)| name.eq_ignore_ascii_case("host"));
     if let Some((_, host)) = common_host {
         pseudo.push(field(":authority", host));

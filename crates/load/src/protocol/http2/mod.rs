@@ -95,8 +95,8 @@ impl Protocol for Http2 {
     ) -> usize {
         let live = self.live();
         let (mut form, mut block) = encoder.take_scratch();
-        let body_bytes = encode(&mut form);
-        live.write(stream, encoder, &form, &mut block, out);
+        encode(&mut form);
+        let body_bytes = live.write(stream, encoder, &form, &mut block, out);
         encoder.return_scratch((form, block));
         body_bytes
     }
@@ -133,12 +133,10 @@ impl Protocol for Http2 {
         self.live.as_ref().is_none_or(|live| !live.output.is_empty() || live.can_send_body())
     }
 
-    fn write_output(&mut self, out: &mut Vec<u8>) {
+    fn write_output(&mut self, out: &mut Vec<u8>) -> usize {
         let live = self.live();
         out.append(&mut live.output);
-        if !live.bodies.is_empty() {
-            live.send_bodies(out);
-        }
+        if live.bodies.is_empty() { 0 } else { live.send_bodies(out) }
     }
 
     #[inline]
@@ -180,23 +178,30 @@ impl Live {
         }
     }
 
-    fn write(&mut self, call: StreamId, encoder: &Http2Encoder, form: &[u8], block: &mut Vec<u8>, out: &mut Vec<u8>) {
+    /// Appends a request. Returns the bytes of its body that the windows allow now.
+    fn write(
+        &mut self,
+        call: StreamId,
+        encoder: &Http2Encoder,
+        form: &[u8],
+        block: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> usize {
         let form = Form::read(form);
         let head = encoder.head(form.template);
         let owner = Owner { call: Some(call), of_head: head.kind == RequestKind::Head, ..Owner::default() };
         let Some(stream) = self.connection.open(owner) else {
             // The server has lowered its limit, or does not take any more, since the call began.
             self.ended.push((call, Outcome::Refused));
-            return;
+            return 0;
         };
         self.heads.write(form.template, head, form.block, block);
         self.connection.headers(stream, block, form.body.is_empty(), out);
-        if !form.body.is_empty() {
-            let sent = self.send_body(stream, form.body, out);
-            if sent < form.body.len() {
-                self.bodies.push(Body { stream, bytes: form.body[sent..].to_vec(), sent: 0 });
-            }
+        let sent = self.send_body(stream, form.body, out);
+        if sent < form.body.len() {
+            self.bodies.push(Body { stream, bytes: form.body[sent..].to_vec(), sent: 0 });
         }
+        sent
     }
 
     /// Appends as much of a body as the windows allow. Returns how much that is.
@@ -219,13 +224,17 @@ impl Live {
         self.bodies.iter().any(|body| self.connection.sendable(body.stream) > 0)
     }
 
-    fn send_bodies(&mut self, out: &mut Vec<u8>) {
+    fn send_bodies(&mut self, out: &mut Vec<u8>) -> usize {
+        let mut total = 0;
         let mut bodies = std::mem::take(&mut self.bodies);
         bodies.retain_mut(|body| {
-            body.sent += self.send_body(body.stream, &body.bytes[body.sent..], out);
+            let sent = self.send_body(body.stream, &body.bytes[body.sent..], out);
+            body.sent += sent;
+            total += sent;
             body.sent < body.bytes.len()
         });
         self.bodies = bodies;
+        total
     }
 
     fn read(&mut self, input: &[u8], list: &mut FieldList, responses: &mut impl Responses) -> Step {

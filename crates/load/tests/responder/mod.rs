@@ -1,0 +1,99 @@
+//! The server's side of an HTTP/2 connection, for tests: requests in, responses out.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::collections::BTreeMap;
+
+use thalweg_wire::h2::{Config, Connection, ErrorCode, Event, Role, Settings};
+use thalweg_wire::hpack::{FieldList, encode_stateless};
+
+pub struct Responder {
+    connection: Connection<()>,
+    list: FieldList,
+    /// Requests whose bodies are still to come.
+    open: BTreeMap<u32, Request>,
+    /// The highest number of streams at once.
+    pub streams_max: usize,
+}
+
+/// A whole request.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    pub stream: u32,
+    pub fields: Vec<(String, String)>,
+    pub body_bytes: usize,
+}
+
+impl Request {
+    pub fn field(&self, name: &str) -> &str {
+        self.fields.iter().find(|(field, _)| field == name).map_or("", |(_, value)| value)
+    }
+}
+
+impl Responder {
+    /// Takes so many streams at once.
+    pub fn new(streams_max: u32, out: &mut Vec<u8>) -> Self {
+        let settings = Settings { concurrent_streams_max: streams_max, enable_push: false, ..Settings::INITIAL };
+        let config = Config { settings, connection_window: 1 << 20, block_bytes_max: 1 << 16 };
+        let connection = Connection::new(Role::Server, config, out);
+        Self { connection, list: FieldList::default(), open: BTreeMap::new(), streams_max: 0 }
+    }
+
+    /// Reads all of the input. Returns the requests that are whole with it.
+    pub fn read(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> Vec<Request> {
+        let mut whole = Vec::new();
+        loop {
+            let progress = self.connection.read(input, &mut self.list, out).expect("the client obeys the protocol");
+            input = &input[progress.consumed..];
+            let (stream, ends) = match progress.event {
+                None => return whole,
+                Some(Event::Headers { stream, fields, ends }) => {
+                    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("fields are ASCII");
+                    let fields = fields.iter().map(|(name, value)| (text(name), text(value))).collect();
+                    self.open.insert(stream, Request { stream, fields, body_bytes: 0 });
+                    (stream, ends)
+                }
+                Some(Event::Data { stream, bytes, ends }) => {
+                    self.connection.consume(stream, bytes.len() as u32, out);
+                    if let Some(request) = self.open.get_mut(&stream) {
+                        request.body_bytes += bytes.len();
+                    }
+                    (stream, ends)
+                }
+                Some(Event::Reset { stream, .. }) => {
+                    self.open.remove(&stream);
+                    self.connection.release(stream, out);
+                    continue;
+                }
+                Some(_) => continue,
+            };
+            self.streams_max = self.streams_max.max(self.connection.stream_count());
+            if ends {
+                whole.extend(self.open.remove(&stream));
+            }
+        }
+    }
+
+    /// Appends a response, whose content fits into the windows.
+    pub fn respond(&mut self, stream: u32, content: &[u8], out: &mut Vec<u8>) {
+        let mut block = Vec::new();
+        encode_stateless(b":status", b"200", &mut block);
+        encode_stateless(b"server", b"test", &mut block);
+        encode_stateless(b"content-length", content.len().to_string().as_bytes(), &mut block);
+        if self.connection.headers(stream, &block, content.is_empty(), out) && !content.is_empty() {
+            out.extend_from_slice(&self.connection.data(stream, content.len() as u32, true));
+            out.extend_from_slice(content);
+        }
+        self.connection.release(stream, out);
+    }
+
+    pub fn reset(&mut self, stream: u32, code: ErrorCode, out: &mut Vec<u8>) {
+        self.connection.reset(stream, code, out);
+        self.connection.release(stream, out);
+    }
+
+    /// Announces the end of the connection.
+    pub fn go_away(&mut self, out: &mut Vec<u8>) {
+        self.connection.go_away(ErrorCode::NO_ERROR, "", out);
+    }
+}

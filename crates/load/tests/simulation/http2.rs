@@ -1,0 +1,267 @@
+//! HTTP/2 against a server of `wire`'s other role: responses in any order, resets, refusals, a
+//! server that goes away, and bodies that wait for the window.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_load::protocol::Http2;
+use thalweg_load::{Engine, Extent, LoopPlan, Plan, Progress, RequestTemplate, RequestText, RunFigures, StartBarrier};
+use thalweg_measure::Outcome;
+use thalweg_reactor::sim::{Sim, SimConfig};
+use thalweg_reactor::{App, LoopControl, run};
+use thalweg_sys::driver::{Completion, Driver, DriverKind, Listen, SendBuf};
+use thalweg_sys::{Instant, SocketId};
+use thalweg_wire::Version;
+use thalweg_wire::h2::ErrorCode;
+
+use crate::responder::{Request, Responder};
+use crate::world::plan;
+use crate::{MS, SECOND, with_seeds};
+
+/// The server's reaction to a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reaction {
+    /// A response after so many milliseconds.
+    Response(u64),
+    Nothing,
+    Reset(ErrorCode),
+    /// GOAWAY, and then a response.
+    GoAway,
+}
+
+use Reaction::{GoAway, Nothing, Reset, Response};
+
+struct Peer {
+    responder: Responder,
+    sending: bool,
+    output: Vec<u8>,
+}
+
+struct Server {
+    react: fn(u64) -> Reaction,
+    streams_max: u32,
+    peers: BTreeMap<SocketId, Peer>,
+    due: BTreeMap<(Instant, u64), (SocketId, u32)>,
+    requests: Vec<Request>,
+    streams_seen: usize,
+    sends: u64,
+}
+
+impl Server {
+    fn take(&mut self, sim: &mut Sim, socket: SocketId, bytes: &[u8]) {
+        let Some(peer) = self.peers.get_mut(&socket) else { return };
+        for request in peer.responder.read(bytes, &mut peer.output) {
+            let number = request.field(":path").trim_start_matches('/').parse().expect("targets are numbers");
+            let stream = request.stream;
+            self.requests.push(request);
+            match (self.react)(number) {
+                Response(ms) => {
+                    self.due.insert((sim.now().plus_ns(ms * MS), number), (socket, stream));
+                }
+                Nothing => {}
+                Reset(code) => peer.responder.reset(stream, code, &mut peer.output),
+                GoAway => {
+                    peer.responder.go_away(&mut peer.output);
+                    peer.responder.respond(stream, b"the last one", &mut peer.output);
+                }
+            }
+        }
+        self.streams_seen = self.streams_seen.max(peer.responder.streams_max);
+        self.flush(sim, socket);
+    }
+
+    fn send_due(&mut self, sim: &mut Sim) -> Option<Instant> {
+        while let Some((&(at, number), _)) = self.due.first_key_value() {
+            if at > sim.now() {
+                return Some(at);
+            }
+            let (socket, stream) = self.due.remove(&(at, number)).expect("it is there");
+            if let Some(peer) = self.peers.get_mut(&socket) {
+                peer.responder.respond(stream, format!("content of {number}").as_bytes(), &mut peer.output);
+                self.flush(sim, socket);
+            }
+        }
+        None
+    }
+
+    fn flush(&mut self, sim: &mut Sim, socket: SocketId) {
+        let Some(peer) = self.peers.get_mut(&socket) else { return };
+        if !peer.sending && !peer.output.is_empty() {
+            peer.sending = true;
+            self.sends += 1;
+            sim.send(socket, SendBuf::Owned(std::mem::take(&mut peer.output)));
+        }
+    }
+}
+
+struct Both {
+    engine: Engine<Http2>,
+    server: Server,
+    give_up_at: Instant,
+}
+
+impl App<Sim> for Both {
+    fn on_completion(&mut self, sim: &mut Sim, completion: Completion) {
+        let server = &mut self.server;
+        let is_servers = completion.subject().is_some_and(|socket| server.peers.contains_key(&socket));
+        match completion {
+            Completion::Accepted { socket, .. } => {
+                let mut output = Vec::new();
+                let responder = Responder::new(server.streams_max, &mut output);
+                server.peers.insert(socket, Peer { responder, sending: false, output });
+                server.flush(sim, socket);
+            }
+            Completion::Received { socket } if is_servers => {
+                let bytes = sim.received().to_vec();
+                server.take(sim, socket, &bytes);
+            }
+            Completion::Sent { socket } if is_servers => {
+                server.peers.get_mut(&socket).expect("it is the server's").sending = false;
+                server.flush(sim, socket);
+            }
+            Completion::Ended { socket } | Completion::Failed { socket, .. } if is_servers => {
+                server.peers.remove(&socket);
+                sim.close(socket);
+            }
+            other => self.engine.on_completion(sim, other),
+        }
+    }
+
+    fn on_iteration(&mut self, sim: &mut Sim, now: Instant) -> LoopControl {
+        assert!(now < self.give_up_at, "the run does not end");
+        let LoopControl::WaitUntil(engine) = self.engine.on_iteration(sim, now) else { return LoopControl::Stop };
+        let server = self.server.send_due(sim);
+        LoopControl::WaitUntil(engine.into_iter().chain(server).min())
+    }
+}
+
+fn play(plan: Plan, network: SimConfig, streams_max: u32, react: fn(u64) -> Reaction) -> (RunFigures, Server) {
+    let mut sim = Sim::new(network);
+    let began = sim.now();
+    sim.listen(Listen::Address("10.0.0.1:80".parse().expect("an address"))).expect("the address is free");
+    let (barrier, progress) = (Arc::new(StartBarrier::new(1)), Arc::new(Progress::new(1)));
+    let engine = Engine::with_protocol(Arc::new(plan), 0, DriverKind::Simulated, began, barrier, progress);
+    let server = Server {
+        react,
+        streams_max,
+        peers: BTreeMap::new(),
+        due: BTreeMap::new(),
+        requests: Vec::new(),
+        streams_seen: 0,
+        sends: 0,
+    };
+    let mut both = Both { engine, server, give_up_at: began.plus_ns(100 * SECOND) };
+    run(&mut sim, &mut both).expect("the simulation goes on");
+    (both.engine.into_figures(), both.server)
+}
+
+fn request(number: u64, body: &[u8]) -> RequestTemplate {
+    let fields = [("X-Own".to_owned(), "of all".to_owned())];
+    let method = if body.is_empty() { "GET" } else { "POST" };
+    let target = format!("/{number}");
+    let text =
+        RequestText { method, authority: "10.0.0.1", target: &target, version: Version::Http2, fields: &fields, body };
+    thalweg_load::template(&text).expect("the request is in order")
+}
+
+/// Requests at 1000/s over one connection, with so many streams.
+fn streams(requests: u64, streams: u32, body: &[u8]) -> Plan {
+    let plan = plan(LoopPlan::at_rate(1000.0), Extent::Requests(requests), requests);
+    let patience = Duration::from_secs(10);
+    let requests = (0..requests).map(|number| request(number, body)).collect();
+    Plan { requests, connections: 1, pipeline: streams, timeout: patience, drain: patience, ..plan }
+}
+
+#[test]
+fn responses_end_their_own_calls_in_any_order() {
+    let run = |seed| {
+        let network =
+            SimConfig { fragment_probability: if seed % 2 == 0 { 0.5 } else { 0.0 }, ..SimConfig::calm(seed) };
+        let react = |number| Response(if number % 2 == 0 { 1 } else { 5 });
+        let (figures, server) = play(streams(200, 8, b""), network, 100, react);
+        let trial = &figures.trial;
+        assert_eq!(trial.counts.good, 200, "{:?}", trial.outcomes);
+        assert_eq!(trial.connections.opened, 1);
+        assert!((3..=8).contains(&server.streams_seen), "{} at once", server.streams_seen);
+        let request = server.requests.last().expect("there are 200");
+        let expected = [
+            (":method", "GET"),
+            (":scheme", "http"),
+            (":authority", "10.0.0.1"),
+            (":path", "/199"),
+            ("x-own", "of its own"),
+            ("user-agent", concat!("thalweg/", env!("CARGO_PKG_VERSION"))),
+        ];
+        let fields: Vec<_> = request.fields.iter().map(|(name, value)| (&**name, &**value)).collect();
+        assert_eq!(fields, expected);
+        // A frame's head, four references, and the request's own path and field: what is common was
+        // sent once.
+        let each = trial.bytes.sent as f64 / 200.0;
+        assert!(each < 35.0, "{each} bytes per request");
+    };
+    with_seeds(0..4, run);
+}
+
+#[test]
+fn a_server_takes_no_more_streams_than_it_allows() {
+    let (figures, server) = play(streams(300, 64, b""), SimConfig::calm(1), 5, |_| Response(20));
+    let refused = figures.trial.outcomes.count(Outcome::Refused);
+    // Until its settings have come, it may get more.
+    assert_eq!(figures.trial.counts.good + refused, 300, "{:?}", figures.trial.outcomes);
+    assert!(refused < 10 && server.streams_seen <= 6, "{refused} refused, {} at once", server.streams_seen);
+}
+
+#[test]
+fn a_stream_that_is_reset_leaves_the_others_alone() {
+    let react = |number| match number % 10 {
+        0 => Reset(ErrorCode::INTERNAL_ERROR),
+        5 => Reset(ErrorCode::REFUSED_STREAM),
+        _ => Response(3),
+    };
+    let (figures, _) = play(streams(100, 8, b""), SimConfig::calm(1), 100, react);
+    let trial = &figures.trial;
+    let count = |outcome| trial.outcomes.count(outcome);
+    assert_eq!((count(Outcome::Reset), count(Outcome::Refused)), (10, 10), "{:?}", trial.outcomes);
+    assert_eq!((trial.connections.opened, trial.counts.good), (1, 80));
+}
+
+#[test]
+fn a_stream_that_times_out_leaves_the_others_alone() {
+    let plan = Plan { timeout: Duration::from_millis(200), ..streams(400, 8, b"") };
+    let (figures, _) = play(plan, SimConfig::calm(1), 100, |number| if number == 7 { Nothing } else { Response(2) });
+    let trial = &figures.trial;
+    assert_eq!(trial.outcomes.count(Outcome::Timeout), 1, "{:?}", trial.outcomes);
+    assert_eq!((trial.connections.opened, trial.counts.good), (1, 399));
+}
+
+#[test]
+fn a_server_that_goes_away_ends_what_it_has_begun() {
+    let react = |number| if number == 50 { GoAway } else { Response(3) };
+    let (figures, _) = play(streams(100, 8, b""), SimConfig::calm(1), 100, react);
+    let trial = &figures.trial;
+    let refused = trial.outcomes.count(Outcome::Refused);
+    assert_eq!(trial.counts.good + refused, 100, "{:?}", trial.outcomes);
+    // Those that were on their way meanwhile were not processed, and the rest has another connection.
+    assert!(refused <= 8 && trial.connections.opened == 2, "{refused} refused");
+}
+
+#[test]
+fn a_body_waits_for_the_window() {
+    let body = vec![b'x'; 200_000];
+    let (figures, server) = play(streams(5, 2, &body), SimConfig::calm(1), 100, |_| Response(1));
+    let trial = &figures.trial;
+    assert_eq!(trial.counts.good, 5, "{:?}", trial.outcomes);
+    assert!(server.requests.iter().all(|request| request.body_bytes == body.len()));
+    assert_eq!(trial.bytes.body_sent, 1_000_000);
+    assert_eq!(server.requests[0].field("content-length"), "200000");
+}
+
+/// Responses that come together let requests go together.
+#[test]
+fn requests_of_one_iteration_leave_in_one_send() {
+    let plan = Plan { arrivals: LoopPlan::of_workers(10, Duration::ZERO), ..streams(1000, 10, b"") };
+    let (figures, server) = play(plan, SimConfig::calm(1), 100, |_| Response(1));
+    assert_eq!(figures.trial.counts.good, 1000, "{:?}", figures.trial.outcomes);
+    assert!(server.sends < 250, "{} sends of the server for 1000 responses", server.sends);
+}
