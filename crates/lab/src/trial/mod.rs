@@ -275,7 +275,8 @@ fn document_of(
     if let Some(tls) = &figures.tls
         && let Some(first) = &tls.first_failure
     {
-        let counted = |(cause, count): (&String, &u64)| format!("{} {}", display::count(*count), cause.replace('_', " "));
+        let counted =
+            |(cause, count): (&String, &u64)| format!("{} {}", display::count(*count), cause.replace('_', " "));
         let causes: Vec<_> = tls.failures.iter().map(counted).collect();
         reasons.push(format!("connections that failed in TLS: {}; the first one: {first}", causes.join(", ")));
     }

@@ -151,7 +151,8 @@ impl<P: Protocol> Engine<P> {
     /// Opens connections for arrivals that wait, one for each as far as the bound allows.
     pub(super) fn open_for_waiting<D: Driver>(&mut self, driver: &mut D, now: Instant) {
         let in_use = self.open + self.paused.len();
-        let room = self.connections_max.saturating_sub(in_use).min(self.connecting_max().saturating_sub(self.connecting));
+        let room =
+            self.connections_max.saturating_sub(in_use).min(self.connecting_max().saturating_sub(self.connecting));
         let Phase::Running(schedule) = &mut self.phase else { return };
         if room == 0 {
             self.is_short_of_room = true;

@@ -80,7 +80,10 @@ impl<P: Protocol> Engine<P> {
         let Some(facts) = tls.record(figures, now) else { return };
         if self.plan.tls.as_ref().is_some_and(|plan| plan.resume == Resume::Always) {
             if facts.handshake != Handshake::Resumed && self.has_session {
-                figures.record_failure("not_resumed", "the server did not resume a session, which --resume always requires");
+                figures.record_failure(
+                    "not_resumed",
+                    "the server did not resume a session, which --resume always requires",
+                );
                 return self.on_connect_failed(driver, id, Some(Outcome::TlsFailure), now);
             }
             self.has_session = true;
