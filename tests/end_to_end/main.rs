@@ -43,6 +43,7 @@ mod authority;
 mod bottleneck;
 mod browser;
 mod changes;
+mod client_tls;
 mod clients;
 mod collapse;
 mod compare;

@@ -2,7 +2,7 @@
 //! checked of every document.
 //!
 //! The verdict of these runs is not looked at: a busy machine may make any of them invalid. *Not
-//! sent* is provoked where a run is interrupted; there is no TLS to fail yet.
+//! sent* is provoked where a run is interrupted, and TLS's failures in `client_tls`.
 
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::time::Duration;

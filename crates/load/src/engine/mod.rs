@@ -7,8 +7,8 @@
 //! gets room takes the oldest arrival that is due. All parts work on the engine's [`state`]:
 //! [`app`] takes completions and deadlines, [`opening`] makes connections, [`calls`] carries
 //! requests over them, [`users`] has users make several calls on connections of their own,
-//! [`pacing`] reads slowly, [`records`] speaks TLS, and [`accounting`] records what has happened. The protocol of the
-//! connections is a parameter ([`crate::protocol::Protocol`]).
+//! [`pacing`] reads slowly, [`records`] speaks TLS, and [`accounting`] records what has happened.
+//! The protocol of the connections is a parameter ([`crate::protocol::Protocol`]).
 
 mod accounting;
 mod app;

@@ -57,7 +57,7 @@ pub struct TlsSummary {
     pub retried: u64,
     /// Resumed sessions.
     pub resumed: u64,
-    /// What was negotiated, the most frequent first.
+    /// Negotiated parameters, the most frequent first.
     pub negotiated: Vec<NegotiatedCount>,
     /// Bytes of the server's certificates, of the longest chain; 0 if all sessions were resumed
     /// ones of TLS 1.2.

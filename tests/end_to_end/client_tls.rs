@@ -1,0 +1,131 @@
+//! The load generator over TLS, against OpenSSL's server and nginx: handshakes, resumption, and
+//! certificates with faults, which are named.
+
+use std::fs;
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::authority::{Authority, Issued, Validity};
+use crate::document::{self, outcome};
+use crate::machine;
+use crate::process::{DRIVERS, ExitedProcess, PATIENCE, Process, program, run_thalweg, until};
+
+const REQUESTS: u64 = 20;
+
+/// OpenSSL's server, which responds with a page and closes.
+struct OpenSsl {
+    process: Process,
+    folder: TempDir,
+    port: u16,
+}
+
+impl OpenSsl {
+    fn start(issued: &Issued, authority: &Authority, options: &[&str]) -> Self {
+        let folder = TempDir::new().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        // The first certificate of the file is the server's, the others its chain.
+        fs::write(path("chain.pem"), &issued.pem).unwrap();
+        fs::write(path("key.pem"), &issued.key).unwrap();
+        fs::write(path("ca.pem"), &authority.pem).unwrap();
+        let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let mut command = Command::new(program(&["openssl"], "openssl"));
+        command.arg("s_server").arg("-cert").arg(path("chain.pem")).arg("-cert_chain").arg(path("chain.pem"));
+        command.arg("-key").arg(path("key.pem")).args(["-www", "-quiet", "-accept", &format!("127.0.0.1:{port}")]);
+        let process = Process::start(command.args(options).stdin(Stdio::null()));
+        until("OpenSSL to listen", PATIENCE, || TcpStream::connect(("127.0.0.1", port)).ok());
+        Self { process, folder, port }
+    }
+
+    fn ca(&self) -> String {
+        self.folder.path().join("ca.pem").to_str().unwrap().to_owned()
+    }
+
+    fn run(&self, options: &[&str]) -> ExitedProcess {
+        let url = format!("https://127.0.0.1:{}/", self.port);
+        let load = ["--rate", "100/s", "--requests", "20", "--connections", "2", "--calls", "1", "--http", "1.0"];
+        run_thalweg(&[&["run", &url, "--json", "--store", "none"], &load[..], options].concat())
+    }
+}
+
+fn check_fault(fault: &str, sentence: &str, issued: &Issued, authority: &Authority) {
+    let server = OpenSsl::start(issued, authority, &[]);
+    for driver in DRIVERS {
+        let ended = server.run(&["--cacert", &server.ca(), "--driver", driver]);
+        let trial = document::trial(&ended);
+        assert_eq!(outcome(&trial, "tls_failure"), REQUESTS, "{fault} over {driver}: {trial:#}");
+        let failures = trial["tls"]["failures"].as_object().unwrap();
+        assert!(failures[&format!("certificate_{fault}")].as_u64() >= Some(1), "{failures:?}");
+        assert_eq!(failures.len(), 1, "{failures:?}");
+        let first = trial["tls"]["first_failure"].as_str().unwrap();
+        assert!(first.contains(sentence), "{first}");
+        let insecure = document::trial(&server.run(&["--insecure", "--driver", driver]));
+        assert_eq!(outcome(&insecure, "good"), REQUESTS, "{fault}, accepted: {insecure:#}");
+    }
+    drop(server.process);
+}
+
+#[test]
+fn faults_of_certificates_are_named() {
+    let _machine = machine::shared();
+    let root = Authority::root("root");
+    let names = ["127.0.0.1"];
+    check_fault("expired", "has expired", &root.server_valid(&names, Validity::Past), &root);
+    check_fault("not_yet_valid", "not valid yet", &root.server_valid(&names, Validity::Future), &root);
+    check_fault("wrong_name", "for other names", &root.server(&["other.example"]), &root);
+    check_fault("truncated_chain", "was neither sent", &root.intermediate("between").server(&names), &root);
+}
+
+#[test]
+fn handshakes_are_counted_with_their_parameters() {
+    let _machine = machine::shared();
+    let root = Authority::root("root");
+    let between = root.intermediate("between");
+    let mut issued = between.server(&["127.0.0.1"]);
+    issued.pem.push_str(&between.pem);
+    for (version, option) in [("TLSv1.3", "1.3"), ("TLSv1.2", "1.2")] {
+        let server = OpenSsl::start(&issued, &root, &[]);
+        let ca = server.ca();
+        // In TLS 1.2 the groups have to allow the curve of the certificate, too (RFC 8422, 5.1).
+        let run = |resume: &str| -> Value {
+            let options = ["--cacert", &ca, "--tls-max", option, "--resume", resume, "--groups", "X25519,secp256r1"];
+            document::trial(&server.run(&options))
+        };
+        let never = run("never");
+        assert_eq!(outcome(&never, "good"), REQUESTS, "{never:#}");
+        assert_eq!(never["tls"]["resumed"], 0, "{:#}", never["tls"]);
+        assert_eq!(never["tls"]["negotiated"][0]["version"], version);
+        assert_eq!(never["tls"]["negotiated"][0]["group"], "X25519");
+        assert!(never["tls"]["chain_bytes"].as_u64() > Some(500), "{:#}", never["tls"]);
+        let tickets = run("tickets");
+        assert_eq!(outcome(&tickets, "good"), REQUESTS, "{tickets:#}");
+        assert!(tickets["tls"]["resumed"].as_u64() >= Some(REQUESTS / 2), "{:#}", tickets["tls"]);
+        let always = run("always");
+        assert_eq!(outcome(&always, "good"), REQUESTS, "{always:#}");
+        assert!(always["tls"]["full"].as_u64() <= Some(2), "one for each thread: {:#}", always["tls"]);
+    }
+}
+
+#[test]
+fn a_server_without_tickets_fails_where_sessions_have_to_be_resumed() {
+    let _machine = machine::shared();
+    let root = Authority::root("root");
+    let server = OpenSsl::start(&root.server(&["127.0.0.1"]), &root, &["-no_ticket", "-num_tickets", "0", "-no_cache"]);
+    let trial = document::trial(&server.run(&["--cacert", &server.ca(), "--resume", "always", "--tls-max", "1.2"]));
+    assert!(trial["tls"]["failures"]["not_resumed"].as_u64() >= Some(1), "{trial:#}");
+}
+
+#[test]
+fn options_that_fit_nothing_are_refused() {
+    let refused = |arguments: &[&str], text: &str| {
+        let ended = run_thalweg(&[&["run"], arguments].concat());
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stderr.contains(text), "{ended:?}");
+    };
+    refused(&["http://127.0.0.1:1/", "--insecure"], "--insecure has no effect");
+    refused(&["https://127.0.0.1:1/", "--groups", "x448"], "known are X25519MLKEM768");
+    refused(&["https://127.0.0.1:1/", "--cacert", "/nowhere"], "--cacert: cannot read /nowhere");
+    refused(&["https://127.0.0.1:1/", "--tls-min", "1.3", "--tls-max", "1.2"], "is above the highest");
+}
