@@ -33,8 +33,8 @@ impl<P: Protocol> Engine<P> {
         connection.transport.send(driver, id, SendBuf::Shared(request.bytes.clone()));
     }
 
-    /// Submits the calls of a connection that were not submitted: those of a multiplexed protocol at
-    /// the end of the iteration, with all that come until then.
+    /// Submits the calls of a connection that were not submitted: those of a multiplexed protocol
+    /// at the end of the iteration, with all that come until then.
     #[inline]
     pub(super) fn submit_soon<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         if !P::MULTIPLEXED {
