@@ -157,7 +157,7 @@ fn play(plan: Plan, network: SimConfig, streams_max: u32, react: fn(u64) -> Reac
 }
 
 fn request(number: u64, body: &[u8]) -> RequestTemplate {
-    let fields = [("X-Own".to_owned(), "of all".to_owned())];
+    let fields = [("X-Own".to_owned(), "of its own".to_owned())];
     let method = if body.is_empty() { "GET" } else { "POST" };
     let target = format!("/{number}");
     let text =
@@ -198,7 +198,7 @@ fn responses_end_their_own_calls_in_any_order() {
         // A frame's head, four references, and the request's own path and field: what is common was
         // sent once.
         let each = trial.bytes.sent as f64 / 200.0;
-        assert!(each < 35.0, "{each} bytes per request");
+        assert!(each < 40.0, "{each} bytes per request");
     };
     with_seeds(0..4, run);
 }
