@@ -79,7 +79,7 @@ fn options_that_make_no_sense() {
     run(&["--header", "no colon"], &["--header", "no colon"]);
     run(&["--from", "::1"], &["--from", "::1"]);
     run(&["--from", "here"], &["--from", "here"]);
-    run(&["--http", "2"], &["--http", "2"]);
+    run(&["--http", "3"], &["--http", "3"]);
     run(&["--body", "@/nonexistent/body"], &["/nonexistent/body"]);
     run(&["--driver", "kqueue"], &["--driver", "kqueue"]);
     run(&["--no-such-option"], &["--no-such-option"]);

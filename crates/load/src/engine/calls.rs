@@ -1,11 +1,9 @@
 //! A request's life on a connection: from the schedule to the driver, and from the received bytes
 //! to its outcome.
 
-use std::rc::Rc;
-
 use sha2::Digest;
 use thalweg_measure::Outcome;
-use thalweg_sys::{Driver, Instant, SendBuf, SocketId};
+use thalweg_sys::{Driver, Instant, SocketId};
 
 use super::responses::CallResponses;
 use super::state::{CallEnd, Engine, NextCall, Phase};
@@ -207,119 +205,6 @@ impl<P: Protocol> Engine<P> {
             ended += 1;
         }
         ended
-    }
-
-    /// Submits the only call of a connection: as it was encoded before, if it was and the protocol
-    /// sends it so.
-    #[inline]
-    fn submit_first<D: Driver>(&mut self, driver: &mut D, id: SocketId, stream: StreamId, now: Instant) {
-        let in_window = self.is_in_window(now);
-        let connection = &mut self.connections[id.index()];
-        let call = &mut self.calls[stream];
-        let encoded = if P::MULTIPLEXED { None } else { self.requests.ready(call.request, call.last) };
-        let Some(request) = encoded else {
-            connection.buffers.get_or_insert_with(|| self.spare_buffers.pop().unwrap_or_default()).unsent = 1;
-            if !connection.sending {
-                self.submit_soon(driver, id, now);
-            }
-            return;
-        };
-        debug_assert!(!connection.sending, "a connection whose send is stuck is not used again");
-        call.submitted = true;
-        connection.sending = true;
-        connection.submitted_at = now;
-        if call.measured {
-            self.figures.record_sent(request.bytes.len(), request.body_bytes, in_window);
-        }
-        connection.transport.send(driver, id, SendBuf::Shared(request.bytes.clone()));
-    }
-
-    /// Submits the calls of a connection that were not submitted: those of a multiplexed protocol at
-    /// the end of the iteration, with all that come until then.
-    #[inline]
-    fn submit_soon<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
-        if !P::MULTIPLEXED {
-            return self.submit(driver, id, now);
-        }
-        let connection = &mut self.connections[id.index()];
-        if !std::mem::replace(&mut connection.in_unsent, true) {
-            self.unsent.push(id);
-        }
-    }
-
-    /// Submits what has gathered on connections in this iteration.
-    pub(super) fn submit_gathered<D: Driver>(&mut self, driver: &mut D, now: Instant) {
-        while let Some(id) = self.unsent.pop() {
-            let connection = &mut self.connections[id.index()];
-            if connection.id != id {
-                continue;
-            }
-            connection.in_unsent = false;
-            let is_left = connection.buffers.as_ref().is_some_and(|buffers| buffers.unsent > 0);
-            let can_send = connection.is_established() && !connection.sending;
-            if can_send && (is_left || connection.protocol.has_output()) {
-                self.submit(driver, id, now);
-            }
-        }
-    }
-
-    /// Submits all calls of a connection that were not submitted, in one send.
-    fn submit<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
-        let (in_window, latest) = (self.is_in_window(now), driver.sent_at(id));
-        let connection = &mut self.connections[id.index()];
-        let Some(buffers) = &mut connection.buffers else { return };
-        let mut known = connection.calls.len() - std::mem::take(&mut buffers.unsent);
-        let batch = Rc::get_mut(&mut buffers.batch).expect("the send before has ended, and with it the driver's share");
-        batch.clear();
-        let late_body_bytes = connection.protocol.write_output(batch);
-        let mut next = connection.calls.first();
-        if next.is_some_and(|oldest| self.calls[oldest].measured) {
-            self.figures.record_late_body(late_body_bytes);
-        }
-        while let Some(stream) = next {
-            let call = &mut self.calls[stream];
-            next = call.next;
-            if known > 0 {
-                // The driver is about to forget when this one was sent.
-                call.sent.set_once(latest);
-                known -= 1;
-                continue;
-            }
-            let before = batch.len();
-            let encode = |out: &mut Vec<u8>| self.requests.write(call.request, call.last, out);
-            let body_bytes = connection.protocol.write(stream, self.requests.encoder(), batch, encode);
-            call.submitted = true;
-            if call.measured {
-                self.figures.record_sent(batch.len() - before, body_bytes, in_window);
-            }
-        }
-        connection.sending = true;
-        connection.submitted_at = now;
-        connection.transport.send(driver, id, SendBuf::Shared(buffers.batch.clone()));
-    }
-
-    /// Sends what the protocol itself has to send, unless a send is under way that will be followed
-    /// by it.
-    #[inline]
-    pub(super) fn send_output<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
-        let connection = &mut self.connections[id.index()];
-        let can_send = connection.id == id && connection.is_established() && !connection.sending;
-        if connection.protocol.has_output() && can_send {
-            connection.buffers.get_or_insert_with(|| self.spare_buffers.pop().unwrap_or_default());
-            self.submit_soon(driver, id, now);
-        }
-    }
-
-    pub(super) fn on_sent<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
-        let connection = self.connection(id);
-        if !connection.transport.on_sent(driver, id) {
-            return;
-        }
-        connection.sending = false;
-        let is_left = connection.buffers.as_ref().is_some_and(|buffers| buffers.unsent > 0);
-        if is_left || connection.protocol.has_output() {
-            self.submit_soon(driver, id, driver.now());
-        }
     }
 
     #[inline]

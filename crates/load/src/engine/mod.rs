@@ -6,9 +6,10 @@
 //! A request waits for a connection in the schedule itself ([`crate::Arrivals`]): a connection that
 //! gets room takes the oldest arrival that is due. All parts work on the engine's [`state`]:
 //! [`app`] takes completions and deadlines, [`opening`] makes connections, [`calls`] carries
-//! requests over them, [`users`] has users make several calls on connections of their own,
-//! [`pacing`] reads slowly, [`records`] speaks TLS, and [`accounting`] records what has happened.
-//! The protocol of the connections is a parameter ([`crate::protocol::Protocol`]).
+//! requests over them and [`submitting`] hands them to the driver, [`users`] has users make several
+//! calls on connections of their own, [`pacing`] reads slowly, [`records`] speaks TLS, and
+//! [`accounting`] records what has happened. The protocol of the connections is a parameter
+//! ([`crate::protocol::Protocol`]).
 
 mod accounting;
 mod app;
@@ -23,6 +24,8 @@ mod records;
 mod requests;
 mod responses;
 mod state;
+mod submitting;
+mod submitting;
 mod users;
 
 pub use disturbance::WaitSource;
