@@ -11,7 +11,9 @@ use tempfile::TempDir;
 use crate::authority::{Authority, Issued, Validity};
 use crate::document::{self, outcome};
 use crate::machine;
-use crate::process::{DRIVERS, ExitedProcess, PATIENCE, Process, program, run_thalweg, until};
+use crate::operation::listening;
+use crate::process::{DRIVERS, ExitedProcess, PATIENCE, Process, program, run_thalweg, thalweg, until};
+use crate::server::Tree;
 
 const REQUESTS: u64 = 20;
 
@@ -128,4 +130,29 @@ fn options_that_fit_nothing_are_refused() {
     refused(&["https://127.0.0.1:1/", "--groups", "x448"], "known are X25519MLKEM768");
     refused(&["https://127.0.0.1:1/", "--cacert", "/nowhere"], "--cacert: cannot read /nowhere");
     refused(&["https://127.0.0.1:1/", "--tls-min", "1.3", "--tls-max", "1.2"], "is above the highest");
+}
+
+#[test]
+fn http_2_has_to_be_chosen_by_the_server() {
+    let _machine = machine::shared();
+    let root = Authority::root("root");
+    let server = OpenSsl::start(&root.server(&["127.0.0.1"]), &root, &[]);
+    let url = format!("https://127.0.0.1:{}/", server.port);
+    let load = ["--http", "2", "--rate", "100/s", "--requests", "20", "--cacert", &server.ca()];
+    let trial = document::trial(&run_thalweg(&[&["run", &url, "--json"], &load[..]].concat()));
+    assert_eq!(outcome(&trial, "tls_failure"), REQUESTS, "{trial:#}");
+    assert!(trial["tls"]["failures"]["no_http2"].as_u64() >= Some(1), "{:#}", trial["tls"]);
+    drop(server.process);
+
+    let tree = Tree::new();
+    let root = tree.root();
+    let arguments = ["serve", root.to_str().unwrap(), "--listen", "127.0.0.1:0", "--tls", "self-signed"];
+    let mut process = Process::start(&mut thalweg(&arguments));
+    let url = listening(&mut process, 0);
+    let load = ["--http", "2", "--streams", "8", "--workers", "16", "--requests", "2000", "--insecure"];
+    let check = ["--check", "status=200,length=10", "--json"];
+    let trial = document::trial(&run_thalweg(&[&["run", &format!("{url}/text.txt")], &load[..], &check].concat()));
+    assert_eq!(outcome(&trial, "good"), 2000, "{trial:#}");
+    assert_eq!(trial["tls"]["negotiated"][0]["alpn"], "h2", "{:#}", trial["tls"]);
+    assert_eq!(trial["connections"]["opened"], 2, "{:#}", trial["connections"]);
 }

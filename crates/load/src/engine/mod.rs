@@ -25,7 +25,6 @@ mod requests;
 mod responses;
 mod state;
 mod submitting;
-mod submitting;
 mod users;
 
 pub use disturbance::WaitSource;

@@ -78,6 +78,11 @@ impl<P: Protocol> Engine<P> {
         let Transport::Tls(tls) = &connection.transport else { return };
         let figures = self.figures.trial.tls.get_or_insert_default();
         let Some(facts) = tls.record(figures, now) else { return };
+        if self.plan.version() == thalweg_wire::Version::Http2 && facts.alpn.as_deref() != Some(b"h2") {
+            figures
+                .record_failure("no_http2", "the server did not choose HTTP/2 (h2 of ALPN), which --http 2 requires");
+            return self.on_connect_failed(driver, id, Some(Outcome::TlsFailure), now);
+        }
         if self.plan.tls.as_ref().is_some_and(|plan| plan.resume == Resume::Always) {
             if facts.handshake != Handshake::Resumed && self.has_session {
                 figures.record_failure(
