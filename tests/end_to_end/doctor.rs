@@ -124,7 +124,7 @@ fn wrong_usage_is_explained() {
         (&["--for", "find"], "the URL is missing"),
         (&["--yes"], "--fix"),
         (&["--fix", "--undo"], "cannot be used with"),
-        (&["--for", "find https://127.0.0.1/"], "not supported"),
+        (&["--for", "find ftp://127.0.0.1/"], "not supported"),
         (&["--cores", "9999"], "CPU 9999 is not available"),
     ] {
         let ended = run_thalweg(&[&["doctor"], options].concat());
