@@ -1,7 +1,7 @@
 //! Writing the settings that findings propose, and putting them back.
 //!
 //! Before the first setting is written, a record of all of them with their present values is on the
-//! disk ([`record`]), so that an interruption at any point, even by SIGKILL, leaves nothing that
+//! disk (`record`), so that an interruption at any point, even by SIGKILL, leaves nothing that
 //! [`undo`] could not put back. A failure with one setting does not stop the others. Nothing
 //! outlives a restart of the host, but for the file of [`persisted`].
 

@@ -1,7 +1,7 @@
 //! The bottleneck of a search: the server, the client or the path between them, as far as the
 //! evidence shows.
 //!
-//! Each kind of evidence has a module, which turns figures into [`Finding`]s; [`rule`] combines
+//! Each kind of evidence has a module, which turns figures into `Finding`s; `rule` combines
 //! them. Nothing is concluded by elimination: a part is named only by a finding that points at it.
 //! The modules read no clock and no file; what has to be measured for them is in
 //! [`crate::evidence`].

@@ -20,7 +20,7 @@ pub enum EndReason {
     TrialsSpent,
     /// The target collapsed under an overload and did not recover in the time that it was given.
     NotRecovered,
-    /// The caller has ended the search, see [`Search::end`].
+    /// The caller has ended the search, see `Search::end`.
     Interrupted,
     /// The caller has ended the search because something else kept the measuring host from
     /// measuring.

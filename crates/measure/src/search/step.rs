@@ -14,7 +14,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "one value per trial, and one result per search")]
 pub enum Step {
-    /// A trial to make and to pass to [`Search::record`].
+    /// A trial to make and to pass to `Search::record`.
     Trial {
         /// Requests per second to offer.
         rate: f64,
@@ -26,7 +26,7 @@ pub enum Step {
         stop_when_certain: bool,
     },
     /// A pause in which nothing is offered, so that the target can recover;
-    /// [`Search::record_pause`] takes its length.
+    /// `Search::record_pause` takes its length.
     Pause(Duration),
     /// The search is over.
     Done(SearchResult),

@@ -1,6 +1,6 @@
 //! The truth about a model: its capacity, and the rate up to which it meets limits.
 //!
-//! Models with a closed form are computed by [`formulas`], the others by a simulation of the same
+//! Models with a closed form are computed by `formulas`, the others by a simulation of the same
 //! station that the server runs.
 
 mod formulas;
