@@ -62,7 +62,7 @@ impl ServerConfig {
 /// TLS: where it is spoken, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsConfig {
-    /// Those of the server's addresses that speak TLS; the others speak plain HTTP. Empty: all TCP
+    /// The server's addresses that speak TLS; the others speak plain HTTP. Empty: all TCP
     /// addresses speak TLS.
     pub listen: Vec<ListenAddr>,
     /// The certificates, the default one first. Several for one name are for several kinds of keys.

@@ -242,7 +242,7 @@ fn a_server_that_goes_away_ends_what_it_has_begun() {
     let trial = &figures.trial;
     let refused = trial.outcomes.count(Outcome::Refused);
     assert_eq!(trial.counts.good + refused, 100, "{:?}", trial.outcomes);
-    // Those that were on their way meanwhile were not processed, and the rest has another
+    // Requests that were on their way meanwhile were not processed, and the rest has another
     // connection.
     assert!(refused <= 8 && trial.connections.opened == 2, "{refused} refused");
 }

@@ -104,7 +104,7 @@ pub(crate) struct BlockingPool<R> {
     waiting: HashMap<u64, JobWaiters, RandomState>,
 }
 
-/// Those that wait for a job.
+/// The waiters of a job.
 struct JobWaiters {
     /// The job's kind and key, if it has one.
     key: Option<(JobKind, Vec<u8>)>,

@@ -1,7 +1,7 @@
 //! TLS of a server: its certificates, keys and settings, opened before the server starts and again
 //! for each reload.
 //!
-//! Whoever starts the server reads the files, because the server may have given up the rights for
+//! The starting program reads the files, because the server may have given up the rights for
 //! that by the time of a reload. Loops share the settings; connections keep those that they began
 //! with.
 
