@@ -147,10 +147,11 @@ fn transfer(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::R
     connections(out, document, trial)?;
     handshakes(out, trial)?;
     let client = &trial.client;
-    let per_request = |seconds: f64| us(seconds * 1e6 / trial.counts.sent.max(1) as f64);
-    let (user, system) = (per_request(client.cpu_user_s), per_request(client.cpu_sys_s));
+    // The sum, where it is no request's.
+    let (requests, unit) = if trial.counts.sent == 0 { (1, "") } else { (trial.counts.sent, " per request") };
+    let [user, system] = [client.cpu_user_s, client.cpu_sys_s].map(|seconds| us(seconds * 1e6 / requests as f64));
     let busiest = display::percent(client.busiest_core);
-    writeln!(out, "  client: {busiest} of its busiest CPU, {user} user and {system} system per request")?;
+    writeln!(out, "  client: {busiest} of its busiest CPU, {user} user and {system} system{unit}")?;
     if document.host.shared_with_target {
         writeln!(out, "  client and server shared this host")?;
     }

@@ -1,6 +1,7 @@
 //! The settings of a client, shared by its connections.
 
 use std::fmt;
+use std::io;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -83,12 +84,14 @@ pub struct ClientSettings {
 }
 
 impl ClientSettings {
-    /// Settings, with no sessions yet.
+    /// Settings, with no sessions yet. The process has gathered its randomness by then, which takes
+    /// tens of milliseconds once and would be part of the first handshakes otherwise.
     ///
     /// # Errors
     /// The selection leaves nothing to negotiate, or the authorities cannot be had.
     pub fn new(options: ClientOptions) -> Result<Self, SettingsError> {
         let ClientOptions { selection, alpn, roots, insecure, certificate, server_name, resume } = options;
+        aws_lc_rs::rand::fill(&mut [0]).map_err(|_| io::Error::other("the system has no randomness"))?;
         let provider = selection.provider()?;
         let verifier = NotingServerVerifier::new(root_store(&roots, insecure)?, &provider, insecure)?;
         let versions = selection.versions_of(&provider);
