@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::challenge::Challenge;
 use crate::report::Report;
 
 /// The server that a certificate is for. Each call returns after all parts of the server have
@@ -37,19 +38,4 @@ pub trait Host {
 
     /// Takes note of an event; its `Display` is a line for the error log.
     fn report(&mut self, report: &Report);
-}
-
-/// A challenge that the server answers.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Challenge {
-    /// By [`Host::http_challenge`].
-    Http {
-        /// The token in the URL's path.
-        token: String,
-    },
-    /// By [`Host::alpn_challenge`].
-    Alpn {
-        /// The name that the handshake asks for.
-        name: String,
-    },
 }

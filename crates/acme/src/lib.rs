@@ -11,16 +11,30 @@
 
 #![forbid(unsafe_code)]
 
+mod account;
+mod authority;
 mod certificate;
+mod challenge;
+mod challenge_certificate;
 mod client;
+mod failures;
 mod host;
+mod order;
 mod problem;
+mod random;
+mod refusal;
+mod renewal;
 mod report;
+mod schedule;
 mod settings;
+mod state;
+mod time;
+mod transport;
 
 pub use certificate::StoredCertificate;
+pub use challenge::{Challenge, ChallengeKind};
 pub use client::Client;
-pub use host::{Challenge, Host};
+pub use host::Host;
 pub use problem::Problem;
 pub use report::{Reason, Report};
-pub use settings::{ChallengeKind, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Settings};
+pub use settings::{LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Settings};

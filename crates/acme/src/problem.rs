@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use thiserror::Error;
 
-use crate::settings::ChallengeKind;
+use crate::challenge::ChallengeKind;
 
 /// Why there is no (new) certificate. `Display` says what failed, on what, and what to do.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -14,8 +14,16 @@ pub enum Problem {
     /// A setting makes no sense.
     #[error("{0}")]
     Settings(String),
+    /// The file of trusted authorities cannot be used.
+    #[error("{}: {error}; expected certificates in PEM, of the authorities that sign the directory's own", path.display())]
+    Roots {
+        /// The file.
+        path: PathBuf,
+        /// The system's message, or how it is malformed.
+        error: String,
+    },
     /// A file or folder of the state directory cannot be used.
-    #[error("{}: {error}; the server's user must be able to write there, and no other program may write its files", path.display())]
+    #[error("{}: {error}; the state directory is for this server alone, and its user must be able to write there", path.display())]
     State {
         /// Which one.
         path: PathBuf,
@@ -99,10 +107,8 @@ pub enum Problem {
         offered: String,
     },
     /// The authority refuses a request.
-    #[error("{url}: the authority refuses {operation}: {detail} ({kind})")]
+    #[error("the authority refuses {operation}: {detail} ({kind}){}", advice(kind))]
     Refused {
-        /// The URL asked for.
-        url: String,
         /// The request, as a noun.
         operation: &'static str,
         /// The last part of the error's URN (RFC 8555, 6.7).
@@ -128,4 +134,52 @@ pub enum Problem {
         /// The server's words.
         error: String,
     },
+}
+
+impl Problem {
+    /// It may be over soon without anybody doing anything.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Unavailable { .. } | Self::Slow { .. } | Self::Host { .. })
+    }
+}
+
+/// Advice on refusals of this kind (RFC 8555, 6.7), to be appended.
+fn advice(kind: &str) -> &'static str {
+    match kind {
+        "externalAccountRequired" => {
+            "; it wants accounts to be made beforehand (external account binding), which is not supported: choose \
+             another authority"
+        }
+        "userActionRequired" => "; follow what it demands, then the next attempt succeeds",
+        "invalidContact" | "unsupportedContact" => "; change the contact address",
+        "caa" => "; allow this authority in the CAA records of the name",
+        "rejectedIdentifier" | "unsupportedIdentifier" => "; leave the name out",
+        _ => "",
+    }
+}
+
+/// The longest text of an authority that is passed on.
+const TEXT_MAX: usize = 1000;
+
+/// A text of an authority as one line without control characters, shortened if it is long.
+pub(crate) fn printable(text: &str) -> String {
+    let words = text.split(|character: char| character.is_whitespace() || character.is_control());
+    let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(TEXT_MAX) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_an_authority_are_one_line() {
+        let check = |text: &str, expected: &str| assert_eq!(printable(text), expected);
+        check("no such domain", "no such domain");
+        check(" two\r\nlines\x1b[31m ", "two lines [31m");
+        check(&"é".repeat(2000), &format!("{}...", "é".repeat(1000)));
+    }
 }

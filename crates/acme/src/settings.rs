@@ -1,7 +1,10 @@
 //! The choices of the operator.
 
-use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
+
+use crate::challenge::ChallengeKind;
+use crate::problem::Problem;
 
 /// The directory of Let's Encrypt, the default authority.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
@@ -43,20 +46,53 @@ impl Default for Settings {
     }
 }
 
-/// A way to prove the control of a name.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum ChallengeKind {
-    /// A file over plain HTTP on port 80 (RFC 8555, 8.3).
-    Http01,
-    /// A certificate in a TLS handshake on port 443 (RFC 8737).
-    TlsAlpn01,
+impl Settings {
+    /// These settings, with the names in lower case and order.
+    ///
+    /// # Errors
+    /// They make no sense.
+    pub(crate) fn checked(mut self) -> Result<Self, Problem> {
+        if !self.directory.starts_with("https://") {
+            let directory = &self.directory;
+            let text = format!("{directory}: the URL of an ACME directory begins with https://");
+            return Err(Problem::Settings(text));
+        }
+        if self.challenges.is_empty() {
+            return Err(Problem::Settings("no kind of challenge is left to prove the control of names by".into()));
+        }
+        for name in &mut self.names {
+            *name = checked_name(name).map_err(|why| Problem::Settings(format!("{name}: {why}")))?;
+        }
+        self.names.sort_unstable();
+        self.names.dedup();
+        if self.names.is_empty() {
+            return Err(Problem::Settings("a certificate needs a host name".into()));
+        }
+        Ok(self)
+    }
 }
 
-impl fmt::Display for ChallengeKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Http01 => "http-01",
-            Self::TlsAlpn01 => "tls-alpn-01",
-        })
+/// A host name in lower case, without the dot of the root.
+fn checked_name(name: &str) -> Result<String, &'static str> {
+    let lower = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    let is_label = |label: &str| {
+        let is_known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        (1..=63).contains(&label.len())
+            && label.bytes().all(is_known)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    if lower.starts_with("*.") {
+        return Err("a certificate for a wildcard takes challenges by DNS, which are not supported; list the names");
     }
+    if lower.parse::<IpAddr>().is_ok() {
+        return Err("a certificate by ACME needs host names, and this is an IP address");
+    }
+    if lower.len() > 253 || !lower.split('.').all(is_label) {
+        return Err("this is no host name; one with letters beyond ASCII is written in Punycode (xn--...)");
+    }
+    if !lower.contains('.') {
+        return Err("this name is known on its own network alone; expected one such as mirror.example.org");
+    }
+    Ok(lower)
 }
