@@ -114,3 +114,49 @@ impl StateDirectory {
 fn problem(path: &Path, error: &io::Error) -> Problem {
     Problem::State { path: path.into(), error: error.to_string() }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let state = StateDirectory::open(&folder.path().join("a/b")).expect("it can be made");
+        assert_eq!(state.read("file"), Ok(None));
+        state.write("file", b"old").expect("it can be written");
+        let old = File::open(state.path("file")).expect("it is there");
+        state.write("file", b"new").expect("it can be written");
+        assert_eq!(state.read("file"), Ok(Some(b"new".to_vec())));
+        assert_eq!(io::read_to_string(old).expect("it is a text"), "old", "the old version is as it was");
+        state.remove("file").expect("it can be removed");
+        state.remove("file").expect("none is as good");
+        assert_eq!(state.read("file"), Ok(None));
+    }
+
+    #[test]
+    fn what_was_being_written_is_removed_at_the_next_start() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let unfinished = folder.path().join("certificate.pemXb3Tz.unfinished");
+        fs::write(&unfinished, "-----BEGIN").expect("it can be written");
+        let state = StateDirectory::open(folder.path()).expect("it is a folder");
+        assert!(!unfinished.exists());
+        assert_eq!(state.read("certificate.pem"), Ok(None));
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_used_is_named() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let path = folder.path().join("file");
+        fs::write(&path, "").expect("it can be written");
+        let problem = StateDirectory::open(&path.join("state")).expect_err("it is below a file");
+        assert!(problem.to_string().starts_with(&format!("{}: ", path.join("state").display())), "{problem}");
+        let state = StateDirectory::open(folder.path()).expect("it is a folder");
+        state.write("value.json", b"{").expect("it can be written");
+        assert!(matches!(state.read_value::<String>("value.json"), Err(Problem::State { .. })));
+        let mode = fs::metadata(state.path("value.json")).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}
