@@ -21,6 +21,7 @@
 //! | [`attackers`], [`pipelines`] | attackers with more connections than there are slots, and long pipelines; their effect on other clients |
 //! | [`conformance`] | transcripts of HTTP, compared with Thalweg's server and with nginx |
 //! | [`http2`] | HTTP/2 of the server: common clients, downloads that share connections |
+//! | [`h2spec`] | h2spec, a test suite of others for servers of HTTP/2 |
 //! | [`yardstick`] | the server of known capacity, as load generators find it |
 //! | [`bottleneck`] | planted bottlenecks, and the part that a search names |
 //! | [`observe`] | the observer of a host: alone, asked by a measuring client, lost |
@@ -62,6 +63,7 @@ mod files;
 mod find;
 mod formats;
 mod full_disk;
+mod h2spec;
 mod http2;
 mod input;
 mod interrupt;

@@ -1,0 +1,9 @@
+//! The client against Pebble, the authority that Let's Encrypt has for tests, and against a scripted
+//! one for what Pebble never does.
+
+mod failing;
+mod killing;
+mod obtaining;
+mod pebble;
+mod responder;
+mod scene;
