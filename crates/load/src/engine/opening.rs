@@ -88,6 +88,7 @@ impl<P: Protocol> Engine<P> {
             State::Idle | State::Thinking { .. } => {}
             State::Closed => unreachable!("a connection is closed once"),
         }
+        connection.protocol.record(figures);
         self.figures.record_pace(bits_per_s, self.plan.conforming_bits_per_s);
         self.open -= 1;
         driver.close(id);
@@ -158,7 +159,8 @@ impl<P: Protocol> Engine<P> {
             self.is_short_of_room = true;
             return;
         }
-        let wanted = (schedule.arrivals.waiting(now) as usize).saturating_sub(self.connecting - self.reopening);
+        let waiting = schedule.arrivals.waiting(now) as usize + self.put_back.len();
+        let wanted = waiting.saturating_sub(self.connecting - self.reopening);
         let prompt = !std::mem::replace(&mut self.is_short_of_room, wanted > room);
         for _ in 0..wanted.min(room) {
             match self.connect(driver, now) {
