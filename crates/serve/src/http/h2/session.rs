@@ -11,9 +11,9 @@ use std::rc::Rc;
 
 use thalweg_reactor::BufferPool;
 use thalweg_sys::Instant;
-use thalweg_wire::BodyFraming;
 use thalweg_wire::h2::{Config, Connection, ErrorCode, Event, HeadFields, Role, Settings, WINDOW_INITIAL};
 use thalweg_wire::hpack::FieldList;
+use thalweg_wire::{BodyFraming, Method};
 
 use super::batch::Batch;
 use super::stream::{StreamWork, WaitingRequest};
@@ -331,6 +331,8 @@ impl Session {
         match head.body {
             BodyFraming::None => {}
             BodyFraming::Length(bytes) if bytes > BODY_BYTES_MAX => {}
+            // The client sends nothing before there is a tunnel (RFC 9113, 8.5).
+            _ if head.method == Method::Connect => {}
             body => {
                 let length = if let BodyFraming::Length(bytes) = body { Some(bytes) } else { None };
                 self.connection.expect_body(stream, length);
