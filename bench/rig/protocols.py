@@ -134,7 +134,7 @@ def thalweg_client(program, driver, cpu):
         protocol = ["--http", "2", "--connections", str(case.connections), "--streams", str(case.streams),
                     "--workers", str(case.connections * case.streams)] if case.streams else ["--workers", str(case.connections)]
         close = ["--calls", "1"] if case.close else []
-        secure = ["--insecure", "--resume", "always" if case.resume else "never"] if case.tls else []
+        secure = ["--insecure", "--resume", "tickets" if case.resume else "never"] if case.tls else []
         return [program, "run", url, *protocol, *close, *secure, "--duration", f"{seconds}s", "--json", "--cores", str(cpu), "--driver", driver]
 
     def count(text):

@@ -12,10 +12,8 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::certificates::{Certificate, certificates_of_pem};
 use crate::selection::Selection;
 use crate::server_verifier::NotingServerVerifier;
+use crate::sessions::Sessions;
 use crate::settings_error::SettingsError;
-
-/// Servers whose sessions are kept.
-const SERVERS_MAX: usize = 256;
 
 /// The choices of a client.
 #[derive(Debug, Default)]
@@ -109,7 +107,7 @@ impl ClientSettings {
         config.alpn_protocols = alpn;
         config.resumption = match resume {
             Resume::Never => Resumption::disabled(),
-            Resume::Tickets | Resume::Always => Resumption::in_memory_sessions(SERVERS_MAX),
+            Resume::Tickets | Resume::Always => Resumption::store(Arc::new(Sessions::default())),
         };
         Ok(Self { config: Arc::new(config), server_name: server_name.map(Into::into) })
     }
