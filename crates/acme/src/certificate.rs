@@ -1,6 +1,7 @@
 //! The certificate in the state directory: one file with its key and its chain, so that the two
 //! cannot fall apart.
 
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use rustls_pki_types::CertificateDer;
@@ -16,7 +17,7 @@ const KEY_BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
 const DIRECTORY: &str = "Directory: ";
 
 /// A certificate with its key, as it is in the state directory.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct StoredCertificate {
     /// The host names that it is for, in lower case and order.
     pub names: Vec<String>,
@@ -78,6 +79,18 @@ impl StoredCertificate {
     /// The chain's first certificate in DER.
     pub(crate) fn own(&self) -> CertificateDer<'static> {
         own_certificate(&self.chain_pem).expect("it was checked when it was read")
+    }
+}
+
+/// Without the key, which belongs in no log.
+impl fmt::Debug for StoredCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredCertificate")
+            .field("names", &self.names)
+            .field("not_before", &self.not_before)
+            .field("not_after", &self.not_after)
+            .field("directory", &self.directory)
+            .finish_non_exhaustive()
     }
 }
 

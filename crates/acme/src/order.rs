@@ -24,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const POLL_FIRST: Duration = Duration::from_millis(250);
 const POLL_MAX: Duration = Duration::from_secs(10);
 
-/// A new order for these names; it replaces a certificate (RFC 9773, 5) if the authority takes that.
+/// A new order for these names; it replaces a certificate (RFC 9773, 5) if the authority takes
+/// that.
 pub(crate) fn new_order(
     authority: &Authority,
     account: &Account,
