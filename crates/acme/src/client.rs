@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::account::{check_account, forget_account, new_account, stored_account};
 use crate::authority::Authority;
-use crate::certificate::StoredCertificate;
+use crate::certificate::{self, StoredCertificate};
 use crate::challenge::ChallengeKind;
 use crate::failures::Failures;
 use crate::host::Host;
@@ -22,7 +22,6 @@ use crate::report::{Reason, Report};
 use crate::settings::Settings;
 use crate::state::StateDirectory;
 
-const CERTIFICATE: &str = "certificate.pem";
 const RENEWAL: &str = "renewal.json";
 const ORDER: &str = "order.json";
 const FAILURES: &str = "failures.json";
@@ -134,7 +133,7 @@ impl Client {
             }
             result => result?,
         };
-        self.state.write(CERTIFICATE, &certificate.to_file())?;
+        self.state.write(certificate::FILE, &certificate.to_file())?;
         self.state.remove(ORDER)?;
         self.state.remove(FAILURES)?;
         self.failures = None;
@@ -343,12 +342,8 @@ impl Client {
     }
 
     fn read_certificate(&mut self) -> Option<StoredCertificate> {
-        let text = self.state.read(CERTIFICATE).and_then(|text| {
-            let Some(text) = text else { return Ok(None) };
-            let certificate = StoredCertificate::from_file(&String::from_utf8_lossy(&text));
-            certificate.map(Some).map_err(|error| Problem::State { path: self.state.path(CERTIFICATE), error })
-        });
-        self.or_report(text)
+        let read = StoredCertificate::read(&self.settings.state);
+        self.or_report(read)
     }
 
     /// The value of a file, `None` if there is none or it is damaged.

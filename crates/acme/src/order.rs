@@ -37,7 +37,7 @@ pub(crate) fn new_order(
     if let Some(replaced) = replaced {
         match order(&NewOrder::new(&names).replaces(replaced)) {
             // That certificate may be replaced already, or have been ordered by another account.
-            Err(Problem::Refused { .. } | Problem::Malformed { .. }) => {}
+            Err(Problem::Refused { .. } | Problem::Malformed { .. } | Problem::Unavailable { .. }) => {}
             result => return result,
         }
     }

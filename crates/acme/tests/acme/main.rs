@@ -6,6 +6,7 @@
 mod failing;
 mod killing;
 mod obtaining;
+mod own_account;
 mod pebble;
 mod refusing;
 mod responder;
