@@ -37,9 +37,9 @@ pub struct ServerTls {
 }
 
 impl ServerTls {
-    /// Opens what a configuration names; `None` if it has no TLS. The keys of tickets, a self-signed
-    /// certificate and one that was obtained by ACME are taken over from `before`. `read` reads a
-    /// file.
+    /// Opens what a configuration names; `None` if it has no TLS. The keys of tickets, a
+    /// self-signed certificate and one that was obtained by ACME are taken over from `before`.
+    /// `read` reads a file.
     ///
     /// # Errors
     /// A file cannot be read or used, or the settings contradict each other.
