@@ -64,7 +64,6 @@ pub(crate) fn forget_account(state: &StateDirectory) -> Result<(), Problem> {
 pub(crate) fn check_account(authority: &Authority, account: &Account, settings: &Settings) -> Result<(), Problem> {
     update_contact(authority, account, settings).map_err(|problem| match problem {
         Problem::Refused { kind, detail, .. } if kind == "unauthorized" => Problem::AccountGone { detail },
-        Problem::Malformed { error, .. } => Problem::AccountGone { detail: error },
         problem => problem,
     })
 }

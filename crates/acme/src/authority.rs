@@ -32,8 +32,8 @@ impl Authority {
         self.transport.last().retry_after
     }
 
-    /// Carries out a call, again if its nonce was refused (RFC 8555, 6.5); `operation` names it, as a
-    /// noun.
+    /// Carries out a call, again if its nonce was refused (RFC 8555, 6.5); `operation` names it, as
+    /// a noun.
     pub(crate) fn call<T>(
         &self,
         operation: &'static str,

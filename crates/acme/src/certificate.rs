@@ -1,13 +1,20 @@
 //! The certificate in the state directory: one file with its key and its chain, so that the two
 //! cannot fall apart.
 
+use std::path::Path;
 use std::time::{Duration, SystemTime};
+use std::{fs, io};
 
 use rustls_pki_types::CertificateDer;
 use thalweg_tls::{Certificate, certificates_of_pem};
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 use x509_parser::time::ASN1Time;
+
+use crate::problem::Problem;
+
+/// Its file in the state directory.
+pub(crate) const FILE: &str = "certificate.pem";
 
 const CHAIN_BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const KEY_BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
@@ -16,7 +23,7 @@ const KEY_BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
 const DIRECTORY: &str = "Directory: ";
 
 /// A certificate with its key, as it is in the state directory.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct StoredCertificate {
     /// The host names that it is for, in lower case and order.
     pub names: Vec<String>,
@@ -33,6 +40,22 @@ pub struct StoredCertificate {
 }
 
 impl StoredCertificate {
+    /// Reads the certificate of a state directory, whichever process owns that: its file is
+    /// replaced as a whole. `None` if there is none yet. It may be for other names, or have
+    /// expired.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is damaged.
+    pub fn read(state: &Path) -> Result<Option<Self>, Problem> {
+        let path = state.join(FILE);
+        let unusable = |error: String| Problem::State { path: path.clone(), error };
+        match fs::read(&path) {
+            Ok(text) => Self::from_file(&String::from_utf8_lossy(&text)).map(Some).map_err(unusable),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(unusable(error.to_string())),
+        }
+    }
+
     /// A certificate from an authority, checked: the key is that of the chain's first certificate.
     pub(crate) fn new(directory: &str, chain_pem: &str, key_pem: &str) -> Result<Self, String> {
         let (chain_pem, key_pem) = (chain_pem.as_bytes(), key_pem.as_bytes());
@@ -59,7 +82,7 @@ impl StoredCertificate {
     }
 
     /// A certificate from the text of its file.
-    pub(crate) fn from_file(text: &str) -> Result<Self, String> {
+    fn from_file(text: &str) -> Result<Self, String> {
         let key = text.find(KEY_BEGIN).ok_or("it has no private key")?;
         let chain = text.find(CHAIN_BEGIN).ok_or("it has no certificate")?;
         let directory = text[..key].lines().find_map(|line| line.strip_prefix(DIRECTORY));
@@ -78,6 +101,18 @@ impl StoredCertificate {
     /// The chain's first certificate in DER.
     pub(crate) fn own(&self) -> CertificateDer<'static> {
         own_certificate(&self.chain_pem).expect("it was checked when it was read")
+    }
+}
+
+/// Without the key, which belongs in no log.
+impl std::fmt::Debug for StoredCertificate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StoredCertificate")
+            .field("names", &self.names)
+            .field("not_before", &self.not_before)
+            .field("not_after", &self.not_after)
+            .field("directory", &self.directory)
+            .finish_non_exhaustive()
     }
 }
 

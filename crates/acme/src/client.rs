@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::account::{check_account, forget_account, new_account, stored_account};
 use crate::authority::Authority;
-use crate::certificate::StoredCertificate;
+use crate::certificate::{self, StoredCertificate};
 use crate::challenge::ChallengeKind;
 use crate::failures::Failures;
 use crate::host::Host;
@@ -22,7 +22,6 @@ use crate::report::{Reason, Report};
 use crate::settings::Settings;
 use crate::state::StateDirectory;
 
-const CERTIFICATE: &str = "certificate.pem";
 const RENEWAL: &str = "renewal.json";
 const ORDER: &str = "order.json";
 const FAILURES: &str = "failures.json";
@@ -41,8 +40,8 @@ pub struct Client {
     unreported: Vec<Report>,
 }
 
-/// The file of an order that was begun: with its key, the certificate can still be fetched after the
-/// process was killed.
+/// The file of an order that was begun: with its key, the certificate can still be fetched after
+/// the process was killed.
 #[derive(Serialize, Deserialize)]
 struct BegunOrder {
     directory: String,
@@ -52,8 +51,8 @@ struct BegunOrder {
 }
 
 impl Client {
-    /// Opens the state directory, which is created if there is none, and locks it for as long as the
-    /// client lives. Nothing is sent.
+    /// Opens the state directory, which is created if there is none, and locks it for as long as
+    /// the client lives. Nothing is sent.
     ///
     /// # Errors
     /// The settings make no sense, another process uses the directory, or it cannot be written.
@@ -83,22 +82,19 @@ impl Client {
         self.certificate.as_ref()
     }
 
-    /// Does what is due at `now`, if anything: creates an account, orders or renews a certificate and
-    /// has it installed, or asks when the authority suggests to renew. It blocks meanwhile, for some
-    /// minutes at most. Failures are reported to the host.
+    /// Does what is due at `now`, if anything: creates an account, orders or renews a certificate
+    /// and has it installed, or asks when the authority suggests to renew. It blocks meanwhile, for
+    /// some minutes at most. Failures are reported to the host.
     ///
     /// Returns when to call it next. An earlier call does no harm.
     pub fn step(&mut self, host: &mut dyn Host, now: SystemTime) -> SystemTime {
-        for report in mem::take(&mut self.unreported) {
-            host.report(&report);
-        }
+        self.report_damage(host);
         if let Some(retry) = self.failures.as_ref().and_then(|failures| failures.wait(&self.settings, now)) {
             return retry;
         }
-        match self.attempt(host, now) {
-            Ok(next) => next,
-            Err(problem) => self.note_failure(host, problem, now),
-        }
+        let attempt = self.attempt(host, now);
+        self.report_damage(host);
+        attempt.unwrap_or_else(|problem| self.note_failure(host, problem, now))
     }
 
     fn attempt(&mut self, host: &mut dyn Host, now: SystemTime) -> Result<SystemTime, Problem> {
@@ -137,7 +133,7 @@ impl Client {
             }
             result => result?,
         };
-        self.state.write(CERTIFICATE, &certificate.to_file())?;
+        self.state.write(certificate::FILE, &certificate.to_file())?;
         self.state.remove(ORDER)?;
         self.state.remove(FAILURES)?;
         self.failures = None;
@@ -274,7 +270,8 @@ impl Client {
         Ok(())
     }
 
-    /// Asks the authority when to renew, if it is time for that. No answer leaves the plan as it is.
+    /// Asks the authority when to renew, if it is time for that. No answer leaves the plan as it
+    /// is.
     fn ask_if_due(&mut self, host: &mut dyn Host, now: SystemTime) {
         if self.certificate.is_none() || self.reason(now).is_some() || self.current_plan(now).next_question() > now {
             return;
@@ -345,18 +342,20 @@ impl Client {
     }
 
     fn read_certificate(&mut self) -> Option<StoredCertificate> {
-        let text = self.state.read(CERTIFICATE).and_then(|text| {
-            let Some(text) = text else { return Ok(None) };
-            let certificate = StoredCertificate::from_file(&String::from_utf8_lossy(&text));
-            certificate.map(Some).map_err(|error| Problem::State { path: self.state.path(CERTIFICATE), error })
-        });
-        self.or_report(text)
+        let read = StoredCertificate::read(&self.settings.state);
+        self.or_report(read)
     }
 
     /// The value of a file, `None` if there is none or it is damaged.
     fn read<T: DeserializeOwned>(&mut self, file: &str) -> Option<T> {
         let value = self.state.read_value(file);
         self.or_report(value)
+    }
+
+    fn report_damage(&mut self, host: &mut dyn Host) {
+        for report in mem::take(&mut self.unreported) {
+            host.report(&report);
+        }
     }
 
     fn or_report<T>(&mut self, read: Result<Option<T>, Problem>) -> Option<T> {

@@ -16,8 +16,8 @@ pub trait Host {
     /// The server does not do it.
     fn http_challenge(&mut self, token: &str, key_authorization: &str) -> io::Result<()>;
 
-    /// Presents this certificate to TLS clients on port 443 that ask for `name` and for the protocol
-    /// `acme-tls/1` alone (RFC 8737, 3). Chain and key are in PEM.
+    /// Presents this certificate to TLS clients on port 443 that ask for `name` and for the
+    /// protocol `acme-tls/1` alone (RFC 8737, 3). Chain and key are in PEM.
     ///
     /// # Errors
     /// The server does not do it.

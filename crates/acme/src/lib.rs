@@ -2,8 +2,8 @@
 //! a state directory, and renews it when the authority suggests (ARI, RFC 9773).
 //!
 //! The client blocks; it is meant for a process of its own. The server is a [`Host`]: it answers
-//! challenges, takes certificates into use and writes reports. [`Client::step`] does what is due and
-//! returns when to call it again. Everything that has to outlive the process is in the state
+//! challenges, takes certificates into use and writes reports. [`Client::step`] does what is due
+//! and returns when to call it again. Everything that has to outlive the process is in the state
 //! directory before it matters, so that the process may be killed at any time.
 //!
 //! Lacking on purpose: processes, signals, listening sockets, and challenges by DNS, without which

@@ -24,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const POLL_FIRST: Duration = Duration::from_millis(250);
 const POLL_MAX: Duration = Duration::from_secs(10);
 
-/// A new order for these names; it replaces a certificate (RFC 9773, 5) if the authority takes that.
+/// A new order for these names; it replaces a certificate (RFC 9773, 5) if the authority takes
+/// that.
 pub(crate) fn new_order(
     authority: &Authority,
     account: &Account,
@@ -36,7 +37,7 @@ pub(crate) fn new_order(
     if let Some(replaced) = replaced {
         match order(&NewOrder::new(&names).replaces(replaced)) {
             // That certificate may be replaced already, or have been ordered by another account.
-            Err(Problem::Refused { .. } | Problem::Malformed { .. }) => {}
+            Err(Problem::Refused { .. } | Problem::Malformed { .. } | Problem::Unavailable { .. }) => {}
             result => return result,
         }
     }

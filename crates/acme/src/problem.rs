@@ -121,7 +121,7 @@ pub enum Problem {
     Slow {
         /// The order.
         url: String,
-        /// What was waited for, as a noun.
+        /// The awaited step, as a noun.
         operation: &'static str,
         /// How long.
         seconds: u64,

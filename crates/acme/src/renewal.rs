@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::certificate::StoredCertificate;
-use crate::schedule::{SUGGESTION_RETRY, renewal_by_lifetime, renewal_earliest, renewal_in_window, suggestion_age};
+use crate::schedule::{
+    SUGGESTION_RETRY, renewal_by_lifetime, renewal_earliest, renewal_in_window, renewal_latest, suggestion_age,
+};
 use crate::time::timestamp;
 
 /// When a certificate is renewed, and when the authority is asked for its suggestion.
@@ -53,8 +55,9 @@ impl RenewalPlan {
 
     /// When to renew.
     pub(crate) fn renewal(&self) -> SystemTime {
-        let earliest = renewal_earliest(self.obtained.into(), self.not_before.into(), self.not_after.into());
-        SystemTime::from(self.renewal).max(earliest)
+        let (not_before, not_after) = (self.not_before.into(), self.not_after.into());
+        let earliest = renewal_earliest(self.obtained.into(), not_before, not_after);
+        SystemTime::from(self.renewal).max(earliest).min(renewal_latest(not_before, not_after))
     }
 
     /// When to ask the authority for its suggestion.
@@ -133,6 +136,13 @@ mod tests {
         let mut plan = RenewalPlan::new(&certificate(), day(1), 0.0);
         plan.suggest(&suggestion(0, 1), day(1), 0.0);
         assert_eq!(plan.renewal(), day(1) + DAY / 24);
+    }
+
+    #[test]
+    fn a_window_after_the_end_is_too_late() {
+        let mut plan = RenewalPlan::new(&certificate(), day(1), 0.0);
+        plan.suggest(&suggestion(100, 102), day(1), 0.0);
+        assert_eq!(plan.renewal(), day(90) - DAY * 90 / 24);
     }
 
     #[test]

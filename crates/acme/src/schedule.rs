@@ -44,14 +44,19 @@ pub(crate) fn renewal_earliest(obtained: SystemTime, not_before: SystemTime, not
     obtained + (not_after.duration_since(not_before).unwrap_or_default() / 3).min(HOUR)
 }
 
+/// The latest time to renew, whatever the authority suggests: when a 24th of the lifetime is left.
+pub(crate) fn renewal_latest(not_before: SystemTime, not_after: SystemTime) -> SystemTime {
+    not_after - not_after.duration_since(not_before).unwrap_or_default() / 24
+}
+
 /// The wait until the authority is asked again for its suggestion.
 pub(crate) fn suggestion_age(suggested: Duration) -> Duration {
     suggested.clamp(MINUTE, SUGGESTION_AGE_MAX)
 }
 
-/// When to try again after the last of `failures` attempts in a row has failed because of `problem`:
-/// a wait that doubles with each one, longer by up to a half, by `share` (0 to 1). It is never
-/// earlier than the authority demands.
+/// When to try again after the last of `failures` attempts in a row has failed because of
+/// `problem`: a wait that doubles with each one, longer by up to a half, by `share` (0 to 1). It is
+/// never earlier than the authority demands.
 pub(crate) fn retry_after(problem: &Problem, failures: u32, now: SystemTime, share: f64) -> SystemTime {
     let first = if problem.is_passing() { MINUTE / 2 } else { MINUTE * 5 };
     let doubled = first.saturating_mul(1 << failures.saturating_sub(1).min(20));
@@ -113,6 +118,12 @@ mod tests {
     fn a_new_certificate_is_not_renewed_at_once() {
         assert_eq!(renewal_earliest(day(1), day(0), day(90)), day(1) + HOUR);
         assert_eq!(renewal_earliest(after(60), after(0), after(600)), after(260));
+    }
+
+    #[test]
+    fn a_certificate_does_not_expire_because_a_suggestion_is_late() {
+        assert_eq!(renewal_latest(day(0), day(96)), day(92));
+        assert_eq!(renewal_latest(day(9), day(3)), day(3));
     }
 
     #[test]

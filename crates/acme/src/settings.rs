@@ -24,7 +24,8 @@ pub struct Settings {
     pub roots: Option<PathBuf>,
     /// The host names of the certificate, at least one.
     pub names: Vec<String>,
-    /// Where the authority may write to: URLs such as `mailto:admin@example.org` (RFC 8555, 7.3).
+    /// Addresses at which the authority reaches the operator: URLs such as
+    /// `mailto:admin@example.org` (RFC 8555, 7.3).
     pub contact: Vec<String>,
     /// The folder of the account, the certificate and its key. It is created with mode 0700.
     pub state: PathBuf,

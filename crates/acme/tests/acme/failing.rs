@@ -2,12 +2,16 @@
 
 use std::fs;
 use std::mem;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
+use instant_acme::{CertificateIdentifier, Error, Identifier, NewOrder};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
 use thalweg_acme::{Challenge, ChallengeKind, Client, Problem, Report};
 
+use crate::own_account::{kind, own_account};
 use crate::pebble::Pebble;
-use crate::scene::{LIFETIME, MINUTE, Scene, failure};
+use crate::scene::{DAY, LIFETIME, MINUTE, Scene, failure};
 
 #[test]
 fn a_wrong_answer_is_said_and_tried_again_later() {
@@ -63,7 +67,7 @@ fn the_old_certificate_stays_while_its_renewal_fails() {
     client.step(&mut scene.responder, SystemTime::now());
     let stored = client.stored_certificate().cloned();
     scene.responder.lies = true;
-    let due = SystemTime::now() + Duration::from_secs(70 * 86_400);
+    let due = SystemTime::now() + DAY * 70;
     client.step(&mut scene.responder, due);
     let reports = mem::take(&mut scene.responder.reports);
     let expires = stored.as_ref().map(|stored| stored.not_after);
@@ -131,4 +135,51 @@ fn an_authority_whose_own_certificate_is_not_trusted_is_said() {
     let reports = mem::take(&mut scene.responder.reports);
     let Problem::Tls { error, .. } = failure(&reports).0 else { panic!("{reports:#?}") };
     assert!(error.contains("invalid peer certificate"), "{error}");
+}
+
+#[test]
+fn a_deactivated_account_is_replaced() {
+    let mut scene = Scene::new();
+    let mut client = scene.client();
+    client.step(&mut scene.responder, SystemTime::now());
+    scene.responder.lines();
+    let account = own_account(&scene);
+    let is_refused = || {
+        let answer = pollster::block_on(account.update_contacts(&["mailto:admin@example.org"]));
+        matches!(answer, Err(Error::Api(problem)) if kind(&problem) == "unauthorized")
+    };
+    while !is_refused() {
+        pollster::block_on(own_account(&scene).deactivate()).expect("the authority is asked");
+    }
+
+    client.step(&mut scene.responder, SystemTime::now() + DAY * 70);
+    let reports = mem::take(&mut scene.responder.reports);
+    let lines: Vec<_> = reports.iter().map(ToString::to_string).collect();
+    let expected = "ACME: the authority does not accept the stored account any more; new account ";
+    assert_eq!(lines.iter().filter(|line| line.starts_with(expected)).count(), 1, "{lines:#?}");
+    assert!(matches!(reports.last(), Some(Report::Obtained { .. })), "{lines:#?}");
+}
+
+#[test]
+fn a_renewal_says_what_it_replaces() {
+    let mut scene = Scene::new();
+    let mut client = scene.client();
+    client.step(&mut scene.responder, SystemTime::now());
+    let first = client.stored_certificate().expect("there is a certificate").chain_pem.clone();
+    client.step(&mut scene.responder, SystemTime::now() + DAY * 70);
+    assert_eq!(scene.responder.installed.len(), 2);
+
+    // The authority accepts one replacement of a certificate.
+    let first = CertificateDer::from_pem_slice(&first).expect("it is a certificate");
+    let names = [Identifier::Dns("mirror.example".into())];
+    let account = own_account(&scene);
+    let refusal = loop {
+        let replaced = CertificateIdentifier::try_from(&first).expect("it has an identifier");
+        let second = pollster::block_on(account.new_order(&NewOrder::new(&names).replaces(replaced)));
+        match second.map(drop).expect_err("an order is refused") {
+            Error::Api(problem) if kind(&problem) == "badNonce" => {}
+            error => break error,
+        }
+    };
+    assert!(matches!(&refusal, Error::Api(problem) if kind(problem) == "alreadyReplaced"), "{refusal}");
 }

@@ -21,11 +21,11 @@ const REFUSED_NONCES: &str = "20";
 
 /// A running authority, which resolves every name to 127.0.0.1.
 pub struct Pebble {
-    /// Where it listens.
+    /// The address at which it listens.
     pub address: SocketAddr,
     /// Its root for its own server, as a file in PEM.
     pub roots: PathBuf,
-    /// Where its management listens.
+    /// The address of its management.
     pub management: SocketAddr,
     _pebble: Killed,
     _resolver: Killed,
@@ -36,8 +36,8 @@ pub struct Pebble {
 struct Killed(Child);
 
 impl Pebble {
-    /// Starts one that verifies challenges by HTTP and by TLS at these ports, and whose certificates
-    /// are valid for `lifetime`.
+    /// Starts one that verifies challenges by HTTP and by TLS at these ports, and whose
+    /// certificates are valid for `lifetime`.
     pub fn start(http_port: u16, tls_port: u16, lifetime: Duration) -> Self {
         // The ports are free when they are chosen; another test may be faster to take one.
         let attempts = (0..5).find_map(|_| Self::try_start(http_port, tls_port, lifetime));

@@ -53,6 +53,15 @@ impl Scene {
         Client::open(self.settings(names, challenges)).expect("the settings make sense")
     }
 
+    /// An HTTP client for requests of the test's own.
+    pub fn agent(&self) -> ureq::Agent {
+        let tls = TlsConfig::builder()
+            .disable_verification(true)
+            .unversioned_rustls_crypto_provider(rustls::crypto::aws_lc_rs::default_provider().into())
+            .build();
+        ureq::Agent::config_builder().tls_config(tls).http_status_as_error(false).build().new_agent()
+    }
+
     /// Has the authority suggest a window for the renewal of this chain's certificate.
     pub fn suggest_renewal(&self, chain_pem: &[u8], start: &str, end: &str) {
         let suggestion = serde_json::json!({
@@ -63,13 +72,8 @@ impl Scene {
             "Certificate": String::from_utf8_lossy(chain_pem),
             "ARIResponse": suggestion.to_string(),
         });
-        let tls = TlsConfig::builder()
-            .disable_verification(true)
-            .unversioned_rustls_crypto_provider(rustls::crypto::aws_lc_rs::default_provider().into())
-            .build();
         let url = format!("https://{}/set-renewal-info/", self.pebble.management);
-        let agent = ureq::Agent::config_builder().tls_config(tls).build().new_agent();
-        agent.post(url).send(request.to_string()).expect("pebble takes the suggestion");
+        self.agent().post(url).send(request.to_string()).expect("pebble takes the suggestion");
     }
 }
 
