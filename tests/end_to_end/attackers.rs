@@ -1,8 +1,9 @@
 //! Attackers with three times as many connections as there are slots, and their effect on other
 //! clients.
 //!
-//! Attackers and others are processes of `attackers.py` and `h2_attackers.py`. The tests count the requests with a
-//! response, not their times: the machine may be busy, mostly with the attackers.
+//! Attackers and others are processes of `attackers.py` and `h2_attackers.py`. The tests count the
+//! requests with a response and look at the median of their times alone: the machine may be busy,
+//! mostly with the attackers.
 
 use std::fs;
 use std::path::Path;
