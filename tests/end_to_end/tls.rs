@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use crate::attackers;
 use crate::authority::{Authority, Issued, Validity};
 use crate::curl;
 use crate::http2;
@@ -221,6 +222,30 @@ fn a_renegotiation_is_refused() {
     assert!(said.contains("RENEGOTIATING") && said.contains("no renegotiation"), "{said}");
     assert_eq!(server.fetch(&place, "a.test", "/small", &[]).status, 200);
     server.stop();
+}
+
+/// A client that leaves its handshake half done costs the server its part of it, and a place.
+#[test]
+fn handshakes_that_are_not_completed_do_not_keep_others_out() {
+    const SECONDS: &str = "60";
+    const FETCHES: usize = 30;
+    let _machine = machine::exclusive();
+    let place = Place::new();
+    let certificate = place.certificate("a", &["a.test"]);
+    let root = place.path("root");
+    for driver in DRIVERS {
+        let server = Server::start(&[&root, "--listen", "127.0.0.1:0", "--tls", &certificate, "--driver", driver]);
+        let port = server.port.to_string();
+        let roles = ["attack", &port, SECONDS, "hello=300", "half_hello=300"];
+        let attackers = Process::start(&mut attackers::client_script(&roles));
+        until("the attackers", PATIENCE, || attackers.stdout().contains("begun").then_some(()));
+        for _ in 0..FETCHES {
+            let reply = server.fetch(&place, "a.test", "/small", &["--max-time", "5"]);
+            assert_eq!((reply.status, &*reply.body), (200, &b"small\n"[..]), "over {driver}");
+        }
+        drop(attackers);
+        server.stop();
+    }
 }
 
 #[test]

@@ -207,7 +207,12 @@ fn read_line(case: &mut Case, line: &str) -> Result<(), String> {
                 }
             });
         }
-        "<" => steps.push(Step::Receive(expected(rest)?)),
+        "<" => {
+            let (_, streams, ..) = split(rest)?;
+            for stream in streams_of(streams)? {
+                steps.push(Step::Receive(expected(rest, stream)?));
+            }
+        }
         _ => return Err("an unknown line".to_owned()),
     }
     Ok(())
@@ -331,8 +336,8 @@ fn fields(text: &str) -> Result<Vec<(Template, Template)>, String> {
     Ok(fields)
 }
 
-fn expected(text: &str) -> Result<Expected, String> {
-    let (kind, stream, words, payload) = split(text)?;
+fn expected(text: &str, stream: u32) -> Result<Expected, String> {
+    let (kind, _, words, payload) = split(text)?;
     let number = || payload.parse().map_err(|_| "not a number".to_owned());
     let code = || frame::code(payload).ok_or("not an error code".to_owned());
     let has = |word: &str| words.contains(&word);
@@ -351,6 +356,5 @@ fn expected(text: &str) -> Result<Expected, String> {
         "TEXT" => Content::Text(Template::new(payload)),
         _ => return Err("nothing that can come".to_owned()),
     };
-    let stream = stream.parse().map_err(|_| "not a stream")?;
     Ok(Expected { stream, ends: has("end"), content })
 }
