@@ -68,11 +68,11 @@ impl Session {
         services: &mut Services<'_>,
     ) {
         let outcomes = waited.as_ref().map_or(Outcomes::default(), |waiting| waiting.outcomes);
-        let waiter = services.waiter(stream);
-        let Services { responder, blocking, scratch, tls_port, socket, now, .. } = services;
+        let (waiter, context) = (services.waiter(stream), services.context());
+        let Services { responder, blocking, scratch, tls_port, .. } = services;
         let mut encoder = ResponseEncoder::new(&mut self.connection, stream, batch, scratch);
         let answer = match tls_port {
-            None => responder.respond(head, outcomes, (*socket, *now), &mut encoder),
+            None => responder.respond(head, outcomes, context, &mut encoder),
             Some(port) => Answer::Encoded(responder.redirect_to_tls(head, *port, &mut encoder)),
         };
         let job = match answer {
@@ -82,7 +82,7 @@ impl Session {
             }
             Answer::Pending => None,
             Answer::After(_) if blocking.is_overloaded() => {
-                let summary = responder.shed(head, &mut encoder);
+                let summary = responder.shed(head, context.peer, &mut encoder);
                 let sent = encoder.into_parts();
                 return self.sent_head(sent, head, summary, batch, services);
             }
@@ -127,7 +127,7 @@ impl Session {
     #[cold]
     pub(super) fn refuse(&mut self, stream: u32, status: u16, batch: &mut Batch, services: &mut Services<'_>) {
         let mut encoder = ResponseEncoder::new(&mut self.connection, stream, batch, services.scratch);
-        let summary = services.responder.refuse(status, &mut encoder);
+        let summary = services.responder.refuse(status, services.peer, &mut encoder);
         let (_, rest, bytes) = encoder.into_parts();
         services.recorder.record(stream, None, summary, &|| bytes);
         match rest {
