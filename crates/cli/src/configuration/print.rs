@@ -170,8 +170,8 @@ mod tests {
     use std::time::Duration;
 
     use thalweg_serve::{
-        AcmeChallenge, AcmeConfig, EtagSource, Level, ListenAddr, ListingStyle, LogFormat, LogTarget, MountConfig,
-        Rule, Settings, SiteConfig, StatusConfig, Symlinks, TlsConfig, UnknownHost,
+        AcmeChallenge, AcmeConfig, ClientCertificateMode, EtagSource, Level, ListenAddr, ListingStyle, LogFormat,
+        LogTarget, MountConfig, Rule, Settings, SiteConfig, StatusConfig, Symlinks, TlsConfig, UnknownHost,
     };
     use thalweg_sys::DriverChoice;
 
@@ -233,6 +233,7 @@ mod tests {
         mount.symlinks = Symlinks::OwnerMatch;
         mount.dot_files = true;
         mount.bytes_per_s_max = 1;
+        mount.client_certificates = Some(ClientCertificateMode::Required);
         let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let settings = Settings {
             headers: vec![header("X", "a \"b\""), header("Link", "</1>"), header("Link", "</2>")],
@@ -258,6 +259,7 @@ mod tests {
             mounts: vec![mount, MountConfig::new("/", "/")],
             rules: vec![rule.clone(), Rule::default(), rule],
             error_pages: vec![(404, "/404.html".to_owned()), (503, "/e/503.html".to_owned())],
+            client_certificates: Some(ClientCertificateMode::Optional),
         };
         let mut second = first.clone();
         second.mounts[0].path = "/other/".to_owned();
