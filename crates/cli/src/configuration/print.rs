@@ -229,6 +229,15 @@ mod tests {
             state: Some("/var/state".into()),
         });
         server.tls = Some(rich_tls());
+        let first = rich_site();
+        let mut second = first.clone();
+        second.mounts[0].path = "/other/".to_owned();
+        second.names = vec!["b.example".to_owned()];
+        server.sites = vec![first, second];
+        all
+    }
+
+    fn rich_site() -> SiteConfig {
         let mut mount = MountConfig::new("/a \u{fc}/", "/srv/a\\b");
         mount.symlinks = Symlinks::OwnerMatch;
         mount.dot_files = true;
@@ -254,18 +263,13 @@ mod tests {
             etag: Some(EtagSource::ModificationTime),
         };
         let rule = Rule { folder: Some("/a/".to_owned()), files: Some("*.{iso,img}".to_owned()), settings };
-        let first = SiteConfig {
+        SiteConfig {
             names: vec!["a.example".to_owned(), "*.a.example".to_owned()],
             mounts: vec![mount, MountConfig::new("/", "/")],
             rules: vec![rule.clone(), Rule::default(), rule],
             error_pages: vec![(404, "/404.html".to_owned()), (503, "/e/503.html".to_owned())],
             client_certificates: Some(ClientCertificateMode::Optional),
-        };
-        let mut second = first.clone();
-        second.mounts[0].path = "/other/".to_owned();
-        second.names = vec!["b.example".to_owned()];
-        server.sites = vec![first, second];
-        all
+        }
     }
 
     #[track_caller]
