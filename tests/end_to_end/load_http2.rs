@@ -80,8 +80,8 @@ fn a_server_of_http1_alone_breaks_the_protocol() {
     assert_eq!(outcome(&trial, "protocol_error"), 5, "{trial:#}");
 }
 
-/// nginx ends each connection with GOAWAY after so many requests. It reads on until the client closes:
-/// otherwise the kernel resets the connection, and the client may not learn of GOAWAY.
+/// nginx ends each connection with GOAWAY after so many requests. It reads on until the client
+/// closes: otherwise the kernel resets the connection, and the client may not learn of GOAWAY.
 #[test]
 fn connections_that_the_server_ends_are_counted_and_no_request_is_lost() {
     let _machine = machine::shared();

@@ -79,6 +79,7 @@ impl FromStr for Resume {
 pub struct ClientSettings {
     pub(crate) config: Arc<ClientConfig>,
     pub(crate) server_name: Option<Arc<str>>,
+    resume: Resume,
 }
 
 impl ClientSettings {
@@ -105,11 +106,33 @@ impl ClientSettings {
             None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = alpn;
-        config.resumption = match resume {
-            Resume::Never => Resumption::disabled(),
-            Resume::Tickets | Resume::Always => Resumption::store(Arc::new(Sessions::default())),
-        };
-        Ok(Self { config: Arc::new(config), server_name: server_name.map(Into::into) })
+        config.resumption = sessions(resume);
+        Ok(Self { config: Arc::new(config), server_name: server_name.map(Into::into), resume })
+    }
+
+    /// The same settings for another server, whose certificate alone is trusted: no sessions yet,
+    /// and the name is the server's.
+    ///
+    /// # Errors
+    /// The certificate cannot be trusted.
+    pub fn trusting(&self, server: &Certificate) -> Result<Self, SettingsError> {
+        let mut store = RootCertStore::empty();
+        for certificate in server.chain() {
+            let refused = |error| SettingsError::Roots(format!("a certificate cannot be trusted: {error}"));
+            store.add(certificate.into()).map_err(refused)?;
+        }
+        let mut config = ClientConfig::clone(&self.config);
+        let verifier = NotingServerVerifier::new(store, config.crypto_provider(), false)?;
+        config.dangerous().set_certificate_verifier(Arc::new(verifier));
+        config.resumption = sessions(self.resume);
+        Ok(Self { config: Arc::new(config), server_name: None, resume: self.resume })
+    }
+}
+
+fn sessions(resume: Resume) -> Resumption {
+    match resume {
+        Resume::Never => Resumption::disabled(),
+        Resume::Tickets | Resume::Always => Resumption::store(Arc::new(Sessions::default())),
     }
 }
 

@@ -146,8 +146,8 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Ends the oldest request that waits for a connection, if there is one: one to be sent again, or
-    /// an arrival, without its having been sent.
+    /// Ends the oldest request that waits for a connection, if there is one: one to be sent again,
+    /// or an arrival, without its having been sent.
     pub(super) fn give_up(&mut self, outcome: Outcome, now: Instant) {
         if P::MULTIPLEXED && self.end_put_back(outcome, now) {
             return;

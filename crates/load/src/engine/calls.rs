@@ -279,14 +279,17 @@ impl<P: Protocol> Engine<P> {
                     _ => continue,
                 }
             };
+            if self.pacer.is_some() {
+                // The time until the next read is ours, not the server's; and while another stream
+                // takes the line, the oldest one waits for that.
+                let deadline = connection.read_at.max(now) + self.plan.timeout;
+                let waiting = oldest.filter(|_| P::MULTIPLEXED);
+                [Some(stream), waiting].into_iter().flatten().for_each(|one| self.calls[one].deadline = deadline);
+            }
             let call = &mut self.calls[stream];
             call.first_byte.set_once(now);
             call.bytes += step.consumed as u64;
             call.body_bytes += step.content_bytes;
-            if self.pacer.is_some() {
-                // The time until the next read is ours, not the server's.
-                call.deadline = connection.read_at.max(now) + self.plan.timeout;
-            }
             if call.measured {
                 self.figures.record_received(&step);
             }

@@ -8,8 +8,8 @@
 //! [`app`] takes completions and deadlines, [`opening`] makes connections, [`calls`] carries
 //! requests over them and [`submitting`] hands them to the driver, [`users`] has users make several
 //! calls on connections of their own, [`retries`] sends refused requests again, [`pacing`] reads
-//! slowly, [`records`] speaks TLS, and [`accounting`] records what has happened. The protocol of the connections is a parameter
-//! ([`crate::protocol::Protocol`]).
+//! slowly, [`records`] speaks TLS, and [`accounting`] records what has happened. The protocol of
+//! the connections is a parameter ([`crate::protocol::Protocol`]).
 
 mod accounting;
 mod app;

@@ -38,7 +38,8 @@ impl<P: Protocol> Engine<P> {
             result = self.connect_once(driver);
         }
         let id = result?;
-        let (place, window) = (id.index(), self.plan.receive_window);
+        let place = id.index();
+        let window = self.pacer.as_ref().map_or(self.plan.receive_window, Pacer::window_bytes);
         if place >= self.connections.len() {
             // Dense, unless the driver carries sockets of others as well.
             self.connections.resize_with(place + 1, || Connection::closed(id, P::new(window)));

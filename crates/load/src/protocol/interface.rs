@@ -123,8 +123,8 @@ pub struct Step {
 pub enum End {
     /// With a whole response of so many bytes.
     Whole(MessageBytes),
-    /// Without one, and the connection goes on. `Refused` without a byte of its request written: the
-    /// connection takes no more streams than it has.
+    /// Without one, and the connection goes on. `Refused` without a byte of its request written:
+    /// the connection takes no more streams than it has.
     Reset(Outcome),
     /// Without one, and the connection is of no more use.
     Broken(Outcome),
