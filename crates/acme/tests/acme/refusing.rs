@@ -94,3 +94,34 @@ fn a_refused_request_is_said_with_advice() {
                     the name";
     assert_eq!(problem.to_string(), expected);
 }
+
+#[test]
+fn an_authority_that_offers_other_challenges_alone_is_said() {
+    let accounts = scripted::ordering(("404 Not Found", Vec::new(), String::new()));
+    let (problem, _) = attempt(move |address, path| {
+        let nonce = ("Replay-Nonce", "nonce".to_owned());
+        let url = |path: &str| format!("https://{address}{path}");
+        match path {
+            "/orders" => {
+                let order = serde_json::json!({
+                    "status": "pending",
+                    "authorizations": [url("/authorization")],
+                    "finalize": url("/finalize"),
+                });
+                ("201 Created", vec![nonce, ("Location", url("/orders/1"))], order.to_string())
+            }
+            "/authorization" => {
+                let challenge = |kind: &str| serde_json::json!({"type": kind, "url": url("/challenge"), "token": "t", "status": "pending"});
+                let authorization = serde_json::json!({
+                    "status": "pending",
+                    "identifier": {"type": "dns", "value": "mirror.example"},
+                    "challenges": [challenge("dns-01"), challenge("letter-01")],
+                });
+                ("200 OK", vec![nonce], authorization.to_string())
+            }
+            path => accounts(address, path),
+        }
+    });
+    let offered = "dns-01, letter-01".to_owned();
+    assert_eq!(problem, Problem::NoChallenge { name: "mirror.example".into(), offered });
+}
