@@ -235,6 +235,7 @@ fn wrong_settings_are_explained() {
     check(&["--tls", "auto"], "such as --host mirror.example.org");
     check(&["--host", HOST], "add --tls auto");
     check(&["--tls", "self-signed", "--acme-contact", "a@example.org"], "add --tls auto");
+    check(&["--tls", "auto", "--host", HOST, "--acme-contact", "mailto:a@example.org"], "is not a mail address");
     check(&["--tls", "auto", "--host", "*.example.org"], "\"*.example.org\" is a wildcard");
     check(&["--tls", "auto", "--host", "127.0.0.1"], "is not a name that a certification authority can verify");
     check(&["--tls", "auto", "--host", HOST, "--acme-directory", "http://a/"], "begins with https://");
