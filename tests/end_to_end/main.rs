@@ -31,12 +31,14 @@
 //! | [`credentials`] | user information in a URL: sent, and shown nowhere |
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and downloads by common clients |
 //! | [`tls`], [`authority`] | the server over TLS; certificates for it |
+//! | [`acme`], [`pebble`] | certificates by ACME, and an authority that issues them |
 //! | [`process`], [`machine`], [`namespace`] | child processes; tests that may run side by side; networks of single tests |
 //! | [`curl`], [`nginx`], [`server`] | a client, another server, and Thalweg's |
 //! | [`scripted`], [`recorder`] | a server that follows a script, and one that records its requests |
 //! | [`document`] | the result document as a script reads it |
 #![forbid(unsafe_code)]
 
+mod acme;
 mod arrivals;
 mod attackers;
 #[expect(dead_code, reason = "the tests of the engine use all of it")]
@@ -78,6 +80,8 @@ mod nginx;
 mod observe;
 mod operation;
 mod outcomes;
+#[path = "../../crates/acme/tests/acme/pebble.rs"]
+mod pebble;
 mod pipelines;
 mod process;
 mod race;

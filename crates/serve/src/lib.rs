@@ -28,10 +28,11 @@ mod work_budget;
 pub use catalog::check::ConfigFault;
 pub use catalog::error::CatalogError;
 pub use config::{
-    Bandwidth, CacheConfig, CertificateFiles, ClientCertificateMode, EtagSource, Level, Limits, ListenAddr,
-    ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig, Rule, ServerConfig, Settings, SiteConfig, StatusConfig,
-    Symlinks, TlsConfig, UnknownHost,
+    AcmeChallenge, AcmeConfig, Bandwidth, CacheConfig, CertificateFiles, ClientCertificateMode, EtagSource, Level,
+    Limits, ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig, Rule, ServerConfig, Settings,
+    SiteConfig, StatusConfig, Symlinks, TlsConfig, UnknownHost,
 };
+pub use http::challenges::ChallengeError;
 pub use server::listeners::{Group, Listeners};
 pub use server::tls::ServerTls;
 pub use server::tls_error::TlsError;

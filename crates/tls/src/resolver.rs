@@ -70,6 +70,12 @@ impl CertificateStore {
         };
     }
 
+    /// Presents the certificates of challenges of another store, too.
+    pub fn adopt_challenges(&self, other: &Self) {
+        let others = other.challenges.read().unwrap_or_else(PoisonError::into_inner).clone();
+        self.challenges.write().unwrap_or_else(PoisonError::into_inner).extend(others);
+    }
+
     fn find(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = hello.server_name();
         let is_challenge = hello

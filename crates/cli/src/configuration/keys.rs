@@ -548,6 +548,6 @@ mod tests {
             assert_eq!(all.server.check(), [], "{example}");
             count += 1;
         }
-        assert_eq!(count, 6);
+        assert_eq!(count, 7);
     }
 }

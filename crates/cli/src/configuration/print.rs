@@ -170,14 +170,30 @@ mod tests {
     use std::time::Duration;
 
     use thalweg_serve::{
-        EtagSource, Level, ListenAddr, ListingStyle, LogFormat, LogTarget, MountConfig, Rule, Settings, SiteConfig,
-        StatusConfig, Symlinks, UnknownHost,
+        AcmeChallenge, AcmeConfig, EtagSource, Level, ListenAddr, ListingStyle, LogFormat, LogTarget, MountConfig,
+        Rule, Settings, SiteConfig, StatusConfig, Symlinks, TlsConfig, UnknownHost,
     };
     use thalweg_sys::DriverChoice;
 
     use super::super::UnixSocket;
     use super::super::read::read;
     use super::*;
+
+    fn rich_tls() -> TlsConfig {
+        TlsConfig {
+            auto: true,
+            hosts: vec!["a.example".to_owned()],
+            acme: AcmeConfig {
+                directory: "https://ca.example/dir".to_owned(),
+                contact: Some("a@a.example".to_owned()),
+                roots: Some("/root.pem".into()),
+                challenges: vec![AcmeChallenge::TlsAlpn01, AcmeChallenge::Http01],
+                state: Some("/var/state/acme".into()),
+            },
+            redirect: true,
+            ..TlsConfig::default()
+        }
+    }
 
     /// A configuration in which every value differs from its default.
     fn rich() -> Configuration {
@@ -212,6 +228,7 @@ mod tests {
             allowed_hosts: vec!["status.example".to_owned()],
             state: Some("/var/state".into()),
         });
+        server.tls = Some(rich_tls());
         let mut mount = MountConfig::new("/a \u{fc}/", "/srv/a\\b");
         mount.symlinks = Symlinks::OwnerMatch;
         mount.dot_files = true;

@@ -15,6 +15,7 @@ use thalweg_serve::{ConfigFault, ListenAddr, ServerTls};
 use thalweg_sys::process::may_give_files_to;
 use thalweg_sys::{file, socket};
 
+use super::acme;
 use super::confinement::{Identity, file_access, socket_file};
 use super::description::counted;
 use crate::configuration::{Configuration, Loaded};
@@ -39,6 +40,7 @@ pub fn check(options: &ServeOptions) -> Result<String, Failure> {
     faults.extend(check_socket_files(configuration));
     let tls = check_tls(configuration);
     let identity = Identity::choose(configuration.user.as_deref(), &configuration.server.listen);
+    let was_root = identity.as_ref().is_ok_and(|identity| identity.account().is_some());
     let confinement = match identity {
         Ok(identity) => Some(identity.assume()?),
         Err(failure) => {
@@ -50,6 +52,7 @@ pub fn check(options: &ServeOptions) -> Result<String, Failure> {
     // A file that is missing is found there, too.
     faults.extend(tls.filter(|_| !faults.iter().any(|known| known.at.starts_with("tls"))));
     faults.extend(unwritable(configuration));
+    faults.extend(acme::fault(configuration, was_root));
     loaded.ensure(faults)?;
     ensure_driver(configuration.server.driver)?;
     let mut confinement = confinement.unwrap_or_default();
@@ -170,6 +173,9 @@ fn summary(configuration: &Configuration, places: &[String]) -> String {
     }
     if let Some(user) = &configuration.user {
         text.push_str(&format!("would run as user {user}\n"));
+    }
+    if let Some(settings) = acme::settings(configuration) {
+        text.push_str(&acme::describe(&settings));
     }
     for place in places {
         text.push_str(&format!("{place}\n"));

@@ -348,10 +348,8 @@ impl Session {
                     let begins_at = services.batch.len();
                     services.batch.begin(&head, persistence(&head, self.requests, services));
                     let Services { responder, batch, now, .. } = services;
-                    let answer = match services.tls_port {
-                        None => responder.respond(&head, Outcomes::default(), (services.socket, *now), batch),
-                        Some(port) => Answer::Encoded(responder.redirect_to_tls(&head, port, batch)),
-                    };
+                    let place = (services.socket, *now);
+                    let answer = responder.answer(&head, services.tls_port, Outcomes::default(), place, batch);
                     let summary = match answer {
                         Answer::Encoded(summary) => summary,
                         Answer::Pending => {

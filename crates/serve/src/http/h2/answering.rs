@@ -71,10 +71,7 @@ impl Session {
         let waiter = services.waiter(stream);
         let Services { responder, blocking, scratch, tls_port, socket, now, .. } = services;
         let mut encoder = ResponseEncoder::new(&mut self.connection, stream, batch, scratch);
-        let answer = match tls_port {
-            None => responder.respond(head, outcomes, (*socket, *now), &mut encoder),
-            Some(port) => Answer::Encoded(responder.redirect_to_tls(head, *port, &mut encoder)),
-        };
+        let answer = responder.answer(head, *tls_port, outcomes, (*socket, *now), &mut encoder);
         let job = match answer {
             Answer::Encoded(summary) => {
                 let sent = encoder.into_parts();
