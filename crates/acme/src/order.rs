@@ -115,6 +115,11 @@ impl Process<'_> {
                 return Err(Problem::NoChallenge { name, offered: printable(&offered.join(", ")) });
             };
             let mut challenge = authorization.challenge(type_of(kind)).expect("it is offered");
+            // The token becomes a part of URLs (RFC 8555, 8.3).
+            if !challenge.token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)) {
+                let (url, error) = (challenge.url.clone(), "the challenge's token is malformed".into());
+                return Err(Problem::Malformed { url, error });
+            }
             let (answer, taken) = give_answer(*host, &name, kind, &challenge);
             answered.push(answer);
             taken.map_err(|error| Problem::Host { what: "a challenge", error: error.to_string() })?;
