@@ -71,7 +71,7 @@ impl Client {
             unreported: Vec::new(),
         };
         client.certificate = client.read_certificate();
-        client.failures = client.read(FAILURES);
+        client.failures = client.read(FAILURES).map(Failures::restarted);
         client.plan = client.read(RENEWAL);
         Ok(client)
     }

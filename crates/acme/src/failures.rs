@@ -1,5 +1,5 @@
 //! The attempts that have failed one after the other, and their file: a server that is started
-//! again and again asks its authority no more often than one that runs.
+//! again and again does not ask its authority each time.
 
 use std::time::SystemTime;
 
@@ -7,19 +7,22 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::problem::Problem;
-use crate::schedule::{RETRY_MAX, retry_after};
+use crate::schedule::{RESTART_WAIT_MAX, RETRY_MAX, retry_after};
 use crate::settings::Settings;
 use crate::time::timestamp;
 
 /// Failures in a row.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Failures {
-    directory: String,
-    names: Vec<String>,
+    /// The settings that they are about.
+    settings: String,
     count: u32,
+    failed: Timestamp,
     retry: Timestamp,
+    /// The authority has demanded the wait.
+    demanded: bool,
     /// For the operator.
-    last: String,
+    message: String,
 }
 
 impl Failures {
@@ -33,16 +36,27 @@ impl Failures {
     ) -> Self {
         let count = before.filter(|before| before.is_of(settings)).map_or(0, |before| before.count).saturating_add(1);
         Self {
-            directory: settings.directory.clone(),
-            names: settings.names.clone(),
+            settings: description(settings),
             count,
+            failed: timestamp(now),
             retry: timestamp(retry_after(problem, count, now, share)),
-            last: problem.to_string(),
+            demanded: matches!(problem, Problem::RateLimited { .. }),
+            message: problem.to_string(),
         }
     }
 
+    /// The same after a restart, with which the operator may have mended something. The next
+    /// attempt is half an hour after the last one at the latest, unless the authority has demanded
+    /// more.
+    pub(crate) fn restarted(mut self) -> Self {
+        if !self.demanded {
+            self.retry = self.retry.min(timestamp(SystemTime::from(self.failed) + RESTART_WAIT_MAX));
+        }
+        self
+    }
+
     fn is_of(&self, settings: &Settings) -> bool {
-        self.directory == settings.directory && self.names == settings.names
+        self.settings == description(settings)
     }
 
     /// When the next attempt is.
@@ -59,13 +73,24 @@ impl Failures {
     }
 }
 
+/// The settings on which it depends whether an attempt succeeds.
+fn description(settings: &Settings) -> String {
+    let Settings { directory, roots, names, contact, state: _, challenges } = settings;
+    let challenges: Vec<_> = challenges.iter().map(ToString::to_string).collect();
+    let (names, contact, challenges) = (names.join(", "), contact.join(", "), challenges.join(", "));
+    let roots = roots.as_ref().map(|roots| roots.display().to_string()).unwrap_or_default();
+    [directory.as_str(), &roots, &names, &contact, &challenges].join("; ")
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::challenge::ChallengeKind;
 
     const NOW: SystemTime = SystemTime::UNIX_EPOCH;
+    const MINUTE: Duration = Duration::from_secs(60);
 
     fn settings(name: &str) -> Settings {
         Settings { names: vec![name.into()], ..Settings::default() }
@@ -86,10 +111,27 @@ mod tests {
     }
 
     #[test]
-    fn other_names_do_not_wait() {
-        let (before, settings) = (failure(None, &settings("a.example")), settings("b.example"));
-        assert_eq!(before.wait(&settings, NOW), None);
-        assert_eq!(failure(Some(&before), &settings).count, 1);
+    fn other_settings_do_not_wait() {
+        let before = failure(None, &settings("a.example"));
+        let other_challenges = Settings { challenges: vec![ChallengeKind::Http01], ..settings("a.example") };
+        for settings in [settings("b.example"), other_challenges] {
+            assert_eq!(before.wait(&settings, NOW), None);
+            assert_eq!(failure(Some(&before), &settings).count, 1);
+        }
+    }
+
+    #[test]
+    fn a_restart_waits_for_half_an_hour_at_most_or_as_demanded() {
+        let settings = settings("a.example");
+        let tenth = (0..10).fold(None, |before, _| Some(failure(before.as_ref(), &settings)));
+        let tenth = tenth.expect("there are failures");
+        assert_eq!(tenth.retry(), NOW + MINUTE * 256);
+        assert_eq!(tenth.restarted().retry(), NOW + MINUTE * 30);
+        let first = failure(None, &settings);
+        assert_eq!(first.clone().restarted(), first);
+        let limited = Problem::RateLimited { detail: String::new(), retry_after: Some(NOW + MINUTE * 600) };
+        let limited = Failures::after(None, &settings, &limited, NOW, 0.0);
+        assert_eq!(limited.restarted().retry(), NOW + MINUTE * 600);
     }
 
     #[test]

@@ -21,6 +21,11 @@ const BACKOFF_MAX: Duration = HOUR.saturating_mul(12);
 /// The longest wait after a failure. Limits of Let's Encrypt are over a week at most.
 pub(crate) const RETRY_MAX: Duration = DAY.saturating_mul(7);
 
+/// The longest wait from a failure to the next attempt if the server is started again meanwhile.
+/// Let's Encrypt allows five failures for a name per hour; two attempts by two kinds of challenges
+/// are four.
+pub(crate) const RESTART_WAIT_MAX: Duration = MINUTE.saturating_mul(30);
+
 /// The wait after a rate limit for which the authority names no time.
 const RATE_LIMIT_WAIT: Duration = HOUR;
 
