@@ -13,9 +13,9 @@ use crate::server::{Server, Tree};
 const CASES: usize = 145;
 
 /// Without TLS one address serves both versions. RFC 9113, 3.4 lets a server omit GOAWAY for an
-/// invalid preface, because that peer may not speak HTTP/2 at all; what is not the preface is taken
-/// for HTTP/1, to which an invalid request line is answered with 400 (RFC 9112, 3), and then closed.
-/// h2spec expects the connection to be closed without a byte.
+/// invalid preface, because that peer may not speak HTTP/2 at all; bytes that are not the preface
+/// are taken for HTTP/1, in which an invalid request line is answered with 400 (RFC 9112, 3), and
+/// the connection is closed. h2spec expects it to be closed without a byte.
 const ANSWERED_AS_HTTP_1: &str = "http2/3.5: Sends invalid connection preface";
 
 /// Runs all cases. Returns the names of those that have not passed.

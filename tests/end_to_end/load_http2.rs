@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use crate::document::{self, number, outcome};
 use crate::machine;
+use crate::nginx::Nginx;
 use crate::process::{PATIENCE, Process, program, run_thalweg, thalweg, until};
 use crate::server::{Server, Tree};
 
@@ -73,16 +74,35 @@ fn our_server_answers_on_many_streams() {
 #[test]
 fn a_server_of_http1_alone_breaks_the_protocol() {
     let _machine = machine::shared();
-    let nginx = crate::nginx::Nginx::start();
+    let nginx = Nginx::start();
     let trial = load(&nginx.url("/000.txt"), &["--workers", "1", "--requests", "5"]);
     assert_eq!(outcome(&trial, "good"), 0, "{trial:#}");
     assert_eq!(outcome(&trial, "protocol_error"), 5, "{trial:#}");
+}
+
+/// nginx ends each connection with GOAWAY after so many requests. It reads on until the client
+/// closes: otherwise the kernel resets the connection, and the client may not learn of GOAWAY.
+#[test]
+fn connections_that_the_server_ends_are_counted_and_no_request_is_lost() {
+    let _machine = machine::shared();
+    let nginx = Nginx::with_listener("http2", "keepalive_requests 100; lingering_close always;");
+    let url = nginx.other_url("http", "/000.txt");
+    let usual = ["--workers", "8", "--connections", "2", "--streams", "4", "--requests", "1000"];
+    let trial = load(&url, &[&usual[..], &["--retry-refused", "3"]].concat());
+    assert_eq!(outcome(&trial, "good"), 1000, "{trial:#}");
+    let streams = &trial["streams"];
+    let (opened, retried) = (number(streams, "/opened"), number(streams, "/retried"));
+    assert!(number(streams, "/goaways/NO_ERROR") >= 9.0, "{streams:#}");
+    assert_eq!((opened, number(streams, "/refused")), (1000.0 + retried, retried), "{streams:#}");
+    assert!(number(streams, "/concurrent_max") <= 4.0, "{streams:#}");
+    assert_eq!(nginx.finish().len(), 1000, "nginx has processed each request once");
 }
 
 #[test]
 fn options_of_another_version_are_refused() {
     for (arguments, expected) in [
         (&["--http", "2", "--pipeline", "4"][..], "--pipeline is for HTTP/1.1; with --http 2 use --streams"),
+        (&["--retry-refused", "1"], "--retry-refused needs --http 2"),
         (&["--streams", "4"], "--streams needs --http 2; HTTP/1.1 has --pipeline"),
         (&["--http", "2", "--header", "Connection: close"], "HTTP/2 has no fields of the connection"),
         (&["--http", "2", "--streams", "4", "--calls", "1"], "--streams has no effect with --calls 1"),

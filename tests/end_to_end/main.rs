@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | [`run`], [`outcomes`], [`networks`], [`stall`], [`interrupt`] | tests of a load as a whole, and of how requests can end |
 //! | [`arrivals`], [`connections`], [`workloads`], [`sessions`], [`replay`], [`slow`] | tests of the composition of a load, as the server sees it |
-//! | [`load_http2`] | loads over HTTP/2 |
+//! | [`load_http2`], [`client_tls`], [`protocols`] | loads over HTTP/2 and over TLS; all commands over both |
 //! | [`input`], [`files`], [`formats`], [`memory`] | tests of input and output, and of the cost of input |
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`doctor`] | settings of the host: examined, changed, put back |
@@ -84,6 +84,7 @@ mod outcomes;
 mod pebble;
 mod pipelines;
 mod process;
+mod protocols;
 mod race;
 mod recorder;
 mod reload;

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use crate::attackers;
 use crate::authority::{Authority, Issued, Validity};
 use crate::curl;
 use crate::http2;
@@ -223,6 +224,30 @@ fn a_renegotiation_is_refused() {
     server.stop();
 }
 
+/// A client that leaves its handshake half done costs the server its part of it, and a place.
+#[test]
+fn handshakes_that_are_not_completed_do_not_keep_others_out() {
+    const SECONDS: &str = "60";
+    const FETCHES: usize = 30;
+    let _machine = machine::exclusive();
+    let place = Place::new();
+    let certificate = place.certificate("a", &["a.test"]);
+    let root = place.path("root");
+    for driver in DRIVERS {
+        let server = Server::start(&[&root, "--listen", "127.0.0.1:0", "--tls", &certificate, "--driver", driver]);
+        let port = server.port.to_string();
+        let roles = ["attack", &port, SECONDS, "hello=300", "half_hello=300"];
+        let attackers = Process::start(&mut attackers::client_script(&roles));
+        until("the attackers", PATIENCE, || attackers.stdout().contains("begun").then_some(()));
+        for _ in 0..FETCHES {
+            let reply = server.fetch(&place, "a.test", "/small", &["--max-time", "5"]);
+            assert_eq!((reply.status, &*reply.body), (200, &b"small\n"[..]), "over {driver}");
+        }
+        drop(attackers);
+        server.stop();
+    }
+}
+
 #[test]
 fn clients_need_a_valid_certificate_where_that_is_required() {
     let place = Place::new();
@@ -251,6 +276,100 @@ fn clients_need_a_valid_certificate_where_that_is_required() {
     let expired = refused(&["--cert", &chain, "--key", &key]);
     assert!(expired.contains("expired"), "{expired}");
     server.stop();
+}
+
+/// Three sites: one open, one with a mount for members, one for members alone.
+const MEMBERS: &str = r#"
+listen = ["127.0.0.1:0", "127.0.0.2:0"]
+
+[tls]
+listen = ["127.0.0.1:0"]
+client_authorities = "clients.pem"
+
+[[tls.certificate]]
+chain = "a.pem"
+key = "a.key"
+
+[log]
+access = "access.log"
+format = "json"
+
+[[site]]
+names = ["open.test"]
+root = "root"
+
+[[site]]
+names = ["partly.test"]
+root = "root"
+
+[[site.mount]]
+path = "/members/"
+root = "root"
+client_certificates = "required"
+
+[[site]]
+names = ["members.test"]
+root = "root"
+client_certificates = "required"
+"#;
+
+#[test]
+fn sites_and_mounts_have_their_own_demands_on_clients() {
+    let place = Place::new();
+    place.certificate("a", &["open.test", "partly.test", "members.test"]);
+    let theirs = Authority::root("clients");
+    fs::write(place.path("clients.pem"), &theirs.pem).unwrap();
+    place.write("valid", &theirs.client("someone", Validity::Present));
+    let (file, log) = (place.path("thalweg.toml"), place.path("access.log"));
+    fs::write(&file, MEMBERS).unwrap();
+    let server = Server::start(&["--config", &file]);
+    let (chain, key) = (place.path("valid.pem"), place.path("valid.key"));
+    let known = ["--cert", &chain, "--key", &key];
+    for version in ["--http1.1", "--http2"] {
+        let check = |host: &str, path: &str, options: &[&str], expected: u16| {
+            let status = server.fetch(&place, host, path, &[&[version], options].concat()).status;
+            assert_eq!(status, expected, "{version} {host} {path} {options:?}");
+        };
+        check("open.test", "/small", &[], 200);
+        check("partly.test", "/small", &[], 200);
+        check("partly.test", "/members/small", &[], 403);
+        // Neither its slash, nor a folder without an index, nor another spelling is a way in.
+        check("partly.test", "/members", &[], 403);
+        check("partly.test", "/members/", &[], 403);
+        check("partly.test", "/x/%2e%2e/members/small", &["--path-as-is"], 403);
+        check("partly.test", "/members/small", &known, 200);
+        check("members.test", "/small", &known, 200);
+        // A connection whose handshake was for another site.
+        for (host, other) in [("open.test", "members.test"), ("open.test", "partly.test"), ("partly.test", "open.test")]
+        {
+            check(host, "/small", &["--header", &format!("Host: {other}")], 421);
+        }
+        check("members.test", "/small", &[&known[..], &["--header", "Host: partly.test"]].concat(), 421);
+        check("open.test", "/small", &["--header", "Host: nowhere.test"], 200);
+        let refused = curl::command()
+            .args(["--cacert", &place.path("ca.pem"), version])
+            .args(["--resolve", &format!("members.test:{}:127.0.0.1", server.port)])
+            .arg(format!("https://members.test:{}/small", server.port))
+            .output()
+            .unwrap();
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("certificate required"), "{refused:?}");
+    }
+    let said = server.process.stdout();
+    let plain = said.lines().find_map(|line| line.strip_prefix("listening on http://")).expect(&said).to_owned();
+    for (host, expected) in [("open.test", 200), ("members.test", 403)] {
+        let header = format!("Host: {host}");
+        assert_eq!(curl::fetch(&["--header", &header], &format!("http://{plain}small")).status, expected);
+    }
+    server.stop();
+    let output = Command::new(program(&["openssl"], "openssl"))
+        .args(["x509", "-noout", "-fingerprint", "-sha256", "-in", &chain])
+        .output()
+        .unwrap();
+    let digest = String::from_utf8_lossy(&output.stdout).trim().rsplit('=').next().unwrap().replace(':', "");
+    let field = format!("\"certificate\":\"{}\"", digest.to_lowercase());
+    let lines = fs::read_to_string(&log).unwrap();
+    assert_eq!(lines.lines().filter(|line| line.contains(&field)).count(), 6, "{lines}");
+    assert_eq!(lines.matches("\"certificate\"").count(), 6, "{lines}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use thalweg_sys::DriverChoice;
-use thalweg_tls::Selection;
+use thalweg_tls::{ClientCertificateMode, Selection};
 
 /// A server's configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -112,7 +112,7 @@ pub struct TlsConfig {
     pub acme: AcmeConfig,
     /// Versions, suites and groups.
     pub selection: Selection,
-    /// Whether clients have certificates.
+    /// Whether clients have certificates, where a site or a mount says nothing else.
     pub client_certificates: ClientCertificateMode,
     /// The file (PEM) with the authorities that issue the clients' certificates.
     pub client_authorities: Option<PathBuf>,
@@ -204,18 +204,6 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
-/// Whether clients have certificates.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum ClientCertificateMode {
-    /// None is asked for.
-    #[default]
-    None,
-    /// One is asked for, and has to be valid if it is sent.
-    Optional,
-    /// One is required.
-    Required,
-}
-
 /// An address to listen on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ListenAddr {
@@ -266,6 +254,8 @@ pub struct SiteConfig {
     /// The files, beneath the mount at `/`, whose content is the body of responses with these
     /// status codes.
     pub error_pages: Vec<(u16, String)>,
+    /// Whether clients have certificates; `None`: as in [`TlsConfig`].
+    pub client_certificates: Option<ClientCertificateMode>,
 }
 
 impl SiteConfig {
@@ -276,6 +266,7 @@ impl SiteConfig {
             mounts: vec![MountConfig::new("/", root)],
             rules: Vec::new(),
             error_pages: Vec::new(),
+            client_certificates: None,
         }
     }
 }
@@ -294,12 +285,21 @@ pub struct MountConfig {
     pub dot_files: bool,
     /// Bytes per second of all bodies from this mount together; 0 is without limit.
     pub bytes_per_s_max: u64,
+    /// Whether clients have certificates; `None`: as in its site.
+    pub client_certificates: Option<ClientCertificateMode>,
 }
 
 impl MountConfig {
     /// The defaults.
     pub fn new(path: impl Into<String>, root: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), root: root.into(), symlinks: Symlinks::Beneath, dot_files: false, bytes_per_s_max: 0 }
+        Self {
+            path: path.into(),
+            root: root.into(),
+            symlinks: Symlinks::Beneath,
+            dot_files: false,
+            bytes_per_s_max: 0,
+            client_certificates: None,
+        }
     }
 }
 

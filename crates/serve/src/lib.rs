@@ -1,4 +1,4 @@
-//! The download server: objects over HTTP/1.x, plain and over TLS.
+//! The download server: objects over HTTP/1.x and HTTP/2, plain and over TLS.
 //!
 //! [`Server::start`] runs one loop per CPU, each with its own listeners, connections and caches, so
 //! that loops share nothing but the kernel's port. Each module is a room, and uses only those below
@@ -6,7 +6,7 @@
 //! `http` answers requests, `shaping` limits rates and connections, `telemetry` accounts for
 //! responses, and `server` runs the loops. ARCHITECTURE.md has the table.
 //!
-//! Lacking on purpose: arguments and configuration files, and protocols newer than HTTP/1.1.
+//! Lacking on purpose: arguments and configuration files, and protocols newer than HTTP/2.
 
 #![forbid(unsafe_code)]
 
@@ -28,9 +28,9 @@ mod work_budget;
 pub use catalog::check::ConfigFault;
 pub use catalog::error::CatalogError;
 pub use config::{
-    AcmeChallenge, AcmeConfig, Bandwidth, CacheConfig, CertificateFiles, ClientCertificateMode, EtagSource, Level,
-    Limits, ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig, Rule, ServerConfig, Settings,
-    SiteConfig, StatusConfig, Symlinks, TlsConfig, UnknownHost,
+    AcmeChallenge, AcmeConfig, Bandwidth, CacheConfig, CertificateFiles, EtagSource, Level, Limits, ListenAddr,
+    ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig, Rule, ServerConfig, Settings, SiteConfig, StatusConfig,
+    Symlinks, TlsConfig, UnknownHost,
 };
 pub use http::challenges::ChallengeError;
 pub use server::listeners::{Group, Listeners};
@@ -39,3 +39,5 @@ pub use server::tls_error::TlsError;
 pub use server::{Control, LivenessCheck, RunError, Running, Server, StartError, loop_count};
 pub use telemetry::counters::Totals;
 pub use telemetry::log::ErrorLog;
+pub use telemetry::registry::CertificateState;
+pub use thalweg_tls::ClientCertificateMode;

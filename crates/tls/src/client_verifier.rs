@@ -1,4 +1,5 @@
-//! Verifying the certificates of clients: rustls' verifier, and a note of what it has found.
+//! Verifying the certificates of clients: rustls' verifier, asked for by name, and a note of what
+//! it has found.
 
 use std::sync::Arc;
 
@@ -10,45 +11,52 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, Sig
 use rustls_pki_types::{CertificateDer, UnixTime};
 
 use crate::certificates::certificates_of_pem;
+use crate::client_certificates::{ClientCertificateMode, ClientCertificates};
 use crate::fault::CertificateFault;
 use crate::observed;
 use crate::settings_error::SettingsError;
 
-/// A verifier that notes the fault of a certificate which it refuses.
+/// A verifier for the clients that a server asks for certificates, by the name that they ask for.
+/// It notes the fault of a certificate which it refuses.
 #[derive(Debug)]
-pub(crate) struct NotingClientVerifier(Arc<dyn ClientCertVerifier>);
+pub(crate) struct ClientVerifier {
+    clients: Arc<ClientCertificates>,
+    webpki: Arc<dyn ClientCertVerifier>,
+}
 
-impl NotingClientVerifier {
-    /// A verifier that trusts the authorities of a text in PEM, and accepts clients without a
-    /// certificate, or not.
+impl ClientVerifier {
+    /// A verifier that trusts the authorities of these certificates.
     pub(crate) fn new(
-        authorities: &[u8],
-        is_required: bool,
+        clients: &Arc<ClientCertificates>,
         provider: &Arc<CryptoProvider>,
     ) -> Result<Self, SettingsError> {
         let mut roots = RootCertStore::empty();
-        for certificate in certificates_of_pem(authorities)? {
+        for certificate in certificates_of_pem(&clients.authorities)? {
             let refused = |error| SettingsError::Roots(format!("an authority for clients cannot be used: {error}"));
             roots.add(certificate).map_err(refused)?;
         }
         let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
-        let builder = if is_required { builder } else { builder.allow_unauthenticated() };
         let refused = |error| SettingsError::Roots(format!("clients cannot be verified: {error}"));
-        builder.build().map(Self).map_err(refused)
+        let webpki = builder.build().map_err(refused)?;
+        Ok(Self { clients: Arc::clone(clients), webpki })
     }
 }
 
-impl ClientCertVerifier for NotingClientVerifier {
+impl ClientCertVerifier for ClientVerifier {
     fn offer_client_auth(&self) -> bool {
-        self.0.offer_client_auth()
+        // A new connection, of whose client nothing is known yet, prepares for any.
+        observed::with_server_name(|name| {
+            name.is_none_or(|name| self.clients.mode(name) != ClientCertificateMode::None)
+        })
     }
 
     fn client_auth_mandatory(&self) -> bool {
-        self.0.client_auth_mandatory()
+        let mode = observed::with_server_name(|name| self.clients.mode(name.flatten()));
+        mode == ClientCertificateMode::Required
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
+        self.webpki.root_hint_subjects()
     }
 
     fn verify_client_cert(
@@ -57,7 +65,7 @@ impl ClientCertVerifier for NotingClientVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        self.0.verify_client_cert(end_entity, intermediates, now).inspect_err(|error| {
+        self.webpki.verify_client_cert(end_entity, intermediates, now).inspect_err(|error| {
             if let Error::InvalidCertificate(error) = error {
                 let chain: Vec<_> = std::iter::once(end_entity).chain(intermediates).collect();
                 observed::note_fault(CertificateFault::of(error, &chain));
@@ -71,7 +79,7 @@ impl ClientCertVerifier for NotingClientVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, certificate, signature)
+        self.webpki.verify_tls12_signature(message, certificate, signature)
     }
 
     fn verify_tls13_signature(
@@ -80,10 +88,10 @@ impl ClientCertVerifier for NotingClientVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, certificate, signature)
+        self.webpki.verify_tls13_signature(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.webpki.supported_verify_schemes()
     }
 }

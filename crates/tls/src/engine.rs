@@ -3,7 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use aws_lc_rs::digest::{SHA256, digest};
+
 use crate::client::ClientSettings;
+use crate::client_certificates::{ClientCertificateMode, ClientCertificates};
 use crate::facts::Facts;
 use crate::failure::{Failure, FailureKind};
 use crate::fault::CertificateFault;
@@ -35,8 +38,8 @@ pub struct Engine {
     server_name: Option<Box<str>>,
     /// The fault of the peer's certificate, which was accepted nevertheless.
     fault: Option<CertificateFault>,
-    /// Certificates of the peer are verified at all.
-    verifies_peer: bool,
+    /// On a server, there if any client is asked for a certificate.
+    clients: Option<Arc<ClientCertificates>>,
 }
 
 /// The progress of a connection after it has received bytes.
@@ -65,7 +68,7 @@ impl Engine {
     /// rustls refuses the settings, which is a bug.
     pub fn accept(settings: &ServerSettings) -> Result<Self, Failure> {
         let connection = Connection::server(Arc::clone(&settings.config));
-        Self::new(connection, None, settings.verifies_clients)
+        Self::new(connection, None, settings.clients.clone())
     }
 
     /// A connection to a server of this name, which is a host name or an IP address. The settings'
@@ -79,13 +82,13 @@ impl Engine {
         let server = rustls_pki_types::ServerName::try_from(name.to_owned())
             .map_err(|_| Failure::new(FailureKind::Local, &SettingsError::Name(name.to_owned()).to_string()))?;
         let connection = Connection::client(Arc::clone(&settings.config), server);
-        Self::new(connection, Some(name.into()), true)
+        Self::new(connection, Some(name.into()), None)
     }
 
     fn new(
         connection: Result<Connection, rustls::Error>,
         server_name: Option<Box<str>>,
-        verifies_peer: bool,
+        clients: Option<Arc<ClientCertificates>>,
     ) -> Result<Self, Failure> {
         Ok(Self {
             connection: connection.map_err(|error| Failure::of(&error, None, None))?,
@@ -93,7 +96,7 @@ impl Engine {
             stage: Stage::Handshake,
             server_name,
             fault: None,
-            verifies_peer,
+            clients,
         })
     }
 
@@ -118,10 +121,10 @@ impl Engine {
         }
         let wire_start = wire.len();
         let result = if self.stage == Stage::Handshake {
-            drop(observed::take());
+            observed::begin(self.server_name.take());
             let result = self.process(input, scratch, plain, wire);
             let observations = observed::take();
-            self.server_name = observations.server_name.or_else(|| self.server_name.take());
+            self.server_name = observations.server_name;
             self.fault = observations.fault.or(self.fault);
             result
         } else {
@@ -218,9 +221,21 @@ impl Engine {
 
     /// The parameters of the connection; `None` in the handshake.
     pub fn facts(&self) -> Option<Facts> {
-        let is_peer_verified = self.verifies_peer && self.fault.is_none();
+        let verifies_peer = self.clients.is_some() || matches!(self.connection, Connection::Client(_));
+        let is_peer_verified = verifies_peer && self.fault.is_none();
         Facts::of(self.connection.state(), self.server_name.as_deref(), is_peer_verified)
             .filter(|_| self.is_established())
+    }
+
+    /// Whether the client was asked for a certificate, by the name that it has asked for.
+    pub fn client_certificate_mode(&self) -> ClientCertificateMode {
+        self.clients.as_ref().map_or(ClientCertificateMode::None, |clients| clients.mode(self.server_name.as_deref()))
+    }
+
+    /// The SHA-256 digest of the peer's certificate in DER; `None` if it has none.
+    pub fn peer_fingerprint(&self) -> Option<[u8; 32]> {
+        let certificate = self.connection.state().peer_certificates()?.first()?;
+        digest(&SHA256, certificate).as_ref().try_into().ok()
     }
 
     /// The application protocol that was negotiated.

@@ -11,6 +11,7 @@
 
 mod certificates;
 mod client;
+mod client_certificates;
 mod client_verifier;
 mod engine;
 mod facts;
@@ -22,12 +23,14 @@ mod selection;
 mod self_signed;
 mod server;
 mod server_verifier;
+mod sessions;
 mod settings_error;
 mod tickets;
 mod unbuffered;
 
 pub use certificates::{Certificate, certificates_of_pem};
 pub use client::{ClientOptions, ClientSettings, Resume, Roots};
+pub use client_certificates::{ClientCertificateMode, ClientCertificates};
 pub use engine::{Engine, Received};
 pub use facts::{Facts, Handshake};
 pub use failure::{Alert, Failure, FailureKind};
@@ -35,6 +38,6 @@ pub use fault::CertificateFault;
 pub use resolver::{CertificateStore, TLS_ALPN_CHALLENGE};
 pub use selection::{Selection, Version, group_names, suite_names};
 pub use self_signed::self_signed;
-pub use server::{ClientCertificates, ServerOptions, ServerSettings};
+pub use server::{ServerOptions, ServerSettings};
 pub use settings_error::SettingsError;
 pub use tickets::TicketKeys;

@@ -12,6 +12,8 @@ use crate::fault::CertificateFault;
 /// The observations of one call.
 #[derive(Default)]
 pub(crate) struct Observations {
+    /// The client's first message is known, and with it the name that it asks for, if it asks for one.
+    pub(crate) is_hello_known: bool,
     /// The name that the client asked for.
     pub(crate) server_name: Option<Box<str>>,
     /// The fault of the peer's certificate, accepted or not.
@@ -27,9 +29,26 @@ pub(crate) fn take() -> Observations {
     OBSERVED.take()
 }
 
-/// Leaves the name that a client asks for.
-pub(crate) fn note_server_name(name: &str) {
-    OBSERVED.with_borrow_mut(|observed| observed.server_name = Some(name.into()));
+/// Begins a call for a connection whose client has asked for this name before.
+pub(crate) fn begin(server_name: Option<Box<str>>) {
+    OBSERVED.set(Observations { server_name, ..Observations::default() });
+}
+
+/// Calls with the name that the client of the connection at work asks for: `None` as long as its
+/// first message is not known.
+pub(crate) fn with_server_name<T>(call: impl FnOnce(Option<Option<&str>>) -> T) -> T {
+    OBSERVED.with_borrow(|observed| {
+        let is_known = observed.is_hello_known || observed.server_name.is_some();
+        call(is_known.then_some(observed.server_name.as_deref()))
+    })
+}
+
+/// Leaves the name that a client asks for, if it asks for one.
+pub(crate) fn note_server_name(name: Option<&str>) {
+    OBSERVED.with_borrow_mut(|observed| {
+        observed.is_hello_known = true;
+        observed.server_name = name.map(Into::into);
+    });
 }
 
 /// Leaves the fault of a certificate.

@@ -102,9 +102,7 @@ impl Known {
 
 impl ResolvesServerCert for CertificateStore {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        if let Some(name) = hello.server_name() {
-            observed::note_server_name(name);
-        }
+        observed::note_server_name(hello.server_name());
         self.find(&hello)
     }
 }

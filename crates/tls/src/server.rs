@@ -6,7 +6,8 @@ use std::sync::Arc;
 use rustls::server::{NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::{ServerConfig, SupportedProtocolVersion};
 
-use crate::client_verifier::NotingClientVerifier;
+use crate::client_certificates::ClientCertificates;
+use crate::client_verifier::ClientVerifier;
 use crate::resolver::{CertificateStore, TLS_ALPN_CHALLENGE};
 use crate::selection::Selection;
 use crate::settings_error::SettingsError;
@@ -25,34 +26,12 @@ pub struct ServerOptions {
     pub clients: ClientCertificates,
 }
 
-/// Whether clients have certificates.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum ClientCertificates {
-    /// None is asked for.
-    #[default]
-    None,
-    /// One is asked for, and has to be issued by one of these authorities (PEM) if it is sent.
-    Optional(Vec<u8>),
-    /// One is required, issued by one of these authorities (PEM).
-    Required(Vec<u8>),
-}
-
-impl ClientCertificates {
-    /// The part of a session's meaning that they are.
-    fn context(&self) -> Vec<u8> {
-        match self {
-            Self::None => b"none".to_vec(),
-            Self::Optional(authorities) => [b"optional ", &authorities[..]].concat(),
-            Self::Required(authorities) => [b"required ", &authorities[..]].concat(),
-        }
-    }
-}
-
 /// The settings of a server. Clones are cheap and share the certificates.
 #[derive(Clone)]
 pub struct ServerSettings {
     pub(crate) config: Arc<ServerConfig>,
-    pub(crate) verifies_clients: bool,
+    /// There if any client is asked for a certificate.
+    pub(crate) clients: Option<Arc<ClientCertificates>>,
 }
 
 impl ServerSettings {
@@ -63,14 +42,11 @@ impl ServerSettings {
     pub fn new(options: ServerOptions, store: &Arc<CertificateStore>) -> Result<Self, SettingsError> {
         let ServerOptions { selection, alpn, tickets, clients } = options;
         let provider = selection.provider()?;
+        let context = clients.context();
+        let clients = clients.ask_any().then(|| Arc::new(clients));
         let verifier = match &clients {
-            ClientCertificates::None => WebPkiClientVerifier::no_client_auth(),
-            ClientCertificates::Optional(authorities) => {
-                Arc::new(NotingClientVerifier::new(authorities, false, &provider)?)
-            }
-            ClientCertificates::Required(authorities) => {
-                Arc::new(NotingClientVerifier::new(authorities, true, &provider)?)
-            }
+            None => WebPkiClientVerifier::no_client_auth(),
+            Some(clients) => Arc::new(ClientVerifier::new(clients, &provider)?),
         };
         let versions: Vec<&'static SupportedProtocolVersion> = selection.versions_of(&provider);
         let mut config = ServerConfig::builder_with_provider(provider)
@@ -84,10 +60,10 @@ impl ServerSettings {
         // A session's state is the client's, in a ticket, so that clients take no memory here.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         match tickets {
-            Some(tickets) => config.ticketer = Arc::new(tickets.of_context(&clients.context())),
+            Some(tickets) => config.ticketer = Arc::new(tickets.of_context(&context)),
             None => config.send_tls13_tickets = 0,
         }
-        Ok(Self { config: Arc::new(config), verifies_clients: clients != ClientCertificates::None })
+        Ok(Self { config: Arc::new(config), clients })
     }
 }
 

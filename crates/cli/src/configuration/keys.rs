@@ -97,7 +97,13 @@ pub(super) fn configuration<K: Keys>(keys: &mut K, all: &mut Configuration) {
         "site",
         "A virtual host. The first one also serves requests without a host.",
         &mut server.sites,
-        || SiteConfig { names: Vec::new(), mounts: Vec::new(), rules: Vec::new(), error_pages: Vec::new() },
+        || SiteConfig {
+            names: Vec::new(),
+            mounts: Vec::new(),
+            rules: Vec::new(),
+            error_pages: Vec::new(),
+            client_certificates: None,
+        },
         site,
     );
 }
@@ -253,6 +259,12 @@ fn site<K: Keys>(keys: &mut K, site: &mut SiteConfig) {
         &ERROR_PAGES,
         &mut site.error_pages,
     );
+    keys.value(
+        "client_certificates",
+        "Certificates of clients, as in [tls]; the default is the value there.",
+        &maybe_name("\"required\""),
+        &mut site.client_certificates,
+    );
     keys.tables(
         "mount",
         "A folder and the path at which it is served. The mount with the longest matching path prefix applies.",
@@ -288,6 +300,12 @@ fn mount<K: Keys>(keys: &mut K, mount: &mut MountConfig) {
         &mut mount.dot_files,
     );
     keys.value("bandwidth", "Rate of all responses from this mount together.", &RATE, &mut mount.bytes_per_s_max);
+    keys.value(
+        "client_certificates",
+        "Certificates of clients, as in [tls]; the default is the value of the site.",
+        &maybe_name("\"required\""),
+        &mut mount.client_certificates,
+    );
 }
 
 fn rule<K: Keys>(keys: &mut K, rule: &mut Rule) {

@@ -170,8 +170,8 @@ mod tests {
     use std::time::Duration;
 
     use thalweg_serve::{
-        AcmeChallenge, AcmeConfig, EtagSource, Level, ListenAddr, ListingStyle, LogFormat, LogTarget, MountConfig,
-        Rule, Settings, SiteConfig, StatusConfig, Symlinks, TlsConfig, UnknownHost,
+        AcmeChallenge, AcmeConfig, ClientCertificateMode, EtagSource, Level, ListenAddr, ListingStyle, LogFormat,
+        LogTarget, MountConfig, Rule, Settings, SiteConfig, StatusConfig, Symlinks, TlsConfig, UnknownHost,
     };
     use thalweg_sys::DriverChoice;
 
@@ -229,10 +229,20 @@ mod tests {
             state: Some("/var/state".into()),
         });
         server.tls = Some(rich_tls());
+        let first = rich_site();
+        let mut second = first.clone();
+        second.mounts[0].path = "/other/".to_owned();
+        second.names = vec!["b.example".to_owned()];
+        server.sites = vec![first, second];
+        all
+    }
+
+    fn rich_site() -> SiteConfig {
         let mut mount = MountConfig::new("/a \u{fc}/", "/srv/a\\b");
         mount.symlinks = Symlinks::OwnerMatch;
         mount.dot_files = true;
         mount.bytes_per_s_max = 1;
+        mount.client_certificates = Some(ClientCertificateMode::Required);
         let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let settings = Settings {
             headers: vec![header("X", "a \"b\""), header("Link", "</1>"), header("Link", "</2>")],
@@ -253,17 +263,13 @@ mod tests {
             etag: Some(EtagSource::ModificationTime),
         };
         let rule = Rule { folder: Some("/a/".to_owned()), files: Some("*.{iso,img}".to_owned()), settings };
-        let first = SiteConfig {
+        SiteConfig {
             names: vec!["a.example".to_owned(), "*.a.example".to_owned()],
             mounts: vec![mount, MountConfig::new("/", "/")],
             rules: vec![rule.clone(), Rule::default(), rule],
             error_pages: vec![(404, "/404.html".to_owned()), (503, "/e/503.html".to_owned())],
-        };
-        let mut second = first.clone();
-        second.mounts[0].path = "/other/".to_owned();
-        second.names = vec!["b.example".to_owned()];
-        server.sites = vec![first, second];
-        all
+            client_certificates: Some(ClientCertificateMode::Optional),
+        }
     }
 
     #[track_caller]

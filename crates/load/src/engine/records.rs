@@ -144,10 +144,4 @@ impl<P: Protocol> Engine<P> {
             Transport::Tls(tls) => Some(tls),
         }
     }
-
-    /// Whether the connection was not closed meanwhile.
-    fn is_live(&self, id: SocketId) -> bool {
-        let connection = &self.connections[id.index()];
-        connection.id == id && connection.is_open()
-    }
 }

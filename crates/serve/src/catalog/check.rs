@@ -13,8 +13,9 @@ use std::path::Path;
 use thalweg_sys::{Root, Wait, affinity, file};
 use thalweg_wire::encode::FieldBlock;
 
+use crate::catalog::host::host_key;
 use crate::catalog::rules::compile_pattern;
-use crate::catalog::site::{Sites, host_key};
+use crate::catalog::site::Sites;
 use crate::catalog::tls_faults;
 use crate::config::{ListenAddr, ListingStyle, LogTarget, MountConfig, ServerConfig, Settings, SiteConfig};
 use crate::content::local::miss::Miss;
@@ -84,6 +85,7 @@ impl ServerConfig {
             faults.within(format!("site.{index}"), |faults| check_site(site, faults));
         }
         tls_faults::of_values(self).into_iter().for_each(|(at, what)| faults.add(format_args!("tls.{at}"), what));
+        tls_faults::of_sites(self).into_iter().for_each(|(at, what)| faults.add(at, what));
         faults.found
     }
 

@@ -1,7 +1,9 @@
 //! The catalog: sites, their mounts and rules, and checking them.
 
+pub(crate) mod access;
 pub(crate) mod check;
 pub(crate) mod error;
+pub(crate) mod host;
 mod rules;
 pub(crate) mod site;
 mod tls_faults;

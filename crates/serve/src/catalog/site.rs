@@ -11,8 +11,11 @@ use std::sync::Arc;
 
 use foldhash::quality::RandomState;
 use thalweg_wire::RequestHead;
+use thalweg_wire::encode::{EncodeError, FieldBlock};
 
+use crate::catalog::access::{ClientAccess, Peer};
 use crate::catalog::error::CatalogError;
+use crate::catalog::host::{host_key, without_port};
 use crate::catalog::rules::{Rules, relative};
 use crate::config::{MountConfig, Rule, ServerConfig, Settings, SiteConfig, UnknownHost};
 use crate::content::local::namespace::{Namespace, Place};
@@ -21,6 +24,8 @@ use crate::content::policy::ResponsePolicy;
 
 /// Longest name of a host (RFC 1035, 2.3.4). A longer one is no site's.
 const HOST_BYTES_MAX: usize = 253;
+
+const HSTS: &str = "Strict-Transport-Security";
 
 /// All sites of a server, as one loop has them open.
 pub(crate) struct Sites {
@@ -33,6 +38,8 @@ pub(crate) struct Sites {
     /// The number of the first site's mount with the shortest path, on which is booked what leads
     /// to no other.
     pub(crate) topmost: u16,
+    /// There if any client needs a certificate.
+    pub(crate) access: Option<ClientAccess>,
 }
 
 /// A virtual host.
@@ -41,6 +48,8 @@ pub(crate) struct Site {
     mounts: Vec<Mount>,
     rules: Rules,
     error_pages: Vec<(u16, Vec<u8>)>,
+    /// The field that tells browsers to use TLS alone, as it holds at the top of the site.
+    hsts: Option<FieldBlock>,
 }
 
 /// A tree and where it is served.
@@ -69,7 +78,8 @@ impl Sites {
         }
         let by_host = sites.len() > 1 || config.unknown_host == UnknownHost::Refuse;
         let topmost = sites.first().and_then(|site| site.mounts.last()).map_or(0, |mount| mount.number);
-        Ok(Self { sites, hosts, unknown_host: config.unknown_host, by_host, topmost })
+        let access = ClientAccess::of(config);
+        Ok(Self { sites, hosts, unknown_host: config.unknown_host, by_host, topmost, access })
     }
 
     /// The site that a request is for. `None` if its host is none of a site, and is refused.
@@ -95,6 +105,12 @@ impl Sites {
             UnknownHost::Refuse if !name.is_empty() => found,
             UnknownHost::Refuse | UnknownHost::First => Some(found.unwrap_or(0)),
         }
+    }
+
+    /// The field that tells the client of a request to use TLS alone, if it does so now (RFC 6797,
+    /// 7.2).
+    pub(crate) fn hsts(&self, request: &RequestHead<'_>, peer: Peer) -> Option<&FieldBlock> {
+        self.site(self.of_request(request).filter(|_| peer.is_secure())?).hsts()
     }
 
     /// The site of this number.
@@ -158,7 +174,14 @@ impl Site {
         let error_pages = error_pages.map(|(status, page)| (*status, relative(page).to_vec())).collect();
         // A rule of the site may say something else.
         let rules: Vec<_> = hsts.into_iter().chain(&config.rules).cloned().collect();
-        Ok(Self { mounts, rules: Rules::compile(&rules)?, error_pages })
+        let rules = Rules::compile(&rules)?;
+        let hsts = hsts_field(&rules.effective(b"", None).settings).map_err(CatalogError::Header)?;
+        Ok(Self { mounts, rules, error_pages, hsts })
+    }
+
+    /// The field that tells browsers to use TLS alone, for responses that are made of no object.
+    pub(crate) fn hsts(&self) -> Option<&FieldBlock> {
+        self.hsts.as_ref()
     }
 
     /// The place that a name leads to: in the mount with the longest path that it begins with.
@@ -210,25 +233,19 @@ impl Mount {
     }
 }
 
+/// The field that tells browsers to use TLS alone, if settings have it.
+fn hsts_field(settings: &Settings) -> Result<Option<FieldBlock>, EncodeError> {
+    let mut headers = settings.headers.iter();
+    let Some((name, value)) = headers.find(|(name, _)| name.eq_ignore_ascii_case(HSTS)) else { return Ok(None) };
+    let mut block = FieldBlock::new();
+    block.field(name, value.as_bytes())?;
+    Ok(Some(block))
+}
+
 /// The rule that tells browsers to use TLS alone (RFC 6797, 6.1).
 fn hsts(config: &ServerConfig) -> Option<Rule> {
     let time = config.tls.as_ref()?.hsts?;
-    let field = ("Strict-Transport-Security".to_owned(), format!("max-age={}", time.as_secs()));
+    let field = (HSTS.to_owned(), format!("max-age={}", time.as_secs()));
     let settings = Settings { headers: vec![field], ..Settings::default() };
     Some(Rule { settings, ..Rule::default() })
-}
-
-/// The key in the table of hosts: without a dot at the end, in lower case, and without the asterisk
-/// in front.
-pub(crate) fn host_key(name: &str) -> Box<[u8]> {
-    let name = name.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(name);
-    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase().into_bytes().into()
-}
-
-/// A host without its port. The colons of an address in brackets belong to it.
-pub(crate) fn without_port(host: &[u8]) -> &[u8] {
-    let brackets_end = if host.starts_with(b"[") { host.iter().position(|&byte| byte == b']') } else { None };
-    let from = brackets_end.unwrap_or(0);
-    let colon = host[from..].iter().position(|&byte| byte == b':');
-    colon.map_or(host, |colon| &host[..from + colon])
 }

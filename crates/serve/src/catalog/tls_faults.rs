@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use crate::config::{ClientCertificateMode, ListenAddr, ServerConfig, TlsConfig, is_public_name};
+use thalweg_tls::ClientCertificateMode;
+
+use crate::catalog::access::asks_any;
+use crate::config::{ListenAddr, ServerConfig, TlsConfig, is_public_name};
 
 /// The faults of the values, each with the name of its value below `tls`.
 pub(super) fn of_values(config: &ServerConfig) -> Vec<(String, String)> {
@@ -28,7 +31,7 @@ pub(super) fn of_values(config: &ServerConfig) -> Vec<(String, String)> {
         };
         add(at, error.to_string());
     }
-    if tls.client_certificates != ClientCertificateMode::None && tls.client_authorities.is_none() {
+    if asks_any(config) && tls.client_authorities.is_none() {
         add("client_authorities", "client certificates need a file with the authorities that issue them".into());
     }
     let speaks_plain = config.listen.iter().any(|address| !tls.speaks_at(address));
@@ -97,6 +100,24 @@ fn of_acme(config: &ServerConfig, tls: &TlsConfig, add: &mut dyn FnMut(&str, Str
 
 /// Most names of one certificate, as the largest authorities have it.
 const ACME_HOSTS_MAX: usize = 100;
+
+/// The faults of sites and mounts, each with the name of its value.
+pub(super) fn of_sites(config: &ServerConfig) -> Vec<(String, String)> {
+    if config.tls.is_some() {
+        return Vec::new();
+    }
+    let sites =
+        config.sites.iter().enumerate().flat_map(|(index, site)| {
+            let of_site = std::iter::once((format!("site.{index}"), site.client_certificates));
+            let mounts = site.mounts.iter().enumerate();
+            of_site.chain(mounts.map(move |(mount_index, mount)| {
+                (format!("site.{index}.mount.{mount_index}"), mount.client_certificates)
+            }))
+        });
+    let asking = sites.filter(|(_, mode)| mode.is_some_and(|mode| mode != ClientCertificateMode::None));
+    let what = "clients have certificates over TLS alone; there has to be a table [tls]";
+    asking.map(|(at, _)| (format!("{at}.client_certificates"), what.to_owned())).collect()
+}
 
 /// The files that cannot be read, each with the name of its value below `tls`.
 pub(super) fn of_files(config: &ServerConfig) -> Vec<(String, String)> {

@@ -9,7 +9,9 @@ use thalweg_sys::{Instant, SocketId};
 use thalweg_wire::target::Target;
 use thalweg_wire::{Method, RequestHead};
 
-use crate::catalog::site::{Sites, without_port};
+use crate::catalog::access::Peer;
+use crate::catalog::host::without_port;
+use crate::catalog::site::Sites;
 use crate::content::blocking_pool::{Job, JobKind};
 use crate::content::local::origin::{Loaded, LocalOrigin};
 use crate::content::name::canonical_name;
@@ -36,6 +38,15 @@ pub(crate) struct Responder {
     boundaries: Boundaries,
     /// Room for a canonical name.
     name: Vec<u8>,
+}
+
+/// The connection of a request, and the present.
+#[derive(Clone, Copy)]
+pub(crate) struct RequestContext {
+    /// The socket that is woken when an origin has something for the request.
+    pub(crate) waiter: SocketId,
+    pub(crate) peer: Peer,
+    pub(crate) now: Instant,
 }
 
 /// The outcome of a request.
@@ -116,7 +127,7 @@ impl Responder {
         request: &RequestHead<'_>,
         tls_port: Option<u16>,
         outcomes: Outcomes,
-        (waiter, now): (SocketId, Instant),
+        context: RequestContext,
         out: &mut impl Encoder,
     ) -> Answer {
         if !self.challenges.is_empty()
@@ -125,7 +136,7 @@ impl Responder {
             return Answer::Encoded(summary);
         }
         match tls_port {
-            None => self.respond(request, outcomes, (waiter, now), out),
+            None => self.respond(request, outcomes, context, out),
             Some(port) => Answer::Encoded(self.redirect_to_tls(request, port, out)),
         }
     }
@@ -136,12 +147,12 @@ impl Responder {
         &mut self,
         request: &RequestHead<'_>,
         outcomes: Outcomes,
-        (waiter, now): (SocketId, Instant),
+        context: RequestContext,
         out: &mut impl Encoder,
     ) -> Answer {
         match request.method {
-            Method::Get | Method::Head => self.respond_with_object(request, outcomes, (waiter, now), out),
-            _ => Answer::Encoded(self.respond_otherwise(request, out)),
+            Method::Get | Method::Head => self.respond_with_object(request, outcomes, context, out),
+            _ => Answer::Encoded(self.respond_otherwise(request, context, out)),
         }
     }
 
@@ -168,17 +179,19 @@ impl Responder {
 
     /// Answers a request for which there is too much to be done.
     #[cold]
-    pub(crate) fn shed(&mut self, request: &RequestHead<'_>, out: &mut impl Encoder) -> Summary {
+    pub(crate) fn shed(&mut self, request: &RequestHead<'_>, peer: Peer, out: &mut impl Encoder) -> Summary {
         let mount = self.origin.namespace().topmost;
-        self.deny(request, Refusal::Exhausted.into(), mount, out)
+        self.deny((request, peer), Refusal::Exhausted.into(), mount, out)
     }
 
     /// Answers what is not, or not any longer, a request that can be understood.
     #[cold]
-    pub(crate) fn refuse(&mut self, status: u16, out: &mut impl Encoder) -> Summary {
-        let page = Page { status, is_head: false, field: PageField::None, object: None };
+    pub(crate) fn refuse(&mut self, status: u16, peer: Peer, out: &mut impl Encoder) -> Summary {
+        let sites = self.origin.namespace();
+        let hsts = if peer.is_secure() { sites.site(0).hsts() } else { None };
+        let page = Page { status, is_head: false, field: PageField::None, hsts, object: None };
         out.encode(Response::Page(page), &self.date_cache);
-        Summary::nothing(status, self.origin.namespace().topmost)
+        Summary::nothing(status, sites.topmost)
     }
 
     /// GET and HEAD.
@@ -187,39 +200,45 @@ impl Responder {
         &mut self,
         request: &RequestHead<'_>,
         outcomes: Outcomes,
-        (waiter, now): (SocketId, Instant),
+        context: RequestContext,
         out: &mut impl Encoder,
     ) -> Answer {
         let topmost = self.origin.namespace().topmost;
         let Some((path, query)) = file_target(request) else {
-            return Answer::Encoded(self.deny(request, Refusal::Malformed.into(), topmost, out));
+            return Answer::Encoded(self.deny((request, context.peer), Refusal::Malformed.into(), topmost, out));
         };
         let Some(site) = self.origin.namespace().of_request(request) else {
-            return Answer::Encoded(self.deny(request, Denial::of(421), topmost, out));
+            return Answer::Encoded(self.deny((request, context.peer), Denial::of(421), topmost, out));
         };
         if let Err(refusal) = canonical_name(path, &mut self.name) {
-            return Answer::Encoded(self.deny(request, refusal.into(), topmost, out));
+            return Answer::Encoded(self.deny((request, context.peer), refusal.into(), topmost, out));
+        }
+        if let Some(access) = &self.origin.namespace().access {
+            let mount = self.origin.namespace().mount_number(site, &self.name);
+            if let Some(status) = access.refusal(site, mount, context.peer) {
+                return Answer::Encoded(self.deny((request, context.peer), Denial::of(status), mount, out));
+            }
         }
         if !self.remotes.is_empty() {
             let mount = self.origin.namespace().mount_number(site, &self.name);
             if let Some(index) = self.remotes.iter().position(|(of, _)| *of == mount) {
-                return self.respond_remotely(request, index, (waiter, now), out);
+                return self.respond_remotely(request, index, context, out);
             }
         }
-        match self.origin.open(site, &mut self.name, outcomes.object, &self.date_cache, now) {
+        match self.origin.open(site, &mut self.name, outcomes.object, &self.date_cache, context.now) {
             Opening::Object(object, mount) => {
                 let chosen = reply_with(object, request, &self.date_cache, &mut self.boundaries, out);
-                self.finish(request, chosen, mount, true, out)
+                self.finish(request, chosen, (mount, context.peer), true, out)
             }
-            Opening::Folder => Answer::Encoded(self.redirect_to_folder(request, site, query, out)),
+            Opening::Folder => Answer::Encoded(self.redirect_to_folder(request, context, (site, query), out)),
             Opening::Pending(job) => Answer::After(Box::new(job.map(JobResult::Object))),
             // No index: the folder may be listed.
             Opening::Refused(Refusal::NotFound) if self.name.ends_with(b"/") => {
-                self.respond_with_listing(request, (site, query), outcomes, now, out)
+                self.respond_with_listing(request, (site, query), outcomes, context, out)
             }
             Opening::Refused(refusal) => {
                 let mount = self.origin.namespace().mount_number(site, &self.name);
-                Answer::Encoded(self.deny(request, refusal.into(), mount, out))
+                Answer::Encoded(self.deny((request, context.peer), refusal.into(), mount, out))
             }
         }
     }
@@ -230,18 +249,20 @@ impl Responder {
         &mut self,
         request: &RequestHead<'_>,
         index: usize,
-        (waiter, now): (SocketId, Instant),
+        context: RequestContext,
         out: &mut impl Encoder,
     ) -> Answer {
         let (mount, origin) = &mut self.remotes[index];
         let mount = *mount;
-        match origin.open(&self.name, waiter, now) {
+        match origin.open(&self.name, context.waiter, context.now) {
             RemoteOpening::Object(object) => {
                 let chosen = reply_with(object, request, &self.date_cache, &mut self.boundaries, out);
-                self.finish(request, chosen, mount, true, out)
+                self.finish(request, chosen, (mount, context.peer), true, out)
             }
             RemoteOpening::Pending => Answer::Pending,
-            RemoteOpening::Refused(refusal) => Answer::Encoded(self.deny(request, refusal.into(), mount, out)),
+            RemoteOpening::Refused(refusal) => {
+                Answer::Encoded(self.deny((request, context.peer), refusal.into(), mount, out))
+            }
         }
     }
 
@@ -252,21 +273,21 @@ impl Responder {
         request: &RequestHead<'_>,
         (site, query): (usize, Option<&[u8]>),
         outcomes: Outcomes,
-        now: Instant,
+        context: RequestContext,
         out: &mut impl Encoder,
     ) -> Answer {
         let listing = ListingRequest { site, name: &self.name, query };
         let folders = &mut self.origin.folders;
-        match self.listings.open(listing, outcomes.listing, folders, &self.date_cache, now) {
+        match self.listings.open(listing, outcomes.listing, folders, &self.date_cache, context.now) {
             Opening::Object(page, mount) => {
                 let chosen = reply_with(page, request, &self.date_cache, &mut self.boundaries, out);
-                self.finish(request, chosen, mount, false, out)
+                self.finish(request, chosen, (mount, context.peer), false, out)
             }
-            Opening::Folder => Answer::Encoded(self.redirect_to_folder(request, site, query, out)),
+            Opening::Folder => Answer::Encoded(self.redirect_to_folder(request, context, (site, query), out)),
             Opening::Pending(job) => Answer::After(Box::new(job.map(JobResult::Listing))),
             Opening::Refused(refusal) => {
                 let mount = self.origin.namespace().mount_number(site, &self.name);
-                Answer::Encoded(self.deny(request, refusal.into(), mount, out))
+                Answer::Encoded(self.deny((request, context.peer), refusal.into(), mount, out))
             }
         }
     }
@@ -278,30 +299,36 @@ impl Responder {
         &mut self,
         request: &RequestHead<'_>,
         chosen: Result<(u16, Delivery), Denial<'static>>,
-        mount: u16,
+        (mount, peer): (u16, Peer),
         is_file: bool,
         out: &mut impl Encoder,
     ) -> Answer {
         Answer::Encoded(match chosen {
             Ok((status, delivery)) if is_file => Summary { status, mount, delivery },
             Ok((status, _)) => Summary::nothing(status, mount),
-            Err(denial) => self.deny(request, denial, mount, out),
+            Err(denial) => self.deny((request, peer), denial, mount, out),
         })
     }
 
     /// All other methods.
     #[cold]
-    fn respond_otherwise(&mut self, request: &RequestHead<'_>, out: &mut impl Encoder) -> Summary {
+    fn respond_otherwise(
+        &mut self,
+        request: &RequestHead<'_>,
+        context: RequestContext,
+        out: &mut impl Encoder,
+    ) -> Summary {
         let mount = self.origin.namespace().topmost;
         match request.method {
             Method::Options if Target::parse(request.method, request.target).is_ok() => {
-                let page = Page { status: 204, is_head: false, field: PageField::Allow, object: None };
+                let hsts = self.origin.namespace().hsts(request, context.peer);
+                let page = Page { status: 204, is_head: false, field: PageField::Allow, hsts, object: None };
                 out.encode(Response::Page(page), &self.date_cache);
                 Summary::nothing(204, mount)
             }
-            Method::Options => self.deny(request, Denial::of(400), mount, out),
-            Method::Extension(_) => self.deny(request, Denial::of(501), mount, out),
-            _ => self.deny(request, Denial { status: 405, field: PageField::Allow }, mount, out),
+            Method::Options => self.deny((request, context.peer), Denial::of(400), mount, out),
+            Method::Extension(_) => self.deny((request, context.peer), Denial::of(501), mount, out),
+            _ => self.deny((request, context.peer), Denial { status: 405, field: PageField::Allow }, mount, out),
         }
     }
 
@@ -312,14 +339,14 @@ impl Responder {
         let mount = self.origin.namespace().topmost;
         let host = request.host().unwrap_or_default();
         let Some((path, query)) = file_target(request).filter(|_| !host.is_empty()) else {
-            return self.deny(request, Refusal::Malformed.into(), mount, out);
+            return self.deny((request, Peer::PLAIN), Refusal::Malformed.into(), mount, out);
         };
         if self.origin.namespace().of_request(request).is_none() {
-            return self.deny(request, Denial::of(421), mount, out);
+            return self.deny((request, Peer::PLAIN), Denial::of(421), mount, out);
         }
         let status = if matches!(request.method, Method::Get | Method::Head) { 301 } else { 308 };
         let field = PageField::SecureLocation { host: without_port(host.as_bytes()), port, path, query };
-        self.deny(request, Denial { status, field }, mount, out)
+        self.deny((request, Peer::PLAIN), Denial { status, field }, mount, out)
     }
 
     /// 301 to the same path with a slash behind it. The location is written from the canonical
@@ -329,14 +356,14 @@ impl Responder {
     fn redirect_to_folder(
         &mut self,
         request: &RequestHead<'_>,
-        site: usize,
-        query: Option<&[u8]>,
+        context: RequestContext,
+        (site, query): (usize, Option<&[u8]>),
         out: &mut impl Encoder,
     ) -> Summary {
         let mount = self.origin.namespace().mount_number(site, &self.name);
         let name = std::mem::take(&mut self.name);
         let denial = Denial { status: 301, field: PageField::Location { folder: &name, query } };
-        let summary = self.deny(request, denial, mount, out);
+        let summary = self.deny((request, context.peer), denial, mount, out);
         self.name = name;
         summary
     }
@@ -345,14 +372,15 @@ impl Responder {
     #[cold]
     fn deny(
         &mut self,
-        request: &RequestHead<'_>,
+        (request, peer): (&RequestHead<'_>, Peer),
         Denial { status, field }: Denial<'_>,
         mount: u16,
         out: &mut impl Encoder,
     ) -> Summary {
-        let object = find_error_page(&mut self.origin, request, status, &self.date_cache);
-        let page =
-            Page { status, is_head: request.method == Method::Head, field, object: object.map(|object| &*object) };
+        let sites = Arc::clone(self.origin.namespace());
+        let hsts = sites.hsts(request, peer);
+        let object = find_error_page(&mut self.origin, request, status, &self.date_cache).map(|object| &*object);
+        let page = Page { status, is_head: request.method == Method::Head, field, hsts, object };
         out.encode(Response::Page(page), &self.date_cache);
         Summary::nothing(status, mount)
     }

@@ -86,6 +86,9 @@ pub(crate) struct Page<'o> {
     pub(crate) status: u16,
     pub(crate) is_head: bool,
     pub(crate) field: PageField<'o>,
+    /// The field that tells browsers to use TLS alone, in a response over TLS. Objects have it
+    /// among their own.
+    pub(crate) hsts: Option<&'o FieldBlock>,
     /// The body, instead of the server's own text. The response describes only its type, since it
     /// is not the requested resource.
     pub(crate) object: Option<&'o Object>,
@@ -339,6 +342,9 @@ impl<'o> Page<'o> {
             PageField::UnsatisfiedRange { length } => {
                 out.field_with("Content-Range", |out| push_unsatisfied_content_range(out, length));
             }
+        }
+        if let Some(hsts) = self.hsts {
+            out.block(hsts);
         }
         if self.status == 204 {
             return;

@@ -4,8 +4,9 @@ use thalweg_reactor::BufferPool;
 use thalweg_sys::{Instant, SocketId};
 use thalweg_wire::hpack::FieldList;
 
+use crate::catalog::access::Peer;
 use crate::content::blocking_pool::{BlockingPool, Waiter, WaitingPart};
-use crate::http::respond::{JobResult, Responder};
+use crate::http::respond::{JobResult, RequestContext, Responder};
 use crate::http::response::Recorder;
 use crate::work_budget::WorkBudget;
 
@@ -38,6 +39,8 @@ pub(crate) struct Services<'s> {
     pub(crate) now: Instant,
     /// The connection, which jobs are done for.
     pub(crate) socket: SocketId,
+    /// Its client.
+    pub(crate) peer: Peer,
 }
 
 /// Memory for a header block that is decoded or encoded, and for a value in it.
@@ -49,6 +52,12 @@ pub(crate) struct Scratch {
 }
 
 impl Services<'_> {
+    /// The context of a request that is answered now.
+    #[inline]
+    pub(crate) fn context(&self) -> RequestContext {
+        RequestContext { waiter: self.socket, peer: self.peer, now: self.now }
+    }
+
     /// The request on a stream, as a waiter for a job.
     pub(crate) fn waiter(&self, stream: u32) -> Waiter {
         Waiter { socket: self.socket, part: WaitingPart::Request(stream) }

@@ -19,6 +19,7 @@ use thalweg_wire::h2::{HEAD_LEN, PAYLOAD_MAX_INITIAL};
 
 use self::recorder::ConnectionRecorder;
 use self::sender::{Link, Progress, Sender};
+use crate::catalog::access::Peer;
 use crate::content::body::Payload;
 use crate::http::services::Services;
 use crate::http::session::HttpSession;
@@ -119,6 +120,18 @@ impl Connection {
     #[inline]
     pub(crate) fn socket(&self) -> SocketId {
         self.transport.socket()
+    }
+
+    /// The knowledge of TLS about its client.
+    #[inline]
+    fn peer(&self) -> Peer {
+        match &self.transport {
+            Transport::Plain(_) => Peer::PLAIN,
+            Transport::Tls(tls) => {
+                let (mode, is_verified) = tls.client();
+                Peer { mode: Some(mode), is_verified }
+            }
+        }
     }
 
     /// The records of responses under way, which this connection keeps no longer.
@@ -379,6 +392,7 @@ impl Connection {
     ) -> T {
         let socket = self.socket();
         let tls = self.transport.version();
+        let peer = self.peer();
         let second = shared.responder.date_cache.second();
         let mut recorder = ConnectionRecorder {
             totals: &mut shared.totals,
@@ -386,6 +400,7 @@ impl Connection {
             records: &mut self.records,
             socket,
             tls,
+            certificate: self.transport.client_fingerprint(),
             now,
             second,
         };
@@ -402,6 +417,7 @@ impl Connection {
             is_draining: shared.draining,
             now,
             socket,
+            peer,
         };
         call(&mut self.session, &mut services)
     }

@@ -17,7 +17,8 @@ use thalweg_tls::{
 use super::listeners::LoopGroup;
 use super::loop_tls::TlsSetup;
 use super::tls_error::TlsError;
-use crate::config::{CertificateFiles, ClientCertificateMode, ListenAddr, ServerConfig, TlsConfig};
+use crate::catalog::access;
+use crate::config::{CertificateFiles, ListenAddr, ServerConfig, TlsConfig};
 
 /// The application protocols that are offered, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -66,7 +67,7 @@ impl ServerTls {
             selection: tls.selection.clone(),
             alpn: PROTOCOLS.iter().map(|name| name.to_vec()).collect(),
             tickets: tls.tickets.then(|| tickets.clone()),
-            clients: client_certificates(tls, read)?,
+            clients: client_certificates(config, tls, read)?,
         };
         let settings = ServerSettings::new(options, &store)?;
         let obtained = before.filter(|_| tls.auto).and_then(|before| before.obtained.clone());
@@ -158,19 +159,16 @@ fn read_certificate(
 }
 
 fn client_certificates(
+    config: &ServerConfig,
     tls: &TlsConfig,
     read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
 ) -> Result<ClientCertificates, TlsError> {
-    let Some(path) = tls.client_authorities.as_deref() else { return Ok(ClientCertificates::None) };
-    if tls.client_certificates == ClientCertificateMode::None {
-        return Ok(ClientCertificates::None);
-    }
+    let Some(path) = tls.client_authorities.as_deref().filter(|_| access::asks_any(config)) else {
+        return Ok(ClientCertificates::default());
+    };
     let text = read(path).map_err(|error| TlsError::Read { path: path.to_owned(), error })?;
     certificates_of_pem(&text).map_err(|error| TlsError::File { path: path.to_owned(), error })?;
-    Ok(match tls.client_certificates {
-        ClientCertificateMode::Required => ClientCertificates::Required(text),
-        _ => ClientCertificates::Optional(text),
-    })
+    Ok(access::client_certificates(config, text))
 }
 
 /// The names of a self-signed certificate: those of the sites, and the addresses.

@@ -108,6 +108,8 @@ pub(crate) struct AnsweredRequest<'r, 'b> {
     pub(crate) summary: Summary,
     /// The version of TLS, if the response goes over it.
     pub(crate) tls: Option<Version>,
+    /// The SHA-256 digest of the client's certificate, if it has one.
+    pub(crate) certificate: Option<&'r [u8; 32]>,
     pub(crate) now: Instant,
     pub(crate) second: i64,
 }
@@ -239,7 +241,8 @@ impl Accounting {
         (now, second): (Instant, i64),
     ) {
         let summary = Summary::nothing(503, mount);
-        let answered = AnsweredRequest { socket, stream: 0, request: None, summary, tls: None, now, second };
+        let (request, tls, certificate) = (None, None, None);
+        let answered = AnsweredRequest { socket, stream: 0, request, summary, tls, certificate, now, second };
         self.push(records, &answered, size);
     }
 
@@ -251,13 +254,14 @@ impl Accounting {
         ResponseBytes { bytes, body_bytes, is_open }: ResponseBytes,
     ) -> usize {
         let records = records.get_or_insert_with(|| self.spare.pop().unwrap_or_default());
-        let AnsweredRequest { socket, stream, request, summary, tls, now, second } = *answered;
+        let AnsweredRequest { socket, stream, request, summary, tls, certificate, now, second } = *answered;
         let account = self.account_of_mount.get(usize::from(summary.mount)).copied().unwrap_or(0);
         let record = Record {
             client: self.clients.get(socket.index()).copied().unwrap_or(Ipv6Addr::UNSPECIFIED),
             second,
             request: request.map(|head| Request::of(head, self.with_fields)),
             tls,
+            certificate: certificate.filter(|_| self.with_fields),
             status: summary.status,
             mount: self.accounts[account].cells.number,
             end: End::default(),

@@ -14,11 +14,15 @@ const TARGET_BYTES_MAX: usize = 8 << 10;
 const FIELD_BYTES_MAX: usize = 1 << 10;
 const METHOD_BYTES_MAX: usize = 32;
 
+/// Bytes of the digest of a certificate.
+const CERTIFICATE_BYTES: usize = 32;
+
 /// Bytes before the texts.
 const FIXED_BYTES: usize = 64;
 
 /// No record is longer.
-pub(crate) const RECORD_BYTES_MAX: usize = FIXED_BYTES + METHOD_BYTES_MAX + TARGET_BYTES_MAX + 3 * FIELD_BYTES_MAX;
+pub(crate) const RECORD_BYTES_MAX: usize =
+    FIXED_BYTES + METHOD_BYTES_MAX + TARGET_BYTES_MAX + 3 * FIELD_BYTES_MAX + CERTIFICATE_BYTES;
 
 /// A response that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +35,8 @@ pub(crate) struct Record<'a> {
     pub(crate) request: Option<Request<'a>>,
     /// The version of TLS, if the response went over it.
     pub(crate) tls: Option<TlsVersion>,
+    /// The SHA-256 digest of the client's certificate, if it has one.
+    pub(crate) certificate: Option<&'a [u8; CERTIFICATE_BYTES]>,
     pub(crate) status: u16,
     /// The mount that it came from, by the register's number.
     pub(crate) mount: u16,
@@ -81,9 +87,9 @@ const STATUS: usize = 44;
 const MOUNT: usize = 46;
 const FLAGS: usize = 48;
 const END_FLAGS: usize = 49;
-/// Of method, target, host, referer and agent, two bytes each.
+/// Of method, target, host, referer, agent and certificate, two bytes each.
 const LENGTHS: usize = 50;
-const TEXTS: usize = 5;
+const TEXTS: usize = 6;
 
 const _: () = assert!(LENGTHS + 2 * TEXTS <= FIXED_BYTES);
 
@@ -122,15 +128,17 @@ impl<'a> Record<'a> {
         fixed[STATUS..][..2].copy_from_slice(&self.status.to_le_bytes());
         fixed[MOUNT..][..2].copy_from_slice(&self.mount.to_le_bytes());
         let request = self.request.as_ref();
-        let texts = request.map_or([&[][..]; TEXTS], |request| {
+        let mut texts = request.map_or([&[][..]; TEXTS], |request| {
             [
                 cut(request.method, METHOD_BYTES_MAX),
                 cut(request.target, TARGET_BYTES_MAX),
                 cut(request.host.unwrap_or_default(), FIELD_BYTES_MAX),
                 cut(request.referer.unwrap_or_default(), FIELD_BYTES_MAX),
                 cut(request.agent.unwrap_or_default(), FIELD_BYTES_MAX),
+                &[],
             ]
         });
+        texts[TEXTS - 1] = self.certificate.map_or(&[][..], |certificate| certificate);
         if let Some(request) = request {
             let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
             fixed[FLAGS] = HAS_REQUEST
@@ -173,6 +181,7 @@ impl<'a> Record<'a> {
         let (method, target) = (text(0)?, text(1)?);
         let mut optional = |index: usize, flag: u8| text(index).map(|text| Some(text).filter(|_| flags & flag != 0));
         let (host, referer, agent) = (optional(2, HAS_HOST)?, optional(3, HAS_REFERER)?, optional(4, HAS_AGENT)?);
+        let certificate = text(5)?.first_chunk();
         *bytes = rest;
         let version = match flags {
             _ if flags & IS_HTTP_1_0 != 0 => Version::Http10,
@@ -189,6 +198,7 @@ impl<'a> Record<'a> {
                 IS_TLS_1_2 => Some(TlsVersion::Tls12),
                 _ => Some(TlsVersion::Tls13),
             },
+            certificate,
             status: u16::from_le_bytes(field(fixed, STATUS)),
             mount: u16::from_le_bytes(field(fixed, MOUNT)),
             end: End {
@@ -255,6 +265,7 @@ mod tests {
             second: -5,
             request,
             tls: Some(TlsVersion::Tls13),
+            certificate: Some(&[7; CERTIFICATE_BYTES]),
             status: 206,
             mount: 3,
             end,
@@ -264,7 +275,8 @@ mod tests {
     #[test]
     fn records_come_out_as_they_went_in() {
         let mut bytes = Vec::new();
-        let all = [record(Some(request())), record(None), record(Some(Request { agent: None, ..request() }))];
+        let without = Record { certificate: None, ..record(Some(Request { agent: None, ..request() })) };
+        let all = [record(Some(request())), record(None), without];
         for record in &all {
             record.write(&mut bytes);
         }

@@ -57,6 +57,15 @@ impl Transport {
         }
     }
 
+    /// The SHA-256 digest of the client's certificate, if one was verified.
+    #[inline]
+    pub(crate) fn client_fingerprint(&self) -> Option<&[u8; 32]> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(tls) => tls.client_fingerprint(),
+        }
+    }
+
     /// Receives no more until [`resume`](Self::resume).
     pub(crate) fn pause<D: Driver>(&self, driver: &mut D) {
         driver.pause(self.socket());

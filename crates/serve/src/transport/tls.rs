@@ -9,7 +9,9 @@ use std::io;
 use std::rc::Rc;
 
 use thalweg_sys::{Driver, File, FileChanged, FileSpan, Instant, SendBuf, SocketId, SpanEnd};
-use thalweg_tls::{Engine, Facts, Failure, Received, ServerSettings, TLS_ALPN_CHALLENGE, Version};
+use thalweg_tls::{
+    ClientCertificateMode, Engine, Facts, Failure, Received, ServerSettings, TLS_ALPN_CHALLENGE, Version,
+};
 
 use super::memory::{Memory, PART_BYTES, RECORD_BYTES, TlsMemory};
 
@@ -34,6 +36,9 @@ pub(crate) struct Tls {
     /// The handshake has been completed, whatever came after it.
     is_established: bool,
     version: Version,
+    /// Whether the client was asked for a certificate, and the digest of the one that was verified.
+    client_mode: ClientCertificateMode,
+    client_fingerprint: Option<Box<[u8; 32]>>,
     /// Bytes of TLS's own that wait to be sent.
     own: Vec<u8>,
     /// The connection's send.
@@ -81,6 +86,8 @@ impl Tls {
             engine: Engine::accept(settings)?,
             is_established: false,
             version: Version::Tls13,
+            client_mode: ClientCertificateMode::None,
+            client_fingerprint: None,
             own: Vec::new(),
             job: None,
             in_flight: None,
@@ -115,7 +122,22 @@ impl Tls {
         let facts = self.engine.facts()?;
         self.is_established = true;
         self.version = facts.version;
+        self.client_mode = self.engine.client_certificate_mode();
+        if facts.is_peer_verified {
+            self.client_fingerprint = self.engine.peer_fingerprint().map(Box::new);
+        }
         Some(facts)
+    }
+
+    /// Whether the client was asked for a certificate, and whether it has one that was verified.
+    #[inline]
+    pub(crate) fn client(&self) -> (ClientCertificateMode, bool) {
+        (self.client_mode, self.client_fingerprint.is_some())
+    }
+
+    /// The SHA-256 digest of the client's certificate, if one was verified.
+    pub(crate) fn client_fingerprint(&self) -> Option<&[u8; 32]> {
+        self.client_fingerprint.as_deref()
     }
 
     /// The version; the newest one in the handshake.

@@ -54,6 +54,7 @@ fn configure(config: &mut ServerConfig) {
             ),
         ],
         error_pages: vec![(404, "/404.html".to_owned()), (405, "/missing.html".to_owned())],
+        client_certificates: None,
     };
     let mut second = SiteConfig::new(folder.join("two"));
     second.names = vec!["Two.Example.".to_owned(), "[::1]".to_owned()];

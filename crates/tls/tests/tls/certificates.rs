@@ -1,7 +1,8 @@
 //! Certificates that are refused, by name.
 
 use thalweg_tls::{
-    Certificate, CertificateFault, ClientCertificates, ClientOptions, FailureKind, Roots, ServerOptions, self_signed,
+    Certificate, CertificateFault, ClientCertificateMode, ClientCertificates, ClientOptions, FailureKind, Handshake,
+    Roots, Selection, ServerOptions, Version, self_signed,
 };
 
 use crate::authority::{Authority, Issued, Validity};
@@ -92,16 +93,48 @@ fn clients_are_verified_as_the_server_wants() {
         assert_eq!(pair.client.failure.is_some(), expected.is_some());
         assert_eq!(pair.server.engine.facts().is_some_and(|facts| facts.is_peer_verified), verified);
     };
-    let required = || ClientCertificates::Required(theirs.pem.clone().into());
-    let optional = || ClientCertificates::Optional(theirs.pem.clone().into());
+    let required = || ClientCertificates::of_all(ClientCertificateMode::Required, theirs.pem.clone());
+    let optional = || ClientCertificates::of_all(ClientCertificateMode::Optional, theirs.pem.clone());
     let valid = || Some(theirs.client("c", Validity::Present));
-    check(ClientCertificates::None, valid(), None, false);
+    check(ClientCertificates::default(), valid(), None, false);
     check(required(), valid(), None, true);
     check(optional(), valid(), None, true);
     check(optional(), None, None, false);
     check(required(), None, Some(CertificateFault::Missing), false);
     check(required(), Some(theirs.client("c", Validity::Past)), Some(CertificateFault::Expired), false);
     check(optional(), Some(ROOT.client("c", Validity::Present)), Some(CertificateFault::TruncatedChain), false);
+}
+
+#[test]
+fn a_name_decides_whether_a_certificate_is_asked_for() {
+    use ClientCertificateMode::{None, Optional, Required};
+    let theirs = Authority::root("clients");
+    let issued = ROOT.server(&["open.test", "may.test", "must.test"]);
+    let by_name = [("may.test", Optional), ("must.test", Required)].map(|(name, mode)| (name.into(), mode)).into();
+    let clients = ClientCertificates { by_name, ..ClientCertificates::of_all(None, theirs.pem.clone()) };
+    for version in [Version::Tls12, Version::Tls13] {
+        let selection = Selection { version_max: version, ..Selection::default() };
+        let tickets = Some(thalweg_tls::TicketKeys::new().unwrap());
+        let settings =
+            server(&issued, ServerOptions { clients: clients.clone(), selection, tickets, ..ServerOptions::default() });
+        let own = certificate(&theirs.client("c", Validity::Present));
+        let resume = thalweg_tls::Resume::Tickets;
+        let with = client(ClientOptions { certificate: Some(own), resume, ..ClientOptions::default() });
+        let without = client(ClientOptions { resume, ..ClientOptions::default() });
+        for (name, mode) in [("open.test", None), ("may.test", Optional), ("must.test", Required)] {
+            // The session of the first handshake is resumed by the second one.
+            for handshake in [Handshake::Full, Handshake::Resumed] {
+                let pair = Pair::settled(&with, &settings, name);
+                let engine = &pair.server.engine;
+                let facts = engine.facts().unwrap();
+                assert_eq!((facts.handshake, facts.is_peer_verified), (handshake, mode != None), "{name} {version}");
+                assert_eq!(engine.client_certificate_mode(), mode, "{name} {version}");
+                assert_eq!(engine.peer_fingerprint().is_some(), mode != None, "{name} {version}");
+            }
+            let pair = Pair::settled(&without, &settings, name);
+            assert_eq!(pair.server.failure.is_some(), mode == Required, "{name} {version}");
+        }
+    }
 }
 
 #[test]
@@ -113,7 +146,8 @@ fn a_session_without_a_certificate_is_not_resumed_where_one_is_required() {
         server(&issued, ServerOptions { clients, tickets: Some(tickets.clone()), ..ServerOptions::default() })
     };
     let ours = client(ClientOptions { resume: thalweg_tls::Resume::Tickets, ..ClientOptions::default() });
-    let (open, closed) = (with(ClientCertificates::None), with(ClientCertificates::Required(theirs.pem.into())));
+    let required = ClientCertificates::of_all(ClientCertificateMode::Required, theirs.pem);
+    let (open, closed) = (with(ClientCertificates::default()), with(required));
     assert!(Pair::settled(&ours, &open, "a.test").server.failure.is_none());
     assert!(Pair::settled(&ours, &closed, "a.test").server.failure.is_some());
 }

@@ -157,6 +157,21 @@ fn sessions_are_resumed_by_tickets_only_if_wanted() {
 }
 
 #[test]
+fn each_of_many_connections_at_once_resumes_a_session_of_its_own() {
+    let keys = Some(TicketKeys::new().unwrap());
+    let theirs = server(&ROOT.server(&["a.test"]), ServerOptions { tickets: keys, ..ServerOptions::default() });
+    let ours = client(ClientOptions { resume: Resume::Tickets, ..ClientOptions::default() });
+    for expected in [Handshake::Full, Handshake::Resumed, Handshake::Resumed] {
+        // All have begun before the first one gets a ticket.
+        let pairs: Vec<Pair> = (0..100).map(|_| Pair::new(&ours, &theirs, "a.test")).collect();
+        for mut pair in pairs {
+            pair.exchange(|_| usize::MAX);
+            assert_eq!(pair.client.engine.facts().unwrap().handshake, expected);
+        }
+    }
+}
+
+#[test]
 fn a_session_is_resumed_by_another_process_that_has_the_keys() {
     let issued = ROOT.server(&["a.test"]);
     let (keys, successors) = (TicketKeys::new().unwrap(), TicketKeys::new().unwrap());

@@ -93,7 +93,7 @@ mod tests {
         let date_cache = DateCache::new(|_| 784_111_777, Instant::default());
         let mut out = Vec::new();
         begin(&mut out, 200);
-        let page = Page { status: 200, is_head: false, field: PageField::None, object: None };
+        let page = Page { status: 200, is_head: false, field: PageField::None, hsts: None, object: None };
         Response::Page(page).write_fields(&date_cache, &mut HeadLines(&mut out));
         assert_eq!(&out[DATE], b"Sun, 06 Nov 1994 08:49:37 GMT");
     }

@@ -13,12 +13,13 @@ use thalweg_reactor::BufferPool;
 use thalweg_sys::{Instant, SocketId};
 use thalweg_wire::{BodyFraming, FieldSlots, Progress, RequestEvent, RequestHead, RequestReader, Version};
 
+use crate::catalog::access::Peer;
 use crate::content::blocking_pool::{BlockingPool, JobKind, Waiter, WaitingPart};
 use crate::content::origin::Outcome;
 use crate::http::h1::batch::Batch;
 use crate::http::h1::head::Persistence;
 use crate::http::h1::streamed::{Streamed, StreamedBody};
-use crate::http::respond::{Answer, JobResult, Outcomes, Responder};
+use crate::http::respond::{Answer, JobResult, Outcomes, RequestContext, Responder};
 use crate::http::response::{Recorder, ResponseBytes, Summary};
 use crate::http::services::{self, Bounds};
 use crate::session::{self, Activity, Next, Ready};
@@ -88,6 +89,8 @@ pub(crate) struct Services<'s> {
     pub(crate) now: Instant,
     /// The connection, which jobs are done for.
     pub(crate) socket: SocketId,
+    /// Its client.
+    pub(crate) peer: Peer,
 }
 
 impl<'s> Services<'s> {
@@ -105,7 +108,14 @@ impl<'s> Services<'s> {
             is_draining: services.is_draining,
             now: services.now,
             socket: services.socket,
+            peer: services.peer,
         }
+    }
+
+    /// The context of a request that is answered now.
+    #[inline]
+    fn context(&self) -> RequestContext {
+        RequestContext { waiter: self.socket, peer: self.peer, now: self.now }
     }
 
     fn waiter(&self) -> Waiter {
@@ -347,9 +357,9 @@ impl Session {
                     self.requests = self.requests.saturating_add(1);
                     let begins_at = services.batch.len();
                     services.batch.begin(&head, persistence(&head, self.requests, services));
-                    let Services { responder, batch, now, .. } = services;
-                    let place = (services.socket, *now);
-                    let answer = responder.answer(&head, services.tls_port, Outcomes::default(), place, batch);
+                    let context = services.context();
+                    let Services { responder, batch, .. } = services;
+                    let answer = responder.answer(&head, services.tls_port, Outcomes::default(), context, batch);
                     let summary = match answer {
                         Answer::Encoded(summary) => summary,
                         Answer::Pending => {
@@ -361,7 +371,7 @@ impl Session {
                             services.blocking.submit(services.waiter(), *job);
                             return read;
                         }
-                        Answer::After(_) => responder.shed(&head, batch),
+                        Answer::After(_) => responder.shed(&head, context.peer, batch),
                     };
                     record(services, Some(&head), summary, begins_at);
                     self.stream = services.batch.take_stream().map(|stream| Box::new(StreamedBody::new(stream)));
@@ -422,8 +432,9 @@ impl Session {
             unreachable!("a head that was read is read again")
         };
         services.batch.begin(&head, persistence(&head, self.requests, services));
-        let Services { responder, batch, now, .. } = services;
-        match responder.respond(&head, waiting.outcomes, (services.socket, *now), batch) {
+        let context = services.context();
+        let Services { responder, batch, .. } = services;
+        match responder.respond(&head, waiting.outcomes, context, batch) {
             Answer::Pending => {
                 waiting.is_under_way = true;
                 self.waiting = Some(waiting);
@@ -472,7 +483,7 @@ impl Session {
     fn refuse(&mut self, status: u16, services: &mut Services<'_>) {
         let begins_at = services.batch.len();
         services.batch.persistence = Persistence::Close;
-        let summary = services.responder.refuse(status, &mut services.batch);
+        let summary = services.responder.refuse(status, services.peer, &mut services.batch);
         record(services, None, summary, begins_at);
         self.phase = Phase::RespondingLast { linger: true };
     }

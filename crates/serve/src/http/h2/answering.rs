@@ -68,10 +68,10 @@ impl Session {
         services: &mut Services<'_>,
     ) {
         let outcomes = waited.as_ref().map_or(Outcomes::default(), |waiting| waiting.outcomes);
-        let waiter = services.waiter(stream);
-        let Services { responder, blocking, scratch, tls_port, socket, now, .. } = services;
+        let (waiter, context) = (services.waiter(stream), services.context());
+        let Services { responder, blocking, scratch, tls_port, .. } = services;
         let mut encoder = ResponseEncoder::new(&mut self.connection, stream, batch, scratch);
-        let answer = responder.answer(head, *tls_port, outcomes, (*socket, *now), &mut encoder);
+        let answer = responder.answer(head, *tls_port, outcomes, context, &mut encoder);
         let job = match answer {
             Answer::Encoded(summary) => {
                 let sent = encoder.into_parts();
@@ -79,7 +79,7 @@ impl Session {
             }
             Answer::Pending => None,
             Answer::After(_) if blocking.is_overloaded() => {
-                let summary = responder.shed(head, &mut encoder);
+                let summary = responder.shed(head, context.peer, &mut encoder);
                 let sent = encoder.into_parts();
                 return self.sent_head(sent, head, summary, batch, services);
             }
@@ -124,7 +124,7 @@ impl Session {
     #[cold]
     pub(super) fn refuse(&mut self, stream: u32, status: u16, batch: &mut Batch, services: &mut Services<'_>) {
         let mut encoder = ResponseEncoder::new(&mut self.connection, stream, batch, services.scratch);
-        let summary = services.responder.refuse(status, &mut encoder);
+        let summary = services.responder.refuse(status, services.peer, &mut encoder);
         let (_, rest, bytes) = encoder.into_parts();
         services.recorder.record(stream, None, summary, &|| bytes);
         match rest {

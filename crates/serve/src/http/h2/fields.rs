@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn the_date_stands_where_it_is_replaced() {
         let date_cache = DateCache::new(|_| 784_111_777, Instant::default());
-        let page = Page { status: 200, is_head: false, field: PageField::None, object: None };
+        let page = Page { status: 200, is_head: false, field: PageField::None, hsts: None, object: None };
         let (mut block, mut value) = (Vec::new(), Vec::new());
         write_block(&Response::Page(page), &date_cache, &mut block, &mut value);
         assert_eq!(&block[DATE_AT..DATE_AT + 29], b"Sun, 06 Nov 1994 08:49:37 GMT");
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn a_block_has_the_fields_of_the_response() {
         let date_cache = DateCache::new(|_| 784_111_777, Instant::default());
-        let page = Page { status: 405, is_head: false, field: PageField::Allow, object: None };
+        let page = Page { status: 405, is_head: false, field: PageField::Allow, hsts: None, object: None };
         let (mut block, mut value) = (Vec::new(), Vec::new());
         write_block(&Response::Page(page), &date_cache, &mut block, &mut value);
         let mut fields = FieldList::default();

@@ -16,6 +16,8 @@ pub(super) struct ConnectionRecorder<'r> {
     pub(super) socket: SocketId,
     /// The version of TLS, if there is any.
     pub(super) tls: Option<TlsVersion>,
+    /// The digest of the client's certificate, if it has one.
+    pub(super) certificate: Option<&'r [u8; 32]>,
     pub(super) now: Instant,
     /// Seconds since 1970-01-01 UTC.
     pub(super) second: i64,
@@ -35,8 +37,8 @@ impl Recorder for ConnectionRecorder<'_> {
         self.totals.requests_http2 += u64::from(is_http2);
         self.totals.count_response(summary.status);
         if let Some(accounting) = &mut self.accounting {
-            let Self { socket, tls, now, second, .. } = *self;
-            let answered = AnsweredRequest { socket, stream, request, summary, tls, now, second };
+            let Self { socket, tls, certificate, now, second, .. } = *self;
+            let answered = AnsweredRequest { socket, stream, request, summary, tls, certificate, now, second };
             accounting.record(self.records, &answered, bytes());
         }
     }

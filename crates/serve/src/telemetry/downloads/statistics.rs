@@ -71,6 +71,7 @@ mod tests {
                 second: 1,
                 request: Some(request),
                 tls: None,
+                certificate: None,
                 status: 200,
                 mount: 4,
                 end,

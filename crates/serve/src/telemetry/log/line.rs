@@ -94,6 +94,8 @@ impl Lines {
             push_decimal(out, number);
         }
         push_member(out, "tls", record.tls.map(|version| version.name().as_bytes()));
+        let hex = record.certificate.map(|digest| digest.map(|byte| format!("{byte:02x}")).concat());
+        push_member(out, "certificate", hex.as_deref().map(str::as_bytes));
         out.extend_from_slice(b",\"complete\":");
         out.extend_from_slice(if record.end.is_complete { b"true" } else { b"false" });
         push_member(out, "mount", Some(mount.as_bytes()));
@@ -196,6 +198,7 @@ mod tests {
             second: THEN,
             request,
             tls: None,
+            certificate: None,
             status: 200,
             mount: 0,
             end,
