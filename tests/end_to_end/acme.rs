@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::curl;
@@ -31,6 +32,7 @@ struct Place {
     pebble: Pebble,
     http: u16,
     https: u16,
+    status: u16,
 }
 
 impl Place {
@@ -42,7 +44,7 @@ impl Place {
 
     fn verified_at((http, https): (u16, u16), verified: (u16, u16), lifetime: Duration) -> Self {
         let pebble = Pebble::start(verified.0, verified.1, lifetime);
-        let place = Self { folder: TempDir::new().unwrap(), pebble, http, https };
+        let place = Self { folder: TempDir::new().unwrap(), pebble, http, https, status: free_port() };
         fs::create_dir(place.path("root")).unwrap();
         fs::write(place.path("root/small"), "small\n").unwrap();
         fs::write(place.path("root/large"), vec![7; LARGE_BYTES]).unwrap();
@@ -65,12 +67,13 @@ impl Place {
     }
 
     fn configure(&self, hosts: &[&str], challenges: &[&str]) {
-        let Self { http, https, .. } = self;
+        let Self { http, https, status, .. } = self;
         let (directory, roots) = (self.pebble.directory(), self.pebble.roots.display());
         let text = format!(
             "listen = [\"127.0.0.1:{http}\"]\n[log]\nerror = \"error.log\"\n[tls]\nlisten = [\"127.0.0.1:{https}\"]\n\
              auto = true\nhosts = {hosts:?}\nredirect = true\n[tls.acme]\ndirectory = \"{directory}\"\nroots = \"{roots}\"\n\
-             contact = \"admin@example.org\"\nchallenges = {challenges:?}\nstate = \"state\"\n[[site]]\nroot = \"root\"\n"
+             contact = \"admin@example.org\"\nchallenges = {challenges:?}\nstate = \"state\"\n\
+             [status]\nlisten = \"127.0.0.1:{status}\"\n[[site]]\nroot = \"root\"\n"
         );
         fs::write(self.path("thalweg.toml"), text).unwrap();
     }
@@ -104,6 +107,16 @@ impl Place {
         curl::fetch(&trust, &format!("https://{host}:{}{path}", self.https))
     }
 
+    /// The figures of the certificate, once this holds.
+    fn wait_for_status(&self, holds: fn(&Value) -> bool) -> String {
+        let url = |path: &str| format!("http://127.0.0.1:{}{path}", self.status);
+        until("the figures of the certificate", PATIENCE, || {
+            let status: Value = serde_json::from_slice(&curl::fetch(&[], &url("/status.json")).body).unwrap();
+            holds(&status["certificate"]).then_some(())
+        });
+        String::from_utf8(curl::fetch(&[], &url("/metrics")).body).unwrap()
+    }
+
     fn certificate(&self) -> String {
         fs::read_to_string(self.path("state/certificate.pem")).unwrap()
     }
@@ -133,6 +146,9 @@ fn check_obtained_by(challenge: &str) {
     }
     let redirect = curl::fetch(&["--header", &format!("Host: {HOST}")], &format!("http://127.0.0.1:{}/a", place.http));
     assert_eq!((redirect.status, redirect.field("location")), (301, &*format!("https://{HOST}:{}/a", place.https)));
+    let metrics = place.wait_for_status(|figures| figures["expires"].is_string() && figures["failure"].is_null());
+    let expected = ["thalweg_certificate_expiry_timestamp_seconds ", "thalweg_certificate_failing 0"];
+    assert!(expected.iter().all(|metric| metrics.contains(metric)), "{metrics}");
     let errors = place.errors();
     assert!(errors.contains("ordering a certificate for") && !errors.contains("error: "), "{errors}");
     place.stop(server);
@@ -188,14 +204,15 @@ fn a_certificate_is_kept_over_restarts_and_upgrades() {
 #[test]
 fn a_renewal_breaks_no_download() {
     let _machine = machine::shared();
-    // The authority suggests to renew at once, and the client waits for a third of the lifetime.
-    let place = Place::new(Duration::from_secs(30));
+    // The client renews after a third of the lifetime at the earliest, and before its end, which is
+    // before that of the download.
+    let place = Place::new(Duration::from_secs(12));
     let server = place.start(&[HOST], &["tls-alpn-01"]);
     place.wait_for_certificate(1);
     let first = place.certificate();
     let (out, resolve) = (place.path("out"), format!("{HOST}:{}:127.0.0.1", place.https));
     let mut slow = curl::command();
-    slow.args(["--cacert", &place.path("root.pem"), "--resolve", &resolve, "--limit-rate", "300k", "--output", &out]);
+    slow.args(["--cacert", &place.path("root.pem"), "--resolve", &resolve, "--limit-rate", "200k", "--output", &out]);
     let slow = Process::start(slow.arg(format!("https://{HOST}:{}/large", place.https)));
     until("the download to begin", PATIENCE, || fs::metadata(&out).is_ok_and(|out| out.len() > 0).then_some(()));
     place.wait_for_certificate(2);
@@ -218,6 +235,8 @@ fn a_failure_is_logged_and_the_server_goes_on() {
     let errors = place.errors();
     let expected = [HOST, "http-01", "there is no certificate yet", "next attempt at"];
     assert!(expected.iter().all(|part| errors.contains(part)), "{errors}");
+    let metrics = place.wait_for_status(|figures| figures["expires"].is_null() && figures["failure"].is_string());
+    assert!(metrics.contains("thalweg_certificate_failing 1"), "{metrics}");
     let reply = curl::fetch(&["--insecure"], &format!("https://127.0.0.1:{}/small", place.https));
     assert_eq!(reply.body, b"small\n");
     place.stop(server);
@@ -235,6 +254,7 @@ fn wrong_settings_are_explained() {
     check(&["--tls", "auto"], "such as --host mirror.example.org");
     check(&["--host", HOST], "add --tls auto");
     check(&["--tls", "self-signed", "--acme-contact", "a@example.org"], "add --tls auto");
+    check(&["--tls", "auto", "--host", HOST, "--acme-contact", "mailto:a@example.org"], "is not a mail address");
     check(&["--tls", "auto", "--host", "*.example.org"], "\"*.example.org\" is a wildcard");
     check(&["--tls", "auto", "--host", "127.0.0.1"], "is not a name that a certification authority can verify");
     check(&["--tls", "auto", "--host", HOST, "--acme-directory", "http://a/"], "begins with https://");

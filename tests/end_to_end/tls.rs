@@ -450,8 +450,7 @@ fn what_cannot_be_served_is_explained() {
         assert_eq!(ended.code, Some(2), "{ended:?}");
         assert!(ended.stderr.contains(text), "{}", ended.stderr);
     };
-    check(&["--tls", "auto"], "not built in yet");
-    check(&["--tls", "cert.pem"], "expected self-signed, or CERT:KEY");
+    check(&["--tls", "cert.pem"], "expected auto, self-signed, or CERT:KEY");
     check(&["--tls", &mixed], "is not that of the certificate");
     check(&["--tls", "/nowhere.pem:/nowhere.key"], "cannot read /nowhere.pem");
     check(&["--tls", "self-signed", "--tls-redirect"], "there is nothing to redirect");

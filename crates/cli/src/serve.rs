@@ -97,10 +97,16 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     let file_access = file_access(&configuration).map_err(Failure::unreachable)?;
     confinement.confine_files(configuration.sandbox, &file_access)?;
     let running = Server::start_with(config.clone(), listeners, tls).map_err(refuse)?;
+    running.show_certificate(certified.as_ref().map(|certified| certified.state.clone()));
     confinement.confine_calls(configuration.sandbox)?;
     let predecessor = inheritance.settle()?;
     let pid_file = configuration.pid_file.as_deref().map(PidFile::write).transpose()?;
-    let lines = announcement(&roots(&configuration), &running, &confinement, certified.as_deref());
+    let lines = announcement(
+        &roots(&configuration),
+        &running,
+        &confinement,
+        certified.as_ref().map(|certified| &*certified.line),
+    );
     say(&configuration)(&lines)?;
     let watch = Watch {
         running,

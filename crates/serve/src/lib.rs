@@ -39,4 +39,5 @@ pub use server::tls_error::TlsError;
 pub use server::{Control, LivenessCheck, RunError, Running, Server, StartError, loop_count};
 pub use telemetry::counters::Totals;
 pub use telemetry::log::ErrorLog;
+pub use telemetry::registry::CertificateState;
 pub use thalweg_tls::ClientCertificateMode;

@@ -171,9 +171,9 @@ impl Configuration {
     /// addresses.
     #[must_use]
     pub fn with_given(mut self, given: &[ListenAddr]) -> Self {
+        let is_public = is_public_default(&self.server);
         let server = &mut self.server;
-        let is_default = server.listen == Self::default().server.listen || is_public_default(server);
-        if !given.is_empty() && is_default {
+        if !given.is_empty() && (is_public || server.listen == Self::default().server.listen) {
             server.listen.clear();
         }
         for address in given {
@@ -181,9 +181,14 @@ impl Configuration {
                 server.listen.push(address.clone());
             }
         }
-        if let Some(tls) = server.tls.as_mut().filter(|_| is_default) {
-            tls.listen.retain(|address| server.listen.contains(address));
-            tls.redirect &= server.listen.iter().any(|address| !tls.speaks_at(address));
+        if let Some(tls) = server.tls.as_mut().filter(|_| is_public && !given.is_empty()) {
+            let is_plain = |address: &&ListenAddr| matches!(address, ListenAddr::Tcp(tcp) if tcp.port() == HTTP_PORT);
+            tls.redirect = given.iter().any(|address| is_plain(&address));
+            // Without another port the check of the whole finds that no address speaks TLS.
+            let secure: Vec<_> = given.iter().filter(|address| !is_plain(address)).cloned().collect();
+            if !secure.is_empty() {
+                tls.listen = secure;
+            }
         }
         self
     }
@@ -390,8 +395,9 @@ mod tests {
         check(&[], &["0.0.0.0:80"], &[], false);
         check(&AUTO, &["0.0.0.0:80", "0.0.0.0:443"], &["0.0.0.0:443"], true);
         check(&AUTO, &["[::]:443"], &["[::]:443"], false);
-        // All TCP addresses speak TLS if none is named.
-        check(&AUTO, &["[::]:8443"], &[], false);
+        check(&AUTO, &["[::]:8443", "[::]:80"], &["[::]:8443"], true);
+        let without_tls = configured(&AUTO).with_given(&addresses(&["[::]:80"])).server.check();
+        assert!(without_tls[0].what.contains("no address that is listened on speaks TLS"), "{without_tls:?}");
     }
 
     #[test]

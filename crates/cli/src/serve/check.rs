@@ -51,8 +51,7 @@ pub fn check(options: &ServeOptions) -> Result<String, Failure> {
     faults.extend(configuration.faults());
     // A file that is missing is found there, too.
     faults.extend(tls.filter(|_| !faults.iter().any(|known| known.at.starts_with("tls"))));
-    faults.extend(unwritable(configuration));
-    faults.extend(acme::fault(configuration, was_root));
+    faults.extend(unwritable(configuration, was_root));
     loaded.ensure(faults)?;
     ensure_driver(configuration.server.driver)?;
     let mut confinement = confinement.unwrap_or_default();
@@ -142,18 +141,19 @@ fn state_of(address: &ListenAddr) -> Result<&'static str, String> {
 /// # Errors
 /// The first file that cannot be written.
 pub fn ensure_writable(configuration: &Configuration) -> Result<(), Failure> {
-    unwritable(configuration).into_iter().next().map_or(Ok(()), |fault| Err(Failure::usage(fault.what)))
+    unwritable(configuration, false).into_iter().next().map_or(Ok(()), |fault| Err(Failure::usage(fault.what)))
 }
 
-/// The files that this user cannot write. The server's own checks cover logs and state.
-fn unwritable(configuration: &Configuration) -> Vec<ConfigFault> {
+/// The files that this user cannot write, for a process that `was_root` or not. The server's own
+/// checks cover logs and state.
+fn unwritable(configuration: &Configuration, was_root: bool) -> Vec<ConfigFault> {
     let folder_of = |path: &Path| file::may_make(path).err();
     let pid_file = configuration.pid_file.as_deref().and_then(|path| folder_of(path).map(|error| (path, error)));
     let fault = |(path, error): (&Path, std::io::Error)| ConfigFault {
         at: "pid_file".to_owned(),
         what: format!("cannot write {}: {error}; use a folder that the server's user may write to", path.display()),
     };
-    pid_file.map(fault).into_iter().collect()
+    pid_file.map(fault).into_iter().chain(acme::fault(configuration, was_root)).collect()
 }
 
 /// The summary of the checks.

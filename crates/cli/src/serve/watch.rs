@@ -224,6 +224,9 @@ impl Watch<'_> {
     /// Has the process that obtains certificates read its settings again, if they have changed.
     fn reload_acme(&mut self, before: &Configuration) {
         let Some(process) = &self.acme else { return };
+        if acme::settings(&self.configuration).is_none() {
+            self.running.show_certificate(None);
+        }
         if acme::settings(before) != acme::settings(&self.configuration)
             && let Err(error) = process.reload()
         {

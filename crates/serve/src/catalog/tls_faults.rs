@@ -83,9 +83,18 @@ fn of_acme(config: &ServerConfig, tls: &TlsConfig, add: &mut dyn FnMut(&str, Str
     if !tls.acme.directory.starts_with("https://") {
         add("acme.directory", format!("{:?} is not a URL that begins with https://", tls.acme.directory));
     }
+    let is_mail = |mail: &String| {
+        mail.split_once('@').is_some_and(|(user, host)| !user.is_empty() && !host.is_empty())
+            && !mail.contains(|letter: char| matches!(letter, ':' | ',' | '?') || letter.is_whitespace())
+    };
+    if let Some(mail) = tls.acme.contact.as_ref().filter(|mail| !is_mail(mail)) {
+        add("acme.contact", format!("{mail:?} is not a mail address such as admin@example.org"));
+    }
     let is_spoken = config.listen.iter().any(|address| tls.speaks_at(address));
     if !is_spoken {
-        add("listen", "no address speaks TLS, so that no certificate is needed".into());
+        let what = "no address that is listened on speaks TLS; add one, such as 0.0.0.0:443 (to the socket unit, if \
+                    systemd opens the sockets)";
+        add("listen", what.into());
     }
 }
 

@@ -24,7 +24,7 @@ use crate::http::challenges::{ChallengeError, HttpChallenges};
 use crate::telemetry::counters::{Published, Totals};
 use crate::telemetry::log::{ErrorLog, Logs};
 use crate::telemetry::metrics::{Collector, KnownHosts, Sources, StatusListener};
-use crate::telemetry::registry::Registry;
+use crate::telemetry::registry::{CertificateState, Registry};
 
 /// The longest time for a loop's reply to a command. It takes one iteration, unless the machine is
 /// stalled.
@@ -193,6 +193,12 @@ impl Running {
         if let Some(tls) = &mut self.tls {
             tls.install(certificate);
         }
+    }
+
+    /// Shows the state of the certificate that is obtained by ACME on the status page; `None`: none
+    /// is obtained.
+    pub fn show_certificate(&self, state: Option<CertificateState>) {
+        self.registry.set_certificate(state);
     }
 
     /// Answers requests for the token of an http-01 challenge (RFC 8555, 8.3) with this key

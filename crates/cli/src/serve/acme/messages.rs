@@ -26,6 +26,9 @@ pub enum Event {
     Install { chain: String, key: String },
     /// Write a line for the operator.
     Report { is_failure: bool, text: String },
+    /// Show the state of the certificate: the end of its validity in seconds since 1970-01-01 UTC,
+    /// if there is one, and why the last attempt to obtain one has failed, if it has.
+    Show { expires_second: Option<i64>, failure: Option<String> },
 }
 
 /// A message to the process.

@@ -15,12 +15,13 @@ use std::time::SystemTime;
 
 use jiff::Timestamp;
 use thalweg_acme::{Settings, StoredCertificate};
-use thalweg_serve::{Level, Running, ServerTls};
+use thalweg_serve::{CertificateState, Level, Running, ServerTls};
 use thalweg_sys::handover::{Channel, Incoming};
 use thalweg_sys::process::stand_apart;
 use thalweg_tls::Certificate;
 
 use self::messages::{Assembler, Event, Reply, send};
+use self::process::unix_second;
 use crate::configuration::Configuration;
 use crate::exit::remark;
 
@@ -105,35 +106,45 @@ fn apply(event: Event, running: &mut Running, messages: &mut Vec<(Level, String)
             messages.push((if is_failure { Level::Error } else { Level::Notice }, text));
             Ok(())
         }
+        Event::Show { expires_second, failure } => {
+            running.show_certificate(Some(CertificateState { expires_second, failure }));
+            Ok(())
+        }
     }
 }
 
+/// The certificate at the start of a server.
+pub struct AtStart {
+    /// A line about it for the operator.
+    pub line: String,
+    /// Its state for the status page.
+    pub state: CertificateState,
+}
+
 /// Serves with the certificate of the state directory from the start on, if there is one. Returns
-/// a line about it for the operator; `None` if no certificate is to be obtained.
-pub fn install_stored(configuration: &Configuration, tls: Option<&mut ServerTls>) -> Option<String> {
+/// `None` if no certificate is to be obtained.
+pub fn install_stored(configuration: &Configuration, tls: Option<&mut ServerTls>) -> Option<AtStart> {
     let (settings, tls) = (settings(configuration)?, tls?);
     let names = settings.names.join(", ");
-    let stored = match StoredCertificate::read(&settings.state) {
-        Ok(stored) => stored,
-        Err(problem) => {
-            remark(&format!("the stored certificate cannot be used: {problem}"));
-            None
-        }
-    };
-    let certificate = stored.and_then(|stored| {
+    let read = StoredCertificate::read(&settings.state).map_err(|problem| problem.to_string());
+    let read = read.and_then(|stored| {
+        let Some(stored) = stored else { return Ok(None) };
         let certificate = Certificate::of_pem(&stored.chain_pem, &stored.key_pem);
-        certificate
-            .map_err(|error| remark(&format!("the stored certificate cannot be used: {error}")))
-            .ok()
-            .map(|certificate| (certificate, stored.not_after))
+        certificate.map(|certificate| Some((certificate, stored.not_after))).map_err(|error| error.to_string())
     });
-    Some(match certificate {
-        Some((certificate, expires)) => {
-            tls.install(certificate);
-            format!("certificate for {names} by ACME, valid until {}", date_of(expires))
-        }
+    let stored = read.unwrap_or_else(|why| {
+        remark(&format!("the stored certificate cannot be used: {why}"));
+        None
+    });
+    let line = match &stored {
+        Some((_, expires)) => format!("certificate for {names} by ACME, valid until {}", date_of(*expires)),
         None => format!("certificate for {names}: self-signed, until one is obtained from {}", settings.directory),
-    })
+    };
+    let expires_second = stored.as_ref().map(|(_, expires)| unix_second(*expires));
+    if let Some((certificate, _)) = stored {
+        tls.install(certificate);
+    }
+    Some(AtStart { line, state: CertificateState { expires_second, failure: None } })
 }
 
 /// The day of a moment, in UTC.

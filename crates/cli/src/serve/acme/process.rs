@@ -161,8 +161,26 @@ impl Host for Server {
     }
 
     fn report(&mut self, report: &Report) {
-        self.write(report.is_failure(), report.to_string());
+        let text = report.to_string();
+        let shown = match report {
+            Report::Obtained { expires, .. } => Some((Some(*expires), None)),
+            Report::NextChallenge { expires, .. } | Report::Failed { expires, .. } => {
+                Some((*expires, Some(text.clone())))
+            }
+            _ => None,
+        };
+        self.write(report.is_failure(), text);
+        if let Some((expires, failure)) = shown {
+            // As in `write`.
+            let _ = self.tell(&Event::Show { expires_second: expires.map(unix_second), failure });
+        }
     }
+}
+
+/// Seconds since 1970-01-01 UTC.
+pub fn unix_second(moment: SystemTime) -> i64 {
+    let since = moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// PEM is a text (RFC 7468, 2).
