@@ -224,6 +224,19 @@ fn a_renegotiation_is_refused() {
     server.stop();
 }
 
+#[test]
+fn clients_that_do_not_know_the_kind_of_key_have_nothing_in_common_with_the_server() {
+    let place = Place::new();
+    let certificate = place.certificate("a", &["a.test"]);
+    let root = place.path("root");
+    let server = Server::start(&[&root, "--listen", "127.0.0.1:0", "--tls", &certificate]);
+    for version in ["-tls1_2", "-tls1_3"] {
+        let said = server.s_client(&[version, "-sigalgs", "RSA-PSS+SHA256:RSA+SHA256"], "");
+        assert!(said.contains("alert handshake failure"), "{version}: {said}");
+    }
+    server.stop();
+}
+
 /// A client that leaves its handshake half done costs the server its part of it, and a place.
 #[test]
 fn handshakes_that_are_not_completed_do_not_keep_others_out() {
