@@ -132,6 +132,56 @@ fn options_that_fit_nothing_are_refused() {
     refused(&["https://127.0.0.1:1/", "--tls-min", "1.3", "--tls-max", "1.2"], "is above the highest");
 }
 
+/// A server that keeps connections open, and says of each how the client has ended it.
+const WITNESS: &str = "
+import socket, ssl, sys, threading
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[1], sys.argv[2])
+server = socket.create_server(('127.0.0.1', 0))
+print('port', server.getsockname()[1], flush=True)
+def serve(plain):
+    try:
+        client = context.wrap_socket(plain, server_side=True, suppress_ragged_eofs=False)
+    except OSError:
+        return  # The client only looks whether the server can be reached.
+    try:
+        while client.recv(4096):
+            client.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok')
+        print('end: close_notify', flush=True)
+    except OSError as error:
+        print('end:', error, flush=True)
+while True:
+    threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
+";
+
+/// Connections that are closed after each request, and those that are open when the run ends.
+#[test]
+fn connections_end_by_close_notify() {
+    let _machine = machine::shared();
+    let issued = Authority::root("root").server(&["127.0.0.1"]);
+    let folder = TempDir::new().unwrap();
+    let [chain, key] = [("chain.pem", &issued.pem), ("key.pem", &issued.key)].map(|(name, content)| {
+        let path = folder.path().join(name);
+        fs::write(&path, content).unwrap();
+        path
+    });
+    let witness = Process::start(Command::new("python3").args(["-c", WITNESS]).arg(chain).arg(key));
+    let port = until("the port", PATIENCE, || Some(witness.stdout().split_once('\n')?.0.replace("port ", "")));
+    let url = format!("https://127.0.0.1:{port}/");
+    let ends = || witness.stdout().matches("end: ").count();
+    for driver in DRIVERS {
+        for (more, connections) in [(&["--calls", "1"][..], 6), (&["--connections", "2"], 2)] {
+            let before = ends();
+            let load = ["--workers", "2", "--requests", "6", "--insecure", "--json", "--driver", driver];
+            let trial = document::trial(&run_thalweg(&[&["run", &url], &load[..], more].concat()));
+            assert_eq!(outcome(&trial, "good"), 6, "{driver}: {trial:#}");
+            until("all connections to end", PATIENCE, || (ends() >= before + connections).then_some(()));
+        }
+    }
+    let log = witness.stdout();
+    assert!(log.lines().skip(1).all(|line| line == "end: close_notify"), "{log}");
+}
+
 #[test]
 fn http_2_has_to_be_chosen_by_the_server() {
     let _machine = machine::shared();
