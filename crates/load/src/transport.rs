@@ -82,9 +82,9 @@ impl Transport {
         driver.receive(id, bytes_max);
     }
 
-    /// Ends our direction in the way of TLS (RFC 8446, 6.1), before the connection is closed. Not if
-    /// the driver is still sending: what the connection was to carry is lost then. Returns whether
-    /// there is something to send.
+    /// Ends our direction in the way of TLS (RFC 8446, 6.1), before the connection is closed. Not
+    /// if the driver is still sending: what the connection was to carry is lost then. Returns
+    /// whether there is something to send.
     pub(crate) fn close_notify<D: Driver>(&mut self, driver: &mut D, id: SocketId) -> bool {
         match self {
             Self::Plain => false,
