@@ -21,6 +21,7 @@
 //! | [`attackers`], [`pipelines`] | attackers with more connections than there are slots, and long pipelines; their effect on other clients |
 //! | [`conformance`] | transcripts of HTTP, compared with Thalweg's server and with nginx |
 //! | [`http2`] | HTTP/2 of the server: common clients, downloads that share connections |
+//! | [`interoperation`] | HTTP/2 over TLS with browsers, clients and servers of others |
 //! | [`h2spec`] | h2spec, a test suite of others for servers of HTTP/2 |
 //! | [`yardstick`] | the server of known capacity, as load generators find it |
 //! | [`bottleneck`] | planted bottlenecks, and the part that a search names |
@@ -68,6 +69,7 @@ mod full_disk;
 mod h2spec;
 mod http2;
 mod input;
+mod interoperation;
 mod interrupt;
 mod kill;
 mod listings;

@@ -25,6 +25,7 @@ impl Place {
     fn new() -> Self {
         let place = Self { folder: tempfile::TempDir::new().unwrap(), authority: Authority::root("tests") };
         fs::create_dir(place.path("root")).unwrap();
+        fs::create_dir(place.path("root/folder")).unwrap();
         fs::write(place.path("root/small"), "small\n").unwrap();
         fs::write(place.path("root/large"), large()).unwrap();
         fs::write(place.path("ca.pem"), &place.authority.pem).unwrap();
@@ -224,6 +225,19 @@ fn a_renegotiation_is_refused() {
     server.stop();
 }
 
+#[test]
+fn clients_that_do_not_know_the_kind_of_key_have_nothing_in_common_with_the_server() {
+    let place = Place::new();
+    let certificate = place.certificate("a", &["a.test"]);
+    let root = place.path("root");
+    let server = Server::start(&[&root, "--listen", "127.0.0.1:0", "--tls", &certificate]);
+    for version in ["-tls1_2", "-tls1_3"] {
+        let said = server.s_client(&[version, "-sigalgs", "RSA-PSS+SHA256:RSA+SHA256"], "");
+        assert!(said.contains("alert handshake failure"), "{version}: {said}");
+    }
+    server.stop();
+}
+
 /// A client that leaves its handshake half done costs the server its part of it, and a place.
 #[test]
 fn handshakes_that_are_not_completed_do_not_keep_others_out() {
@@ -390,7 +404,51 @@ fn plain_http_is_redirected_and_browsers_are_told_to_stay() {
     assert_eq!(posted.status, 308);
     let secure = server.fetch(&place, "a.test", "/small", &[]);
     assert_eq!(secure.field("strict-transport-security"), "max-age=864000");
+    for version in ["--http1.1", "--http2"] {
+        let check = |path: &str, options: &[&str], status: u16| {
+            let reply = server.fetch(&place, "a.test", path, &[&[version], options].concat());
+            assert_eq!(reply.status, status, "{version} {path} {options:?}");
+            let hsts = reply.fields.iter().filter(|(name, _)| name == "strict-transport-security");
+            let hsts: Vec<_> = hsts.map(|(_, value)| value.as_str()).collect();
+            assert_eq!(hsts, ["max-age=864000"], "{version} {path} {options:?}");
+        };
+        let tag = secure.field("etag");
+        check("/small", &["--header", &format!("If-None-Match: {tag}")], 304);
+        check("/small", &["--range", "1-2"], 206);
+        check("/small", &["--range", "100-"], 416);
+        check("/folder", &[], 301);
+        check("/missing", &[], 404);
+        check("/small", &["--request", "DELETE"], 405);
+        check("/small", &["--request", "OPTIONS"], 204);
+    }
+    // Neither a browser's address nor anything else over plain HTTP has it.
+    let malformed = curl::fetch(&["--header", "Host:"], &format!("http://{plain}small"));
+    assert_eq!((malformed.status, malformed.field("strict-transport-security")), (400, ""));
     server.stop();
+}
+
+#[test]
+fn an_idle_connection_that_gives_way_ends_in_order() {
+    let place = Place::new();
+    place.certificate("a", &["a.test"]);
+    let file = place.path("thalweg.toml");
+    for driver in DRIVERS {
+        let head = format!("listen = [\"127.0.0.1:0\"]\ndriver = \"{driver}\"\ncores = \"0\"");
+        let text = configuration(&format!("{head}\n[limits]\nconnections_max = 1"), "");
+        fs::write(&file, text).unwrap();
+        let server = Server::start(&["--config", &file]);
+        // Over HTTP/1 OpenSSL has nothing more to send, and waits for the end.
+        let idle = std::thread::scope(|scope| {
+            let idle = scope.spawn(|| server.s_client(&[], "GET /small HTTP/1.1\r\nHost: a.test\r\n\r\n"));
+            until("the idle connection to give way", PATIENCE, || {
+                assert_eq!(server.fetch(&place, "a.test", "/small", &[]).status, 200);
+                idle.is_finished().then_some(())
+            });
+            idle.join().unwrap()
+        });
+        assert!(idle.contains("200 OK") && !idle.contains("unexpected eof"), "{driver}: {idle}");
+        server.stop();
+    }
 }
 
 #[test]

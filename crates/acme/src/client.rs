@@ -141,11 +141,10 @@ impl Client {
         self.to_install = true;
         let installed = self.install(host);
         self.ask(&account, now);
-        let plan = self.current_plan(now).clone();
-        self.state.write_value(RENEWAL, &plan)?;
+        let renewal = self.store_plan(now);
         if let Some(certificate) = &self.certificate {
             let (names, expires) = (certificate.names.clone(), certificate.not_after);
-            host.report(&Report::Obtained { names, expires, renewal: plan.renewal() });
+            host.report(&Report::Obtained { names, expires, renewal });
         }
         installed
     }
@@ -284,13 +283,19 @@ impl Client {
                 None
             }
         };
+        let renewal = self.store_plan(now);
+        if renewal != before {
+            host.report(&Report::RenewalMoved { renewal, explanation });
+        }
+    }
+
+    /// Stores the plan, without which a restart makes another one. Returns when to renew.
+    fn store_plan(&mut self, now: SystemTime) -> SystemTime {
         let plan = self.current_plan(now).clone();
-        if plan.renewal() != before {
-            host.report(&Report::RenewalMoved { renewal: plan.renewal(), explanation });
-        }
         if let Err(problem) = self.state.write_value(RENEWAL, &plan) {
-            host.report(&Report::Damaged { problem });
+            self.unreported.push(Report::Damaged { problem });
         }
+        plan.renewal()
     }
 
     /// Asks the authority when to renew (RFC 9773, 4.1). Returns the page that explains it.

@@ -4,8 +4,10 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use instant_acme::{Account, AuthorizationStatus, CertificateIdentifier, ChallengeStatus, ChallengeType};
-use instant_acme::{Identifier, NewOrder, Order, OrderStatus};
+use instant_acme::{
+    Account, AuthorizationStatus, CertificateIdentifier, ChallengeHandle, ChallengeStatus, ChallengeType, Identifier,
+    NewOrder, Order, OrderStatus,
+};
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 
 use crate::authority::Authority;
@@ -108,24 +110,17 @@ impl Process<'_> {
                 authorization.challenges.iter().any(|challenge| challenge.r#type == type_of(**kind))
             };
             let Some(kind) = kinds.iter().find(offered).copied() else {
-                let offered = authorization.challenges.iter().map(|challenge| format!("{:?}", challenge.r#type));
-                return Err(Problem::NoChallenge { name, offered: printable(&offered.collect::<Vec<_>>().join(", ")) });
+                let offered: Vec<_> =
+                    authorization.challenges.iter().map(|challenge| type_name(&challenge.r#type)).collect();
+                return Err(Problem::NoChallenge { name, offered: printable(&offered.join(", ")) });
             };
             let mut challenge = authorization.challenge(type_of(kind)).expect("it is offered");
-            let key_authorization = challenge.key_authorization();
-            let (answer, taken) = match kind {
-                ChallengeKind::Http01 => {
-                    let taken = host.http_challenge(&challenge.token, key_authorization.as_str());
-                    (Challenge::Http { token: challenge.token.clone() }, taken)
-                }
-                ChallengeKind::TlsAlpn01 => {
-                    let digest = key_authorization.digest();
-                    let made = challenge_certificate(&name, digest.as_ref()).map_err(io::Error::other);
-                    let taken =
-                        made.and_then(|(chain, key)| host.alpn_challenge(&name, chain.as_bytes(), key.as_bytes()));
-                    (Challenge::Alpn { name: name.clone() }, taken)
-                }
-            };
+            // The token becomes a part of URLs (RFC 8555, 8.3).
+            if !challenge.token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)) {
+                let (url, error) = (challenge.url.clone(), "the challenge's token is malformed".into());
+                return Err(Problem::Malformed { url, error });
+            }
+            let (answer, taken) = give_answer(*host, &name, kind, &challenge);
             answered.push(answer);
             taken.map_err(|error| Problem::Host { what: "a challenge", error: error.to_string() })?;
             if challenge.status == ChallengeStatus::Pending {
@@ -199,6 +194,29 @@ impl Process<'_> {
     }
 }
 
+/// Has the host answer a challenge. Returns what to withdraw, and whether the host has taken it.
+fn give_answer(
+    host: &mut dyn Host,
+    name: &str,
+    kind: ChallengeKind,
+    challenge: &ChallengeHandle<'_>,
+) -> (Challenge, io::Result<()>) {
+    let key_authorization = challenge.key_authorization();
+    match kind {
+        ChallengeKind::Http01 => {
+            let taken = host.http_challenge(&challenge.token, key_authorization.as_str());
+            (Challenge::Http { token: challenge.token.clone() }, taken)
+        }
+        ChallengeKind::TlsAlpn01 => {
+            let certificate = challenge_certificate(name, key_authorization.digest().as_ref());
+            let taken = certificate
+                .map_err(io::Error::other)
+                .and_then(|(chain, key)| host.alpn_challenge(name, chain.as_bytes(), key.as_bytes()));
+            (Challenge::Alpn { name: name.into() }, taken)
+        }
+    }
+}
+
 fn type_of(kind: ChallengeKind) -> ChallengeType {
     match kind {
         ChallengeKind::Http01 => ChallengeType::Http01,
@@ -211,6 +229,17 @@ fn kind_of(kind: &ChallengeType) -> Option<ChallengeKind> {
         ChallengeType::Http01 => Some(ChallengeKind::Http01),
         ChallengeType::TlsAlpn01 => Some(ChallengeKind::TlsAlpn01),
         _ => None,
+    }
+}
+
+fn type_name(kind: &ChallengeType) -> &str {
+    match kind {
+        ChallengeType::Http01 => "http-01",
+        ChallengeType::Dns01 => "dns-01",
+        ChallengeType::TlsAlpn01 => "tls-alpn-01",
+        ChallengeType::DeviceAttest01 => "device-attest-01",
+        ChallengeType::Unknown(name) => name,
+        _ => "another one",
     }
 }
 

@@ -89,7 +89,7 @@ pub enum Problem {
         retry_after: Option<SystemTime>,
     },
     /// The authority could not confirm the control of a name.
-    #[error("{name}: the authority could not verify it by {kind}: {detail}")]
+    #[error("{name}: the authority could not verify it by {kind}: {detail}; {}", needed(*kind))]
     Challenge {
         /// The name.
         name: String,
@@ -140,6 +140,16 @@ impl Problem {
     /// It may be over soon without anybody doing anything.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Unavailable { .. } | Self::Slow { .. } | Self::Host { .. })
+    }
+}
+
+/// The condition for challenges of this kind to succeed.
+fn needed(kind: ChallengeKind) -> &'static str {
+    match kind {
+        ChallengeKind::Http01 => "port 80 of this name must lead to this server, from everywhere",
+        ChallengeKind::TlsAlpn01 => {
+            "port 443 of this name must lead to this server, from everywhere, with nothing between that ends TLS"
+        }
     }
 }
 

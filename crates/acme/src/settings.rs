@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use ureq::http::Uri;
+
 use crate::challenge::ChallengeKind;
 use crate::problem::Problem;
 
@@ -53,9 +55,9 @@ impl Settings {
     /// # Errors
     /// They make no sense.
     pub(crate) fn checked(mut self) -> Result<Self, Problem> {
-        if !self.directory.starts_with("https://") {
+        if !self.directory.starts_with("https://") || self.directory.parse::<Uri>().is_err() {
             let directory = &self.directory;
-            let text = format!("{directory}: the URL of an ACME directory begins with https://");
+            let text = format!("{directory}: expected the URL of an ACME directory, which begins with https://");
             return Err(Problem::Settings(text));
         }
         if self.challenges.is_empty() {
@@ -96,4 +98,50 @@ fn checked_name(name: &str) -> Result<String, &'static str> {
         return Err("this name is known on its own network alone; expected one such as mirror.example.org");
     }
     Ok(lower)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(names: &[&str]) -> Settings {
+        Settings { names: names.iter().map(|&name| name.into()).collect(), ..Settings::default() }
+    }
+
+    #[test]
+    fn names_are_in_lower_case_and_order_and_once() {
+        let checked = settings(&["www.Example.org", "example.org.", "EXAMPLE.org"]).checked().expect("they are names");
+        assert_eq!(checked.names, ["example.org", "www.example.org"]);
+    }
+
+    #[test]
+    fn names_without_a_certificate_by_acme_are_refused() {
+        let check = |name: &str, expected: &str| {
+            let problem = settings(&["a.example", name]).checked().expect_err(name).to_string();
+            assert!(problem.starts_with(&format!("{name}: ")) && problem.contains(expected), "{problem}");
+        };
+        check("*.example.org", "challenges by DNS");
+        check("192.0.2.1", "an IP address");
+        check("2001:db8::1", "an IP address");
+        check("localhost", "its own network");
+        check("bücher.example", "Punycode");
+        check("a..example", "no host name");
+        check("-a.example", "no host name");
+        check("", "no host name");
+        check(&format!("{}.example", "a".repeat(64)), "no host name");
+        check(&"a.".repeat(128), "no host name");
+    }
+
+    #[test]
+    fn settings_without_which_nothing_can_be_obtained_are_refused() {
+        let check = |settings: Settings, expected: &str| {
+            let problem = settings.checked().expect_err(expected).to_string();
+            assert!(problem.contains(expected), "{problem}");
+        };
+        check(settings(&[]), "needs a host name");
+        check(Settings { challenges: Vec::new(), ..settings(&["a.example"]) }, "no kind of challenge");
+        for directory in ["http://ca.example/", "https://", "https://ca.example/a b"] {
+            check(Settings { directory: directory.into(), ..settings(&["a.example"]) }, "begins with https://");
+        }
+    }
 }

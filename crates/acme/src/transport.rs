@@ -11,9 +11,10 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use rustls::crypto::aws_lc_rs::default_provider;
+use serde::Deserialize;
 use thalweg_tls::certificates_of_pem;
 use ureq::Agent;
-use ureq::http::{HeaderMap, Method, Request, header};
+use ureq::http::{HeaderMap, Method, Request, Uri, header};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::problem::{Problem, printable};
@@ -25,6 +26,9 @@ const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The longest body of an answer. A chain of certificates has some kilobytes.
 const BODY_MAX: u64 = 1 << 20;
+
+/// The longest wait that an answer may suggest.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 /// The type of error documents (RFC 8555, 6.7).
 const PROBLEM_JSON: &str = "application/problem+json";
@@ -87,8 +91,9 @@ impl Transport {
         let request = Request::from_parts(parts, ());
         let answer =
             if body.is_empty() { self.agent.run(request) } else { self.agent.run(request.map(|()| body.to_vec())) };
-        let (parts, body) = answer.map_err(|error| failure(&url, error))?.into_parts();
+        let (mut parts, body) = answer.map_err(|error| failure(&url, error))?.into_parts();
         let content = body.into_with_config().limit(BODY_MAX).read_to_vec().map_err(|error| failure(&url, error))?;
+        bound_retry_after(&mut parts.headers);
         let retry_after = retry_after(&parts.headers, SystemTime::now());
         self.lock().retry_after = retry_after;
         let status = parts.status;
@@ -108,6 +113,9 @@ impl Transport {
             let document =
                 document.map_err(|error| Problem::Malformed { url: url.clone(), error: error.to_string() })?;
             return Err(refusal(&document, "to be asked", &url, retry_after));
+        }
+        if !is_signed {
+            check_directory(&content).map_err(|error| Problem::Malformed { url, error })?;
         }
         Ok(BytesResponse { parts, body: Box::new(Bytes::from(content)) })
     }
@@ -143,6 +151,32 @@ fn root_certificates(file: Option<&Path>) -> Result<Vec<Certificate<'static>>, P
     Ok(found.iter().map(|root| Certificate::from_der(root).to_owned()).collect())
 }
 
+/// Makes a number of seconds too large for a clock a large one: `instant-acme` adds it to the time.
+fn bound_retry_after(fields: &mut HeaderMap) {
+    if let Some(value) = fields.get_mut(header::RETRY_AFTER)
+        && let Some(seconds) = value.to_str().ok().and_then(|value| value.trim().parse::<u64>().ok())
+    {
+        *value = seconds.min(RETRY_AFTER_MAX.as_secs()).into();
+    }
+}
+
+/// Refuses a directory with a URL that `instant-acme` takes for valid without looking. Other
+/// answers pass.
+fn check_directory(content: &[u8]) -> Result<(), String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Directory {
+        new_nonce: String,
+    }
+
+    match serde_json::from_slice::<Directory>(content) {
+        Ok(Directory { new_nonce }) => {
+            new_nonce.parse::<Uri>().map(drop).map_err(|error| format!("newNonce is no URL: {error}"))
+        }
+        Err(_) => Ok(()),
+    }
+}
+
 /// The time of a Retry-After field (RFC 9110, 10.2.3).
 fn retry_after(fields: &HeaderMap, now: SystemTime) -> Option<SystemTime> {
     let value = fields.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
@@ -166,5 +200,33 @@ fn failure(url: &str, error: ureq::Error) -> Problem {
         | ureq::Error::InvalidProxyUrl
         | ureq::Error::ConnectProxyFailed(_)) => Problem::Unreachable { url, error: error.to_string() },
         error => Problem::Malformed { url, error: error.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suggested_time_is_a_number_of_seconds_or_a_date() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_000);
+        let check = |value: &str, expected: Option<u64>| {
+            let fields = [(header::RETRY_AFTER, value.parse().expect("it is a value"))].into_iter().collect();
+            let expected = expected.map(|seconds| now + Duration::from_secs(seconds));
+            assert_eq!(retry_after(&fields, now), expected, "{value}");
+        };
+        check("120", Some(120));
+        check("Sun, 06 Nov 1994 08:49:37 GMT", Some(777));
+        check("soon", None);
+        check("-1", None);
+        check("18446744073709551616", None);
+        assert_eq!(retry_after(&HeaderMap::new(), now), None);
+    }
+
+    #[test]
+    fn no_answer_suggests_a_time_that_no_clock_has() {
+        let mut fields = [(header::RETRY_AFTER, u64::MAX.into())].into_iter().collect();
+        bound_retry_after(&mut fields);
+        assert_eq!(retry_after(&fields, SystemTime::UNIX_EPOCH), Some(SystemTime::UNIX_EPOCH + RETRY_AFTER_MAX));
     }
 }

@@ -143,6 +143,13 @@ pub trait Driver {
     /// Closes the socket. Bytes that the kernel does not have yet are dropped.
     fn close(&mut self, socket: SocketId);
 
+    /// Closes the socket behind some last bytes, of which the kernel takes as many as it has room
+    /// for: they announce the end, as TLS does, and nobody waits for them.
+    ///
+    /// # Panics
+    /// A send is under way on this socket.
+    fn close_behind(&mut self, socket: SocketId, last: &[u8]);
+
     /// Resets the connection: drops the bytes that the peer has not received, with the memory that
     /// they occupy. It is for peers that never read: after a plain [`close`](Driver::close) the
     /// kernel goes on offering for minutes.

@@ -490,6 +490,13 @@ impl Driver for Epoll {
         self.sockets.remove(socket).expect("the socket is open");
     }
 
+    fn close_behind(&mut self, socket: SocketId, last: &[u8]) {
+        let closing = self.live(socket);
+        assert!(closing.sending.is_none(), "a send is under way on this socket");
+        socket::send_now(&closing.fd, last);
+        self.close(socket);
+    }
+
     fn reset(&mut self, socket: SocketId) {
         socket::abandon(&self.live(socket).fd);
         self.close(socket);

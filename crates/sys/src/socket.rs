@@ -257,6 +257,12 @@ pub(crate) fn finish(fd: &OwnedFd) {
     let _ = rustix::net::shutdown(fd, Shutdown::Write);
 }
 
+/// Sends as many bytes as the kernel takes at once. An error can only mean that the connection has
+/// ended.
+pub(crate) fn send_now(fd: &OwnedFd, bytes: &[u8]) {
+    let _ = send(fd, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+}
+
 /// Has a close drop what the peer has not taken. A socket that refuses is closed as any other.
 pub(crate) fn abandon(fd: &OwnedFd) {
     let _ = set_socket_linger(fd, Some(Duration::ZERO));

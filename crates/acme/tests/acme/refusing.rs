@@ -1,18 +1,19 @@
 //! Authorities that refuse, in ways that Pebble does not.
 
 use std::mem;
+use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 use thalweg_acme::{ChallengeKind, Client, Problem, Settings};
 
 use crate::responder::Responder;
-use crate::scene::{MINUTE, failure};
+use crate::scene::{DAY, MINUTE, failure};
 use crate::scripted::{self, Answer};
 
 const PROBLEM: (&str, &str) = ("Content-Type", "application/problem+json");
 
-fn settings(folder: &TempDir, script: impl Fn(std::net::SocketAddr, &str) -> Answer + Send + 'static) -> Settings {
+fn settings(folder: &TempDir, script: impl Fn(SocketAddr, &str) -> Answer + Send + 'static) -> Settings {
     let roots = folder.path().join("roots.pem");
     let address = scripted::start(&roots, script);
     Settings {
@@ -26,7 +27,7 @@ fn settings(folder: &TempDir, script: impl Fn(std::net::SocketAddr, &str) -> Ans
 }
 
 /// The problem of an attempt, and the wait after it.
-fn attempt(script: impl Fn(std::net::SocketAddr, &str) -> Answer + Send + 'static) -> (Problem, Duration) {
+fn attempt(script: impl Fn(SocketAddr, &str) -> Answer + Send + 'static) -> (Problem, Duration) {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let mut responder = Responder::start();
     let now = SystemTime::now();
@@ -69,6 +70,7 @@ fn an_authority_out_of_order_is_asked_again_soon_or_when_it_says() {
     };
     check(Vec::new(), MINUTE / 3..MINUTE);
     check(vec![("Retry-After", "600".into())], MINUTE * 9..MINUTE * 11);
+    check(vec![("Retry-After", u64::MAX.to_string())], DAY * 6..DAY * 8);
 }
 
 #[test]
@@ -80,6 +82,8 @@ fn a_url_that_is_no_directory_is_said() {
     };
     check(("200 OK", Vec::new(), "<!doctype html>".into()), "expected value");
     check(("200 OK", Vec::new(), "{}".into()), "newNonce");
+    let directory = r#"{"newNonce": "https://a b/", "newAccount": "", "newOrder": ""}"#;
+    check(("200 OK", Vec::new(), directory.into()), "newNonce is no URL");
     check(("404 Not Found", Vec::new(), "no".into()), "404");
     check(("301 Moved", vec![("Location", "https://elsewhere.example/".into())], String::new()), "301");
     check(("200 OK", Vec::new(), " ".repeat(2 << 20)), "larger");
@@ -93,4 +97,46 @@ fn a_refused_request_is_said_with_advice() {
     let expected = "the authority refuses the order: CAA forbids it (caa); allow this authority in the CAA records of \
                     the name";
     assert_eq!(problem.to_string(), expected);
+}
+
+/// An authority whose orders have one authorization, with challenges of these kinds and this token.
+fn offering(kinds: &'static [&str], token: &'static str) -> impl Fn(SocketAddr, &str) -> Answer + Send + 'static {
+    let accounts = scripted::ordering(("404 Not Found", Vec::new(), String::new()));
+    move |address, path| {
+        let nonce = ("Replay-Nonce", "nonce".to_owned());
+        let url = |path: &str| format!("https://{address}{path}");
+        match path {
+            "/orders" => {
+                let order = serde_json::json!({
+                    "status": "pending",
+                    "authorizations": [url("/authorization")],
+                    "finalize": url("/finalize"),
+                });
+                ("201 Created", vec![nonce, ("Location", url("/orders/1"))], order.to_string())
+            }
+            "/authorization" => {
+                let challenge = |kind| serde_json::json!({"type": kind, "url": url("/challenge"), "token": token, "status": "pending"});
+                let authorization = serde_json::json!({
+                    "status": "pending",
+                    "identifier": {"type": "dns", "value": "mirror.example"},
+                    "challenges": kinds.iter().map(challenge).collect::<Vec<_>>(),
+                });
+                ("200 OK", vec![nonce], authorization.to_string())
+            }
+            path => accounts(address, path),
+        }
+    }
+}
+
+#[test]
+fn an_authority_that_offers_other_challenges_alone_is_said() {
+    let (problem, _) = attempt(offering(&["dns-01", "letter-01"], "t"));
+    let offered = "dns-01, letter-01".to_owned();
+    assert_eq!(problem, Problem::NoChallenge { name: "mirror.example".into(), offered });
+}
+
+#[test]
+fn a_token_that_is_no_part_of_a_url_is_not_answered() {
+    let (problem, _) = attempt(offering(&["http-01"], "../t"));
+    assert!(matches!(problem, Problem::Malformed { .. }), "{problem:?}");
 }

@@ -209,6 +209,7 @@ impl<D: Driver, P: Protocol> App<D> for Engine<P> {
             self.advance_accounting(now);
             self.cut(now);
             self.publish(now);
+            self.end_transports(driver, now);
             return LoopControl::Stop;
         }
         self.attempts = 0;
@@ -234,6 +235,7 @@ impl<D: Driver, P: Protocol> App<D> for Engine<P> {
             self.advance_accounting(now);
             self.end_window(now);
             self.publish(now);
+            self.end_transports(driver, now);
             return LoopControl::Stop;
         }
         if now >= self.next_publish {

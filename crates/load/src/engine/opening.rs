@@ -92,6 +92,7 @@ impl<P: Protocol> Engine<P> {
         connection.protocol.record(figures);
         self.figures.record_pace(bits_per_s, self.plan.conforming_bits_per_s);
         self.open -= 1;
+        connection.transport.close_notify(driver, id);
         driver.close(id);
         self.keep_buffers(buffers);
     }

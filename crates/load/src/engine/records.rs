@@ -129,6 +129,19 @@ impl<P: Protocol> Engine<P> {
         self.on_connect_failed(driver, id, Some(Outcome::TlsFailure), now);
     }
 
+    /// Ends TLS on all connections, since the run is over.
+    pub(super) fn end_transports<D: Driver>(&mut self, driver: &mut D, now: Instant) {
+        let mut waits = false;
+        for connection in self.connections.iter_mut().filter(|connection| connection.is_established()) {
+            waits |= connection.transport.close_notify(driver, connection.id);
+        }
+        if waits {
+            // The kernel gets it before the sockets are closed; an error concerns no result any
+            // more.
+            let _ = driver.wait(Some(now));
+        }
+    }
+
     fn note_failure(&mut self, failure: &Failure) {
         let figures = self.figures.trial.tls.get_or_insert_default();
         figures.record_failure(&cause_of(failure), &failure.to_string());

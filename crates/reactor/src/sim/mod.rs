@@ -416,6 +416,16 @@ impl Driver for Sim {
         }
     }
 
+    fn close_behind(&mut self, socket: SocketId, last: &[u8]) {
+        let end = self.end_of(socket);
+        assert!(self.end(end).sending.is_none(), "a send is under way on this socket");
+        if self.end(end).finish == Finish::No {
+            self.end_mut(end).sending = Some(Sending::new(SendBuf::Owned(last.to_vec()), None));
+            self.transmit(end);
+        }
+        self.close(socket);
+    }
+
     fn reset(&mut self, socket: SocketId) {
         Self::reset(self, socket);
         self.close(socket);

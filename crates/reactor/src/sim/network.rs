@@ -168,7 +168,7 @@ impl Sim {
 
     /// The kernel takes as much of a send as there is room for, and the end of the stream after it
     /// if that was requested.
-    fn transmit(&mut self, from: EndId) {
+    pub(super) fn transmit(&mut self, from: EndId) {
         let now = self.now;
         if !self.connections.contains_key(&from.connection) {
             return;

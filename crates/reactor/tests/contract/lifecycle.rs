@@ -39,6 +39,20 @@ fn echoes<D: Driver>(stage: &mut Stage<D>, at: &str) {
     stage.linger(1_000_000);
 }
 
+pub fn last_bytes_arrive_before_the_end<D: Driver>(open: Open<'_, D>) {
+    let mut stage = open(8);
+    let (listener, addr) = stage.listen(LOOPBACK_V4);
+    let (client, server) = stage.pair(listener, addr);
+    stage.close_behind(server, b"the end");
+    assert_eq!(stage.until_received(client, 7), b"the end");
+    stage.until("the client is told", |stage| stage.socket(client).ended);
+    // A peer that has gone is no error.
+    let (client, server) = stage.pair(listener, addr);
+    stage.close(client);
+    stage.close_behind(server, b"the end");
+    stage.linger(1_000_000);
+}
+
 pub fn comes_from_the_source_asked_for<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);

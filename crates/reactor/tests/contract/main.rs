@@ -146,7 +146,7 @@ macro_rules! over_networks {
 
 over_all_drivers! {
     lifecycle:
-        echoes_over_ipv4 echoes_over_ipv6 comes_from_the_source_asked_for serves_many_connections_at_once
+        echoes_over_ipv4 echoes_over_ipv6 last_bytes_arrive_before_the_end comes_from_the_source_asked_for serves_many_connections_at_once
         delivers_what_came_before_acceptance half_closes_in_both_directions ends_after_the_send_under_way
         last_bytes_arrive_with_the_end
         close_silences_a_busy_socket close_within_a_wake_up_silences_the_rest_of_it an_index_used_again_is_another_socket a_closed_id_panics

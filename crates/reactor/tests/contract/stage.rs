@@ -167,6 +167,11 @@ impl<D: Driver> Stage<D> {
         self.driver.close(socket);
     }
 
+    pub fn close_behind(&mut self, socket: SocketId, last: &[u8]) {
+        self.sockets.remove(&socket).expect("an open socket");
+        self.driver.close_behind(socket, last);
+    }
+
     pub fn reset(&mut self, socket: SocketId) {
         self.sockets.remove(&socket).expect("an open socket");
         self.driver.reset(socket);

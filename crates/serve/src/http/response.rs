@@ -178,7 +178,13 @@ pub(crate) trait Recorder {
 
     /// The rest of the response on a stream will not be sent.
     fn cut(&mut self, stream: u32);
+
+    /// The rest of a response cannot be sent, for this reason, which the operator is told.
+    fn failed(&mut self, reason: &str);
 }
+
+/// The reason for which a response is cut off whose origin does not go on.
+pub(crate) const LATE_ORIGIN: &str = "the origin did not deliver the rest of the response in time";
 
 /// How much of an object a response delivers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -5,6 +5,8 @@
 
 use std::rc::Rc;
 
+use thalweg_sys::SendBuf;
+use thalweg_wire::encode::FieldBlock;
 use thalweg_wire::h2::PREFACE;
 
 use crate::http::services::{Bounds, Services};
@@ -33,11 +35,15 @@ impl HttpSession {
         *self = Self::Http2(Box::new(h2::session::Session::new(services)));
     }
 
-    /// All of the response to a connection that there is no room for, and bytes of its body.
-    pub(crate) fn refusal(&self) -> (&'static [u8], u64) {
-        match self {
-            Self::Http1(_) => (h1::head::NO_ROOM, h1::head::NO_ROOM_BODY_BYTES),
-            Self::Http2(_) => (h2::session::NO_ROOM, 0),
+    /// All of the response to a connection that there is no room for, with the field for responses
+    /// over TLS if there is one, and bytes of its body.
+    pub(crate) fn refusal(&self, hsts: Option<&FieldBlock>) -> (SendBuf, u64) {
+        match (self, hsts) {
+            (Self::Http1(_), None) => (SendBuf::Static(h1::head::NO_ROOM), h1::head::NO_ROOM_BODY_BYTES),
+            (Self::Http1(_), Some(hsts)) => {
+                (SendBuf::Owned(h1::head::no_room_with(hsts)), h1::head::NO_ROOM_BODY_BYTES)
+            }
+            (Self::Http2(_), _) => (SendBuf::Static(h2::session::NO_ROOM), 0),
         }
     }
 

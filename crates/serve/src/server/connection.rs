@@ -29,6 +29,7 @@ use crate::shaping::shaper::{RateScope, ShapingState};
 use crate::telemetry::accounting::RequestRecords;
 use crate::transport::Transport;
 
+pub(crate) use self::recorder::report_cut_off;
 pub(crate) use self::shared::Shared;
 pub(crate) use self::times::Times;
 
@@ -400,6 +401,7 @@ impl Connection {
             records: &mut self.records,
             socket,
             tls,
+            error_log: shared.error_log.as_ref(),
             certificate: self.transport.client_fingerprint(),
             now,
             second,

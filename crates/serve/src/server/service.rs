@@ -43,7 +43,7 @@ use crate::telemetry::accounting::Accounting;
 use crate::telemetry::counters::{Published, Totals};
 use crate::telemetry::log::ErrorLog;
 use crate::transport::TlsMemory;
-use crate::work_budget::WorkBudget;
+use crate::work_budget::{HandshakeBudget, WorkBudget};
 
 use self::upstream::Upstreams;
 
@@ -154,6 +154,7 @@ impl Service {
                 scratch: Scratch::default(),
                 tls_memory: TlsMemory::default(),
                 handshakes: 0,
+                handshake_budget: HandshakeBudget::default(),
                 redirect_port: setup.tls.as_ref().and_then(|(tls, _)| tls.redirect_port),
                 error_log: setup.error_log,
                 shaper: setup.shared_limits.are_on().then(|| Shaper::new(setup.shared_limits, now)),
@@ -311,8 +312,14 @@ impl Service {
     }
 
     fn close<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
+        let connection = self.slots[socket.index()].connection.as_mut();
+        let last = connection.map(Connection::last_bytes).unwrap_or_default();
         self.forget(socket, driver.now());
-        driver.close(socket);
+        if last.is_empty() {
+            driver.close(socket);
+        } else {
+            driver.close_behind(socket, &last);
+        }
         if !self.resting.is_empty() {
             self.resume_accepting(driver);
         }
@@ -439,7 +446,7 @@ impl Service {
             .into_iter()
             .flatten()
             .min();
-        if self.shared.budget.is_waited_for() {
+        if self.shared.budget.is_waited_for() || self.shared.handshake_budget.is_waited_for() {
             return Some(now);
         }
         match self.admission_queue.due(now) {
@@ -481,6 +488,10 @@ impl<D: Driver> App<D> for Service {
         let listed = self.shared.budget.renew();
         if listed > 0 {
             self.let_listed_go_on(driver, listed);
+        }
+        let handshakes = self.shared.handshake_budget.renew();
+        if handshakes > 0 {
+            self.advance_handshakes(driver, handshakes);
         }
         self.advance_admission(driver, now);
         if !self.shared.responder.remotes.is_empty() {

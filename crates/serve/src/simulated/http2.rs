@@ -1,12 +1,15 @@
 //! HTTP/2 over a simulated network, by clients that write frames and read them by themselves.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use thalweg_reactor::run;
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_sys::Driver;
 
 use super::accounted::{account_for, records};
+use super::origins::{Delivery, Ending, ScriptedOrigin};
+use super::streams::{report, texts};
 use super::{Outcome, SECOND_NS, Step, folder, large, one, simulate, world};
 use crate::config::Limits;
 
@@ -259,6 +262,42 @@ fn a_reset_ends_its_stream_alone() {
     let mut lines = records(&pages);
     lines.sort();
     assert_eq!(lines, ["/a 200 13#", "/large 200 100000!", "/large 200 1500000#"]);
+}
+
+#[test]
+fn an_origin_that_fails_half_way_has_its_stream_reset_and_reported() {
+    let folder = folder();
+    let of = |pieces, ending| Delivery {
+        head_after_ns: Some(1_000_000),
+        tells_length: true,
+        pieces: vec![vec![b'x'; 1000]; pieces],
+        every_ns: 1_000_000,
+        ending,
+    };
+    for (ending, reason) in [(Ending::Failure, "the simulated origin has failed"), (Ending::Silence, "in time")] {
+        let deliveries = vec![("fails", of(30, ending)), ("whole", of(60, Ending::Complete))];
+        let input = [preface(WIDE), window_update(0, WIDE), get(1, "/fails", &[]), get(3, "/whole", &[])].concat();
+        let mut driver = Sim::new(SimConfig::calm(1));
+        let start = driver.now();
+        let scripts = vec![vec![Step::Send(input), Step::Finish]];
+        let (mut world, _) = world(&mut driver, &Limits::default(), folder.path(), scripts);
+        let reports = report(&mut world);
+        let (registry, pages) = account_for(&mut world, folder.path());
+        world.service.add_origin(0, |wakes| Box::new(ScriptedOrigin::new(deliveries, wakes, Rc::default())));
+        run(&mut driver, &mut world).unwrap();
+        let outcome = world.outcomes(start).remove(0);
+        let resets = frames(&outcome.received).into_iter().filter(|frame| frame.kind == RST_STREAM);
+        let resets: Vec<_> = resets.map(|frame| (frame.stream, frame.payload)).collect();
+        assert_eq!(resets, [(1, vec![0, 0, 0, 2])], "{reason}");
+        let responses = responses(&outcome.received);
+        assert!(responses[&3].is_whole && responses[&3].body.len() == 60_000, "{reason}");
+        let texts = texts(&reports);
+        assert!(texts.iter().any(|text| text.contains(reason)), "{texts:?}");
+        let mut lines = records(&pages);
+        lines.sort();
+        assert_eq!(lines, ["/fails 200 30000!", "/whole 200 60000#"], "{reason}");
+        assert_eq!(registry.mounts()[0].totals().under_way, 0);
+    }
 }
 
 #[test]

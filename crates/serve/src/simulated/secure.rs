@@ -1,6 +1,7 @@
 //! TLS over the simulated network: fragments, slow readers, handshakes that never end.
 
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,10 +14,11 @@ use thalweg_tls::{
     self_signed,
 };
 
+use super::origins::{Delivery, Ending, ScriptedOrigin};
 use super::{SECOND_NS, SERVER, World, folder, large, naive, world};
 use crate::config::{Limits, TlsConfig};
 use crate::server::loop_tls::TlsSetup;
-use crate::telemetry::counters::Totals;
+use crate::telemetry::counters::{Published, Totals};
 
 /// A client that speaks TLS, or begins to.
 struct Client {
@@ -96,6 +98,10 @@ struct SecureWorld<'w> {
     /// The most that the server's connections have held, and whether they held nothing after that.
     held_bytes_max: usize,
     was_idle: bool,
+    published: Arc<[Published]>,
+    /// Handshakes that were complete after an iteration, and the most that one iteration completed.
+    completed: u64,
+    completed_at_once_max: u64,
 }
 
 impl App<Sim> for SecureWorld<'_> {
@@ -109,6 +115,9 @@ impl App<Sim> for SecureWorld<'_> {
 
     fn on_iteration(&mut self, driver: &mut Sim, now: Instant) -> LoopControl {
         let next = self.world.on_iteration(driver, now);
+        let completed = self.published[0].totals().handshakes_tls13;
+        self.completed_at_once_max = self.completed_at_once_max.max(completed - self.completed);
+        self.completed = completed;
         let held_bytes = self.world.service.held_bytes();
         self.held_bytes_max = self.held_bytes_max.max(held_bytes);
         self.was_idle |= self.held_bytes_max > 0 && held_bytes == 0;
@@ -141,16 +150,17 @@ fn simulate(
     requests: &[&str],
     change: impl Fn(&mut Client),
 ) -> (Vec<Client>, Totals, Instant) {
-    let (world, totals, start) = simulate_world(config, tls, folder, requests, change);
+    let (world, totals, start) = simulate_world(config, tls, folder, requests, |_| {}, change);
     (world.clients, totals, start)
 }
 
-/// The same, with the world at its end.
+/// The same in a world that was prepared, with that world at its end.
 fn simulate_world<'w>(
     config: SimConfig,
     tls: &TlsConfig,
     folder: &'w Path,
     requests: &[&str],
+    prepare: impl FnOnce(&mut World<'_>),
     change: impl Fn(&mut Client),
 ) -> (SecureWorld<'w>, Totals, Instant) {
     let mut driver = Sim::new(config);
@@ -158,13 +168,22 @@ fn simulate_world<'w>(
     let (mut world, published) = world(&mut driver, &Limits::default(), folder, Vec::new());
     let setup = TlsSetup { settings: server_settings(), groups: vec![0], redirect_port: None };
     world.service.speak_tls(setup, tls);
+    prepare(&mut world);
     let settings = ClientSettings::new(ClientOptions { insecure: true, ..ClientOptions::default() }).unwrap();
     let clients = requests.iter().map(|requests| {
         let mut client = Client::connect(&mut driver, &settings, requests);
         change(&mut client);
         client
     });
-    let mut world = SecureWorld { clients: clients.collect(), world, held_bytes_max: 0, was_idle: false };
+    let mut world = SecureWorld {
+        clients: clients.collect(),
+        world,
+        held_bytes_max: 0,
+        was_idle: false,
+        published: Arc::clone(&published),
+        completed: 0,
+        completed_at_once_max: 0,
+    };
     run(&mut driver, &mut world).unwrap();
     (world, published[0].totals(), start)
 }
@@ -221,6 +240,21 @@ fn the_oldest_handshakes_give_way_and_others_are_served() {
 }
 
 #[test]
+fn a_burst_of_handshakes_is_spread_over_iterations() {
+    let folder = folder();
+    let requests = ["GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"; 100];
+    for seed in 0..3 {
+        let config = SimConfig { latency_ns: 1_000_000, ..SimConfig::calm(seed) };
+        let tls = TlsConfig::default();
+        let (world, totals, _) = simulate_world(config, &tls, folder.path(), &requests, |_| {}, |_| {});
+        assert!(world.clients.iter().all(|client| client.received.ends_with(b"the letter a\n")));
+        assert_eq!((totals.handshakes_tls13, totals.handshakes_failed, totals.handshakes_shed), (100, 0, 0));
+        // The budget of the iteration before may be left to the input of the next one.
+        assert!(world.completed_at_once_max <= 8, "{}", world.completed_at_once_max);
+    }
+}
+
+#[test]
 fn plain_http_gets_an_alert_and_an_end() {
     let folder = folder();
     let tls = TlsConfig::default();
@@ -238,12 +272,39 @@ fn a_slow_client_ties_up_two_records_and_an_idle_one_nothing() {
     let config = SimConfig { socket_buffer_bytes: 16 << 10, bandwidth: Some(50_000), ..SimConfig::calm(1) };
     // The connection stays open until it has been idle for too long.
     let requests = "GET /large HTTP/1.1\r\nHost: h\r\n\r\n";
-    let (world, _, start) = simulate_world(config, &TlsConfig::default(), folder.path(), &[requests], |_| {});
+    let (world, _, start) = simulate_world(config, &TlsConfig::default(), folder.path(), &[requests], |_| {}, |_| {});
     let client = &world.clients[0];
     assert!(client.over.unwrap().0.ns_since(start) > 75 * SECOND_NS);
+    assert!(client.is_closed_by_tls, "an idle connection ends in order");
     let responses = naive::take_all(&client.received, &["GET"]);
     assert!(responses[0].body == large());
     let most = world.held_bytes_max;
     assert!((32 << 10..36 << 10).contains(&most), "{most}");
     assert!(world.was_idle, "it held nothing while it was idle");
+}
+
+#[test]
+fn a_response_that_is_cut_off_does_not_end_in_order() {
+    let folder = folder();
+    let pieces = vec![vec![b'x'; 1000]; 30];
+    let fails = Delivery {
+        head_after_ns: Some(1_000_000),
+        tells_length: false,
+        pieces,
+        every_ns: 1_000_000,
+        ending: Ending::Failure,
+    };
+    // Without the chunked coding, nothing but the end of TLS would tell the end of the body.
+    for version in ["1.0", "1.1"] {
+        let request = format!("GET /fails HTTP/{version}\r\nHost: h\r\n\r\n");
+        let deliveries = vec![("fails", fails.clone())];
+        let prepare = |world: &mut World<'_>| {
+            world.service.add_origin(0, |wakes| Box::new(ScriptedOrigin::new(deliveries, wakes, Rc::default())));
+        };
+        let config = SimConfig::calm(1);
+        let (world, ..) = simulate_world(config, &TlsConfig::default(), folder.path(), &[&request], prepare, |_| {});
+        let client = &world.clients[0];
+        assert!(client.received.starts_with(b"HTTP/1.1 200 OK\r\n"), "{version}");
+        assert!(!client.is_closed_by_tls && !client.over.unwrap().1, "{version}");
+    }
 }

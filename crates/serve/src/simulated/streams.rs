@@ -52,13 +52,13 @@ fn simulate(
 }
 
 /// Has a server report to the operator.
-fn report(world: &mut World<'_>) -> Receiver<Message> {
+pub(super) fn report(world: &mut World<'_>) -> Receiver<Message> {
     let (to, from) = sync_channel(100);
     world.service.set_error_log(ErrorLog::new(to, Level::Warning));
     from
 }
 
-fn texts(reports: &Receiver<Message>) -> Vec<String> {
+pub(super) fn texts(reports: &Receiver<Message>) -> Vec<String> {
     let text = |message| match message {
         Message::Note(bytes) => String::from_utf8(bytes).unwrap(),
         other => panic!("{other:?}"),

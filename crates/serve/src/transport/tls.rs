@@ -6,6 +6,7 @@
 //! The driver has one send at a time, and only the last one of a connection's send is reported.
 
 use std::io;
+use std::mem;
 use std::rc::Rc;
 
 use thalweg_sys::{Driver, File, FileChanged, FileSpan, Instant, SendBuf, SocketId, SpanEnd};
@@ -41,6 +42,8 @@ pub(crate) struct Tls {
     client_fingerprint: Option<Box<[u8; 32]>>,
     /// Bytes of TLS's own that wait to be sent.
     own: Vec<u8>,
+    /// Input of the handshake that waits to be processed.
+    waiting: Vec<u8>,
     /// The connection's send.
     job: Option<Job>,
     /// The buffer that the driver is sending.
@@ -89,6 +92,7 @@ impl Tls {
             client_mode: ClientCertificateMode::None,
             client_fingerprint: None,
             own: Vec::new(),
+            waiting: Vec::new(),
             job: None,
             in_flight: None,
             begun: now,
@@ -143,6 +147,18 @@ impl Tls {
     /// The version; the newest one in the handshake.
     pub(super) fn version(&self) -> Version {
         self.version
+    }
+
+    /// Keeps input of the handshake for later. Whether it is the first that waits.
+    pub(crate) fn keep(&mut self, input: &[u8]) -> bool {
+        let is_first = self.waiting.is_empty();
+        self.waiting.extend_from_slice(input);
+        is_first
+    }
+
+    /// The input that has waited.
+    pub(crate) fn take_waiting(&mut self) -> Vec<u8> {
+        mem::take(&mut self.waiting)
     }
 
     /// Decrypts bytes that have come in, into `plain`.
@@ -232,6 +248,16 @@ impl Tls {
         // Nothing of the connection's is under way.
         self.job = None;
         true
+    }
+
+    /// The end of this direction, for a socket that is closed at once; empty if that would come in
+    /// the middle of something.
+    pub(crate) fn last_bytes(&mut self) -> Vec<u8> {
+        if self.in_flight.is_some() || self.job.is_some() || self.error.is_some() {
+            return Vec::new();
+        }
+        self.close_engine();
+        mem::take(&mut self.own)
     }
 
     /// Bytes of buffers that the connection holds.

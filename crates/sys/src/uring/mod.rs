@@ -270,6 +270,13 @@ impl Driver for Uring {
         }
     }
 
+    fn close_behind(&mut self, socket: SocketId, last: &[u8]) {
+        let entry = self.live(socket);
+        assert!(!entry.is_sending(), "a send is under way on this socket");
+        sockets::send_now(&entry.fd, last);
+        self.close(socket);
+    }
+
     fn reset(&mut self, socket: SocketId) {
         sockets::abandon(&self.live(socket).fd);
         self.close(socket);

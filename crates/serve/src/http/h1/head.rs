@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use memchr::memmem;
 use thalweg_wire::date::IMF_FIXDATE_BYTES;
 use thalweg_wire::encode::{FieldBlock, push_decimal};
 use thalweg_wire::status;
@@ -37,6 +38,12 @@ pub(crate) const NO_ROOM: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nServer: 
 
 /// Bytes of its body.
 pub(crate) const NO_ROOM_BODY_BYTES: u64 = 97;
+
+/// The same with a field more.
+pub(crate) fn no_room_with(field: &FieldBlock) -> Vec<u8> {
+    let fields_end = memmem::find(NO_ROOM, b"\r\n\r\n").map_or(0, |at| at + 2);
+    [&NO_ROOM[..fields_end], field.as_bytes(), &NO_ROOM[fields_end..]].concat()
+}
 
 /// Writes the status line. The version is ours, whatever the client's (RFC 9110, 6.2).
 pub(crate) fn begin(out: &mut Vec<u8>, status: u16) {
@@ -86,6 +93,10 @@ mod tests {
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{}", body.len());
         assert_eq!(body.len() as u64, NO_ROOM_BODY_BYTES);
+        let mut field = FieldBlock::new();
+        field.field("X-More", b"1").unwrap();
+        let more = String::from_utf8(no_room_with(&field)).unwrap();
+        assert_eq!(more, text.replace("close\r\n\r\n", "close\r\nX-More: 1\r\n\r\n"));
     }
 
     #[test]

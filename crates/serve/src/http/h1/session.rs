@@ -20,7 +20,7 @@ use crate::http::h1::batch::Batch;
 use crate::http::h1::head::Persistence;
 use crate::http::h1::streamed::{Streamed, StreamedBody};
 use crate::http::respond::{Answer, JobResult, Outcomes, RequestContext, Responder};
-use crate::http::response::{Recorder, ResponseBytes, Summary};
+use crate::http::response::{LATE_ORIGIN, Recorder, ResponseBytes, Summary};
 use crate::http::services::{self, Bounds};
 use crate::session::{self, Activity, Next, Ready};
 use crate::work_budget::WorkBudget;
@@ -223,7 +223,7 @@ impl session::Session for Session {
             // An origin that has stopped delivering: the client must not take the received part for
             // the whole.
             _ if self.stream.is_some() && !is_sending => {
-                return Next::Fail("the origin did not deliver the rest of the response in time".into());
+                return Next::Fail(LATE_ORIGIN.into());
             }
             // The response to a request whose body is late has gone already.
             Phase::Reading if !self.reader.idle() && !self.reader.in_body() => 408,

@@ -23,14 +23,13 @@ pub(super) struct BodyRest {
 }
 
 /// The part of a body that can be sent at once.
-#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Available {
     /// So many bytes; nothing follows them, or something does.
     Bytes { bytes: u64, is_last: bool },
     /// Nothing yet: the connection is woken.
     Pending,
-    /// The origin could not deliver the rest.
-    Failed,
+    /// The origin could not deliver the rest, for this reason.
+    Failed(Rc<str>),
 }
 
 impl BodyRest {
@@ -90,7 +89,7 @@ impl BodyRest {
                     self.memory = Some((bytes, span));
                 }
                 Some(Piece::Pending) => return Available::Pending,
-                Some(Piece::Failed(_)) => return Available::Failed,
+                Some(Piece::Failed(reason)) => return Available::Failed(reason),
                 Some(Piece::End) | None => return Available::Bytes { bytes: 0, is_last: true },
             }
         }

@@ -20,6 +20,19 @@ impl Session {
         }
     }
 
+    /// Resets the streams whose bodies wait for their origins. Returns how many.
+    #[cold]
+    pub(super) fn reset_streams(&mut self, reason: &str, batch: &mut Batch, services: &mut Services<'_>) -> usize {
+        let is_stream = |work: &StreamWork| matches!(work, StreamWork::Sending(sending) if sending.rest.is_stream());
+        let streams = self.connection.owners().filter(|(_, work)| is_stream(work)).map(|(stream, _)| stream);
+        let streams: Vec<u32> = streams.collect();
+        for &stream in &streams {
+            services.recorder.failed(reason);
+            self.reset(stream, ErrorCode::INTERNAL_ERROR, batch, services);
+        }
+        streams.len()
+    }
+
     /// Puts DATA frames of the bodies under way behind the rest, by priority and in turn.
     pub(super) fn put_bodies(&mut self, batch: &mut Batch, services: &mut Services<'_>) {
         while !batch.is_full() {
@@ -51,7 +64,8 @@ impl Session {
                     self.connection.set_wants_to_send(stream, false);
                     self.set_work(stream, StreamWork::Sending(sending));
                 }
-                Available::Failed => {
+                Available::Failed(reason) => {
+                    services.recorder.failed(&reason);
                     self.set_work(stream, StreamWork::Sending(sending));
                     self.reset(stream, ErrorCode::INTERNAL_ERROR, batch, services);
                 }

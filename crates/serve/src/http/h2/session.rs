@@ -17,6 +17,7 @@ use thalweg_wire::{BodyFraming, Method};
 
 use super::batch::Batch;
 use super::stream::{StreamWork, WaitingRequest};
+use crate::http::response::LATE_ORIGIN;
 use crate::http::services::Services;
 use crate::session::{self, Activity, Next, Ready};
 
@@ -134,8 +135,12 @@ impl session::Session for Session {
             return Next::Reset;
         }
         let mut batch = self.begin(services);
-        // Disks that do not respond.
-        if self.refuse_waiting(503, &mut batch, services) == 0 {
+        // Disks that do not respond, and origins that have stopped delivering.
+        let mut given_up = self.refuse_waiting(503, &mut batch, services);
+        if self.starved.is_none() {
+            given_up += self.reset_streams(LATE_ORIGIN, &mut batch, services);
+        }
+        if given_up == 0 {
             let reason = match self.activity() {
                 Activity::Idle { .. } => (ErrorCode::NO_ERROR, "idle"),
                 Activity::Reading { .. } => (ErrorCode::NO_ERROR, "the request did not come in time"),

@@ -70,14 +70,15 @@ impl Connection {
         let mount = shared.responder.origin.namespace().topmost;
         let second = shared.responder.date_cache.second();
         let socket = self.socket();
-        let (text, body_bytes) = self.session.refusal();
+        let hsts = shared.responder.origin.namespace().site(0).hsts().filter(|_| self.peer().is_secure());
+        let (text, body_bytes) = self.session.refusal(hsts);
         if let Some(accounting) = &mut shared.accounting {
             accounting.on_closed(self.records.take(), now);
             let size = ResponseBytes { bytes: text.len() as u64, body_bytes, is_open: false };
             accounting.record_refused(&mut self.records, (socket, mount), size, (now, second));
         }
         let (sender, mut link) = self.link(driver, shared);
-        sender.send_static(&mut link, text);
+        sender.send_text(&mut link, text);
     }
 
     /// Its eviction rank; `None` if it is not closed for any other.

@@ -4,9 +4,11 @@ use thalweg_sys::{Instant, SocketId};
 use thalweg_tls::Version as TlsVersion;
 use thalweg_wire::{RequestHead, Version};
 
+use crate::config::Level;
 use crate::http::response::{Recorder, ResponseBytes, Summary};
 use crate::telemetry::accounting::{Accounting, AnsweredRequest, RequestRecords};
 use crate::telemetry::counters::Totals;
+use crate::telemetry::log::ErrorLog;
 
 /// Records the responses of one connection at one time.
 pub(super) struct ConnectionRecorder<'r> {
@@ -18,6 +20,7 @@ pub(super) struct ConnectionRecorder<'r> {
     pub(super) tls: Option<TlsVersion>,
     /// The digest of the client's certificate, if it has one.
     pub(super) certificate: Option<&'r [u8; 32]>,
+    pub(super) error_log: Option<&'r ErrorLog>,
     pub(super) now: Instant,
     /// Seconds since 1970-01-01 UTC.
     pub(super) second: i64,
@@ -63,4 +66,18 @@ impl Recorder for ConnectionRecorder<'_> {
             accounting.cut(self.records, stream, self.now);
         }
     }
+
+    #[cold]
+    fn failed(&mut self, reason: &str) {
+        if let Some(error_log) = self.error_log {
+            report_cut_off(error_log, reason);
+        }
+    }
+}
+
+/// Tells the operator of a response that ends before its end.
+pub(crate) fn report_cut_off(error_log: &ErrorLog, reason: &str) {
+    error_log.say_once_a_minute(Level::Warning, "response cut off", || {
+        format!("a response was cut off by a reset: {reason}")
+    });
 }

@@ -134,9 +134,9 @@ impl Sender {
         self.send(link, SendBuf::Shared(bytes), file);
     }
 
-    /// Sends a text that belongs to the program.
-    pub(super) fn send_static<D: Driver>(&mut self, link: &mut Link<'_, D>, text: &'static [u8]) {
-        self.send(link, SendBuf::Static(text), None);
+    /// Sends a text that belongs to no buffer of the loop.
+    pub(super) fn send_text<D: Driver>(&mut self, link: &mut Link<'_, D>, text: SendBuf) {
+        self.send(link, text, None);
     }
 
     /// The driver has sent what it was given: so many bytes.

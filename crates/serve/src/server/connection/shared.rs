@@ -16,7 +16,7 @@ use crate::telemetry::accounting::Accounting;
 use crate::telemetry::counters::Totals;
 use crate::telemetry::log::ErrorLog;
 use crate::transport::{Memory, TlsMemory};
-use crate::work_budget::WorkBudget;
+use crate::work_budget::{HandshakeBudget, WorkBudget};
 
 /// The parts of a loop that all its connections share.
 pub(crate) struct Shared {
@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) redirect_port: Option<u16>,
     /// TLS handshakes under way.
     pub(crate) handshakes: usize,
+    /// Handshakes that may be calculated in this iteration.
+    pub(crate) handshake_budget: HandshakeBudget,
     /// Receives messages for the operator.
     pub(crate) error_log: Option<ErrorLog>,
     /// Why the response of a connection could not be delivered.

@@ -7,6 +7,7 @@ use thalweg_tls::{Failure, Handshake, Version};
 
 use super::{Connection, Fate, Shared, Stage};
 use crate::config::Level;
+use crate::session::{Activity, Session as _};
 use crate::transport::{Negotiated, SendError, Transport};
 
 impl Connection {
@@ -27,10 +28,39 @@ impl Connection {
             }
             Stage::Open | Stage::Arriving => {}
         }
+        if self.is_in_handshake() && !shared.handshake_budget.take() {
+            return self.wait_for_handshake_budget(driver, shared);
+        }
+        self.decrypt(driver, shared, None)
+    }
+
+    /// Keeps input of the handshake for a later iteration, and takes no more until then.
+    #[cold]
+    fn wait_for_handshake_budget<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+        let socket = self.socket();
+        if self.transport.tls().is_some_and(|tls| tls.keep(driver.received())) {
+            shared.handshake_budget.wait(socket);
+            self.pause(driver);
+        }
+        Fate::Stays
+    }
+
+    /// The loop has time for the input of the handshake that has waited.
+    pub(crate) fn on_handshake_budget<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+        let waiting = self.transport.tls().map(|tls| tls.take_waiting()).unwrap_or_default();
+        if waiting.is_empty() || !matches!(self.stage, Stage::Open | Stage::Arriving) {
+            return Fate::Stays;
+        }
+        self.hold_input(driver);
+        self.decrypt(driver, shared, Some(&waiting))
+    }
+
+    /// Decrypts input, which has just been received unless it has waited.
+    fn decrypt<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, waited: Option<&[u8]>) -> Fate {
         // The session borrows all that is shared while it reads this.
         let mut plain = mem::take(&mut shared.tls_memory.plain);
         plain.clear();
-        let fate = self.on_decrypted(driver, shared, &mut plain);
+        let fate = self.on_decrypted(driver, shared, waited, &mut plain);
         shared.tls_memory.plain = plain;
         fate
     }
@@ -48,10 +78,27 @@ impl Connection {
         Fate::Stays
     }
 
-    fn on_decrypted<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, plain: &mut Vec<u8>) -> Fate {
+    /// The bytes that say over TLS that the connection ends here, and not by an accident: none
+    /// while a response is under way, which would be taken for whole.
+    pub(crate) fn last_bytes(&mut self) -> Vec<u8> {
+        let is_responding = matches!(self.session.activity(), Activity::Responding { .. });
+        match self.transport.tls().filter(|_| !is_responding) {
+            Some(tls) => tls.last_bytes(),
+            None => Vec::new(),
+        }
+    }
+
+    fn on_decrypted<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        shared: &mut Shared,
+        waited: Option<&[u8]>,
+        plain: &mut Vec<u8>,
+    ) -> Fate {
         let Some(tls) = self.transport.tls() else { return Fate::Stays };
         let was_established = tls.is_established();
-        let received = match tls.receive(driver.received(), &mut shared.tls_memory, plain) {
+        let input = waited.unwrap_or_else(|| driver.received());
+        let received = match tls.receive(input, &mut shared.tls_memory, plain) {
             Ok(received) => received,
             Err(failure) => return self.on_tls_failure(shared, was_established, &failure),
         };

@@ -2,11 +2,13 @@
 //!
 //! A handshake takes a hundred times the work of a request, and a client can begin many without
 //! completing one. So their number is bounded: beyond it the oldest one gives way, which is the
-//! most likely one never to be completed. Requests of connections that are established go on.
+//! most likely one never to be completed. In an iteration a few are calculated, and the input of the
+//! others waits, so that requests of connections that are established go on.
 
 use thalweg_sys::{Driver, Instant, SocketId};
 
 use super::{Service, Slot};
+use crate::server::connection::Connection;
 use crate::transport::{Tls, Transport};
 
 impl Service {
@@ -59,6 +61,21 @@ impl Service {
             if connection.is_some_and(|connection| connection.socket() == oldest && connection.is_in_handshake()) {
                 self.shared.totals.handshakes_shed += 1;
                 return self.abandon(driver, oldest);
+            }
+        }
+    }
+
+    /// Goes on with handshakes whose input waits, in order.
+    #[cold]
+    pub(super) fn advance_handshakes<D: Driver>(&mut self, driver: &mut D, waiting: usize) {
+        for _ in 0..waiting {
+            let Some(socket) = self.shared.handshake_budget.pop() else { return };
+            let slot = self.slots.get(socket.index());
+            let connection = slot.and_then(|slot| slot.connection.as_ref());
+            // It may have been closed meanwhile, and its slot reused.
+            if connection.is_some_and(|connection| connection.socket() == socket) {
+                self.shared.handshake_budget.use_one();
+                self.react(driver, socket, Connection::on_handshake_budget);
             }
         }
     }

@@ -5,9 +5,9 @@ use thalweg_sys::driver::Connect;
 use thalweg_sys::{Completion, Driver, Instant, SendBuf, SocketId};
 
 use super::Service;
-use crate::config::Level;
 use crate::content::remote::{OriginAction, OriginEvent, RemoteOrigin};
 use crate::content::stream::Wakes;
+use crate::server::connection::report_cut_off;
 use crate::session::Ready;
 
 impl Service {
@@ -100,9 +100,7 @@ impl Service {
     pub(super) fn on_failed<D: Driver>(&mut self, driver: &mut D, socket: SocketId) {
         let reason = self.shared.failure.take();
         if let (Some(error_log), Some(reason)) = (&self.shared.error_log, reason) {
-            error_log.say_once_a_minute(Level::Warning, "response cut off", || {
-                format!("a response was cut off by a reset: {reason}")
-            });
+            report_cut_off(error_log, &reason);
         }
         self.abandon(driver, socket);
     }
